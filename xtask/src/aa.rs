@@ -8,12 +8,12 @@ use std::io;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tontine_measure::engine::plan;
-use tontine_measure::experiment::SUITE;
-use tontine_measure::machine::topology::Topology;
-use tontine_measure::size::Size;
-use tontine_measure::stats::ratio;
-use tontine_measure::task::Task;
+use tontine_bench::engine::plan;
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::size::Size;
+use tontine_bench::stats::ratio;
+use tontine_bench::task::Task;
+use tontine_experiments::SUITE;
 
 use crate::invocation::figure;
 

@@ -178,7 +178,7 @@ fn top() -> PathBuf {
 
 /// Where the figures come from.
 fn machine() -> String {
-    let machine = tontine_measure::machine::Machine::look();
+    let machine = tontine_bench::machine::Machine::look();
     format!("Explored on: {}.", machine.one_line())
 }
 

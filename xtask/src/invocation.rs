@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use tontine_measure::engine::invoked::{Order, Outcome};
-use tontine_measure::engine::launch::{Ended, Launcher};
-use tontine_measure::engine::stop::Stop;
-use tontine_measure::stats::summary::Summary;
-use tontine_measure::task::Task;
+use tontine_bench::engine::invoked::{Order, Outcome};
+use tontine_bench::engine::launch::{Ended, Launcher};
+use tontine_bench::engine::stop::Stop;
+use tontine_bench::stats::summary::Summary;
+use tontine_bench::task::Task;
 
 /// The hidden chore by which this program starts itself afresh.
 pub(crate) const NAME: &str = "__invocation";

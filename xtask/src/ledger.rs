@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-use tontine_measure::experiment::SUITE;
-use tontine_measure::schema::Results;
-use tontine_measure::size::Size;
+use tontine_bench::schema::Results;
+use tontine_bench::size::Size;
+use tontine_experiments::SUITE;
 
 /// The page.
 const PAGE: &str = "docs/ledger.md";

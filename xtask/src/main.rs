@@ -145,8 +145,7 @@ fn main() -> ExitCode {
         Chore::Torment(request) => torment::run(&request),
         Chore::Side { name } => speed::serve(&name),
         Chore::Invocation => {
-            tontine_measure::engine::invoked::serve(&tontine_measure::experiment::SUITE)
-                .map(|()| true)
+            tontine_bench::engine::invoked::serve(&tontine_experiments::SUITE).map(|()| true)
         }
     };
     match done {

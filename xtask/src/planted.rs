@@ -16,17 +16,17 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use tontine_measure::compare::again::{Arm, standing};
-use tontine_measure::engine::plan;
-use tontine_measure::engine::stop::Stop;
-use tontine_measure::experiment::SUITE;
-use tontine_measure::machine::topology::Topology;
-use tontine_measure::plant::Plant;
-use tontine_measure::size::Size;
-use tontine_measure::stats::interval::CONFIDENCE;
-use tontine_measure::stats::order::{median, quantile_interval};
-use tontine_measure::stats::resolution;
-use tontine_measure::task::Task;
+use tontine_bench::compare::again::{Arm, standing};
+use tontine_bench::engine::plan;
+use tontine_bench::engine::stop::Stop;
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::plant::Plant;
+use tontine_bench::size::Size;
+use tontine_bench::stats::interval::CONFIDENCE;
+use tontine_bench::stats::order::{median, quantile_interval};
+use tontine_bench::stats::resolution;
+use tontine_bench::task::Task;
+use tontine_experiments::SUITE;
 
 use crate::invocation::NAME;
 

@@ -12,9 +12,9 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tontine_measure::os::pin;
-use tontine_measure::size::Size;
-use tontine_measure::task::{Params, Task};
+use tontine_bench::size::Size;
+use tontine_bench::task::{Params, Task};
+use tontine_host::os::pin;
 
 use crate::invocation;
 
@@ -75,14 +75,14 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
             "# One process of `{experiment}` a line, as `cargo xtask trees` traced it; untraced it \
              took {seconds:.3} s on one processor.\n{tree}"
         );
-        fs::write(root.join("crates/measure/src/experiment/trees").join(file), text)?;
+        fs::write(root.join("crates/experiments/src/trees").join(file), text)?;
     }
     Ok(true)
 }
 
 /// Seconds that it takes on one processor, which is then all that it computes: the least of a few.
 fn untraced(task: &Task) -> io::Result<f64> {
-    let wrong = |trouble: tontine_measure::trouble::Trouble| io::Error::other(trouble.to_string());
+    let wrong = |trouble: tontine_host::trouble::Trouble| io::Error::other(trouble.to_string());
     let there = pin::allowed().map_err(wrong)?;
     pin::pin_to(there[0]).map_err(wrong)?;
     let took = (0..UNTRACED).map(|_| Ok(invocation::figure(task)?.mean)).collect();

@@ -12,14 +12,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tontine_measure::experiment::SUITE;
-use tontine_measure::machine::topology::Topology;
-use tontine_measure::size::Size;
-use tontine_measure::stats::order;
-use tontine_measure::stats::ratio::{self, Verdict};
-use tontine_measure::stats::summary::Summary;
-use tontine_measure::suite::Experiment;
-use tontine_measure::task::{self, Task};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::size::Size;
+use tontine_bench::stats::order;
+use tontine_bench::stats::ratio::{self, Verdict};
+use tontine_bench::stats::summary::Summary;
+use tontine_bench::suite::Experiment;
+use tontine_bench::task::{self, Task};
+use tontine_experiments::SUITE;
 
 use crate::invocation;
 

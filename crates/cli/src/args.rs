@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use tontine_measure::experiment::round_trip::container::COMMAND as CONTAINER;
+use tontine_experiments::round_trip::container::COMMAND as CONTAINER;
+
 pub(crate) use unix::{
     CheckScenario, DeliveryName, ExecutorName, ExploreScenario, MasksName, ModeName, RunScenario,
     Shown, Unix, UnixCommand, UnixShell,

@@ -7,17 +7,17 @@ use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
-use tontine_measure::compare::again::{self, Arm, Limits, Listener};
-use tontine_measure::compare::read::read;
-use tontine_measure::compare::report::{self, TextRow};
-use tontine_measure::compare::screen::screen;
-use tontine_measure::compare::tasks::{Pace, Tasks};
-use tontine_measure::compare::{Comparison, programs};
-use tontine_measure::engine::stop::Stop;
-use tontine_measure::engine::{self, machine_facts};
-use tontine_measure::executable::Executable;
-use tontine_measure::experiment::SUITE;
-use tontine_measure::task::Task;
+use tontine_bench::compare::again::{self, Arm, Limits, Listener};
+use tontine_bench::compare::read::read;
+use tontine_bench::compare::report::{self, TextRow};
+use tontine_bench::compare::screen::screen;
+use tontine_bench::compare::tasks::{Pace, Tasks};
+use tontine_bench::compare::{Comparison, programs};
+use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::{self, machine_facts};
+use tontine_bench::executable::Executable;
+use tontine_bench::task::Task;
+use tontine_experiments::SUITE;
 
 use crate::args::{Compare, Document, INVOCATION};
 use crate::repetitions::duration;
@@ -32,7 +32,10 @@ pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
     let programs = match &given[..] {
         _ if asked.screen => Err("as asked; corrected for the number of rows".into()),
         [old, new] => Ok([old.clone(), new.clone()]),
-        _ => programs::recorded(&comparison, &machine_facts(), &new.results.machine),
+        _ => {
+            let facts = machine_facts(&SUITE.machine());
+            programs::recorded(&comparison, &facts, &new.results.machine)
+        }
     };
     match programs {
         Ok(_) if comparison.flagged().is_empty() => {}

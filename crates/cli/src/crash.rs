@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tontine_bench::engine::stop::Stop;
 use tontine_crash::explore::{Observer, select};
 use tontine_crash::report::{plan, text};
 use tontine_crash::stage::Stage;
 use tontine_crash::{Mode, Request};
-use tontine_measure::engine::stop::Stop;
 
 use crate::args::{self, ACTOR, Crash, Format};
 use crate::{FAILED, Refusal, print, stopped_by};

@@ -3,8 +3,10 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use tontine_measure::machine::advice::{Severity, advice};
-use tontine_measure::machine::{Machine, card};
+use tontine_bench::engine::machine_facts;
+use tontine_bench::machine::advice::{Severity, advice};
+use tontine_bench::machine::{Machine, card};
+use tontine_experiments::SUITE;
 
 use crate::args::{Doctor, Format};
 use crate::{Refusal, print};
@@ -12,9 +14,9 @@ use crate::{Refusal, print};
 /// Prints the machine's card and the advice.
 pub(crate) fn doctor(asked: &Doctor) -> Result<ExitCode, Refusal> {
     let text = match asked.format {
-        Format::Text => text(&Machine::look()),
+        Format::Text => text(&SUITE.machine()),
         Format::Json => {
-            let facts = tontine_measure::engine::machine_facts();
+            let facts = machine_facts(&SUITE.machine());
             let mut text = serde_json::to_string_pretty(&facts).map_err(Refusal::failed)?;
             text.push('\n');
             text

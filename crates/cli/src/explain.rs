@@ -1,17 +1,17 @@
 //! `tontine explain`: what an experiment is, for somebody who meets the topic for the first time.
 //!
-//! The words are those of [`About`](tontine_measure::about::About), the same that the report shows; here they are found by name and
-//! broken to the terminal's width.
+//! The words are those of [`About`](tontine_bench::about::About), the same that the report shows;
+//! here they are found by name and broken to the terminal's width.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use comfy_table::Table;
 use textwrap::Options;
-use tontine_measure::about::Topic;
-use tontine_measure::engine::plan;
-use tontine_measure::experiment::SUITE;
-use tontine_measure::suite::Experiment;
+use tontine_bench::about::Topic;
+use tontine_bench::engine::plan;
+use tontine_bench::suite::Experiment;
+use tontine_experiments::SUITE;
 
 use crate::args::Explain;
 use crate::{Refusal, print};

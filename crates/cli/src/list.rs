@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use tontine_measure::engine::plan;
-use tontine_measure::experiment::SUITE;
+use tontine_bench::engine::plan;
+use tontine_experiments::SUITE;
 
 use crate::args::List;
 use crate::{Refusal, print};

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use tontine_measure::experiment::SUITE;
+use tontine_experiments::SUITE;
 
 use crate::args::{Cli, Command};
 
@@ -49,14 +49,12 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut args::definition(), "tontine", &mut text);
             print(&text).map(|()| ExitCode::SUCCESS).map_err(Refusal::from)
         }
-        Command::Invocation => tontine_measure::engine::invoked::serve(&SUITE)
+        Command::Invocation => tontine_bench::engine::invoked::serve(&SUITE)
             .map(|()| ExitCode::SUCCESS)
             .map_err(Refusal::from),
-        Command::Container { order } => {
-            tontine_measure::experiment::round_trip::container::serve(&order)
-                .map(|()| ExitCode::SUCCESS)
-                .map_err(Refusal::from)
-        }
+        Command::Container { order } => tontine_experiments::round_trip::container::serve(&order)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Refusal::from),
         Command::Actor { target, folder } => tontine_crash::actor::serve(&target, &folder)
             .map(|()| ExitCode::SUCCESS)
             .map_err(Refusal::from),

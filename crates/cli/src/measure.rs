@@ -3,15 +3,15 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use tontine_measure::engine::launch::Launcher;
-use tontine_measure::engine::pilot::Pilot;
-use tontine_measure::engine::plan::{Plan, select};
-use tontine_measure::engine::stop::Stop;
-use tontine_measure::engine::{self, estimate};
-use tontine_measure::experiment::SUITE;
-use tontine_measure::machine::topology::Topology;
-use tontine_measure::schema::{Results, Status};
-use tontine_measure::size::Size;
+use tontine_bench::engine::launch::Launcher;
+use tontine_bench::engine::pilot::Pilot;
+use tontine_bench::engine::plan::{Plan, select};
+use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::{self, estimate};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::schema::{Results, Status};
+use tontine_bench::size::Size;
+use tontine_experiments::SUITE;
 
 use crate::args::{INVOCATION, Measure};
 use crate::progress::Show;

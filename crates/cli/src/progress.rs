@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tontine_measure::engine::Progress;
-use tontine_measure::engine::invoked::Outcome;
-use tontine_measure::engine::plan::Plan;
-use tontine_measure::task::Task;
+use tontine_bench::engine::Progress;
+use tontine_bench::engine::invoked::Outcome;
+use tontine_bench::engine::plan::Plan;
+use tontine_bench::task::Task;
 
 /// A bar on a terminal, a line a cell elsewhere.
 pub(crate) struct Show {

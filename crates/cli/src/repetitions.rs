@@ -5,13 +5,13 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table};
-use tontine_measure::engine::launch::Launcher;
-use tontine_measure::engine::pilot::{Pilot, Without};
-use tontine_measure::engine::repetitions::{self, Advice};
-use tontine_measure::engine::stop::Stop;
-use tontine_measure::experiment::SUITE;
-use tontine_measure::format::Shown;
-use tontine_measure::task::Task;
+use tontine_bench::engine::launch::Launcher;
+use tontine_bench::engine::pilot::{Pilot, Without};
+use tontine_bench::engine::repetitions::{self, Advice};
+use tontine_bench::engine::stop::Stop;
+use tontine_bench::format::Shown;
+use tontine_bench::task::Task;
+use tontine_experiments::SUITE;
 
 use crate::args::{Format, Measure};
 use crate::{Refusal, print, table};

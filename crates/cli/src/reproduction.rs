@@ -10,10 +10,10 @@ use std::process::{Child, Command, ExitCode};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
-use tontine_measure::as_published::{self, Seed};
-use tontine_measure::engine::stop::Stop;
-use tontine_measure::experiment::SUITE;
-use tontine_measure::report::write;
+use tontine_bench::engine::stop::Stop;
+use tontine_experiments::SUITE;
+use tontine_experiments::as_published::{self, Seed};
+use tontine_report::write;
 
 use crate::args::Measure;
 use crate::results::writable;

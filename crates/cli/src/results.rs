@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use tontine_measure::report::write::{self, json};
-use tontine_measure::schema::Results;
+use tontine_bench::schema::Results;
+use tontine_report::write;
 
 use crate::args::{Format, Measure};
 use crate::{Refusal, print, table};
@@ -41,7 +41,7 @@ pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal>
     match asked.format {
         Format::Text => print((table::render(results) + &said).as_bytes())?,
         Format::Json => {
-            print(&json(results)?)?;
+            print(&results.to_json()?)?;
             let _ = io::stderr().write_all(said.as_bytes());
         }
     }

@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-use tontine_measure::report::text::{TextRow, rows};
-use tontine_measure::schema::Results;
+use tontine_bench::schema::Results;
+use tontine_report::text::{TextRow, rows};
 
 /// A line under the header and none elsewhere: rows are what is read.
 pub(crate) const STYLE: TableStyle =

@@ -8,9 +8,10 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{left_behind, text, tontine};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use common::{left_behind, text, tontine};
 
 fn results(folder: &Path) -> Value {
     let text = fs::read(folder.join("results.json")).expect("results.json");

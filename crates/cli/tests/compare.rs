@@ -10,10 +10,11 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::Duration;
 
-use common::{left_behind, text, tontine};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use common::{left_behind, text, tontine};
 
 /// One real run of three cells that the doctored ones are made of: times, answers, shares.
 static RUN: LazyLock<Value> = LazyLock::new(|| {

@@ -15,9 +15,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{left_behind, text, tontine};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use serde_json::Value;
+
+use common::{left_behind, text, tontine};
 
 /// An engine serves one test after the other: each counts what is left.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -1,13 +1,14 @@
 //! The report of a real run, in a real browser.
 
-#[path = "../../measure/src/report/html/browser/chromium.rs"]
+#[path = "../../report/src/html/browser/chromium.rs"]
 mod chromium;
 
 use std::fs;
 use std::process::Command;
 
-use chromium::Chromium;
 use serde_json::Value;
+
+use chromium::Chromium;
 
 /// Short, and with curves, shares and a mechanism that is killed.
 const MEASURED: [&str; 5] = [

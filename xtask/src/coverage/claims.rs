@@ -1,7 +1,8 @@
 //! What the counts have to be: [`expected`], [`broken`].
 
+use tontine_bench::stats::simulate::Model;
+
 use super::trial::{Method, Trial};
-use tontine_measure::stats::simulate::Model;
 
 /// An interval whose assumptions hold has to hold the truth this often. 2,000 runs at a true 95 %
 /// vary by ± 0.5 percentage points, so this is three deviations below.

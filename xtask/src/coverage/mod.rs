@@ -1,6 +1,6 @@
 //! `cargo xtask coverage`: how often the intervals hold the truth, in docs/coverage.md.
 //!
-//! [`trial`] draws runs from the models of [`tontine_measure::stats::simulate`] and counts;
+//! [`trial`] draws runs from the models of [`tontine_bench::stats::simulate`] and counts;
 //! [`claims`] says what the counts have to be; [`page`] writes them down. Seeds are fixed: the page
 //! is the same after every run, and `--check` compares it.
 

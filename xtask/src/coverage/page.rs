@@ -1,9 +1,11 @@
 //! Writes docs/coverage.md: [`render`].
 
+use std::fmt::Write as _;
+
+use tontine_bench::stats::simulate::Model;
+
 use super::claims::{Expected, LIMIT, WIDEST, expected};
 use super::trial::{Alternative, Method, RUNS, SAMPLES, TRUTH_INVOCATIONS, Trial};
-use std::fmt::Write as _;
-use tontine_measure::stats::simulate::Model;
 
 /// The whole page.
 pub(super) fn render(trials: &[Trial], tried: &[Alternative], broken: &[String]) -> String {

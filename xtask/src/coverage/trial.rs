@@ -1,11 +1,12 @@
 //! Draws runs and counts which intervals held the truth: [`all`], [`alternatives`].
 
 use std::thread;
-use tontine_measure::stats::interval::Interval;
-use tontine_measure::stats::mean::{kalibera_jones, student};
-use tontine_measure::stats::order::{median, median_interval, quantile};
-use tontine_measure::stats::simulate::{DRIFT, LEVEL, MODES, Model, Source, TICK};
-use tontine_measure::stats::{diagnose, naive, outliers, ratio};
+
+use tontine_bench::stats::interval::Interval;
+use tontine_bench::stats::mean::{kalibera_jones, student};
+use tontine_bench::stats::order::{median, median_interval, quantile};
+use tontine_bench::stats::simulate::{DRIFT, LEVEL, MODES, Model, Source, TICK};
+use tontine_bench::stats::{diagnose, naive, outliers, ratio};
 
 /// Runs a row.
 pub(super) const RUNS: usize = 2_000;

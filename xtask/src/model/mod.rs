@@ -16,11 +16,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use tontine_measure::os::pin;
-use tontine_measure::size::Size;
-use tontine_measure::stats::interval::Interval;
-use tontine_measure::stats::{order, ratio};
-use tontine_measure::task::{Params, Task};
+use tontine_bench::size::Size;
+use tontine_bench::stats::interval::Interval;
+use tontine_bench::stats::{order, ratio};
+use tontine_bench::task::{Params, Task};
+use tontine_host::os::pin;
 use tontine_unix_sim::Costs;
 
 use crate::invocation;

@@ -9,9 +9,9 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use tontine_measure::size::Size;
-use tontine_measure::stats::order;
-use tontine_measure::task::{Params, Task};
+use tontine_bench::size::Size;
+use tontine_bench::stats::order;
+use tontine_bench::task::{Params, Task};
 
 use super::MODES;
 use crate::invocation;

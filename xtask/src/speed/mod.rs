@@ -13,10 +13,10 @@ mod side;
 use std::io;
 use std::process::Command;
 
-use tontine_measure::size::Size;
-use tontine_measure::stats::interval::Interval;
-use tontine_measure::stats::ratio::{self, Verdict};
-use tontine_measure::task::{Params, Task};
+use tontine_bench::size::Size;
+use tontine_bench::stats::interval::Interval;
+use tontine_bench::stats::ratio::{self, Verdict};
+use tontine_bench::task::{Params, Task};
 
 use crate::invocation;
 
@@ -170,7 +170,7 @@ fn row(figure: &Figure, pairs: usize) -> io::Result<String> {
     let interval = ratio::paired(&ratios)
         .ok_or_else(|| io::Error::other(format!("{pairs} pairs are too few: 6 at least")))?;
     let middle = |values: &[f64]| {
-        let median = tontine_measure::stats::order::median(values);
+        let median = tontine_bench::stats::order::median(values);
         median.map_or("–".to_owned(), significant)
     };
     let below = if matches!(figure.below, Of::One) { "–".to_owned() } else { middle(&below) };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use tontine_measure::stats::order::median;
+use tontine_bench::stats::order::median;
 use tontine_unix::{
     How, Linux, Pid, Result, SigAction, SigSet, Signal, Spawn, Status, Sys, Target, WaitOptions,
 };

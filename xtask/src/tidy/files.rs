@@ -1,9 +1,14 @@
-//! Rules on a Rust file as a whole.
+//! Rules on a Rust file as a whole, and on the size of a crate.
+
+use std::collections::BTreeMap;
 
 use super::{Complaint, File};
 
 /// Most lines of a Rust file.
 const LONGEST: usize = 600;
+
+/// Most lines of a crate's source, without tests, models and fuzzing.
+const LARGEST: usize = 25_000;
 
 /// The rules on files, for one file.
 pub(super) fn check(file: &File) -> Vec<Complaint> {
@@ -14,6 +19,37 @@ pub(super) fn check(file: &File) -> Vec<Complaint> {
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// The rule on the size of crates.
+pub(super) fn check_crates(files: &[File]) -> Vec<Complaint> {
+    let mut crates: BTreeMap<&str, (usize, &File)> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.is("rs")) {
+        let Some((package, lines)) = source_lines(file) else { continue };
+        crates.entry(package).or_insert((0, file)).0 += lines;
+    }
+    let large = crates.into_iter().filter(|(_, (lines, _))| *lines > LARGEST);
+    large
+        .map(|(package, (lines, file))| {
+            file.complain(
+                0,
+                format!("{package}: {lines} lines, at most {LARGEST}: split the crate"),
+            )
+        })
+        .collect()
+}
+
+/// The crate of a file and the lines that count, unless the file is part of the tests.
+fn source_lines(file: &File) -> Option<(&str, usize)> {
+    let (package, inside) = file.path.to_str()?.strip_suffix(".rs")?.split_once("/src/")?;
+    let is_test = |name: &str| {
+        name == "tests" || name.ends_with("_tests") || ["fuzzing", "models"].contains(&name)
+    };
+    if inside.split('/').any(is_test) {
+        return None;
+    }
+    let source = file.text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    Some((package, source.lines().count()))
 }
 
 fn too_long(file: &File) -> Option<Complaint> {
@@ -62,6 +98,18 @@ mod tests {
     fn length() {
         assert_eq!(complaints(&"//! Long.\n".repeat(600)), 0);
         assert_eq!(complaints(&"//! Long.\n".repeat(601)), 1);
+    }
+
+    #[test]
+    fn size_of_crate_counts_no_tests() {
+        let text = "fn a() {}\n".repeat(LARGEST / 2);
+        let tests = format!("{text}\n#[cfg(test)]\nmod tests {{\n{text}}}\n");
+        let half = |path: &str| File::made_up(path, &tests);
+        let mut files = vec![half("crates/a/src/one.rs"), half("crates/a/src/two.rs")];
+        files.push(half("crates/a/src/tests/three.rs"));
+        assert!(check_crates(&files).is_empty());
+        files.push(File::made_up("crates/a/src/four.rs", "fn b() {}\n"));
+        assert_eq!(check_crates(&files).len(), 1);
     }
 
     #[test]

@@ -94,6 +94,7 @@ pub(crate) fn run(root: &Path) -> Vec<Complaint> {
     found.extend(toolchain::check(&files));
     found.extend(arrows::check(root));
     found.extend(floors::check(&files));
+    found.extend(files::check_crates(&files));
     found.extend(stale_header(root));
     found
 }

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
+
 use request::{Part, Request, SliceRequest};
 use slice::Outcome;
 

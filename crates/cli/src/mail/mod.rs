@@ -19,7 +19,6 @@ use tontine::Error;
 use tontine::mailbox::Address;
 
 use crate::Refusal;
-
 pub(crate) use recv::recv;
 pub(crate) use send::send;
 

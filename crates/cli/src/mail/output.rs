@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use tontine_measure::engine::stop::Stop;
+use tontine_bench::engine::stop::Stop;
 
 /// What a pipe takes whole once it says that it is writable (`PIPE_BUF`).
 const PIECE: usize = 4096;

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tontine::Error;
 use tontine::mailbox::{Address, Mailbox};
-use tontine_measure::engine::stop::Stop;
+use tontine_bench::engine::stop::Stop;
 
 use super::output::{Output, Written};
 use super::stdout::was_closed;

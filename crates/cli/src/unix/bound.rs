@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::flag;
-use tontine_measure::engine::stop::Stop;
+use tontine_bench::engine::stop::Stop;
 use tontine_unix::Signal;
 use tontine_unix_sim::{Running, Stopper};
 

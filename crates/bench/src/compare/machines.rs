@@ -1,0 +1,138 @@
+//! Whether two runs were made on the same machine in the same state: [`differences`].
+//!
+//! Only facts on which figures depend count: the processor, the kernel and its settings, what the
+//! process was allowed. Load and clock readings differ from run to run and are left out. How the
+//! program was built stands apart ([`builds`]): two builds are what a comparison is most often
+//! about.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A fact in which two runs differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Its name: `kernel release`.
+    pub fact: String,
+    /// Of the base.
+    pub base: String,
+    /// Of the new run.
+    pub new: String,
+}
+
+/// Facts of the machine, as pointers into `machine`.
+const MACHINE: [(&str, &str); 20] = [
+    ("/processor/architecture", "architecture"),
+    ("/processor/model", "processor"),
+    ("/processor/online", "processors online"),
+    ("/processor/allowed", "processors allowed"),
+    ("/processor/sockets", "sockets"),
+    ("/processor/caches", "caches"),
+    ("/clock/stamps", "stamps from"),
+    ("/scheduling/policy", "scheduling policy"),
+    ("/scheduling/quota", "quota"),
+    ("/power/governors", "governor"),
+    ("/power/turbo", "turbo"),
+    ("/kernel/release", "kernel release"),
+    ("/kernel/preemption", "preemption"),
+    ("/kernel/hz", "tick, Hz"),
+    ("/kernel/mitigations", "mitigations"),
+    ("/kernel/address_randomisation", "address randomisation"),
+    ("/memory/huge_pages", "huge pages"),
+    ("/virtualisation/hypervisor", "hypervisor"),
+    ("/virtualisation/container", "container"),
+    ("/virtualisation/call_filters", "system-call filters"),
+];
+
+/// Facts of the build.
+const BUILD: [(&str, &str); 7] = [
+    ("/build/version", "version"),
+    ("/build/rustc", "rustc"),
+    ("/build/target", "target"),
+    ("/build/processor_features", "processor features"),
+    ("/build/debug", "checks for debugging"),
+    ("/build/libc", "C library"),
+    ("/build/peers", "libraries measured"),
+];
+
+/// The facts of two machines that differ; what either side does not know does not.
+pub fn differences(base: &Value, new: &Value) -> Vec<Difference> {
+    among(&MACHINE, base, new)
+}
+
+/// The same for how the program was built.
+pub fn builds(base: &Value, new: &Value) -> Vec<Difference> {
+    among(&BUILD, base, new)
+}
+
+fn among(facts: &[(&str, &str)], base: &Value, new: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for (pointer, name) in facts {
+        let known =
+            |machine: &Value| machine.pointer(pointer).filter(|fact| !fact.is_null()).cloned();
+        let (Some(base), Some(new)) = (known(base), known(new)) else { continue };
+        if base == new {
+            continue;
+        }
+        match (&base, &new) {
+            // Of a map only the entries that differ, or nobody finds them.
+            (Value::Object(ours), Value::Object(theirs)) => {
+                let keys = ours.keys().chain(theirs.keys().filter(|key| !ours.contains_key(*key)));
+                for key in keys.filter(|key| ours.get(*key) != theirs.get(*key)) {
+                    found.push(Difference {
+                        fact: format!("{name}: {key}"),
+                        base: ours.get(key).map_or_else(|| "none".into(), said),
+                        new: theirs.get(key).map_or_else(|| "none".into(), said),
+                    });
+                }
+            }
+            _ => {
+                found.push(Difference { fact: (*name).into(), base: said(&base), new: said(&new) })
+            }
+        }
+    }
+    found
+}
+
+fn said(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        Value::Array(values) => values.iter().map(said).collect::<Vec<_>>().join(", "),
+        Value::Object(entries) => {
+            let each = entries.iter().map(|(name, value)| format!("{name} {}", said(value)));
+            each.collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn this_machine_is_itself_and_every_fact_is_one_that_it_has() {
+        let look = || crate::engine::machine_facts(&crate::machine::Machine::look());
+        let [one, other] = [look(), look()];
+        assert_eq!(differences(&one, &other), []);
+        assert_eq!(builds(&one, &other), []);
+        for (pointer, name) in MACHINE.iter().chain(&BUILD) {
+            assert!(one.pointer(pointer).is_some(), "{name}: no fact {pointer}");
+        }
+    }
+
+    #[test]
+    fn what_differs_is_named_and_what_is_unknown_is_not() {
+        let base = json!({ "kernel": { "release": "6.1", "hz": 250, "mitigations": { "x": "on" } },
+            "load": { "last_minute": 0.1 }, "build": { "debug": false } });
+        let new = json!({ "kernel": { "release": "6.2", "hz": null, "mitigations": { "x": "no" } },
+            "load": { "last_minute": 9.0 }, "build": { "debug": true } });
+        let found = differences(&base, &new);
+        let names: Vec<&str> = found.iter().map(|one| one.fact.as_str()).collect();
+        assert_eq!(names, ["kernel release", "mitigations: x"]);
+        assert_eq!((found[1].base.as_str(), found[1].new.as_str()), ("on", "no"));
+        assert_eq!(builds(&base, &new)[0].new, "yes");
+    }
+}

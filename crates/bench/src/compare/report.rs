@@ -1,0 +1,504 @@
+//! A comparison in words: [`head`], [`rows`], [`tail`], and all of it as [`markdown`].
+//!
+//! The command line sets the rows into tables; JSON is the [`Comparison`] itself.
+
+use std::fmt::Write as _;
+
+use super::direction::Direction;
+use super::{Again, Change, Comparison, Row, Scale, Verdict};
+use crate::format::{self, NOTHING, escaped};
+use crate::stats::interval::CONFIDENCE;
+use crate::stats::{many, shift};
+use crate::task;
+
+/// One row of a table, all cells formatted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextRow {
+    /// Experiment and metric, to group by.
+    pub group: String,
+    /// Name of the variant.
+    pub name: String,
+    /// The parameters in short.
+    pub place: String,
+    /// The base's figure.
+    pub base: String,
+    /// The new run's.
+    pub new: String,
+    /// `+9.1 %`.
+    pub change: String,
+    /// `+5.0 to +12.3 %`.
+    pub interval: String,
+    /// The smallest difference that could have been resolved.
+    pub smallest: String,
+    /// The conclusion.
+    pub verdict: String,
+    /// What it rests on: `screen`, `23 pairs`.
+    pub by: String,
+    /// What has to be said beside it.
+    pub notes: String,
+}
+
+/// All rows, by experiment and metric, in the order in which these come first.
+pub fn groups(rows: &[TextRow]) -> Vec<(&str, Vec<&TextRow>)> {
+    let mut groups: Vec<(&str, Vec<&TextRow>)> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|(group, _)| *group == row.group) {
+            Some((_, of_it)) => of_it.push(row),
+            None => groups.push((&row.group, vec![row])),
+        }
+    }
+    groups
+}
+
+/// All rows that both runs have.
+pub fn rows(comparison: &Comparison) -> Vec<TextRow> {
+    comparison.rows.iter().map(text_row).collect()
+}
+
+fn text_row(row: &Row) -> TextRow {
+    let change = row.change();
+    let mut notes = row.notes.clone();
+    if row.worse == Direction::Unknown {
+        notes.push(format!(
+            "whether more {} of {} is better or worse is not known: never a regression",
+            row.unit, row.metric
+        ));
+    }
+    TextRow {
+        group: format!("{}: {}", row.experiment, row.metric),
+        name: row.variant.clone(),
+        place: task::short(&row.params).rev().collect::<Vec<_>>().join(" "),
+        base: format::single(&row.unit, row.base),
+        new: format::single(&row.unit, row.new),
+        change: change.map_or_else(|| NOTHING.into(), |change| estimate(row, change)),
+        interval: change.map_or_else(|| NOTHING.into(), |change| interval(row, change)),
+        smallest: row.smallest.map_or_else(|| NOTHING.into(), |amount| amount_of(row, amount)),
+        verdict: verdict(row).into(),
+        by: match &row.again {
+            Some(again) => format!("{} pairs", again.pairs),
+            None if row.fails => "failures".into(),
+            None => "screen".into(),
+        },
+        notes: notes.join("; "),
+    }
+}
+
+/// A row's conclusion in words. Never "the same".
+fn verdict(row: &Row) -> &'static str {
+    match row.verdict {
+        Verdict::Worse if row.regression => "WORSE",
+        Verdict::Worse => "worse, within the threshold",
+        Verdict::Better => "better",
+        Verdict::Changed => "changed",
+        Verdict::NoneResolved => "no difference resolved",
+        Verdict::NotConfirmed => "not confirmed: no difference resolved",
+        Verdict::Unsettled => "flagged, not settled",
+        Verdict::TooFew if row.screen.flagged => "apart, but too few invocations",
+        Verdict::TooFew => "too few invocations",
+        Verdict::Failed => "FAILS in B",
+    }
+}
+
+/// How a row's changes are written: a factor, digits and a unit behind.
+struct Style {
+    factor: f64,
+    unit: String,
+    /// What "no change" is subtracted as.
+    none: f64,
+}
+
+impl Style {
+    fn of(row: &Row) -> Self {
+        let none = row.scale.none();
+        match row.scale {
+            Scale::Quotient => Self { factor: 100.0, unit: "%".into(), none },
+            Scale::Difference if row.unit == "share" => {
+                Self { factor: 100.0, unit: "points".into(), none }
+            }
+            Scale::Difference => Self { factor: 1.0, unit: row.unit.clone(), none },
+        }
+    }
+
+    fn signed(&self, change: f64, digits: usize) -> String {
+        let value = (change - self.none) * self.factor;
+        let text = format!("{value:+.digits$}");
+        // A rounded zero has no sign.
+        match text.trim_start_matches(['+', '-']).bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+            true => text.replace('-', "−"),
+            false => text.trim_start_matches(['+', '-']).into(),
+        }
+    }
+
+    /// A tenth of the interval's width; more where an end of one that leaves out "no change" would
+    /// else be written as none.
+    fn digits(&self, change: Change, scale: Scale) -> usize {
+        let width = (change.high - change.low) * self.factor;
+        let digits = if width > 0.0 && width.is_finite() {
+            ((-width.log10()).ceil() + 1.0).clamp(0.0, 3.0) as usize
+        } else {
+            1
+        };
+        let shown = |digits: &usize| {
+            let is_something = |end: f64| self.signed(end, *digits).starts_with(['+', '−']);
+            !change.resolves(scale) || [change.low, change.high].into_iter().all(is_something)
+        };
+        (digits..=MOST_DIGITS).find(shown).unwrap_or(digits)
+    }
+}
+
+/// Most digits behind the point of a change.
+const MOST_DIGITS: usize = 9;
+
+fn estimate(row: &Row, change: Change) -> String {
+    let style = Style::of(row);
+    format!("{} {}", style.signed(change.estimate, style.digits(change, row.scale)), style.unit)
+}
+
+fn interval(row: &Row, change: Change) -> String {
+    let style = Style::of(row);
+    let digits = style.digits(change, row.scale);
+    let [low, high] = [change.low, change.high].map(|end| style.signed(end, digits));
+    format!("{low} to {high} {}", style.unit)
+}
+
+/// A difference larger than so many times the base is no longer written in per cent.
+const MOST_TIMES: f64 = 10.0;
+
+fn amount_of(row: &Row, amount: f64) -> String {
+    let style = Style::of(row);
+    let value = amount * style.factor;
+    match value {
+        _ if row.scale == Scale::Quotient && amount > MOST_TIMES => {
+            format!("more than {MOST_TIMES:.0}×")
+        }
+        ..0.05 if row.scale == Scale::Quotient => format!("< 0.1 {}", style.unit),
+        ..10.0 => format!("{value:.1} {}", style.unit),
+        _ => format!("{value:.0} {}", style.unit),
+    }
+}
+
+/// What is compared, where it was made, and what makes the comparison doubtful.
+pub fn head(comparison: &Comparison) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, side) in [("A, before", &comparison.base), ("B, after", &comparison.new)] {
+        let size = side.size.name();
+        lines.push(format!("{name}: {}: {}, {size}, {}", side.path, side.started, side.machine));
+    }
+    if !comparison.machines.is_empty() {
+        lines.push("Two machines, or one in two states; figures follow the machine too:".into());
+        for one in &comparison.machines {
+            lines.push(format!("  {}: {} → {}", one.fact, one.base, one.new));
+        }
+    }
+    if !comparison.builds.is_empty() {
+        lines.push("The builds differ:".into());
+        for one in &comparison.builds {
+            lines.push(format!("  {}: {} → {}", one.fact, one.base, one.new));
+        }
+    }
+    lines.extend(comparison.warnings.iter().map(|warning| format!("Note: {warning}.")));
+    lines
+}
+
+/// How it came out: what was not compared, how the flagged rows were settled, and the count.
+pub fn tail(comparison: &Comparison) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (title, regression) in [("Measured in A, FAILED in B:", true), ("Not compared:", false)] {
+        let of_it = comparison.not_compared.iter().filter(|one| one.regression == regression);
+        let told: Vec<String> = of_it.map(|one| format!("  {}: {}", one.name, one.why)).collect();
+        if !told.is_empty() {
+            lines.push(title.into());
+            lines.extend(told);
+        }
+    }
+    if !comparison.answers.is_empty() {
+        lines.push("Other answers to the same event:".into());
+        lines.extend(comparison.answers.iter().map(|one| {
+            format!(
+                "  {}, {}: {} → {} (the truth: {})",
+                one.mechanism, one.event, one.base, one.new, one.truth
+            )
+        }));
+    }
+    let flagged = comparison.flagged().len();
+    let all = comparison.rows.len();
+    match &comparison.again {
+        Again::NotNeeded => {}
+        Again::NotMade { why } => {
+            lines.push(format!("Screened only, {flagged} of {all} rows flagged: {why}."));
+            lines.extend(unresolvable(comparison));
+        }
+        Again::Made { base, new, .. } => {
+            let again = comparison.rows.iter().filter(|row| row.again.is_some()).count();
+            lines.push(format!(
+                "{flagged} of {all} rows flagged, {again} measured again in pairs, {base} against \
+                 {new}."
+            ));
+        }
+    }
+    if !comparison.complete {
+        lines.push("Ended early: what was settled by then stands above.".into());
+    }
+    lines.push(count(comparison));
+    lines
+}
+
+/// Where the screen decides alone and rows have too few invocations for their number: that there
+/// it can resolve nothing, and what to do.
+fn unresolvable(comparison: &Comparison) -> Option<String> {
+    let all = comparison.rows.len();
+    let none = |row: &&Row| row.smallest.is_none() && row.screen.change.is_some();
+    let count = comparison.rows.iter().filter(none).count();
+    let few = comparison.rows.iter().filter(none).map(|row| row.invocations);
+    let (base, new) = few.min_by_key(|(base, new)| *base.min(new))?;
+    let whose = if count == all { String::new() } else { format!(" of {count} of them") };
+    let enough = shift::fewest_each(many::each(CONFIDENCE, all));
+    Some(format!(
+        "With so few invocations ({base} and {new}) and so many rows ({all}) the screen alone can \
+         resolve no difference{whose}, however large. More invocations can (`measure \
+         --invocations {enough}` for both runs), or fewer rows (name experiments), or pairs \
+         (--again OLD NEW)."
+    ))
+}
+
+fn count(comparison: &Comparison) -> String {
+    let rows = comparison.rows.len();
+    let lost = match comparison.not_compared.iter().filter(|one| one.regression).count() {
+        0 => String::new(),
+        1 => " Besides, 1 row that A measured failed in B.".into(),
+        lost => format!(" Besides, {lost} rows that A measured failed in B."),
+    };
+    if rows == 0 {
+        return format!("No row is in both runs.{lost}");
+    }
+    let parts = parts(comparison).into_iter().filter(|(count, _)| *count > 0);
+    let said: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
+    format!("{rows} {}: {}.{lost}", if rows == 1 { "row" } else { "rows" }, said.join(", "))
+}
+
+/// How many rows came out how: each row counts once.
+fn parts(comparison: &Comparison) -> Vec<(usize, &'static str)> {
+    let count =
+        |fits: &dyn Fn(&Row) -> bool| comparison.rows.iter().filter(|row| fits(row)).count();
+    let of = |verdicts: &[Verdict]| count(&|row| verdicts.contains(&row.verdict));
+    let beyond = count(&|row| row.verdict == Verdict::Worse && row.regression);
+    let apart = count(&|row| row.verdict == Verdict::TooFew && row.screen.flagged);
+    vec![
+        (beyond, "worse"),
+        (of(&[Verdict::Worse]) - beyond, "worse within the threshold"),
+        (of(&[Verdict::Failed]), "failing in B"),
+        (of(&[Verdict::Better]), "better"),
+        (of(&[Verdict::Changed]), "changed"),
+        (of(&[Verdict::Unsettled]), "flagged and not settled"),
+        (of(&[Verdict::NoneResolved, Verdict::NotConfirmed]), "no difference resolved"),
+        (apart, "apart, but too few invocations"),
+        (of(&[Verdict::TooFew]) - apart, "too few invocations"),
+    ]
+}
+
+/// The comparison as one Markdown document.
+pub fn markdown(comparison: &Comparison) -> String {
+    let mut out = String::from("# Comparison\n\n");
+    let list = |out: &mut String, lines: Vec<String>| {
+        for line in lines {
+            let (indent, text) = match line.strip_prefix("  ") {
+                Some(text) => ("  ", text),
+                None => ("", line.as_str()),
+            };
+            let _ = writeln!(out, "{indent}- {}", escaped(text));
+        }
+    };
+    list(&mut out, head(comparison));
+    let rows = rows(comparison);
+    for (group, of_it) in groups(&rows) {
+        let _ = writeln!(out, "\n## {}\n", escaped(group));
+        out.push_str(
+            "| variant | where | A | B | change | interval | could resolve | verdict | by | \
+             notes |\n\
+             | --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- | --- |\n",
+        );
+        for row in of_it {
+            let fields = [
+                &row.name,
+                &row.place,
+                &row.base,
+                &row.new,
+                &row.change,
+                &row.interval,
+                &row.smallest,
+                &row.verdict,
+                &row.by,
+                &row.notes,
+            ];
+            let _ = writeln!(out, "| {} |", fields.map(|field| escaped(field)).join(" | "));
+        }
+    }
+    out.push('\n');
+    list(&mut out, tail(comparison));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::read::Side;
+    use crate::compare::screen::screen;
+    use crate::fixture;
+    use crate::schema::{Results, Status};
+
+    fn side(results: Results) -> Side {
+        Side { path: "results.json".into(), results }
+    }
+
+    /// The fixture beside itself, one row of it made `factor` times as large.
+    fn against(variant: &str, factor: f64) -> Comparison {
+        let mut new = fixture::run();
+        let cell = new.cells.iter_mut().find(|cell| cell.variant == variant).unwrap();
+        for one in &mut cell.invocations {
+            one.summary.median *= factor;
+            one.summary.mean *= factor;
+        }
+        screen(&side(fixture::run()), &side(new), 0.0)
+    }
+
+    #[test]
+    fn every_row_says_what_it_could_have_resolved_and_none_is_called_the_same() {
+        let comparison = against("flag", 1.0);
+        let rows = rows(&comparison);
+        let measured = fixture::run().cells.iter().filter(|cell| cell.estimate.is_some()).count();
+        assert_eq!(rows.len(), measured);
+        for row in &rows {
+            assert_eq!(row.verdict, "no difference resolved", "{row:?}");
+            assert!(row.smallest.ends_with(['%', 's']) && row.smallest != "0", "{row:?}");
+        }
+        let text = markdown(&comparison);
+        assert!(!text.contains("the same"), "{text}");
+        // What neither run has is told with its reason.
+        assert!(text.contains("no Docker engine answers"), "{text}");
+    }
+
+    #[test]
+    fn a_change_has_the_sign_of_what_happened() {
+        for (factor, sign) in [(1.5, "+50"), (0.5, "−50")] {
+            let comparison = against("flag", factor);
+            let row = rows(&comparison).into_iter().find(|row| row.name == "flag").unwrap();
+            assert!(row.change.starts_with(sign), "{row:?}");
+            assert!(row.interval.contains(" to "), "{row:?}");
+        }
+    }
+
+    fn row_of<'a>(comparison: &'a mut Comparison, variant: &str) -> &'a mut Row {
+        comparison.rows.iter_mut().find(|row| row.variant == variant).unwrap()
+    }
+
+    #[test]
+    fn the_count_adds_up_and_an_apart_row_counts() {
+        let mut comparison = against("flag", 1.5);
+        let verdicts = [
+            Verdict::Worse,
+            Verdict::Better,
+            Verdict::Changed,
+            Verdict::NoneResolved,
+            Verdict::NotConfirmed,
+            Verdict::Unsettled,
+            Verdict::TooFew,
+            Verdict::Failed,
+        ];
+        for (index, row) in comparison.rows.iter_mut().enumerate() {
+            row.verdict = verdicts[index % verdicts.len()];
+            row.regression = index % 3 == 0;
+            row.screen.flagged = index % 5 == 0;
+        }
+        let parts = parts(&comparison);
+        assert!(parts.iter().all(|(count, _)| *count > 0), "{parts:?}");
+        let all: usize = parts.iter().map(|(count, _)| count).sum();
+        assert_eq!(all, comparison.rows.len(), "{parts:?}");
+        assert!(count(&comparison).contains(" apart, but too few invocations"));
+    }
+
+    #[test]
+    fn the_end_of_a_resolved_interval_is_never_written_as_none() {
+        let mut comparison = against("flag", 1.5);
+        let row = row_of(&mut comparison, "flag");
+        let change = |low: f64| Change { estimate: 1.2, low, high: 1.5, confidence: 0.95 };
+        assert_eq!(interval(row, change(1.000_04)), "+0.004 to +50.000 %");
+        assert_eq!(interval(row, change(1.04)), "+4 to +50 %");
+        // What holds "no change" may say 0.
+        assert_eq!(interval(row, change(0.999_99)), "0 to +50 %");
+    }
+
+    #[test]
+    fn what_it_could_resolve_is_no_number_of_four_digits() {
+        let mut comparison = against("flag", 1.5);
+        let row = row_of(&mut comparison, "flag");
+        assert_eq!(amount_of(row, 12.3), "more than 10×");
+        assert_eq!(amount_of(row, 9.9), "990 %");
+        row.scale = Scale::Difference;
+        assert_eq!(amount_of(row, 12.3), "12 ns");
+    }
+
+    /// The fixture beside itself with so many invocations; the screen decides alone.
+    fn screened(invocations: usize) -> Comparison {
+        let mut run = fixture::run();
+        for cell in &mut run.cells {
+            cell.invocations.truncate(invocations);
+        }
+        let mut comparison = screen(&side(run.clone()), &side(run), 0.0);
+        comparison.leave_to_the_screen("as asked".into());
+        comparison
+    }
+
+    #[test]
+    fn a_screen_that_decides_alone_says_what_it_can_resolve() {
+        // Of 6 and 6 the smallest p is 0.0022: among more than 23 rows never less than 5 %.
+        let few = screened(6);
+        assert!(few.rows.len() > 23);
+        assert!(rows(&few).iter().all(|row| row.smallest == NOTHING));
+        assert!(few.rows.iter().all(|row| row.screen.smallest.is_some()));
+        let text = markdown(&few);
+        let all = few.rows.len();
+        let said = format!("With so few invocations (6 and 6) and so many rows ({all}) the screen");
+        assert_eq!(text.matches(&said).count(), 1, "{text}");
+        assert!(text.contains("`measure --invocations 7`") || all > 85, "{text}");
+        let enough = screened(10);
+        assert!(!markdown(&enough).contains("With so few invocations"));
+        for row in &enough.rows {
+            assert!(row.smallest >= row.screen.smallest, "corrected: {row:?}");
+            assert!(row.smallest > row.screen.smallest || row.unit == "share", "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_failed_in_the_new_run_is_a_regression_and_what_it_skipped_is_not() {
+        let run = fixture::run();
+        let lost = |status: Status, params: &[&str]| {
+            let mut new = run.clone();
+            let cell = new.cells.iter_mut().find(|cell| cell.variant == "flag").unwrap();
+            cell.status = status;
+            cell.why = Some("it broke".into());
+            cell.metric = String::new();
+            cell.params.retain(|key, _| params.contains(&key.as_str()));
+            cell.invocations.clear();
+            screen(&side(run.clone()), &side(new), 0.0)
+        };
+        let failed = lost(Status::Failed, &["placement", "pacing"]);
+        assert_eq!(failed.regressions, 1);
+        let text = markdown(&failed);
+        let row = "Measured in A, FAILED in B:\n  - round-trip/flag cross-core hot one_way: in B \
+                   failed: it broke";
+        let text = text.replace("- Measured", "Measured").replace('\\', "");
+        assert!(text.contains(row) || text.contains("hot cross-core one_way"), "{text}");
+        assert!(text.contains("Besides, 1 row that A measured failed in B."), "{text}");
+        assert_eq!(lost(Status::Skipped, &["placement", "pacing"]).regressions, 0);
+        // Its samples would have brought a parameter: the row of the task lacks it.
+        assert_eq!(lost(Status::Failed, &["placement"]).regressions, 1);
+    }
+
+    #[test]
+    fn hostile_names_stay_inside_their_field() {
+        let mut run = fixture::run();
+        run.cells[0].variant = "a | b\n<script>".into();
+        let text = markdown(&screen(&side(run.clone()), &side(run), 0.0));
+        assert!(text.contains("| a \\| b \\<script\\> |"), "{text}");
+    }
+}

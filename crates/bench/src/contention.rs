@@ -1,0 +1,202 @@
+//! Section 9 of source 001: how locks were taken, lock by lock and mode by mode, [`Table`]; and its
+//! open question, whether locks of each process would be worth it: [`Gain`], [`answer`].
+//!
+//! The reproduction of the source fills both from runs of its own, the report from the cells of a
+//! run. Nothing is measured here.
+
+/// By how much per-process locks must make something faster to be worth it, as a share. The paper's
+/// authors want compelling evidence; what is smaller drowns in what differs between two machines.
+const WORTH: f64 = 0.05;
+
+/// Stands where a mode does not have a lock, or nobody took it.
+const NONE: &str = "–";
+
+/// How one lock was taken in one mode.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Shares {
+    /// Of all acquisitions, those that had to wait.
+    waited: Option<f64>,
+    /// Of these, those in which the thread was blocked; none where nobody waited.
+    blocked: Option<f64>,
+}
+
+/// How locks were taken: a row a lock, a column a mode, both in the order in which they came.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    modes: Vec<String>,
+    locks: Vec<(String, Vec<Shares>)>,
+}
+
+impl Table {
+    /// Notes a share by the name of its metric; others are left out.
+    pub fn note(&mut self, mode: &str, lock: &str, metric: &str, share: f64) {
+        if !matches!(metric, "waited" | "blocked") {
+            return;
+        }
+        let column = self.modes.iter().position(|name| name == mode).unwrap_or_else(|| {
+            self.modes.push(mode.to_owned());
+            self.modes.len() - 1
+        });
+        let row = self.locks.iter().position(|(name, _)| name == lock).unwrap_or_else(|| {
+            self.locks.push((lock.to_owned(), Vec::new()));
+            self.locks.len() - 1
+        });
+        let row = &mut self.locks[row].1;
+        row.resize(row.len().max(column + 1), Shares::default());
+        match metric {
+            "waited" => row[column].waited = Some(share),
+            _ => row[column].blocked = Some(share),
+        }
+    }
+
+    /// The modes.
+    pub fn modes(&self) -> &[String] {
+        &self.modes
+    }
+
+    /// Each lock with what is said of it in each mode.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, Vec<String>)> {
+        self.locks.iter().map(|(lock, shares)| {
+            let of = |column: usize| shares.get(column).copied().unwrap_or_default().in_words();
+            (lock.as_str(), (0..self.modes.len()).map(of).collect())
+        })
+    }
+}
+
+impl Shares {
+    /// `0.63 (12)`: per cent of the acquisitions that waited, per cent of these that were blocked.
+    fn in_words(self) -> String {
+        let Some(waited) = self.waited else { return NONE.to_owned() };
+        let waited = 100.0 * waited;
+        match self.blocked {
+            // What is not nothing is not shown as nothing.
+            _ if waited > 0.0 && waited < 0.005 => "< 0.01".to_owned(),
+            Some(blocked) => format!("{waited:.2} ({:.0})", 100.0 * blocked),
+            None => format!("{waited:.2}"),
+        }
+    }
+}
+
+/// How much faster something is with locks of each process than with the one lock of all relations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gain {
+    pub(crate) processors: usize,
+    /// 0.1: a tenth faster.
+    pub share: f64,
+}
+
+impl Gain {
+    /// Of a time, which is the better the shorter.
+    pub fn of_time(processors: usize, parallel: f64, per_process: f64) -> Self {
+        Self { processors, share: parallel / per_process - 1.0 }
+    }
+
+    /// Of a rate, which is the better the higher.
+    pub fn of_rate(processors: usize, parallel: f64, per_process: f64) -> Self {
+        Self { processors, share: per_process / parallel - 1.0 }
+    }
+
+    fn is_worth_it(self) -> bool {
+        self.share >= WORTH
+    }
+
+    fn percent(self) -> String {
+        // No sign before a zero.
+        let tenths = (1_000.0 * self.share).round() + 0.0;
+        format!("{:.1} %", tenths / 10.0)
+    }
+}
+
+/// Whether per-process locks are worth it, and from how many processors on: `gains` by ascending
+/// processors. None where nothing is known.
+pub fn answer(gains: &[Gain]) -> Option<String> {
+    let last = gains.last()?;
+    let from = gains.iter().rposition(|gain| !gain.is_worth_it()).map_or(0, |at| at + 1);
+    let limit = format!("{:.0} %", 100.0 * WORTH);
+    Some(match gains.get(from) {
+        Some(first) => {
+            let begin = if from == 0 && gains.len() > 1 { "the fewest tried, " } else { "" };
+            format!(
+                "yes, from {begin}{} processors on: {}, where {limit} would be enough",
+                first.processors,
+                range(&gains[from..])?
+            )
+        }
+        None if gains.iter().any(|gain| gain.is_worth_it()) => format!(
+            "not for good: {}, but {} on {}; {limit} would be enough",
+            range(gains)?,
+            last.percent(),
+            last.processors
+        ),
+        None => format!(
+            "no, not on up to {} processors: {}, where {limit} would be enough",
+            last.processors,
+            range(gains)?
+        ),
+    })
+}
+
+/// The least and the most of some gains.
+fn range(gains: &[Gain]) -> Option<String> {
+    let order = |a: &&Gain, b: &&Gain| a.share.total_cmp(&b.share);
+    let (least, best) = (gains.iter().min_by(order)?, gains.iter().max_by(order)?);
+    let said = |gain: &Gain| format!("{} (on {})", gain.percent(), gain.processors);
+    let upwards = if gains.len() > 1 { format!(" to {}", said(best)) } else { String::new() };
+    Some(format!("a gain of {}{upwards}", said(least)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_mode_lacks_or_nobody_waited_for_says_so() {
+        let mut table = Table::default();
+        table.note("master", "p_lock", "waited", 0.0);
+        table.note("parallel", "proc_relation_lock", "waited", 0.0123);
+        table.note("parallel", "proc_relation_lock", "blocked", 0.1);
+        table.note("parallel", "p_lock", "waited", 0.000_01);
+        table.note("parallel", "", "iteration", 2.0);
+        assert_eq!(table.modes(), ["master", "parallel"]);
+        let rows: Vec<_> = table.rows().collect();
+        let words = |words: [&str; 2]| words.map(str::to_owned).to_vec();
+        assert_eq!(rows[0], ("p_lock", words(["0.00", "< 0.01"])));
+        assert_eq!(rows[1], ("proc_relation_lock", words(["–", "1.23 (10)"])));
+        assert_eq!(rows.len(), 2);
+    }
+
+    fn said(gains: &[(usize, f64)]) -> Option<String> {
+        let gains: Vec<Gain> =
+            gains.iter().map(|&(processors, share)| Gain { processors, share }).collect();
+        answer(&gains)
+    }
+
+    #[test]
+    fn the_answer_is_the_first_number_of_processors_from_which_it_stays_worth_it() {
+        let begins = |gains: &[(usize, f64)], start: &str| {
+            let said = said(gains).expect("there are figures");
+            assert!(said.starts_with(start), "{said}");
+        };
+        begins(
+            &[(2, 0.06), (4, 0.0), (8, 0.07), (64, 0.2)],
+            "yes, from 8 processors on: a gain of 7.0 % (on 8)",
+        );
+        begins(&[(2, 0.06), (4, 0.1)], "yes, from the fewest tried, 2 processors on: ");
+        begins(&[(2, 0.0), (64, 0.049)], "no, not on up to 64 processors: a gain of 0.0 % (on 2)");
+        begins(
+            &[(2, 0.3), (64, 0.01)],
+            "not for good: a gain of 1.0 % (on 64) to 30.0 % (on 2), but",
+        );
+        begins(
+            &[(2, -0.000_01)],
+            "no, not on up to 2 processors: a gain of 0.0 % (on 2), where 5 %",
+        );
+        assert_eq!(said(&[]), None);
+    }
+
+    #[test]
+    fn a_shorter_time_and_a_higher_rate_are_gains() {
+        assert!(Gain::of_time(2, 1.2, 1.0).share > 0.19);
+        assert!(Gain::of_rate(2, 1.2, 1.0).share < -0.16);
+    }
+}

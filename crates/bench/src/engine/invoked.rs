@@ -1,0 +1,215 @@
+//! The inside of an invocation: [`serve`] receives an [`Order`] and answers with a [`Reply`].
+//!
+//! The order comes as JSON on standard input. The reply leaves as JSON on what was standard output;
+//! before the experiment runs, standard output is redirected to standard error, so that a library
+//! that prints cannot spoil the reply.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::stdio::{dup2_stdout, stderr, stdout};
+use serde::{Deserialize, Serialize};
+use tontine_host::clock::Clock;
+use tontine_host::os::deadline;
+use tontine_host::trouble::Trouble;
+
+use crate::heap_map::HeapMap;
+use crate::machine::stolen_ms;
+use crate::observe::{Observed, PairedRatio, Series, Statistic, Tried};
+use crate::plant::Plant;
+use crate::stats::summary::{Summary, summarise};
+use crate::suite::Suite;
+use crate::task::{self, Params, Task};
+
+/// What an invocation is asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    /// What to run.
+    pub task: Task,
+    /// Which block this is; names the sample files.
+    pub block: usize,
+    /// Where to put all samples, in order.
+    pub samples: Option<PathBuf>,
+    /// A known delay, in trials of the instrument itself; no command line of `tontine` orders one.
+    #[serde(default)]
+    pub plant: Option<Plant>,
+}
+
+/// What an invocation answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Reply {
+    /// What came out.
+    pub outcome: Outcome,
+    /// Length of an empty stamp pair, ns.
+    pub empty_pair_ns: f64,
+    /// Change of the clock's calibration over the invocation, as a share.
+    pub clock_drift: f64,
+    /// Time stolen by the hypervisor meanwhile, all processors, ms.
+    pub stolen_ms: f64,
+}
+
+/// How an invocation ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Outcome {
+    /// With figures.
+    Measured(Measured),
+    /// The machine lacks something.
+    Skipped(String),
+    /// Something went wrong.
+    Failed(String),
+}
+
+/// The figures of one invocation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Measured {
+    /// One a metric.
+    pub figures: Vec<Figure>,
+    /// Ratios taken inside the process.
+    pub ratios: Vec<PairedRatio>,
+    /// What was tried.
+    pub tried: Vec<Tried>,
+    /// What has to be said.
+    pub notes: Vec<String>,
+    /// How a heap looked.
+    #[serde(default)]
+    pub maps: Vec<HeapMap>,
+}
+
+/// The samples of one metric, summed up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Figure {
+    /// Name of the metric.
+    pub metric: String,
+    /// Parameters beyond the task's.
+    #[serde(default)]
+    pub at: Params,
+    /// Its unit.
+    pub unit: String,
+    /// Which figure stands for the invocation.
+    pub statistic: Statistic,
+    /// The summary.
+    pub summary: Summary,
+    /// Means of [`STRETCHES`] equally long stretches, in order: what a pilot is judged by. Empty
+    /// where there are fewer samples than stretches.
+    pub stretches: Vec<f64>,
+}
+
+/// Stretches into which an invocation's samples are cut. Each is far longer than neighbouring
+/// samples depend on each other, and there are enough to tell how much they vary.
+pub const STRETCHES: usize = 10;
+
+impl Reply {
+    /// A reply made up by the engine for an invocation that could not give one.
+    pub fn failed(why: String) -> Self {
+        let outcome = Outcome::Failed(why);
+        Self { outcome, empty_pair_ns: 0.0, clock_drift: 0.0, stolen_ms: 0.0 }
+    }
+}
+
+/// Serves one order from standard input with an experiment of `suite`, and writes the reply.
+///
+/// # Errors
+/// Where the order cannot be read or the reply not be written.
+pub fn serve(suite: &Suite) -> io::Result<()> {
+    die_with_parent();
+    deadline::begin();
+    let mut text = String::new();
+    io::stdin().lock().read_to_string(&mut text)?;
+    let order: Order = serde_json::from_str(&text)?;
+
+    let replies = File::from(rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?);
+    dup2_stdout(stderr())?;
+    let reply = carry_out(suite, &order);
+    let mut replies = BufWriter::new(replies);
+    serde_json::to_writer(&mut replies, &reply)?;
+    replies.flush()
+}
+
+/// Should the engine be killed, so are we; and our own children die with us.
+fn die_with_parent() {
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+}
+
+fn carry_out(suite: &Suite, order: &Order) -> Reply {
+    let clock = Clock::calibrated();
+    let stolen_before = stolen_ms();
+    let observed = suite
+        .find(&order.task.experiment)
+        .ok_or_else(|| Trouble::fail(format!("no experiment is named {}", order.task.experiment)))
+        .and_then(|experiment| {
+            if let Some(plant) = order.plant {
+                plant.plant(&order.task.experiment)?;
+            }
+            experiment.run(&order.task)
+        });
+    let stolen = stolen_ms().zip(stolen_before).map_or(0.0, |(after, before)| after - before);
+    let outcome = match observed.and_then(|observed| sum_up(order, observed)) {
+        Ok(measured) => Outcome::Measured(measured),
+        Err(Trouble::Skipped(why)) => Outcome::Skipped(why),
+        Err(Trouble::Failed(why)) => Outcome::Failed(why),
+    };
+    Reply {
+        outcome,
+        empty_pair_ns: clock.empty_pair_ns(),
+        clock_drift: clock.drift(),
+        stolen_ms: stolen,
+    }
+}
+
+fn sum_up(order: &Order, observed: Observed) -> Result<Measured, Trouble> {
+    for series in &observed.series {
+        if series.samples.is_empty() || series.samples.iter().any(|sample| !sample.is_finite()) {
+            let metric = &series.metric;
+            return Err(Trouble::fail(format!("{metric}: no samples, or some are no numbers")));
+        }
+        if let Some(folder) = &order.samples {
+            write_samples(folder, order, series).map_err(|error| {
+                Trouble::fail(format!("writing samples to {}: {error}", folder.display()))
+            })?;
+        }
+    }
+    let figures = observed.series.iter().map(Figure::of).collect();
+    let Observed { ratios, tried, notes, maps, .. } = observed;
+    Ok(Measured { figures, ratios, tried, notes, maps })
+}
+
+impl Figure {
+    /// What is kept of a series.
+    pub fn of(series: &Series) -> Self {
+        Self {
+            metric: series.metric.clone(),
+            at: series.at.clone(),
+            unit: series.unit.clone(),
+            statistic: series.statistic,
+            summary: summarise(series),
+            stretches: stretches(&series.samples),
+        }
+    }
+}
+
+fn stretches(samples: &[f64]) -> Vec<f64> {
+    let length = samples.len() / STRETCHES;
+    if length == 0 {
+        return Vec::new();
+    }
+    let mean = |stretch: &[f64]| stretch.iter().sum::<f64>() / length as f64;
+    samples.chunks_exact(length).take(STRETCHES).map(mean).collect()
+}
+
+/// One number a line, in the order in which they were taken.
+fn write_samples(folder: &Path, order: &Order, series: &Series) -> io::Result<()> {
+    let task = &order.task;
+    let mut name = format!("{}-{}", task.experiment, task.variant);
+    for word in task::short(&task.params).chain(task::short(&series.at)) {
+        name = format!("{name}-{}", word.replace([' ', '/'], "-"));
+    }
+    let name = format!("{name}-{}-{:02}.txt", series.metric, order.block);
+    let mut file = BufWriter::new(File::create(folder.join(name))?);
+    writeln!(file, "# {} in {}, {} operations a sample", series.metric, series.unit, series.batch)?;
+    for sample in &series.samples {
+        writeln!(file, "{sample}")?;
+    }
+    file.flush()
+}

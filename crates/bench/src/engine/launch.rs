@@ -1,0 +1,229 @@
+//! Starting an invocation and getting its reply or its end: [`Launcher`].
+//!
+//! An invocation is a process of its own, leader of its own process group. Whatever becomes of it
+//! (a reply, a crash, a deadline, a stop), its whole group is killed before its leader is reaped:
+//! until then the group's number cannot belong to anybody else.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tontine_host::os::deadline;
+
+use crate::engine::invoked::{Order, Reply};
+use crate::engine::stop::Stop;
+
+/// The longest sleep between two looks at whether the leader has ended; its end normally wakes us
+/// at once, by closing the pipe.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The same once its pipes are closed: it is about to end, and nothing will wake us.
+const LAST_LOOK: Duration = Duration::from_millis(1);
+
+/// More than a reply can have: a histogram a metric, a few kilobytes each.
+const LONGEST_REPLY: usize = 16 << 20;
+
+/// Pieces read in one go, so that one who prints without end meets the deadline.
+const MOST_PIECES: usize = 64;
+
+/// What is kept of standard error.
+const LONGEST_COMPLAINT: usize = 64 << 10;
+
+/// How to start an invocation, and how long it may take.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    /// The executable.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// When it is given up.
+    pub deadline: Duration,
+}
+
+/// How a launch ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// It gave a reply.
+    Replied(Box<Reply>),
+    /// It gave none: crashed, hung, or printed something else. The text names which.
+    Broken(String),
+    /// The run was stopped meanwhile; the invocation is gone.
+    Stopped,
+}
+
+impl Launcher {
+    /// Runs one invocation to its end.
+    pub fn launch(&self, order: &Order, stop: &Stop) -> Ended {
+        if stop.requested() {
+            return Ended::Stopped;
+        }
+        match self.start(order) {
+            Ok(running) => running.follow(self.deadline, stop),
+            Err(error) => Ended::Broken(format!("starting {}: {error}", self.program.display())),
+        }
+    }
+
+    fn start(&self, order: &Order) -> io::Result<Running> {
+        let order = serde_json::to_vec(order)?;
+        let child = Command::new(&self.program)
+            .args(&self.arguments)
+            .env(deadline::NAME, self.deadline.as_millis().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let (replied, complained) = (Vec::new(), Vec::new());
+        let mut running = Running { child, reaped: false, replied, complained };
+        if let Some(mut stdin) = running.child.stdin.take() {
+            // An order is far smaller than a pipe; one who does not read it is told by EPIPE, and
+            // the way in which it ends says more.
+            let _ = stdin.write_all(&order);
+        }
+        unblock(running.child.stdout.as_ref())?;
+        unblock(running.child.stderr.as_ref())?;
+        Ok(running)
+    }
+}
+
+/// A started invocation. Dropped, it and its group are gone.
+struct Running {
+    child: Child,
+    reaped: bool,
+    replied: Vec<u8>,
+    complained: Vec<u8>,
+}
+
+impl Running {
+    fn follow(mut self, deadline: Duration, stop: &Stop) -> Ended {
+        let until = Instant::now() + deadline;
+        loop {
+            if stop.requested() {
+                return Ended::Stopped;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let seconds = deadline.as_secs_f64();
+                return Ended::Broken(format!("hung: no reply within {seconds} s, killed"));
+            }
+            if let Err(error) = self.wait_for_news(left.min(LOOK), stop) {
+                return Ended::Broken(format!("waiting for the invocation: {error}"));
+            }
+            let ended = self.has_ended();
+            if let Err(error) = self.read_what_is_there() {
+                return Ended::Broken(format!("reading the reply: {error}"));
+            }
+            if ended {
+                return self.conclude();
+            }
+        }
+    }
+
+    fn wait_for_news(&self, at_most: Duration, stop: &Stop) -> io::Result<()> {
+        let mut waits = vec![PollFd::new(stop, PollFlags::IN)];
+        waits.extend(self.child.stdout.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        waits.extend(self.child.stderr.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        let at_most = if waits.len() == 1 { at_most.min(LAST_LOOK) } else { at_most };
+        let at_most = Timespec::try_from(at_most).expect("a quarter of a second fits");
+        match poll(&mut waits, Some(&at_most)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the leader is a zombie by now; it stays one, so that its group's number stays ours.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::Pid(pid_of(&self.child)), options), Ok(Some(_)))
+    }
+
+    fn read_what_is_there(&mut self) -> io::Result<()> {
+        if drain(self.child.stdout.as_mut(), &mut self.replied, LONGEST_REPLY)? {
+            self.child.stdout = None;
+        }
+        if drain(self.child.stderr.as_mut(), &mut self.complained, LONGEST_COMPLAINT)? {
+            self.child.stderr = None;
+        }
+        Ok(())
+    }
+
+    fn conclude(mut self) -> Ended {
+        let status = match self.end() {
+            Ok(status) => status,
+            Err(error) => return Ended::Broken(format!("waitpid: {error}")),
+        };
+        if !status.success() {
+            return Ended::Broken(format!("crashed: {status}{}", self.last_complaint()));
+        }
+        match serde_json::from_slice(&self.replied) {
+            Ok(reply) => Ended::Replied(Box::new(reply)),
+            Err(error) => {
+                let start: String =
+                    String::from_utf8_lossy(&self.replied).chars().take(60).collect();
+                Ended::Broken(format!("printed rubbish instead of a reply ({error}): {start:?}"))
+            }
+        }
+    }
+
+    fn last_complaint(&self) -> String {
+        let text = String::from_utf8_lossy(&self.complained);
+        let mut lines = text.lines().filter(|line| !line.starts_with("note: "));
+        lines.next_back().map_or_else(String::new, |line| format!(": {line}"))
+    }
+
+    /// Kills the group, reaps the leader.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        let _ = kill_process_group(pid_of(&self.child), Signal::KILL);
+        self.reaped = true;
+        self.child.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Once the leader is reaped its number may be a stranger's.
+        if !self.reaped {
+            let _ = self.end();
+        }
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+fn unblock<F: AsFd>(pipe: Option<&F>) -> io::Result<()> {
+    if let Some(pipe) = pipe {
+        let flags = rustix::fs::fcntl_getfl(pipe)?;
+        rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK)?;
+    }
+    Ok(())
+}
+
+/// Reads what a non-blocking pipe holds; true at its end. Of more than `most` bytes the rest is
+/// read and thrown away, so that the writer does not block.
+fn drain(pipe: Option<&mut impl Read>, into: &mut Vec<u8>, most: usize) -> io::Result<bool> {
+    let Some(pipe) = pipe else { return Ok(false) };
+    let mut piece = [0; 16 << 10];
+    for _ in 0..MOST_PIECES {
+        match pipe.read(&mut piece) {
+            Ok(0) => return Ok(true),
+            Ok(count) => {
+                let room = most.saturating_sub(into.len());
+                into.extend_from_slice(&piece[..count.min(room)]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,162 @@
+//! Runs tasks in fresh processes and gathers what they say.
+//!
+//! [`plan::Plan`] is what was asked for: tasks, size, order. [`run`] goes through it block by
+//! block; a block is every task once, in random order, so that a machine that drifts spoils all
+//! cells alike. A task whose invocations take seconds has fewer, spread evenly over the blocks.
+//! Each invocation is a new process ([`launch`]) that receives a task, runs it ([`invoked`]) and
+//! replies with summaries. [`collect`] turns the replies into cells. [`stop`] lets Ctrl-C end it
+//! all cleanly.
+//!
+//! Before a run, [`pilot`] makes a few small invocations; from them [`estimate`] tells how long the
+//! run will take and [`repetitions`] how often to repeat.
+
+pub mod collect;
+pub mod estimate;
+pub mod invoked;
+pub mod launch;
+pub mod pilot;
+pub mod plan;
+pub mod repetitions;
+pub mod stop;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::engine::collect::{Collector, Rows};
+use crate::engine::invoked::{Order, Outcome, Reply};
+use crate::engine::launch::{Ended, Launcher};
+use crate::engine::plan::Plan;
+use crate::engine::stop::Stop;
+use crate::executable::Executable;
+use crate::machine::{Machine, advice, card};
+use crate::schema::{Results, SCHEMA};
+use crate::task::Task;
+
+/// Blocks in which a task may fail before it is left out of the rest: a mechanism that hangs would
+/// otherwise cost a deadline in every block.
+const FAILED_BLOCKS: usize = 2;
+
+/// Told what the engine is doing. All methods have a default that ignores it.
+pub trait Progress {
+    /// The run begins: what `plan` says will be done at most.
+    fn began(&mut self, _plan: &Plan) {}
+    /// `task` begins, as invocation number `done` of the run.
+    fn invoking(&mut self, _task: &Task, _block: usize) {}
+    /// An invocation of `task` ended; `left_out` more of it will not be made.
+    fn invoked(&mut self, _task: &Task, _outcome: &Outcome, _left_out: usize) {}
+    /// The run ended.
+    fn ended(&mut self) {}
+}
+
+/// A listener that ignores everything.
+#[derive(Debug, Clone, Copy)]
+pub struct Silent;
+
+impl Progress for Silent {}
+
+/// Runs the whole plan, or as much of it as there is before `stop`.
+///
+/// Raw samples go to `samples`, a folder that exists, if one is given. Whatever goes wrong in an
+/// invocation stays in its row; the run itself does not fail.
+pub fn run(
+    plan: &Plan,
+    launcher: &Launcher,
+    samples: Option<&PathBuf>,
+    stop: &Stop,
+    progress: &mut dyn Progress,
+) -> Results {
+    let began = Instant::now();
+    let started = jiff::Timestamp::now().round(jiff::Unit::Second);
+    let mut machine = machine_facts(&plan.suite.machine());
+    let executable = Executable::at(&launcher.program).ok();
+    let mut collector = Collector::new(plan);
+    let mut failed_blocks = vec![0; plan.tasks.len()];
+    let mut closed = vec![false; plan.tasks.len()];
+    let mut ledger = BTreeMap::new();
+
+    (plan.suite.clean_up)();
+    progress.began(plan);
+    'run: for block in 0..plan.blocks() {
+        for index in plan.order(block) {
+            if closed[index] {
+                continue;
+            }
+            let task = &plan.tasks[index];
+            progress.invoking(task, block);
+            let order = Order { task: task.clone(), block, samples: samples.cloned(), plant: None };
+            let invoked = Instant::now();
+            let Some((reply, earlier)) = invoke(launcher, &order, stop) else {
+                break 'run;
+            };
+            *ledger.entry(task.experiment.clone()).or_default() += invoked.elapsed().as_secs_f64();
+            match &reply.outcome {
+                Outcome::Skipped(_) => closed[index] = true,
+                Outcome::Failed(_) => {
+                    failed_blocks[index] += 1;
+                    closed[index] = failed_blocks[index] == FAILED_BLOCKS;
+                }
+                Outcome::Measured(_) => {}
+            }
+            let left_out = if closed[index] { plan.left_after(index, block) } else { 0 };
+            progress.invoked(task, &reply.outcome, left_out);
+            collector.add(index, block, earlier, reply);
+        }
+    }
+    progress.ended();
+    (plan.suite.clean_up)();
+    (plan.suite.end_run)();
+
+    if let Some(facts) = machine.as_object_mut() {
+        let stolen = crate::machine::stolen_ms();
+        facts.insert("stolen_ms_at_end".into(), stolen.into());
+    }
+    let named = |name: &str| plan.tasks.iter().any(|task| task.experiment == name);
+    let taking_part = plan.suite.experiments.iter().filter(|one| named(one.name()));
+    let Rows { cells, ratios, tried, maps } = collector.finish();
+    Results {
+        schema: SCHEMA,
+        machine,
+        order_seed: plan.seed,
+        started: started.map_or_else(|_| String::new(), |stamp| stamp.to_string()),
+        seconds: began.elapsed().as_secs_f64(),
+        ledger,
+        size: plan.size,
+        complete: !stop.requested(),
+        executable,
+        experiments: taking_part.map(|one| one.description()).collect(),
+        cells,
+        ratios,
+        tried,
+        maps,
+    }
+}
+
+/// One invocation, repeated once if it fails. `None` where the run was stopped meanwhile; otherwise
+/// the reply, and the reason why an earlier attempt failed.
+fn invoke(launcher: &Launcher, order: &Order, stop: &Stop) -> Option<(Reply, Option<String>)> {
+    let mut earlier = None;
+    loop {
+        let reply = match launcher.launch(order, stop) {
+            Ended::Stopped => return None,
+            Ended::Replied(reply) => *reply,
+            Ended::Broken(why) => Reply::failed(why),
+        };
+        match (&reply.outcome, &earlier) {
+            (Outcome::Failed(why), None) => earlier = Some(why.clone()),
+            _ => return Some((reply, earlier)),
+        }
+    }
+}
+
+/// The doctor's facts, his advice and his card, as they stand in `results.json`.
+pub fn machine_facts(machine: &Machine) -> serde_json::Value {
+    let mut facts = serde_json::to_value(machine).unwrap_or_default();
+    if let Some(object) = facts.as_object_mut() {
+        object.insert("summary".into(), machine.one_line().into());
+        let advice = serde_json::to_value(advice::advice(machine)).unwrap_or_default();
+        object.insert("advice".into(), advice);
+        object.insert("card".into(), serde_json::to_value(card(machine)).unwrap_or_default());
+    }
+    facts
+}

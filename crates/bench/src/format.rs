@@ -1,0 +1,483 @@
+//! How a number looks: [`Scale`] chooses the unit, [`decimals`] the digits.
+//!
+//! A figure shows as many digits as its interval supports and no more: the last digit printed is
+//! about a tenth of the interval's width. A share that was seen never, or always, shows its count
+//! and what that excludes. No interval is shown to reach below zero where its figure does not: all
+//! that is measured is a time, a rate, a share or a number. Every form of output takes its numbers
+//! from here, so that the page, the table and the terminal agree to the last digit.
+
+use statrs::distribution::{Beta, ContinuousCDF};
+
+use crate::schema::{Cell, Estimate, Published, Ratio, Results};
+use crate::task::Params;
+
+/// Shown where there is nothing to show.
+pub const NOTHING: &str = "–";
+
+/// Most digits behind a point.
+const MOST_DECIMALS: usize = 3;
+
+/// What a share that was seen never, or always, may be unseen with this probability.
+const UNSEEN: f64 = 0.05;
+
+/// A unit that suits a magnitude: what to multiply by and what to write behind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    factor: f64,
+    suffix: String,
+}
+
+impl Scale {
+    /// The scale for a figure of about `magnitude`, given in `unit`.
+    ///
+    /// Nanoseconds become µs, ms, s; a share becomes per cent; bytes a second become kB/s, MB/s,
+    /// GB/s (powers of ten); other rates take k and M. A unit that is not known stays as it is.
+    pub fn of(unit: &str, magnitude: f64) -> Self {
+        let size = magnitude.abs();
+        let (factor, suffix) = match unit {
+            "ns" if size >= 1e9 => (1e-9, "s".into()),
+            "ns" if size >= 1e6 => (1e-6, "ms".into()),
+            "ns" if size >= 1e3 => (1e-3, "µs".into()),
+            "share" => (100.0, "%".into()),
+            "bytes/s" if size >= 1e9 => (1e-9, "GB/s".into()),
+            "bytes/s" if size >= 1e6 => (1e-6, "MB/s".into()),
+            "bytes/s" if size >= 1e3 => (1e-3, "kB/s".into()),
+            "bytes/s" => (1.0, "B/s".into()),
+            _ if unit.ends_with("/s") && size >= 1e6 => (1e-6, format!("M {unit}")),
+            _ if unit.ends_with("/s") && size >= 1e4 => (1e-3, format!("k {unit}")),
+            _ => (1.0, unit.into()),
+        };
+        Self { factor, suffix }
+    }
+
+    /// `value`, given in the original unit, with `decimals` and without the unit. What is not
+    /// nothing gets more digits before it is shown as 0.
+    pub fn number(&self, value: f64, decimals: usize) -> String {
+        if !value.is_finite() {
+            return NOTHING.into();
+        }
+        let value = value * self.factor;
+        let enough = (decimals..=MOST_DECIMALS).find(|&digits| !is_lost(value, digits));
+        grouped(value, enough.unwrap_or(decimals))
+    }
+
+    /// `value` with `decimals` and the unit behind.
+    pub fn with_unit(&self, value: f64, decimals: usize) -> String {
+        self.join(&self.number(value, decimals))
+    }
+
+    /// Digits behind the point for an interval of `width`, given in the original unit; without a
+    /// width, three significant digits of `value`.
+    pub fn decimals(&self, value: f64, width: Option<f64>) -> usize {
+        decimals(value * self.factor, width.map(|width| width * self.factor))
+    }
+
+    fn join(&self, number: &str) -> String {
+        if number == NOTHING || self.suffix.is_empty() {
+            number.into()
+        } else {
+            format!("{number} {}", self.suffix)
+        }
+    }
+}
+
+/// A figure with its interval, ready to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The figure and its unit: `113.5 ns`.
+    pub value: String,
+    /// Both ends in the same unit: `113.4 – 113.6 ns`; empty where there is no interval.
+    pub interval: String,
+}
+
+impl Shown {
+    /// A figure in `unit`, with the interval where there is one.
+    pub fn new(unit: &str, value: f64, interval: Option<(f64, f64)>) -> Self {
+        let scale = Scale::of(unit, value);
+        let interval = interval.map(|(low, high)| (above_zero(value, low), high));
+        let digits = scale.decimals(value, interval.map(|(low, high)| high - low));
+        let interval = interval.map_or_else(String::new, |(low, high)| {
+            scale.join(&format!("{} – {}", scale.number(low, digits), scale.number(high, digits)))
+        });
+        Self { value: scale.with_unit(value, digits), interval }
+    }
+
+    /// The estimate of a cell; nothing where it has none.
+    pub fn of_cell(cell: &Cell) -> Option<Self> {
+        Self::shared(cell, false)
+    }
+
+    /// A share, or, with `not`, the rest: the count where (next to) none or all did it. Any other
+    /// cell as it is.
+    fn shared(cell: &Cell, not: bool) -> Option<Self> {
+        let estimate = cell.estimate?;
+        match counted(cell) {
+            Some((did, tries)) if not => Some(Self::of_tries(tries - did, tries)),
+            Some((did, tries)) => Some(Self::of_tries(did, tries)),
+            None if not => {
+                let rest = cell.low.zip(cell.high).map(|(low, high)| (1.0 - high, 1.0 - low));
+                Some(Self::new(&cell.unit, 1.0 - estimate, rest))
+            }
+            None => Some(Self::new(&cell.unit, estimate, cell.low.zip(cell.high))),
+        }
+    }
+
+    /// The share of a cell's tries that did not do it.
+    pub fn of_rest(cell: &Cell) -> Option<Self> {
+        Self::shared(cell, true)
+    }
+
+    /// So many of all tries, with what that leaves possible.
+    fn of_tries(did: usize, tries: usize) -> Self {
+        let bound = if did > tries / 2 {
+            format!("at least {}", tick("share", 1.0 - most(tries - did, tries)))
+        } else {
+            format!("at most {}", tick("share", most(did, tries)))
+        };
+        let value = format!("{} of {}", grouped(did as f64, 0), grouped(tries as f64, 0));
+        Self { value, interval: bound }
+    }
+
+    /// A figure of [`crate::stats`].
+    pub fn of_estimate(unit: &str, estimate: Estimate) -> Self {
+        Self::new(unit, estimate.value, Some((estimate.low, estimate.high)))
+    }
+
+    /// A published figure.
+    pub fn of_published(unit: &str, published: &Published) -> Self {
+        Self::new(unit, published.value, published.low.zip(published.high))
+    }
+
+    /// `113.5 ns (113.4 – 113.6 ns)`, or the figure alone.
+    pub fn in_line(&self) -> String {
+        if self.interval.is_empty() {
+            self.value.clone()
+        } else {
+            format!("{} ({})", self.value, self.interval)
+        }
+    }
+}
+
+/// The lower end of an interval as it is shown: Student's may reach below zero where no figure can.
+fn above_zero(value: f64, low: f64) -> f64 {
+    if value >= 0.0 { low.max(0.0) } else { low }
+}
+
+/// The ends of a cell's interval, as they are shown.
+pub fn ends(cell: &Cell) -> Option<(f64, f64)> {
+    let (low, high) = cell.low.zip(cell.high)?;
+    Some((above_zero(cell.estimate?, low), high))
+}
+
+/// How many tries of a share did it, and how many there were; none where a sample is more than
+/// one try, or where the interval has a width and says more.
+fn counted(cell: &Cell) -> Option<(usize, usize)> {
+    let all = || cell.invocations.iter().map(|one| &one.summary);
+    let tries: usize = all().map(|summary| summary.count).sum();
+    let (low, high) = cell.low.zip(cell.high)?;
+    let at_an_end = low == high && (low == 0.0 || low == 1.0);
+    if cell.unit != "share" || tries == 0 || !at_an_end || all().any(|each| each.batch != 1) {
+        return None;
+    }
+    let did: f64 = all().map(|summary| (summary.mean * summary.count as f64).round()).sum();
+    Some(((did as usize).min(tries), tries))
+}
+
+/// Of what happened in so few of many independent tries: the largest share that goes unseen so far
+/// with a probability of [`UNSEEN`], by the binomial distribution; of none about 3 in `tries`. To
+/// two digits, the last rounded up.
+fn most(did: usize, tries: usize) -> f64 {
+    let exact = match Beta::new(did as f64 + 1.0, tries.saturating_sub(did) as f64) {
+        _ if did == 0 => 1.0 - UNSEEN.powf(1.0 / tries as f64),
+        Ok(beta) => beta.inverse_cdf(1.0 - UNSEEN),
+        Err(_) => 1.0,
+    };
+    // No finer than the digits of a percentage.
+    let step = 10_f64.powf(exact.log10().floor() - 1.0).max(1e-5);
+    ((exact / step).ceil() * step).min(1.0)
+}
+
+/// A single figure in a unit that suits it, to three significant digits.
+pub fn single(unit: &str, value: f64) -> String {
+    Shown::new(unit, value, None).value
+}
+
+/// A round figure for an axis: `200 ns`, `0.5 µs`, without idle zeros. A rate or another quotient
+/// keeps only its prefix, `5 M`, because its unit is too long to stand at each tick.
+pub fn tick(unit: &str, value: f64) -> String {
+    let mut scale = Scale::of(unit, value);
+    if unit.contains('/') {
+        scale.suffix = scale.suffix.trim_end_matches(unit).trim_end().into();
+    }
+    let number = scale.number(value, 3);
+    let short = match number.split_once('.') {
+        Some(_) => number.trim_end_matches('0').trim_end_matches('.'),
+        None => &number,
+    };
+    scale.join(short)
+}
+
+/// A quotient: `3.21×`, with its interval. The nearer end decides the digits: far from the other,
+/// `1.7× (1.6× – 104×)` would be `2× (2× – 104×)`.
+pub fn times(value: f64, low: f64, high: f64) -> Shown {
+    let plain = decimals(value, Some(high - low));
+    let near = (value - low).min(high - value);
+    let digits = match near.log10() {
+        power if power.is_finite() => {
+            plain.max((-power).ceil().clamp(0.0, MOST_DECIMALS as f64) as usize)
+        }
+        _ => plain,
+    };
+    let scale = Scale { factor: 1.0, suffix: String::new() };
+    let end = |end: f64| {
+        let far = decimals(end, Some(2.0 * (end - value).abs()));
+        scale.number(end, far.min(digits).max(plain))
+    };
+    Shown {
+        value: format!("{}×", scale.number(value, digits)),
+        interval: format!("{}× – {}×", end(low), end(high)),
+    }
+}
+
+/// The ratio whose numerator is this cell, under the same parameters.
+pub fn ratio_of<'a>(cell: &Cell, results: &'a Results) -> Option<&'a Ratio> {
+    ratios_of(cell, results).next()
+}
+
+/// The ratio of two cells; none where the run has not paired them.
+pub fn ratio_between<'a>(above: &Cell, below: &Cell, results: &'a Results) -> Option<&'a Ratio> {
+    let alike = (&above.experiment, &above.params, &above.metric)
+        == (&below.experiment, &below.params, &below.metric);
+    let mut ratios = ratios_of(above, results).filter(|_| alike);
+    ratios.find(|ratio| denominator(&ratio.name) == below.variant)
+}
+
+/// A ratio names no metric: it belongs to the first that the variant yields.
+fn ratios_of<'a>(cell: &Cell, results: &'a Results) -> impl Iterator<Item = &'a Ratio> {
+    let first = results.cells.iter().find(|other| {
+        (&other.experiment, &other.variant, &other.params)
+            == (&cell.experiment, &cell.variant, &cell.params)
+    });
+    let is_first = first.is_some_and(|first| first.metric == cell.metric);
+    results.ratios.iter().filter(move |ratio| {
+        is_first
+            && ratio.experiment == cell.experiment
+            && ratio.params == cell.params
+            && numerator(&ratio.name) == cell.variant
+    })
+}
+
+/// The left side of `numerator / denominator`.
+pub fn numerator(name: &str) -> &str {
+    name.split_once(" / ").map_or(name, |(left, _)| left)
+}
+
+/// The right side of `numerator / denominator`; empty where there is none.
+pub fn denominator(name: &str) -> &str {
+    name.split_once(" / ").map_or("", |(_, right)| right)
+}
+
+/// Parameters as words: `senders 2, size 1,024 bytes`; empty where there are none.
+pub fn params(params: &Params) -> String {
+    let word = |(name, value): (&String, &String)| match (name.as_str(), value.parse::<u32>()) {
+        ("size", Ok(bytes)) => format!("{name} {} bytes", grouped(bytes.into(), 0)),
+        _ => format!("{name} {value}"),
+    };
+    params.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Digits behind the point: so many that the last is about a tenth of `width`; without a width,
+/// three significant digits of `value`. Never more than [`MOST_DECIMALS`], never fewer than none.
+fn decimals(value: f64, width: Option<f64>) -> usize {
+    let digits = match width {
+        Some(width) if width > 0.0 && width.is_finite() => (-width.log10()).ceil() + 1.0,
+        _ if value != 0.0 && value.is_finite() => 2.0 - value.abs().log10().floor(),
+        _ => 0.0,
+    };
+    digits.clamp(0.0, MOST_DECIMALS as f64) as usize
+}
+
+/// Whether so many digits would show `value` as 0, which it is not.
+fn is_lost(value: f64, decimals: usize) -> bool {
+    value != 0.0 && value.abs() * 10_f64.powi(decimals as i32) < 0.5
+}
+
+/// A number with `decimals`, its thousands set apart by commas.
+fn grouped(value: f64, decimals: usize) -> String {
+    let plain = format!("{:.decimals$}", value.abs());
+    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+    let mut out = String::new();
+    // A rounded zero has no sign.
+    if value < 0.0 && plain.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+        out.push('−');
+    }
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// Text for Markdown, which can neither end a table's field nor begin markup.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '\n' | '\r' => out.push(' '),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_interval_decides_how_many_digits_are_shown() {
+        let shown = |low, value, high| Shown::new("ns", value, Some((low, high))).in_line();
+        assert_eq!(shown(113.45, 113.53, 113.61), "113.53 ns (113.45 – 113.61 ns)");
+        assert_eq!(shown(112.0, 113.53, 115.0), "113.5 ns (112.0 – 115.0 ns)");
+        assert_eq!(shown(90.0, 113.53, 140.0), "114 ns (90 – 140 ns)");
+        assert_eq!(shown(28_163.27, 28_168.28, 28_173.29), "28.168 µs (28.163 – 28.173 µs)");
+        assert_eq!(shown(-2.0, -1.0, 0.0), "−1.0 ns (−2.0 – 0.0 ns)");
+    }
+
+    /// The low end of `13 µs (0.025 – 25 µs)` was shown as 0, as if a message took no time, and a
+    /// tail of 0.4 ns beside a wide interval as `0 ns`.
+    #[test]
+    fn only_nothing_is_shown_as_nothing() {
+        let shown = |low, value, high| Shown::new("ns", value, Some((low, high))).in_line();
+        assert_eq!(shown(25.0, 13_100.0, 25_000.0), "13 µs (0.03 – 25 µs)");
+        assert_eq!(shown(0.0, 13_100.0, 25_000.0), "13 µs (0 – 25 µs)");
+        assert_eq!(shown(0.4, 0.4, 60.0), "0.4 ns (0.4 – 60 ns)");
+    }
+
+    /// Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was shown with a negative time.
+    #[test]
+    fn no_time_is_shown_below_zero() {
+        let shown = |low, value, high| Shown::new("s", value, Some((low, high))).in_line();
+        assert_eq!(shown(-1.419, 1.162, 3.742), "1.2 s (0.0 – 3.7 s)");
+        assert_eq!(shown(-0.1, 0.0, 0.2), "0.00 s (0.00 – 0.20 s)");
+        assert_eq!(shown(-0.2, -0.1, 0.2), "−0.10 s (−0.20 – 0.20 s)");
+    }
+
+    /// `0 % (0 – 0 %)` claimed to be sure of what thirty kills cannot tell.
+    #[test]
+    fn a_share_of_none_or_all_shows_its_tries_and_what_they_exclude() {
+        let mut cell = fixture::small().cells.remove(0);
+        let share = |cell: &mut Cell, each: f64, tries: usize| {
+            cell.unit = "share".into();
+            (cell.estimate, cell.low, cell.high) = (Some(each), Some(each), Some(each));
+            for one in &mut cell.invocations {
+                let summary = &mut one.summary;
+                (summary.count, summary.batch, summary.mean) = (tries, 1, each);
+            }
+        };
+        let lines = |cell: &Cell| {
+            let all = [Shown::of_cell(cell).unwrap(), Shown::of_rest(cell).unwrap()];
+            all.map(|shown| shown.in_line())
+        };
+        assert_eq!(cell.invocations.len(), 10);
+        for (each, tries, expected) in [
+            (0.0, 1_000, ["0 of 10,000 (at most 0.03 %)", "10,000 of 10,000 (at least 99.97 %)"]),
+            (1.0, 30, ["300 of 300 (at least 99 %)", "0 of 300 (at most 1 %)"]),
+            (0.0, 1, ["0 of 10 (at most 26 %)", "10 of 10 (at least 74 %)"]),
+        ] {
+            share(&mut cell, each, tries);
+            assert_eq!(lines(&cell), expected);
+        }
+        // One invocation that differs moves no median; it is counted nevertheless.
+        share(&mut cell, 1.0, 30);
+        cell.invocations[0].summary.mean = 29.0 / 30.0;
+        let one_less = ["299 of 300 (at least 98.4 %)", "1 of 300 (at most 1.6 %)"];
+        assert_eq!(lines(&cell), one_less);
+        // A sample that sums up many tries is no try; an interval with a width says more.
+        cell.invocations[0].summary.batch = 20;
+        assert_eq!(lines(&cell)[0], "100 % (100 – 100 %)");
+        share(&mut cell, 0.0, 30);
+        (cell.estimate, cell.high) = (Some(0.1), Some(0.25));
+        assert_eq!(lines(&cell), ["10 % (0 – 25 %)", "90 % (75 – 100 %)"]);
+        for tries in [1, 7, 60, 12_345, 100_000_000] {
+            let (most, exact) = (most(0, tries), 1.0 - UNSEEN.powf(1.0 / tries as f64));
+            assert!(most >= exact && most <= (exact * 1.1).max(2e-5), "{tries}: {most}, {exact}");
+        }
+    }
+
+    /// A pair of which one had two modes was shown as `2× (2× – 104×)`.
+    #[test]
+    fn the_nearer_end_decides_the_digits_of_a_quotient() {
+        let shown = |value, low, high| times(value, low, high).in_line();
+        assert_eq!(shown(1.72, 1.61, 104.2), "1.7× (1.6× – 104×)");
+        assert_eq!(shown(1.593_8, 0.183_4, 4.753_6), "1.6× (0.2× – 4.8×)");
+        assert_eq!(shown(28.2, 27.354, 28.764), "28.2× (27.4× – 28.8×)");
+        assert_eq!(shown(992.0, 810.0, 1_110.0), "992× (810× – 1,110×)");
+        assert_eq!(shown(1.0, 1.0, 40.0), "1× (1× – 40×)");
+        assert_eq!(shown(1.7, 0.03, 104.0), "2× (0.03× – 104×)");
+    }
+
+    #[test]
+    fn units_follow_the_magnitude() {
+        assert_eq!(single("ns", 0.25), "0.250 ns");
+        assert_eq!(single("ns", 2_500_000_000.0), "2.50 s");
+        assert_eq!(single("share", 0.2), "20.0 %");
+        assert_eq!(single("messages/s", 12_345_678.0), "12.3 M messages/s");
+        assert_eq!(single("bytes/s", 5_213_000_000.0), "5.21 GB/s");
+        assert_eq!(single("bytes/s", 48_000_000.0), "48.0 MB/s");
+        assert_eq!(single("bytes/s", 640.0), "640 B/s");
+        assert_eq!(single("cycles", 1_200.0), "1,200 cycles");
+        assert_eq!(single("", 7.0), "7.00");
+    }
+
+    #[test]
+    fn a_figure_that_is_none_is_shown_as_such() {
+        assert_eq!(single("ns", f64::NAN), NOTHING);
+        assert_eq!(single("ns", f64::INFINITY), NOTHING);
+        assert_eq!(single("ns", 0.0), "0 ns");
+        assert_eq!(single("ns", -0.0001), "0.000 ns");
+    }
+
+    #[test]
+    fn ticks_have_no_idle_zeros() {
+        assert_eq!(tick("ns", 100.0), "100 ns");
+        assert_eq!(tick("ns", 2_500.0), "2.5 µs");
+        assert_eq!(tick("share", 0.0), "0 %");
+        assert_eq!(tick("messages/s", 12_500_000.0), "12.5 M");
+        assert_eq!(tick("bytes/s", 2_000_000_000.0), "2 GB/s");
+        assert_eq!(tick("signals/signal", 20.0), "20");
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(grouped(1_234_567.5, 1), "1,234,567.5");
+        assert_eq!(grouped(-999.0, 0), "−999");
+        assert_eq!(grouped(-0.4, 0), "0");
+    }
+
+    #[test]
+    fn parameters_say_what_they_count() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let some = Params::from([pair("senders", "2"), pair("size", "1048576")]);
+        assert_eq!(params(&some), "senders 2, size 1,048,576 bytes");
+        assert_eq!(params(&Params::from([pair("pacing", "hot")])), "pacing hot");
+    }
+
+    #[test]
+    fn a_ratio_is_found_by_its_numerator_and_parameters() {
+        assert_eq!(numerator("zmq-ipc / flag"), "zmq-ipc");
+        assert_eq!(denominator("zmq-ipc / flag"), "flag");
+        assert_eq!(times(3.214, 3.1, 3.3).in_line(), "3.21× (3.10× – 3.30×)");
+    }
+}

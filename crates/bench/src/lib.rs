@@ -1,0 +1,32 @@
+//! Runs experiments in fresh processes, and turns their samples into intervals and comparisons.
+//!
+//! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`, `plant`,
+//! `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`, `fixture`; `compare`.
+//!
+//! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each [`task::Task`] several
+//! times, each time in a fresh process (an *invocation*), in randomised blocks, with a deadline. In
+//! that process the experiment returns raw samples ([`observe::Observed`]), and [`stats`] turns
+//! them into a summary. The summaries of all invocations become the rows of [`schema::Results`],
+//! the content of `results.json`. [`compare`] compares two such files, and measures again where
+//! they differ. [`machine`] finds out what spoils a measurement on this machine.
+//!
+//! It knows no experiment by name, renders no report (`tontine-report` does), parses no command
+//! line (`tontine-cli` does), and runs on Linux only.
+
+pub mod about;
+pub mod compare;
+pub mod contention;
+pub mod engine;
+pub mod executable;
+#[doc(hidden)]
+pub mod fixture;
+pub mod format;
+pub mod heap_map;
+pub mod machine;
+pub mod observe;
+pub mod plant;
+pub mod schema;
+pub mod size;
+pub mod stats;
+pub mod suite;
+pub mod task;

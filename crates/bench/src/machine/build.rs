@@ -1,0 +1,86 @@
+//! How this program was built, and with which libraries it runs.
+
+#![allow(unsafe_code, reason = "asks the C library for its version")]
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// Facts about the build.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Build {
+    /// Version of this package.
+    pub version: Option<String>,
+    /// The compiler, as it signed the executable.
+    pub rustc: Option<String>,
+    /// Lowest Rust version that it is written for.
+    pub lowest_rust: Option<String>,
+    /// Architecture, system and C library that it was built for.
+    pub target: Option<String>,
+    /// Processor features that the compiler was allowed to use beyond the usual ones.
+    pub processor_features: Option<Vec<String>>,
+    /// Whether checks for debugging are compiled in, as without `--release`.
+    pub debug: Option<bool>,
+    /// The C library that is loaded.
+    pub libc: Option<String>,
+    /// Versions of the libraries that are measured beside the kernel's mechanisms. Only the suite
+    /// of experiments knows them.
+    pub peers: Option<BTreeMap<String, String>>,
+}
+
+impl Build {
+    /// Collects them.
+    pub fn look() -> Self {
+        let libc = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+        let (arch, system) = (std::env::consts::ARCH, std::env::consts::OS);
+        Self {
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            rustc: super::compiler::version(),
+            lowest_rust: Some(env!("CARGO_PKG_RUST_VERSION").to_owned()),
+            target: Some(format!("{arch}-{system}-{libc}")),
+            processor_features: Some(processor_features()),
+            debug: Some(cfg!(debug_assertions)),
+            libc: libc_version(),
+            peers: None,
+        }
+    }
+}
+
+/// Those features that change the code of the experiments most.
+fn processor_features() -> Vec<String> {
+    [
+        ("sse4.2", cfg!(target_feature = "sse4.2")),
+        ("avx2", cfg!(target_feature = "avx2")),
+        ("avx512f", cfg!(target_feature = "avx512f")),
+        ("cmpxchg16b", cfg!(target_feature = "cmpxchg16b")),
+        ("lse", cfg!(target_feature = "lse")),
+    ]
+    .into_iter()
+    .filter(|(_, used)| *used)
+    .map(|(name, _)| name.to_owned())
+    .collect()
+}
+
+#[cfg(target_env = "gnu")]
+fn libc_version() -> Option<String> {
+    // SAFETY: the call takes nothing and returns a string of the library's own that is never freed.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    Some(format!("glibc {}", version.to_str().ok()?))
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn libc_version() -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_names_its_target() {
+        let build = Build::look();
+        assert_eq!(build.debug, Some(cfg!(debug_assertions)));
+        assert!(build.target.is_some_and(|target| target.contains("-linux-")));
+    }
+}

@@ -1,0 +1,198 @@
+//! The kernel: version, preemption, tick, mitigations, address layout.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use rustix::time::{ClockId, clock_getres};
+use serde::Serialize;
+use tontine_host::os::files::{Files, chosen};
+
+/// Facts about the kernel.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Kernel {
+    /// As `uname -r` says it: `6.18.44-distribution`.
+    pub release: Option<String>,
+    /// `none`, `voluntary`, `full`, `lazy`, `real-time`.
+    pub preemption: Option<String>,
+    /// Ticks a second.
+    pub hz: Option<u32>,
+    /// What the kernel does about each of the processor's weaknesses; those that do not concern
+    /// this processor are left out.
+    pub mitigations: Option<BTreeMap<String, String>>,
+    /// `kernel.randomize_va_space`: 0 off, 1 without the heap, 2 all.
+    pub address_randomisation: Option<u8>,
+    /// `kernel.yama.ptrace_scope`, where that module is loaded: 0 own uid … 3 nobody.
+    pub ptrace_scope: Option<u8>,
+    /// `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Option<i8>,
+    /// Those words of the kernel's command line that change timing.
+    pub boot_options: Option<Vec<String>>,
+}
+
+/// Boot options that change timing, as they begin.
+const TIMING_OPTIONS: [&str; 13] = [
+    "clocksource=",
+    "cpuidle.",
+    "idle=",
+    "intel_idle.",
+    "intel_pstate=",
+    "irqaffinity=",
+    "isolcpus=",
+    "mitigations=",
+    "nohz",
+    "nosmt",
+    "preempt=",
+    "processor.max_cstate=",
+    "tsc=",
+];
+
+impl Kernel {
+    /// Reads them.
+    pub fn look(files: &Files) -> Self {
+        let release = files.text("proc/sys/kernel/osrelease");
+        let boot_line = files.text("proc/cmdline");
+        let config = release.as_deref().and_then(|release| config(files, release));
+        Self {
+            preemption: preemption(files, boot_line.as_deref(), config.as_deref()),
+            hz: hz(),
+            mitigations: mitigations(files),
+            address_randomisation: files.number("proc/sys/kernel/randomize_va_space"),
+            ptrace_scope: files.number("proc/sys/kernel/yama/ptrace_scope"),
+            perf_event_paranoid: files.number("proc/sys/kernel/perf_event_paranoid"),
+            boot_options: boot_line.map(|line| {
+                let begins = |word: &&str| TIMING_OPTIONS.iter().any(|key| word.starts_with(key));
+                line.split_whitespace().filter(begins).map(str::to_owned).collect()
+            }),
+            release,
+        }
+    }
+
+    /// Major and minor version.
+    pub fn version(&self) -> Option<(u32, u32)> {
+        version(self.release.as_deref()?)
+    }
+
+    /// The release without what a distribution appends: `6.18.44`.
+    pub fn short_release(&self) -> Option<&str> {
+        let release = self.release.as_deref()?;
+        release.split(|c: char| !c.is_ascii_digit() && c != '.').next()
+    }
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// The coarse clock moves once a tick, so its resolution is the tick's length.
+fn hz() -> Option<u32> {
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    let hz = 1e9 / tick.tv_nsec as f64;
+    (tick.tv_sec == 0 && hz.is_finite()).then(|| hz.round() as u32)
+}
+
+/// The kernel's build configuration, from wherever it is kept.
+fn config(files: &Files, release: &str) -> Option<String> {
+    let kept = [format!("boot/config-{release}"), format!("usr/lib/modules/{release}/config")];
+    kept.iter().find_map(|path| files.text(path)).or_else(|| {
+        let packed = files.path("proc/config.gz");
+        let unpacked = packed.exists().then(|| {
+            Command::new("gzip")
+                .args(["--decompress", "--stdout"])
+                .arg(packed)
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .output()
+        })?;
+        String::from_utf8(unpacked.ok()?.stdout).ok()
+    })
+}
+
+/// What is in force now, else what was asked for at boot, else what the kernel was built with.
+fn preemption(files: &Files, boot_line: Option<&str>, config: Option<&str>) -> Option<String> {
+    let real_time = files.number::<u8>("sys/kernel/realtime") == Some(1)
+        || files.text("proc/version").is_some_and(|text| text.contains("PREEMPT_RT"));
+    if real_time {
+        return Some("real-time".to_owned());
+    }
+    let in_force =
+        || chosen(&files.text("sys/kernel/debug/sched/preempt")?.replace(['(', ')'], ""));
+    let at_boot = || {
+        let words = boot_line?.split_whitespace().rev();
+        words.filter_map(|word| word.strip_prefix("preempt=")).next().map(str::to_owned)
+    };
+    let built = || {
+        let has = |option: &str| config.is_some_and(|text| text.lines().any(|line| line == option));
+        [
+            ("CONFIG_PREEMPT_NONE=y", "none"),
+            ("CONFIG_PREEMPT_VOLUNTARY=y", "voluntary"),
+            ("CONFIG_PREEMPT_LAZY=y", "lazy"),
+            ("CONFIG_PREEMPT=y", "full"),
+        ]
+        .into_iter()
+        .find(|(option, _)| has(option))
+        .map(|(_, name)| name.to_owned())
+    };
+    in_force().or_else(at_boot).or_else(built)
+}
+
+fn mitigations(files: &Files) -> Option<BTreeMap<String, String>> {
+    let folder = "sys/devices/system/cpu/vulnerabilities";
+    let names = files.names(folder);
+    (!names.is_empty()).then(|| {
+        names
+            .into_iter()
+            .filter_map(|name| Some((files.text(&format!("{folder}/{name}"))?, name)))
+            .filter(|(text, _)| text != "Not affected")
+            .map(|(text, name)| (name, text))
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::files::Tree;
+
+    #[test]
+    fn versions_of_many_shapes() {
+        assert_eq!(version("6.18.44-fc"), Some((6, 18)));
+        assert_eq!(version("5.10"), Some((5, 10)));
+        assert_eq!(version("5.4-rc1"), Some((5, 4)));
+        assert_eq!(version("mainline"), None);
+        let kernel = Kernel { release: Some("6.8.0-31-generic".to_owned()), ..Kernel::default() };
+        assert_eq!(kernel.short_release(), Some("6.8.0"));
+    }
+
+    #[test]
+    fn preemption_now_beats_boot_beats_build() {
+        let tree = Tree::empty();
+        let now =
+            |boot: Option<&str>, config: Option<&str>| preemption(&tree.files(), boot, config);
+        assert_eq!(now(None, None), None);
+        let built = Some("CONFIG_HZ=250\nCONFIG_PREEMPT_VOLUNTARY=y");
+        assert_eq!(now(None, built).as_deref(), Some("voluntary"));
+        assert_eq!(now(Some("quiet preempt=full"), built).as_deref(), Some("full"));
+        tree.write("sys/kernel/debug/sched/preempt", "none voluntary full [lazy]");
+        assert_eq!(now(Some("preempt=full"), built).as_deref(), Some("lazy"));
+        tree.write("sys/kernel/debug/sched/preempt", "(none) voluntary full");
+        tree.write("proc/version", "Linux version 6.1 #1 SMP PREEMPT_RT");
+        assert_eq!(now(None, None).as_deref(), Some("real-time"));
+    }
+
+    #[test]
+    fn mitigations_that_concern_the_processor_and_options_that_change_timing() {
+        let tree = Tree::empty();
+        tree.write("sys/devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI");
+        tree.write("sys/devices/system/cpu/vulnerabilities/mds", "Not affected");
+        tree.write("proc/cmdline", "quiet isolcpus=2 mitigations=auto root=/dev/vda");
+        tree.write("proc/sys/kernel/osrelease", "5.15.0");
+        tree.write("boot/config-5.15.0", "CONFIG_PREEMPT=y");
+        let kernel = Kernel::look(&tree.files());
+        assert_eq!(kernel.mitigations.map(|all| all.len()), Some(1));
+        let options = kernel.boot_options.expect("command line");
+        assert_eq!(options, ["isolcpus=2", "mitigations=auto"]);
+        assert_eq!(kernel.preemption.as_deref(), Some("full"));
+        assert!(kernel.hz.is_some_and(|hz| (24..=10_000).contains(&hz)));
+    }
+}

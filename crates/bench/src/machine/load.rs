@@ -1,0 +1,103 @@
+//! What else the machine is doing: load, pressure, interrupts.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use tontine_host::os::files::{Files, keyed};
+
+/// Facts about the machine's other work, at the moment of looking.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Load {
+    /// Mean number of tasks that ran or wanted to, over the last minute.
+    pub last_minute: Option<f64>,
+    /// The same over five minutes.
+    pub last_five_minutes: Option<f64>,
+    /// Tasks that run or want to, now; the asking thread is one.
+    pub runnable: Option<u64>,
+    /// Share of the last ten seconds in which somebody waited for a processor, per cent.
+    pub processor_pressure: Option<f64>,
+    /// The same for memory.
+    pub memory_pressure: Option<f64>,
+    /// The same for input and output.
+    pub io_pressure: Option<f64>,
+    /// Interrupts a second, all processors, over the few hundredths of a second of looking.
+    pub interrupts_per_s: Option<f64>,
+    /// Context switches a second, likewise.
+    pub switches_per_s: Option<f64>,
+}
+
+/// Counters of which two readings make a rate.
+#[derive(Debug, Clone, Copy)]
+pub struct Counters {
+    at: Instant,
+    interrupts: Option<f64>,
+    switches: Option<f64>,
+}
+
+impl Counters {
+    /// Reads them.
+    pub fn read(files: &Files) -> Self {
+        let text = files.text("proc/stat").unwrap_or_default();
+        Self {
+            at: Instant::now(),
+            interrupts: keyed(&text, "intr"),
+            switches: keyed(&text, "ctxt"),
+        }
+    }
+
+    fn rate(from: Option<f64>, to: Option<f64>, seconds: f64) -> Option<f64> {
+        Some((to? - from?) / seconds).filter(|rate| rate.is_finite())
+    }
+}
+
+impl Load {
+    /// Reads them; the rates are over the time since `before`.
+    pub fn look(files: &Files, before: Counters) -> Self {
+        let now = Counters::read(files);
+        let seconds = (now.at - before.at).as_secs_f64();
+        let averages = files.text("proc/loadavg").unwrap_or_default();
+        let word = |number: usize| averages.split_whitespace().nth(number);
+        Self {
+            last_minute: word(0).and_then(|text| text.parse().ok()),
+            last_five_minutes: word(1).and_then(|text| text.parse().ok()),
+            runnable: word(3).and_then(|text| text.split_once('/')?.0.parse().ok()),
+            processor_pressure: pressure(files, "cpu"),
+            memory_pressure: pressure(files, "memory"),
+            io_pressure: pressure(files, "io"),
+            interrupts_per_s: Counters::rate(before.interrupts, now.interrupts, seconds),
+            switches_per_s: Counters::rate(before.switches, now.switches, seconds),
+        }
+    }
+}
+
+fn pressure(files: &Files, resource: &str) -> Option<f64> {
+    let text = files.text(&format!("proc/pressure/{resource}"))?;
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    let average = some.split(' ').find_map(|word| word.strip_prefix("avg10="));
+    average?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::files::Tree;
+
+    #[test]
+    fn averages_pressure_and_rates() {
+        let tree = Tree::empty();
+        tree.write("proc/loadavg", "1.50 0.75 0.10 3/120 999");
+        tree.write("proc/pressure/cpu", "some avg10=2.25 avg60=1.00 avg300=0.00 total=9");
+        tree.write("proc/stat", "cpu 1\nintr 1000 5 6\nctxt 500");
+        let before = Counters::read(&tree.files());
+        tree.write("proc/stat", "cpu 1\nintr 3000 5 6\nctxt 600");
+        let load = Load::look(&tree.files(), before);
+        assert_eq!(load.last_minute, Some(1.5));
+        assert_eq!(load.last_five_minutes, Some(0.75));
+        assert_eq!(load.runnable, Some(3));
+        assert_eq!(load.processor_pressure, Some(2.25));
+        assert_eq!(load.memory_pressure, None);
+        let (interrupts, switches) = (load.interrupts_per_s, load.switches_per_s);
+        let ratio = interrupts.expect("rate") / switches.expect("rate");
+        assert!((ratio - 20.0).abs() < 1e-9, "2,000 against 100 in the same time");
+    }
+}

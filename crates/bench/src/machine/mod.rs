@@ -1,0 +1,129 @@
+//! What this machine is, and what of it spoils measurements: [`Machine`], [`advice::advice`].
+//!
+//! [`Machine::look`] collects the facts, one module a topic; a fact that cannot be read is `None`
+//! (`null` in results). [`mod@advice`] draws conclusions from the facts alone, [`mod@card`] sets
+//! them as rows for a terminal and a page, [`topology`] finds the pairs of processors that
+//! experiments use.
+//!
+//! What it does not do: change anything, or print.
+
+pub mod advice;
+pub mod build;
+pub mod card;
+pub mod compiler;
+pub mod kernel;
+pub mod limits;
+pub mod load;
+pub mod memory;
+pub mod power;
+pub mod processor;
+pub mod scheduling;
+pub mod timing;
+pub mod topology;
+pub mod virtualisation;
+
+use serde::Serialize;
+use tontine_host::os::files::Files;
+
+pub use card::card;
+use topology::Topology;
+
+/// Facts about the machine, by topic.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Machine {
+    /// Model, count, caches.
+    pub processor: processor::Processor,
+    /// Clocks and their quality.
+    pub clock: timing::Timing,
+    /// Affinity, policy, quota.
+    pub scheduling: scheduling::Scheduling,
+    /// Governor, turbo, idle states.
+    pub power: power::Power,
+    /// Version, preemption, tick, mitigations.
+    pub kernel: kernel::Kernel,
+    /// Amounts and pages.
+    pub memory: memory::Memory,
+    /// Hypervisor, container, stolen time.
+    pub virtualisation: virtualisation::Virtualisation,
+    /// What else the machine is doing.
+    pub load: load::Load,
+    /// What this process may use.
+    pub limits: limits::Limits,
+    /// How this program was built.
+    pub build: build::Build,
+}
+
+impl Machine {
+    /// Looks at this machine. Never fails; takes about 50 ms, most of it to measure the clocks.
+    pub fn look() -> Self {
+        let files = Files::of_this_machine();
+        let before = load::Counters::read(&files);
+        Self {
+            processor: processor::Processor::look(&files),
+            clock: timing::Timing::look(&files, &Topology::of_this_machine()),
+            scheduling: scheduling::Scheduling::look(&files),
+            power: power::Power::look(&files),
+            kernel: kernel::Kernel::look(&files),
+            memory: memory::Memory::look(&files),
+            virtualisation: virtualisation::Virtualisation::look(&files),
+            limits: limits::Limits::look(),
+            build: build::Build::look(),
+            load: load::Load::look(&files, before),
+        }
+    }
+
+    /// The machine in a line, for headings: `AMD EPYC, 2 of 2 processors, KVM, Linux 6.18.44`.
+    pub fn one_line(&self) -> String {
+        let architecture = || self.processor.architecture.clone();
+        let model = self.processor.model.clone().or_else(architecture);
+        let count = match (self.processor.allowed, self.processor.online) {
+            (Some(allowed), Some(online)) => Some(format!("{allowed} of {online} processors")),
+            (Some(count), None) | (None, Some(count)) => Some(format!("{count} processors")),
+            (None, None) => None,
+        };
+        let kernel = match self.kernel.short_release() {
+            Some(release) => format!("Linux {release}"),
+            None => "Linux".to_owned(),
+        };
+        [model, count, self.virtualisation.hypervisor.clone(), Some(kernel)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+/// Time that the hypervisor has given to others while we wanted to run: ms since boot, the sum of
+/// all processors. `None` where `/proc/stat` cannot be read.
+pub fn stolen_ms() -> Option<f64> {
+    virtualisation::Times::read(&Files::of_this_machine()).map(|times| times.stolen_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_seen_and_every_topic_reaches_the_results() {
+        let machine = Machine::look();
+        assert!(machine.processor.online.is_some_and(|online| online > 0));
+        assert!(machine.kernel.version().is_some());
+        assert!(stolen_ms().is_some());
+        let json = serde_json::to_value(&machine).expect("facts become JSON");
+        let topics: Vec<&String> = json.as_object().expect("an object").keys().collect();
+        assert_eq!(topics.len(), 10, "{topics:?}");
+    }
+
+    #[test]
+    fn one_line_names_what_is_known() {
+        let mut machine = Machine::default();
+        assert_eq!(machine.one_line(), "Linux");
+        machine.processor.model = Some("AMD EPYC".to_owned());
+        machine.processor.allowed = Some(2);
+        machine.processor.online = Some(4);
+        machine.virtualisation.hypervisor = Some("KVM".to_owned());
+        machine.kernel.release = Some("6.18.44-cloud".to_owned());
+        let line = "AMD EPYC, 2 of 4 processors, KVM, Linux 6.18.44";
+        assert_eq!(machine.one_line(), line);
+    }
+}

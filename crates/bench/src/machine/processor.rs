@@ -1,0 +1,181 @@
+//! The processors: model, count, caches and who shares them.
+
+use serde::Serialize;
+use tontine_host::os::files::{Files, processor_list};
+use tontine_host::os::pin;
+
+/// Facts about the processors.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Processor {
+    /// Instruction set: `x86_64`, `aarch64`.
+    pub architecture: Option<String>,
+    /// Name that the maker gave it.
+    pub model: Option<String>,
+    /// Processors (hardware threads) that are online.
+    pub online: Option<usize>,
+    /// Those among them on which this process may run.
+    pub allowed: Option<usize>,
+    /// Sockets among the online ones.
+    pub sockets: Option<usize>,
+    /// Hardware threads of one core, lists of those that have company.
+    pub siblings: Option<Vec<String>>,
+    /// Caches, nearest first; processors that share one as a list.
+    pub caches: Option<Vec<Cache>>,
+    /// Processors taken out of the scheduler's hands (`isolcpus=`).
+    pub isolated: Option<Vec<usize>>,
+    /// Processors without a periodic tick (`nohz_full=`).
+    pub tickless: Option<Vec<usize>>,
+}
+
+/// One cache.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Cache {
+    /// 1 is nearest to the core.
+    pub level: u32,
+    /// `Data`, `Instruction`, `Unified`.
+    pub kind: String,
+    /// As the kernel writes it: `1024K`.
+    pub size: String,
+    /// Length of a line, bytes.
+    pub line_bytes: Option<u32>,
+    /// Processors that share it: `0-1`.
+    pub shared_by: String,
+}
+
+const CPUS: &str = "sys/devices/system/cpu";
+
+impl Processor {
+    /// Reads them.
+    pub fn look(files: &Files) -> Self {
+        let online = files.text(&format!("{CPUS}/online"));
+        let online = online.and_then(|list| processor_list(&list));
+        let each = online.clone().unwrap_or_default();
+        Self {
+            architecture: Some(std::env::consts::ARCH.to_owned()),
+            model: files.text("proc/cpuinfo").and_then(|text| model(&text)),
+            online: online.as_ref().map(Vec::len),
+            allowed: pin::allowed().ok().map(|cpus| cpus.len()),
+            sockets: distinct(files, &each, "topology/physical_package_id").map(|all| all.len()),
+            siblings: distinct(files, &each, "topology/thread_siblings_list").map(|all| {
+                all.into_iter()
+                    .filter(|list| processor_list(list).is_some_and(|cpus| cpus.len() > 1))
+                    .collect()
+            }),
+            caches: caches(files, &each),
+            isolated: listed(files, "isolated"),
+            tickless: listed(files, "nohz_full"),
+        }
+    }
+}
+
+/// A list of processors in a file of the kernel's; an empty file is an empty list.
+fn listed(files: &Files, name: &str) -> Option<Vec<usize>> {
+    let path = format!("{CPUS}/{name}");
+    let text = files.text(&path).unwrap_or_default();
+    // Where no processor is without a tick, some kernels write this instead of nothing.
+    let text = if text == "(null)" { "" } else { &text };
+    files.has(&path).then(|| processor_list(text))?
+}
+
+/// The different texts that the processors' files of one name hold.
+fn distinct(files: &Files, cpus: &[usize], name: &str) -> Option<Vec<String>> {
+    let mut all: Vec<String> =
+        cpus.iter().filter_map(|cpu| files.text(&format!("{CPUS}/cpu{cpu}/{name}"))).collect();
+    all.sort();
+    all.dedup();
+    (!all.is_empty()).then_some(all)
+}
+
+fn caches(files: &Files, cpus: &[usize]) -> Option<Vec<Cache>> {
+    let mut all = Vec::new();
+    for cpu in cpus {
+        let folder = format!("{CPUS}/cpu{cpu}/cache");
+        for index in files.names(&folder) {
+            let fact = |name: &str| files.text(&format!("{folder}/{index}/{name}"));
+            let Some(level) = fact("level").and_then(|level| level.parse().ok()) else {
+                continue;
+            };
+            all.push(Cache {
+                level,
+                kind: fact("type").unwrap_or_else(|| "unknown".to_owned()),
+                size: fact("size").unwrap_or_else(|| "unknown".to_owned()),
+                line_bytes: fact("coherency_line_size").and_then(|bytes| bytes.parse().ok()),
+                shared_by: fact("shared_cpu_list").unwrap_or_else(|| cpu.to_string()),
+            });
+        }
+    }
+    all.sort();
+    all.dedup();
+    (!all.is_empty()).then_some(all)
+}
+
+/// The model's name; Arm's file has none, and gives the numbers of maker and part instead.
+fn model(cpuinfo: &str) -> Option<String> {
+    let value = |key: &str| {
+        cpuinfo.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == key).then(|| value.split_whitespace().collect::<Vec<_>>().join(" "))
+        })
+    };
+    value("model name").or_else(|| {
+        let (maker, part) = (value("CPU implementer")?, value("CPU part")?);
+        Some(format!("Arm implementer {maker}, part {part}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::files::Tree;
+
+    #[test]
+    fn caches_are_listed_once_each_and_isolation_is_seen() {
+        let tree = Tree::empty();
+        tree.write("sys/devices/system/cpu/online", "0-1");
+        tree.write("sys/devices/system/cpu/isolated", "1");
+        tree.write("sys/devices/system/cpu/nohz_full", "(null)");
+        for cpu in 0..2 {
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}");
+            tree.write(&format!("{folder}/topology/physical_package_id"), "0");
+            tree.write(&format!("{folder}/topology/thread_siblings_list"), "0-1");
+            for (index, level, kind) in [(0, "1", "Data"), (1, "3", "Unified")] {
+                let index = format!("{folder}/cache/index{index}");
+                tree.write(&format!("{index}/level"), level);
+                tree.write(&format!("{index}/type"), kind);
+                tree.write(&format!("{index}/size"), "48K");
+                tree.write(&format!("{index}/shared_cpu_list"), "0-1");
+            }
+        }
+        let processor = Processor::look(&tree.files());
+        assert_eq!(processor.online, Some(2));
+        assert_eq!(processor.sockets, Some(1));
+        assert_eq!(processor.siblings, Some(vec!["0-1".to_owned()]));
+        assert_eq!(processor.isolated, Some(vec![1]));
+        assert_eq!(processor.tickless, Some(vec![]));
+        let caches = processor.caches.expect("caches");
+        assert_eq!(caches.len(), 2);
+        assert_eq!((caches[0].level, caches[1].level), (1, 3));
+    }
+
+    #[test]
+    fn models_of_both_architectures() {
+        assert_eq!(
+            model("processor\t: 0\nmodel name\t: Fast  CPU @ 3GHz\n").as_deref(),
+            Some("Fast CPU @ 3GHz")
+        );
+        assert_eq!(
+            model("CPU implementer : 0x41\nCPU part\t: 0xd0c\n").as_deref(),
+            Some("Arm implementer 0x41, part 0xd0c")
+        );
+        assert_eq!(model(""), None);
+    }
+
+    #[test]
+    fn an_empty_tree_yields_nulls() {
+        let processor = Processor::look(&Tree::empty().files());
+        assert_eq!(processor.model, None);
+        assert_eq!(processor.online, None);
+        assert_eq!(processor.caches, None);
+        assert_eq!(processor.isolated, None);
+    }
+}

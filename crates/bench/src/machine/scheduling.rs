@@ -1,0 +1,220 @@
+//! What the scheduler is told about this process: affinity, policy, cgroup quota and throttling.
+
+use serde::Serialize;
+use tontine_host::os::files::{Files, keyed};
+use tontine_host::os::pin;
+
+/// Facts about scheduling.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Scheduling {
+    /// Processors on which this process may run.
+    pub affinity: Option<Vec<usize>>,
+    /// `other`, `fifo`, `round-robin`, `batch`, `idle`, `deadline`.
+    pub policy: Option<String>,
+    /// Nice value, −20 … 19.
+    pub nice: Option<i64>,
+    /// `v1` or `v2`: which hierarchy holds the processor controller.
+    pub cgroup: Option<String>,
+    /// Processors' worth of time that the cgroup or one above it grants; `None`: no limit, or
+    /// unknown.
+    pub quota: Option<f64>,
+    /// Periods in which the cgroup was held back, since it exists.
+    pub throttled_periods: Option<u64>,
+    /// For how long in all, ms.
+    pub throttled_ms: Option<f64>,
+}
+
+impl Scheduling {
+    /// Reads them.
+    pub fn look(files: &Files) -> Self {
+        let group = Cgroup::of_this_process(files);
+        // The command's name, in parentheses, may hold blanks: count from behind it.
+        let stat = files.text("proc/self/stat").unwrap_or_default();
+        let fields: Vec<&str> = stat
+            .rsplit_once(") ")
+            .map(|(_, after)| after.split_whitespace().collect())
+            .unwrap_or_default();
+        // proc_pid_stat(5) numbers them from 1 and these begin at 3.
+        let field = |number: usize| -> Option<i64> { fields.get(number - 3)?.parse().ok() };
+        let throttling = group.as_ref().and_then(|group| group.throttling(files));
+        Self {
+            affinity: pin::allowed().ok(),
+            policy: field(41).map(|number| policy(number).to_owned()),
+            nice: field(19),
+            cgroup: group.as_ref().map(|group| group.version.to_owned()),
+            quota: group.as_ref().and_then(|group| group.quota(files)),
+            throttled_periods: throttling.map(|(periods, _)| periods),
+            throttled_ms: throttling.map(|(_, ms)| ms),
+        }
+    }
+}
+
+/// Name of a policy by its number in `sched.h`.
+fn policy(number: i64) -> &'static str {
+    match number {
+        0 => "other",
+        1 => "fifo",
+        2 => "round-robin",
+        3 => "batch",
+        5 => "idle",
+        6 => "deadline",
+        7 => "ext",
+        _ => "unknown",
+    }
+}
+
+/// Where the processor controller of this process is configured.
+#[derive(Debug, PartialEq)]
+struct Cgroup {
+    version: &'static str,
+    /// Where the hierarchy is mounted.
+    mount: String,
+    /// Names of the groups from the mount down to ours.
+    path: Vec<String>,
+}
+
+impl Cgroup {
+    /// The first hierarchy, v1 before v2, that is mounted and lists the processor controller; on a
+    /// mixed system it is the v1 one that has it.
+    fn of_this_process(files: &Files) -> Option<Self> {
+        let groups = files.text("proc/self/cgroup")?;
+        let mounts = files.text("proc/self/mountinfo")?;
+        let of_kind = |version, wanted: &dyn Fn(&str) -> bool, kind: &str, option: &str| {
+            let path = groups.lines().find_map(|line| {
+                let (_, rest) = line.split_once(':')?;
+                let (controllers, path) = rest.split_once(':')?;
+                wanted(controllers).then_some(path)
+            })?;
+            let (root, mount) = mounts.lines().find_map(|line| mounted(line, kind, option))?;
+            // Seen from within a container the mount's root may be the group itself.
+            let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
+            let path = below.split('/').filter(|name| !name.is_empty() && *name != "..");
+            Some(Self { version, mount: mount.to_owned(), path: path.map(str::to_owned).collect() })
+        };
+        let lists_cpu = |controllers: &str| controllers.split(',').any(|name| name == "cpu");
+        of_kind("v1", &lists_cpu, "cgroup", "cpu")
+            .or_else(|| of_kind("v2", &str::is_empty, "cgroup2", ""))
+    }
+
+    /// Our group's folder and those above it, nearest first.
+    fn folders(&self) -> impl Iterator<Item = String> {
+        (0..=self.path.len()).rev().map(|depth| {
+            let mut folder = self.mount.clone();
+            for name in &self.path[..depth] {
+                folder.push('/');
+                folder.push_str(name);
+            }
+            folder
+        })
+    }
+
+    /// The tightest limit from here to the root, in processors.
+    fn quota(&self, files: &Files) -> Option<f64> {
+        self.folders()
+            .filter_map(|folder| {
+                let (quota, period) = if self.version == "v2" {
+                    let text = files.text(&format!("{folder}/cpu.max"))?;
+                    let (quota, period) = text.split_once(' ')?;
+                    (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?)
+                } else {
+                    (
+                        files.number::<f64>(&format!("{folder}/cpu.cfs_quota_us"))?,
+                        files.number::<f64>(&format!("{folder}/cpu.cfs_period_us"))?,
+                    )
+                };
+                (quota > 0.0 && period > 0.0).then(|| quota / period)
+            })
+            .min_by(f64::total_cmp)
+    }
+
+    /// How often and for how many milliseconds the nearest group that counts it was held back.
+    fn throttling(&self, files: &Files) -> Option<(u64, f64)> {
+        self.folders().find_map(|folder| {
+            let text = files.text(&format!("{folder}/cpu.stat"))?;
+            let periods = keyed(&text, "nr_throttled")?;
+            let ms = keyed::<f64>(&text, "throttled_usec").map(|us| us / 1e3);
+            let ms = ms.or_else(|| keyed::<f64>(&text, "throttled_time").map(|ns| ns / 1e6))?;
+            Some((periods, ms))
+        })
+    }
+}
+
+/// Root and mount point of a `mountinfo` line, if its file system and one of its options match.
+fn mounted<'a>(line: &'a str, kind: &str, option: &str) -> Option<(&'a str, &'a str)> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(3);
+    let (root, mount) = (before.next()?, before.next()?);
+    let mut after = after.split(' ');
+    let found = after.next()?;
+    let options = after.nth(1)?;
+    let fits = option.is_empty() || options.split(',').any(|name| name == option);
+    (found == kind && fits).then_some((root, mount))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::files::Tree;
+
+    #[test]
+    fn the_tightest_quota_of_version_2_counts() {
+        let tree = Tree::empty();
+        tree.write("proc/self/cgroup", "0::/slice/job");
+        tree.write(
+            "proc/self/mountinfo",
+            "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate",
+        );
+        tree.write("sys/fs/cgroup/slice/job/cpu.max", "max 100000");
+        tree.write("sys/fs/cgroup/slice/cpu.max", "150000 100000");
+        tree.write(
+            "sys/fs/cgroup/slice/job/cpu.stat",
+            "usage_usec 9\nnr_throttled 3\nthrottled_usec 4500",
+        );
+        let scheduling = Scheduling::look(&tree.files());
+        assert_eq!(scheduling.cgroup.as_deref(), Some("v2"));
+        assert_eq!(scheduling.quota, Some(1.5));
+        assert_eq!(scheduling.throttled_periods, Some(3));
+        assert_eq!(scheduling.throttled_ms, Some(4.5));
+    }
+
+    #[test]
+    fn version_1_inside_a_container_whose_mount_begins_at_its_own_group() {
+        let tree = Tree::empty();
+        tree.write("proc/self/cgroup", "4:cpu,cpuacct:/docker/abc\n0::/docker/abc");
+        tree.write(
+            "proc/self/mountinfo",
+            "30 23 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+             31 23 0:27 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct",
+        );
+        tree.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000");
+        tree.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+        tree.write("sys/fs/cgroup/cpu/cpu.stat", "nr_throttled 1\nthrottled_time 2000000");
+        let scheduling = Scheduling::look(&tree.files());
+        assert_eq!(scheduling.cgroup.as_deref(), Some("v1"));
+        assert_eq!(scheduling.quota, Some(0.5));
+        assert_eq!(scheduling.throttled_ms, Some(2.0));
+    }
+
+    #[test]
+    fn no_limit_and_no_cgroup_have_no_quota() {
+        let tree = Tree::empty();
+        assert_eq!(Scheduling::look(&tree.files()).quota, None);
+        tree.write("proc/self/cgroup", "1:cpu:/");
+        tree.write("proc/self/mountinfo", "31 23 0:27 / /cg rw - cgroup cgroup rw,cpu");
+        tree.write("cg/cpu.cfs_quota_us", "-1");
+        tree.write("cg/cpu.cfs_period_us", "100000");
+        assert_eq!(Scheduling::look(&tree.files()).quota, None);
+    }
+
+    #[test]
+    fn policy_and_nice_survive_a_command_with_blanks_and_parentheses() {
+        let tree = Tree::empty();
+        let mut fields: Vec<String> = (3..=52).map(|number| number.to_string()).collect();
+        fields[41 - 3] = "1".to_owned();
+        fields[19 - 3] = "-5".to_owned();
+        tree.write("proc/self/stat", &format!("7 (a) b (c)) {}", fields.join(" ")));
+        let scheduling = Scheduling::look(&tree.files());
+        assert_eq!(scheduling.policy.as_deref(), Some("fifo"));
+        assert_eq!(scheduling.nice, Some(-5));
+    }
+}

@@ -1,0 +1,133 @@
+//! The clocks: what is read, how fine it is, how far two processors' counters are apart.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use tontine_host::clock::{Clock, Source, counter_is_invariant, offset};
+use tontine_host::os::files::Files;
+
+use super::topology::Topology;
+
+/// Pairs of stamps looked at to find the smallest step.
+const PAIRS: usize = 1000;
+
+/// Facts about the clocks.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Timing {
+    /// `counter` or `monotonic`: what the experiments read.
+    pub stamps: Option<String>,
+    /// Whether the processor says that its counter ticks at one rate in every state.
+    pub invariant_counter: Option<bool>,
+    /// What the kernel itself tells time by.
+    pub system_source: Option<String>,
+    /// What it could tell time by.
+    pub system_sources: Option<Vec<String>>,
+    /// Length of a tick of the stamps, ns.
+    pub ns_per_tick: Option<f64>,
+    /// Smallest step ever seen between two stamps, ns.
+    pub granularity_ns: Option<f64>,
+    /// What two stamps with nothing between them show, ns (median).
+    pub empty_pair_ns: Option<f64>,
+    /// What one `clock_gettime(CLOCK_MONOTONIC)` takes, ns (mean).
+    pub clock_gettime_ns: Option<f64>,
+    /// How far the counters of two processors are apart.
+    pub offset: Option<Offset>,
+}
+
+/// Bounds of the difference between two processors' counters.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Offset {
+    /// The processor that asked.
+    pub here: usize,
+    /// The processor that answered.
+    pub there: usize,
+    /// Their counters' difference, ticks.
+    #[serde(flatten)]
+    pub ticks: offset::Band,
+    /// The lower end, ns.
+    pub low_ns: f64,
+    /// The upper end, ns.
+    pub high_ns: f64,
+}
+
+impl Timing {
+    /// Reads and measures them: about 30 ms.
+    pub fn look(files: &Files, topology: &Topology) -> Self {
+        let clock = Clock::calibrated();
+        let sources = "sys/devices/system/clocksource/clocksource0";
+        Self {
+            stamps: Some(
+                match clock.source() {
+                    Source::Counter => "counter",
+                    Source::Monotonic => "monotonic",
+                }
+                .to_owned(),
+            ),
+            invariant_counter: Some(counter_is_invariant()),
+            system_source: files.text(&format!("{sources}/current_clocksource")),
+            system_sources: files
+                .text(&format!("{sources}/available_clocksource"))
+                .map(|text| text.split_whitespace().map(str::to_owned).collect()),
+            ns_per_tick: Some(clock.ns_per_tick()),
+            granularity_ns: granularity_ns(clock),
+            empty_pair_ns: Some(clock.empty_pair_ns()),
+            clock_gettime_ns: Some(clock_gettime_ns()),
+            offset: offset(clock, topology),
+        }
+    }
+}
+
+fn granularity_ns(clock: Clock) -> Option<f64> {
+    (0..PAIRS)
+        .map(|_| {
+            let from = clock.stop();
+            clock.stop().wrapping_sub(from)
+        })
+        .filter(|&step| step > 0)
+        .min()
+        .map(|step| clock.ns(step.cast_signed()))
+}
+
+fn clock_gettime_ns() -> f64 {
+    let began = Instant::now();
+    for _ in 1..PAIRS {
+        std::hint::black_box(Instant::now());
+    }
+    began.elapsed().as_nanos() as f64 / PAIRS as f64
+}
+
+/// Between two sockets where there are two: those are the most likely to disagree.
+fn offset(clock: Clock, topology: &Topology) -> Option<Offset> {
+    let pair = ["cross-socket", "cross-cache", "cross-core", "siblings"]
+        .iter()
+        .find_map(|name| topology.placement(name))?;
+    let ticks = offset::Band::between(clock, pair.here, pair.there).ok()?;
+    Some(Offset {
+        here: pair.here,
+        there: pair.there,
+        ticks,
+        low_ns: clock.ns(ticks.low),
+        high_ns: clock.ns(ticks.high),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::files::Tree;
+
+    #[test]
+    fn clocks_are_measured_and_the_kernel_s_choice_is_read() {
+        let tree = Tree::empty();
+        let folder = "sys/devices/system/clocksource/clocksource0";
+        tree.write(&format!("{folder}/current_clocksource"), "hpet");
+        tree.write(&format!("{folder}/available_clocksource"), "tsc hpet acpi_pm");
+        let timing = Timing::look(&tree.files(), &Topology::of(&[]));
+        assert_eq!(timing.system_source.as_deref(), Some("hpet"));
+        assert_eq!(timing.system_sources.map(|all| all.len()), Some(3));
+        assert!(timing.granularity_ns.is_some_and(|ns| ns > 0.0));
+        assert!(timing.ns_per_tick.is_some_and(|ns| ns > 0.0));
+        assert!(timing.clock_gettime_ns.is_some_and(|ns| ns > 0.0));
+        assert_eq!(timing.offset, None, "no second processor, no offset");
+    }
+}

@@ -1,0 +1,256 @@
+//! Which processors this process may use and what they share: [`Topology`].
+//!
+//! [`Thread`] holds what one hardware thread shares with others, read from
+//! `/sys/devices/system/cpu/cpu*/{topology,cache}`; [`Topology::of`] turns a list of them into
+//! [`Placement`]s and asks nothing of the system, so that made-up machines test it.
+//!
+//! What it does not do: pin anybody (see [`tontine_host::os::pin`]).
+
+use tontine_host::os::files::{Files, processor_list};
+use tontine_host::os::pin;
+
+/// A way of laying two ends onto processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// `same-core`, `siblings`, `cross-core`, `cross-cache`, `cross-socket`.
+    pub name: &'static str,
+    /// Processor of the measuring end.
+    pub here: usize,
+    /// Processor of the other end.
+    pub there: usize,
+}
+
+/// The placements that the machine has, the usual one first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    placements: Vec<Placement>,
+}
+
+/// One hardware thread and what it shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thread {
+    /// Its number.
+    pub cpu: usize,
+    /// The lowest number among the hardware threads of its core; its own where that is unknown.
+    pub core: usize,
+    /// The lowest number among those that share its last-level cache.
+    pub cache: Option<usize>,
+    /// Number of its socket.
+    pub socket: Option<usize>,
+}
+
+impl Topology {
+    /// Looks at the machine, within the affinity of the calling thread.
+    pub fn of_this_machine() -> Self {
+        let allowed = pin::allowed().unwrap_or_else(|_| vec![0]);
+        Self::of(&threads(&Files::of_this_machine(), &allowed))
+    }
+
+    /// The placements that `threads` allow: of every kind the first pair in ascending order.
+    ///
+    /// `cross-core` prefers two cores below one last-level cache, then two of one socket, then any
+    /// two; it is missing where there is one core. `cross-cache` stays within a socket. A kind that
+    /// rests on an unknown fact is missing too.
+    pub fn of(threads: &[Thread]) -> Self {
+        let cores = |a: &Thread, b: &Thread| a.core != b.core;
+        let one_cache = |a: &Thread, b: &Thread| a.cache.is_some() && a.cache == b.cache;
+        let one_socket = |a: &Thread, b: &Thread| a.socket.is_some() && a.socket == b.socket;
+        let differ =
+            |a: Option<usize>, b: Option<usize>| matches!((a, b), (Some(a), Some(b)) if a != b);
+
+        let cross_core = first_pair(threads, |a, b| cores(a, b) && one_cache(a, b))
+            .or_else(|| first_pair(threads, |a, b| cores(a, b) && one_socket(a, b)))
+            .or_else(|| first_pair(threads, cores));
+        let siblings = first_pair(threads, |a, b| a.core == b.core);
+        let cross_cache = first_pair(threads, |a, b| one_socket(a, b) && differ(a.cache, b.cache));
+        let cross_socket = first_pair(threads, |a, b| differ(a.socket, b.socket));
+        let same_core = threads.first().map(|only| (only.cpu, only.cpu));
+
+        let placements = [
+            ("cross-core", cross_core),
+            ("siblings", siblings),
+            ("cross-cache", cross_cache),
+            ("cross-socket", cross_socket),
+            ("same-core", same_core),
+        ]
+        .into_iter()
+        .filter_map(|(name, pair)| pair.map(|(here, there)| Placement { name, here, there }))
+        .collect();
+        Self { placements }
+    }
+
+    /// All placements of two ends, the nearest pair of different cores first where there is one.
+    pub fn placements(&self) -> &[Placement] {
+        &self.placements
+    }
+
+    /// The placement of that name.
+    pub fn placement(&self, name: &str) -> Option<Placement> {
+        self.placements.iter().copied().find(|placement| placement.name == name)
+    }
+}
+
+/// What the kernel tells of each of `cpus`.
+pub fn threads(files: &Files, cpus: &[usize]) -> Vec<Thread> {
+    cpus.iter().map(|&cpu| thread(files, cpu)).collect()
+}
+
+fn thread(files: &Files, cpu: usize) -> Thread {
+    let folder = format!("sys/devices/system/cpu/cpu{cpu}");
+    let lowest = |path: &str| processor_list(&files.text(path)?)?.into_iter().min();
+    Thread {
+        cpu,
+        // Kernels before 5.3 know only the second name.
+        core: lowest(&format!("{folder}/topology/core_cpus_list"))
+            .or_else(|| lowest(&format!("{folder}/topology/thread_siblings_list")))
+            .unwrap_or(cpu),
+        cache: last_level_cache(files, &folder)
+            .and_then(|index| lowest(&format!("{folder}/cache/{index}/shared_cpu_list"))),
+        // Some Arm machines say -1, which is no socket.
+        socket: files.number(&format!("{folder}/topology/physical_package_id")),
+    }
+}
+
+/// Name of the folder that describes the cache farthest from the core.
+fn last_level_cache(files: &Files, folder: &str) -> Option<String> {
+    let cache = format!("{folder}/cache");
+    files
+        .names(&cache)
+        .into_iter()
+        .filter(|index| index.starts_with("index"))
+        .filter(|index| {
+            files.text(&format!("{cache}/{index}/type")).as_deref() != Some("Instruction")
+        })
+        .filter_map(|index| {
+            let level: u32 = files.number(&format!("{cache}/{index}/level"))?;
+            Some((level, index))
+        })
+        .max()
+        .map(|(_, index)| index)
+}
+
+fn first_pair(
+    threads: &[Thread],
+    wanted: impl Fn(&Thread, &Thread) -> bool,
+) -> Option<(usize, usize)> {
+    threads.iter().enumerate().find_map(|(at, here)| {
+        let there = threads[at + 1..].iter().find(|there| wanted(here, there))?;
+        Some((here.cpu, there.cpu))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::files::Tree;
+
+    /// Writes one hardware thread the way the kernel lists it.
+    fn plant(tree: &Tree, cpu: usize, core: &str, cache: &str, socket: &str) {
+        let folder = format!("sys/devices/system/cpu/cpu{cpu}");
+        tree.write(&format!("{folder}/topology/core_cpus_list"), core);
+        tree.write(&format!("{folder}/topology/physical_package_id"), socket);
+        for (index, level, kind, shared) in [
+            (0, "1", "Data", core),
+            (1, "1", "Instruction", core),
+            (2, "2", "Unified", core),
+            (3, "3", "Unified", cache),
+        ] {
+            let index = format!("{folder}/cache/index{index}");
+            tree.write(&format!("{index}/level"), level);
+            tree.write(&format!("{index}/type"), kind);
+            tree.write(&format!("{index}/shared_cpu_list"), shared);
+        }
+    }
+
+    fn found(tree: &Tree, cpus: &[usize]) -> Vec<(&'static str, usize, usize)> {
+        Topology::of(&threads(&tree.files(), cpus))
+            .placements()
+            .iter()
+            .map(|placement| (placement.name, placement.here, placement.there))
+            .collect()
+    }
+
+    #[test]
+    fn a_laptop_with_two_threads_a_core() {
+        let tree = Tree::empty();
+        for (cpu, core) in [(0, "0,4"), (1, "1,5"), (4, "0,4"), (5, "1,5")] {
+            plant(&tree, cpu, core, "0-1,4-5", "0");
+        }
+        let usual = [("cross-core", 0, 1), ("siblings", 0, 4), ("same-core", 0, 0)];
+        assert_eq!(found(&tree, &[0, 1, 4, 5]), usual);
+        assert_eq!(
+            found(&tree, &[1, 5]),
+            [("siblings", 1, 5), ("same-core", 1, 1)],
+            "an affinity to one core leaves no other core"
+        );
+    }
+
+    #[test]
+    fn a_server_with_two_sockets_of_two_caches() {
+        let tree = Tree::empty();
+        for cpu in 0..8 {
+            let cache = format!("{}-{}", cpu / 2 * 2, cpu / 2 * 2 + 1);
+            plant(&tree, cpu, &cpu.to_string(), &cache, &(cpu / 4).to_string());
+        }
+        let all: Vec<usize> = (0..8).collect();
+        let expected = [
+            ("cross-core", 0, 1),
+            ("cross-cache", 0, 2),
+            ("cross-socket", 0, 4),
+            ("same-core", 0, 0),
+        ];
+        assert_eq!(found(&tree, &all), expected);
+    }
+
+    #[test]
+    fn no_two_cores_below_one_cache_leave_any_two_cores() {
+        let tree = Tree::empty();
+        plant(&tree, 0, "0", "0", "0");
+        plant(&tree, 1, "1", "1", "0");
+        let expected = [("cross-core", 0, 1), ("cross-cache", 0, 1), ("same-core", 0, 0)];
+        assert_eq!(found(&tree, &[0, 1]), expected);
+    }
+
+    #[test]
+    fn one_core_has_no_pair() {
+        let tree = Tree::empty();
+        plant(&tree, 0, "0", "0", "0");
+        assert_eq!(found(&tree, &[0]), [("same-core", 0, 0)]);
+    }
+
+    #[test]
+    fn a_virtual_machine_of_two_cores() {
+        let tree = Tree::empty();
+        plant(&tree, 0, "0", "0-1", "0");
+        plant(&tree, 1, "1", "0-1", "0");
+        assert_eq!(found(&tree, &[0, 1]), [("cross-core", 0, 1), ("same-core", 0, 0)]);
+    }
+
+    #[test]
+    fn a_kernel_that_tells_nothing_still_gives_two_cores() {
+        let tree = Tree::empty();
+        assert_eq!(found(&tree, &[2, 3]), [("cross-core", 2, 3), ("same-core", 2, 2)]);
+    }
+
+    #[test]
+    fn an_old_kernel_s_name_of_siblings_and_a_socket_of_minus_one() {
+        let tree = Tree::empty();
+        for cpu in ["0", "1"] {
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+            tree.write(&format!("{folder}/thread_siblings_list"), "0-1");
+            tree.write(&format!("{folder}/physical_package_id"), "-1");
+        }
+        assert_eq!(found(&tree, &[0, 1]), [("siblings", 0, 1), ("same-core", 0, 0)]);
+    }
+
+    #[test]
+    fn this_machine_offers_its_first_processor_at_least() {
+        let topology = Topology::of_this_machine();
+        let allowed = pin::allowed().expect("affinity");
+        let same = topology.placement("same-core").expect("same-core");
+        assert_eq!((same.here, same.there), (allowed[0], allowed[0]));
+        assert!(topology.placements().iter().all(|placement| {
+            allowed.contains(&placement.here) && allowed.contains(&placement.there)
+        }));
+    }
+}

@@ -1,0 +1,234 @@
+//! Who else is below us: hypervisor, stolen time, container, system-call filters.
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde::Serialize;
+use tontine_host::os::files::{Files, keyed};
+
+/// Facts about virtualisation.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Virtualisation {
+    /// Name of the hypervisor; `None` where no sign of one was found.
+    pub hypervisor: Option<String>,
+    /// Time that it gave to others while we wanted to run, ms since boot, all processors.
+    pub stolen_ms: Option<f64>,
+    /// The same as a share of the time that was not idle.
+    pub stolen_share: Option<f64>,
+    /// Kind of container; `None` where no sign of one was found.
+    pub container: Option<String>,
+    /// System-call filters (seccomp) that each call of this process passes.
+    pub call_filters: Option<u32>,
+    /// Socket of a Docker engine that answers.
+    pub docker_engine: Option<String>,
+}
+
+impl Virtualisation {
+    /// Reads them.
+    pub fn look(files: &Files) -> Self {
+        let times = Times::read(files);
+        let status = files.text("proc/self/status").unwrap_or_default();
+        Self {
+            hypervisor: hypervisor(files),
+            stolen_ms: times.map(|times| times.stolen_ms),
+            stolen_share: times.and_then(|times| times.share()),
+            container: container(files),
+            // Before Linux 5.9 the kernel tells the mode and not the number.
+            call_filters: keyed(&status, "Seccomp_filters")
+                .or_else(|| keyed::<u32>(&status, "Seccomp").map(|mode| u32::from(mode == 2))),
+            docker_engine: docker_engine(files),
+        }
+    }
+}
+
+/// What the processors did since boot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Times {
+    /// Taken by the hypervisor, ms.
+    pub(super) stolen_ms: f64,
+    /// Spent working, for us or for somebody else, ms.
+    busy_ms: f64,
+}
+
+impl Times {
+    /// Reads the sum over all processors.
+    pub(super) fn read(files: &Files) -> Option<Self> {
+        let text = files.text("proc/stat")?;
+        let mut words = text.lines().next()?.split_whitespace();
+        (words.next()? == "cpu").then_some(())?;
+        let ticks: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guests' time is part of user and nice.
+        let [user, nice, system, _, _, irq, softirq, stolen, ..] = ticks[..] else {
+            return None;
+        };
+        let ms = 1e3 / rustix::param::clock_ticks_per_second() as f64;
+        Some(Self {
+            stolen_ms: stolen * ms,
+            busy_ms: (user + nice + system + irq + softirq + stolen) * ms,
+        })
+    }
+
+    fn share(self) -> Option<f64> {
+        (self.busy_ms > 0.0).then(|| self.stolen_ms / self.busy_ms)
+    }
+}
+
+fn hypervisor(files: &Files) -> Option<String> {
+    by_processor().or_else(|| {
+        let xen = files.text("sys/hypervisor/type");
+        let tree = files.text("proc/device-tree/hypervisor/compatible");
+        let board = ["sys_vendor", "product_name"]
+            .iter()
+            .filter_map(|name| files.text(&format!("sys/class/dmi/id/{name}")))
+            .collect::<Vec<_>>()
+            .join(" ");
+        xen.or(tree).or_else(|| by_board(&board).map(str::to_owned))
+    })
+}
+
+/// What the processor's identification says; the architecture reserves these leaves for it.
+#[cfg(target_arch = "x86_64")]
+fn by_processor() -> Option<String> {
+    use std::arch::x86_64::__cpuid;
+    const PRESENT: u32 = 1 << 31;
+    const VENDOR: u32 = 0x4000_0000;
+    (__cpuid(1).ecx & PRESENT != 0).then(|| {
+        let leaf = __cpuid(VENDOR);
+        let bytes: Vec<u8> =
+            [leaf.ebx, leaf.ecx, leaf.edx].into_iter().flat_map(u32::to_le_bytes).collect();
+        by_signature(&String::from_utf8_lossy(&bytes))
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn by_processor() -> Option<String> {
+    None
+}
+
+/// The usual name of a hypervisor by the twelve bytes with which it signs.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only x86 has signatures"))]
+fn by_signature(signature: &str) -> String {
+    let signature = signature.trim_matches(|c: char| c == '\0' || c == ' ');
+    match signature {
+        "KVMKVMKVM" => "KVM",
+        "Linux KVM Hv" => "KVM",
+        "Microsoft Hv" => "Hyper-V",
+        "VMwareVMware" => "VMware",
+        "XenVMMXenVMM" => "Xen",
+        "TCGTCGTCGTCG" => "QEMU without KVM",
+        "VBoxVBoxVBox" => "VirtualBox",
+        "bhyve bhyve" => "bhyve",
+        "prl hyperv" | "lrpepyh  vr" => "Parallels",
+        "" => "unnamed hypervisor",
+        other => other,
+    }
+    .to_owned()
+}
+
+/// A virtual machine by the words that its maker wrote onto the board.
+fn by_board(board: &str) -> Option<&'static str> {
+    [
+        ("KVM", "KVM"),
+        ("QEMU", "QEMU"),
+        ("VirtualBox", "VirtualBox"),
+        ("VMware", "VMware"),
+        ("Parallels", "Parallels"),
+        ("Xen", "Xen"),
+        ("Apple Virtualization", "Apple"),
+        ("Microsoft Corporation Virtual Machine", "Hyper-V"),
+    ]
+    .into_iter()
+    .find(|(word, _)| board.contains(word))
+    .map(|(_, name)| name)
+}
+
+fn container(files: &Files) -> Option<String> {
+    let marks = [(".dockerenv", "docker"), ("run/.containerenv", "podman")];
+    let marked = marks.iter().find(|(path, _)| files.has(path)).map(|(_, name)| *name);
+    let groups = || {
+        let text = files.text("proc/self/cgroup")?;
+        ["docker", "kubepods", "libpod", "containerd", "lxc"]
+            .into_iter()
+            .find(|word| text.contains(word))
+            .map(str::to_owned)
+    };
+    marked.map(str::to_owned).or_else(|| files.text("run/systemd/container")).or_else(groups)
+}
+
+/// The first usual socket behind which somebody listens; never waits.
+fn docker_engine(files: &Files) -> Option<String> {
+    let chosen = std::env::var("DOCKER_HOST").ok();
+    let chosen = chosen.and_then(|host| host.strip_prefix("unix://").map(str::to_owned));
+    let of_user = std::env::var("XDG_RUNTIME_DIR").ok();
+    let of_user = of_user.map(|folder| format!("{folder}/docker.sock"));
+    [chosen, Some("/var/run/docker.sock".to_owned()), of_user]
+        .into_iter()
+        .flatten()
+        .find(|path| listens(files, path))
+}
+
+fn listens(files: &Files, path: &str) -> bool {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let try_it = || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(files.path(path))?)
+    };
+    // AGAIN: the queue of those who wait to be accepted is full, so somebody listens.
+    matches!(try_it(), Ok(()) | Err(rustix::io::Errno::AGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use tontine_host::os::files::Tree;
+
+    #[test]
+    fn stolen_time_and_its_share() {
+        let tree = Tree::empty();
+        tree.write("proc/stat", "cpu  60 0 10 900 5 5 5 20 0 0\ncpu0 1 1 1");
+        let times = Times::read(&tree.files()).expect("times");
+        let tick_ms = 1e3 / rustix::param::clock_ticks_per_second() as f64;
+        assert_eq!(times.stolen_ms, 20.0 * tick_ms);
+        assert_eq!(times.share(), Some(0.2));
+        tree.write("proc/stat", "cpu  1 2 3");
+        assert_eq!(Times::read(&tree.files()), None);
+    }
+
+    #[test]
+    fn names_of_hypervisors() {
+        assert_eq!(by_signature("KVMKVMKVM\0\0\0"), "KVM");
+        assert_eq!(by_signature("NewVendor123"), "NewVendor123");
+        assert_eq!(by_board("QEMU KVM Virtual Machine"), Some("KVM"));
+        assert_eq!(by_board("LENOVO ThinkPad"), None);
+    }
+
+    #[test]
+    fn signs_of_containers() {
+        let tree = Tree::empty();
+        assert_eq!(container(&tree.files()), None);
+        tree.write("proc/self/cgroup", "0::/kubepods/pod1");
+        assert_eq!(container(&tree.files()).as_deref(), Some("kubepods"));
+        tree.write("run/.containerenv", "");
+        assert_eq!(container(&tree.files()).as_deref(), Some("podman"));
+    }
+
+    #[test]
+    fn a_socket_counts_only_while_somebody_listens() {
+        let tree = Tree::empty();
+        let files = tree.files();
+        assert!(!listens(&files, "docker.sock"));
+        let listener = UnixListener::bind(files.path("docker.sock")).expect("bind");
+        assert!(listens(&files, "docker.sock"));
+        drop(listener);
+        assert!(!listens(&files, "docker.sock"), "a stale file is no engine");
+    }
+
+    #[test]
+    fn filters_are_counted_also_by_an_old_kernel() {
+        let tree = Tree::empty();
+        tree.write("proc/self/status", "Seccomp:\t2");
+        assert_eq!(Virtualisation::look(&tree.files()).call_filters, Some(1));
+        tree.write("proc/self/status", "Seccomp:\t2\nSeccomp_filters:\t3");
+        assert_eq!(Virtualisation::look(&tree.files()).call_filters, Some(3));
+    }
+}

@@ -1,0 +1,220 @@
+//! The shape of `results.json`, version 1; described for readers in `docs/results.md`.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::about::About;
+use crate::executable::Executable;
+use crate::heap_map::HeapMap;
+use crate::observe::{Statistic, Tried};
+
+/// Version of the schema that this build writes.
+pub const SCHEMA: u32 = 1;
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The machine's facts, by topic: see [`crate::machine`].
+    pub machine: serde_json::Value,
+    /// Seed of the random order in which invocations ran.
+    pub order_seed: u64,
+    /// When the run began, RFC 3339, UTC.
+    pub started: String,
+    /// Seconds that the run took.
+    pub seconds: f64,
+    /// Seconds that the invocations of each experiment took; empty in files of older builds.
+    #[serde(default)]
+    pub ledger: BTreeMap<String, f64>,
+    /// `quick`, `default` or `full`.
+    pub size: crate::size::Size,
+    /// False where the run was interrupted.
+    pub complete: bool,
+    /// The program that made it; `None` in files of older builds.
+    #[serde(default)]
+    pub executable: Option<Executable>,
+    /// The experiments that took part; empty in files of older builds.
+    #[serde(default)]
+    pub experiments: Vec<About>,
+    /// One row each: experiment × variant × parameters × metric.
+    pub cells: Vec<Cell>,
+    /// Paired ratios.
+    pub ratios: Vec<Ratio>,
+    /// What mechanisms said of events that were really brought about.
+    pub tried: Vec<TriedRow>,
+    /// How heaps looked; empty in files of older builds.
+    #[serde(default)]
+    pub maps: Vec<MapRow>,
+}
+
+impl Results {
+    /// Returns the description of an experiment, if the run has one.
+    pub fn about(&self, experiment: &str) -> Option<&About> {
+        self.experiments.iter().find(|about| about.name == experiment)
+    }
+
+    /// Returns the content of `results.json`: indented, with a line feed at the end.
+    ///
+    /// # Errors
+    /// Those of the encoder; none is expected, because no key is one that JSON cannot hold.
+    pub fn to_json(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec_pretty(self)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+}
+
+/// What became of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Measured.
+    Ok,
+    /// The machine lacks what it needs; `why` says what.
+    Skipped,
+    /// It should have worked; `why` says what went wrong.
+    Failed,
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// Parameters, such as placement and pacing.
+    pub params: BTreeMap<String, String>,
+    /// What was measured; empty where nothing was.
+    pub metric: String,
+    /// Unit of all figures of the row.
+    pub unit: String,
+    /// What became of it.
+    pub status: Status,
+    /// The reason, where it is not `ok`.
+    pub why: Option<String>,
+    /// Middle of the invocations' figures; of two to five their mean.
+    pub estimate: Option<f64>,
+    /// Lower end of the interval.
+    pub low: Option<f64>,
+    /// Upper end of the interval.
+    pub high: Option<f64>,
+    /// Which figure of an invocation stands for it.
+    pub statistic: Statistic,
+    /// Confidence that the interval has at least; for order statistics, the exact one is in
+    /// `achieved`.
+    pub confidence: f64,
+    /// Coverage that the order statistics achieve with this many invocations; `None` where there
+    /// are fewer than six, and the interval is Student's for the mean.
+    pub achieved: Option<f64>,
+    /// Mean with the interval of Kalibera and Jones.
+    pub mean: Option<Estimate>,
+    /// Smallest sample of all: the floor, without an interval.
+    pub floor: Option<f64>,
+    /// Mean without outliers beyond 1.5 interquartile ranges.
+    pub trimmed_mean: Option<Estimate>,
+    /// Median over the invocations of each one's 99th percentile.
+    pub p99: Option<Estimate>,
+    /// Median over the invocations of each one's 99.9th percentile.
+    pub p999: Option<Estimate>,
+    /// Each invocation's summary, in the order in which they ran.
+    pub invocations: Vec<Invocation>,
+    /// Invocations that failed even when repeated, with their reasons; never averaged in.
+    pub failures: Vec<String>,
+    /// What the sources found.
+    pub published: Vec<Published>,
+    /// What has to be said beside the figure: `unstable: …`.
+    pub notes: Vec<String>,
+}
+
+/// A figure with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// One invocation of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Invocation {
+    /// Number of its block.
+    pub block: usize,
+    /// How many attempts it took.
+    pub attempts: usize,
+    /// The samples, summed up.
+    #[serde(flatten)]
+    pub summary: crate::stats::summary::Summary,
+    /// Length of an empty stamp pair, ns.
+    pub empty_pair_ns: f64,
+    /// Change of the clock's calibration over the invocation, as a share.
+    pub clock_drift: f64,
+    /// Time stolen by the hypervisor meanwhile, all processors, ms.
+    pub stolen_ms: f64,
+}
+
+/// A figure that a source published.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// The source, by its number.
+    pub source: String,
+    /// The machine that it was measured on.
+    pub machine: String,
+    /// Lower end of its interval, where it gives one.
+    pub low: Option<f64>,
+    /// The figure.
+    pub value: f64,
+    /// Upper end of its interval, where it gives one.
+    pub high: Option<f64>,
+}
+
+/// A paired ratio.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// Experiment that both sides belong to.
+    pub experiment: String,
+    /// `numerator / denominator`.
+    pub name: String,
+    /// Parameters that both sides share.
+    pub params: BTreeMap<String, String>,
+    /// Median of the pairs.
+    pub estimate: f64,
+    /// Lower end of the sign-test interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// How many pairs.
+    pub pairs: usize,
+}
+
+/// How a heap looked in one invocation of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapRow {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// Parameters of the task.
+    pub params: BTreeMap<String, String>,
+    /// The heap.
+    #[serde(flatten)]
+    pub map: HeapMap,
+}
+
+/// What a mechanism said of an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriedRow {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// The event, the truth and the answer.
+    #[serde(flatten)]
+    pub tried: Tried,
+}

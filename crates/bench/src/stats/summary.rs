@@ -1,0 +1,190 @@
+//! The figures of one invocation: [`Summary`], made by [`summarise`].
+//!
+//! It runs inside the process that measured, so that a million samples never cross to the parent.
+//! It takes two copies of the samples at a time (in order, sorted), 16 MB at a million.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
+use serde::{Deserialize, Serialize};
+
+use super::interval::sorted;
+use super::mean::moments;
+use super::order::quantile;
+use super::{diagnose, naive, outliers};
+use crate::observe::Series;
+
+/// What is kept of an invocation's samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Number of samples.
+    pub count: usize,
+    /// Operations that each sample averages.
+    pub batch: usize,
+    /// Middle sample.
+    pub median: f64,
+    /// Mean of all samples.
+    pub mean: f64,
+    /// Standard deviation of the samples.
+    pub deviation: f64,
+    /// Smallest sample.
+    pub min: f64,
+    /// Largest sample.
+    pub max: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Mean without what lies beyond 1.5 interquartile ranges of the quartiles.
+    pub trimmed_mean: f64,
+    /// Half width of the trimmed mean's naive interval, 1.96·s/√n.
+    pub trimmed_half_width: f64,
+    /// Samples beyond 1.5 interquartile ranges, but not beyond 3.
+    pub mild_outliers: usize,
+    /// Samples beyond 3 interquartile ranges.
+    pub extreme_outliers: usize,
+    /// Correlation of neighbouring samples.
+    pub autocorrelation: f64,
+    /// How many independent samples these are worth.
+    pub effective_count: f64,
+    /// Reasons to distrust the figure, empty where there is none.
+    pub unstable: Vec<String>,
+    /// HDR histogram, V2 with deflate left out, base64; its values are thousandths of the unit.
+    pub histogram: String,
+}
+
+/// Samples of a histogram are thousandths of the unit.
+const HISTOGRAM_SCALE: f64 = 1000.0;
+/// Significant decimal digits that the histogram keeps.
+const HISTOGRAM_DIGITS: u8 = 3;
+
+/// Summarises the samples of one invocation.
+///
+/// Samples that are not finite are left out of everything, negative ones (a difference of two
+/// stamps can be) only out of the histogram, which has no place for them; `unstable` says how many.
+/// Without any sample all figures are 0 and `unstable` says that.
+pub fn summarise(series: &Series) -> Summary {
+    let finite: Vec<f64> = series.samples.iter().copied().filter(|x| x.is_finite()).collect();
+    let mut unstable = Vec::new();
+    let lost = series.samples.len() - finite.len();
+    if lost > 0 {
+        unstable.push(format!("{lost} samples are no finite numbers and are left out"));
+    }
+    let sorted = sorted(&finite).unwrap_or_default();
+    let negative = sorted.partition_point(|&x| x < 0.0);
+    if negative > 0 {
+        unstable.push(format!("{negative} samples are negative: not in the histogram"));
+    }
+    if sorted.is_empty() {
+        unstable.push("no samples".into());
+    }
+    let at = |q| quantile(&sorted, q).unwrap_or(0.0);
+    let (mean, deviation) = moments(&finite).unwrap_or((0.0, 0.0));
+    let outliers = outliers::classify_sorted(&sorted).unwrap_or_default();
+    let kept = outliers::within(&sorted, 1.5).unwrap_or_default();
+    let (trimmed_mean, trimmed_half_width) = if kept.is_empty() {
+        (0.0, 0.0)
+    } else {
+        let trimmed = naive::interval(kept);
+        (trimmed.estimate, trimmed.width() / 2.0)
+    };
+    let dependence = diagnose::dependence(&finite);
+    // A share's samples are 0 and 1: two modes by nature, and no latency drifts through them.
+    if series.unit != "share" {
+        unstable.extend(diagnose::samples(&finite, &sorted, dependence));
+    }
+    Summary {
+        count: finite.len(),
+        batch: series.batch,
+        median: at(0.5),
+        mean,
+        deviation,
+        min: at(0.0),
+        max: at(1.0),
+        p99: at(0.99),
+        p999: at(0.999),
+        trimmed_mean,
+        trimmed_half_width,
+        mild_outliers: outliers.mild,
+        extreme_outliers: outliers.extreme,
+        autocorrelation: dependence.autocorrelation,
+        effective_count: dependence.effective_count,
+        unstable,
+        histogram: histogram(&sorted[negative..]),
+    }
+}
+
+/// The samples, none negative, as an encoded histogram.
+fn histogram(sorted: &[f64]) -> String {
+    // A conversion from f64 saturates, and so does the highest value that the histogram can track.
+    let scaled = |sample: f64| ((sample * HISTOGRAM_SCALE).round() as u64).min(u64::MAX / 4);
+    let highest = sorted.last().map_or(0, |&sample| scaled(sample)).max(2);
+    let mut counts = Histogram::<u64>::new_with_bounds(1, highest, HISTOGRAM_DIGITS)
+        .expect("bounds from 1 to at least 2 with 3 digits are valid");
+    for &sample in sorted {
+        counts.saturating_record(scaled(sample));
+    }
+    let mut bytes = Vec::new();
+    V2Serializer::new()
+        .serialize(&counts, &mut bytes)
+        .expect("counts below 2^63 serialise into memory");
+    BASE64_STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hdrhistogram::serialization::Deserializer;
+
+    fn decoded(summary: &Summary) -> Histogram<u64> {
+        let bytes = BASE64_STANDARD.decode(&summary.histogram).unwrap();
+        Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap()
+    }
+
+    #[test]
+    fn figures_of_a_worked_example() {
+        let summary = summarise(&Series::ns("one_way", vec![4.0, 1.0, 3.0, 2.0, 1000.0]));
+        assert_eq!((summary.count, summary.median, summary.mean), (5, 3.0, 202.0));
+        assert_eq!((summary.min, summary.max), (1.0, 1000.0));
+        assert_eq!((summary.mild_outliers, summary.extreme_outliers), (0, 1));
+        assert_eq!(summary.trimmed_mean, 2.5);
+        assert!(summary.unstable.is_empty());
+    }
+
+    #[test]
+    fn histogram_keeps_three_digits() {
+        let samples: Vec<f64> = (1..=10_000).map(|i| f64::from(i) * 0.1).collect();
+        let counts = decoded(&summarise(&Series::ns("one_way", samples)));
+        assert_eq!(counts.len(), 10_000);
+        let median = counts.value_at_quantile(0.5) as f64 / HISTOGRAM_SCALE;
+        assert!((median / 500.0 - 1.0).abs() < 1e-3, "{median}");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said() {
+        let summary = summarise(&Series::ns("offset", vec![-1.0, f64::NAN, 3.0]));
+        assert_eq!((summary.count, summary.min, summary.mean), (2, -1.0, 1.0));
+        assert_eq!(decoded(&summary).len(), 1);
+        assert_eq!(summary.unstable.len(), 2);
+        let empty = summarise(&Series::ns("offset", vec![]));
+        assert_eq!((empty.count, empty.median, empty.trimmed_mean), (0, 0.0, 0.0));
+        assert_eq!(empty.unstable, ["no samples"]);
+    }
+
+    #[test]
+    fn one_sample_and_equal_and_huge_ones() {
+        let one = summarise(&Series::ns("check", vec![5.0]));
+        assert_eq!((one.deviation, one.trimmed_half_width, one.effective_count), (0.0, 0.0, 1.0));
+        let equal = summarise(&Series::ns("check", vec![5.0; 500]));
+        assert!(equal.unstable.is_empty() && equal.autocorrelation == 0.0);
+        let huge = summarise(&Series::ns("check", vec![1.0, 1e300]));
+        assert_eq!(decoded(&huge).len(), 2);
+    }
+
+    #[test]
+    fn survives_json() {
+        let summary = summarise(&Series::ns("check", vec![0.0, 1.0, 2.0]).batched(10));
+        let text = serde_json::to_string(&summary).unwrap();
+        assert_eq!(serde_json::from_str::<Summary>(&text).unwrap(), summary);
+    }
+}

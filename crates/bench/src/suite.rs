@@ -1,0 +1,118 @@
+//! What can be measured: [`Experiment`], and a [`Suite`] of them.
+//!
+//! An [`Experiment`] names its [`Variant`]s and lists, for one machine, the tasks to run. The
+//! engine gets the suite from its caller and knows no experiment by name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use tontine_host::trouble::Result;
+
+use crate::about::{About, Explanation, Topic};
+use crate::machine::Machine;
+use crate::machine::topology::Topology;
+use crate::observe::Observed;
+use crate::schema::Published;
+use crate::size::Size;
+use crate::task::{Params, Task};
+
+/// One thing that can be measured in several ways.
+pub trait Experiment: Sync {
+    /// Its name on the command line and in results.
+    fn name(&self) -> &'static str;
+    /// One line: the question that it answers.
+    fn summary(&self) -> &'static str;
+    /// The page of the report that it belongs to.
+    fn topic(&self) -> Topic;
+    /// What it is, for somebody who meets the topic for the first time.
+    fn explanation(&self) -> &'static Explanation;
+    /// The ways in which it is measured.
+    fn variants(&self) -> &'static [Variant];
+    /// What `variant` is asked on this machine in a run of this size: one parameter set a cell. A
+    /// combination that the machine lacks is simply not listed; one that every user expects is
+    /// listed and skips with its reason when run.
+    fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params>;
+    /// Measures one task, in the process that calls it.
+    ///
+    /// # Errors
+    /// [`tontine_host::trouble::Trouble`]: skipped or failed, with the reason.
+    fn run(&self, task: &Task) -> Result<Observed>;
+    /// How many operations one invocation of `variant` makes at `size`; its time grows linearly
+    /// with them.
+    fn operations(&self, variant: &str, size: Size) -> usize;
+    /// How many invocations a cell of `variant` gets at `size`, where the user names no number.
+    fn invocations(&self, _variant: &str, size: Size) -> usize {
+        size.invocations()
+    }
+    /// Ratios between variants worth printing, as (numerator, denominator) of variant names; they
+    /// are taken block by block, between cells that have the same parameters.
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+}
+
+impl dyn Experiment {
+    /// Returns its description.
+    pub fn description(&self) -> About {
+        let Explanation { about, steps, timing, found, reading, calls } = self.explanation();
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+        let variants = self.variants().iter();
+        About {
+            name: self.name().into(),
+            topic: self.topic(),
+            question: self.summary().into(),
+            about: texts(about),
+            steps: texts(steps),
+            timing: (*timing).into(),
+            found: (*found).into(),
+            reading: (*reading).into(),
+            calls: calls.iter().map(|(of, calls)| ((*of).into(), (*calls).into())).collect(),
+            variants: variants.map(|one| (one.name.into(), one.summary.into())).collect(),
+        }
+    }
+}
+
+/// One way of measuring an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name.
+    pub name: &'static str,
+    /// One line: what is done.
+    pub summary: &'static str,
+}
+
+/// The experiments that a program offers.
+pub struct Suite {
+    /// All of them, in the order in which they are listed.
+    pub experiments: &'static [&'static dyn Experiment],
+    /// Returns what sources published for an experiment, a variant, a metric and its parameters, in
+    /// the unit of the metric; nothing if no source did.
+    pub published: fn(&str, &str, &str, &Params) -> Vec<Published>,
+    /// Returns the versions of the libraries that are measured beside the kernel's mechanisms.
+    pub libraries: fn() -> BTreeMap<String, String>,
+    /// Removes what killed invocations left behind, in this run or an earlier one. What belongs to
+    /// a living process stays.
+    pub clean_up: fn(),
+    /// Removes what all invocations of the run that just ended have shared.
+    pub end_run: fn(),
+}
+
+impl fmt::Debug for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.experiments.iter().map(|one| one.name())).finish()
+    }
+}
+
+impl Suite {
+    /// Returns the facts about this machine, and about this program with its libraries.
+    pub fn machine(&self) -> Machine {
+        let mut machine = Machine::look();
+        machine.build.peers = Some((self.libraries)()).filter(|libraries| !libraries.is_empty());
+        machine
+    }
+
+    /// Returns the experiment of that name.
+    pub fn find(&self, name: &str) -> Option<&'static dyn Experiment> {
+        self.experiments.iter().copied().find(|experiment| experiment.name() == name)
+    }
+}

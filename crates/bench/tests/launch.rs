@@ -1,0 +1,127 @@
+//! Invocations that crash, hang or print rubbish: named, repeated once, counted, never averaged in.
+
+use std::time::{Duration, Instant};
+
+use tontine_bench::engine::launch::Launcher;
+use tontine_bench::engine::plan::Plan;
+use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::{Silent, run};
+use tontine_bench::fixture::suite::SUITE;
+use tontine_bench::schema::{Results, Status};
+use tontine_bench::size::Size;
+use tontine_bench::task::{Params, Task};
+
+/// A plan of one task, whose every invocation is the given shell script.
+fn measured_by(script: &str, deadline: Duration) -> Results {
+    let task = Task {
+        experiment: "round-trip".into(),
+        variant: "pipe".into(),
+        params: Params::new(),
+        size: Size::Quick,
+    };
+    let plan = Plan::new(&SUITE, vec![task], Size::Quick, 1);
+    let launcher = Launcher {
+        program: "/bin/sh".into(),
+        arguments: vec!["-c".into(), script.into()],
+        deadline,
+    };
+    run(&plan, &launcher, None, &Stop::never().expect("descriptors"), &mut Silent)
+}
+
+fn the_only_reason(results: &Results) -> String {
+    assert_eq!(results.cells.len(), 1);
+    let cell = &results.cells[0];
+    assert_eq!(cell.status, Status::Failed);
+    assert_eq!(cell.estimate, None, "a failure was averaged in");
+    assert_eq!(cell.failures.len(), 2, "it is left out after two failed blocks");
+    assert!(results.complete);
+    cell.why.clone().expect("a reason")
+}
+
+const AMPLE: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_crash_is_named_with_its_signal_and_last_words() {
+    let script = "echo something broke >&2; kill -SEGV $$";
+    let why = the_only_reason(&measured_by(script, AMPLE));
+    assert!(why.contains("crashed") && why.contains("SIGSEGV"), "{why}");
+    assert!(why.contains("something broke"), "{why}");
+}
+
+#[test]
+fn rubbish_is_named_and_shown() {
+    let why = the_only_reason(&measured_by("echo 42 apples", AMPLE));
+    assert!(why.contains("rubbish") && why.contains("42 apples"), "{why}");
+}
+
+#[test]
+fn a_hang_ends_at_the_deadline_and_leaves_nobody() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let pids = dir.path().join("pids");
+    let script = format!("sleep 1000 & echo $! >> {}; wait", pids.display());
+    let why = the_only_reason(&measured_by(&script, Duration::from_millis(200)));
+    assert!(why.contains("hung") && why.contains("0.2 s"), "{why}");
+    let pids = std::fs::read_to_string(&pids).expect("the script ran");
+    assert_eq!(pids.lines().count(), 4, "two blocks, each tried twice");
+    for pid in pids.lines() {
+        wait_until_gone(pid);
+    }
+}
+
+/// A killed orphan is reaped by init a moment later.
+fn wait_until_gone(pid: &str) {
+    let until = Instant::now() + Duration::from_secs(10);
+    let status = format!("/proc/{pid}/stat");
+    while std::fs::read_to_string(&status).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(Instant::now() < until, "process {pid} was left behind");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn endless_output_meets_the_deadline() {
+    let why = the_only_reason(&measured_by("exec yes", Duration::from_millis(200)));
+    assert!(why.contains("hung"), "{why}");
+}
+
+#[test]
+fn what_succeeds_when_repeated_counts_and_says_so() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mark = dir.path().join("mark");
+    let reply = r#"{"outcome": {"Measured": {
+        "figures": [{"metric": "one_way", "unit": "ns", "statistic": "median", "summary": {
+            "count": 1, "batch": 1, "median": 5.0, "mean": 5.0, "deviation": 0.0,
+            "min": 5.0, "max": 5.0, "p99": 5.0, "p999": 5.0,
+            "trimmed_mean": 5.0, "trimmed_half_width": 0.0,
+            "mild_outliers": 0, "extreme_outliers": 0,
+            "autocorrelation": 0.0, "effective_count": 1.0,
+            "unstable": [], "histogram": ""}, "stretches": []}],
+        "ratios": [], "tried": [], "notes": []}},
+        "empty_pair_ns": 1.0, "clock_drift": 0.0, "stolen_ms": 0.0}"#;
+    let script = format!(
+        "if mkdir {0} 2>/dev/null; then exit 7; fi; cat <<'END'\n{reply}\nEND",
+        mark.display()
+    );
+    let results = measured_by(&script, AMPLE);
+    let cell = &results.cells[0];
+    assert_eq!((cell.status, cell.estimate), (Status::Ok, Some(5.0)));
+    assert_eq!(cell.invocations.len(), 6);
+    assert_eq!(cell.invocations[0].attempts, 2);
+    assert!(cell.notes.iter().any(|note| note.contains("only when repeated")), "{:?}", cell.notes);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let task = Task {
+        experiment: "round-trip".into(),
+        variant: "pipe".into(),
+        params: Params::new(),
+        size: Size::Quick,
+    };
+    let launcher =
+        Launcher { program: "/no/such/program".into(), arguments: Vec::new(), deadline: AMPLE };
+    let plan = Plan::new(&SUITE, vec![task], Size::Quick, 1);
+    let stop = Stop::never().expect("descriptors");
+    let results = run(&plan, &launcher, None, &stop, &mut Silent);
+    assert!(the_only_reason(&results).contains("/no/such/program"));
+}

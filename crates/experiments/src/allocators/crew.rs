@@ -1,0 +1,170 @@
+//! Threads that begin together and work for a given time: [`Crew`]; and what all of them draw from:
+//! [`Dice`].
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tontine_host::clock::Clock;
+use tontine_host::os::pin::Pinned;
+use tontine_host::trouble::{Result, Trouble};
+
+/// Operations between two stamps.
+pub(super) const BATCH: usize = 256;
+/// Batches that are timed at least: a thread that others kept from running all the time would
+/// otherwise stand for its invocation with the one in which it waited.
+const LEAST: usize = 50;
+/// The share of its time for which a crew warms up before it is timed: a quarter.
+const WARM_UP: f64 = 0.25;
+
+/// Smallest block, and the step from one size to the next.
+pub(super) const STEP: usize = 16;
+/// How many sizes there are: 16 to 512 bytes.
+const SIZES: u64 = 32;
+
+/// Where a crew works, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Crew<'a> {
+    /// Member number i runs on processor i, and so round.
+    pub(super) processors: &'a [usize],
+    pub(super) clock: Clock,
+    pub(super) time: Duration,
+}
+
+impl Crew<'_> {
+    /// Runs `work` in so many threads, each with its number, all released at once.
+    ///
+    /// # Errors
+    /// The first trouble of a member; none of them works where one could not be pinned.
+    pub(super) fn together<T: Send>(
+        &self,
+        members: usize,
+        work: impl Fn(usize) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let (start, incomplete) = (Barrier::new(members), AtomicBool::new(false));
+        let member = |number: usize| {
+            let pinned = Pinned::to(self.processors[number % self.processors.len()]);
+            if pinned.is_err() {
+                // The barrier publishes it.
+                incomplete.store(true, Ordering::Relaxed);
+            }
+            start.wait();
+            let _pinned = pinned?;
+            if incomplete.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            work(number).map(Some)
+        };
+        let results: Vec<Result<Option<T>>> = thread::scope(|scope| {
+            let member = &member;
+            let threads: Vec<_> =
+                (0..members).map(|number| scope.spawn(move || member(number))).collect();
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked")))
+                })
+                .collect()
+        });
+        let done: Vec<Option<T>> = results.into_iter().collect::<Result<_>>()?;
+        Ok(done.into_iter().flatten().collect())
+    }
+
+    /// Runs batches until the time is over, or `batch` says that there is no more; the mean of each
+    /// in ns an operation, those of the warm-up left out.
+    ///
+    /// # Errors
+    /// Those of `batch`.
+    #[inline(always)]
+    pub(super) fn batches(&self, mut batch: impl FnMut() -> Result<bool>) -> Result<Vec<f64>> {
+        let all = self.time.as_nanos() as f64;
+        let mut means = Vec::with_capacity(1 << 14);
+        let began = self.clock.start();
+        let mut from = began;
+        loop {
+            let more = batch()?;
+            let to = self.clock.stop();
+            let since = self.clock.ns_between(began, to);
+            if more && since > all * WARM_UP {
+                means.push(self.clock.ns_between(from, to) / BATCH as f64);
+            }
+            if !more || since > all && means.len() >= LEAST {
+                return Ok(means);
+            }
+            from = to;
+        }
+    }
+}
+
+/// A linear congruential generator: cheap beside a call of an allocator, and the same for all.
+#[derive(Debug)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    /// A sequence of its own for each member.
+    pub(super) fn of(member: usize) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(member as u64 + 1))
+    }
+
+    /// The size of a block, and a number below 1,024; both evenly drawn.
+    #[inline(always)]
+    pub(super) fn size_and_slot(&mut self) -> (usize, usize) {
+        // Knuth's MMIX; the upper bits are the good ones.
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let size = (self.0 >> 40) % SIZES + 1;
+        (size as usize * STEP, (self.0 >> 54) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::pin;
+
+    #[test]
+    fn sizes_and_slots_are_all_drawn_and_nothing_else() {
+        let mut dice = Dice::of(0);
+        let (mut sizes, mut slots) = ([0; 33], [0; 1024]);
+        for _ in 0..100_000 {
+            let (size, slot) = dice.size_and_slot();
+            assert_eq!(size % STEP, 0);
+            sizes[size / STEP] += 1;
+            slots[slot] += 1;
+        }
+        assert_eq!(sizes[0], 0);
+        assert!(sizes[1..].iter().all(|count| (2_800..3_500).contains(count)), "{sizes:?}");
+        assert!(slots.iter().all(|&count| count > 0));
+    }
+
+    #[test]
+    fn nobody_works_where_one_cannot_be_pinned() {
+        let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
+        let processors = [pin::allowed().expect("affinity")[0], nowhere];
+        let crew =
+            Crew { processors: &processors, clock: Clock::monotonic(), time: Duration::ZERO };
+        let worked = AtomicBool::new(false);
+        let found = crew.together(2, |_| {
+            worked.store(true, Ordering::Relaxed);
+            Ok(())
+        });
+        assert!(matches!(found, Err(Trouble::Skipped(_))), "{found:?}");
+        assert!(!worked.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn batches_end_with_the_work_and_with_the_time() {
+        let processors = [0];
+        let mut crew =
+            Crew { processors: &processors, clock: Clock::monotonic(), time: Duration::MAX };
+        let mut left = 3;
+        let means = crew.batches(|| {
+            left -= 1;
+            Ok(left > 0)
+        });
+        assert_eq!((means, left), (Ok(Vec::new()), 0), "all of it warm-up");
+        crew.time = Duration::from_millis(1);
+        assert!(crew.batches(|| Ok(true)).expect("they end").len() >= LEAST);
+    }
+}

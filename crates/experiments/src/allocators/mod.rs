@@ -1,0 +1,240 @@
+//! `allocators`: what `malloc` and `free` cost when threads call them at once: [`Allocators`].
+//!
+//! Each allocator is called through its own functions ([`heap`]); none of the peers replaces the
+//! process's `malloc`. Two kinds of work, one after the other in each invocation: [`pairs`], where
+//! each thread frees what it allocated, and [`remote`], where another one does. Every block carries
+//! a word that says whose it is, and it is read before the block is freed: an allocator that hands
+//! one block out twice fails the row.
+//!
+//! What it does not do: ask how much memory an allocator wastes, or what large blocks cost.
+
+mod crew;
+mod explained;
+mod heap;
+mod pairs;
+mod remote;
+
+use std::time::Duration;
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::{pin, room};
+use tontine_host::trouble::{Result, Trouble};
+
+use crew::Crew;
+use heap::{BestFit, FirstFit, Glibc, Heap, NextFit, OneArena, Shared};
+
+/// More threads than this are asked for before they are made.
+const FEW: usize = 16;
+/// What a thread takes: its stack's touched part, its blocks, its caches.
+const THREAD_BYTES: u64 = 4 << 20;
+
+/// Variables by which a user changes what an allocator does.
+const CHANGES: [&str; 4] =
+    ["GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_ARENA_MAX", "_RJEM_MALLOC_CONF"];
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Allocators;
+
+impl Experiment for Allocators {
+    fn name(&self) -> &'static str {
+        "allocators"
+    }
+
+    fn summary(&self) -> &'static str {
+        "What do malloc and free cost when several threads call them at once?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Memory
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    /// One lock shows what it costs without more threads than processors; so does what has none,
+    /// unless all is asked for.
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let few = variant.starts_with("classic") || variant == "shared" && size != Size::Full;
+        let size = if few { Size::Quick } else { size };
+        let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+        let cell = |threads: usize| Params::from([("threads".to_owned(), threads.to_string())]);
+        levels(processors, size).into_iter().map(cell).collect()
+    }
+
+    /// Time, not blocks, is what an invocation is given: milliseconds of it.
+    fn operations(&self, _: &str, size: Size) -> usize {
+        size.allocating_ms()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let text = task.params.get("threads").map_or("", String::as_str);
+        let threads = text.parse().ok().filter(|&threads| threads > 0).ok_or_else(|| {
+            Trouble::fail(format!("expected threads to be a number from 1, found `{text}`"))
+        })?;
+        let time = Duration::from_millis(task.size.allocating_ms() as u64);
+        measure(&task.variant, threads, time)
+    }
+
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        let others = VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != "glibc");
+        others.map(|name| (name, "glibc")).collect()
+    }
+}
+
+/// How many threads call at once, on so many processors. Not [`super::levels`], which go to a
+/// paper's last point: what matters here are one thread, as many as processors, and twice as many.
+fn levels(processors: usize, size: Size) -> Vec<usize> {
+    let mut levels = match size {
+        Size::Quick => vec![1, processors],
+        Size::Default => vec![1, processors, 2 * processors],
+        Size::Full => {
+            let powers = std::iter::successors(Some(1), |&level| Some(2 * level));
+            let mut all: Vec<usize> = powers.take_while(|&level| level < processors).collect();
+            all.extend([processors, 2 * processors]);
+            all
+        }
+    };
+    levels.dedup();
+    levels
+}
+
+/// Measures an allocator with so many threads, each kind of work for `time`.
+fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
+    match variant {
+        "glibc" => measure_heap::<Glibc>(threads, time),
+        "glibc-one-arena" => measure_heap::<OneArena>(threads, time),
+        "classic-first-fit" => measure_heap::<FirstFit>(threads, time),
+        "classic-next-fit" => measure_heap::<NextFit>(threads, time),
+        "classic-best-fit" => measure_heap::<BestFit>(threads, time),
+        "shared" => measure_heap::<Shared>(threads, time),
+        #[cfg(feature = "allocators")]
+        "mimalloc" => measure_heap::<heap::Mimalloc>(threads, time),
+        #[cfg(feature = "allocators")]
+        "jemalloc" => measure_heap::<heap::Jemalloc>(threads, time),
+        #[cfg(feature = "peers")]
+        "snmalloc" => measure_heap::<heap::Snmalloc>(threads, time),
+        #[cfg(not(feature = "peers"))]
+        "snmalloc" => Err(Trouble::skip("built without the feature `peers`")),
+        #[cfg(not(feature = "allocators"))]
+        "mimalloc" | "jemalloc" => Err(Trouble::skip(format!(
+            "built without the feature `allocators`, because linked in it makes every fork of this \
+             program dearer; cargo run --release --features allocators -- measure \
+             allocators/{variant}"
+        ))),
+        other => Err(Trouble::fail(format!("allocators has no variant {other}"))),
+    }
+}
+
+fn measure_heap<H: Heap>(threads: usize, time: Duration) -> Result<Observed> {
+    if threads > FEW {
+        room::for_processes(threads as u64, THREAD_BYTES)?;
+    }
+    let processors = pin::allowed()?;
+    // Before the first thread: it settles how many arenas they find.
+    H::prepare()?;
+    let crew = Crew { processors: &processors, clock: Clock::calibrated(), time };
+    let mut seen = Observed::default();
+    let pairs = pairs::run::<H>(&crew, threads)?;
+    seen.series.push(Series::ns("pair", pairs).batched(crew::BATCH));
+    if threads > 1 {
+        let frees = remote::run::<H>(&crew, threads / 2)?;
+        seen.series.push(Series::ns("remote_free", frees).batched(crew::BATCH));
+        if threads % 2 == 1 {
+            let paired = threads - 1;
+            seen.notes.push(format!("remote_free ran on {paired} of the {threads} threads: pairs"));
+        }
+    }
+    if threads > processors.len() {
+        seen.notes.push(format!("{threads} threads on {} processors", processors.len()));
+    }
+    let set = CHANGES.into_iter().filter(|name| std::env::var_os(name).is_some());
+    seen.notes.extend(set.map(|name| format!("{name} is set, which may change the allocator")));
+    Ok(seen)
+}
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("classic-first-fit", "the source's: an implicit list, first fit, one lock for all"),
+    variant("classic-next-fit", "the same, next fit"),
+    variant("classic-best-fit", "the same, best fit"),
+    variant("shared", "tontine's heap in shared memory, in one process: slabs for each thread"),
+    variant("glibc-one-arena", "the C library's, all threads on one arena with one lock"),
+    variant("glibc", "the C library's, as it is: threads spread over several arenas"),
+    variant("mimalloc", "Microsoft's mimalloc 3: pages with free lists, each a thread's own"),
+    variant("jemalloc", "jemalloc 5: arenas, and a cache of blocks in front for each thread"),
+    variant("snmalloc", "Microsoft's snmalloc: a freed block goes back by message to its thread"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    #[test]
+    fn every_allocator_serves_alone_and_in_company() {
+        for variant in VARIANTS {
+            // The first call of `mallopt` stays for good, and other tests' threads allocate too.
+            in_a_process_of_its_own(|| {
+                for threads in [1, 2, 5] {
+                    let seen = match measure(variant.name, threads, Duration::from_millis(4)) {
+                        Ok(seen) => seen,
+                        Err(Trouble::Skipped(_)) => return Ok(()),
+                        Err(trouble) => return Err(format!("{}: {trouble}", variant.name)),
+                    };
+                    let metrics: Vec<_> =
+                        seen.series.iter().map(|series| series.metric.as_str()).collect();
+                    let expected: &[_] =
+                        if threads > 1 { &["pair", "remote_free"] } else { &["pair"] };
+                    let told = seen.notes.iter().any(|note| note.contains("4 of the 5 threads"));
+                    let sane = metrics == expected
+                        && told == (threads == 5)
+                        && seen.series.iter().all(|series| {
+                            !series.samples.is_empty() && series.samples.iter().all(|&ns| ns > 0.0)
+                        });
+                    if !sane {
+                        return Err(format!("{} {threads}: {seen:?}", variant.name));
+                    }
+                }
+                Ok(())
+            });
+        }
+    }
+
+    #[test]
+    fn levels_end_at_twice_the_processors_and_repeat_none() {
+        assert_eq!(levels(2, Size::Quick), [1, 2]);
+        assert_eq!(levels(1, Size::Quick), [1]);
+        assert_eq!(levels(2, Size::Default), [1, 2, 4]);
+        assert_eq!(levels(1, Size::Default), [1, 2]);
+        assert_eq!(levels(6, Size::Full), [1, 2, 4, 6, 12]);
+    }
+
+    #[test]
+    fn what_it_does_not_know_fails() {
+        let found = measure("pigeon", 1, Duration::ZERO).expect_err("there are no pigeons");
+        assert!(found.why().contains("pigeon"), "{found}");
+        let task = Task {
+            experiment: "allocators".into(),
+            variant: "glibc".into(),
+            params: Params::from([("threads".into(), "0".into())]),
+            size: Size::Quick,
+        };
+        let found = Allocators.run(&task).expect_err("no threads");
+        assert!(found.why().contains("`0`"), "{found}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Each thread frees what it allocated: a working set in which blocks come and go at random.
+
+#![allow(unsafe_code, reason = "frees what it allocated")]
+
+use tontine_host::trouble::{Result, Trouble};
+
+use super::crew::{BATCH, Crew, Dice};
+use super::heap::{Block, Heap, allocate, release};
+
+/// Blocks that a thread holds at any time: what [`Dice`] draws from.
+const SLOTS: usize = 1024;
+
+/// Times pairs of one `free` and one `malloc`, ns each.
+pub(super) fn run<H: Heap>(crew: &Crew<'_>, threads: usize) -> Result<Vec<f64>> {
+    crew.together(threads, |member| work::<H>(crew, member)).map(|means| means.concat())
+}
+
+fn work<H: Heap>(crew: &Crew<'_>, member: usize) -> Result<Vec<f64>> {
+    let mut dice = Dice::of(member);
+    // No two blocks that are alive, of any thread, carry the same tag.
+    let tag = |slot: usize| (member * SLOTS + slot) as u64;
+    let mut held: Held<H> = Held::new();
+    for slot in 0..SLOTS {
+        held.blocks.push(allocate::<H>(dice.size_and_slot().0, tag(slot))?);
+    }
+    let mut wrong = 0;
+    let means = crew.batches(|| {
+        for _ in 0..BATCH {
+            let (size, slot) = dice.size_and_slot();
+            // SAFETY: the block is this heap's; its slot gets another one at once. Where there is
+            // none, `Held` forgets them all.
+            let found = unsafe { release::<H>(held.blocks[slot]) };
+            wrong |= found ^ tag(slot);
+            match allocate::<H>(size, tag(slot)) {
+                Ok(block) => held.blocks[slot] = block,
+                Err(trouble) => {
+                    held.blocks.clear();
+                    return Err(trouble);
+                }
+            }
+        }
+        Ok(true)
+    })?;
+    if wrong != 0 {
+        return Err(Trouble::fail("the allocator handed out one piece of memory twice"));
+    }
+    Ok(means)
+}
+
+/// Blocks that are freed in the end.
+struct Held<H: Heap> {
+    blocks: Vec<Block>,
+    _of: std::marker::PhantomData<H>,
+}
+
+impl<H: Heap> Held<H> {
+    fn new() -> Self {
+        Self { blocks: Vec::with_capacity(SLOTS), _of: std::marker::PhantomData }
+    }
+}
+
+impl<H: Heap> Drop for Held<H> {
+    fn drop(&mut self) {
+        for block in self.blocks.drain(..) {
+            // SAFETY: all blocks in here are alive and of this heap.
+            unsafe { release::<H>(block) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+    use std::time::Duration;
+
+    use super::*;
+    use tontine_host::clock::Clock;
+    use tontine_host::os::pin;
+
+    /// Gives everybody the same block.
+    struct Broken;
+
+    #[repr(align(16))]
+    struct Memory(std::cell::UnsafeCell<[u8; 512]>);
+    // SAFETY: one thread alone uses it.
+    unsafe impl Sync for Memory {}
+    static MEMORY: Memory = Memory(std::cell::UnsafeCell::new([0; 512]));
+
+    impl Heap for Broken {
+        fn malloc(_: usize) -> *mut c_void {
+            MEMORY.0.get().cast()
+        }
+        unsafe fn free(_: *mut c_void) {}
+    }
+
+    #[test]
+    fn an_allocator_that_gives_one_block_twice_is_found_out() {
+        let processors = pin::allowed().expect("affinity");
+        let time = Duration::from_millis(1);
+        let crew = Crew { processors: &processors, clock: Clock::monotonic(), time };
+        let found = run::<Broken>(&crew, 1).expect_err("one block for all");
+        assert!(found.why().contains("twice"), "{found}");
+    }
+}

@@ -1,0 +1,160 @@
+//! One thread allocates, another frees: blocks handed over through a bounded queue.
+//!
+//! The queue is a ring of pointers, one producer and one consumer: null is an empty place. Its own
+//! cost is in the figure, the same for all allocators.
+
+#![allow(unsafe_code, reason = "frees what another thread allocated")]
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::thread;
+
+use tontine_host::trouble::{Result, Trouble};
+
+use super::crew::{BATCH, Crew, Dice};
+use super::heap::{Block, Heap, allocate, release};
+
+/// Blocks under way at most.
+const PLACES: usize = 1024;
+/// Looks at a place before the processor is given to others.
+const LOOKS: u32 = 1 << 10;
+
+/// A place that says that there will be no more; no block lies at such an address.
+const NO_MORE: *mut u64 = std::ptr::without_provenance_mut(8);
+
+/// Times blocks that go through so many pairs of threads, ns each, as the freeing one sees it.
+pub(super) fn run<H: Heap>(crew: &Crew<'_>, pairs: usize) -> Result<Vec<f64>> {
+    let queues: Vec<Queue> = (0..pairs).map(|_| Queue::new()).collect();
+    let means = crew.together(2 * pairs, |member| {
+        let queue = &queues[member / 2];
+        if member.is_multiple_of(2) {
+            produce::<H>(member, queue).map(|()| Vec::new())
+        } else {
+            consume::<H>(crew, queue)
+        }
+    })?;
+    Ok(means.concat())
+}
+
+/// Allocates until the other one has seen enough.
+fn produce<H: Heap>(member: usize, queue: &Queue) -> Result<()> {
+    let mut dice = Dice::of(member);
+    let mut number = 0;
+    let mut allocate_all = || {
+        while !queue.over.load(Ordering::Relaxed) {
+            for _ in 0..BATCH {
+                let block = allocate::<H>(dice.size_and_slot().0, number)?;
+                queue.put(number, block.as_ptr());
+                number += 1;
+            }
+        }
+        Ok(())
+    };
+    let done = allocate_all();
+    // Whatever happened: the other one waits for it.
+    queue.put(number, NO_MORE);
+    done
+}
+
+fn consume<H: Heap>(crew: &Crew<'_>, queue: &Queue) -> Result<Vec<f64>> {
+    let (mut number, mut wrong) = (0, 0);
+    let more = Cell::new(true);
+    let mut next = || {
+        let Some(block) = queue.take(number) else {
+            more.set(false);
+            return false;
+        };
+        // SAFETY: the producer allocated it in this heap and gave it away.
+        wrong |= unsafe { release::<H>(block) } ^ number;
+        number += 1;
+        true
+    };
+    let means = crew.batches(|| Ok((0..BATCH).all(|_| next())))?;
+    queue.over.store(true, Ordering::Relaxed);
+    while more.get() && next() {}
+    if wrong != 0 {
+        return Err(Trouble::fail("a block came without the number that was written into it"));
+    }
+    Ok(means)
+}
+
+struct Queue {
+    places: Box<[AtomicPtr<u64>]>,
+    /// Whether the freeing end has timed enough; it takes what still comes, up to [`NO_MORE`].
+    over: AtomicBool,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let places = (0..PLACES).map(|_| AtomicPtr::default()).collect();
+        Self { places, over: AtomicBool::new(false) }
+    }
+
+    #[inline(always)]
+    fn place(&self, number: u64) -> &AtomicPtr<u64> {
+        &self.places[number as usize % PLACES]
+    }
+
+    /// Waits for its place and puts it there.
+    #[inline(always)]
+    fn put(&self, number: u64, block: *mut u64) {
+        let place = self.place(number);
+        // SYNC handed-over: pairs with the store of null in `take`.
+        wait_until(|| place.load(Ordering::Acquire).is_null());
+        // SYNC handed-over: pairs with the load in `take`; what the block holds comes before.
+        place.store(block, Ordering::Release);
+    }
+
+    /// Waits for the block of that number; `None` where there is no more.
+    #[inline(always)]
+    fn take(&self, number: u64) -> Option<Block> {
+        let place = self.place(number);
+        let mut block = std::ptr::null_mut();
+        wait_until(|| {
+            // SYNC handed-over: pairs with the store in `put`.
+            block = place.load(Ordering::Acquire);
+            !block.is_null()
+        });
+        // SYNC handed-over: pairs with the load in `put`.
+        place.store(std::ptr::null_mut(), Ordering::Release);
+        if block == NO_MORE { None } else { Block::new(block) }
+    }
+}
+
+/// Spins, and lets others run now and then: both ends may have one processor.
+#[inline(always)]
+fn wait_until(mut done: impl FnMut() -> bool) {
+    loop {
+        for _ in 0..LOOKS {
+            if done() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_is_taken_in_order_and_the_end_is_told() {
+        let queue = Queue::new();
+        let words: Vec<u64> = (0..3 * PLACES as u64).collect();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (number, word) in (0..).zip(&words) {
+                    queue.put(number, std::ptr::from_ref(word).cast_mut());
+                }
+                queue.put(words.len() as u64, NO_MORE);
+            });
+            for (number, word) in (0..).zip(&words) {
+                let found = queue.take(number).map(|block| block.as_ptr().cast_const());
+                assert_eq!(found, Some(std::ptr::from_ref(word)));
+            }
+            assert_eq!(queue.take(words.len() as u64), None);
+        });
+    }
+}

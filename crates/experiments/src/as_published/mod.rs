@@ -1,0 +1,106 @@
+//! The seeds as they were: [`Seed`], found by number or by file name and run by
+//! [`Seed::reproduce`].
+//!
+//! A reproduction keeps its source's protocol, sizes and form of output, prints the published
+//! values beside, and says in a line what has to be said about the method today. The experiments
+//! proper, with intervals, are in [`crate`]; a reproduction feeds no report.
+
+pub mod seed_000;
+pub mod seed_001;
+pub mod seed_002;
+pub mod seed_003;
+pub mod seed_004;
+
+use std::io::Write;
+
+use tontine_host::trouble::Result;
+
+/// Runs one reproduction, reduced where the flag says so, and writes what it found.
+type Reproduce = fn(bool, &mut dyn Write) -> Result<()>;
+
+/// One of the documents that this project grew from.
+#[derive(Debug, Clone, Copy)]
+pub struct Seed {
+    /// Its number: `000`.
+    pub number: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// Name of its file.
+    pub file: &'static str,
+    run: Reproduce,
+}
+
+const SEEDS: &[Seed] = &[
+    Seed {
+        number: "000",
+        title: "When is it signaled?",
+        file: "000_e5b594b431d286f3.txt",
+        run: seed_000::reproduce,
+    },
+    Seed {
+        number: "001",
+        title: "Parallelizing signal handling and process management in OSF/1",
+        file: "001_eea79c693d64053d.txt",
+        run: seed_001::reproduce,
+    },
+    Seed {
+        number: "002",
+        title: "Monitoring processes",
+        file: "002_6bd361610943228c.txt",
+        run: seed_002::reproduce,
+    },
+    Seed {
+        number: "003",
+        title: "Threads 2: thread safety, signals, allocators",
+        file: "003_992cd4313600ddb8.txt",
+        run: seed_003::reproduce,
+    },
+    Seed {
+        number: "004",
+        title: "Minimal latency of mechanisms between processes",
+        file: "004_460f2a7bc619b165.txt",
+        run: seed_004::reproduce,
+    },
+];
+
+/// All seeds, by number.
+pub fn seeds() -> &'static [Seed] {
+    SEEDS
+}
+
+/// The seed of that number (`000` or `0`) or of that file name.
+pub fn find(name: &str) -> Option<&'static Seed> {
+    let number = name.parse::<usize>().ok().filter(|_| name.len() <= 3);
+    SEEDS.iter().find(|seed| {
+        seed.file == name || number.is_some_and(|number| seed.number.parse() == Ok(number))
+    })
+}
+
+impl Seed {
+    /// Repeats the seed and writes its output, with what it published beside. `quick` reduces the
+    /// sizes; the output then says so.
+    ///
+    /// # Errors
+    /// Skipped, where the machine lacks what it needs; failed, where it went wrong, or where
+    /// `out` refuses.
+    pub fn reproduce(&self, quick: bool, out: &mut dyn Write) -> Result<()> {
+        (self.run)(quick, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_found_by_number_and_by_file_name() {
+        for seed in seeds() {
+            for name in [seed.number, seed.number.trim_start_matches("00"), seed.file] {
+                assert_eq!(find(name).map(|found| found.number), Some(seed.number), "{name}");
+            }
+        }
+        for stranger in ["", "5", "0000", "-0", "000_", "e5b594b431d286f3"] {
+            assert!(find(stranger).is_none(), "{stranger}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Seed 000, 2016: does a signal's receiver still run when `kill` has returned?
+//!
+//! A million times: fork; the child writes its time-stamp counter into shared memory; the parent
+//! waits for the first stamp, sends SIGINT, stamps, reaps, and compares with the child's last
+//! stamp. Then the same with SIGKILL, which the seed's update reports. Nobody is pinned and no
+//! stamp is fenced.
+//!
+//! Two things differ, neither of them timed: SIGINT gets its default action in the child first, and
+//! where a side never occurs its line says so; the seed's program would divide by zero there. The
+//! measurement with intervals is [`crate::signal_delivery`].
+
+use std::io::Write;
+
+use rustix::process::Signal;
+use tontine_host::clock::Clock;
+use tontine_host::clock::offset::Band;
+use tontine_host::os::pin;
+use tontine_host::trouble::{During, Result};
+
+use crate::signal_delivery::death::Receiver;
+use crate::signal_delivery::sender::Call;
+use crate::signal_delivery::stamps::Stamps;
+use crate::signal_delivery::tally::Delivery;
+
+/// Deliveries of each signal in the seed.
+const DELIVERIES: usize = 1_000_000;
+/// Deliveries of each signal in a reduced run.
+const REDUCED: usize = 3_000;
+/// Cycles by which the seed's child outlived `kill` on average.
+const PUBLISHED_AVERAGE: i64 = 40;
+
+/// Repeats the seed.
+///
+/// # Errors
+/// Skipped, where the system refuses processes or shared memory; failed, where a child died of
+/// something else or `out` refuses.
+pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
+    run(if quick { REDUCED } else { DELIVERIES }, out)
+}
+
+fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
+    let clock = Clock::calibrated();
+    let stamps = Stamps::new(clock);
+    let band = band(clock)?;
+    let mut put = |line: String| writeln!(out, "{line}").during("writing the reproduction");
+
+    put("Seed 000: When is it signaled? (6 September 2016)".into())?;
+    if deliveries < DELIVERIES {
+        put(format!(
+            "Reduced: {deliveries} deliveries of each signal; the seed made {DELIVERIES}."
+        ))?;
+    }
+    put("Three lines a signal, as the seed's program prints them: a child that was after,".into())?;
+    put("a parent that was after (both in hexadecimal cycles), the share after.".into())?;
+    for (name, signal) in [("SIGINT", Signal::INT), ("SIGKILL", Signal::KILL)] {
+        let receiver = Receiver::new(stamps, signal, None)?;
+        let mut found = Found::within(band.map(|(.., band)| band));
+        for _ in 0..deliveries {
+            found.add(receiver.deliver(Call::Kill)?);
+        }
+        put(format!("\n{name}, {deliveries} deliveries"))?;
+        for line in found.lines() {
+            put(line)?;
+        }
+        if let Some(line) = found.ends_of_the_band() {
+            put(line)?;
+        }
+    }
+    put("\nPublished (Skylake, Ubuntu): the child was after in 80 % (Percent Parent After: 0.2),"
+        .into())?;
+    put("by 40 cycles on average (28 in hexadecimal), nearly 1,200 at most (4b0); SIGKILL alike."
+        .into())?;
+    put(verdict(stamps, band))
+}
+
+/// The band between the first two processors that we may use, with their numbers.
+fn band(clock: Clock) -> Result<Option<(usize, usize, Band)>> {
+    match pin::allowed()?[..] {
+        [here, there, ..] => Ok(Some((here, there, Band::between(clock, here, there)?))),
+        _ => Ok(None),
+    }
+}
+
+/// What has to be said today.
+fn verdict(stamps: Stamps, band: Option<(usize, usize, Band)>) -> String {
+    let ticks =
+        if stamps.are_cycles() { "ticks" } else { "ticks of the system's clock, not cycles" };
+    let Some((here, there, band)) = band else {
+        return "Today: one processor alone, so kill always returns before or after a switch; the \
+                figures say which, and nothing about two processors."
+            .into();
+    };
+    let inside = if band.high - band.low >= PUBLISHED_AVERAGE { "inside" } else { "outside" };
+    format!(
+        "Today: it compares two processors' counters, read by unfenced rdtsc; here processor \
+         {there}'s lies {} to {} {ticks} ahead of processor {here}'s, and a shift of \
+         {PUBLISHED_AVERAGE} cycles is {inside} that band.",
+        band.low, band.high
+    )
+}
+
+/// One side of the comparison: the seed's `min`, `max`, `sum`.
+#[derive(Debug, Default, Clone, Copy)]
+struct Side {
+    count: u64,
+    min: u64,
+    max: u64,
+    sum: u64,
+}
+
+impl Side {
+    fn add(&mut self, delta: u64) {
+        self.min = if self.count == 0 { delta } else { self.min.min(delta) };
+        self.max = self.max.max(delta);
+        self.sum += delta;
+        self.count += 1;
+    }
+
+    fn line(&self) -> String {
+        match self.sum.checked_div(self.count) {
+            Some(average) => format!("Min: {:x}, Max: {:x}, Avg: {average:x}", self.min, self.max),
+            None => {
+                "Min: -, Max: -, Avg: - (never; the seed's program would divide by zero)".into()
+            }
+        }
+    }
+}
+
+/// What one signal's deliveries showed.
+#[derive(Debug)]
+struct Found {
+    child_after: Side,
+    parent_after: Side,
+    band: Option<Band>,
+    at_low: u64,
+    at_high: u64,
+}
+
+impl Found {
+    fn within(band: Option<Band>) -> Self {
+        Self {
+            child_after: Side::default(),
+            parent_after: Side::default(),
+            band,
+            at_low: 0,
+            at_high: 0,
+        }
+    }
+
+    fn add(&mut self, delivery: Delivery) {
+        let delta = delivery.lead(0).unsigned_abs();
+        if delivery.parent_after(0) {
+            self.parent_after.add(delta);
+        } else {
+            self.child_after.add(delta);
+        }
+        if let Some(band) = self.band {
+            self.at_low += u64::from(delivery.parent_after(band.low));
+            self.at_high += u64::from(delivery.parent_after(band.high));
+        }
+    }
+
+    fn share(&self, of: u64) -> f64 {
+        of as f64 / (self.child_after.count + self.parent_after.count) as f64
+    }
+
+    /// The seed's three lines.
+    fn lines(&self) -> [String; 3] {
+        [
+            self.child_after.line(),
+            self.parent_after.line(),
+            format!("Percent Parent After: {:.6}", self.share(self.parent_after.count)),
+        ]
+    }
+
+    fn ends_of_the_band(&self) -> Option<String> {
+        self.band.map(|band| {
+            format!(
+                "(with the counters' offset at {} ticks: {:.6}; at {}: {:.6})",
+                band.low,
+                self.share(self.at_low),
+                band.high,
+                self.share(self.at_high)
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery(returned: u64, last: u64) -> Delivery {
+        Delivery { before: 0, returned, last }
+    }
+
+    #[test]
+    fn the_three_lines_have_the_seeds_form_and_a_tie_is_the_childs() {
+        let mut found = Found::within(None);
+        for (returned, last) in [(100, 100), (100, 140), (100, 84)] {
+            found.add(delivery(returned, last));
+        }
+        let [child, parent, share] = found.lines();
+        assert_eq!(child, "Min: 0, Max: 28, Avg: 14");
+        assert_eq!(parent, "Min: 10, Max: 10, Avg: 10");
+        assert_eq!(share, "Percent Parent After: 0.333333");
+    }
+
+    #[test]
+    fn a_side_that_never_occurs_divides_by_nothing() {
+        let mut found = Found::within(Some(Band { low: -60, high: 60 }));
+        found.add(delivery(150, 100));
+        assert!(found.lines()[0].starts_with("Min: -, Max: -, Avg: - "));
+        let ends = found.ends_of_the_band().expect("a band");
+        assert_eq!(ends, "(with the counters' offset at -60 ticks: 0.000000; at 60: 1.000000)");
+    }
+
+    #[test]
+    fn a_small_run_prints_both_signals_and_what_was_published() {
+        let mut out = Vec::new();
+        run(5, &mut out).expect("reproduction");
+        let text = String::from_utf8(out).expect("UTF-8");
+        assert!(text.contains("Reduced: 5 deliveries"), "{text}");
+        assert_eq!(text.matches("Percent Parent After: ").count(), 3, "two of ours, one published");
+        let (int, kill) = (text.find("\nSIGINT, "), text.find("\nSIGKILL, "));
+        assert!(int.is_some() && int < kill, "{text}");
+        assert!(text.contains("80 %") && text.contains("Today: "), "{text}");
+    }
+}

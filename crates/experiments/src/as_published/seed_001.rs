@@ -1,0 +1,395 @@
+//! Seed 001 as it was: the four curves by which it compares two kernels, and this machine's beside.
+//!
+//! The two kernels are modes of the virtual Unix: `master` does all process and signal work on one
+//! processor, as OSF/1 did before, `parallel` is what the paper built. They run on a model of the
+//! paper's ten processors where an experiment has one, else on the processors that there are.
+//!
+//! The paper draws its figures without numbers, so no point of them stands here: each figure is
+//! followed by the paper's shape in words. The measuring is that of the four experiments; their
+//! intervals come from `tontine measure`, these curves are one run each, as the paper's were.
+//! [`section_9`] has the paper's word on its locks.
+
+mod section_9;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::Observed;
+use tontine_bench::size::Size;
+use tontine_bench::task::{Params, Task};
+use tontine_host::trouble::{During, Result, Trouble};
+
+use crate::SUITE;
+
+/// Width of the longest bar.
+const WIDTH: f64 = 40.0;
+/// Levels of a quick look.
+const QUICK_LEVELS: [u64; 3] = [1, 2, 4];
+/// How many processors that machine had.
+const PAPERS_PROCESSORS: usize = 10;
+/// What marks a cell that is modelled with as many processors as the paper's machine had.
+const PAPERS_MACHINE: (&str, &str) = ("modelled", "10 processors");
+/// Where two processes of a pair run at once, as in the paper.
+const APART: [&str; 2] = ["cross-core", "spread"];
+
+/// A kernel that a figure has a curve of.
+#[derive(Clone, Copy)]
+struct Kernel {
+    name: &'static str,
+    variant: &'static str,
+}
+
+/// The two that the paper compares.
+const OLD: Kernel = Kernel { name: "old kernel", variant: "master" };
+const NEW: Kernel = Kernel { name: "new kernel", variant: "parallel" };
+
+/// One figure of the paper.
+#[derive(Clone, Copy)]
+struct Curve {
+    /// Its caption.
+    title: &'static str,
+    experiment: &'static str,
+    /// This machine's kernel, as a variant.
+    linux: &'static str,
+    metric: &'static str,
+    /// The parameter along the horizontal axis.
+    level: &'static str,
+    /// How far the paper's axis goes.
+    most: u64,
+    /// What is along the vertical axis.
+    unit: &'static str,
+    /// What the paper's curves look like.
+    shape: &'static str,
+}
+
+const CURVES: [Curve; 4] = [
+    Curve {
+        title: "Figure 1: Signal Deliveries per Process per Second",
+        experiment: "signal-throughput",
+        linux: "linux",
+        metric: "received",
+        level: "pairs",
+        most: 10,
+        unit: "signals/s a process",
+        shape: "old kernel in inverse proportion to the pairs; new kernel falling off beyond five \
+                pairs on ten processors, probably by the switches between processes",
+    },
+    Curve {
+        title: "Figure 2: Forks Completed per Process per Second",
+        experiment: "fork-throughput",
+        linux: "linux",
+        metric: "forked",
+        level: "processes",
+        most: 7,
+        unit: "forks/s a process",
+        shape: "new kernel faster, by less than for signals: a fork leans on the virtual memory, \
+                which was another one in each, so that these figures say least; one process alone \
+                shows that the new locks cost it nothing",
+    },
+    Curve {
+        title: "Figure 3: Elapsed Time for Multiple Builds",
+        experiment: "builds",
+        linux: "linux",
+        metric: "build",
+        level: "builds",
+        most: 8,
+        unit: "s a build",
+        shape: "new kernel faster, by little, since most of the time is not what was changed; to \
+                the right it degrades more sharply, blamed on the load of the one disk rather \
+                than on the kernel's locks",
+    },
+    Curve {
+        title: "Figure 4: Elapsed Time for Multiple Pseudo-User Sessions",
+        experiment: "sessions",
+        linux: "pty",
+        metric: "iteration",
+        level: "sessions",
+        most: 8,
+        unit: "s an iteration",
+        shape: "of similar shape and less regular than the others; the new kernel takes less time \
+                by a noticeable factor. (There: logins over a network; here: each on a terminal \
+                of its \
+                own, `sessions/login` has the logins)",
+    },
+];
+
+/// Runs the paper's four measurements and draws their curves; `quick` measures fewer levels and
+/// says so.
+///
+/// # Errors
+/// Failed, where `out` cannot be written. What cannot be measured gets its reason as a line.
+pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
+    let processors = tontine_host::os::pin::allowed()?.len();
+    say(
+        out,
+        format_args!(
+            "Linux on {processors} processors; published: two OSF/1 kernels on an Encore Multimax, \
+             ten NS32332 of about 1.5 MIPS, 224 MB.{}",
+            if quick { " Reduced to a few levels for a quick look." } else { "" }
+        ),
+    )?;
+    for curve in &CURVES {
+        draw(curve, quick, processors, out)?;
+    }
+    section_9::tell(quick, processors, out)?;
+    say(
+        out,
+        format_args!(
+            "\nToday: one run a point, as the paper's; the next run differs. For intervals: \
+             tontine measure signal-throughput fork-throughput builds sessions. More processes \
+             than processors is another regime, marked *. The two kernels live in one process: \
+             a system call is a function call there and a fork copies no address space, so that \
+             their figures compare with each other and not with Linux's."
+        ),
+    )
+}
+
+/// What has been measured of a kernel, by level, and what has to be said of it.
+#[derive(Default)]
+struct Points {
+    values: BTreeMap<u64, Result<f64>>,
+    notes: Vec<String>,
+}
+
+fn draw(curve: &Curve, quick: bool, processors: usize, out: &mut dyn Write) -> Result<()> {
+    say(out, format_args!("\n{}", curve.title))?;
+    let [old, new] = [OLD, NEW].map(|kernel| (kernel, tasks(curve, kernel.variant)));
+    let modelled = [&old.1, &new.1].iter().all(|tasks| tasks.values().any(is_papers));
+    let (place, seats) = if modelled {
+        (format!("modelled with {}", PAPERS_MACHINE.1), PAPERS_PROCESSORS)
+    } else {
+        (format!("virtual Unix on {processors} processors"), processors)
+    };
+    let [old, new] =
+        [old, new].map(|(kernel, tasks)| (kernel, points(curve, kernel.variant, tasks, quick)));
+    let largest = largest(&old.1).max(largest(&new.1));
+    for (Kernel { name, variant }, points) in [&old, &new] {
+        say(out, format_args!("\n{name} (`{variant}`, {place})"))?;
+        bars(curve, points, largest, seats, out)?;
+    }
+    for note in &new.1.notes {
+        say(out, format_args!("({note})"))?;
+    }
+    ratios(&old.1, &new.1, out)?;
+    let here = points(curve, curve.linux, tasks(curve, curve.linux), quick);
+    say(out, format_args!("\nLinux, {processors} processors"))?;
+    bars(curve, &here, self::largest(&here), processors, out)?;
+    say(out, format_args!("\nThe paper: {}.", curve.shape))
+}
+
+/// Measures each task; a reason in place of a task that there is none of.
+fn points(curve: &Curve, variant: &str, tasks: BTreeMap<u64, Task>, quick: bool) -> Points {
+    let mut points = Points::default();
+    if tasks.is_empty() {
+        let what = format!("{} has no such levels of `{variant}` here", curve.experiment);
+        points.values.insert(0, Err(Trouble::skip(what)));
+    }
+    for (level, task) in tasks {
+        if quick && !QUICK_LEVELS.contains(&level) {
+            continue;
+        }
+        let observed = run(&task.experiment, &task.variant, task.params);
+        let value = observed.and_then(|observed| {
+            let value = mean(&observed, curve.metric);
+            points.notes = observed.notes;
+            value
+        });
+        points.values.insert(level, value);
+    }
+    points
+}
+
+fn largest(points: &Points) -> f64 {
+    points.values.values().filter_map(|value| value.as_ref().ok()).copied().fold(0.0, f64::max)
+}
+
+/// A line a level, with a bar as long as its share of the largest.
+fn bars(
+    curve: &Curve,
+    points: &Points,
+    largest: f64,
+    processors: usize,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if points.values.values().any(Result::is_ok) {
+        say(out, format_args!("{:>9} {:>12}", curve.level, curve.unit))?;
+    }
+    for (level, value) in &points.values {
+        match value {
+            Ok(value) => {
+                let bar = "#".repeat((value / largest * WIDTH).ceil() as usize);
+                let crowded = if processes(curve, *level) > processors { "*" } else { " " };
+                say(out, format_args!("{level:>8}{crowded} {:>12} {bar}", figure(*value)))?;
+            }
+            Err(trouble) if *level == 0 => say(out, format_args!("{trouble}"))?,
+            Err(trouble) => say(out, format_args!("{level:>8}  {trouble}"))?,
+        }
+    }
+    Ok(())
+}
+
+/// The new kernel's figure as a multiple of the old one's, where both have one.
+fn ratios(old: &Points, new: &Points, out: &mut dyn Write) -> Result<()> {
+    let both = old.values.iter().filter_map(|(level, old)| {
+        let (old, new) = (old.as_ref().ok()?, new.values.get(level)?.as_ref().ok()?);
+        Some(format!("{level}: {}", figure(new / old)))
+    });
+    let both: Vec<String> = both.collect();
+    if both.is_empty() {
+        return Ok(());
+    }
+    say(out, format_args!("\nnew kernel's to old kernel's, by level: {}", both.join("  ")))
+}
+
+/// Four digits are more than one run is good for.
+fn figure(value: f64) -> String {
+    if value < 100.0 { format!("{value:.3}") } else { format!("{value:.0}") }
+}
+
+/// Processes that want a processor at once.
+fn processes(curve: &Curve, level: u64) -> usize {
+    let each = if curve.level == "pairs" { 2 } else { 1 };
+    level as usize * each
+}
+
+/// One task for each level that the paper has, in ascending order, if the experiment has such a
+/// variant: of the paper's machine, if that is modelled, else with both ends of a pair apart.
+fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
+    let experiment = SUITE
+        .find(curve.experiment)
+        .filter(|experiment| experiment.variants().iter().any(|offered| offered.name == variant));
+    let Some(experiment) = experiment else {
+        return BTreeMap::new();
+    };
+    let topology = Topology::of_this_machine();
+    let task = |params: Params| Task {
+        experiment: curve.experiment.into(),
+        variant: variant.into(),
+        params,
+        size: Size::Full,
+    };
+    let params = experiment.params(variant, &topology, Size::Full);
+    let mut tasks: Vec<Task> = params.into_iter().map(task).collect();
+    let modelled = tasks.iter().any(is_papers);
+    tasks.retain(|task| is_papers(task) == modelled);
+    tasks.retain(|task| modelled || !task.params.contains_key(PAPERS_MACHINE.0));
+    // Sessions beside builds are another load: section 9's.
+    tasks.retain(|task| !task.params.contains_key("beside"));
+    // Of two arrangements of one level the last one stays.
+    tasks.sort_by_key(|task| {
+        task.params.get("placement").is_none_or(|name| APART.contains(&name.as_str()))
+    });
+    let of_level = |task: Task| {
+        let level: u64 = task.params.get(curve.level)?.parse().ok()?;
+        (level <= curve.most).then_some((level, task))
+    };
+    let mut tasks: BTreeMap<u64, Task> = tasks.into_iter().filter_map(of_level).collect();
+    // A model's levels are further apart than the paper's; between them it runs as well.
+    if let Some(any) = tasks.values().next().filter(|_| modelled).cloned() {
+        for level in 1..=curve.most {
+            let mut between = any.clone();
+            between.params.insert(curve.level.to_owned(), level.to_string());
+            tasks.entry(level).or_insert(between);
+        }
+    }
+    tasks
+}
+
+/// Whether a task is of a model of the paper's machine.
+fn is_papers(task: &Task) -> bool {
+    task.params.get(PAPERS_MACHINE.0).is_some_and(|found| found == PAPERS_MACHINE.1)
+}
+
+/// Runs one cell, as large as it was in the source.
+fn run(name: &str, variant: &str, params: Params) -> Result<Observed> {
+    let found =
+        SUITE.find(name).ok_or_else(|| Trouble::skip(format!("there is no experiment {name}")))?;
+    let (experiment, variant) = (name.to_owned(), variant.to_owned());
+    found.run(&Task { experiment, variant, params, size: Size::Full })
+}
+
+/// The mean over the processes of one run.
+fn mean(observed: &Observed, metric: &str) -> Result<f64> {
+    let found = observed.series.iter().find(|series| series.metric == metric);
+    let found = found.ok_or_else(|| Trouble::fail(format!("it yielded no series {metric}")))?;
+    let mean = found.samples.iter().sum::<f64>() / found.samples.len() as f64;
+    if mean.is_finite() { Ok(mean) } else { Err(Trouble::fail("it yielded no samples")) }
+}
+
+fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
+    writeln!(out, "{line}").during("writing the curves")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    #[test]
+    fn each_curve_has_the_papers_levels_and_no_other() {
+        for curve in &CURVES {
+            let levels: Vec<u64> = tasks(curve, curve.linux).into_keys().collect();
+            let papers: Vec<u64> = (1..=curve.most).collect();
+            assert_eq!(levels, papers, "{}", curve.title);
+            for (level, task) in tasks(curve, curve.linux) {
+                assert_eq!(task.params[curve.level], level.to_string(), "{}", curve.title);
+            }
+        }
+    }
+
+    #[test]
+    fn a_figure_has_a_bar_for_each_level_of_a_quick_look_and_marks_what_is_crowded() {
+        in_a_process_of_its_own(|| {
+            let mut out = Vec::new();
+            draw(&CURVES[1], true, 3, &mut out).map_err(|trouble| trouble.to_string())?;
+            let text = String::from_utf8(out).map_err(|error| error.to_string())?;
+            let bars = text.lines().filter(|line| line.ends_with('#'));
+            let levels: Vec<&str> =
+                bars.filter_map(|line| line.split_whitespace().next()).collect();
+            // Of the old kernel, the new one and this machine's.
+            let whole = levels.len() == 9
+                && (0..3)
+                    .all(|level| levels[level].trim_end_matches('*') == ["1", "2", "4"][level])
+                && levels[6..] == ["1", "2", "4*"]
+                && text.contains("\nold kernel (`master`, ")
+                && text.contains("\nnew kernel (`parallel`, ")
+                && text.contains("\nnew kernel's to old kernel's, by level: 1: ")
+                && text.starts_with("\nFigure 2: Forks Completed per Process per Second\n")
+                && text.contains("processes forks/s a process\n")
+                && text.lines().last().is_some_and(|line| line.starts_with("The paper: "))
+                && !text.contains("failed")
+                && !text.contains("skipped");
+            if whole { Ok(()) } else { Err(text) }
+        });
+    }
+
+    #[test]
+    fn both_kernels_have_the_papers_levels_and_no_other_load() {
+        for curve in &CURVES {
+            let papers: Vec<u64> = (1..=curve.most).collect();
+            for Kernel { variant, .. } in [OLD, NEW] {
+                let tasks = tasks(curve, variant);
+                let levels: Vec<u64> = tasks.keys().copied().collect();
+                assert_eq!(levels, papers, "{}, {variant}", curve.title);
+                let modelled = tasks.values().filter(|task| is_papers(task)).count();
+                assert_eq!(modelled, tasks.len(), "{}", curve.title);
+                let beside = |task: &Task| task.params.contains_key("beside");
+                assert!(!tasks.values().any(beside), "{}", curve.title);
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_measured_gets_its_reason_as_a_line() {
+        let stranger = Curve { experiment: "pigeons", ..CURVES[0] };
+        let mut out = Vec::new();
+        draw(&stranger, true, 2, &mut out).expect("a vector can be written");
+        let text = String::from_utf8(out).expect("UTF-8");
+        assert!(
+            text.contains("\nskipped: pigeons has no such levels of `master` here\n"),
+            "{text}"
+        );
+        assert!(text.contains("The paper: ") && !text.contains('#'), "{text}");
+    }
+}

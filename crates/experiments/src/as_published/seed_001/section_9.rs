@@ -1,0 +1,247 @@
+//! Section 9 of seed 001: how locks were taken under the paper's own load, and the answer to its
+//! open question: [`tell`].
+//!
+//! The load is eight sessions beside eight builds, in each mode: on a model of the paper's machine,
+//! and on the processors that there are. For the question the model runs it with locks of each
+//! process and with the one lock of all relations, on more and more processors; from where eight
+//! trees of each kind no longer fill them, with more of both.
+
+use std::io::Write;
+
+use tontine_bench::contention::{Gain, Table, answer};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::Observed;
+use tontine_bench::size::Size;
+use tontine_bench::task::Params;
+use tontine_host::trouble::{Result, Trouble};
+
+use super::{PAPERS_MACHINE, PAPERS_PROCESSORS, mean, run, say};
+use crate::SUITE;
+
+/// Sessions, and builds, of the paper's load.
+const PAPERS_LOAD: usize = 8;
+/// Models in which the question is asked.
+const PROCESSORS: [usize; 7] = [2, 4, 8, PAPERS_PROCESSORS, 16, 32, 64];
+/// A quick look's.
+const QUICK_PROCESSORS: [usize; 3] = [2, PAPERS_PROCESSORS, 64];
+/// The one lock of all relations, and in which mode it is.
+const GLOBAL: (&str, &str) = ("parallel", "proc_relation_lock");
+/// The locks of each process in its place.
+const OWN: (&str, &str) = ("per-process", "p_family_lock");
+/// What the paper says.
+const PAPER: &str = "The paper, of proc_relation_lock: well under 2 % of its acquisitions waited; \
+     10 % of those waits blocked, 90 % ended while the thread still spun. Above the median of the \
+     kernel's locks, and not among the most contended.";
+
+/// Writes all of it; a quick look takes fewer steps.
+///
+/// # Errors
+/// Failed, where `out` cannot be written.
+pub(super) fn tell(quick: bool, processors: usize, out: &mut dyn Write) -> Result<()> {
+    say(
+        out,
+        format_args!(
+            "\nSection 9: how locks are taken, eight sessions beside eight builds\n\
+             per cent of all acquisitions that waited; in brackets, per cent of these that were \
+             blocked"
+        ),
+    )?;
+    let size = if quick { Size::Quick } else { Size::Full };
+    let title = format!("modelled with {}, uniprocessor with one", PAPERS_MACHINE.1);
+    table(&title, size, true, out)?;
+    table(&format!("virtual Unix on {processors} processors"), size, false, out)?;
+    say(out, format_args!("\n{PAPER}"))?;
+    question(if quick { &QUICK_PROCESSORS } else { &PROCESSORS }, out)
+}
+
+/// The paper's load in every mode, as the experiment's cells have it, modelled or not.
+fn table(title: &str, size: Size, modelled: bool, out: &mut dyn Write) -> Result<()> {
+    say(out, format_args!("\n{title}"))?;
+    let Some(sessions) = SUITE.find("sessions") else { return Ok(()) };
+    let topology = Topology::of_this_machine();
+    let mut table = Table::default();
+    let mut notes = Vec::new();
+    for variant in sessions.variants() {
+        let cells = sessions.params(variant.name, &topology, size).into_iter();
+        let mut cells = cells.filter(|params| params.contains_key("beside"));
+        let papers = |params: &Params| match params.get(PAPERS_MACHINE.0) {
+            None => !modelled,
+            Some(found) => modelled && (found == PAPERS_MACHINE.1 || found == "1 processor"),
+        };
+        let Some(params) = cells.find(papers) else { continue };
+        match run("sessions", variant.name, params) {
+            Ok(observed) => {
+                note(&mut table, variant.name, &observed);
+                notes = observed.notes;
+            }
+            Err(trouble) => say(out, format_args!("{}: {trouble}", variant.name))?,
+        }
+    }
+    let heads = table.modes().iter().map(|mode| format!("{mode:>14}")).collect::<String>();
+    say(out, format_args!("{:<20}{heads}", "lock"))?;
+    for (lock, shares) in table.rows() {
+        let shares = shares.iter().map(|share| format!("{share:>14}")).collect::<String>();
+        say(out, format_args!("{lock:<20}{shares}"))?;
+    }
+    for note in notes {
+        say(out, format_args!("({note})"))?;
+    }
+    Ok(())
+}
+
+fn note(table: &mut Table, mode: &str, observed: &Observed) {
+    for series in &observed.series {
+        if let Some((lock, share)) = series.at.get("lock").zip(series.samples.first()) {
+            table.note(mode, lock, &series.metric, *share);
+        }
+    }
+}
+
+/// Whether per-process locks would be worth it, as models of so many processors say.
+fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
+    say(
+        out,
+        format_args!(
+            "\nIts open question: locks of each process in place of the one of all relations, \
+             worth it?\nfrom {} (`{}`) to {} (`{}`), modelled; waits as above\n\n\
+             {:>10} {:>9} {:>11} {:>11} {:>10} {:>10} {:>10}",
+            GLOBAL.1,
+            GLOBAL.0,
+            OWN.1,
+            OWN.0,
+            "processors",
+            "load",
+            "one lock",
+            "own locks",
+            "sessions",
+            "builds",
+            "forks"
+        ),
+    )?;
+    let (mut sessions, mut builds, mut forks) = (Vec::new(), Vec::new(), Vec::new());
+    for &processors in processors {
+        let step = match step(processors) {
+            Ok(step) => step,
+            Err(trouble) => {
+                say(out, format_args!("{processors:>10} {trouble}"))?;
+                continue;
+            }
+        };
+        let Step { each, waits, gains } = step;
+        let shown = gains.map(|gain| format!("{:+.1} %", 100.0 * gain.share));
+        say(
+            out,
+            format_args!(
+                "{processors:>10} {:>9} {:>11} {:>11} {:>10} {:>10} {:>10}",
+                format!("{each} + {each}"),
+                waits[0],
+                waits[1],
+                shown[0],
+                shown[1],
+                shown[2]
+            ),
+        )?;
+        let of_all = [&mut sessions, &mut builds, &mut forks];
+        of_all.into_iter().zip(gains).for_each(|(of_one, gain)| of_one.push(gain));
+    }
+    say(out, format_args!("(+: faster with locks of each process)"))?;
+    let load = "for sessions beside builds";
+    let all = [(load, sessions), ("for these builds", builds), ("for forks alone", forks)];
+    for (what, gains) in all {
+        let answer = answer(&gains).unwrap_or_else(|| "not known".to_owned());
+        say(out, format_args!("{what}: {answer}"))?;
+    }
+    Ok(())
+}
+
+/// What the change of locks brings on so many processors.
+struct Step {
+    /// Sessions, and builds.
+    each: usize,
+    /// How the one lock was taken, and how those of each process.
+    waits: [String; 2],
+    /// Of sessions, of builds, of forks.
+    gains: [Gain; 3],
+}
+
+fn step(processors: usize) -> Result<Step> {
+    // A tree stays on one processor: fewer would leave some idle.
+    let each = PAPERS_LOAD.max(processors / 2);
+    let cell = |pairs: [(&str, String); 2]| {
+        let all = pairs.into_iter().chain([("modelled", format!("{processors} processors"))]);
+        all.map(|(name, value)| (name.to_owned(), value)).collect::<Params>()
+    };
+    let load = cell([("sessions", each.to_string()), ("beside", format!("{each} builds"))]);
+    let [one, own] = [GLOBAL, OWN].map(|(mode, _)| run("sessions", mode, load.clone()));
+    let (one, own) = (one?, own?);
+    // As many as the curve of forks has, where the model has no more.
+    let most = if processors > PAPERS_PROCESSORS { processors } else { processors.min(7) };
+    let forks = Params::from([
+        ("processes".to_owned(), most.to_string()),
+        ("modelled".to_owned(), format!("{processors} processors")),
+    ]);
+    let rate = |mode| mean(&run("fork-throughput", mode, forks.clone())?, "forked");
+    let time = |metric| -> Result<Gain> {
+        Ok(Gain::of_time(processors, mean(&one, metric)?, mean(&own, metric)?))
+    };
+    let waits = [(&one, GLOBAL.1), (&own, OWN.1)].map(|(observed, lock)| waits(observed, lock));
+    let [one_lock, own_locks] = waits;
+    Ok(Step {
+        each,
+        waits: [one_lock?, own_locks?],
+        gains: [
+            time("iteration")?,
+            time("build")?,
+            Gain::of_rate(processors, rate(GLOBAL.0)?, rate(OWN.0)?),
+        ],
+    })
+}
+
+/// How one lock was taken.
+fn waits(observed: &Observed, lock: &str) -> Result<String> {
+    let mut table = Table::default();
+    note(&mut table, "", observed);
+    let found =
+        table.rows().find(|(name, _)| *name == lock).map(|(_, mut shares)| shares.remove(0));
+    found.ok_or_else(|| Trouble::fail(format!("nobody took {lock}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_and_mode_is_in_the_table_of_the_papers_machine() {
+        let mut out = Vec::new();
+        table("modelled", Size::Quick, true, &mut out).expect("a vector can be written");
+        let text = String::from_utf8(out).expect("UTF-8");
+        let mut lines = text.lines().skip(2);
+        let heads: Vec<&str> = lines.next().expect("heads").split_whitespace().collect();
+        let modes = ["uniprocessor", "master", "coarse", "parallel", "per-process"];
+        assert_eq!(heads, [&["lock"][..], &modes].concat(), "{text}");
+        for lock in ["coarse_lock", "proc_relation_lock", "p_family_lock", "pg_lock", "p_lock"] {
+            let row = text.lines().find(|line| line.split(' ').next() == Some(lock));
+            let row = row.unwrap_or_else(|| panic!("{lock} is missing: {text}"));
+            assert!(row.contains('.'), "{row}");
+        }
+        let relations = text.lines().find(|line| line.starts_with("proc_relation_lock"));
+        assert_eq!(relations.expect("found above").matches('–').count(), 4, "{text}");
+        assert!(text.contains("(simulation, ") && !text.contains("failed"), "{text}");
+    }
+
+    #[test]
+    fn the_question_is_answered_for_the_load_and_for_forks() {
+        let mut out = Vec::new();
+        question(&[2], &mut out).expect("a vector can be written");
+        let text = String::from_utf8(out).expect("UTF-8");
+        for start in ["for sessions beside builds: ", "for these builds: ", "for forks alone: "] {
+            let answer = text.lines().find_map(|line| line.strip_prefix(start));
+            let answer = answer.unwrap_or_else(|| panic!("no answer: {text}"));
+            let known = ["yes, from ", "no, not on up to ", "not for good: "];
+            assert!(known.iter().any(|begin| answer.starts_with(begin)), "{answer}");
+        }
+        let row = text.lines().find(|line| line.starts_with("         2     8 + 8 "));
+        let gains = row.expect("a row of two processors").matches('%').count();
+        assert_eq!(gains, 3, "{text}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Building: what it needs, [`Tools`], and several builds at once, [`Tools::build`].
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use tontine_host::os::herd::Herd;
+use tontine_host::os::program::{find, last_words};
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::source;
+
+/// Variables that tell a `make` of another one above it, or make it read more than its file.
+const OF_MAKE: [&str; 5] = ["MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "MAKELEVEL", "MAKEFILES"];
+
+/// A program that every compiler with its library's headers compiles.
+const SMALLEST: &str = "#include <stdio.h>\nint main(void) { return puts(\"well\") < 0; }\n";
+
+/// What a build runs.
+#[derive(Debug)]
+pub(super) struct Tools {
+    make: PathBuf,
+}
+
+/// Some builds that ran at once.
+#[derive(Debug)]
+pub(super) struct Built {
+    /// Seconds that each took.
+    pub(super) seconds: Vec<f64>,
+    /// Lines of C in each.
+    pub(super) lines: usize,
+}
+
+impl Tools {
+    /// Looks for `make` and a compiler that works, in `folder`.
+    ///
+    /// Compiling something small is the warm-up as well: the compiler and the headers are in
+    /// memory afterwards, for the first build as for the last.
+    ///
+    /// # Errors
+    /// Skipped, with what is missing.
+    pub(super) fn look(folder: &Path, herd: &Herd, until: Instant) -> Result<Self> {
+        let make = find("make")
+            .ok_or_else(|| Trouble::skip("needs make, and found none on PATH: install make"))?;
+        let cc = find("cc").ok_or_else(|| {
+            Trouble::skip("needs a C compiler named cc, and found none on PATH: install one")
+        })?;
+        fs::write(folder.join("smallest.c"), SMALLEST).setting_up("writing a source file")?;
+        let mut compile = command(&cc, folder)?;
+        compile.args(["-o", "smallest", "smallest.c"]);
+        let (_, status) = herd.run(&mut compile, until)?;
+        if !status.success() {
+            return Err(Trouble::skip(format!(
+                "needs a C compiler that finds <stdio.h> and links: {} of two lines: {status}: {}",
+                cc.display(),
+                said_in(folder)
+            )));
+        }
+        Ok(Self { make })
+    }
+
+    /// Builds `count` copies of the program at once, each in a folder of its own beside the others
+    /// in `folder`.
+    ///
+    /// # Errors
+    /// Skipped, where the sources cannot be written. Failed, where a build fails, does not end by
+    /// `until`, or yields a program that says something else than its siblings.
+    pub(super) fn build(
+        &self,
+        count: usize,
+        folder: &Path,
+        herd: &Herd,
+        until: Instant,
+    ) -> Result<Built> {
+        let folders: Vec<PathBuf> =
+            (1..=count).map(|number| folder.join(format!("build-{number}"))).collect();
+        let mut lines = 0;
+        for folder in &folders {
+            fs::create_dir(folder).setting_up("mkdir")?;
+            lines = source::write(folder).setting_up("writing the sources")?;
+        }
+        let together = Barrier::new(count);
+        let one = |folder: &PathBuf| {
+            let make = self.make_in(folder);
+            // Everybody comes here, whatever went wrong: the others wait.
+            together.wait();
+            let (time, status) = herd.run(&mut make?, until)?;
+            if status.success() {
+                Ok(time.as_secs_f64())
+            } else {
+                Err(Trouble::fail(format!("make: {status}: {}", said_in(folder))))
+            }
+        };
+        let seconds = thread::scope(|scope| {
+            let running: Vec<_> =
+                folders.iter().map(|folder| scope.spawn(|| one(folder))).collect();
+            let ended = running
+                .into_iter()
+                .map(|one| one.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked"))));
+            // All have ended before the first trouble is told.
+            ended.collect::<Vec<_>>().into_iter().collect::<Result<Vec<f64>>>()
+        })?;
+        agree(&folders, herd, until)?;
+        Ok(Built { seconds, lines })
+    }
+
+    fn make_in(&self, folder: &Path) -> Result<Command> {
+        let mut make = command(&self.make, folder)?;
+        OF_MAKE.iter().for_each(|name| {
+            make.env_remove(name);
+        });
+        make.arg("-j1");
+        Ok(make)
+    }
+}
+
+/// Runs each program: all must print the same checksum.
+fn agree(folders: &[PathBuf], herd: &Herd, until: Instant) -> Result<()> {
+    let mut first = None;
+    for folder in folders {
+        let mut program = command(&folder.join("program"), folder)?;
+        let (_, status) = herd.run(&mut program, until)?;
+        let said = said_in(folder);
+        let whole = !said.is_empty() && said.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !status.success() || !whole || *first.get_or_insert_with(|| said.clone()) != said {
+            let folder = folder.display();
+            return Err(Trouble::fail(format!(
+                "expected the programs to print one checksum; that in {folder} ended with \
+                 {status}: {said}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A command in `folder` that prints into a file there and reads nothing.
+fn command(program: &Path, folder: &Path) -> Result<Command> {
+    let said = File::create(folder.join("said")).setting_up("creating a file")?;
+    let also = said.try_clone().setting_up("dup")?;
+    let mut command = Command::new(program);
+    command.current_dir(folder).stdin(Stdio::null()).stdout(said).stderr(also);
+    // A compiler that is killed leaves its temporary files: in our folder they are removed.
+    command.env("TMPDIR", folder);
+    // Messages in one language; and a compiler that is a cache would not compile.
+    command.env("LC_ALL", "C").env("CCACHE_DISABLE", "1");
+    Ok(command)
+}
+
+fn said_in(folder: &Path) -> String {
+    last_words(&fs::read(folder.join("said")).unwrap_or_default())
+}

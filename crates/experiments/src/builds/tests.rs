@@ -1,0 +1,132 @@
+//! Real builds, as many as the smallest cells have.
+
+#![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
+
+use std::path::Path;
+
+use tontine_host::os::child::Child;
+use tontine_host::peer::in_a_process_of_its_own;
+use tontine_host::trouble::Trouble;
+
+use super::*;
+
+const AMPLE: Duration = Duration::from_secs(300);
+
+/// Measures with its temporary folder in `place`; for a process of one thread.
+fn measured_in(place: &Path, builds: usize, patience: Duration) -> Result<Observed> {
+    // SAFETY: the process was just forked for a test and has no other thread that could read the
+    // environment meanwhile.
+    unsafe { std::env::set_var("TMPDIR", place) };
+    measure(builds, patience)
+}
+
+fn entries(folder: &Path) -> usize {
+    std::fs::read_dir(folder).expect("a folder").count()
+}
+
+#[test]
+fn two_builds_at_once_end_and_leave_nothing() {
+    in_a_process_of_its_own(|| {
+        let place = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let observed = match measured_in(place.path(), 2, AMPLE) {
+            Err(Trouble::Skipped(why)) => {
+                println!("skipped: {why}");
+                return Ok(());
+            }
+            other => other.map_err(|trouble| trouble.to_string())?,
+        };
+        let build = &observed.series[0];
+        let sane = build.samples.len() == 2 && build.samples.iter().all(|&took| took > 0.01);
+        let noted = observed.notes[0].contains("lines of C");
+        if sane && noted && entries(place.path()) == 0 {
+            Ok(())
+        } else {
+            Err(format!("{observed:?}, {} left", entries(place.path())))
+        }
+    });
+}
+
+#[test]
+fn a_build_that_takes_too_long_fails_and_leaves_nothing() {
+    in_a_process_of_its_own(|| {
+        let place = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let found = measured_in(place.path(), 1, Duration::ZERO);
+        match (found, entries(place.path())) {
+            (Err(Trouble::Failed(why)), 0) if why.contains("in its time") => Ok(()),
+            (Err(Trouble::Skipped(why)), 0) => {
+                println!("skipped: {why}");
+                Ok(())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    });
+}
+
+/// The processes whose working directory lies in `folder`: `make` and all that it starts.
+fn at_work_in(folder: &Path) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").expect("proc").flatten();
+    all.filter(|entry| {
+        std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+    })
+    .map(|entry| entry.file_name().to_string_lossy().into_owned())
+    .collect()
+}
+
+#[test]
+fn who_kills_the_invocation_kills_its_builds() {
+    in_a_process_of_its_own(|| {
+        let place = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut invocation = Child::fork(|| match measured_in(place.path(), 2, AMPLE) {
+            Err(Trouble::Skipped(_)) => 77,
+            _ => 0,
+        })
+        .map_err(|trouble| trouble.to_string())?;
+        let until = Instant::now() + AMPLE;
+        let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        let lives = |pid: &String| stat(pid).is_ok_and(|stat| !stat.contains(") Z "));
+        let itself = invocation.pid().to_string();
+        let mut pids = Vec::new();
+        // Two of make, each with something that it started.
+        while pids.len() < 4 && lives(&itself) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+            pids = at_work_in(place.path());
+        }
+        let status = invocation.kill().map_err(|trouble| trouble.to_string())?;
+        if status.exit_status() == Some(77) {
+            println!("skipped: no make or no compiler");
+            return Ok(());
+        }
+        if pids.len() < 4 {
+            return Err(format!("it was never seen at work: {pids:?}, {status:?}"));
+        }
+        while pids.iter().any(lives) || !at_work_in(place.path()).is_empty() {
+            if Instant::now() > until {
+                return Err(format!("of {pids:?} some live on"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What it left in the file system is gone with the next clean-up.
+        let left = entries(place.path());
+        // SAFETY: as in `measured_in`.
+        unsafe { std::env::set_var("TMPDIR", place.path()) };
+        tontine_host::leftovers::sweep();
+        match (left, entries(place.path())) {
+            (1, 0) => Ok(()),
+            other => Err(format!("folders before and after the sweep: {other:?}")),
+        }
+    });
+}
+
+#[test]
+fn a_level_that_it_does_not_know_fails() {
+    let task = |builds: &str| Task {
+        experiment: "builds".into(),
+        variant: "linux".into(),
+        params: Params::from([("builds".into(), builds.into())]),
+        size: Size::Quick,
+    };
+    for builds in ["0", "9", "many"] {
+        let found = Builds.run(&task(builds)).expect_err("no such level");
+        assert!(found.why().contains(builds), "{found}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Sleeping until the kernel tells: each variant is a [`Means`], a preparation, and one blocking
+//! call.
+//!
+//! The same thread ends the process and then waits. A death takes longer than going to sleep does,
+//! so that it is asleep when the notice comes.
+
+#![allow(unsafe_code, reason = "signal masks, poll and epoll_wait with RDHUP")]
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use tontine_host::os::checked;
+use tontine_host::os::pin::Pinned;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::doomed::{Doomed, Scene};
+use super::mailbox;
+use crate::liveness_check::monitored::Means;
+
+/// How long a notice may take.
+const PATIENCE_MS: libc::c_int = 5_000;
+
+/// Nanoseconds from one death to its notice.
+///
+/// # Errors
+/// Skipped, where the system refuses what the mechanism needs; failed, where it never tells.
+pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
+    match variant {
+        "robust-futex-wait" => {
+            told(scene, Means::Mutex, |_| Ok(()), |doomed, ()| owner_died(doomed))
+        }
+        "hang-up-poll" => told(
+            scene,
+            Means::Line,
+            |_| Ok(()),
+            |doomed, ()| polled(doomed.monitored.line().as_raw_fd(), libc::POLLRDHUP),
+        ),
+        "hang-up-epoll" => told(
+            scene,
+            Means::Line,
+            |doomed| hang_up_of(doomed.monitored.line()),
+            |_, set| epolled(&set),
+        ),
+        "pidfd-poll" => {
+            told(scene, Means::Pid, |_| Ok(()), |doomed, ()| until_ended(doomed.pidfd()))
+        }
+        "sigchld" => {
+            // Before the fork: a signal that is not blocked is ignored.
+            let blocked = Blocked::sigchld()?;
+            told(scene, Means::Pid, |_| Ok(()), |doomed, ()| blocked.wait_for(doomed))
+        }
+        "wait4" => told(
+            scene,
+            Means::Pid,
+            |_| Ok(()),
+            |doomed, ()| doomed.monitored.child().wait().map(|_| ()),
+        ),
+        "mailbox" => mailbox::until_woken(scene),
+        "mailbox-pidfd-poll" => mailbox::until_reader_ended(scene),
+        "pipe-eof" => told(scene, Means::Pid, |_| Ok(()), |doomed, ()| end_of_file(doomed.held())),
+        other => Err(Trouble::fail(format!("death-notice has no variant {other}"))),
+    }
+}
+
+/// Starts a process, prepares, ends it and waits to be told.
+fn told<P>(
+    scene: &Scene,
+    means: Means,
+    prepare: impl FnOnce(&Doomed) -> Result<P>,
+    wait: impl FnOnce(&Doomed, P) -> Result<()>,
+) -> Result<f64> {
+    let doomed = Doomed::start(scene, means)?;
+    let prepared = prepare(&doomed)?;
+    let _pinned = Pinned::to(scene.here)?;
+    doomed.die(scene, || wait(&doomed, prepared))
+}
+
+/// Waits until a pidfd tells that its process has ended.
+///
+/// # Errors
+/// Failed, where it does not within five seconds.
+pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
+    polled(pidfd.as_raw_fd(), libc::POLLIN)
+}
+
+fn owner_died(doomed: &Doomed) -> Result<()> {
+    // The lock is given back where the page is dropped.
+    match doomed.monitored.page().lock() {
+        libc::EOWNERDEAD => Ok(()),
+        0 => Err(Trouble::fail("pthread_mutex_lock: obtained, though nobody unlocked")),
+        code => Err(std::io::Error::from_raw_os_error(code)).during("pthread_mutex_lock"),
+    }
+}
+
+fn polled(fd: RawFd, events: libc::c_short) -> Result<()> {
+    let mut watched = libc::pollfd { fd, events, revents: 0 };
+    told_in_time("poll", || {
+        // SAFETY: one descriptor is named and one entry given.
+        unsafe { libc::poll(&mut watched, 1, PATIENCE_MS) }
+    })
+}
+
+fn hang_up_of(line: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC).setting_up("epoll_create1")?;
+    epoll::add(&set, line, epoll::EventData::new_u64(0), epoll::EventFlags::RDHUP)
+        .setting_up("epoll_ctl")?;
+    Ok(set)
+}
+
+fn epolled(set: &OwnedFd) -> Result<()> {
+    let mut event = MaybeUninit::<libc::epoll_event>::uninit();
+    told_in_time("epoll_wait", || {
+        // SAFETY: there is room for the one event that is asked for.
+        unsafe { libc::epoll_wait(set.as_raw_fd(), event.as_mut_ptr(), 1, PATIENCE_MS) }
+    })
+}
+
+/// Makes a call that returns how many are ready, again where a signal came instead.
+fn told_in_time(call: &str, mut wait: impl FnMut() -> libc::c_int) -> Result<()> {
+    loop {
+        match checked(wait()) {
+            Ok(0) => return Err(Trouble::fail(format!("{call}: nothing in {PATIENCE_MS} ms"))),
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).during(call),
+        }
+    }
+}
+
+fn end_of_file(held: BorrowedFd<'_>) -> Result<()> {
+    loop {
+        match rustix::io::read(held, &mut [0_u8; 1]) {
+            Ok(0) => return Ok(()),
+            Ok(_) => return Err(Trouble::fail("read: found bytes that nobody wrote")),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error).during("read"),
+        }
+    }
+}
+
+/// SIGCHLD blocked in the calling thread, which must be the process's only one; dropped, what is
+/// pending is taken and the mask restored.
+struct Blocked {
+    only: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    fn sigchld() -> Result<Self> {
+        // SAFETY: plain structures, initialised by the calls that take them first.
+        unsafe {
+            let mut sets: Self = std::mem::zeroed();
+            libc::sigemptyset(&mut sets.only);
+            libc::sigaddset(&mut sets.only, libc::SIGCHLD);
+            checked(-libc::pthread_sigmask(libc::SIG_BLOCK, &sets.only, &mut sets.before))
+                .setting_up("pthread_sigmask")?;
+            Ok(sets)
+        }
+    }
+
+    fn wait_for(&self, doomed: &Doomed) -> Result<()> {
+        let pid = doomed.monitored.child().pid().as_raw_nonzero().get();
+        let patience = libc::timespec { tv_sec: i64::from(PATIENCE_MS) / 1_000, tv_nsec: 0 };
+        loop {
+            // SAFETY: a plain structure that the call fills; the set is initialised.
+            let (signal, sender) = unsafe {
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                let signal = libc::sigtimedwait(&self.only, &mut info, &patience);
+                (signal, info.si_pid())
+            };
+            match checked(signal) {
+                Ok(_) if sender == pid => return Ok(()),
+                // Of a process before this one.
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).during("sigtimedwait"),
+            }
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: both sets are initialised; SIGCHLD is not queued, so at most one is pending.
+        unsafe {
+            libc::sigtimedwait(&self.only, std::ptr::null_mut(), &at_once);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `death-notice`: how long after a process's death each mechanism tells: [`DeathNotice`].
+//!
+//! Each death is that of a fresh process ([`doomed`]) that idles on a processor of its own. It is
+//! killed with SIGKILL, timed from just before the call, or it exits, timed from its own last
+//! stamp. [`spinning`] asks over and over, in the ways of [`super::liveness_check`]; [`blocked`]
+//! sleeps until it is told.
+//!
+//! Where we block, our processor idles for as long as the death takes. Where it halts meanwhile, as
+//! in virtual machines, waking it is part of the figure, and a longer wait makes it dearer.
+//!
+//! The dying process is small: the more memory it has, the later those tell that come after it
+//! is given back. What it does not do: ask what a check costs, or whether its answer is true
+//! (`liveness-check`).
+
+mod blocked;
+mod doomed;
+mod explained;
+mod mailbox;
+mod spinning;
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::clock::offset::Band;
+use tontine_host::os::pin;
+use tontine_host::trouble::{Result, Trouble};
+
+use doomed::{Cause, Scene};
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct DeathNotice;
+
+impl Experiment for DeathNotice {
+    fn name(&self) -> &'static str {
+        "death-notice"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How long after a process's death does each mechanism tell?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Death
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, variant: &str, _: &Topology, _: Size) -> Vec<Params> {
+        let waiting = if spinning::knows(variant) { "spinning" } else { "blocked" };
+        let cell = |cause: Cause| {
+            Params::from([
+                ("cause".to_owned(), cause.name().to_owned()),
+                ("waiting".to_owned(), waiting.to_owned()),
+            ])
+        };
+        Cause::ALL.map(cell).to_vec()
+    }
+
+    fn operations(&self, _: &str, size: Size) -> usize {
+        size.deaths()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let name = task.params.get("cause").map_or("", String::as_str);
+        let cause = Cause::ALL.into_iter().find(|cause| cause.name() == name).ok_or_else(|| {
+            Trouble::fail(format!("expected cause to be SIGKILL or exit, found `{name}`"))
+        })?;
+        measure(&task.variant, cause, task.size.deaths())
+    }
+}
+
+/// Waits for so many deaths.
+fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
+    let allowed = pin::allowed()?;
+    let (Some(&here), Some(&there)) = (allowed.first(), allowed.last()) else {
+        return Err(Trouble::skip("sched_getaffinity: no processor"));
+    };
+    let spins = spinning::knows(variant);
+    if spins && here == there {
+        return Err(Trouble::skip(
+            "needs two processors: on one, who spins keeps the other from dying",
+        ));
+    }
+    let clock = Clock::calibrated();
+    let mut notes = Vec::new();
+    if cause == Cause::Exit && here != there {
+        // Before the first fork: the threads that it starts have ended again.
+        let Band { low, high } = Band::between(clock, here, there)?;
+        notes.push(format!(
+            "offset band: the dying process's counter, which stamps its exit, is {low} to {high} \
+             ticks ahead of ours"
+        ));
+    }
+    if spinning::needs_reaper(variant) {
+        notes.push("a thread reaps at once; until somebody does, it says alive".to_owned());
+    }
+    let scene = Scene { cause, here, there, clock };
+    let notice = |_| {
+        if spins { spinning::notice(variant, &scene) } else { blocked::notice(variant, &scene) }
+    };
+    let samples = (0..deaths).map(notice).collect::<Result<Vec<f64>>>()?;
+    Ok(Observed { series: vec![Series::ns("notice", samples)], notes, ..Observed::default() })
+}
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("futex-word", "spinning on a robust mutex's lock word, which the kernel marks"),
+    variant("own-robust-list", "the same, of a word in the robust list of a bare clone thread"),
+    variant("life-word", "spinning on the library's check of the process's life"),
+    variant("robust-futex-wait", "pthread_mutex_lock of the robust mutex, until EOWNERDEAD"),
+    variant("hang-up-poll", "poll for the hang-up of a SOCK_SEQPACKET connection"),
+    variant("hang-up-epoll", "epoll_wait for the hang-up of the connection"),
+    variant("pidfd-poll", "poll of a pidfd"),
+    variant("sigchld", "sigtimedwait for SIGCHLD, by the parent"),
+    variant("wait4", "waitpid, by the parent"),
+    variant("pipe-eof", "read of a pipe whose only writing end the process holds"),
+    variant("mailbox", "a sender to a tontine mailbox, asleep until its message is read"),
+    variant("mailbox-pidfd-poll", "poll of the pidfd of such a reader, without the library"),
+    variant("mailbox-send", "spinning on send to a tontine mailbox, until EOWNERDEAD"),
+    variant("kill-0", "spinning on kill(pid, 0)"),
+    variant("pidfd-signal-0", "spinning on pidfd_send_signal of signal 0"),
+    variant("procfs-faccessat", "spinning on faccessat of stat in the process's /proc directory"),
+    variant("polling-thread", "spinning on a flag; a thread asks procfs every millisecond"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    #[test]
+    fn every_variant_tells_of_both_causes() {
+        in_a_process_of_its_own(|| {
+            for variant in VARIANTS {
+                for cause in Cause::ALL {
+                    let name = variant.name;
+                    let observed = match measure(name, cause, 3) {
+                        Ok(observed) => observed,
+                        Err(Trouble::Skipped(_)) => continue,
+                        Err(trouble) => return Err(format!("{name} {cause:?}: {trouble}")),
+                    };
+                    let notice = &observed.series[0];
+                    let sane =
+                        notice.samples.len() == 3 && notice.samples.iter().all(|&ns| ns > 0.0);
+                    if !sane {
+                        return Err(format!("{name} {cause:?}: {:?}", notice.samples));
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn each_cell_says_how_it_waits_and_what_it_waits_for() {
+        let topology = Topology::of_this_machine();
+        for (variant, waiting) in [("futex-word", "spinning"), ("pidfd-poll", "blocked")] {
+            let cells = DeathNotice.params(variant, &topology, Size::Quick);
+            assert_eq!(cells.len(), 2);
+            assert!(cells.iter().all(|cell| cell["waiting"] == waiting), "{cells:?}");
+            assert_ne!(cells[0]["cause"], cells[1]["cause"]);
+        }
+    }
+
+    #[test]
+    fn what_it_does_not_know_fails() {
+        let found = measure("pigeon", Cause::Kill, 1).expect_err("there are no pigeons");
+        assert!(found.why().contains("pigeon"), "{found}");
+        let task = Task {
+            experiment: "death-notice".into(),
+            variant: "pidfd-poll".into(),
+            params: Params::from([("cause".into(), "age".into())]),
+            size: Size::Quick,
+        };
+        let found = DeathNotice.run(&task).expect_err("no such cause");
+        assert!(found.why().contains("age"), "{found}");
+    }
+}

@@ -1,0 +1,138 @@
+//! Asking over and over: the ways of [`crate::liveness_check`], until one says dead.
+//!
+//! The kernel marks a word by itself. A process id, a pidfd that is signalled and a `/proc`
+//! directory say alive until the dead process has been reaped, so a thread does that at once, as a
+//! parent that is blocked in `waitpid` would.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tontine_host::os::child::Child;
+use tontine_host::os::pin::{self, Pinned};
+use tontine_host::trouble::{Result, Trouble};
+
+use super::doomed::{Doomed, Scene};
+use super::mailbox;
+use crate::liveness_check::check::{Check, means_of};
+use crate::with_check;
+
+/// How long after a death a mechanism may go on saying alive.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Looks between two questions for the time.
+const LOOKS: u32 = 1024;
+/// How long a reaper gets to fall asleep.
+const SETTLING: Duration = Duration::from_micros(100);
+
+/// Whether a variant spins.
+pub(super) fn knows(variant: &str) -> bool {
+    ["futex-word", "own-robust-list", "life-word", "mailbox-send"].contains(&variant)
+        || needs_reaper(variant)
+}
+
+/// Whether it says alive until the process has been reaped.
+pub(super) fn needs_reaper(variant: &str) -> bool {
+    ["kill-0", "pidfd-signal-0", "procfs-faccessat", "polling-thread"].contains(&variant)
+}
+
+/// Nanoseconds from one death to its notice.
+///
+/// # Errors
+/// Skipped, where the system refuses what the mechanism needs; failed, where it never tells.
+pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
+    if variant == "mailbox-send" {
+        return mailbox::until_send_fails(scene);
+    }
+    let means =
+        means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
+    let doomed = Doomed::start(scene, means)?;
+    with_check!(variant, &doomed.monitored, |check| {
+        check.probe()?;
+        let mut child = doomed.monitored.child();
+        let reaped = needs_reaper(variant).then_some(&mut *child);
+        reaping(scene, reaped, || {
+            let _pinned = Pinned::to(scene.here)?;
+            doomed.die(scene, || until_dead(&check))
+        })
+    })
+}
+
+/// Runs `dying` while a thread waits for the child, if there is one to reap.
+fn reaping(
+    scene: &Scene,
+    child: Option<&mut Child>,
+    dying: impl FnOnce() -> Result<f64>,
+) -> Result<f64> {
+    let Some(child) = child else { return dying() };
+    let waits = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reaper = scope.spawn(|| {
+            // Where it dies, so that neither disturbs who spins.
+            let pinned = pin::pin_to(scene.there);
+            waits.store(true, Ordering::Relaxed);
+            child.wait().and(pinned)
+        });
+        while !waits.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        thread::sleep(SETTLING);
+        let noticed = dying();
+        let reaped = reaper.join().unwrap_or_else(|_| Err(Trouble::fail("the reaper panicked")));
+        noticed.and_then(|ns| reaped.map(|()| ns))
+    })
+}
+
+/// Asks until the answer is no.
+#[inline(never)]
+fn until_dead(check: &impl Check) -> Result<()> {
+    let mut since = None;
+    loop {
+        for _ in 0..LOOKS {
+            match check.look() {
+                Ok(true) => std::hint::spin_loop(),
+                Ok(false) => return Ok(()),
+                Err(error) => return Err(Trouble::fail(format!("the check says: {error}"))),
+            }
+        }
+        if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return Err(Trouble::fail(format!("it did not tell within {PATIENCE:?}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::death_notice::doomed::Cause;
+    use tontine_host::clock::Clock;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    /// The reason for the reaper: without one, a number stands for a zombie too.
+    #[test]
+    fn a_zombie_is_told_by_its_word_and_not_by_its_number() {
+        in_a_process_of_its_own(|| {
+            let said = |variant: &str| -> Result<bool> {
+                let cpus = pin::allowed()?;
+                let (here, there) = (cpus[0], cpus[cpus.len() - 1]);
+                let scene = Scene { cause: Cause::Kill, here, there, clock: Clock::calibrated() };
+                let means = means_of(variant).expect("a variant");
+                let doomed = Doomed::start(&scene, means)?;
+                with_check!(variant, &doomed.monitored, |check| {
+                    // Dead, as its pidfd says, and not reaped.
+                    doomed.die(&scene, || super::super::blocked::until_ended(doomed.pidfd()))?;
+                    check.look().map_err(|error| Trouble::fail(error.to_string()))
+                })
+            };
+            for (variant, alive) in
+                [("futex-word", false), ("kill-0", true), ("procfs-faccessat", true)]
+            {
+                match said(variant) {
+                    Ok(says) if says == alive => {}
+                    Err(Trouble::Skipped(_)) => {}
+                    other => return Err(format!("{variant}: {other:?}")),
+                }
+            }
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,266 @@
+//! Two counters, [`Counters`], where the source's heap or a distance puts them, and the loop that
+//! counts: [`increment`].
+//!
+//! An increment loads the word, adds one and stores it, plainly: x86-64 makes one instruction of
+//! it, `inc` on memory without a lock prefix (a test reads it), Arm makes three. Nobody else
+//! writes the word, so nothing is lost; what passes between the processors is the line.
+
+#![allow(unsafe_code, reason = "counts in a heap's blocks; a test reads the loop's machine code")]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use tontine::heap::classic::{Heap, Map, Options};
+use tontine_bench::machine::topology::Placement;
+use tontine_host::clock::Clock;
+use tontine_host::os::pin::Pinned;
+use tontine_host::peer::{Peer, TellEnd, spin_until};
+use tontine_host::trouble::{Result, Trouble};
+
+/// Bytes of a cache line, on x86-64 and on most Arm processors.
+pub(super) const LINE: usize = 64;
+
+/// The farthest that two counters can lie apart.
+pub(super) const FARTHEST: usize = 256;
+
+const WORD: usize = size_of::<u64>();
+
+/// Where the two counters lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Places {
+    /// In two blocks of so many bytes of the source's heap, behind one of 32.
+    Blocks(usize),
+    /// So many bytes apart, the first at a multiple of [`FARTHEST`].
+    Apart(usize),
+}
+
+impl Places {
+    /// Two blocks of 8 bytes, as the source has them.
+    pub(super) const ONE_LINE: Self = Self::Blocks(8);
+    /// Two of 64, with which it mends that.
+    pub(super) const TWO_LINES: Self = Self::Blocks(64);
+
+    /// `None` where no word lies so far away.
+    pub(super) fn apart(distance: usize) -> Option<Self> {
+        let fits = distance > 0 && distance <= FARTHEST && distance.is_multiple_of(WORD);
+        fits.then_some(Self::Apart(distance))
+    }
+}
+
+/// Two counters, alone in the heap in which they lie.
+#[derive(Debug)]
+pub(super) struct Counters {
+    pair: [NonNull<AtomicU64>; 2],
+    heap: Heap,
+}
+
+impl Counters {
+    /// Two counters at their places, both 0.
+    ///
+    /// # Errors
+    /// Failed, where there is no memory for the heap.
+    pub(super) fn at(places: Places) -> Result<Self> {
+        let made = Heap::new(Options::new()).and_then(|mut heap| {
+            let words = match places {
+                Places::Blocks(size) => {
+                    heap.malloc(32)?;
+                    [heap.malloc(size)?, heap.malloc(size)?]
+                }
+                Places::Apart(distance) => {
+                    let block = heap.malloc(3 * FARTHEST)?;
+                    let first = block.as_ptr().align_offset(FARTHEST);
+                    // SAFETY: the first begins within the block's first third, the second within
+                    // the next, as `Places::apart` has seen to.
+                    [first, first + distance].map(|at| unsafe { block.add(at) })
+                }
+            };
+            Ok((heap, words.map(NonNull::cast::<AtomicU64>)))
+        });
+        let (heap, pair) =
+            made.map_err(|error| Trouble::fail(format!("the source's heap: {error}")))?;
+        for counter in pair {
+            // SAFETY: a word of a block that nobody else has, aligned to 8 at least.
+            unsafe { counter.write(AtomicU64::new(0)) };
+        }
+        Ok(Self { pair, heap })
+    }
+
+    /// The heap's map.
+    ///
+    /// # Errors
+    /// Failed, where the heap is damaged.
+    pub(super) fn map(&self) -> Result<Map> {
+        self.heap.check().map_err(|error| Trouble::fail(format!("the source's heap: {error}")))
+    }
+
+    fn pair(&self) -> [&AtomicU64; 2] {
+        // SAFETY: they lie in blocks of the heap that this has, which are never freed; they were
+        // written when it was made.
+        self.pair.map(|counter| unsafe { counter.as_ref() })
+    }
+
+    /// How far the second is from the first, and whether a line of `line` bytes has both.
+    #[cfg(test)]
+    pub(super) fn lie(&self, line: usize) -> (usize, bool) {
+        let [p, q] = self.pair.map(|counter| counter.as_ptr().addr());
+        (q - p, p / line == q / line)
+    }
+
+    /// Increments one counter, then the other, on one processor; ns for both.
+    ///
+    /// # Errors
+    /// Skipped, where the processor cannot be used; failed, where an increment was lost.
+    pub(super) fn serial(&self, cpu: usize, times: usize, clock: Clock) -> Result<f64> {
+        let _pinned = Pinned::to(cpu)?;
+        let [p, q] = self.pair();
+        let before = self.sums();
+        let from = clock.start();
+        increment(p, times as u64);
+        increment(q, times as u64);
+        let ns = clock.ns_between(from, clock.stop());
+        self.check(before, times)?;
+        Ok(ns)
+    }
+
+    /// Increments both at once, each by a thread of its own; ns until both have ended.
+    ///
+    /// The other thread stands ready, on its processor, before the clock is read.
+    ///
+    /// # Errors
+    /// As [`Counters::serial`].
+    pub(super) fn at_once(&self, on: Placement, times: usize, clock: Clock) -> Result<f64> {
+        let [p, q] = self.pair();
+        let before = self.sums();
+        let (ready, go, done) = (Flag::default(), Flag::default(), Flag::default());
+        let ended = AtomicBool::new(false);
+        let ns = thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let _told = TellEnd(&ended);
+                let _pinned = Pinned::to(on.there)?;
+                ready.raise();
+                // It is raised in any case.
+                spin_until(Peer::Parent, true, || go.is_raised())?;
+                increment(q, times as u64);
+                done.raise();
+                Ok(())
+            });
+            let pinned = Pinned::to(on.here);
+            let others = Peer::Thread(&ended);
+            let met = spin_until(others, true, || ready.is_raised());
+            let from = clock.start();
+            go.raise();
+            increment(p, times as u64);
+            let met = met.and_then(|()| spin_until(others, true, || done.is_raised()));
+            let ns = clock.ns_between(from, clock.stop());
+            let ns = pinned.and(met).map(|()| ns);
+            match other.join() {
+                Ok(Ok(())) => ns,
+                Ok(Err(trouble)) => Err(trouble),
+                Err(_) => Err(Trouble::fail("the other counting thread panicked")),
+            }
+        })?;
+        self.check(before, times)?;
+        Ok(ns)
+    }
+
+    fn sums(&self) -> [u64; 2] {
+        self.pair().map(|counter| counter.load(Ordering::Relaxed))
+    }
+
+    fn check(&self, before: [u64; 2], times: usize) -> Result<()> {
+        let counted = [0, 1].map(|at| self.sums()[at] - before[at]);
+        if counted == [times as u64; 2] {
+            return Ok(());
+        }
+        Err(Trouble::fail(format!(
+            "expected {times} increments of each counter, found {counted:?}"
+        )))
+    }
+}
+
+/// A flag on lines of its own: waiting for it disturbs no counter.
+#[derive(Debug, Default)]
+#[repr(align(256))]
+struct Flag(AtomicBool);
+
+impl Flag {
+    fn raise(&self) {
+        // SYNC counters-flag: pairs with `is_raised`.
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_raised(&self) -> bool {
+        // SYNC counters-flag: pairs with `raise`.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The loop that is timed: `++*val`, so many times, each time in memory.
+#[inline(never)]
+pub(super) fn increment(counter: &AtomicU64, times: u64) {
+    for _ in 0..times {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
+/// Bytes of a line of the first-level data cache, where the system says.
+pub(super) fn line_of_this_machine() -> Option<usize> {
+    let text =
+        std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size");
+    text.ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_increment_is_a_failure() {
+        let counters = Counters::at(Places::ONE_LINE).expect("there is memory");
+        increment(counters.pair()[0], 5);
+        increment(counters.pair()[1], 4);
+        let found = counters.check([0, 0], 5).expect_err("one is missing");
+        assert!(found.why().contains("[5, 4]"), "{found}");
+        increment(counters.pair()[1], 1);
+        counters.check([0, 0], 5).expect("all are there");
+    }
+
+    /// The seed's `++*val` is timed as memory sees it: one instruction that reads and writes it,
+    /// or a load and a store, and never one that keeps the sum in a register or locks the bus.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn each_increment_is_a_load_and_a_store_without_a_lock() {
+        use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess};
+        let start = increment as fn(&AtomicU64, u64) as *const u8;
+        // SAFETY: the bytes of a function in the executable's text, which is longer than that.
+        let code = unsafe { std::slice::from_raw_parts(start, 256) };
+        let all: Vec<Instruction> =
+            Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE).into_iter().collect();
+        let back = all
+            .iter()
+            .position(|one| {
+                one.is_jcc_short_or_near()
+                    && (start as u64..one.ip()).contains(&one.near_branch_target())
+            })
+            .expect("a loop within 256 bytes");
+        let top = all[back].near_branch_target();
+        let mut info = InstructionInfoFactory::new();
+        let (mut loads, mut stores) = (0, 0);
+        for one in all[..=back].iter().filter(|one| one.ip() >= top) {
+            assert!(!one.has_lock_prefix(), "{one}");
+            for used in info.info(one).used_memory() {
+                match used.access() {
+                    OpAccess::Read => loads += 1,
+                    OpAccess::Write => stores += 1,
+                    OpAccess::ReadWrite => {
+                        loads += 1;
+                        stores += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(loads > 0 && loads == stores, "{loads} loads, {stores} stores");
+    }
+}

@@ -1,0 +1,135 @@
+//! Two counters in a shared heap, [`Members`]: two processes allocate eight bytes each, one right
+//! after the other, and count at once.
+
+#![allow(unsafe_code, reason = "joins the heap in a forked child, and counts in its blocks")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tontine::heap::Error;
+use tontine::heap::shared::{Block, Heap, Options};
+use tontine_bench::machine::topology::Placement;
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::pin::{self, Pinned};
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::peer::{LastWords, Peer, spin_until};
+use tontine_host::trouble::{Result, Trouble};
+
+use super::counters::{LINE, increment};
+
+/// Bytes of each counter, and of the heap.
+const BYTES: usize = size_of::<u64>();
+const HEAP: usize = 1 << 20;
+
+/// What the two processes tell each other.
+#[repr(C)]
+struct Signals {
+    /// Where the other one's block begins, once it has one: never at 0.
+    place: Word,
+    /// How many passes were begun, by us, and ended, by the other one.
+    begun: Word,
+    ended: Word,
+    /// What the other one's counter shows.
+    counted: Word,
+}
+
+/// On lines of its own: waiting for it disturbs no counter.
+#[repr(C, align(256))]
+struct Word(AtomicU64);
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Signals {}
+
+impl Word {
+    fn set(&self, value: u64) {
+        // SYNC members-word: pairs with `get`.
+        self.0.store(value, Ordering::Release);
+    }
+
+    fn get(&self) -> u64 {
+        // SYNC members-word: pairs with `set`.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Both count at once, so many times in each pass, and `between` is called before each; ns of each
+/// until both have ended.
+///
+/// # Errors
+/// Failed, where the heap or the other process fails, an increment was lost, or both blocks lie in
+/// one line.
+pub(super) fn at_once(
+    on: Placement,
+    times: usize,
+    passes: usize,
+    clock: Clock,
+    mut between: impl FnMut() -> Result<()>,
+) -> Result<Vec<f64>> {
+    let heap = Heap::create(&Options::new(HEAP)).map_err(refused)?;
+    let mut block = heap.alloc(BYTES).map_err(refused)?;
+    let (signals, words) = (Shared::<Signals>::anonymous()?, LastWords::new()?);
+    let other = Child::fork(|| match count(&heap, on.there, times as u64, &signals) {
+        Ok(()) => 0,
+        Err(trouble) => {
+            words.say(&trouble);
+            1
+        }
+    })?;
+    let wait = |done: &dyn Fn() -> bool| {
+        let waited = spin_until(Peer::Child(other.pid()), true, done);
+        waited.map_err(|trouble| words.heard().unwrap_or(trouble))
+    };
+    wait(&|| signals.place.get() != 0)?;
+    let lines = [block.offset(), signals.place.get()].map(|at| at / LINE as u64);
+    if lines[0] == lines[1] {
+        return Err(Trouble::fail("two members of the shared heap have blocks in one line"));
+    }
+    let counter = counter(&mut block);
+    let mut all = Vec::with_capacity(passes);
+    for pass in 1..=passes as u64 {
+        between()?;
+        let _pinned = Pinned::to(on.here)?;
+        let from = clock.start();
+        signals.begun.set(pass);
+        increment(counter, times as u64);
+        wait(&|| signals.ended.get() == pass)?;
+        all.push(clock.ns_between(from, clock.stop()));
+        let counted = [counter.load(Ordering::Relaxed), signals.counted.get()];
+        if counted != [pass * times as u64; 2] {
+            return Err(Trouble::fail(format!(
+                "expected {} increments of each counter, found {counted:?}",
+                pass * times as u64
+            )));
+        }
+    }
+    Ok(all)
+}
+
+/// The other process: counts whenever it is told to, until it is killed.
+fn count(heap: &Heap, processor: usize, times: u64, signals: &Signals) -> Result<()> {
+    pin::pin_to(processor)?;
+    // SAFETY: both members are of this file; the child has no other descriptor of the heap, and
+    // closes none.
+    let heap = unsafe { heap.rejoin() }.map_err(refused)?;
+    let mut block = heap.alloc(BYTES).map_err(refused)?;
+    signals.place.set(block.offset());
+    let counter = counter(&mut block);
+    for pass in 1.. {
+        spin_until(Peer::Parent, true, || signals.begun.get() >= pass)?;
+        increment(counter, times);
+        signals.counted.set(counter.load(Ordering::Relaxed));
+        signals.ended.set(pass);
+    }
+    Ok(())
+}
+
+/// The word in a block, 0.
+fn counter<'b>(block: &'b mut Block<'_>) -> &'b AtomicU64 {
+    block.fill(0);
+    // SAFETY: eight bytes, aligned to 64, which nobody else has as long as the block is borrowed.
+    unsafe { AtomicU64::from_ptr(block.as_mut_ptr().cast()) }
+}
+
+fn refused(error: Error) -> Trouble {
+    Trouble::fail(format!("the shared heap: {error}"))
+}

@@ -1,0 +1,234 @@
+//! `fork-throughput`: how many forks a second a process completes, beside others that fork at the
+//! same time: [`ForkThroughput`].
+//!
+//! The protocol is source 001's: each process forks fifty times as fast as it can, and its children
+//! sleep until all forks of all processes are done. [`round`] does that once; [`virtually`] does it
+//! in each mode of the virtual Unix.
+//!
+//! Nobody is pinned: the scheduler puts each child where it wants, as it did for the source.
+//!
+//! What it does not do: time `exit` and `wait` ([`super::spawn`]), or ask what a larger parent
+//! pays.
+
+mod explained;
+mod round;
+mod virtually;
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::lean::Lean;
+use tontine_host::os::{pin, room};
+use tontine_host::trouble::{Result, Trouble};
+
+use super::levels::{self, asked, crowd, levels};
+use super::modes::{self, System};
+
+/// The paper's curve ends here.
+const MOST_PROCESSES: usize = 7;
+/// Rounds in one invocation, after one that is not counted.
+const ROUNDS: usize = 10;
+/// The same in a model, whose memory is never cold.
+const MODELLED_ROUNDS: usize = 2;
+/// The machine of the paper, on which its curve ends.
+const PAPERS_PROCESSORS: usize = 10;
+/// Memory of a forked process that does nothing: page tables, a kernel stack, what it touches.
+const BYTES_EACH: u64 = 256 << 10;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct ForkThroughput;
+
+impl Experiment for ForkThroughput {
+    fn name(&self) -> &'static str {
+        "fork-throughput"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How many forks a second does a process complete, beside others that fork too?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Processes
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+        let cell = |level: usize| Params::from([("processes".to_owned(), level.to_string())]);
+        let measured = levels(size, processors, MOST_PROCESSES).into_iter().map(cell);
+        let modelled = modes::modelled_cells(
+            modes::mode(variant),
+            size,
+            |processors| levels::modelled(size, processors, most(Some(processors))),
+            cell,
+        );
+        measured.chain(modelled).collect()
+    }
+
+    fn operations(&self, _: &str, size: Size) -> usize {
+        size.forks()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let model = modes::modelled_with(&task.params)?;
+        let processes = asked(task, "processes", most(model))?;
+        match (task.variant.as_str(), modes::mode(&task.variant)) {
+            (_, Some(mode)) => {
+                let system = System::of_a_cell(mode, &task.params, MOST_PROCESSES)?;
+                measure_virtually(system, processes, task.size.forks())
+            }
+            ("linux", None) => measure(processes, task.size.forks()),
+            (other, None) => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
+        }
+    }
+}
+
+/// Rounds of so many processes, each of which forks so often.
+fn measure(processes: usize, forks: usize) -> Result<Observed> {
+    room::for_processes((processes * (forks + 1)) as u64, BYTES_EACH)?;
+    let clock = Clock::calibrated();
+    // Its children inherit what is left: they fork as it would.
+    let _lean = Lean::now();
+    // Not counted: it finds the kernel's caches cold.
+    round::run(processes, forks, clock)?;
+    let mut rates = Vec::with_capacity(ROUNDS * processes);
+    for _ in 0..ROUNDS {
+        let seconds = round::run(processes, forks, clock)?;
+        rates.extend(seconds.into_iter().map(|seconds| forks as f64 / seconds));
+    }
+    let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];
+    let notes = crowd(processes, pin::allowed()?.len()).into_iter().collect();
+    Ok(Observed { series, notes, ..Observed::default() })
+}
+
+/// The same in a virtual Unix.
+fn measure_virtually(system: System, processes: usize, forks: usize) -> Result<Observed> {
+    let rounds = if system.is_modelled() { MODELLED_ROUNDS } else { ROUNDS };
+    let seconds = virtually::run(system, processes, forks, rounds)?;
+    let rates = seconds.into_iter().map(|seconds| forks as f64 / seconds).collect();
+    let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];
+    let notes = vec![system.note(), modes::FORK_NOTE.to_owned()];
+    Ok(Observed { series, notes, ..Observed::default() })
+}
+
+/// Where the curve ends: the paper's, or that of a model of more processors.
+fn most(modelled: Option<usize>) -> usize {
+    modelled.filter(|processors| *processors > PAPERS_PROCESSORS).unwrap_or(MOST_PROCESSES)
+}
+
+const VARIANTS: &[Variant] = &modes::beside(Variant {
+    name: "linux",
+    summary: "50 times fork, whose children sleep until all are made; by this machine's kernel",
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    #[test]
+    fn every_process_yields_a_rate_and_all_are_reaped() {
+        in_a_process_of_its_own(|| {
+            for processes in [1, 3] {
+                let observed = match measure(processes, 50) {
+                    Err(Trouble::Skipped(why)) => {
+                        return why.contains("needs").then_some(()).ok_or(why);
+                    }
+                    other => other.map_err(|trouble| trouble.to_string())?,
+                };
+                let rates = &observed.series[0].samples;
+                let sane = rates.len() == ROUNDS * processes
+                    && rates.iter().all(|&rate| rate > 1.0 && rate < 1e7);
+                if !sane {
+                    return Err(format!("{processes}: {rates:?}"));
+                }
+                match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
+                    Err(rustix::io::Errno::CHILD) => {}
+                    other => return Err(format!("expected no child to be left: {other:?}")),
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// Limits this process, for good, to so many of its user's; root's are not limited, so root
+    /// becomes somebody else.
+    fn only_so_many(processes: u64) -> std::result::Result<(), String> {
+        if getuid().is_root() {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody)
+                .map_err(|error| format!("setresuid: {error}"))?;
+        }
+        let maximum = getrlimit(Resource::Nproc).maximum;
+        setrlimit(Resource::Nproc, Rlimit { current: Some(processes), maximum })
+            .map_err(|error| format!("setrlimit: {error}"))
+    }
+
+    #[test]
+    fn no_room_for_so_many_is_a_skip_that_names_the_limit() {
+        in_a_process_of_its_own(|| {
+            only_so_many(100)?;
+            match measure(7, 50) {
+                Err(Trouble::Skipped(why)) if why.contains("RLIMIT_NPROC allows 100") => Ok(()),
+                other => Err(format!("expected a skip, found {other:?}")),
+            }
+        });
+    }
+
+    #[test]
+    fn a_fork_that_is_refused_on_the_way_is_a_skip_and_leaves_nobody() {
+        in_a_process_of_its_own(|| {
+            // One process more, which then may fork nobody.
+            only_so_many(2)?;
+            let found = round::run(1, 50, Clock::calibrated());
+            match (found, rustix::process::wait(rustix::process::WaitOptions::NOHANG)) {
+                (Err(Trouble::Skipped(why)), Err(rustix::io::Errno::CHILD))
+                    if why.starts_with("fork: ") =>
+                {
+                    Ok(())
+                }
+                other => Err(format!("expected a skip, found {other:?}")),
+            }
+        });
+    }
+
+    #[test]
+    fn the_curve_ends_where_the_papers_does() {
+        let topology = Topology::of_this_machine();
+        let levels: Vec<String> = ForkThroughput
+            .params("linux", &topology, Size::Default)
+            .into_iter()
+            .map(|mut cell| cell.remove("processes").expect("processes"))
+            .collect();
+        assert_eq!(levels, ["1", "2", "4", "7"]);
+    }
+
+    #[test]
+    fn what_it_does_not_know_fails() {
+        for (variant, processes, names) in
+            [("pigeon", "1", "pigeon"), ("linux", "8", "8"), ("linux", "few", "few")]
+        {
+            let task = Task {
+                experiment: "fork-throughput".into(),
+                variant: variant.into(),
+                params: Params::from([("processes".into(), processes.into())]),
+                size: Size::Quick,
+            };
+            let found = ForkThroughput.run(&task).expect_err("unknown");
+            assert!(found.why().contains(names), "{found}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! One round: so many processes fork at once, and all their children sleep until the last fork:
+//! [`run`].
+//!
+//! A child is put to sleep on a futex word that is opened when every process has said that its last
+//! fork is done. It is killed with its parent, and its parent with us, should anybody die on the
+//! way.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::{LastWords, Peer};
+use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::muster::Muster;
+
+/// Seconds from the first fork to the last, of each process.
+///
+/// # Errors
+/// Skipped, where the system refuses a process; failed, where one does not end as it should.
+pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f64>> {
+    let (start, all_forked, words) = (Muster::new()?, Muster::new()?, LastWords::new()?);
+    let ticks = (0..processes)
+        .map(|_| Shared::<AtomicU64>::anonymous())
+        .collect::<Result<Vec<Shared<AtomicU64>>>>()?;
+    let mut parents = Vec::with_capacity(processes);
+    for ticks in &ticks {
+        parents.push(Child::fork(|| match fork_all(forks, &start, &all_forked, clock, ticks) {
+            Ok(()) => 0,
+            Err(trouble) => {
+                words.say(&trouble);
+                1
+            }
+        })?);
+    }
+    let living = || parents.iter().try_for_each(|parent: &Child| Peer::Child(parent.pid()).check());
+    let gone_through = start.until(processes, living).and_then(|()| {
+        start.open();
+        all_forked.until(processes, living)
+    });
+    all_forked.open();
+    gone_through.map_err(|ours| words.heard().unwrap_or(ours))?;
+    for parent in &mut parents {
+        let status = parent.wait()?;
+        if status.exit_status() != Some(0) {
+            let ours =
+                Trouble::fail(format!("expected a process to exit with 0, found {status:?}"));
+            return Err(words.heard().unwrap_or(ours));
+        }
+    }
+    let seconds = |ticks: &Shared<AtomicU64>| match ticks.load(Ordering::Relaxed) {
+        0 => Err(Trouble::fail("a process ended without having timed its forks")),
+        ticks => Ok(clock.ns(ticks.cast_signed()) / 1e9),
+    };
+    ticks.iter().map(seconds).collect()
+}
+
+/// One process: forks, tells that it has, and waits for its children.
+fn fork_all(
+    forks: usize,
+    start: &Muster,
+    all_forked: &Muster,
+    clock: Clock,
+    ticks: &AtomicU64,
+) -> Result<()> {
+    let mut children = Vec::with_capacity(forks);
+    start.arrive();
+    start.pass();
+    let began = clock.start();
+    for _ in 0..forks {
+        children.push(Child::fork(|| {
+            all_forked.pass();
+            0
+        })?);
+    }
+    let ended = clock.stop();
+    ticks.store(ended.wrapping_sub(began), Ordering::Relaxed);
+    all_forked.arrive();
+    for child in &mut children {
+        let status = child.wait()?;
+        if status.exit_status() != Some(0) {
+            return Err(Trouble::fail(format!("expected a child to exit with 0: {status:?}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! The same protocol in a virtual Unix: [`run`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tontine_host::trouble::{Result, Trouble};
+use tontine_unix::{Fd, Sys};
+
+use crate::modes::{self, System, Watch};
+
+/// So many rounds in one system, after one that finds its memory cold and is not counted. In each,
+/// each of `processes` forks `forks` times; returns the seconds that each took.
+///
+/// # Errors
+/// Failed, where the system does not end as it should.
+pub(super) fn run(
+    system: System,
+    processes: usize,
+    forks: usize,
+    rounds: usize,
+) -> Result<Vec<f64>> {
+    let unix = system.builder().build().map_err(|error| Trouble::fail(error.to_string()))?;
+    let all = Arc::new(Mutex::new(Vec::with_capacity(rounds * processes)));
+    let seen = Arc::clone(&all);
+    let report = unix.run(move |sys| {
+        let one = || round(sys, system, processes, forks, &seen);
+        let cold = one();
+        seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let warm = (0..rounds).try_for_each(|_| one());
+        i32::from(cold.and(warm).is_err())
+    });
+    modes::ran(&report)?;
+    let seconds = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(seconds)
+}
+
+fn round(
+    sys: &dyn Sys,
+    System { processors, watch, .. }: System,
+    processes: usize,
+    forks: usize,
+    all: &Arc<Mutex<Vec<f64>>>,
+) -> tontine_unix::Result<()> {
+    // Two gates, each open when nobody holds its other end any more: all begin; all forks are made.
+    let (start, started) = sys.pipe()?;
+    let (made, making) = sys.pipe()?;
+    for number in 0..processes {
+        let all = Arc::clone(all);
+        sys.place(Some(number % processors))?;
+        sys.fork(move |sys| {
+            let waited = sys.close(started).is_ok() && pass(sys, start);
+            let forked = waited.then(|| fork_all(sys, forks, watch, made, making)).flatten();
+            let Some(seconds) = forked else { return 1 };
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(seconds);
+            i32::from((0..forks).any(|_| sys.wait().is_err()))
+        })?;
+    }
+    sys.close(making)?;
+    sys.close(started)?;
+    let mut failed = false;
+    for _ in 0..processes {
+        failed |= sys.wait()?.status.exited() != Some(0);
+    }
+    if failed { Err(tontine_unix::Errno::EAGAIN) } else { Ok(()) }
+}
+
+/// Forks as fast as it can; the seconds from the first fork to the last.
+fn fork_all(sys: &dyn Sys, forks: usize, watch: Watch, made: Fd, making: Fd) -> Option<f64> {
+    let begun = watch.begin(sys);
+    for _ in 0..forks {
+        let child = move |sys: &dyn Sys| {
+            let closed = sys.close(making).is_ok();
+            i32::from(!(closed && pass(sys, made)))
+        };
+        sys.fork(child).ok()?;
+    }
+    let seconds = watch.ns_since(sys, begun) / 1e9;
+    sys.close(making).ok()?;
+    Some(seconds)
+}
+
+/// Waits until a gate is open.
+fn pass(sys: &dyn Sys, gate: Fd) -> bool {
+    loop {
+        match sys.read(gate, &mut [0]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::clock::Clock;
+    use tontine_unix_sim::{Costs, Mode};
+
+    #[test]
+    fn every_process_yields_a_time_in_every_mode() {
+        for mode in Mode::ALL {
+            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+            for processes in [1, 3] {
+                let model = Watch::Model { seed: 1, costs: Costs::published() };
+                for watch in [Watch::Machine(Clock::calibrated()), model] {
+                    let system = System { mode, processors, watch };
+                    let seconds = run(system, processes, 50, 2).expect("two rounds");
+                    assert_eq!(seconds.len(), 2 * processes, "{mode}");
+                    assert!(seconds.iter().all(|&seconds| seconds > 0.0), "{mode}: {seconds:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What is measured: one experiment for each question, in [`SUITE`].
+//!
+//! Floors, from the bottom up: `levels`, `modes`, `published`, `told`; `allocators`,
+//! `false_sharing`, `liveness_check`, `round_trip`, `shared_heaps`, `signal_delivery`, `spawn`,
+//! `survival`, `thread_vs_process`, `throughput`, `trees`; `builds`, `death_notice`,
+//! `fork_throughput`, `lost_signals`, `many_senders`, `queue_with_check`, `reentrancy`, `sessions`,
+//! `signal_throughput`, `thread_local`, `wake_up`; `as_published`.
+//!
+//! Each experiment has a folder and implements [`tontine_bench::suite::Experiment`]: it names its
+//! variants and, for one machine, its tasks, and returns the samples of a task in the order in
+//! which they were taken. What several experiments send over is in `tontine-mechanisms`.
+//! [`as_published`] has the sources' own programs, as they were, and [`published`] the figures of
+//! the sources.
+//!
+//! Names are a contract with scripts: experiments and variants may be added, none is renamed. An
+//! experiment computes no interval, repeats nothing and prints nothing: `tontine-bench` does.
+
+pub mod allocators;
+pub mod as_published;
+pub mod builds;
+pub mod death_notice;
+pub mod false_sharing;
+pub mod fork_throughput;
+pub(crate) mod levels;
+pub mod liveness_check;
+pub mod lost_signals;
+pub mod many_senders;
+mod modes;
+pub mod published;
+pub mod queue_with_check;
+pub mod reentrancy;
+pub mod round_trip;
+pub mod sessions;
+pub mod shared_heaps;
+pub mod signal_delivery;
+pub mod signal_throughput;
+pub mod spawn;
+pub mod survival;
+pub mod thread_local;
+pub mod thread_vs_process;
+pub mod throughput;
+#[cfg(test)]
+mod told;
+mod trees;
+pub mod wake_up;
+
+use tontine_bench::machine::topology::{Placement, Topology};
+use tontine_bench::suite::Suite;
+use tontine_bench::task::Params;
+use tontine_host::trouble::{Result, Trouble};
+
+/// All experiments, in the order in which they are listed.
+pub static SUITE: Suite = Suite {
+    experiments: &[
+        &round_trip::RoundTrip,
+        &throughput::Throughput,
+        &many_senders::ManySenders,
+        &survival::Survival,
+        &death_notice::DeathNotice,
+        &liveness_check::LivenessCheck,
+        &queue_with_check::QueueWithCheck,
+        &signal_delivery::SignalDelivery,
+        &lost_signals::LostSignals,
+        &reentrancy::Reentrancy,
+        &wake_up::WakeUp,
+        &false_sharing::FalseSharing,
+        &allocators::Allocators,
+        &shared_heaps::SharedHeaps,
+        &thread_vs_process::ThreadVsProcess,
+        &thread_local::ThreadLocal,
+        &builds::Builds,
+        &sessions::Sessions,
+        &signal_throughput::SignalThroughput,
+        &fork_throughput::ForkThroughput,
+        &spawn::Spawn,
+    ],
+    published: crate::published::published,
+    libraries: tontine_mechanisms::libraries,
+    clean_up: tontine_mechanisms::sweep,
+    end_run: tontine_host::leftovers::forget_the_run,
+};
+
+/// The placement that a cell's parameters name.
+///
+/// # Errors
+/// Skipped, where this machine has no such placement.
+pub(crate) fn placement_of(params: &Params) -> Result<Placement> {
+    let name = params.get("placement").map_or("", String::as_str);
+    Topology::of_this_machine()
+        .placement(name)
+        .ok_or_else(|| Trouble::skip(format!("this machine has no placement `{name}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_bench::size::Size;
+
+    /// Whether a line of the system calls is about a variant: by its name, or for all or the rest.
+    fn covers(variants: &str, name: &str) -> bool {
+        ["all", "others"].contains(&variants) || variants.split(", ").any(|one| one == name)
+    }
+
+    #[test]
+    fn every_experiment_is_explained_from_the_start_to_the_last_call() {
+        for experiment in SUITE.experiments {
+            let (name, explained) = (experiment.name(), experiment.explanation());
+            assert!(!explained.about.is_empty() && explained.steps.len() >= 2, "{name}");
+            let texts = [explained.timing, explained.reading].into_iter();
+            let texts = texts.chain(explained.about.iter().copied());
+            for text in texts.chain(explained.steps.iter().copied()) {
+                assert!(
+                    text.len() > 20 && text.ends_with(['.', '?']),
+                    "{name}: no sentence: {text}"
+                );
+            }
+            for variant in experiment.variants() {
+                let told = explained.calls.iter().any(|(of, _)| covers(of, variant.name));
+                assert!(told, "{name}: which system calls does {} make?", variant.name);
+            }
+            assert!(explained.calls.iter().all(|(_, calls)| !calls.is_empty()), "{name}");
+        }
+    }
+
+    /// What a source found is said where a figure of it stands beside ours.
+    #[test]
+    fn a_published_figure_is_explained() {
+        for experiment in SUITE.experiments {
+            let published = experiment.variants().iter().any(|variant| {
+                let params = crate::Params::new();
+                let metrics = ["one_way", "check"];
+                let of = |metric: &&str| {
+                    crate::published::published(experiment.name(), variant.name, metric, &params)
+                };
+                metrics.iter().any(|metric| !of(metric).is_empty())
+            });
+            assert!(!published || !experiment.explanation().found.is_empty());
+        }
+    }
+
+    /// Scripts read the parameters by these names.
+    #[test]
+    fn every_parameter_is_documented() {
+        let page = include_str!("../../../docs/results.md");
+        let row = page.lines().find(|line| line.starts_with("| `params` |")).expect("the row");
+        let topology = Topology::of_this_machine();
+        for experiment in SUITE.experiments {
+            for variant in experiment.variants() {
+                let cells = experiment.params(variant.name, &topology, Size::Full);
+                for name in cells.iter().flat_map(Params::keys) {
+                    let (of, tick) = (experiment.name(), format!("`{name}`"));
+                    assert!(row.contains(&tick), "{of}: {name} is missing in docs/results.md");
+                }
+            }
+        }
+    }
+}

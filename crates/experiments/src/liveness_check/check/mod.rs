@@ -1,0 +1,284 @@
+//! The ways of asking whether a process is alive, from the monitor's side: [`Check`].
+//!
+//! Each is a small type whose [`Check::look`] is the whole check, so that the timed loops of
+//! [`super::timing`] and the queue of [`crate::queue_with_check`] compile it in place.
+//! [`with_check!`](crate::with_check) turns a variant's name into the type.
+//!
+//! Those that wait for a hang-up are in `waits`, the thread that asks procfs in `polling`, the rest
+//! here.
+//!
+//! Neighbours: [`super::monitored`] is the process that they watch, [`super::word`] the words that
+//! some of them read.
+
+#![allow(unsafe_code, reason = "system calls that take a bare signal number")]
+
+mod polling;
+#[cfg(test)]
+pub mod refused;
+mod waits;
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{Access, AtFlags, accessat};
+use rustix::io::Errno;
+
+use tontine::life::Watch;
+
+use super::monitored::{Means, Monitored};
+use super::word::{FUTEX_TID_MASK, Page, is_held};
+use tontine_host::trouble::{During, Result, Trouble};
+use tontine_mechanisms::mailbox;
+
+pub use polling::{POLLING_PERIOD, PollingThread};
+pub use waits::{Epoll, Poll, Select};
+
+/// One way of asking.
+pub trait Check {
+    /// The call that a look makes, for whoever is told that it was refused.
+    const CALL: &'static str = "a look at memory";
+
+    /// Whether the process is alive, or the error that the mechanism gave instead of an answer.
+    ///
+    /// # Errors
+    /// Whatever the system call says that is neither yes nor no.
+    fn look(&self) -> std::result::Result<bool, Errno>;
+
+    /// Returns when an answer given from now on knows of all that has already happened.
+    ///
+    /// # Errors
+    /// Failed, where that takes unreasonably long.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Looks once, at a process that is known to live, before it counts.
+    ///
+    /// # Errors
+    /// Skipped, naming the call, where the system refuses it, as a seccomp filter does.
+    fn probe(&self) -> Result<()> {
+        self.look().setting_up(Self::CALL).map(|_| ())
+    }
+}
+
+/// How the process must register for a variant; `None` for an unknown name.
+pub fn means_of(variant: &str) -> Option<Means> {
+    super::ways::find(variant).map(|way| way.means)
+}
+
+/// Evaluates an expression with the check of a variant, made for a monitored process:
+/// `with_check!(variant, &monitored, |check| expression)`. The expression is compiled once a type
+/// and must be a [`Result`].
+#[macro_export]
+#[doc(hidden)]
+macro_rules! with_check {
+    ($variant:expr, $monitored:expr, |$check:ident| $body:expr) => {{
+        use $crate::liveness_check::check as ways;
+        let monitored: &$crate::liveness_check::monitored::Monitored = $monitored;
+        macro_rules! with {
+            ($made:expr) => {{
+                let $check = $made;
+                $body
+            }};
+        }
+        match $variant {
+            "dummy" => with!(ways::Nothing),
+            "load" => with!(ways::Load(&monitored.page().plain)),
+            "futex-word" => with!(ways::Word(monitored.page().lock_word())),
+            "life-word" => with!(ways::LifeWord::of(monitored)?),
+            "own-robust-list" => with!(ways::Word(monitored.page().own_word())),
+            "lock-cmpxchg" => with!(ways::CompareExchange::new(monitored.page().lock_word())),
+            "mutex-trylock" => with!(ways::TryLock::new(monitored.page())),
+            "epoll-empty" => with!(ways::Epoll::of_nothing()?),
+            "epoll-socket" => with!(ways::Epoll::of(monitored.line())?),
+            "poll-socket" => with!(ways::Poll(monitored.line())),
+            "select-socket" => with!(ways::Select::of(monitored.line())?),
+            "kill-0" => with!(ways::Kill(monitored.own_pid())),
+            "pidfd-signal-0" => with!(ways::PidfdSignal::to(monitored)?),
+            "procfs-faccessat" => with!(ways::Procfs::of(monitored)?),
+            "polling-thread" => with!(ways::PollingThread::of(monitored)?),
+            other => Err(tontine_host::trouble::Trouble::fail(format!("no such variant: {other}"))),
+        }
+    }};
+}
+
+/// No check at all.
+pub struct Nothing;
+
+impl Check for Nothing {
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        Ok(true)
+    }
+}
+
+/// One load, not looked at.
+pub struct Load<'a>(pub &'a AtomicU32);
+
+impl Check for Load<'_> {
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        // The empty instruction "uses" the value, in a register, so that the load stays.
+        crate::liveness_check::timing::used(self.0.load(Ordering::Relaxed));
+        Ok(true)
+    }
+}
+
+/// A word that the kernel marks.
+pub struct Word<'a>(pub &'a AtomicU32);
+
+impl Check for Word<'_> {
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        Ok(is_held(self.0))
+    }
+}
+
+/// The life that a process passed, watched as the library does.
+pub struct LifeWord(Watch);
+
+impl LifeWord {
+    /// Maps the life.
+    ///
+    /// # Errors
+    /// Failed, where none was passed; skipped, where it cannot be mapped.
+    pub fn of(monitored: &Monitored) -> Result<Self> {
+        Watch::from_descriptor(passed(monitored)?).map(Self).map_err(mailbox::refused)
+    }
+}
+
+impl Check for LifeWord {
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        Ok(self.0.is_alive())
+    }
+}
+
+/// The instruction inside `pthread_mutex_trylock`, alone.
+pub struct CompareExchange<'a> {
+    word: &'a AtomicU32,
+    mine: u32,
+}
+
+impl<'a> CompareExchange<'a> {
+    /// Of that lock word.
+    pub fn new(word: &'a AtomicU32) -> Self {
+        let mine = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        Self { word, mine }
+    }
+}
+
+impl Check for CompareExchange<'_> {
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        // Relaxed: nothing is read under this lock; on x86 the instruction is the same.
+        let seen = self.word.compare_exchange(0, self.mine, Ordering::Relaxed, Ordering::Relaxed);
+        Ok(matches!(seen, Err(word) if word & FUTEX_TID_MASK != 0))
+    }
+}
+
+/// `pthread_mutex_trylock`, as the seed describes it: a success is not undone.
+pub struct TryLock<'a>(&'a Page);
+
+impl<'a> TryLock<'a> {
+    /// On that page's mutex.
+    pub fn new(page: &'a Page) -> Self {
+        Self(page)
+    }
+}
+
+impl Check for TryLock<'_> {
+    const CALL: &'static str = "pthread_mutex_trylock";
+
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        match self.0.try_lock() {
+            libc::EBUSY => Ok(true),
+            0 | libc::EOWNERDEAD | libc::ENOTRECOVERABLE => Ok(false),
+            error => Err(Errno::from_raw_os_error(error)),
+        }
+    }
+}
+
+/// `kill(pid, 0)`, with the number that the process says it has.
+pub struct Kill(pub i32);
+
+impl Check for Kill {
+    const CALL: &'static str = "kill";
+
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        // SAFETY: signal 0 is never delivered.
+        gone_is_no(i64::from(unsafe { libc::kill(self.0, 0) }))
+    }
+}
+
+/// `pidfd_send_signal` of signal 0.
+pub struct PidfdSignal(RawFd);
+
+impl PidfdSignal {
+    /// By the descriptor that the monitored process passed.
+    ///
+    /// # Errors
+    /// Failed, where none was passed.
+    pub fn to(monitored: &Monitored) -> Result<Self> {
+        Ok(Self(passed(monitored)?.as_raw_fd()))
+    }
+}
+
+impl Check for PidfdSignal {
+    const CALL: &'static str = "pidfd_send_signal";
+
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: signal 0 is never delivered; a null siginfo is allowed.
+        gone_is_no(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0, 0, no_info, 0) })
+    }
+}
+
+/// `faccessat` of `stat` in the process's own directory.
+pub struct Procfs<'a>(BorrowedFd<'a>);
+
+impl<'a> Procfs<'a> {
+    /// By the descriptor that the monitored process passed.
+    ///
+    /// # Errors
+    /// Failed, where none was passed.
+    pub fn of(monitored: &'a Monitored) -> Result<Self> {
+        passed(monitored).map(Self)
+    }
+}
+
+impl Check for Procfs<'_> {
+    const CALL: &'static str = "faccessat";
+
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        match accessat(self.0, c"stat", Access::READ_OK, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::SRCH) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn passed(monitored: &Monitored) -> Result<BorrowedFd<'_>> {
+    monitored.passed().ok_or_else(|| Trouble::fail("the monitored process passed no descriptor"))
+}
+
+#[inline(always)]
+fn gone_is_no(returned: i64) -> std::result::Result<bool, Errno> {
+    if returned == 0 {
+        return Ok(true);
+    }
+    match last_errno() {
+        Errno::SRCH => Ok(false),
+        error => Err(error),
+    }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+}

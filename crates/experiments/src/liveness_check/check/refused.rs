@@ -1,0 +1,29 @@
+//! Threads to which the system refuses a call, for tests: [`inside`].
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use tontine_host::trouble::Result;
+
+/// Variant, calls that are refused, the name that the skip must give.
+pub const CASES: [(&str, &[i64], &str); 4] = [
+    ("kill-0", &[libc::SYS_kill], "kill"),
+    ("pidfd-signal-0", &[libc::SYS_pidfd_send_signal], "pidfd_send_signal"),
+    ("procfs-faccessat", &[libc::SYS_faccessat, libc::SYS_faccessat2], "faccessat"),
+    ("polling-thread", &[libc::SYS_faccessat, libc::SYS_faccessat2], "faccessat"),
+];
+
+/// Runs `body` in a thread of its own, to which `calls` fail with EPERM; `None` where the
+/// system has no filters. Children that could not be killed end with the thread.
+pub fn inside(calls: &[i64], body: impl FnOnce() -> Result<()> + Send) -> Option<Result<()>> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
+    let filter: BpfProgram = filter.expect("a filter").try_into().expect("a program");
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            seccompiler::apply_filter(&filter).ok()?;
+            Some(body())
+        });
+        thread.join().expect("the thread ends")
+    })
+}

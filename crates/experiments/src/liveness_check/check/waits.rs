@@ -1,0 +1,112 @@
+//! Waits for the hang-up of a connection that return at once: [`Epoll`], [`Poll`], [`Select`].
+
+#![allow(unsafe_code, reason = "system calls as a C program makes them, and an fd_set")]
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::{Check, last_errno};
+
+/// `epoll_wait` that returns at once.
+pub struct Epoll {
+    set: OwnedFd,
+}
+
+impl Epoll {
+    /// On a set without descriptors: a price, no check.
+    ///
+    /// # Errors
+    /// Skipped, where epoll is refused.
+    pub fn of_nothing() -> Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).setting_up("epoll_create1")?;
+        Ok(Self { set })
+    }
+
+    /// On a connection; it reports the hang-up.
+    ///
+    /// # Errors
+    /// Skipped, where epoll is refused.
+    pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
+        let this = Self::of_nothing()?;
+        let hang_up = epoll::EventFlags::RDHUP;
+        epoll::add(&this.set, line, epoll::EventData::new_u64(0), hang_up)
+            .setting_up("epoll_ctl")?;
+        Ok(this)
+    }
+}
+
+impl Check for Epoll {
+    const CALL: &'static str = "epoll_wait";
+
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        let mut event = MaybeUninit::<libc::epoll_event>::uninit();
+        // Not rustix's: that is epoll_pwait2, which also fetches a time and so costs half as much
+        // again. SAFETY: there is room for the one event that is asked for.
+        let ready = unsafe { libc::epoll_wait(self.set.as_raw_fd(), event.as_mut_ptr(), 1, 0) };
+        nothing_ready(ready)
+    }
+}
+
+/// `poll` on the connection.
+pub struct Poll<'a>(pub BorrowedFd<'a>);
+
+impl Check for Poll<'_> {
+    const CALL: &'static str = "poll";
+
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        let mut line = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+        // Not rustix's: that is ppoll, as above.
+        // SAFETY: one descriptor is named and one entry given.
+        nothing_ready(unsafe { libc::poll(&mut line, 1, 0) })
+    }
+}
+
+/// `select` on the connection: readable means hung up, as the monitored process sends nothing.
+pub struct Select(RawFd);
+
+impl Select {
+    /// On that connection.
+    ///
+    /// # Errors
+    /// Skipped, where the descriptor's number is beyond what `select` can name.
+    pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
+        let fd = line.as_raw_fd();
+        if fd as usize >= libc::FD_SETSIZE {
+            return Err(Trouble::skip(format!(
+                "select: descriptor {fd} is beyond FD_SETSIZE ({})",
+                libc::FD_SETSIZE
+            )));
+        }
+        Ok(Self(fd))
+    }
+}
+
+impl Check for Select {
+    const CALL: &'static str = "select";
+
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        let mut readable = MaybeUninit::<libc::fd_set>::uninit();
+        let mut at_once = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: FD_ZERO initialises the set; the descriptor is below FD_SETSIZE; null sets are
+        // allowed.
+        let ready = unsafe {
+            libc::FD_ZERO(readable.as_mut_ptr());
+            libc::FD_SET(self.0, readable.as_mut_ptr());
+            let none = std::ptr::null_mut();
+            libc::select(self.0 + 1, readable.as_mut_ptr(), none, none, &mut at_once)
+        };
+        nothing_ready(ready)
+    }
+}
+
+/// What a wait that returns at once says: nothing is ready, so nobody has hung up.
+fn nothing_ready(ready: i32) -> std::result::Result<bool, Errno> {
+    if ready < 0 { Err(last_errno()) } else { Ok(ready == 0) }
+}

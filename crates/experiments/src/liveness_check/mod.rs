@@ -1,0 +1,217 @@
+//! What it costs to ask whether another process is alive, and what the answer is worth:
+//! [`LivenessCheck`].
+//!
+//! One process is watched ([`monitored`]); each variant is one of the [`ways`] of asking
+//! ([`check`]), timed in loops that differ in nothing else ([`timing`]); beside the figure stands
+//! what it says of events that are really brought about ([`tried`]). [`word`] holds the words that
+//! the kernel itself marks.
+//!
+//! `kill-0` goes by the number that the process itself wrote down, as monitors that know no more
+//! do; in another PID namespace that number names somebody else.
+//!
+//! Source: seed 002, whose figures are milliseconds per loop of ten million.
+
+pub mod check;
+mod explained;
+pub mod monitored;
+pub mod timing;
+pub mod tried;
+pub mod ways;
+pub mod word;
+
+use rustix::io::Errno;
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, PairedRatio, Series};
+use tontine_bench::plant::{self, Delay};
+use tontine_bench::size::Size;
+use tontine_bench::stats::order;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::pin;
+use tontine_host::trouble::{Result, Trouble};
+
+use crate::with_check;
+use check::{Check, CompareExchange, Load, Nothing};
+use monitored::{Home, Monitored};
+use timing::{Batch, Interleaved, interleaved};
+use ways::Way;
+
+/// The ways of asking.
+pub const VARIANTS: &[Variant] = &ways::ALONE;
+
+/// The experiment `liveness-check`.
+pub struct LivenessCheck;
+
+impl Experiment for LivenessCheck {
+    fn name(&self) -> &'static str {
+        "liveness-check"
+    }
+
+    fn summary(&self) -> &'static str {
+        "What does it cost to ask whether a process is alive, and when is the answer wrong?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Death
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    /// One cell: the watched process idles, so that placement changes nothing.
+    fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
+        vec![Params::new()]
+    }
+
+    /// Checks that touch only memory are counted; those that enter the kernel end with their
+    /// budget, and milliseconds of it are what their time grows with.
+    fn operations(&self, variant: &str, size: Size) -> usize {
+        match ways::find(variant) {
+            None => 0,
+            Some(way) if way.enters_kernel => batch_of(way, size).budget.as_millis() as usize,
+            Some(_) => size.checks(),
+        }
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let way = ways::find(&task.variant)
+            .ok_or_else(|| Trouble::fail(format!("no such variant: {}", task.variant)))?;
+        // Before anything starts a thread: the processes that are tried are forked.
+        let tried = match task.variant.as_str() {
+            "dummy" | "load" => Vec::new(),
+            _ if plant::delay().is_some() => Vec::new(),
+            variant => tried::try_all(variant),
+        };
+        let mut batch = batch_of(way, task.size);
+        batch.samples = plant::brief(batch.samples);
+        let seen = time(way, batch)?;
+        let mut notes = Vec::new();
+        if task.variant == "epoll-empty" {
+            notes.push("watches nothing: the price of the call, no liveness check".to_owned());
+        }
+        if task.variant == "polling-thread" {
+            notes.push(format!("tells of a death up to {:?} late", check::POLLING_PERIOD));
+        }
+        Ok(Observed {
+            ratios: ratios(&task.variant, &seen),
+            series: vec![Series::ns("check", seen.check).batched(batch.checks as usize)],
+            tried,
+            notes,
+            ..Observed::default()
+        })
+    }
+}
+
+/// How long a batch must be.
+fn batch_of(way: &Way, size: Size) -> Batch {
+    if way.enters_kernel { Batch::of_system_calls(size) } else { Batch::of_memory_checks(size) }
+}
+
+/// The timed loops of one variant, on pinned processors.
+fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
+    let allowed = pin::allowed()?;
+    let here = *allowed.first().ok_or_else(|| Trouble::skip("sched_getaffinity: no processor"))?;
+    let there = *allowed.last().unwrap_or(&here);
+    let monitored = Monitored::start_with(way.means, Home::Here, || {
+        // An unpinned idler is still an idler: a refusal does not matter.
+        let _ = pin::pin_to(there);
+    })?;
+    let clock = Clock::calibrated();
+    with_check!(way.name, &monitored, |check| {
+        check.probe()?;
+        pin::pin_to(here)?;
+        let plain = &monitored.page().plain;
+        let (load, compare_exchange) = (Load(plain), CompareExchange::new(plain));
+        match plant::delay() {
+            None => interleaved(&check, &Nothing, &load, &compare_exchange, &clock, batch),
+            Some(delay) => {
+                let slowed = Slowed { check: &check, delay };
+                interleaved(&slowed, &Nothing, &load, &compare_exchange, &clock, batch)
+            }
+        }
+    })
+}
+
+/// A check that takes a planted delay longer.
+struct Slowed<'a, C> {
+    check: &'a C,
+    delay: Delay,
+}
+
+impl<C: Check> Check for Slowed<'_, C> {
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        self.delay.pass();
+        self.check.look()
+    }
+}
+
+/// Ratios of medians over batches that ran in turn.
+fn ratios(variant: &str, seen: &Interleaved) -> Vec<PairedRatio> {
+    let over = |below: &str, samples: &[f64]| {
+        let value = order::median(&seen.check)? / order::median(samples)?;
+        Some(PairedRatio { name: format!("{variant} / {below}"), value })
+    };
+    let mut ratios = Vec::new();
+    if variant != "dummy" {
+        ratios.extend(over("dummy", &seen.dummy));
+    }
+    if ["futex-word", "life-word"].contains(&variant) {
+        ratios.extend(over("load", &seen.load));
+    }
+    if variant == "mutex-trylock" {
+        ratios.extend(over("lock-cmpxchg", &seen.compare_exchange));
+    }
+    ratios
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::ways::WAYS;
+    use super::*;
+
+    #[test]
+    fn every_variant_is_timed_beside_its_yardsticks() {
+        let batch = Batch { checks: 50, samples: 3, budget: Duration::ZERO };
+        for variant in &WAYS {
+            match time(variant, batch) {
+                Ok(seen) => {
+                    assert_eq!(seen.check.len(), 3, "{}", variant.name);
+                    assert!(seen.check.iter().all(|&ns| ns > 0.0), "{}", variant.name);
+                    let names: Vec<_> =
+                        ratios(variant.name, &seen).into_iter().map(|ratio| ratio.name).collect();
+                    assert_eq!(
+                        names.contains(&format!("{} / dummy", variant.name)),
+                        variant.name != "dummy"
+                    );
+                }
+                Err(Trouble::Skipped(why)) => eprintln!("{}: skipped: {why}", variant.name),
+                Err(trouble) => panic!("{}: {trouble}", variant.name),
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_call_is_a_skip_that_names_it() {
+        let batch = Batch { checks: 50, samples: 3, budget: Duration::ZERO };
+        for (variant, refused, call) in check::refused::CASES {
+            let seen = check::refused::inside(refused, || {
+                time(ways::find(variant).expect("a variant"), batch).map(|_| ())
+            });
+            let Some(Err(Trouble::Skipped(why))) = &seen else {
+                assert_eq!(seen, None, "{variant}");
+                return eprintln!("skipped: no seccomp filters here");
+            };
+            assert!(why.starts_with(&format!("{call}: ")), "{variant}: {why}");
+        }
+    }
+}

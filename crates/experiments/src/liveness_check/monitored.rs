@@ -1,0 +1,394 @@
+//! The process that is watched: [`Monitored`].
+//!
+//! It is forked, registers in the one way that the mechanism under test needs ([`Means`]), hands
+//! over what a monitor may hold (one end of a SOCK_SEQPACKET connection, and a descriptor of
+//! `/proc/self` or of itself, by SCM_RIGHTS), and then obeys [`Order`]s that come over that
+//! connection. It makes the connection itself, after the fork, so that no other process can hold
+//! its end by accident.
+//!
+//! Between fork and end it calls nothing that allocates, as the process that forked may have had
+//! threads; except to make a life, for which the allocator has to be one that `fork` leaves usable,
+//! as the C library's is.
+//!
+//! Neighbours: [`super::word`] for the words that the kernel marks, [`super::check`] for the
+//! monitor's side, [`super::tried`] for the events.
+
+#![allow(unsafe_code, reason = "fork into a new PID namespace, exec, end of a single thread")]
+
+use std::cell::{RefCell, RefMut};
+use std::ffi::CString;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use tontine::life::Life;
+use tontine_host::os::child::{Child, exit_at_once};
+use tontine_host::os::shared::Shared;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::word::{Page, Refusal};
+
+/// How long a monitored process may take to register, or to obey.
+const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// How a process makes itself watchable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// By nothing but its id.
+    Pid,
+    /// By holding a robust mutex.
+    Mutex,
+    /// By a bare thread with a robust list of its own.
+    OwnList,
+    /// By a life of the library's.
+    Life,
+    /// By a connection.
+    Line,
+    /// By a descriptor of `/proc/self`.
+    Procfs,
+    /// By a descriptor of itself.
+    Pidfd,
+}
+
+/// Where the monitored process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// Beside the monitor.
+    Here,
+    /// In a PID namespace of its own.
+    OtherPidNamespace,
+}
+
+/// What the monitored process can be told to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Order {
+    /// Exit.
+    Exit = b'e',
+    /// Become another program.
+    Exec = b'x',
+    /// End the thread that registered; another one lives on.
+    EndThread = b't',
+    /// Unlock what it holds, then exit.
+    LetGo = b'u',
+}
+
+/// A living process to be watched; killed and reaped when dropped, by the thread that asked about
+/// it.
+pub struct Monitored {
+    child: RefCell<Child>,
+    line: OwnedFd,
+    passed: Option<OwnedFd>,
+    page: Shared<Page>,
+    // The other program reads from here: it lives as long as nobody closes this.
+    _feed: OwnedFd,
+}
+
+impl Monitored {
+    /// A process that registers by `means` and then waits for orders.
+    ///
+    /// # Errors
+    /// Skipped, naming the call, where the system refuses what is needed.
+    pub fn start(means: Means, home: Home) -> Result<Self> {
+        Self::start_with(means, home, || {})
+    }
+
+    /// The same, but the process runs `first` once it is registered. `first` must not allocate.
+    ///
+    /// # Errors
+    /// As [`Monitored::start`].
+    pub fn start_with(means: Means, home: Home, first: impl FnOnce()) -> Result<Self> {
+        let page = Shared::<Page>::anonymous()?;
+        page.prepare().setting_up("pthread_mutex_init")?;
+        let (ours, theirs) = seqpacket_pair().setting_up("socketpair")?;
+        let (food, feed) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).setting_up("pipe2")?;
+        let program = OtherProgram::find();
+        let child = Child::fork(|| {
+            if home == Home::OtherPidNamespace {
+                enter_pid_namespace(theirs.as_fd());
+            }
+            let line = match register(&page, means, theirs.as_fd()) {
+                Ok(line) => line,
+                Err(refusal) => {
+                    let _ = send_refusal(theirs.as_fd(), refusal);
+                    return 1;
+                }
+            };
+            first();
+            obey(&page, line.as_fd(), food.as_fd(), &program)
+        })?;
+        drop(theirs);
+        let (line, passed) = receive(ours.as_fd())?;
+        Ok(Self { child: RefCell::new(child), line, passed, page, _feed: feed })
+    }
+
+    /// The process, for signals and waiting; where it lives in another PID namespace, the process
+    /// that made the namespace and ends right after it. One borrower at a time.
+    ///
+    /// # Panics
+    /// Where the last borrower still holds it.
+    pub fn child(&self) -> RefMut<'_, Child> {
+        self.child.borrow_mut()
+    }
+
+    /// What both share.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
+    /// Our end of the connection.
+    pub fn line(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+
+    /// What it passed: for [`Means::Life`], [`Means::Procfs`] and [`Means::Pidfd`].
+    pub fn passed(&self) -> Option<BorrowedFd<'_>> {
+        self.passed.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Its process id, as it says itself: what a mechanism that is told a bare number goes by.
+    pub fn own_pid(&self) -> i32 {
+        self.page.pid.load(Ordering::Relaxed)
+    }
+
+    /// Gives an order; [`Order::Exec`] and [`Order::EndThread`] are waited for, an exit is not.
+    ///
+    /// # Errors
+    /// Skipped, where there is no other program to become; failed, where the order is not obeyed.
+    pub fn order(&self, order: Order) -> Result<()> {
+        rustix::net::send(&self.line, &[order as u8], SendFlags::NOSIGNAL).during("send")?;
+        match order {
+            Order::Exit | Order::LetGo => Ok(()),
+            Order::Exec => self.until_hung_up(),
+            Order::EndThread => self.until_thread_ended(),
+        }
+    }
+
+    /// The connection is closed on exec: its end says that the other program runs.
+    fn until_hung_up(&self) -> Result<()> {
+        let mut fds = [PollFd::new(&self.line, PollFlags::IN)];
+        poll(&mut fds, Some(&PATIENCE)).during("poll")?;
+        let mut answer = [0_u8; 1];
+        match rustix::net::recv(&self.line, &mut answer, RecvFlags::DONTWAIT) {
+            Ok((0, _)) | Err(Errno::CONNRESET) => Ok(()),
+            Ok(_) => Err(Trouble::skip("execve: found neither /bin/cat nor /usr/bin/cat")),
+            Err(error) => Err(error).during("waiting for the exec"),
+        }
+    }
+
+    fn until_thread_ended(&self) -> Result<()> {
+        for _ in 0..5_000 {
+            // The kernel clears the word after it has walked the thread's robust list.
+            if self.page.thread.load(Ordering::Relaxed) == 0 {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Err(Trouble::fail("the registering thread did not end within five seconds"))
+    }
+}
+
+impl Drop for Monitored {
+    fn drop(&mut self) {
+        // A lock that this thread took, to ask or to try an event, would leave its robust list
+        // pointing into the page that is about to be unmapped; the C library follows that pointer
+        // at the next robust lock. A thread that does not hold the lock gets EPERM.
+        self.page.let_go();
+    }
+}
+
+/// A program that runs until its input ends, with all that `execve` needs.
+struct OtherProgram {
+    path: Option<CString>,
+}
+
+impl OtherProgram {
+    fn find() -> Self {
+        let path = ["/bin/cat", "/usr/bin/cat"]
+            .into_iter()
+            .find(|path| std::path::Path::new(path).exists())
+            .and_then(|path| CString::new(path).ok());
+        Self { path }
+    }
+
+    /// Becomes the program; returns only where that fails.
+    fn become_it(&self, food: BorrowedFd<'_>) {
+        let Some(path) = &self.path else { return };
+        // SAFETY: replaces this process's own standard input, which nothing of it reads.
+        if unsafe { libc::dup2(food.as_raw_fd(), libc::STDIN_FILENO) } < 0 {
+            return;
+        }
+        let arguments = [path.as_ptr(), std::ptr::null()];
+        let environment = [std::ptr::null()];
+        // SAFETY: path and both arrays are terminated and live until the call; it returns only on
+        // error.
+        unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    }
+}
+
+fn seqpacket_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// The monitored half of registering; sends what the monitor gets, returns the connection.
+fn register(
+    page: &Page,
+    means: Means,
+    start: BorrowedFd<'_>,
+) -> std::result::Result<OwnedFd, Refusal> {
+    let pid = rustix::process::getpid();
+    page.pid.store(pid.as_raw_nonzero().get(), Ordering::Relaxed);
+    page.thread.store(1, Ordering::Relaxed);
+    let passed = match means {
+        Means::Pid | Means::Line => None,
+        Means::Mutex => page.hold().map(|()| None)?,
+        Means::OwnList => page.anchor().map(|()| None)?,
+        Means::Life => Some(life()?),
+        Means::Procfs => Some(
+            rustix::fs::open(
+                c"/proc/self",
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+            .map_err(|errno| ("open of /proc/self", errno))?,
+        ),
+        Means::Pidfd => {
+            Some(pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| ("pidfd_open", errno))?)
+        }
+    };
+    let (given, kept) = seqpacket_pair().map_err(|errno| ("socketpair", errno))?;
+    let both = [given.as_fd(), passed.as_ref().map_or(given.as_fd(), AsFd::as_fd)];
+    let fds = if passed.is_some() { &both[..] } else { &both[..1] };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(fds));
+    sendmsg(start, &[IoSlice::new(&[0; 4])], &mut control, SendFlags::NOSIGNAL)
+        .map_err(|errno| ("sendmsg with SCM_RIGHTS", errno))?;
+    Ok(kept)
+}
+
+/// This process's life, to be passed.
+fn life() -> std::result::Result<OwnedFd, Refusal> {
+    let life = Life::join()
+        .map_err(|error| Refusal { call: "tontine::life::Life::join", errno: error.errno() })?;
+    life.descriptor().try_clone_to_owned().map_err(|_| Refusal::last("fcntl(F_DUPFD_CLOEXEC)"))
+}
+
+/// A refusal crosses as its error number and the name of the call.
+fn send_refusal(start: BorrowedFd<'_>, refusal: Refusal) -> rustix::io::Result<usize> {
+    let errno = refusal.errno.to_ne_bytes();
+    let message = [IoSlice::new(&errno), IoSlice::new(refusal.call.as_bytes())];
+    let mut control = SendAncillaryBuffer::new(&mut []);
+    sendmsg(start, &message, &mut control, SendFlags::NOSIGNAL)
+}
+
+/// The monitor's half of registering.
+fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
+    let mut fds = [PollFd::new(&start, PollFlags::IN)];
+    if poll(&mut fds, Some(&PATIENCE)).during("poll")? == 0 {
+        return Err(Trouble::fail("the monitored process did not register within five seconds"));
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut text = [0_u8; 512];
+    let got =
+        recvmsg(start, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)
+            .setting_up("recvmsg")?;
+    let mut passed = control
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        })
+        .flatten();
+    if let Some(line) = passed.next() {
+        return Ok((line, passed.next()));
+    }
+    match text[..got.bytes].split_first_chunk::<4>() {
+        None => Err(Trouble::fail("the monitored process ended before it registered")),
+        Some((errno, call)) => {
+            let call = String::from_utf8_lossy(call);
+            match i32::from_ne_bytes(*errno) {
+                0 if call.is_empty() => Err(Trouble::skip("recvmsg: no room for descriptors")),
+                0 => Err(Trouble::fail(call)),
+                errno => Err(std::io::Error::from_raw_os_error(errno)).setting_up(&call),
+            }
+        }
+    }
+}
+
+/// Waits for an order and obeys it; the end of the connection is an order to exit.
+fn obey(page: &Page, line: BorrowedFd<'_>, food: BorrowedFd<'_>, program: &OtherProgram) -> i32 {
+    loop {
+        let mut order = [0_u8; 1];
+        match rustix::net::recv(line, &mut order, RecvFlags::empty()) {
+            Err(Errno::INTR) => continue,
+            Ok((1, _)) => {}
+            _ => return 0,
+        }
+        if order[0] == Order::Exec as u8 {
+            program.become_it(food);
+            let _ = rustix::net::send(line, &[0], SendFlags::NOSIGNAL);
+        } else if order[0] == Order::EndThread as u8 {
+            if page.spare_thread().is_ok() {
+                end_this_thread(page);
+            }
+        } else {
+            if order[0] == Order::LetGo as u8 {
+                page.let_go();
+            }
+            return 0;
+        }
+    }
+}
+
+/// Ends the calling thread and no other; the kernel clears `page.thread` when it has gone.
+fn end_this_thread(page: &Page) {
+    // SAFETY: the page outlives the process; SYS_exit ends this thread, whose frames nobody uses.
+    unsafe {
+        libc::syscall(libc::SYS_set_tid_address, page.thread.as_ptr());
+        libc::syscall(libc::SYS_exit, 0);
+    }
+}
+
+/// Goes on in a new process inside a new PID namespace; the caller's process stays to reap it.
+/// Where it is refused, says so and exits.
+fn enter_pid_namespace(start: BorrowedFd<'_>) {
+    let refuse = |call, errno: Errno| -> ! {
+        let _ = send_refusal(start, (call, errno).into());
+        exit_at_once(1)
+    };
+    // SAFETY: the flags share nothing away from other threads: this process has one.
+    let alone = unsafe { unshare_unsafe(UnshareFlags::NEWPID) };
+    // SAFETY: as above.
+    let inside =
+        alone.or_else(|_| unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWPID) });
+    if let Err(errno) = inside {
+        refuse("unshare of the PID namespace", errno);
+    }
+    // SAFETY: this process has one thread; both sides go on or leave by `_exit`.
+    match unsafe { libc::fork() } {
+        -1 => refuse(
+            "fork in a PID namespace",
+            Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN),
+        ),
+        0 => {
+            let _ = set_parent_process_death_signal(Some(Signal::KILL));
+        }
+        _ => {
+            let ended = rustix::process::wait(rustix::process::WaitOptions::empty());
+            exit_at_once(i32::from(ended.is_err()));
+        }
+    }
+}

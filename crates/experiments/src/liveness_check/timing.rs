@@ -1,0 +1,261 @@
+//! The timed loops: [`Batch`], [`interleaved`].
+//!
+//! Every check is timed by the same loop, compiled once a check: a counter in a register, the
+//! check, a test, a jump back, aligned so that the short ones lie within one cache line. Batches of
+//! the check alternate with batches of an empty loop and of a bare load, in one process, so that
+//! below a nanosecond like is compared with like. A sample is a batch's mean, the loop included, as
+//! in seed 002.
+//!
+//! What it does not do: subtract the loop. Below a nanosecond the parts of a loop overlap, and a
+//! difference would be the price of nothing.
+
+#![allow(unsafe_code, reason = "empty assembly that keeps a value or aligns a loop")]
+
+use std::arch::asm;
+use std::time::{Duration, Instant};
+
+use tontine_bench::size::Size;
+use tontine_host::clock::Clock;
+use tontine_host::trouble::{Result, Trouble};
+
+use super::check::Check;
+
+/// Fewest samples of an invocation.
+const FEWEST: usize = 10;
+
+/// How many checks make a sample, and how many samples an invocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Checks a sample.
+    pub checks: u64,
+    /// Samples at most.
+    pub samples: usize,
+    /// No sample is begun after this, once there are a few.
+    pub budget: Duration,
+}
+
+impl Batch {
+    /// For checks that only touch memory: long batches, so that the pair of stamps disappears.
+    pub fn of_memory_checks(size: Size) -> Self {
+        Self::of(size, (size.checks() / 20).clamp(1, 50_000))
+    }
+
+    /// For checks that enter the kernel.
+    pub fn of_system_calls(size: Size) -> Self {
+        Self::of(size, 1_000)
+    }
+
+    fn of(size: Size, checks: usize) -> Self {
+        let budget = match size {
+            Size::Quick => Duration::from_millis(150),
+            Size::Default => Duration::from_millis(350),
+            Size::Full => Duration::from_secs(15),
+        };
+        Self { checks: checks as u64, samples: size.checks() / checks, budget }
+    }
+}
+
+/// Nanoseconds per check of one batch of each.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Interleaved {
+    /// The check.
+    pub check: Vec<f64>,
+    /// The empty loop.
+    pub dummy: Vec<f64>,
+    /// A bare load.
+    pub load: Vec<f64>,
+    /// A bare `lock cmpxchg`.
+    pub compare_exchange: Vec<f64>,
+}
+
+/// Times batches of `check` and of its three yardsticks in turn.
+///
+/// # Errors
+/// Failed, where a check does not say that the process is alive, which it is.
+pub fn interleaved(
+    check: &impl Check,
+    dummy: &impl Check,
+    load: &impl Check,
+    compare_exchange: &impl Check,
+    clock: &Clock,
+    batch: Batch,
+) -> Result<Interleaved> {
+    // The yardsticks take nanoseconds: as long as their batches are long.
+    let yardstick = batch.checks.max(10_000);
+    let mut seen = Interleaved::default();
+    // The first round warms caches and branch predictors and is thrown away.
+    timed(check, batch.checks, clock)?;
+    timed(dummy, yardstick, clock)?;
+    timed(load, yardstick, clock)?;
+    timed(compare_exchange, yardstick, clock)?;
+    let began = Instant::now();
+    while seen.check.len() < batch.samples
+        && (seen.check.len() < FEWEST || began.elapsed() < batch.budget)
+    {
+        seen.dummy.push(timed(dummy, yardstick, clock)?);
+        seen.check.push(timed(check, batch.checks, clock)?);
+        seen.load.push(timed(load, yardstick, clock)?);
+        seen.compare_exchange.push(timed(compare_exchange, yardstick, clock)?);
+    }
+    Ok(seen)
+}
+
+/// Nanoseconds per check over one batch.
+fn timed<C: Check>(check: &C, checks: u64, clock: &Clock) -> Result<f64> {
+    let from = clock.start();
+    let made = repeat(check, checks);
+    let ns = clock.ns_between(from, clock.stop());
+    if made == checks {
+        Ok(ns / checks as f64)
+    } else {
+        let error = check.look().err().map_or(String::new(), |error| format!(": {error}"));
+        Err(Trouble::fail(format!(
+            "check {made} did not say that a living process is alive{error}"
+        )))
+    }
+}
+
+/// Checks `checks` times, or until a check does not say "alive"; returns how often it did.
+#[inline(never)]
+pub fn repeat<C: Check>(check: &C, checks: u64) -> u64 {
+    let (mut made, mut checks) = (0_u64, checks);
+    align(&mut made, &mut checks);
+    while made < checks {
+        if check.look() != Ok(true) {
+            break;
+        }
+        made = counted(made + 1);
+    }
+    made
+}
+
+/// Puts what follows at the start of a cache line. Passing the loop's variables through keeps their
+/// preparation in front.
+#[inline(always)]
+pub(crate) fn align(made: &mut u64, checks: &mut u64) {
+    // SAFETY: a directive and no instruction but padding; the registers keep their values.
+    unsafe {
+        asm!(
+            ".p2align 6",
+            "/* {0} {1} */",
+            inout(reg) * made,
+            inout(reg) * checks,
+            options(nomem, nostack, preserves_flags)
+        );
+    }
+}
+
+/// Returns the counter, which the compiler can no longer compute in advance.
+#[inline(always)]
+pub(crate) fn counted(mut made: u64) -> u64 {
+    // SAFETY: no instruction at all; the register keeps its value.
+    unsafe { asm!("/* {0} */", inout(reg) made, options(nomem, nostack, preserves_flags)) };
+    made
+}
+
+/// Counts as a use of a value in a register, and costs nothing.
+#[inline(always)]
+pub fn used(value: u32) {
+    // SAFETY: no instruction at all.
+    unsafe {
+        asm!("/* {0} */", in(reg) u64::from(value), options(nomem, nostack, preserves_flags))
+    };
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::super::check::{LifeWord, Load, Nothing, Word};
+    use super::*;
+
+    #[test]
+    fn stops_at_the_first_no() {
+        assert_eq!(repeat(&Word(&AtomicU32::new(5)), 1_000), 1_000);
+        assert_eq!(repeat(&Word(&AtomicU32::new(0)), 1_000), 0);
+    }
+
+    /// Three loops whose figures are compared below a nanosecond must not differ by where they lie.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_compared_loops_lie_within_one_cache_line_each() {
+        let loops = [
+            ("dummy", repeat::<Nothing> as *const u8),
+            ("load", repeat::<Load<'_>> as *const u8),
+            ("futex-word", repeat::<Word<'_>> as *const u8),
+            ("life-word", repeat::<LifeWord> as *const u8),
+        ];
+        for (name, start) in loops {
+            let body = only_loop(start);
+            let (top, end) = (body[0].ip(), body[body.len() - 1].next_ip());
+            assert_eq!(top / 64, (end - 1) / 64, "{name}: {top:#x}..{end:#x} crosses a line");
+            assert!(end - top <= 40, "{name}: {} bytes", end - top);
+        }
+    }
+
+    /// The claim is about the instructions that are timed, so those are read.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_timed_check_is_one_load_one_test_one_branch() {
+        use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+        let body = only_loop(repeat::<Word<'_>> as *const u8);
+        let (reads, mut rest): (Vec<&Instruction>, Vec<&Instruction>) = body
+            .iter()
+            .filter(|instruction| instruction.mnemonic() != Mnemonic::Nop)
+            .partition(|i| (0..i.op_count()).any(|operand| i.op_kind(operand) == OpKind::Memory));
+
+        // The load: alone, or within the test.
+        let [read] = reads[..] else { panic!("{} uses of memory", reads.len()) };
+        let word = match read.mnemonic() {
+            Mnemonic::Test => Register::None,
+            Mnemonic::Mov if read.op1_kind() == OpKind::Memory => read.op0_register(),
+            other => panic!("{other:?} on memory"),
+        };
+        assert!(!read.has_lock_prefix());
+
+        // The loop's own: a counter, its comparison, a branch back.
+        let own = rest.split_off(rest.len().saturating_sub(3));
+        let [counter, comparison, back] = own[..] else { panic!("{} instructions", own.len()) };
+        assert!(matches!(counter.mnemonic(), Mnemonic::Inc | Mnemonic::Add), "{counter}");
+        assert_eq!(comparison.mnemonic(), Mnemonic::Cmp, "{comparison}");
+        assert!(
+            [comparison.op0_register(), comparison.op1_register()]
+                .contains(&counter.op0_register())
+        );
+        assert!(is_conditional_jump(back), "{back}");
+
+        // What is left: the test, where the load was not within it, and the branch.
+        if word != Register::None {
+            let test = rest.remove(0);
+            assert_eq!((test.mnemonic(), test.op0_register()), (Mnemonic::Test, word), "{test}");
+        }
+        let [branch] = rest[..] else { panic!("{} instructions after the test", rest.len()) };
+        assert!(matches!(branch.mnemonic(), Mnemonic::Je | Mnemonic::Jne), "{branch}");
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn is_conditional_jump(instruction: &iced_x86::Instruction) -> bool {
+        let name = format!("{:?}", instruction.mnemonic());
+        name.starts_with('J') && name != "Jmp"
+    }
+
+    /// The instructions of a function's loop.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn only_loop(start: *const u8) -> Vec<iced_x86::Instruction> {
+        // SAFETY: the bytes of a function in the executable's text, which is longer than that.
+        let code = unsafe { std::slice::from_raw_parts(start, 256) };
+        let decoder =
+            iced_x86::Decoder::with_ip(64, code, start as u64, iced_x86::DecoderOptions::NONE);
+        let instructions: Vec<_> = decoder.into_iter().collect();
+        let back = instructions
+            .iter()
+            .position(|i| {
+                is_conditional_jump(i)
+                    && i.near_branch_target() < i.ip()
+                    && i.near_branch_target() >= start as u64
+            })
+            .expect("a loop within 256 bytes");
+        let top = instructions[back].near_branch_target();
+        instructions[..=back].iter().filter(|i| i.ip() >= top).copied().collect()
+    }
+}

@@ -1,0 +1,341 @@
+//! What each way of asking says of an event that is really brought about: [`try_all`].
+//!
+//! Every event gets a fresh process, which must look alive first; only then something happens to
+//! it. Nothing here is asserted from documentation: where an event cannot be brought about, the
+//! answer says `skipped: …`, and where it has no meaning for a mechanism, `n/a: …`.
+//!
+//! Neighbours: [`super::monitored`] for the process, [`super::check`] for the question.
+
+#![allow(unsafe_code, reason = "clone3 with a chosen process id")]
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid,
+};
+use tontine_bench::observe::Tried;
+use tontine_host::os::child::exit_at_once;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::check::{Check, means_of};
+use super::monitored::{Home, Means, Monitored, Order};
+use crate::with_check;
+
+/// Something that can happen to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It exits and is reaped.
+    Exit,
+    /// It is killed with SIGKILL and reaped.
+    Killed,
+    /// It is killed and not reaped.
+    Zombie,
+    /// It becomes another program.
+    Exec,
+    /// It ends, is reaped, and another process gets its id.
+    ReusedPid,
+    /// It is stopped.
+    Stopped,
+    /// It lives in another PID namespace.
+    OtherPidNamespace,
+    /// It lived in another PID namespace and has ended.
+    OtherPidNamespaceEnded,
+    /// The thread that registered ends; the process lives on.
+    ThreadEnded,
+    /// It unlocks and ends, and the monitor's own trylock succeeds.
+    MonitorOwns,
+}
+
+impl Event {
+    /// All of them, in the order in which they are told.
+    pub const ALL: [Self; 10] = [
+        Self::Exit,
+        Self::Killed,
+        Self::Zombie,
+        Self::Exec,
+        Self::ReusedPid,
+        Self::Stopped,
+        Self::OtherPidNamespace,
+        Self::OtherPidNamespaceEnded,
+        Self::ThreadEnded,
+        Self::MonitorOwns,
+    ];
+
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exit => "exit",
+            Self::Killed => "killed",
+            Self::Zombie => "zombie",
+            Self::Exec => "exec",
+            Self::ReusedPid => "reused-pid",
+            Self::Stopped => "stopped",
+            Self::OtherPidNamespace => "other-pid-namespace",
+            Self::OtherPidNamespaceEnded => "other-pid-namespace-ended",
+            Self::ThreadEnded => "thread-ended",
+            Self::MonitorOwns => "monitor-owns",
+        }
+    }
+
+    /// What an ideal mechanism would say. After an exec, what registered is gone.
+    pub fn truth(self) -> &'static str {
+        match self {
+            Self::Stopped | Self::OtherPidNamespace | Self::ThreadEnded => "alive",
+            _ => "dead",
+        }
+    }
+
+    fn home(self) -> Home {
+        match self {
+            Self::OtherPidNamespace | Self::OtherPidNamespaceEnded => Home::OtherPidNamespace,
+            _ => Home::Here,
+        }
+    }
+
+    /// Whether the first look is part of the event, rather than a precondition.
+    fn is_there_from_the_start(self) -> bool {
+        self.home() == Home::OtherPidNamespace
+    }
+}
+
+/// Brings every event about and asks `variant` about each.
+pub fn try_all(variant: &str) -> Vec<Tried> {
+    Event::ALL.into_iter().map(|event| try_one(variant, event)).collect()
+}
+
+/// Brings one event about and asks `variant`.
+pub fn try_one(variant: &str, event: Event) -> Tried {
+    let says = match meaningless(variant, event) {
+        Some(why) => format!("n/a: {why}"),
+        None => match asked(variant, event) {
+            Ok(says) => says,
+            Err(Trouble::Skipped(why)) => format!("skipped: {why}"),
+            Err(Trouble::Failed(why)) => format!("error: {why}"),
+        },
+    };
+    Tried { event: event.name().into(), truth: event.truth().into(), says }
+}
+
+fn meaningless(variant: &str, event: Event) -> Option<&'static str> {
+    match variant {
+        "dummy" | "load" => Some("a yardstick, not a check"),
+        "epoll-empty" => Some("the set is empty: a price, not a check"),
+        _ if event == Event::MonitorOwns && means_of(variant) != Some(Means::Mutex) => {
+            Some("there is no lock to take")
+        }
+        _ => None,
+    }
+}
+
+fn asked(variant: &str, event: Event) -> Result<String> {
+    let means =
+        means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
+    let monitored = Monitored::start(means, event.home())?;
+    with_check!(variant, &monitored, |check| {
+        // Abroad, a refusal can be the mechanism's true answer.
+        if !event.is_there_from_the_start() {
+            check.probe()?;
+        }
+        let before = answer(&check)?;
+        if before != "alive" && !event.is_there_from_the_start() {
+            return Err(Trouble::fail(format!("said {before:?} of a living process")));
+        }
+        let _impostor = bring_about(event, &monitored)?;
+        answer(&check)
+    })
+}
+
+fn answer(check: &impl Check) -> Result<String> {
+    check.settle()?;
+    Ok(match check.look() {
+        Ok(true) => "alive".into(),
+        Ok(false) => "dead".into(),
+        Err(error) => format!("error: {error}"),
+    })
+}
+
+/// Does it; what is returned has to live until the question has been asked.
+fn bring_about(event: Event, monitored: &Monitored) -> Result<Option<Impostor>> {
+    let mut child = monitored.child();
+    match event {
+        Event::OtherPidNamespace => {}
+        Event::Exit | Event::OtherPidNamespaceEnded => {
+            monitored.order(Order::Exit)?;
+            child.wait()?;
+        }
+        Event::Killed => {
+            child.kill()?;
+        }
+        Event::Zombie => {
+            child.signal(Signal::KILL).during("kill")?;
+            until(child.pid(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        }
+        Event::Exec => monitored.order(Order::Exec)?,
+        Event::ReusedPid => {
+            let pid = child.pid();
+            child.kill()?;
+            return Impostor::with_id(pid).map(Some);
+        }
+        Event::Stopped => {
+            child.signal(Signal::STOP).during("kill")?;
+            until(child.pid(), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT)?;
+        }
+        Event::ThreadEnded => monitored.order(Order::EndThread)?,
+        Event::MonitorOwns => {
+            monitored.order(Order::LetGo)?;
+            child.wait()?;
+            match monitored.page().try_lock() {
+                0 => {}
+                error => {
+                    return Err(std::io::Error::from_raw_os_error(error))
+                        .during("pthread_mutex_trylock by the monitor");
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn until(pid: Pid, what: WaitIdOptions) -> Result<()> {
+    waitid(WaitId::Pid(pid), what).during("waitid").map(|_| ())
+}
+
+/// Another process that got a dead one's id; killed and reaped when dropped.
+struct Impostor(Pid);
+
+impl Impostor {
+    fn with_id(wanted: Pid) -> Result<Self> {
+        let ids = [wanted.as_raw_nonzero().get()];
+        // SAFETY: `clone_args` is integers only.
+        let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+        arguments.exit_signal = libc::SIGCHLD as u64;
+        arguments.set_tid = ids.as_ptr() as u64;
+        arguments.set_tid_size = 1;
+        let parent = rustix::process::getpid();
+        // SAFETY: without CLONE_VM this is a fork; the copy makes bare system calls only.
+        let made = unsafe {
+            libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>())
+        };
+        match made {
+            -1 => Err(std::io::Error::last_os_error())
+                .setting_up("clone3 with set_tid (needs CAP_CHECKPOINT_RESTORE)"),
+            0 => {
+                let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+                if rustix::process::getppid() != Some(parent) {
+                    exit_at_once(1);
+                }
+                loop {
+                    rustix::event::pause();
+                }
+            }
+            _ => Ok(Self(wanted)),
+        }
+    }
+}
+
+impl Drop for Impostor {
+    fn drop(&mut self) {
+        // Our own child and not yet reaped: the id is nobody else's.
+        let _ = kill_process(self.0, Signal::KILL);
+        let _ = waitpid(Some(self.0), WaitOptions::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Event::*;
+    use super::*;
+
+    fn says(variant: &str, event: Event) -> String {
+        try_one(variant, event).says
+    }
+
+    /// That `variant` says of these that they are dead, of those that they are alive.
+    #[track_caller]
+    fn expect(variant: &str, dead: &[Event], alive: &[Event]) {
+        let dead = dead.iter().map(|&event| (event, "dead"));
+        for (event, expected) in dead.chain(alive.iter().map(|&event| (event, "alive"))) {
+            let said = says(variant, event);
+            if said.starts_with("skipped") {
+                eprintln!("{variant} on {event:?}: {said}");
+            } else {
+                assert_eq!(said, expected, "{variant} on {event:?}");
+            }
+        }
+    }
+
+    /// The ends of whoever holds a robust mutex, all told by its lock word.
+    const ENDS: [Event; 7] =
+        [Exit, Killed, Zombie, Exec, ReusedPid, OtherPidNamespaceEnded, ThreadEnded];
+
+    #[test]
+    fn the_futex_word_tells_every_end_of_its_owner_and_is_a_threads() {
+        expect("futex-word", &ENDS, &[Stopped, OtherPidNamespace, MonitorOwns]);
+    }
+
+    #[test]
+    fn a_life_tells_every_end_of_its_owner_and_is_a_threads() {
+        expect("life-word", &ENDS, &[Stopped, OtherPidNamespace]);
+        assert!(says("life-word", MonitorOwns).starts_with("n/a: "));
+    }
+
+    /// The monitor that owns the lock once unmapped the page without unlocking: its robust list led
+    /// nowhere, and the next robust mutex that the thread locked was a segmentation fault.
+    #[test]
+    fn a_lock_that_the_monitor_took_is_let_go_before_the_page_goes() {
+        let monitored = Monitored::start(Means::Mutex, Home::Here).expect("a process");
+        bring_about(MonitorOwns, &monitored).expect("the monitor takes the lock");
+        assert!(super::super::word::holds_a_robust_mutex());
+        drop(monitored);
+        assert!(!super::super::word::holds_a_robust_mutex());
+
+        for variant in ["futex-word", "lock-cmpxchg", "mutex-trylock"] {
+            for event in [MonitorOwns, Killed] {
+                let says = says(variant, event);
+                assert!(!says.starts_with("error"), "{variant} on {event:?}: {says}");
+                assert!(!super::super::word::holds_a_robust_mutex(), "{variant} on {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_of_its_own_outlives_the_thread_that_asked_for_it() {
+        expect("own-robust-list", &[Killed, Exec, OtherPidNamespaceEnded], &[ThreadEnded]);
+        assert!(says("own-robust-list", MonitorOwns).starts_with("n/a: "));
+    }
+
+    #[test]
+    fn kill_takes_zombies_strangers_and_other_programs_for_the_living() {
+        expect("kill-0", &[Killed], &[Zombie, Exec, ReusedPid, Stopped, ThreadEnded]);
+    }
+
+    #[test]
+    fn descriptors_of_a_process_see_through_a_reused_id_but_not_through_exec() {
+        for variant in ["pidfd-signal-0", "procfs-faccessat"] {
+            expect(variant, &[Killed, ReusedPid, OtherPidNamespaceEnded], &[Zombie, Exec]);
+        }
+    }
+
+    #[test]
+    fn connections_tell_of_exit_and_exec() {
+        for variant in ["epoll-socket", "poll-socket", "select-socket"] {
+            expect(variant, &[Killed, Exec], &[Stopped]);
+        }
+    }
+
+    #[test]
+    fn every_variant_answers_every_event() {
+        for variant in super::super::VARIANTS {
+            for tried in try_all(variant.name) {
+                // Abroad, the number that a process calls its own may be that of a process here
+                // which we may not signal: then an error is kill's true answer.
+                let abroad = variant.name == "kill-0" && tried.event.starts_with("other-pid");
+                assert!(
+                    abroad || !tried.says.starts_with("error"),
+                    "{} on {}: {}",
+                    variant.name,
+                    tried.event,
+                    tried.says
+                );
+            }
+        }
+    }
+}

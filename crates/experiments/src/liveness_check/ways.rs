@@ -1,0 +1,156 @@
+//! The ways of asking, in one table: [`WAYS`].
+//!
+//! Two experiments ask in all of them: `liveness-check` asks alone, `queue-with-check` inside every
+//! send. Each tells of a way in words of its own.
+//!
+//! Neighbours: [`super::check`] makes a way's type of its name, [`super::monitored`] registers the
+//! process by the way's [`Means`].
+
+use tontine_bench::suite::Variant;
+
+use super::monitored::Means;
+
+/// One way of asking.
+pub struct Way {
+    /// Its name, in both experiments.
+    pub name: &'static str,
+    /// How the process must register for it.
+    pub means: Means,
+    /// Whether each question is a system call. `mutex-trylock` and the words ask memory alone.
+    pub enters_kernel: bool,
+    /// What is done where the question stands alone.
+    alone: &'static str,
+    /// What a sender does before each message.
+    in_send: &'static str,
+}
+
+/// All of them, as they are listed.
+pub static WAYS: [Way; 15] = [
+    Way {
+        name: "dummy",
+        means: Means::Pid,
+        enters_kernel: false,
+        alone: "the empty loop",
+        in_send: "no check: the plain queue",
+    },
+    Way {
+        name: "load",
+        means: Means::Pid,
+        enters_kernel: false,
+        alone: "one load of a word that is not looked at",
+        in_send: "a load of a word that is not looked at",
+    },
+    Way {
+        name: "futex-word",
+        means: Means::Mutex,
+        enters_kernel: false,
+        alone: "one load of a robust mutex's lock word, which the kernel marks",
+        in_send: "a load and test of the receiver's robust lock word",
+    },
+    Way {
+        name: "life-word",
+        means: Means::Life,
+        enters_kernel: false,
+        alone: "the library's: Watch::is_alive, one load of the life that the process passed",
+        in_send: "the library's check of the receiver's life",
+    },
+    Way {
+        name: "own-robust-list",
+        means: Means::OwnList,
+        enters_kernel: false,
+        alone: "the same, of a word in the robust list of a bare clone thread",
+        in_send: "the same, of a word that a bare clone thread of the receiver holds",
+    },
+    Way {
+        name: "lock-cmpxchg",
+        means: Means::Mutex,
+        enters_kernel: false,
+        alone: "the atomic instruction inside trylock, alone, on the lock word",
+        in_send: "a bare atomic compare-and-swap on the lock word",
+    },
+    Way {
+        name: "mutex-trylock",
+        means: Means::Mutex,
+        enters_kernel: false,
+        alone: "pthread_mutex_trylock on the robust mutex",
+        in_send: "a pthread_mutex_trylock of the receiver's mutex",
+    },
+    Way {
+        name: "epoll-empty",
+        means: Means::Pid,
+        enters_kernel: true,
+        alone: "epoll_wait on a set without descriptors",
+        in_send: "an epoll_wait on a set without descriptors",
+    },
+    Way {
+        name: "epoll-socket",
+        means: Means::Line,
+        enters_kernel: true,
+        alone: "epoll_wait for the hang-up of a SOCK_SEQPACKET connection",
+        in_send: "an epoll_wait for the hang-up of a connection to the receiver",
+    },
+    Way {
+        name: "poll-socket",
+        means: Means::Line,
+        enters_kernel: true,
+        alone: "poll for the hang-up of the connection",
+        in_send: "a poll for the hang-up of the connection",
+    },
+    Way {
+        name: "select-socket",
+        means: Means::Line,
+        enters_kernel: true,
+        alone: "select on the connection",
+        in_send: "a select on the connection",
+    },
+    Way {
+        name: "kill-0",
+        means: Means::Pid,
+        enters_kernel: true,
+        alone: "kill(pid, 0)",
+        in_send: "a kill(pid, 0) to the receiver",
+    },
+    Way {
+        name: "pidfd-signal-0",
+        means: Means::Pidfd,
+        enters_kernel: true,
+        alone: "pidfd_send_signal of signal 0, by a descriptor that the process passed",
+        in_send: "a signal 0 to the receiver by its descriptor",
+    },
+    Way {
+        name: "procfs-faccessat",
+        means: Means::Procfs,
+        enters_kernel: true,
+        alone: "faccessat of stat in the process's own /proc directory, passed as a descriptor",
+        in_send: "a faccessat of stat in the receiver's /proc directory",
+    },
+    Way {
+        name: "polling-thread",
+        means: Means::Procfs,
+        enters_kernel: false,
+        alone: "a load of a flag; a thread asks procfs every millisecond",
+        in_send: "a load of a flag; a third thread asks procfs every millisecond",
+    },
+];
+
+/// The ways as variants of `liveness-check`.
+pub const ALONE: [Variant; WAYS.len()] = variants(false);
+/// The ways as variants of `queue-with-check`.
+pub const IN_SEND: [Variant; WAYS.len()] = variants(true);
+
+/// The way of that name.
+pub fn find(name: &str) -> Option<&'static Way> {
+    WAYS.iter().find(|way| way.name == name)
+}
+
+const fn variants(in_send: bool) -> [Variant; WAYS.len()] {
+    let mut all = [Variant { name: "", summary: "" }; WAYS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        let way = &WAYS[at];
+        all[at].name = way.name;
+        all[at].summary = if in_send { way.in_send } else { way.alone };
+        at += 1;
+    }
+    all
+}

@@ -1,0 +1,359 @@
+//! Words that the kernel itself marks when their owner ends: [`Page`].
+//!
+//! Two ways of getting one. [`Page::hold`] locks a robust process-shared pthread mutex for ever and
+//! finds its lock word through `get_robust_list`, whatever the C library's layout. [`Page::anchor`]
+//! starts a bare `clone` thread that registers a robust list of its own with a single word in it.
+//! [`is_held`] reads either word with one load, one test and one branch; why a single test is
+//! enough is recorded in `docs/decisions/0003-one-test-liveness.md`.
+//!
+//! The library's lives keep their mutex to themselves, and map the word read-only in others. Here a
+//! monitor also tries to lock it, and an owner lets go of it, so the page is made anew.
+//!
+//! Neighbours: [`super::monitored`] calls the owner's half in the monitored process,
+//! [`super::check`] the monitor's half. [`Page::lock`] alone waits for a word.
+//!
+//! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
+//! (`handle_futex_death`); `get_robust_list(2)`.
+
+#![allow(unsafe_code, reason = "robust mutexes, robust lists and a bare clone thread")]
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::io;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use tontine_host::os::shared::Shareable;
+
+/// The part of a lock word that names the owning thread: 0 when unlocked, and 0 again when the
+/// kernel has marked the owner's death.
+pub const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+
+/// Room for a bare thread that calls two functions.
+const STACK_BYTES: usize = 16 * 1024;
+
+/// Whether the word has a living owner: one load, one test.
+#[inline(always)]
+pub fn is_held(word: &AtomicU32) -> bool {
+    word.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0
+}
+
+/// What monitor and monitored process share.
+#[repr(C, align(64))]
+pub struct Page {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    /// Bytes from the page's start to the mutex's lock word.
+    lock_word_at: AtomicU64,
+    /// The monitored process's id as that process sees it.
+    pub pid: AtomicI32,
+    /// 1 until the kernel clears it at the end of a thread (`set_tid_address`).
+    pub thread: AtomicU32,
+    list: List,
+    anchor_stack: Stack,
+    spare_stack: Stack,
+    /// A word that nobody changes, to be loaded.
+    pub plain: AtomicU32,
+}
+
+// SAFETY: the fields are atomics, a mutex that is made for several processes, and cells that only
+// one thread of the monitored process writes (`List`, `Stack`: see `anchor` and `spare_thread`).
+unsafe impl Sync for Page {}
+// SAFETY: all-zero bytes are valid for each field: atomics, a `pthread_mutex_t` (initialised before
+// it is used), null pointers, bytes.
+unsafe impl Shareable for Page {}
+
+/// A robust list with one entry, laid out as the kernel wants it (`struct robust_list_head`).
+#[repr(C, align(64))]
+struct List {
+    head: UnsafeCell<Head>,
+    node: UnsafeCell<*mut c_void>,
+    word: AtomicU32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Head {
+    next: *mut c_void,
+    futex_offset: i64,
+    pending: *mut c_void,
+}
+
+#[repr(C, align(16))]
+struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
+
+/// Why a process could not register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// The call, or the whole sentence where no call failed.
+    pub call: &'static str,
+    /// Its error number; 0 where no call failed.
+    pub errno: i32,
+}
+
+impl Refusal {
+    /// The last call's error.
+    pub fn last(call: &'static str) -> Self {
+        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        Self { call, errno }
+    }
+}
+
+impl From<(&'static str, rustix::io::Errno)> for Refusal {
+    fn from((call, errno): (&'static str, rustix::io::Errno)) -> Self {
+        Self { call, errno: errno.raw_os_error() }
+    }
+}
+
+impl Page {
+    /// Makes the mutex robust and process-shared. Once, before anybody locks it.
+    ///
+    /// # Errors
+    /// The error number of `pthread_mutex_init` or of an attribute.
+    pub fn prepare(&self) -> io::Result<()> {
+        self.plain.store(1, Ordering::Relaxed);
+        let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+        let attributes = attributes.as_mut_ptr();
+        // SAFETY: the attributes are initialised first and destroyed last; nobody uses the mutex
+        // yet.
+        let code = unsafe {
+            libc::pthread_mutexattr_init(attributes);
+            let mut code =
+                libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
+            if code == 0 {
+                code = libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST);
+            }
+            if code == 0 {
+                code = libc::pthread_mutex_init(self.mutex.get(), attributes);
+            }
+            libc::pthread_mutexattr_destroy(attributes);
+            code
+        };
+        zero_is_ok(code)
+    }
+
+    /// Locks the mutex and finds its lock word: the owner's half.
+    ///
+    /// # Errors
+    /// [`Refusal`]: also where the C library takes this thread for another one, because a bare
+    /// `clone` made the process. The kernel would never mark such a word.
+    pub fn hold(&self) -> Result<(), Refusal> {
+        // SAFETY: `prepare` initialised the mutex.
+        match unsafe { libc::pthread_mutex_lock(self.mutex.get()) } {
+            0 => {}
+            errno => {
+                return Err(Refusal { call: "pthread_mutex_lock", errno });
+            }
+        }
+        let offset = self.find_lock_word()?;
+        self.lock_word_at.store(offset as u64, Ordering::Relaxed);
+        let owner = self.lock_word().load(Ordering::Relaxed) & FUTEX_TID_MASK;
+        if owner != rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned() {
+            return Err(Refusal {
+                call: "the lock word names another thread than the one that locked: this process \
+                       was made by a bare clone behind the C library's back; make it by fork",
+                errno: 0,
+            });
+        }
+        Ok(())
+    }
+
+    /// Unlocks the mutex. By the thread that holds it.
+    pub fn let_go(&self) {
+        // SAFETY: the mutex is initialised; robust ones check the owner and refuse strangers.
+        unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
+    }
+
+    /// `pthread_mutex_lock`: its error number, or 0. Sleeps while the owner lives.
+    pub fn lock(&self) -> i32 {
+        // SAFETY: `prepare` initialised the mutex.
+        unsafe { libc::pthread_mutex_lock(self.mutex.get()) }
+    }
+
+    /// `pthread_mutex_trylock`: its error number, or 0.
+    #[inline(always)]
+    pub fn try_lock(&self) -> i32 {
+        // SAFETY: `prepare` initialised the mutex.
+        unsafe { libc::pthread_mutex_trylock(self.mutex.get()) }
+    }
+
+    /// The mutex's lock word, as found by the owner.
+    pub fn lock_word(&self) -> &AtomicU32 {
+        let offset = self.lock_word_at.load(Ordering::Relaxed) as usize;
+        // The owner may be broken; the word must lie inside the mutex whatever it wrote.
+        let offset = offset.min(size_of::<libc::pthread_mutex_t>() - size_of::<u32>()) & !3;
+        // SAFETY: inside the page's first field and aligned; C library, kernel and we all access it
+        // by atomic instructions.
+        unsafe { AtomicU32::from_ptr(self.mutex.get().cast::<u8>().add(offset).cast()) }
+    }
+
+    /// Starts a bare thread that registers a robust list of its own, holds the word of
+    /// [`Page::own_word`] and does nothing else for ever. Returns when the word is held.
+    ///
+    /// # Errors
+    /// [`Refusal`], where `clone` or `set_robust_list` is refused.
+    pub fn anchor(&self) -> Result<(), Refusal> {
+        self.bare_thread(&self.anchor_stack, hold_own_list)?;
+        for _ in 0..5_000 {
+            match self.list.word.load(Ordering::Relaxed) {
+                0 => std::thread::sleep(std::time::Duration::from_micros(100)),
+                FUTEX_TID_MASK => {
+                    return Err(Refusal { call: "set_robust_list", errno: libc::EPERM });
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err(Refusal { call: "the anchor thread did not start within half a second", errno: 0 })
+    }
+
+    /// The word that the anchor holds.
+    pub fn own_word(&self) -> &AtomicU32 {
+        &self.list.word
+    }
+
+    /// Starts a bare thread that only keeps the process alive.
+    ///
+    /// # Errors
+    /// [`Refusal`], where `clone` is refused.
+    pub fn spare_thread(&self) -> Result<(), Refusal> {
+        self.bare_thread(&self.spare_stack, idle)
+    }
+
+    fn bare_thread(
+        &self,
+        stack: &Stack,
+        body: extern "C" fn(*mut c_void) -> i32,
+    ) -> Result<(), Refusal> {
+        let flags = libc::CLONE_VM
+            | libc::CLONE_FS
+            | libc::CLONE_FILES
+            | libc::CLONE_SIGHAND
+            | libc::CLONE_THREAD
+            | libc::CLONE_SYSVSEM;
+        // SAFETY: the stack is used by this one thread and lives as long as the page, which the
+        // owner never unmaps; `body` makes bare system calls only, as the thread shares its maker's
+        // thread-local storage.
+        let made = unsafe {
+            let top = stack.0.get().cast::<u8>().add(STACK_BYTES);
+            libc::clone(body, top.cast(), flags, std::ptr::from_ref(self).cast_mut().cast())
+        };
+        if made < 0 { Err(Refusal::last("clone")) } else { Ok(()) }
+    }
+
+    /// Bytes from the mutex's start to its lock word. The calling thread has just locked it.
+    fn find_lock_word(&self) -> Result<usize, Refusal> {
+        let missing = Refusal {
+            call: "the locked mutex is not the first in this thread's robust list",
+            errno: 0,
+        };
+        let head = own_list()?.ok_or(missing)?;
+        // SAFETY: the head is this thread's, registered by the C library, and nobody changes it
+        // while this thread is here.
+        let Head { next, futex_offset, .. } = unsafe { *head };
+        // C libraries put what is locked last first; the lowest bit tells priority-inheritance
+        // mutexes from plain ones.
+        let node = next as usize & !1;
+        let word = node.wrapping_add_signed(futex_offset as isize);
+        let inside = word.wrapping_sub(self.mutex.get() as usize);
+        let last = size_of::<libc::pthread_mutex_t>() - size_of::<u32>();
+        (inside <= last).then_some(inside).ok_or(missing)
+    }
+}
+
+/// The calling thread's robust list, if it has one of the expected shape.
+fn own_list() -> Result<Option<*const Head>, Refusal> {
+    let mut head: *const Head = std::ptr::null();
+    let mut length = 0_usize;
+    // SAFETY: the call writes one pointer and one length to where these point.
+    let code =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    if code != 0 {
+        return Err(Refusal::last("get_robust_list"));
+    }
+    Ok((!head.is_null() && length == size_of::<Head>()).then_some(head))
+}
+
+/// Whether the C library counts any robust mutex as held by the calling thread.
+#[cfg(test)]
+pub fn holds_a_robust_mutex() -> bool {
+    let head = own_list().expect("get_robust_list").expect("a list");
+    // SAFETY: the calling thread's own list head; an empty list points back at it.
+    unsafe { (*head).next.cast_const().cast() != head }
+}
+
+/// Registers the page's list for this bare thread, takes its word, and stays.
+extern "C" fn hold_own_list(page: *mut c_void) -> i32 {
+    // SAFETY: `bare_thread` passes the page, which outlives the process's threads.
+    let list = unsafe { &(*page.cast::<Page>()).list };
+    let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    // SAFETY: only this thread writes head and node, and the kernel reads them when it ends.
+    let registered = unsafe {
+        *list.node.get() = list.head.get().cast();
+        *list.head.get() = Head {
+            next: list.node.get().cast(),
+            futex_offset: (offset_of!(List, word) - offset_of!(List, node)) as i64,
+            pending: std::ptr::null_mut(),
+        };
+        libc::syscall(libc::SYS_set_robust_list, list.head.get(), size_of::<Head>()) == 0
+    };
+    list.word.store(if registered { tid } else { FUTEX_TID_MASK }, Ordering::Relaxed);
+    idle(page)
+}
+
+/// Sleeps for ever, by bare system calls.
+extern "C" fn idle(_: *mut c_void) -> i32 {
+    loop {
+        rustix::event::pause();
+    }
+}
+
+fn zero_is_ok(code: i32) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::child::Child;
+    use tontine_host::os::shared::Shared;
+
+    #[test]
+    fn one_test_is_right_in_every_state_of_the_word() {
+        const WAITERS: u32 = 1 << 31;
+        const OWNER_DIED: u32 = 1 << 30;
+        for (word, held) in [
+            (0, false),
+            (WAITERS, false),
+            (4711, true),
+            (4711 | WAITERS, true),
+            (OWNER_DIED, false),
+            (OWNER_DIED | WAITERS, false),
+            (FUTEX_TID_MASK, true),
+        ] {
+            assert_eq!(is_held(&AtomicU32::new(word)), held, "{word:#x}");
+        }
+    }
+
+    #[test]
+    fn a_process_made_behind_the_c_librarys_back_is_refused() {
+        let page = Shared::<Page>::anonymous().expect("page");
+        page.prepare().expect("mutex");
+        // The stranger is made inside a forked child, so that nothing of this process is copied
+        // raw.
+        let mut child = Child::fork(|| {
+            // SAFETY: clone without CLONE_VM is a fork that the C library does not hear of; the
+            // copy locks a mutex and leaves by `_exit`.
+            let stranger = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+            if stranger == 0 {
+                let refused = matches!(page.hold(), Err(refusal) if refusal.errno == 0);
+                tontine_host::os::child::exit_at_once(if refused { 7 } else { 8 });
+            }
+            let status = rustix::process::waitpid(
+                rustix::process::Pid::from_raw(stranger as i32),
+                rustix::process::WaitOptions::empty(),
+            );
+            status.ok().flatten().and_then(|(_, status)| status.exit_status()).unwrap_or(9)
+        })
+        .expect("fork");
+        assert_eq!(child.wait().expect("wait").exit_status(), Some(7));
+    }
+}

@@ -1,0 +1,227 @@
+//! Which of several threads gets a signal: [`to_process`] sends to the process and lets the kernel
+//! choose, [`to_thread`] names the thread.
+//!
+//! The receiver has [`THREADS`] threads. Each handles the signal and writes its number into a log;
+//! the sender reads the log when all that may sleep are asleep again.
+
+#![allow(unsafe_code, reason = "pause and tgkill")]
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use tontine_bench::machine::topology::Placement;
+use tontine_host::os::checked;
+use tontine_host::os::child::Child;
+use tontine_host::os::pin::Pinned;
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::signal::{Only, SIGNAL, handle};
+use tontine_host::os::state::State;
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use crate::signal_delivery::patience::{Pass, wait_until};
+
+/// Threads of the receiver, the main one among them.
+pub(super) const THREADS: usize = 4;
+/// The main thread's number.
+pub(super) const MAIN: u32 = 0;
+/// Most signals between two rests.
+const LOG: usize = 32;
+/// Time between two looks at a thread that is awake.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
+/// How long a thread that never sleeps gets to leave its handler.
+const LEAVE: Duration = Duration::from_micros(50);
+/// Longest wait for a signal to be handled.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Status of a receiver that could not set itself up.
+const NO_SET_UP: i32 = 5;
+
+/// How the receiver's threads are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Threads {
+    /// The main thread blocks the signal.
+    pub(super) main_blocks: bool,
+    /// The last thread spins; all others sleep.
+    pub(super) one_runs: bool,
+}
+
+/// What receiver and sender share.
+#[derive(Debug)]
+#[repr(C)]
+struct Words {
+    /// Thread ids by number; 0 until the thread is ready.
+    threads: [AtomicU32; THREADS],
+    /// Handlers that have run since the last rest.
+    handled: AtomicU32,
+    /// Who ran them, in order.
+    log: [AtomicU32; LOG],
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Words {}
+
+static WORDS: AtomicPtr<Words> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn on_signal(_: libc::c_int) {
+    // SAFETY: `receive` stored the address before it installed this handler; the mapping lives as
+    // long as this process. `gettid` is async-signal-safe.
+    let (words, thread) = unsafe { (&*WORDS.load(Ordering::Relaxed), libc::gettid()) };
+    let is_this = |id: &AtomicU32| id.load(Ordering::Relaxed) == thread.cast_unsigned();
+    let number = words.threads.iter().position(is_this).unwrap_or(THREADS);
+    // Two threads may handle signals at once: each takes a line of its own.
+    let at = words.handled.fetch_add(1, Ordering::Relaxed) as usize;
+    if let Some(line) = words.log.get(at) {
+        line.store(number as u32 + 1, Ordering::Relaxed);
+    }
+}
+
+/// Sends to the process, `burst` signals at once, so many times. Who took them, each time.
+///
+/// # Errors
+/// Skipped, where the system refuses a part of it; failed, where a signal is not handled in time.
+pub(super) fn to_process(
+    threads: Threads,
+    placement: Placement,
+    burst: u32,
+    times: usize,
+) -> Result<Vec<Vec<u32>>> {
+    let scene = Scene::new(threads, placement)?;
+    (0..times)
+        .map(|_| {
+            for _ in 0..burst {
+                kill_process(scene.child.pid(), Signal::USR1).during("kill")?;
+            }
+            scene.take_log()
+        })
+        .collect()
+}
+
+/// Sends to one thread after the other, so many times. The thread named and who took it.
+///
+/// # Errors
+/// As [`to_process`].
+pub(super) fn to_thread(
+    threads: Threads,
+    placement: Placement,
+    times: usize,
+) -> Result<Vec<(u32, Vec<u32>)>> {
+    let scene = Scene::new(threads, placement)?;
+    let pid = scene.child.pid().as_raw_nonzero().get();
+    (0..times)
+        .map(|time| {
+            let number = time % THREADS;
+            let thread = scene.words.threads[number].load(Ordering::Relaxed);
+            // SAFETY: takes three numbers. The child is not reaped, and its threads do not end.
+            let sent = unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, SIGNAL) };
+            checked(sent as libc::c_int).during("tgkill")?;
+            Ok((number as u32, scene.take_log()?))
+        })
+        .collect()
+}
+
+/// A receiver whose threads wait.
+struct Scene {
+    child: Child,
+    words: Shared<Words>,
+    /// Of the threads that sleep when they have nothing to do.
+    sleepers: Vec<State>,
+    one_runs: bool,
+    _pinned: Pinned,
+}
+
+impl Scene {
+    fn new(threads: Threads, placement: Placement) -> Result<Self> {
+        let words = Shared::<Words>::anonymous()?;
+        let mut child = Child::fork(|| receive(threads, &words))?;
+        wait_until(&mut child, Pass::Yield, "the receiver's threads to start", || {
+            // SYNC directed-ready: pairs with each thread's store.
+            words.threads.iter().all(|id| id.load(Ordering::Acquire) != 0)
+        })?;
+        let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
+        let asleep = THREADS - usize::from(threads.one_runs);
+        let ids = words.threads.iter().take(asleep).map(|id| id.load(Ordering::Relaxed));
+        let sleepers = ids.map(|thread| State::of(pid, thread)).collect::<Result<Vec<State>>>()?;
+        let _pinned = Pinned::to(placement.here)?;
+        let scene = Self { child, words, sleepers, one_runs: threads.one_runs, _pinned };
+        scene.rest(0)?;
+        Ok(scene)
+    }
+
+    /// Who took the signals sent since the last call, in order, once everybody is at rest.
+    fn take_log(&self) -> Result<Vec<u32>> {
+        self.rest(1)?;
+        // Relaxed is enough: who wrote is asleep, or has had time to leave its handler, and a line
+        // that is still 0 is an error below.
+        let handled = self.words.handled.swap(0, Ordering::Relaxed) as usize;
+        let lines = &self.words.log[..handled.min(LOG)];
+        let taken: Vec<u32> = lines.iter().map(|line| line.swap(0, Ordering::Relaxed)).collect();
+        if handled > LOG || taken.iter().any(|&line| line == 0 || line > THREADS as u32) {
+            return Err(Trouble::fail(format!("expected at most {LOG} known takers: {taken:?}")));
+        }
+        Ok(taken.into_iter().map(|line| line - 1).collect())
+    }
+
+    /// Waits until at least so many signals were handled and nobody has one in hand.
+    fn rest(&self, handled: u32) -> Result<()> {
+        let since = Instant::now();
+        loop {
+            let so_far = self.words.handled.load(Ordering::Relaxed);
+            let asleep = || self.sleepers.iter().all(State::asleep);
+            if so_far >= handled && asleep() {
+                std::thread::sleep(if self.one_runs { LEAVE } else { BETWEEN_LOOKS });
+                if asleep() && self.words.handled.load(Ordering::Relaxed) == so_far {
+                    return Ok(());
+                }
+            }
+            Peer::Child(self.child.pid()).check()?;
+            if since.elapsed() > PATIENCE {
+                return Err(Trouble::fail(format!(
+                    "expected the receiver's threads to handle {handled} signals and to rest \
+                     within {PATIENCE:?}; they did not: is the machine overloaded?"
+                )));
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+}
+
+/// The child's part: runs until it is killed.
+fn receive(threads: Threads, words: &Words) -> i32 {
+    let only = Only::signal();
+    only.block();
+    WORDS.store(std::ptr::from_ref(words).cast_mut(), Ordering::Relaxed);
+    if handle(on_signal).is_err() {
+        return NO_SET_UP;
+    }
+    std::thread::scope(|scope| {
+        for number in 1..THREADS {
+            let runs = threads.one_runs && number == THREADS - 1;
+            let spawned = std::thread::Builder::new()
+                .spawn_scoped(scope, move || wait(words, number, Some(only), runs));
+            if spawned.is_err() {
+                return NO_SET_UP;
+            }
+        }
+        wait(words, MAIN as usize, (!threads.main_blocks).then_some(only), false)
+    })
+}
+
+/// One thread: ready, then asleep or spinning for ever.
+fn wait(words: &Words, number: usize, unblocks: Option<Only>, runs: bool) -> i32 {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    if let Some(only) = unblocks {
+        only.unblock();
+    }
+    // SYNC directed-ready: pairs with `Scene::new`; the mask is in place by now.
+    words.threads[number].store(thread, Ordering::Release);
+    loop {
+        if runs {
+            std::hint::spin_loop();
+        } else {
+            // SAFETY: takes nothing. A handler that ran before it is no loss: who sleeps is what
+            // the sender waits for, and the handler has written itself down.
+            unsafe { libc::pause() };
+        }
+    }
+}

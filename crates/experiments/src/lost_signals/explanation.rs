@@ -1,0 +1,80 @@
+//! `lost-signals` in words.
+
+use tontine_bench::about::Explanation;
+
+pub(super) const EXPLANATION: Explanation = Explanation {
+    about: &[
+        "A signal is a number that the kernel delivers to a process. While a thread blocks it, it \
+         is pending; once no thread that may take it blocks it, it is delivered: the thread's \
+         program is interrupted and a function, the handler, runs; or a thread that asks for \
+         pending signals takes it out, by sigwait or by reading a signalfd.",
+        "Two things get lost on the way. A standard signal, such as SIGUSR1, is pending or it is \
+         not: sent again while pending, it is the same one. They have merged, and the number of \
+         handler runs says nothing about the number sent. (Real-time signals queue instead.) That \
+         is how signals are meant to be.",
+        "The other loss is a bug of the program: a missed wake-up. A thread that looks whether a \
+         signal came, sees none, and then calls pause to wait for one, sleeps on if the signal \
+         comes between look and pause: the handler has run by then, and pause waits for the next. \
+         sigsuspend unblocks and waits in one step, so a signal that is blocked at all other times \
+         cannot come between. sigwait and signalfd take what is pending; they have no gap either.",
+        "In a process of several threads a signal may be sent to the process (kill) or to one \
+         thread (tgkill). In the first case any thread that does not block it may take it. POSIX \
+         leaves the choice open; here it is counted.",
+    ],
+    steps: &[
+        "A child process is forked. Its main thread blocks SIGUSR1 and sleeps; a second thread \
+         waits for SIGUSR1 in a loop, in the variant's way, and after each return writes a byte \
+         into a pipe: what the source's program prints.",
+        "Sending acknowledged: the parent sends one signal to the process by kill, reads the pipe \
+         until the byte is there, and sends the next one at once. With a window of 1 µs or 10 µs \
+         the thread works for so long between the byte and its next wait; as it is, it does not.",
+        "The variant library is tontine::signal, whose thread takes SIGUSR1 and calls a function \
+         that does the same. It is sent real-time signals besides (SIGRTMIN), which queue.",
+        "If the thread is seen asleep, twice with 50 µs between, while its byte is missing, the \
+         wake-up was missed: kill sets a waiting thread running before it returns. The parent then \
+         sends the signal again to wake it, and goes on.",
+        "Sending in bursts: the parent calls kill twenty times without waiting, waits until the \
+         thread sleeps, and reads how many signals reached it and how often the loop went round.",
+        "process-directed: a child of four threads that all handle the signal (main may block it; \
+         one may spin instead of sleeping). Each handler writes down which thread it ran in. \
+         thread-directed: the same, and tgkill names the four threads in turn.",
+    ],
+    timing: "Nothing is timed; events are counted. Sender and receiver are pinned to the \
+             processors of the placement, except the four threads, which run where the kernel \
+             puts them. No count rests on a deadline: a thread that neither answers nor sleeps \
+             for five seconds fails the row.",
+    found: "The source (003) says of its first program, a handler and a loop over pause, that a \
+            signal can be missed where the thread has unblocked it and does not pause yet, and \
+            advises sigsuspend; it shows sigwait as the cleaner way. It quotes the manual: of \
+            several threads that do not block a signal, the kernel picks an arbitrary one. It \
+            gives no figures.",
+    reading: "lost: share of the signals sent that the loop never announced, for whatever reason. \
+              Acknowledged, that is a missed wake-up: the thread slept although the signal had \
+              come, and another one had to wake it. missed: share of bursts after which the \
+              thread slept although a signal had come since its last look (acknowledged, it would \
+              be lost once more, and has no row). Only handler-pause can miss any. In bursts \
+              almost all loss is \
+              merging: merged is the share that reached nobody because the same signal was \
+              pending already. lost beyond merged are handler runs that the loop did not tell \
+              apart: the handler ran twice before the loop looked once. A share of 0 of \
+              handler-pause as it is does not say that the program is right, only that the gap, \
+              some tens of nanoseconds, was not hit: the signal takes longer to arrive than the \
+              thread to reach pause. The library can no more undo the kernel's merging of standard \
+              signals than anybody else; of real-time ones, it loses none. main_thread: share of \
+              signals that the main thread took; \
+              same_thread: share taken by the thread that took the one before; own_thread: share \
+              taken by the thread that tgkill named. Linux tries the main thread first, whoever \
+              else is running; POSIX promises none of it.",
+    calls: &[
+        ("handler-pause", "none timed; per signal kill, pause, rt_sigreturn, write, read"),
+        (
+            "handler-sigsuspend",
+            "none timed; per signal kill, rt_sigsuspend, rt_sigreturn, write, read",
+        ),
+        ("sigwait-thread", "none timed; per signal kill, rt_sigtimedwait, write, read"),
+        ("library", "none timed; per signal kill, rt_sigtimedwait, write, read"),
+        ("signalfd", "none timed; per signal kill, read of the signalfd, write, read of the pipe"),
+        ("process-directed", "none timed; per signal kill, gettid, rt_sigreturn, pause"),
+        ("thread-directed", "none timed; per signal tgkill, gettid, rt_sigreturn, pause"),
+    ],
+};

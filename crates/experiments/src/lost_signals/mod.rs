@@ -1,0 +1,271 @@
+//! `lost-signals`: how many of the signals that were sent did the receiver see, and did it ever
+//! sleep on though one had come? [`LostSignals`].
+//!
+//! [`receiver`] is a process whose second thread waits for signals in one of five ways; [`sender`]
+//! sends them, one after the other as each is acknowledged, or many at once. [`directed`] asks
+//! which of several threads gets a signal that is sent to the process.
+//!
+//! What it does not do: time a delivery (`signal-delivery`), or count signals a second
+//! (`signal-throughput`).
+
+mod directed;
+mod explanation;
+mod receiver;
+mod sender;
+
+use std::num::NonZero;
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::signal::SIGNAL;
+use tontine_host::trouble::{Result, Trouble};
+
+use crate::placement_of;
+use directed::{MAIN, THREADS, Threads};
+use receiver::Way;
+use sender::{BURST, Burst, Plan, Scene};
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct LostSignals;
+
+/// Values of the parameter `sending`.
+pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
+const IN_BURSTS: &str = "burst";
+/// Values of the parameter `window`: how long the loop is between its look and its wait.
+pub(crate) const AS_IT_IS: &str = "as it is";
+const WIDENED: &str = "1 µs";
+/// Longer than a signal takes to another processor, on virtual machines too.
+const WIDE: &str = "10 µs";
+
+/// Value of the parameter `signal`, where it is not SIGUSR1: one that queues.
+const REALTIME: &str = "SIGRTMIN";
+
+impl Experiment for LostSignals {
+    fn name(&self) -> &'static str {
+        "lost-signals"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Of the signals sent, how many are never seen, and which thread gets them?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Signals
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explanation::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params> {
+        let placement = topology.placements().first().map_or("same-core", |usual| usual.name);
+        let cell = |of: &[(&str, &str)]| -> Params {
+            let of = of.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+            of.chain([("placement".to_owned(), placement.to_owned())]).collect()
+        };
+        let acknowledged = |window| cell(&[("sending", ACKNOWLEDGED), ("window", window)]);
+        let burst = cell(&[("sending", IN_BURSTS)]);
+        let threads = |sending, main, others| {
+            cell(&[("sending", sending), ("main", main), ("others", others)])
+        };
+        match variant {
+            "handler-pause" if size == Size::Quick => {
+                vec![acknowledged(AS_IT_IS), acknowledged(WIDE), burst]
+            }
+            "handler-pause" => {
+                vec![acknowledged(AS_IT_IS), acknowledged(WIDENED), acknowledged(WIDE), burst]
+            }
+            "handler-sigsuspend" | "signalfd" if size == Size::Quick => vec![acknowledged(WIDE)],
+            "handler-sigsuspend" | "sigwait-thread" | "signalfd" => {
+                vec![acknowledged(WIDE), burst]
+            }
+            "library" => {
+                let queued = cell(&[("sending", IN_BURSTS), ("signal", REALTIME)]);
+                match size {
+                    Size::Quick => vec![acknowledged(WIDE), queued],
+                    Size::Default | Size::Full => vec![acknowledged(WIDE), burst, queued],
+                }
+            }
+            "process-directed" => {
+                let main_takes = threads(IN_BURSTS, "unblocked", "asleep");
+                let main_sleeps = threads(ACKNOWLEDGED, "unblocked", "one running");
+                let main_blocks = threads(ACKNOWLEDGED, "blocked", "asleep");
+                match size {
+                    Size::Quick => vec![main_takes],
+                    Size::Default => vec![main_takes, main_sleeps],
+                    Size::Full => vec![main_takes, main_sleeps, main_blocks],
+                }
+            }
+            "thread-directed" => vec![threads(ACKNOWLEDGED, "unblocked", "asleep")],
+            _ => Vec::new(),
+        }
+    }
+
+    fn operations(&self, _: &str, size: Size) -> usize {
+        signals(size)
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        measure(&task.variant, &task.params, signals(task.size))
+    }
+}
+
+/// Signals in one invocation; in bursts four times as many: a burst of twenty for each five.
+fn signals(size: Size) -> usize {
+    match size {
+        Size::Quick => 100,
+        Size::Default => 200,
+        Size::Full => 10_000,
+    }
+}
+
+fn measure(variant: &str, params: &Params, signals: usize) -> Result<Observed> {
+    let placement = placement_of(params)?;
+    let bursts = match word(params, "sending") {
+        ACKNOWLEDGED => None,
+        IN_BURSTS => Some((signals / 5).max(1)),
+        other => return Err(unknown("sending", other)),
+    };
+    if let Some(way) = Way::of(variant) {
+        let window_ns = match word(params, "window") {
+            "" | AS_IT_IS => 0.0,
+            WIDENED => 1_000.0,
+            WIDE => 10_000.0,
+            other => return Err(unknown("window", other)),
+        };
+        let signal = match word(params, "signal") {
+            "" => SIGNAL,
+            REALTIME => libc::SIGRTMIN(),
+            other => return Err(unknown("signal", other)),
+        };
+        let plan = Plan { way, placement, window_ns, clock: Clock::monotonic(), signal };
+        let scene = Scene::new(&plan)?;
+        return match bursts {
+            None => scene.acknowledged(signals).map(|missed| of_acknowledged(&missed)),
+            Some(bursts) => scene.bursts(bursts).map(|bursts| of_bursts(&bursts)),
+        };
+    }
+    let threads = Threads {
+        main_blocks: word(params, "main") == "blocked",
+        one_runs: word(params, "others") == "one running",
+    };
+    let mut observed = match variant {
+        "process-directed" => {
+            let (burst, times) = bursts.map_or((1, signals), |bursts| (BURST, bursts));
+            of_process(&directed::to_process(threads, placement, burst, times)?)
+        }
+        "thread-directed" => of_thread(&directed::to_thread(threads, placement, signals)?),
+        other => return Err(unknown("variant", other)),
+    };
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    if threads.one_runs && processors < 3 {
+        observed.notes.push(format!(
+            "one thread spins, the sender looks and the taker wakes: 3 threads on {processors} \
+             processors"
+        ));
+    }
+    Ok(observed)
+}
+
+/// Shares of single signals.
+fn of_acknowledged(missed: &[bool]) -> Observed {
+    let of = missed.len();
+    let note = match missed.iter().filter(|&&one| one).count() {
+        0 => format!("none of {of} signals was slept through"),
+        count => format!("{count} of {of} signals were slept through: another one had to wake it"),
+    };
+    Observed {
+        // A signal that its receiver slept through is announced by nobody, and no other is lost: a
+        // series `missed` would have the same samples.
+        series: vec![share("lost", missed.iter().copied())],
+        notes: vec![note],
+        ..Observed::default()
+    }
+}
+
+/// Shares of bursts.
+fn of_bursts(bursts: &[Burst]) -> Observed {
+    let mean = |metric: &str, seen: fn(&Burst) -> u32| {
+        let lost = |burst: &Burst| 1.0 - f64::from(seen(burst)) / f64::from(BURST);
+        let samples = bursts.iter().map(lost).collect();
+        let series = Series::ns(metric, samples).in_unit("share").by_mean();
+        series.batched(BURST as usize)
+    };
+    let total = |of: fn(&Burst) -> u32| bursts.iter().map(of).sum::<u32>();
+    Observed {
+        series: vec![
+            mean("lost", |burst| burst.announced),
+            mean("merged", |burst| burst.reached),
+            share("missed", bursts.iter().map(|burst| burst.missed)),
+        ],
+        notes: vec![format!(
+            "{} sent, {} reached the thread, {} announced by its loop",
+            BURST as usize * bursts.len(),
+            total(|burst| burst.reached),
+            total(|burst| burst.announced),
+        )],
+        ..Observed::default()
+    }
+}
+
+/// Who took signals that were sent to the process.
+fn of_process(taken: &[Vec<u32>]) -> Observed {
+    let all: Vec<u32> = taken.iter().flatten().copied().collect();
+    let mut series = vec![share("main_thread", all.iter().map(|&thread| thread == MAIN))];
+    if all.len() > 1 {
+        series.push(share("same_thread", all.windows(2).map(|pair| pair[0] == pair[1])));
+    }
+    let of_each = (0..THREADS as u32).map(|thread| {
+        let count = all.iter().filter(|&&taker| taker == thread).count();
+        if thread == MAIN { format!("main {count}") } else { format!("{count}") }
+    });
+    let of_each = of_each.collect::<Vec<String>>().join(", ");
+    let notes = vec![format!("signals taken by each of {THREADS} threads: {of_each}")];
+    Observed { series, notes, ..Observed::default() }
+}
+
+/// Who took signals that were sent to a thread.
+fn of_thread(taken: &[(u32, Vec<u32>)]) -> Observed {
+    let own = taken.iter().flat_map(|(named, takers)| takers.iter().map(move |one| one == named));
+    Observed { series: vec![share("own_thread", own)], ..Observed::default() }
+}
+
+fn share(metric: &str, of: impl Iterator<Item = bool>) -> Series {
+    let samples = of.map(|so| if so { 1.0 } else { 0.0 }).collect();
+    Series::ns(metric, samples).in_unit("share").by_mean()
+}
+
+fn word<'a>(params: &'a Params, name: &str) -> &'a str {
+    params.get(name).map_or("", String::as_str)
+}
+
+fn unknown(what: &str, found: &str) -> Trouble {
+    Trouble::fail(format!("lost-signals has no {what} `{found}`: see `tontine list`"))
+}
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("handler-pause", "a thread with a handler and a loop over pause: the source's first"),
+    variant("handler-sigsuspend", "the same with sigsuspend, which unblocks and waits at once"),
+    variant("sigwait-thread", "a thread that takes the blocked signal by sigwait"),
+    variant("signalfd", "a thread that reads the blocked signal from a signalfd"),
+    variant("library", "tontine::signal: its thread takes each and calls a function"),
+    variant("process-directed", "kill to a process of four threads: which of them handles it?"),
+    variant("thread-directed", "tgkill to each of the four threads in turn"),
+];
+
+#[cfg(test)]
+mod tests;

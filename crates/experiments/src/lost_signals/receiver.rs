@@ -1,0 +1,234 @@
+//! The process that receives: its first thread blocks the signal and sleeps, a second one waits for
+//! it in one of five [`Way`]s and says so after each: [`receive`].
+//!
+//! It is the source's program: what that prints is a byte into a pipe here. The second thread keeps
+//! [`Counts`] besides, so that the sender can tell where a signal went that nobody announced.
+
+#![allow(unsafe_code, reason = "pause, sigsuspend, sigwait and signalfd")]
+
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use tontine_host::clock::Clock;
+use tontine_host::os::pin;
+use tontine_host::os::shared::Shareable;
+use tontine_host::os::signal::{Only, handle};
+use tontine_host::os::state::second_thread;
+
+/// How the thread waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A handler, and `pause` with the signal unblocked.
+    Pause,
+    /// A handler, and `sigsuspend`; blocked at all other times.
+    Sigsuspend,
+    /// `sigwait`; always blocked.
+    Sigwait,
+    /// A read of a signalfd; always blocked.
+    Signalfd,
+    /// `tontine::signal`'s thread.
+    Library,
+}
+
+impl Way {
+    /// The way of a variant.
+    pub(super) fn of(variant: &str) -> Option<Self> {
+        match variant {
+            "handler-pause" => Some(Self::Pause),
+            "handler-sigsuspend" => Some(Self::Sigsuspend),
+            "sigwait-thread" => Some(Self::Sigwait),
+            "signalfd" => Some(Self::Signalfd),
+            "library" => Some(Self::Library),
+            _ => None,
+        }
+    }
+}
+
+/// What the thread leaves in shared memory. The sender believes it only when the thread sleeps.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Counts {
+    /// The thread's id, once it is about to wait for the first time.
+    pub(super) thread: AtomicU32,
+    /// Signals that reached it: runs of the handler, or returns with a signal in hand.
+    pub(super) reached: AtomicU32,
+    /// `reached` when the loop looked last.
+    pub(super) looked: AtomicU32,
+    /// Times that the loop went round: what the source's program prints.
+    pub(super) announced: AtomicU32,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Counts {}
+
+/// Status of a receiver that could not pin itself.
+const NOT_PINNED: i32 = 3;
+/// Status of a receiver that could not set itself up.
+const NO_SET_UP: i32 = 5;
+
+/// Where the handler counts.
+static COUNTS: AtomicPtr<Counts> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn on_signal(_: libc::c_int) {
+    // SAFETY: `receive` stored the address before it installed this handler; the mapping lives as
+    // long as this process.
+    let counts = unsafe { &*COUNTS.load(Ordering::Relaxed) };
+    counts.reached.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What a receiver is told.
+#[derive(Clone, Copy)]
+pub(super) struct Orders<'a> {
+    pub(super) way: Way,
+    /// What it is sent; ways other than the library's know SIGUSR1 alone.
+    pub(super) signal: libc::c_int,
+    pub(super) processor: usize,
+    /// Nanoseconds of work between saying that a signal was seen and waiting again.
+    pub(super) window_ns: f64,
+    pub(super) clock: Clock,
+    pub(super) counts: &'a Counts,
+    /// Gets a byte for each return of the wait.
+    pub(super) says: BorrowedFd<'a>,
+}
+
+/// The child's part: runs until it is killed. Call it in a fresh process of one thread.
+pub(super) fn receive(orders: Orders<'_>) -> i32 {
+    if pin::pin_to(orders.processor).is_err() {
+        return NOT_PINNED;
+    }
+    if orders.way == Way::Library {
+        return take(orders).map_or(NO_SET_UP, |()| sleep());
+    }
+    let only = Only::signal();
+    let outside = only.block();
+    COUNTS.store(std::ptr::from_ref(orders.counts).cast_mut(), Ordering::Relaxed);
+    if handle(on_signal).is_err() {
+        return NO_SET_UP;
+    }
+    let waiter = match Waiter::new(orders.way, only, outside) {
+        Ok(waiter) => waiter,
+        Err(_) => return NO_SET_UP,
+    };
+    std::thread::scope(|scope| {
+        let spawned = std::thread::Builder::new().spawn_scoped(scope, || announce(orders, &waiter));
+        if spawned.is_err() {
+            return NO_SET_UP;
+        }
+        sleep()
+    })
+}
+
+/// What the first thread does.
+fn sleep() -> i32 {
+    loop {
+        // SAFETY: takes nothing. The signal is blocked in this thread.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Lets the library's thread take them.
+fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    // SAFETY: the thread ends with this process, which waits in `sleep` for ever; what the orders
+    // lend lives in frames below that.
+    let orders = unsafe { std::mem::transmute::<Orders<'_>, Orders<'static>>(orders) };
+    let signal = tontine::signal::Signal::from_raw(orders.signal).ok_or("no such signal")?;
+    let blocked = Box::leak(Box::new(tontine::signal::Blocked::new(signal)?));
+    std::mem::forget(blocked.thread(move |_| {
+        orders.counts.reached.fetch_add(1, Ordering::Relaxed);
+        // Where nobody reads any more this process is about to be killed.
+        let _ = say(orders);
+    })?);
+    let thread = second_thread(std::process::id())?;
+    // SYNC lost-signals-ready: pairs with `Scene::new`; the signal is blocked by now.
+    orders.counts.thread.store(thread, Ordering::Release);
+    Ok(())
+}
+
+/// The second thread: waits, counts, says so, for ever.
+fn announce(orders: Orders<'_>, waiter: &Waiter) {
+    let counts = orders.counts;
+    if orders.way == Way::Pause {
+        waiter.only.unblock();
+    }
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    // SYNC lost-signals-ready: pairs with `Scene::new`; mask and handler are in place by now.
+    counts.thread.store(thread, Ordering::Release);
+    loop {
+        if waiter.wait(counts).is_err() {
+            return;
+        }
+        if say(orders).is_err() {
+            return;
+        }
+    }
+}
+
+/// After each return of the wait.
+#[inline(always)]
+fn say(orders: Orders<'_>) -> std::io::Result<()> {
+    let Orders { counts, clock, window_ns, .. } = orders;
+    counts.looked.store(counts.reached.load(Ordering::Relaxed), Ordering::Relaxed);
+    counts.announced.fetch_add(1, Ordering::Relaxed);
+    rustix::io::retry_on_intr(|| rustix::io::write(orders.says, b"!"))?;
+    if window_ns > 0.0 {
+        let since = clock.start();
+        while clock.ns_between(since, clock.stop()) < window_ns {}
+    }
+    Ok(())
+}
+
+/// One way of waiting, made ready.
+struct Waiter {
+    way: Way,
+    only: Only,
+    /// The mask in which `sigsuspend` waits.
+    outside: libc::sigset_t,
+    /// The signalfd, where it is one.
+    descriptor: Option<OwnedFd>,
+}
+
+impl Waiter {
+    fn new(way: Way, only: Only, outside: libc::sigset_t) -> std::io::Result<Self> {
+        let descriptor = match way {
+            Way::Signalfd => {
+                // SAFETY: the set is initialised; −1 asks for a new descriptor, which is ours.
+                let made = unsafe { libc::signalfd(-1, only.set(), libc::SFD_CLOEXEC) };
+                let made = tontine_host::os::checked(made)?;
+                // SAFETY: just made, owned by nobody else.
+                Some(unsafe { OwnedFd::from_raw_fd(made) })
+            }
+            _ => None,
+        };
+        Ok(Self { way, only, outside, descriptor })
+    }
+
+    /// Waits once. Handlers count what reached them; the other two count here.
+    #[inline(always)]
+    fn wait(&self, counts: &Counts) -> std::io::Result<()> {
+        match self.way {
+            Way::Pause => {
+                // SAFETY: takes nothing; returns when a handler has run.
+                unsafe { libc::pause() };
+            }
+            Way::Sigsuspend => {
+                // SAFETY: the mask is initialised; returns when a handler has run.
+                unsafe { libc::sigsuspend(&self.outside) };
+            }
+            Way::Sigwait => {
+                let mut taken = 0;
+                // SAFETY: the set is initialised; `taken` is a live local.
+                let error = unsafe { libc::sigwait(self.only.set(), &mut taken) };
+                tontine_mechanisms::monitor::error(error)?;
+                counts.reached.fetch_add(1, Ordering::Relaxed);
+            }
+            Way::Signalfd => {
+                let mut taken = [0; size_of::<libc::signalfd_siginfo>()];
+                let descriptor = self.descriptor.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
+                rustix::io::retry_on_intr(|| rustix::io::read(descriptor, &mut taken))?;
+                counts.reached.fetch_add(1, Ordering::Relaxed);
+            }
+            Way::Library => unreachable!("the library waits for itself"),
+        }
+        Ok(())
+    }
+}

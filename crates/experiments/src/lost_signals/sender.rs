@@ -1,0 +1,247 @@
+//! The process that sends, in two ways: [`Scene::acknowledged`] waits after each signal until the
+//! receiver has said that it saw it; [`Scene::bursts`] sends many without waiting.
+//!
+//! No wait here rests on a time alone. `kill` sets a thread that waits running before it returns;
+//! so a thread that is asleep after that, and has said nothing, sleeps though a signal came. Two
+//! looks, [`BETWEEN_LOOKS`] apart, must agree.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use tontine_bench::machine::topology::Placement;
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::pin::Pinned;
+use tontine_host::os::shared::Shared;
+use tontine_host::os::signal::send;
+use tontine_host::os::state::State;
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::receiver::{Counts, Orders, Way, receive};
+use crate::signal_delivery::patience::{Pass, wait_until};
+
+/// How long nobody must have said anything before the receiver is looked at.
+const QUIET: Duration = Duration::from_micros(100);
+/// Time between the two looks that must agree.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Nudges after which a receiver that sleeps on is a failure.
+const NUDGES: u32 = 100;
+/// Reads of the empty pipe between two questions for the time.
+const READS: u32 = 16;
+/// Signals in a burst.
+pub(super) const BURST: u32 = 20;
+
+/// What to do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) way: Way,
+    pub(super) placement: Placement,
+    pub(super) window_ns: f64,
+    pub(super) clock: Clock,
+    /// What is sent.
+    pub(super) signal: libc::c_int,
+}
+
+/// What became of one burst of [`BURST`] signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Burst {
+    /// Times that the loop went round.
+    pub(super) announced: u32,
+    /// Signals that reached the thread.
+    pub(super) reached: u32,
+    /// Whether the thread fell asleep after a signal that it had not looked at.
+    pub(super) missed: bool,
+}
+
+/// A receiver that waits, and what is needed to send to it.
+pub(super) struct Scene {
+    child: Child,
+    thread: State,
+    counts: Shared<Counts>,
+    hears: OwnedFd,
+    signal: libc::c_int,
+    /// Whether receiver and sender share a processor: then the sender must not spin.
+    crowded: bool,
+    _pinned: Pinned,
+}
+
+impl Scene {
+    /// Starts a receiver. Forks: call it in a process of one thread.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses a part of it.
+    pub(super) fn new(plan: &Plan) -> Result<Self> {
+        let Plan { way, placement, window_ns, clock, signal } = *plan;
+        let _pinned = Pinned::to(placement.here)?;
+        let counts = Shared::<Counts>::anonymous()?;
+        let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
+        let (hears, says) = rustix::pipe::pipe_with(flags).setting_up("pipe2")?;
+        let mut child = Child::fork(|| {
+            let processor = placement.there;
+            let (counts, says) = (&*counts, says.as_fd());
+            receive(Orders { way, signal, processor, window_ns, clock, counts, says })
+        })?;
+        let mut thread = 0;
+        wait_until(&mut child, Pass::Yield, "the receiver's second thread to start", || {
+            // SYNC lost-signals-ready: pairs with the thread's store.
+            thread = counts.thread.load(Ordering::Acquire);
+            thread != 0
+        })?;
+        let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
+        let thread = State::of(pid, thread)?;
+        let crowded = placement.here == placement.there;
+        Ok(Self { child, thread, counts, hears, signal, crowded, _pinned })
+    }
+
+    /// Sends `signals`, each as soon as the one before was announced. Of each, whether the receiver
+    /// slept on although it had come, so that another one had to wake it.
+    ///
+    /// # Errors
+    /// Failed, where the receiver ends, or is neither asleep nor heard of for five seconds.
+    pub(super) fn acknowledged(&self, signals: usize) -> Result<Vec<bool>> {
+        let mut missed = Vec::with_capacity(signals);
+        for _ in 0..signals {
+            self.send()?;
+            let heard = self.hear()?;
+            missed.push(!heard);
+            let mut nudges = 0;
+            while !heard && nudges < NUDGES {
+                self.send()?;
+                if self.hear()? {
+                    break;
+                }
+                nudges += 1;
+            }
+            if nudges == NUDGES {
+                return Err(Trouble::fail(format!("the receiver slept through {NUDGES} signals")));
+            }
+        }
+        Ok(missed)
+    }
+
+    /// Sends so many bursts, each when the receiver sleeps again.
+    ///
+    /// # Errors
+    /// As [`Scene::acknowledged`].
+    pub(super) fn bursts(&self, bursts: usize) -> Result<Vec<Burst>> {
+        self.rest()?;
+        let mut before = self.read_counts();
+        let mut seen = Vec::with_capacity(bursts);
+        for _ in 0..bursts {
+            for _ in 0..BURST {
+                self.send()?;
+            }
+            self.rest()?;
+            let after = self.read_counts();
+            let [announced, reached] = [0, 1].map(|at| after[at].wrapping_sub(before[at]));
+            let looked = self.counts.looked.load(Ordering::Relaxed);
+            seen.push(Burst { announced, reached, missed: looked != after[1] });
+            before = after;
+            let heard = self.drain()?;
+            if heard != announced {
+                return Err(Trouble::fail(format!(
+                    "the loop went round {announced} times and said so {heard} times"
+                )));
+            }
+        }
+        Ok(seen)
+    }
+
+    fn read_counts(&self) -> [u32; 2] {
+        // Relaxed is enough: they are believed only of a thread that was found asleep, and the
+        // kernel's locks order its stores before that.
+        [&self.counts.announced, &self.counts.reached].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// To the process, as a user would: the kernel finds the thread that does not block it.
+    fn send(&self) -> Result<()> {
+        send(self.child.pid(), self.signal).during("kill")
+    }
+
+    /// Waits for one byte, or until the receiver sleeps without one: false.
+    fn hear(&self) -> Result<bool> {
+        let since = Instant::now();
+        loop {
+            if self.crowded {
+                self.doze(QUIET)?;
+            }
+            for _ in 0..READS {
+                if self.byte()? {
+                    return Ok(true);
+                }
+            }
+            if since.elapsed() > QUIET && self.sleeps() {
+                // It may have spoken between our last read and its sleep.
+                return self.byte();
+            }
+            self.still_there(since)?;
+        }
+    }
+
+    /// Waits until the receiver sleeps.
+    fn rest(&self) -> Result<()> {
+        let since = Instant::now();
+        while !self.sleeps() {
+            if self.crowded {
+                std::thread::sleep(BETWEEN_LOOKS);
+            }
+            self.still_there(since)?;
+        }
+        Ok(())
+    }
+
+    /// Whether two looks find it asleep, and the loop where it was.
+    fn sleeps(&self) -> bool {
+        let look = || (self.thread.asleep(), self.read_counts());
+        let first = look();
+        first.0 && {
+            std::thread::sleep(BETWEEN_LOOKS);
+            look() == first
+        }
+    }
+
+    /// Takes a byte out of the pipe, if there is one.
+    fn byte(&self) -> Result<bool> {
+        match rustix::io::read(&self.hears, &mut [0; 1]) {
+            Ok(length) => Ok(length == 1),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error).during("read of the receiver's pipe"),
+        }
+    }
+
+    /// Takes all bytes and counts them.
+    fn drain(&self) -> Result<u32> {
+        let mut heard = 0;
+        while self.byte()? {
+            heard += 1;
+        }
+        Ok(heard)
+    }
+
+    /// Gives the processor away until there is a byte, or for so long.
+    fn doze(&self, at_most: Duration) -> Result<()> {
+        let mut one = [PollFd::new(&self.hears, PollFlags::IN)];
+        let time =
+            rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(at_most.subsec_nanos()) };
+        match poll(&mut one, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error).during("poll"),
+        }
+    }
+
+    fn still_there(&self, since: Instant) -> Result<()> {
+        Peer::Child(self.child.pid()).check()?;
+        if since.elapsed() > PATIENCE {
+            return Err(Trouble::fail(format!(
+                "expected the receiver to answer or to sleep within {PATIENCE:?}; it did neither: \
+                 is the machine overloaded, or does a tracer hold the receiver?"
+            )));
+        }
+        Ok(())
+    }
+}

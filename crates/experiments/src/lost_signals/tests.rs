@@ -1,0 +1,184 @@
+//! What the five ways must and must not lose. Each runs in a process of its own, which forks the
+//! receiver while it has one thread.
+
+use tontine_bench::machine::topology::Placement;
+use tontine_host::peer::in_a_process_of_its_own;
+
+use super::*;
+
+type Checked = std::result::Result<(), String>;
+
+/// The placement that a run uses.
+fn usual() -> Placement {
+    Topology::of_this_machine().placements()[0]
+}
+
+fn scene(way: Way, window_ns: f64) -> std::result::Result<Scene, String> {
+    let (placement, signal) = (usual(), SIGNAL);
+    let plan = Plan { way, placement, window_ns, clock: Clock::monotonic(), signal };
+    Scene::new(&plan).map_err(|trouble| trouble.to_string())
+}
+
+#[test]
+fn who_waits_and_unblocks_in_one_step_misses_nothing() {
+    in_a_process_of_its_own(|| {
+        for way in [Way::Sigsuspend, Way::Sigwait, Way::Signalfd, Way::Library] {
+            for window_ns in [0.0, 20_000.0] {
+                let missed = scene(way, window_ns)?.acknowledged(100);
+                let missed = missed.map_err(|trouble| format!("{way:?}: {trouble}"))?;
+                if missed.len() != 100 || missed.contains(&true) {
+                    return Err(format!(
+                        "{way:?} with {window_ns} ns missed a wake-up: {missed:?}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_signal_between_the_look_and_pause_is_slept_through() {
+    in_a_process_of_its_own(|| {
+        // Wide enough for the sender to answer inside it, on one processor too.
+        let window_ns = 2_000_000.0;
+        let missed = scene(Way::Pause, window_ns)?.acknowledged(20);
+        let missed = missed.map_err(|trouble| trouble.to_string())?;
+        if missed.iter().any(|&one| one) { Ok(()) } else { Err("nothing was missed".into()) }
+    });
+}
+
+#[test]
+fn signals_merge_in_a_burst_and_none_is_invented() {
+    in_a_process_of_its_own(|| -> Checked {
+        for way in [Way::Pause, Way::Sigsuspend, Way::Sigwait, Way::Signalfd, Way::Library] {
+            let bursts = scene(way, 0.0)?.bursts(20);
+            let bursts = bursts.map_err(|trouble| format!("{way:?}: {trouble}"))?;
+            let sane = |burst: &Burst| {
+                (1..=BURST).contains(&burst.reached) && burst.announced <= burst.reached
+            };
+            let one_by_one = |burst: &Burst| burst.announced == burst.reached && !burst.missed;
+            if bursts.len() != 20 || !bursts.iter().all(sane) {
+                return Err(format!("{way:?}: {bursts:?}"));
+            }
+            if way != Way::Pause && !bursts.iter().all(one_by_one) {
+                return Err(format!("{way:?} lost what it had in hand: {bursts:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_receiver_that_takes_its_time_gets_one_of_many() {
+    in_a_process_of_its_own(|| {
+        let bursts = scene(Way::Sigwait, 2_000_000.0)?.bursts(5);
+        let bursts = bursts.map_err(|trouble| trouble.to_string())?;
+        if bursts.iter().any(|burst| burst.reached < BURST) {
+            Ok(())
+        } else {
+            Err(format!("nothing merged: {bursts:?}"))
+        }
+    });
+}
+
+#[test]
+fn the_library_loses_none_of_what_queues() {
+    in_a_process_of_its_own(|| {
+        for window_ns in [0.0, 100_000.0] {
+            let (placement, signal) = (usual(), libc::SIGRTMIN());
+            let (way, clock) = (Way::Library, Clock::monotonic());
+            let plan = Plan { way, placement, window_ns, clock, signal };
+            let bursts = Scene::new(&plan).and_then(|scene| scene.bursts(20));
+            let bursts = bursts.map_err(|trouble| trouble.to_string())?;
+            let all = Burst { announced: BURST, reached: BURST, missed: false };
+            if bursts != [all; 20] {
+                return Err(format!("{window_ns}: {bursts:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn tgkill_reaches_the_thread_that_it_names() {
+    in_a_process_of_its_own(|| {
+        let threads = Threads { main_blocks: false, one_runs: false };
+        let taken = directed::to_thread(threads, usual(), 4 * THREADS);
+        for (named, takers) in taken.map_err(|trouble| trouble.to_string())? {
+            if takers != [named] {
+                return Err(format!("sent to thread {named}, taken by {takers:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_kernel_gives_a_signal_to_a_thread_that_does_not_block_it() {
+    in_a_process_of_its_own(|| {
+        for one_runs in [false, true] {
+            let threads = Threads { main_blocks: true, one_runs };
+            let taken = directed::to_process(threads, usual(), 1, 20);
+            let taken = taken.map_err(|trouble| trouble.to_string())?;
+            let right = |takers: &Vec<u32>| takers.len() == 1 && takers[0] != MAIN;
+            if !taken.iter().all(right) {
+                return Err(format!("main blocks the signal: {taken:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn every_cell_of_a_full_run_yields_shares() {
+    in_a_process_of_its_own(|| {
+        let topology = Topology::of_this_machine();
+        for variant in VARIANTS {
+            let cells = LostSignals.params(variant.name, &topology, Size::Full);
+            if cells.is_empty() {
+                return Err(format!("{} has no cell", variant.name));
+            }
+            for params in cells {
+                let observed = measure(variant.name, &params, 20)
+                    .map_err(|trouble| format!("{} {params:?}: {trouble}", variant.name))?;
+                let sane = |series: &Series| {
+                    series.unit == "share"
+                        && !series.samples.is_empty()
+                        && series.samples.iter().all(|share| (0.0..=1.0).contains(share))
+                };
+                if observed.series.is_empty() || !observed.series.iter().all(sane) {
+                    return Err(format!("{} {params:?}: {observed:?}", variant.name));
+                }
+                // A burst may lose signals and miss none; of single ones the two are the same.
+                if Way::of(variant.name).is_some() {
+                    let metrics = observed.series.iter().map(|series| series.metric.as_str());
+                    let burst = word(&params, "sending") == IN_BURSTS;
+                    let expected: &[&str] =
+                        if burst { &["lost", "merged", "missed"] } else { &["lost"] };
+                    if !metrics.eq(expected.iter().copied()) {
+                        return Err(format!("{} {params:?}: {observed:?}", variant.name));
+                    }
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_note_tells_of_signals_slept_through_where_there_are_any() {
+    let note = |missed: &[bool]| of_acknowledged(missed).notes.concat();
+    assert_eq!(note(&[false, false]), "none of 2 signals was slept through");
+    assert!(note(&[true, false]).starts_with("1 of 2 signals were slept through"));
+}
+
+#[test]
+fn what_it_does_not_know_fails() {
+    let params = Params::from([
+        ("placement".to_owned(), usual().name.to_owned()),
+        ("sending".to_owned(), ACKNOWLEDGED.to_owned()),
+    ]);
+    let found = measure("pigeon", &params, 1).expect_err("there are no pigeons");
+    assert!(found.why().contains("pigeon"), "{found}");
+}

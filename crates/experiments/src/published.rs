@@ -1,0 +1,155 @@
+//! What the sources found: [`published`].
+//!
+//! The figures stand beside ours so that a reader can set one against the other; they are never
+//! mixed into an estimate. Each names the source by its number and the machine, because a figure
+//! without its machine says nothing. The report prints them,
+//! [`crate::as_published`] repeats the measurements themselves. A source that only draws a curve
+//! has no entry here: no points are guessed.
+
+use tontine_bench::schema::Published;
+use tontine_bench::task::Params;
+
+/// Machine of source 000: its author names the processor's family and the distribution, no more.
+const SKYLAKE: &str = "Skylake, Ubuntu";
+/// Machine of source 002.
+const X220: &str = "ThinkPad X220, Intel i5-2520M, Linux 4.19.12";
+/// Machine of source 004.
+const M2: &str = "MacBook Air, Apple M2";
+
+/// Source 002 counts seconds for this many loops.
+const LOOPS_002: f64 = 10_000_000.0;
+
+/// Source 002: variant and seconds for [`LOOPS_002`] loops.
+const CHECKS: [(&str, f64); 6] = [
+    ("dummy", 0.04),
+    ("load", 0.04),
+    ("mutex-trylock", 0.14),
+    ("epoll-empty", 1.28),
+    ("kill-0", 1.78),
+    ("procfs-faccessat", 8.19),
+];
+
+/// Machine of source 003, whose author says nothing of it.
+const UNNAMED: &str = "not named";
+
+/// Source 003: variant and milliseconds for [`INCREMENTS_003`] of each counter.
+const COUNTING: [(&str, f64); 3] = [("serial", 57.0), ("one-line", 63.0), ("two-lines", 33.0)];
+/// How far source 003 counts.
+const INCREMENTS_003: &str = "10000000";
+
+/// Source 004: variant, then lower bound, mean and upper bound, ns one way.
+const ONE_WAY: [(&str, f64, f64, f64); 6] = [
+    ("spinlock-tas", 113.45, 113.53, 113.61),
+    ("spinlock-ttas", 88.16, 88.20, 88.24),
+    ("semaphore", 1_261.93, 1_261.98, 1_262.03),
+    ("zmq-inproc", 8_866.19, 8_868.49, 8_870.80),
+    ("zmq-ipc", 28_163.27, 28_168.28, 28_173.29),
+    ("container-tcp", 17_779.21, 17_781.39, 17_783.56),
+];
+
+/// The figures that sources give for a cell, in the unit of its metric; empty where none does.
+///
+/// `params` matter only where the source measured something else: both ends on one core is no
+/// source's arrangement.
+pub fn published(experiment: &str, variant: &str, metric: &str, params: &Params) -> Vec<Published> {
+    if params.get("placement").is_some_and(|p| p == "same-core") {
+        return Vec::new();
+    }
+    match (experiment, metric) {
+        ("signal-delivery", _) if variant == "as-published" => delivery(metric),
+        ("liveness-check", "check") => CHECKS
+            .iter()
+            .filter(|(name, _)| *name == variant)
+            .map(|&(_, seconds)| point("002", X220, seconds * 1e9 / LOOPS_002))
+            .collect(),
+        ("false-sharing", "both")
+            if params.get("increments").is_some_and(|count| count == INCREMENTS_003) =>
+        {
+            COUNTING
+                .iter()
+                .filter(|(name, _)| *name == variant)
+                .map(|&(_, ms)| point("003", UNNAMED, ms * 1e6))
+                .collect()
+        }
+        ("round-trip", "one_way") => ONE_WAY
+            .iter()
+            .filter(|(name, ..)| *name == variant)
+            .map(|&(_, low, mean, high)| Published {
+                low: Some(low),
+                high: Some(high),
+                ..point("004", M2, mean)
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Source 000: four in five children outlast the return of `kill`, SIGINT and SIGKILL alike.
+fn delivery(metric: &str) -> Vec<Published> {
+    match metric {
+        "parent_after" => vec![point("000", SKYLAKE, 0.20)],
+        "child_after_by_cycles" => {
+            vec![point("000 (mean; the maximum is near 1,200)", SKYLAKE, 40.0)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A figure without an interval.
+fn point(source: &str, machine: &str, value: f64) -> Published {
+    Published { source: source.into(), machine: machine.into(), low: None, value, high: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(experiment: &str, variant: &str, metric: &str) -> Published {
+        let mut found = published(experiment, variant, metric, &Params::new());
+        assert_eq!(found.len(), 1, "{experiment} {variant} {metric}");
+        found.remove(0)
+    }
+
+    #[test]
+    fn seconds_for_ten_million_loops_become_nanoseconds_a_check() {
+        let expected = [4.0, 4.0, 14.0, 128.0, 178.0, 819.0];
+        for ((variant, _), ns) in CHECKS.iter().zip(expected) {
+            let found = one("liveness-check", variant, "check");
+            assert!((found.value - ns).abs() < 1e-9, "{variant}: {found:?}");
+            assert_eq!((found.low, found.high), (None, None));
+        }
+    }
+
+    #[test]
+    fn every_one_way_figure_lies_inside_its_published_interval() {
+        for (variant, ..) in ONE_WAY {
+            let found = one("round-trip", variant, "one_way");
+            let (low, high) = (found.low.unwrap(), found.high.unwrap());
+            assert!(low < found.value && found.value < high, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_share_is_the_parents_and_belongs_to_the_published_protocol_alone() {
+        assert_eq!(one("signal-delivery", "as-published", "parent_after").value, 0.20);
+        let other = published("signal-delivery", "one-clock", "parent_after", &Params::new());
+        assert!(other.is_empty());
+    }
+
+    #[test]
+    fn counting_is_compared_only_with_counting_as_far() {
+        let found = |variant: &str, increments: &str| {
+            let params = Params::from([("increments".into(), increments.into())]);
+            published("false-sharing", variant, "both", &params)
+        };
+        assert_eq!(found("two-lines", "10000000")[0].value, 33_000_000.0);
+        assert!(found("two-lines", "1000000").is_empty());
+        assert!(found("distance", "10000000").is_empty());
+    }
+
+    #[test]
+    fn both_ends_on_one_core_is_nobodys_published_figure() {
+        let params = Params::from([("placement".into(), "same-core".into())]);
+        assert!(published("round-trip", "spinlock-tas", "one_way", &params).is_empty());
+    }
+}

@@ -1,0 +1,254 @@
+//! What a liveness check inside every `send` does to a queue's throughput: [`QueueWithCheck`].
+//!
+//! A plain ring ([`ring`]) between two processes on two processors; the receiver drains, and is the
+//! process that is watched. The sender asks before each message, in the ways of
+//! [`super::liveness_check`], and refuses to send to the dead. Batches with the check alternate
+//! with batches without, in one process; a batch ends when the receiver has taken its last message.
+//!
+//! Source: seed 002, whose queue lost about half its throughput to `kill(pid, 0)`.
+
+mod explained;
+pub mod ring;
+
+use std::time::{Duration, Instant};
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::{Placement, Topology};
+use tontine_bench::observe::{Observed, PairedRatio, Series};
+use tontine_bench::size::Size;
+use tontine_bench::stats::order;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::pin;
+use tontine_host::os::shared::Shared;
+use tontine_host::trouble::{Result, Trouble};
+
+use super::liveness_check::check::{Check, Nothing, means_of};
+use super::liveness_check::monitored::{Home, Monitored};
+use super::liveness_check::ways;
+use crate::with_check;
+use ring::{Ring, Sender};
+
+/// What the sender does before each message.
+pub const VARIANTS: &[Variant] = &ways::IN_SEND;
+
+/// Messages a batch where the check only touches memory: several times what the ring holds.
+const MESSAGES: u64 = 20_000;
+
+/// Messages a batch where every check enters the kernel.
+const SLOW_MESSAGES: u64 = 5_000;
+
+/// How long the receiver may take nothing at all before the sender gives up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The experiment `queue-with-check`.
+pub struct QueueWithCheck;
+
+/// How many batches an invocation sends.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    messages: u64,
+    batches: usize,
+    budget: Duration,
+}
+
+impl Plan {
+    fn of(size: Size, variant: &str) -> Self {
+        let (batches, budget_ms) = match size {
+            Size::Quick => (30, 200),
+            Size::Default => (50, 400),
+            Size::Full => (500, 10_000),
+        };
+        let slow = ways::find(variant).is_none_or(|way| way.enters_kernel);
+        let messages = if slow { SLOW_MESSAGES } else { MESSAGES };
+        Self { messages, batches, budget: Duration::from_millis(budget_ms) }
+    }
+}
+
+impl Experiment for QueueWithCheck {
+    fn name(&self) -> &'static str {
+        "queue-with-check"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How much of a queue's throughput does a liveness check inside every send cost?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Death
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    /// Two processes that spin need two processors; where there is one, the cell says so when run.
+    fn params(&self, _: &str, topology: &Topology, _: Size) -> Vec<Params> {
+        let apart =
+            topology.placements().iter().find(|placement| placement.here != placement.there);
+        let name = apart.map_or("cross-core", |placement| placement.name);
+        vec![Params::from([("placement".to_owned(), name.to_owned())])]
+    }
+
+    /// Time, not messages, is what an invocation is given: milliseconds of it.
+    fn operations(&self, variant: &str, size: Size) -> usize {
+        Plan::of(size, variant).budget.as_millis() as usize
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let topology = Topology::of_this_machine();
+        let name = task.params.get("placement").map_or("cross-core", String::as_str);
+        let placement = topology
+            .placement(name)
+            .filter(|placement| placement.here != placement.there)
+            .ok_or_else(|| Trouble::skip("needs two processors: sender and receiver both spin"))?;
+        let plan = Plan::of(task.size, &task.variant);
+        let (with, without) = measure(&task.variant, placement, plan)?;
+        let mut seen = Observed::default();
+        let ratio = order::median(&with).zip(order::median(&without));
+        if let Some((with, without)) = ratio.filter(|_| task.variant != "dummy") {
+            let name = format!("{} / dummy", task.variant);
+            seen.ratios.push(PairedRatio { name, value: with / without });
+        }
+        // Already rates; the batch says over how many messages each is taken.
+        let series = Series::ns("throughput", with).in_unit("messages/s");
+        seen.series.push(series.batched(plan.messages as usize));
+        Ok(seen)
+    }
+}
+
+/// Messages per second of each batch with the check, and of each without.
+fn measure(variant: &str, placement: Placement, plan: Plan) -> Result<(Vec<f64>, Vec<f64>)> {
+    let means =
+        means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
+    let ring = Shared::<Ring>::anonymous()?;
+    let receiver = Monitored::start_with(means, Home::Here, || {
+        // Should this be refused, the sender's own pinning is, too, and ends the run.
+        let _ = pin::pin_to(placement.there);
+        let mut sum = 0;
+        loop {
+            if ring.drain(&mut sum) == 0 {
+                std::hint::spin_loop();
+            }
+        }
+    })?;
+    let clock = Clock::calibrated();
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    with_check!(variant, &receiver, |check| {
+        check.probe()?;
+        pin::pin_to(placement.here)?;
+        let mut sender = ring.sender();
+        batch(&mut sender, &Nothing, plan.messages, &clock)?;
+        batch(&mut sender, &check, plan.messages, &clock)?;
+        let began = Instant::now();
+        while with.len() < plan.batches && (with.len() < 5 || began.elapsed() < plan.budget) {
+            without.push(batch(&mut sender, &Nothing, plan.messages, &clock)?);
+            with.push(batch(&mut sender, &check, plan.messages, &clock)?);
+        }
+        Ok(())
+    })?;
+    Ok((with, without))
+}
+
+/// Sends a batch and waits until it is taken; messages per second.
+#[inline(never)]
+fn batch<C: Check>(
+    sender: &mut Sender<'_>,
+    check: &C,
+    messages: u64,
+    clock: &Clock,
+) -> Result<f64> {
+    let from = clock.start();
+    for message in 0..messages {
+        send(sender, check, message)?;
+    }
+    wait_until(|| sender.is_drained())?;
+    let ns = clock.ns_between(from, clock.stop());
+    Ok(messages as f64 / ns * 1e9)
+}
+
+/// The send of a queue that does not fill itself for the dead.
+#[inline(always)]
+fn send<C: Check>(sender: &mut Sender<'_>, check: &C, message: u64) -> Result<()> {
+    match check.look() {
+        Ok(true) => {}
+        Ok(false) => {
+            return Err(Trouble::fail("the check says that the living receiver is dead"));
+        }
+        Err(error) => return Err(Trouble::fail(format!("the check says: {error}"))),
+    }
+    if sender.offer(message) { Ok(()) } else { wait_until(|| sender.offer(message)) }
+}
+
+/// Spins until `done`, within bounds.
+#[cold]
+fn wait_until(mut done: impl FnMut() -> bool) -> Result<()> {
+    let began = Instant::now();
+    while !done() {
+        if began.elapsed() > PATIENCE {
+            return Err(Trouble::fail("the receiver took nothing for five seconds"));
+        }
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_in_the_ways_of_the_liveness_check_and_says_so_in_its_own_words() {
+        let ways = crate::liveness_check::VARIANTS;
+        assert!(VARIANTS.iter().map(|own| own.name).eq(ways.iter().map(|way| way.name)));
+        assert!(VARIANTS.iter().zip(ways).all(|(own, way)| own.summary != way.summary));
+    }
+
+    #[test]
+    fn every_variant_sends() {
+        let topology = Topology::of_this_machine();
+        let Some(placement) =
+            topology.placements().iter().copied().find(|place| place.here != place.there)
+        else {
+            eprintln!("skipped: needs two processors");
+            return;
+        };
+        let plan = Plan { messages: 200, batches: 2, budget: Duration::ZERO };
+        for variant in VARIANTS {
+            match measure(variant.name, placement, plan) {
+                Ok((with, without)) => {
+                    assert_eq!((with.len(), without.len()), (2, 2), "{}", variant.name);
+                    assert!(with.iter().chain(&without).all(|&rate| rate > 0.0));
+                }
+                Err(Trouble::Skipped(why)) => eprintln!("{}: skipped: {why}", variant.name),
+                Err(trouble) => panic!("{}: {trouble}", variant.name),
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_call_is_a_skip_that_names_it() {
+        use crate::liveness_check::check::refused;
+        let topology = Topology::of_this_machine();
+        let Some(placement) =
+            topology.placements().iter().copied().find(|place| place.here != place.there)
+        else {
+            eprintln!("skipped: needs two processors");
+            return;
+        };
+        let plan = Plan { messages: 200, batches: 2, budget: Duration::ZERO };
+        for (variant, calls, call) in refused::CASES {
+            let seen = refused::inside(calls, || measure(variant, placement, plan).map(|_| ()));
+            let Some(Err(Trouble::Skipped(why))) = &seen else {
+                assert_eq!(seen, None, "{variant}");
+                return eprintln!("skipped: no seccomp filters here");
+            };
+            assert!(why.starts_with(&format!("{call}: ")), "{variant}: {why}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A plain queue between two processes: [`Ring`].
+//!
+//! One sender, one receiver, messages of eight bytes, a power of two of slots. Each side writes one
+//! position and reads the other's only when its own copy says that the ring is full or empty. There
+//! is no waking: both ends spin.
+
+#![allow(unsafe_code, reason = "promises that the ring may live in shared memory")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tontine_host::os::shared::Shareable;
+
+/// Messages that the ring holds.
+pub const SLOTS: usize = 4096;
+
+/// The shared part; zeroed memory is an empty ring.
+#[repr(C)]
+pub struct Ring {
+    sent: Position,
+    received: Position,
+    slots: [AtomicU64; SLOTS],
+}
+
+/// Alone on its lines, so that the two ends share none but those of messages.
+#[repr(align(128))]
+struct Position(AtomicU64);
+
+// SAFETY: all fields are atomics, for which zero is valid; the positions start equal: empty.
+unsafe impl Shareable for Ring {}
+
+/// The sending end, with its own copy of the receiver's position.
+pub struct Sender<'a> {
+    ring: &'a Ring,
+    sent: u64,
+    received: u64,
+}
+
+impl Ring {
+    /// The sending end. One at a time.
+    pub fn sender(&self) -> Sender<'_> {
+        let sent = self.sent.0.load(Ordering::Relaxed);
+        // SYNC ring-room: pairs with the store of `drain`, which freed the slots.
+        Sender { ring: self, sent, received: self.received.0.load(Ordering::Acquire) }
+    }
+
+    /// Messages that the receiver has taken so far.
+    pub fn received(&self) -> u64 {
+        // SYNC ring-room: pairs with the store of `drain`.
+        self.received.0.load(Ordering::Acquire)
+    }
+
+    /// Takes all messages that are there, adds them to `sum`, and says how many there were.
+    pub fn drain(&self, sum: &mut u64) -> u64 {
+        let from = self.received.0.load(Ordering::Relaxed);
+        // SYNC ring-message: pairs with the store of `Sender::offer`; the slots before it are
+        // written.
+        let to = self.sent.0.load(Ordering::Acquire);
+        for at in from..to {
+            *sum = sum.wrapping_add(self.slots[at as usize % SLOTS].load(Ordering::Relaxed));
+        }
+        if to != from {
+            // SYNC ring-room: pairs with the loads of the sender; the slots are read.
+            self.received.0.store(to, Ordering::Release);
+        }
+        to - from
+    }
+}
+
+impl Sender<'_> {
+    /// Puts a message in; false where the ring is full.
+    #[inline(always)]
+    pub fn offer(&mut self, message: u64) -> bool {
+        if self.sent - self.received == SLOTS as u64 {
+            self.received = self.ring.received();
+            if self.sent - self.received == SLOTS as u64 {
+                return false;
+            }
+        }
+        self.ring.slots[self.sent as usize % SLOTS].store(message, Ordering::Relaxed);
+        self.sent += 1;
+        // SYNC ring-message: pairs with the load of `drain`; carries the slot.
+        self.ring.sent.0.store(self.sent, Ordering::Release);
+        true
+    }
+
+    /// Whether everything sent has been taken.
+    pub fn is_drained(&self) -> bool {
+        self.ring.received() == self.sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::shared::Shared;
+
+    #[test]
+    fn keeps_every_message_and_refuses_one_too_many() {
+        let ring = Shared::<Ring>::anonymous().expect("memory");
+        let mut sender = ring.sender();
+        for round in 0..3_u64 {
+            for message in 0..SLOTS as u64 {
+                assert!(sender.offer(message), "round {round}");
+            }
+            assert!(!sender.offer(0), "full");
+            let mut sum = 0;
+            assert_eq!(ring.drain(&mut sum), SLOTS as u64);
+            assert_eq!(sum, (0..SLOTS as u64).sum::<u64>());
+            assert!(sender.is_drained());
+        }
+    }
+}

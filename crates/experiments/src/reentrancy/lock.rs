@@ -1,0 +1,134 @@
+//! Two words that belong together, a lock around them, and a handler that takes it: [`Guarded`].
+
+#![allow(unsafe_code, reason = "pthread mutexes in a static")]
+
+use std::cell::UnsafeCell;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tontine_host::os::signal::Only;
+
+use super::interrupted::Victim;
+
+/// How the words are guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// A mutex that its owner may not take twice.
+    Plain,
+    /// A mutex that its owner may take again.
+    Recursive,
+    /// A plain mutex, and the signal is blocked while it is held.
+    Masked,
+}
+
+/// Steps of work between the two words, and again outside of the lock: half of the time is spent
+/// inside.
+const STEPS: u32 = 300;
+
+/// A mutex that main program and handler share.
+struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a mutex is made for concurrent use.
+unsafe impl Sync for Mutex {}
+
+static MUTEX: Mutex = Mutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+/// Equal whenever nobody is between them.
+static WORDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Takes the mutex for as long as `inside` runs.
+#[inline(always)]
+fn locked<T>(inside: impl FnOnce() -> T) -> T {
+    // SAFETY: initialised by its constant or by `make`, and never moved or destroyed.
+    unsafe {
+        libc::pthread_mutex_lock(MUTEX.0.get());
+        let result = inside();
+        libc::pthread_mutex_unlock(MUTEX.0.get());
+        result
+    }
+}
+
+/// Makes the mutex anew, before anybody uses it.
+pub(super) fn make(lock: Lock) -> bool {
+    let kind = match lock {
+        Lock::Recursive => libc::PTHREAD_MUTEX_RECURSIVE,
+        Lock::Plain | Lock::Masked => libc::PTHREAD_MUTEX_NORMAL,
+    };
+    // SAFETY: the attributes are initialised before their use; nobody holds the mutex.
+    unsafe {
+        let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
+        libc::pthread_mutexattr_init(&mut attributes) == 0
+            && libc::pthread_mutexattr_settype(&mut attributes, kind) == 0
+            && libc::pthread_mutex_init(MUTEX.0.get(), &attributes) == 0
+    }
+}
+
+/// Changes both words; `between` is called when only one is.
+#[inline(always)]
+pub(super) fn change(lock: Lock, only: &Only, between: impl FnOnce()) {
+    if lock == Lock::Masked {
+        only.block();
+    }
+    locked(|| {
+        WORDS[0].fetch_add(1, Ordering::Relaxed);
+        between();
+        WORDS[1].fetch_add(1, Ordering::Relaxed);
+    });
+    if lock == Lock::Masked {
+        only.unblock();
+    }
+}
+
+fn work() {
+    for step in 0..STEPS {
+        black_box(step);
+    }
+}
+
+/// The words, changed while a handler looks at them now and then.
+#[derive(Clone, Copy)]
+pub(super) struct Guarded {
+    pub(super) lock: Lock,
+    pub(super) only: Only,
+}
+
+impl Victim for Guarded {
+    const HANDLER_JUDGES: bool = true;
+
+    fn prepare(&mut self) -> bool {
+        make(self.lock)
+    }
+
+    fn operation(&mut self, midway: &mut dyn FnMut()) -> bool {
+        change(self.lock, &self.only, || {
+            work();
+            midway();
+        });
+        work();
+        true
+    }
+
+    fn in_handler() -> bool {
+        locked(|| WORDS[0].load(Ordering::Relaxed) == WORDS[1].load(Ordering::Relaxed))
+    }
+}
+
+/// The same, where the signal is taken by a thread instead of a handler.
+#[derive(Clone, Copy)]
+pub(super) struct Taken(pub(super) Guarded);
+
+impl Victim for Taken {
+    const HANDLER_JUDGES: bool = true;
+    const TAKEN: bool = true;
+
+    fn prepare(&mut self) -> bool {
+        self.0.prepare()
+    }
+
+    fn operation(&mut self, midway: &mut dyn FnMut()) -> bool {
+        self.0.operation(midway)
+    }
+
+    fn in_handler() -> bool {
+        Guarded::in_handler()
+    }
+}

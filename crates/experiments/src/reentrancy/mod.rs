@@ -1,0 +1,300 @@
+//! `reentrancy`: what comes of a function that is entered again before it has returned, by another
+//! thread or by a signal handler: [`Reentrancy`].
+//!
+//! [`mod@together`] lets two threads of a child do the same thing at once, [`interrupted`] a child
+//! and its own signal handler. What they do is [`strtok`], printing ([`stdio`]), or changing what a
+//! [`lock`] guards. Whatever is undefined or may hang happens in such a child; the price of an
+//! operation is taken beside it, in one thread.
+//!
+//! What it does not do: say what else undefined behaviour may do elsewhere. What did not occur is
+//! shown as 0 of N.
+
+mod explanation;
+mod interrupted;
+mod lock;
+mod stdio;
+mod strtok;
+mod together;
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::{Placement, Topology};
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::pin::Pinned;
+use tontine_host::os::signal::Only;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use crate::placement_of;
+use interrupted::{Outcome, interrupt};
+use lock::{Guarded, Lock, Taken};
+use stdio::{Lines, Stream};
+use strtok::{Function, Tokens};
+use together::{BATCH, together};
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Reentrancy;
+
+/// Values of the parameter `from`: who enters again.
+const THREADS: &str = "two threads";
+const HANDLER: &str = "a handler";
+const TAKER: &str = "a thread that takes it";
+
+/// The variant without a handler.
+const TAKEN: &str = "thread-plain-lock";
+
+impl Experiment for Reentrancy {
+    fn name(&self) -> &'static str {
+        "reentrancy"
+    }
+
+    fn summary(&self) -> &'static str {
+        "What breaks when a function is entered again before it has returned?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Signals
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explanation::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params> {
+        let placement = topology.placements().first().map_or("same-core", |usual| usual.name);
+        let from: &[&str] = match (variant, size) {
+            ("stdio", Size::Quick) => &[THREADS],
+            ("strtok-r", Size::Quick) => &[HANDLER],
+            ("strtok" | "strtok-r" | "stdio" | "stdio-flockfile", _) => &[THREADS, HANDLER],
+            (TAKEN, _) => &[TAKER],
+            _ => &[HANDLER],
+        };
+        let cell = |from: &&str| {
+            Params::from([
+                ("from".to_owned(), (*from).to_owned()),
+                ("placement".to_owned(), placement.to_owned()),
+            ])
+        };
+        from.iter().map(cell).collect()
+    }
+
+    fn operations(&self, variant: &str, size: Size) -> usize {
+        match variant {
+            "strtok" | "strtok-r" | "stdio" | "stdio-flockfile" => Count::of(size).interrupted,
+            _ => Count::of(size).guarded,
+        }
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let mut count = Count::of(task.size);
+        if !self.prices(task) {
+            count.timed = 0;
+        }
+        measure(&task.variant, &task.params, count)
+    }
+}
+
+impl Reentrancy {
+    /// Whether it is this cell of its variant in which the operation is timed: the first one. Who
+    /// enters again makes no difference to an operation that nobody disturbs.
+    fn prices(&self, task: &Task) -> bool {
+        let cells = self.params(&task.variant, &Topology::of_this_machine(), task.size);
+        cells.first().is_none_or(|first| *first == task.params)
+    }
+}
+
+/// How much one invocation does.
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    /// Batches of [`BATCH`] operations of each of two threads.
+    batches: usize,
+    /// Signals into functions of the C library.
+    interrupted: usize,
+    /// Signals into guarded words: each that deadlocks costs the deadline and a child.
+    guarded: usize,
+    /// Batches of [`PRICED`] operations that are timed; where there are none, no price is taken.
+    timed: usize,
+}
+
+/// Operations in a batch whose price is taken.
+const PRICED: usize = 100;
+
+impl Count {
+    fn of(size: Size) -> Self {
+        match size {
+            Size::Quick => Self { batches: 20, interrupted: 100, guarded: 8, timed: 20 },
+            Size::Default => Self { batches: 60, interrupted: 200, guarded: 20, timed: 50 },
+            Size::Full => Self { batches: 500, interrupted: 4_000, guarded: 400, timed: 500 },
+        }
+    }
+}
+
+fn measure(variant: &str, params: &Params, count: Count) -> Result<Observed> {
+    let from = params.get("from").map_or("", String::as_str);
+    let placement = placement_of(params)?;
+    let by_threads = match from {
+        THREADS => true,
+        HANDLER | TAKER => false,
+        other => return Err(unknown("from", other)),
+    };
+    let clock = Clock::calibrated();
+    let mut observed = if by_threads {
+        of_threads(&match variant {
+            "strtok" => tokenised(Function::Static, placement, count.batches)?,
+            "strtok-r" => tokenised(Function::Reentrant, placement, count.batches)?,
+            "stdio" => printed(false, placement, count.batches)?,
+            "stdio-flockfile" => printed(true, placement, count.batches)?,
+            other => return Err(unknown("variant entered by two threads", other)),
+        })
+    } else {
+        let guarded = |lock| {
+            let guarded = Guarded { lock, only: Only::signal() };
+            match from {
+                TAKER => interrupt(&Taken(guarded), placement, count.guarded),
+                _ => interrupt(&guarded, placement, count.guarded),
+            }
+        };
+        let signals = count.interrupted;
+        let outcome = match variant {
+            "strtok" => interrupt(&Tokens::<false>, placement, signals)?,
+            "strtok-r" => interrupt(&Tokens::<true>, placement, signals)?,
+            "stdio" => interrupt(&Lines::<false>::new()?, placement, signals)?,
+            "stdio-flockfile" => interrupt(&Lines::<true>::new()?, placement, signals)?,
+            other => guarded(lock_of(other).ok_or_else(|| unknown("variant", other))?)?,
+        };
+        of_signals(&outcome, lock_of(variant).is_some())
+    };
+    if count.timed > 0 {
+        observed.series.push(price(variant, clock, placement.here, count.timed)?);
+    }
+    Ok(observed)
+}
+
+fn lock_of(variant: &str) -> Option<Lock> {
+    match variant {
+        "handler-plain-lock" | TAKEN => Some(Lock::Plain),
+        "handler-recursive-lock" => Some(Lock::Recursive),
+        "handler-masked" => Some(Lock::Masked),
+        _ => None,
+    }
+}
+
+/// Texts taken apart wrongly by two threads, in each batch.
+fn tokenised(function: Function, placement: Placement, batches: usize) -> Result<Vec<u32>> {
+    let operation = |side, _| strtok::tokenise(function, side, &mut || ());
+    together(placement, batches, operation, || ())
+}
+
+/// Lines of two threads that are not whole, in each batch.
+fn printed(locked: bool, placement: Placement, batches: usize) -> Result<Vec<u32>> {
+    let mut file = stdio::nameless()?;
+    let stream = Stream::on(&file)?;
+    let operation = |side, number: usize| {
+        stdio::print(&stream, side, number as u64, locked);
+        true
+    };
+    together(placement, batches, operation, || stream.flush())?;
+    let whole = stdio::whole(&mut file)?;
+    let broken = |side: usize, batch: usize| {
+        let mut numbers = batch * BATCH..(batch + 1) * BATCH;
+        let broken = numbers.by_ref().filter(|&of| !whole.contains(&stdio::line(side, of as u64)));
+        broken.count() as u32
+    };
+    Ok([0, 1]
+        .into_iter()
+        .flat_map(|side| (0..batches).map(move |of| (side, of)))
+        .map(|(side, batch)| broken(side, batch))
+        .collect())
+}
+
+fn of_threads(wrong: &[u32]) -> Observed {
+    let shares = wrong.iter().map(|&wrong| f64::from(wrong) / BATCH as f64).collect();
+    let series = Series::ns("corrupted", shares).in_unit("share").by_mean().batched(BATCH);
+    let (sum, all) = (wrong.iter().sum::<u32>(), wrong.len() * BATCH);
+    let notes = vec![format!("corrupted: {sum} of {all} operations")];
+    Observed { series: vec![series], notes, ..Observed::default() }
+}
+
+fn of_signals(outcome: &Outcome, handlers_judge: bool) -> Observed {
+    let Outcome { corrupted, deadlocked, beside, crashed } = outcome;
+    let mut observed = Observed::default();
+    let judged = if handlers_judge { "handlers that got in" } else { "interrupted operations" };
+    for (metric, of, what) in [
+        ("corrupted", corrupted, judged),
+        ("deadlocked", deadlocked, "signals that interrupted an operation"),
+    ] {
+        let sum = of.iter().filter(|&&one| one).count();
+        observed.notes.push(format!("{metric}: {sum} of {} {what}", of.len()));
+        if !of.is_empty() {
+            let samples = of.iter().map(|&one| if one { 1.0 } else { 0.0 }).collect();
+            observed.series.push(Series::ns(metric, samples).in_unit("share").by_mean());
+        }
+    }
+    if *beside > 0 {
+        let note = format!("{beside} more signals came between operations and are not counted");
+        observed.notes.push(note);
+    }
+    if *crashed > 0 {
+        observed.notes.push(format!("{crashed} children crashed, each counted as corrupted"));
+    }
+    observed
+}
+
+/// What one operation costs on `processor` that nobody disturbs. Starts a thread that stays: the
+/// last act.
+fn price(variant: &str, clock: Clock, processor: usize, batches: usize) -> Result<Series> {
+    if !stdio::company() {
+        return Err(Trouble::skip("the system refuses a second thread"));
+    }
+    let _pinned = Pinned::to(processor)?;
+    let sink = std::fs::OpenOptions::new().append(true).open("/dev/null");
+    let sink = Stream::on(&sink.setting_up("open /dev/null")?)?;
+    let only = Only::signal();
+    let lock = lock_of(variant);
+    if lock.is_some_and(|lock| !lock::make(lock)) {
+        return Err(Trouble::fail("pthread_mutex_init refused a new mutex"));
+    }
+    let operation = || match (variant, lock) {
+        ("strtok", _) => drop(strtok::tokenise(Function::Static, 0, &mut || ())),
+        ("strtok-r", _) => drop(strtok::tokenise(Function::Reentrant, 0, &mut || ())),
+        (_, Some(lock)) => lock::change(lock, &only, || ()),
+        _ => stdio::print_nameless(&sink, variant == "stdio-flockfile"),
+    };
+    let batch = || {
+        let from = clock.start();
+        (0..PRICED).for_each(|_| operation());
+        clock.ns_between(from, clock.stop()) / PRICED as f64
+    };
+    // The first one warms up.
+    batch();
+    Ok(Series::ns("operation", (0..batches).map(|_| batch()).collect()).batched(PRICED))
+}
+
+fn unknown(what: &str, found: &str) -> Trouble {
+    Trouble::fail(format!("reentrancy has no {what} `{found}`: see `tontine list`"))
+}
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("strtok", "a text taken apart by strtok, which remembers its place in a static"),
+    variant("strtok-r", "the same by strtok_r, whose caller lends the memory for the place"),
+    variant("stdio", "a line printed in seven calls of fputs, each with the FILE's lock"),
+    variant("stdio-flockfile", "the same with flockfile held over the seven"),
+    variant("handler-plain-lock", "a handler takes a mutex that its owner may not take twice"),
+    variant("handler-recursive-lock", "a handler takes a mutex that its owner may take again"),
+    variant("handler-masked", "a plain mutex; the signal is blocked while it is held"),
+    variant(TAKEN, "a plain mutex; tontine::signal's thread takes the signal, then the mutex"),
+];
+
+#[cfg(test)]
+mod tests;

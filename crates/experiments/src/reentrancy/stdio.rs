@@ -1,0 +1,202 @@
+//! Lines printed in several calls into one `FILE`, with and without its lock held over all of them:
+//! [`print`], [`whole`], and [`Lines`], interrupted while it prints.
+//!
+//! Each call locks the `FILE` by itself, so that nothing here is a data race of two threads. Left
+//! out is `putc_unlocked` from two threads: that would be one, inside the C library, and what it
+//! prints would say more about the compiler than about stdio.
+
+#![allow(unsafe_code, reason = "stdio of the C library")]
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::IntoRawFd;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::interrupted::Victim;
+
+unsafe extern "C" {
+    // POSIX; the libc crate leaves them out.
+    fn flockfile(file: *mut libc::FILE);
+    fn funlockfile(file: *mut libc::FILE);
+}
+
+/// What a line ends with after its name and number, in one call each.
+const WORDS: [&std::ffi::CStr; 6] = [c" several", c" calls", c" make", c" this", c" line", c"\n"];
+/// The handler's line.
+const HANDLERS: &std::ffi::CStr = c"handler";
+/// Lines that are not interrupted before the file is emptied.
+const LINES: u64 = 1_000;
+
+/// A `FILE` that appends to a file without a name.
+#[derive(Debug)]
+pub(super) struct Stream(*mut libc::FILE);
+
+// SAFETY: a `FILE` is locked by every call that is made here.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// Opens one on `file`.
+    ///
+    /// # Errors
+    /// Skipped, where the system has no descriptor or memory left.
+    pub(super) fn on(file: &File) -> Result<Self> {
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(file, 3).setting_up("fcntl")?;
+        // SAFETY: the descriptor is ours and is given away; the mode is a C string.
+        let stream = unsafe { libc::fdopen(descriptor.into_raw_fd(), c"a".as_ptr()) };
+        if stream.is_null() {
+            return Err(Trouble::setting_up("fdopen", std::io::Error::last_os_error()));
+        }
+        Ok(Self(stream))
+    }
+
+    /// Hands what is buffered to the kernel.
+    pub(super) fn flush(&self) {
+        // SAFETY: the stream is open for as long as the process lives.
+        unsafe { libc::fflush(self.0) };
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: opened by `on`, closed once; whoever printed into it has ended.
+        unsafe { libc::fclose(self.0) };
+    }
+}
+
+/// A file in memory that has no name and appends.
+///
+/// # Errors
+/// Skipped, where the system has none.
+pub(super) fn nameless() -> Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    rustix::fs::memfd_create("tontine-lines", flags).map(File::from).setting_up("memfd_create")
+}
+
+/// What a line begins with.
+fn name(side: usize, number: u64) -> CString {
+    CString::new(format!("{side}-{number}")).unwrap_or_default()
+}
+
+/// A whole line, as it should be found.
+pub(super) fn line(side: usize, number: u64) -> String {
+    let words = WORDS.iter().filter_map(|word| word.to_str().ok());
+    words.fold(format!("{side}-{number}"), |line, word| line + word).trim_end().to_owned()
+}
+
+/// Prints a line in seven calls; with the lock held over all of them if `locked`. Each call takes
+/// the lock once more: it is recursive.
+fn put(stream: *mut libc::FILE, name: &std::ffi::CStr, locked: bool, midway: &mut dyn FnMut()) {
+    // SAFETY: the stream is open; all texts end with a zero byte. That a handler prints while it
+    // interrupts us is undefined behaviour and happens in expendable children alone.
+    unsafe {
+        if locked {
+            flockfile(stream);
+        }
+        libc::fputs(name.as_ptr(), stream);
+        midway();
+        for word in WORDS {
+            libc::fputs(word.as_ptr(), stream);
+        }
+        if locked {
+            funlockfile(stream);
+        }
+    }
+}
+
+/// Prints line `number` of `side`.
+pub(super) fn print(stream: &Stream, side: usize, number: u64, locked: bool) {
+    put(stream.0, &name(side, number), locked, &mut || ());
+}
+
+/// Prints the handler's line.
+pub(super) fn print_nameless(stream: &Stream, locked: bool) {
+    put(stream.0, HANDLERS, locked, &mut || ());
+}
+
+/// The lines in `file`, each as it stands there.
+///
+/// # Errors
+/// Failed, where it cannot be read.
+pub(super) fn whole(file: &mut File) -> Result<HashSet<String>> {
+    let mut bytes = Vec::new();
+    file.rewind().during("lseek")?;
+    file.read_to_end(&mut bytes).during("read of the lines")?;
+    Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
+}
+
+/// Starts a thread that sleeps: in a process of one thread the C library leaves locks out.
+pub(super) fn company() -> bool {
+    let asleep = || loop {
+        std::thread::park();
+    };
+    std::thread::Builder::new().spawn(asleep).is_ok()
+}
+
+/// Where the handler prints.
+static STREAM: AtomicPtr<libc::FILE> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A line that a handler interrupts with another one.
+#[derive(Debug)]
+pub(super) struct Lines<const LOCKED: bool> {
+    file: File,
+    stream: Option<Stream>,
+    number: u64,
+}
+
+impl<const LOCKED: bool> Lines<LOCKED> {
+    /// Into a file of its own.
+    ///
+    /// # Errors
+    /// As [`nameless`].
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self { file: nameless()?, stream: None, number: 0 })
+    }
+}
+
+impl<const LOCKED: bool> Clone for Lines<LOCKED> {
+    fn clone(&self) -> Self {
+        let file = self.file.try_clone().expect("a descriptor more");
+        Self { file, stream: None, number: 0 }
+    }
+}
+
+impl<const LOCKED: bool> Victim for Lines<LOCKED> {
+    const HANDLER_JUDGES: bool = false;
+
+    fn prepare(&mut self) -> bool {
+        let Ok(stream) = Stream::on(&self.file) else { return false };
+        // The first line makes the stream's buffer.
+        print(&stream, 0, 0, LOCKED);
+        STREAM.store(stream.0, Ordering::Relaxed);
+        self.stream = Some(stream);
+        company() && self.file.set_len(0).is_ok()
+    }
+
+    fn operation(&mut self, midway: &mut dyn FnMut()) -> bool {
+        self.number += 1;
+        let name = name(0, self.number);
+        put(STREAM.load(Ordering::Relaxed), &name, LOCKED, midway);
+        true
+    }
+
+    fn in_handler() -> bool {
+        put(STREAM.load(Ordering::Relaxed), HANDLERS, LOCKED, &mut || ());
+        true
+    }
+
+    /// Looks for the line in the file, and empties it.
+    fn settle(&mut self, interrupted: bool) -> bool {
+        let full = self.number.is_multiple_of(LINES);
+        if !interrupted && !full {
+            return true;
+        }
+        let Some(stream) = &self.stream else { return false };
+        stream.flush();
+        let found = whole(&mut self.file).is_ok_and(|all| all.contains(&line(0, self.number)));
+        found && self.file.set_len(0).is_ok()
+    }
+}

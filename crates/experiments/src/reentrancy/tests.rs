@@ -1,0 +1,285 @@
+//! What must break when a signal arrives at the worst moment, and what must not. Each runs in a
+//! process of its own, which forks while it has one thread.
+
+#![allow(unsafe_code, reason = "raises a signal")]
+
+use tontine_host::peer::in_a_process_of_its_own;
+
+use super::interrupted::Victim;
+use super::*;
+
+/// Signals, each in the middle of an operation.
+const SIGNALS: usize = 10;
+
+/// The placement that a run uses.
+fn usual() -> Placement {
+    Topology::of_this_machine().placements()[0]
+}
+
+/// A victim at the worst moment: each of its operations is interrupted in its middle.
+#[derive(Clone)]
+struct Midway<V>(V);
+
+impl<V: Victim> Victim for Midway<V> {
+    const HANDLER_JUDGES: bool = V::HANDLER_JUDGES;
+    const RAISES: bool = true;
+
+    fn prepare(&mut self) -> bool {
+        self.0.prepare()
+    }
+
+    fn operation(&mut self, _: &mut dyn FnMut()) -> bool {
+        self.0.operation(&mut || {
+            // SAFETY: takes a number; the handler is installed.
+            unsafe { libc::raise(libc::SIGUSR1) };
+        })
+    }
+
+    fn in_handler() -> bool {
+        V::in_handler()
+    }
+
+    fn settle(&mut self, interrupted: bool) -> bool {
+        self.0.settle(interrupted)
+    }
+}
+
+fn inside<V: Victim + Clone>(victim: &V) -> std::result::Result<Outcome, String> {
+    let outcome = interrupt(&Midway(victim.clone()), usual(), SIGNALS);
+    let outcome = outcome.map_err(|trouble| trouble.to_string())?;
+    if outcome.deadlocked.len() < SIGNALS || outcome.crashed > 0 {
+        return Err(format!("expected {SIGNALS} ends and no crash: {outcome:?}"));
+    }
+    Ok(outcome)
+}
+
+fn guarded(lock: Lock) -> std::result::Result<Outcome, String> {
+    inside(&Guarded { lock, only: Only::signal() })
+}
+
+/// Whether there is something, and all of it is as wanted.
+fn all(of: &[bool], wanted: bool) -> bool {
+    !of.is_empty() && of.iter().all(|&one| one == wanted)
+}
+
+fn holds(so: bool, outcome: &Outcome) -> std::result::Result<(), String> {
+    if so { Ok(()) } else { Err(format!("{outcome:?}")) }
+}
+
+#[test]
+fn strtok_entered_again_by_a_handler_loses_its_place() {
+    in_a_process_of_its_own(|| {
+        let outcome = inside(&Tokens::<false>)?;
+        holds(all(&outcome.corrupted, true) && all(&outcome.deadlocked, false), &outcome)
+    });
+}
+
+#[test]
+fn strtok_r_entered_again_by_a_handler_keeps_it() {
+    in_a_process_of_its_own(|| {
+        let outcome = inside(&Tokens::<true>)?;
+        holds(all(&outcome.corrupted, false) && all(&outcome.deadlocked, false), &outcome)
+    });
+}
+
+#[test]
+fn a_line_is_broken_by_a_handler_that_prints_even_under_the_lock() {
+    in_a_process_of_its_own(|| {
+        let free = inside(&Lines::<false>::new().map_err(|trouble| trouble.to_string())?)?;
+        holds(all(&free.corrupted, true) && all(&free.deadlocked, false), &free)?;
+        let locked = inside(&Lines::<true>::new().map_err(|trouble| trouble.to_string())?)?;
+        holds(all(&locked.corrupted, true) && all(&locked.deadlocked, false), &locked)
+    });
+}
+
+#[test]
+fn a_handler_that_takes_a_plain_lock_inside_of_it_never_returns() {
+    in_a_process_of_its_own(|| {
+        let outcome = guarded(Lock::Plain)?;
+        holds(all(&outcome.deadlocked, true) && outcome.corrupted.is_empty(), &outcome)
+    });
+}
+
+#[test]
+fn a_recursive_lock_lets_the_handler_see_what_is_half_made() {
+    in_a_process_of_its_own(|| {
+        let outcome = guarded(Lock::Recursive)?;
+        holds(all(&outcome.deadlocked, false) && all(&outcome.corrupted, true), &outcome)
+    });
+}
+
+#[test]
+fn a_masked_signal_waits_until_all_is_whole() {
+    in_a_process_of_its_own(|| {
+        let outcome = guarded(Lock::Masked)?;
+        holds(all(&outcome.deadlocked, false) && all(&outcome.corrupted, false), &outcome)
+    });
+}
+
+#[test]
+fn a_thread_that_takes_the_signal_waits_for_the_lock_as_any_other_does() {
+    in_a_process_of_its_own(|| {
+        let taken = Taken(Guarded { lock: Lock::Plain, only: Only::signal() });
+        let outcome = interrupt(&taken, usual(), 5 * SIGNALS);
+        let outcome = outcome.map_err(|trouble| trouble.to_string())?;
+        let counted = outcome.deadlocked.len() == 5 * SIGNALS && outcome.crashed == 0;
+        let right = all(&outcome.deadlocked, false) && all(&outcome.corrupted, false);
+        holds(counted && right, &outcome)
+    });
+}
+
+/// Something that takes less time than looking whether it came out right.
+#[derive(Clone)]
+struct Fussy;
+
+static FUSSING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+fn spend(time: std::time::Duration) {
+    let since = std::time::Instant::now();
+    while since.elapsed() < time {}
+}
+
+impl Victim for Fussy {
+    const HANDLER_JUDGES: bool = true;
+
+    fn prepare(&mut self) -> bool {
+        true
+    }
+
+    fn operation(&mut self, _: &mut dyn FnMut()) -> bool {
+        spend(std::time::Duration::from_micros(20));
+        true
+    }
+
+    fn in_handler() -> bool {
+        !FUSSING.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn settle(&mut self, _: bool) -> bool {
+        FUSSING.store(true, std::sync::atomic::Ordering::Relaxed);
+        spend(std::time::Duration::from_micros(60));
+        FUSSING.store(false, std::sync::atomic::Ordering::Relaxed);
+        true
+    }
+}
+
+/// Most signals used to come while the child looked for its line in the file: they broke nothing,
+/// counted as signals that did not deadlock, and now and then deadlocked inside of the looking.
+#[test]
+fn signals_between_operations_are_not_counted() {
+    in_a_process_of_its_own(|| {
+        let outcome = interrupt(&Fussy, usual(), SIGNALS);
+        let outcome = outcome.map_err(|trouble| trouble.to_string())?;
+        let counted = outcome.corrupted.len() == SIGNALS && outcome.deadlocked.len() == SIGNALS;
+        holds(counted && all(&outcome.corrupted, false), &outcome)
+    });
+}
+
+#[test]
+fn every_signal_that_is_counted_interrupted_a_line() {
+    in_a_process_of_its_own(|| {
+        let lines = Lines::<false>::new().map_err(|trouble| trouble.to_string())?;
+        let outcome = interrupt(&lines, usual(), 5 * SIGNALS);
+        let outcome = outcome.map_err(|trouble| trouble.to_string())?;
+        let stuck = outcome.deadlocked.iter().filter(|&&one| one).count();
+        let counted = outcome.deadlocked.len() == 5 * SIGNALS
+            && outcome.corrupted.len() + stuck == 5 * SIGNALS;
+        holds(counted, &outcome)
+    });
+}
+
+#[test]
+fn an_operation_is_priced_in_one_cell_of_its_variant() {
+    let topology = Topology::of_this_machine();
+    for size in [Size::Quick, Size::Default, Size::Full] {
+        for variant in VARIANTS {
+            let cells = Reentrancy.params(variant.name, &topology, size);
+            let priced = cells.into_iter().filter(|params| {
+                Reentrancy.prices(&Task {
+                    experiment: Reentrancy.name().into(),
+                    variant: variant.name.into(),
+                    params: params.clone(),
+                    size,
+                })
+            });
+            assert_eq!(priced.count(), 1, "{} {size:?}", variant.name);
+        }
+    }
+}
+
+#[test]
+fn a_cell_without_a_price_has_no_operation() {
+    in_a_process_of_its_own(|| {
+        let params = Params::from([
+            ("placement".to_owned(), usual().name.to_owned()),
+            ("from".to_owned(), THREADS.to_owned()),
+        ]);
+        let count = Count { batches: 2, interrupted: 1, guarded: 1, timed: 0 };
+        let observed = measure("strtok-r", &params, count);
+        let observed = observed.map_err(|trouble| trouble.to_string())?;
+        let metrics: Vec<&str> =
+            observed.series.iter().map(|series| series.metric.as_str()).collect();
+        if metrics == ["corrupted"] { Ok(()) } else { Err(format!("{metrics:?}")) }
+    });
+}
+
+#[test]
+fn two_threads_keep_apart_where_nothing_is_shared_or_all_is_locked() {
+    in_a_process_of_its_own(|| {
+        let tokens = tokenised(Function::Reentrant, usual(), 5);
+        let lines = printed(true, usual(), 5);
+        for wrong in [tokens, lines] {
+            let wrong = wrong.map_err(|trouble| trouble.to_string())?;
+            if wrong != [0; 10] {
+                return Err(format!("{wrong:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn every_cell_of_a_default_run_yields_shares_and_a_price() {
+    in_a_process_of_its_own(|| {
+        let topology = Topology::of_this_machine();
+        let count = Count { batches: 2, interrupted: 5, guarded: 5, timed: 2 };
+        for variant in VARIANTS {
+            for params in Reentrancy.params(variant.name, &topology, Size::Default) {
+                // A fresh process each, as in a run: the price leaves a thread behind.
+                let one = || measure(variant.name, &params, count);
+                let mut child = tontine_host::os::child::Child::fork(|| match one() {
+                    Ok(observed) => {
+                        let priced = observed.series.last().is_some_and(|series| {
+                            series.metric == "operation"
+                                && series.samples.iter().all(|&ns| ns > 0.0)
+                        });
+                        let share = |series: &Series| {
+                            series.unit != "share"
+                                || series.samples.iter().all(|share| (0.0..=1.0).contains(share))
+                        };
+                        let enough = observed.series.len() >= 2;
+                        i32::from(!(priced && enough && observed.series.iter().all(share)))
+                    }
+                    Err(_) => 2,
+                })
+                .map_err(|trouble| trouble.to_string())?;
+                let status = child.wait().map_err(|trouble| trouble.to_string())?;
+                if status.exit_status() != Some(0) {
+                    return Err(format!("{} {params:?}: {status:?}", variant.name));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_it_does_not_know_fails() {
+    let params = Params::from([
+        ("placement".to_owned(), usual().name.to_owned()),
+        ("from".to_owned(), HANDLER.to_owned()),
+    ]);
+    let found = measure("pigeon", &params, Count::of(Size::Quick));
+    let found = found.expect_err("there are no pigeons");
+    assert!(found.why().contains("pigeon"), "{found}");
+}

@@ -1,0 +1,83 @@
+//! Two threads of a child that do the same thing at once: [`together`].
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tontine_bench::machine::topology::Placement;
+use tontine_host::os::child::Child;
+use tontine_host::os::pin;
+use tontine_host::os::shared::Shared;
+use tontine_host::trouble::{Result, Trouble};
+
+use crate::signal_delivery::patience::{describe, has_ended};
+
+/// Operations counted together.
+pub(super) const BATCH: usize = 100;
+/// Most batches of one thread.
+pub(super) const MOST: usize = 512;
+/// How often the parent looks, and how long at most.
+const LOOK: Duration = Duration::from_micros(200);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Status of a child that could not set itself up.
+const NO_SET_UP: i32 = 5;
+
+/// Wrong operations in each batch of each thread.
+type Wrong = [[AtomicU32; MOST]; 2];
+
+/// Runs `batches` of `operation` in two threads at once. The operation gets the thread's number, 0
+/// or 1, and its own, and says whether it came out right. Wrong ones by batch: of the first thread,
+/// then of the second. `finish` is the child's last act.
+///
+/// # Errors
+/// Skipped, where the system refuses a process; failed, where the child dies or takes too long.
+pub(super) fn together(
+    placement: Placement,
+    batches: usize,
+    operation: impl Fn(usize, usize) -> bool + Sync,
+    finish: impl FnOnce(),
+) -> Result<Vec<u32>> {
+    let batches = batches.min(MOST);
+    let wrong = Shared::<Wrong>::anonymous()?;
+    let begun = Shared::<AtomicU32>::anonymous()?;
+    let mut child = Child::fork(|| {
+        let one = |side: usize, processor: usize| {
+            let pinned = pin::pin_to(processor).is_ok();
+            begun.fetch_add(1, Ordering::Relaxed);
+            while begun.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
+            for batch in 0..batches {
+                let numbers = batch * BATCH..(batch + 1) * BATCH;
+                let count = numbers.filter(|&number| !operation(side, number)).count();
+                wrong[side][batch].store(count as u32, Ordering::Relaxed);
+            }
+            pinned
+        };
+        let both = std::thread::scope(|scope| {
+            let other = std::thread::Builder::new().spawn_scoped(scope, || one(1, placement.there));
+            let Ok(other) = other else { return false };
+            let first = one(0, placement.here);
+            other.join().unwrap_or(false) && first
+        });
+        finish();
+        if both { 0 } else { NO_SET_UP }
+    })?;
+    let since = Instant::now();
+    while !has_ended(&child) {
+        if since.elapsed() > PATIENCE {
+            return Err(Trouble::fail(format!(
+                "expected two threads to do their work within {PATIENCE:?}: is the machine \
+                 overloaded?"
+            )));
+        }
+        std::thread::sleep(LOOK);
+    }
+    let ended = describe(child.wait()?);
+    if ended != "exited with status 0" {
+        return Err(Trouble::fail(format!("expected the child to do its work, but it {ended}")));
+    }
+    let of_one = |side: &[AtomicU32; MOST]| -> Vec<u32> {
+        side[..batches].iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    };
+    Ok(wrong.iter().flat_map(of_one).collect())
+}

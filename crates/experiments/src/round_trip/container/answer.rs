@@ -1,0 +1,102 @@
+//! How a client's samples leave its container: [`write`](write()) and [`read`].
+//!
+//! One line of JSON says how many there are, or why there are none; then the samples follow, eight
+//! bytes each, little-endian, in order. What comes out of a container is a claim until [`read`] has
+//! counted it.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use tontine_host::trouble::{Result, Trouble};
+
+use super::super::Timed;
+
+/// Bytes of a sample.
+const SAMPLE: usize = size_of::<f64>();
+/// What of a strange answer is shown.
+const SHOWN: usize = 60;
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+enum Head {
+    /// So many samples follow.
+    Samples(usize),
+    /// The machine lacks something.
+    Skipped(String),
+    /// Something went wrong.
+    Failed(String),
+}
+
+/// Writes what a client measured.
+pub(super) fn write(out: &mut impl Write, measured: &Result<Timed>) -> io::Result<()> {
+    let (head, samples) = match measured {
+        Ok(timed) => (Head::Samples(timed.one_way.len()), &timed.one_way[..]),
+        Err(Trouble::Skipped(why)) => (Head::Skipped(why.clone()), &[][..]),
+        Err(Trouble::Failed(why)) => (Head::Failed(why.clone()), &[][..]),
+    };
+    let mut bytes = serde_json::to_vec(&head)?;
+    bytes.push(b'\n');
+    bytes.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+    out.write_all(&bytes)?;
+    out.flush()
+}
+
+/// Reads what a client measured.
+///
+/// # Errors
+/// The client's own trouble; failed, where the bytes are no answer or not all of one.
+pub(super) fn read(bytes: &[u8]) -> Result<Timed> {
+    let strange = |what: &str| {
+        let start: String = String::from_utf8_lossy(bytes).chars().take(SHOWN).collect();
+        Trouble::fail(format!("the client's answer {what}: {start:?}"))
+    };
+    let end = bytes.iter().position(|&byte| byte == b'\n');
+    let (head, body) = bytes.split_at(end.ok_or_else(|| strange("has no first line"))?);
+    let body = &body[1..];
+    match serde_json::from_slice(head).map_err(|_| strange("has a strange first line"))? {
+        Head::Skipped(why) => Err(Trouble::Skipped(why)),
+        Head::Failed(why) => Err(Trouble::Failed(why)),
+        Head::Samples(count) if count.checked_mul(SAMPLE) != Some(body.len()) => {
+            let found = body.len();
+            Err(Trouble::fail(format!("the client's answer has {found} bytes for {count} samples")))
+        }
+        Head::Samples(_) => {
+            let (samples, _) = body.as_chunks::<SAMPLE>();
+            let one_way = samples.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+            Ok(Timed { one_way, batch: 1, single: Vec::new() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(measured: &Result<Timed>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(&mut bytes, measured).expect("a vector can be written");
+        bytes
+    }
+
+    #[test]
+    fn samples_and_troubles_come_back_as_they_left() {
+        let one_way = vec![1.5, -0.25, 1e9, f64::MIN_POSITIVE];
+        let sent = Timed { one_way: one_way.clone(), batch: 1, single: Vec::new() };
+        assert_eq!(read(&written(&Ok(sent))).expect("samples").one_way, one_way);
+        for trouble in [Trouble::skip("no\nprocessor"), Trouble::fail("broke \"off\"")] {
+            assert_eq!(read(&written(&Err(trouble.clone()))).err(), Some(trouble));
+        }
+    }
+
+    #[test]
+    fn every_answer_that_is_cut_off_fails() {
+        let sent = Timed { one_way: vec![1.0; 3], batch: 1, single: Vec::new() };
+        let whole = written(&Ok(sent));
+        for length in 0..whole.len() {
+            assert!(matches!(read(&whole[..length]), Err(Trouble::Failed(_))), "{length} bytes");
+        }
+        for strange in [&b"exec format error\n"[..], b"{\"Samples\":18446744073709551615}\n"] {
+            assert!(matches!(read(strange), Err(Trouble::Failed(_))), "{strange:?}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `container-netns`: what an engine does with namespaces, without an engine.
+//!
+//! A forked *switch* has a network namespace of its own, with a bridge in it. Each end is a process
+//! with network, mount, PID, IPC and UTS namespaces of its own, on a port of that bridge by a veth
+//! pair: the way of a message is the one that an engine's network of the driver `bridge` gives it.
+//! What is missing is a root file system, a cgroup, a seccomp filter and firewall rules.
+//!
+//! The real network of the machine is never touched. Everything ends with the processes, and each
+//! of these dies with the one that forked it.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tontine_host::os::child::{Child, ends_within};
+use tontine_host::os::namespaces::{leave_all, leave_network};
+use tontine_host::os::netlink::Netlink;
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::LastWords;
+use tontine_host::trouble::{During, Result, Trouble};
+use tontine_mechanisms::descriptor::pipe;
+
+use super::{Order, answer, obey, patience};
+use crate::round_trip::Timed;
+use crate::round_trip::harness::Plan;
+
+/// The bridge, in the switch's namespace.
+const BRIDGE: &str = "br0";
+/// The device inside, named as an engine names it.
+const INSIDE: &str = "eth0";
+/// After how many milliseconds a question for the hardware address behind an address is repeated.
+const ASK_AGAIN: &str = "/proc/sys/net/ipv4/neigh/eth0/retrans_time_ms";
+/// Addresses of server and client; nobody else is in these namespaces.
+const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 70, 4, 1), Ipv4Addr::new(10, 70, 4, 2)];
+/// How long a server may take to end after its client.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Beside the figure.
+const NOTE: &str = "no engine: network, mount, PID, IPC and UTS namespaces of their own, two veth \
+                    pairs and a bridge, as an engine's default; no seccomp filter, cgroup or \
+                    firewall rule";
+
+/// Times the rounds of a plan.
+pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
+    let words = LastWords::new()?;
+    let mut out = tempfile::tempfile().setting_up("making a temporary file")?;
+    let mut child = Child::fork(|| said(&words, switch(plan, &words, &out)))?;
+    let in_time = ends_within(child.pid(), patience(plan) + FAREWELL)?;
+    let status = child.kill()?;
+    if let Some(trouble) = words.heard() {
+        return Err(trouble);
+    }
+    if !in_time {
+        return Err(Trouble::fail("two processes in namespaces of their own did not end in time"));
+    }
+    if status.exit_status() != Some(0) {
+        return Err(Trouble::fail(format!("the process that holds the bridge ended: {status:?}")));
+    }
+    let mut bytes = Vec::new();
+    out.rewind().during("lseek")?;
+    out.read_to_end(&mut bytes).during("read")?;
+    Ok((answer::read(&bytes)?, NOTE.to_owned()))
+}
+
+/// The exit status of one whose trouble is said, unless somebody else's came first: that is its
+/// cause.
+fn said(words: &Shared<LastWords>, done: Result<()>) -> i32 {
+    match done {
+        Ok(()) => 0,
+        Err(trouble) => {
+            if words.heard().is_none() {
+                words.say(&trouble);
+            }
+            1
+        }
+    }
+}
+
+/// In a forked process: makes the bridge, starts both ends on it, and waits for the client's end.
+fn switch(plan: &Plan, words: &Shared<LastWords>, out: &File) -> Result<()> {
+    leave_network()?;
+    let mut netlink = Netlink::open()?;
+    netlink.add_bridge(BRIDGE)?;
+    netlink.up(BRIDGE)?;
+    let [at, _] = ADDRESSES;
+    let orders = [Order::to_serve(plan), Order::to_ask(plan, at)];
+    let mut ends = Vec::new();
+    for ((order, address), port) in orders.iter().zip(ADDRESSES).zip(["port0", "port1"]) {
+        ends.push(plugged_in(&mut netlink, order, address, port, words, out)?);
+    }
+    let mut client = ends.pop().ok_or_else(|| Trouble::fail("there is no client"))?;
+    let ended = client.wait()?;
+    if ended.exit_status() != Some(0) && words.heard().is_none() {
+        return Err(Trouble::fail(format!("the client ended: {ended:?}")));
+    }
+    // A server whose client failed may wait for ever; dropped, it is killed.
+    for server in &ends {
+        ends_within(server.pid(), FAREWELL)?;
+    }
+    Ok(())
+}
+
+/// Starts an end in namespaces of its own and joins it to the bridge.
+fn plugged_in(
+    netlink: &mut Netlink,
+    order: &Order,
+    address: Ipv4Addr,
+    port: &str,
+    words: &Shared<LastWords>,
+    out: &File,
+) -> Result<Child> {
+    let ((entered, enter), (plugged, plug)) = (pipe()?, pipe()?);
+    // Each closes the other's ends, so that a death reads as an end of file.
+    let (outside, inside) = (std::cell::Cell::new(Some((entered, plug))), (enter, plugged));
+    let child = Child::fork(|| {
+        drop(outside.take());
+        said(words, end(order, address, inside, words, out))
+    })?;
+    if let Some((entered, plug)) = outside.take() {
+        await_byte(&entered, || "a process did not enter namespaces of its own".to_owned())?;
+        join(netlink, port, child.pid())?;
+        rustix::io::write(&plug, &[1]).during("write")?;
+    }
+    Ok(child)
+}
+
+fn join(netlink: &mut Netlink, port: &str, process: Pid) -> Result<()> {
+    netlink.add_pair(port, BRIDGE, INSIDE, process)?;
+    netlink.up(port)
+}
+
+/// In a forked process: enters the namespaces, waits for the device, and obeys the order in a child
+/// that is the first process of its PID namespace.
+fn end(
+    order: &Order,
+    address: Ipv4Addr,
+    (enter, plugged): (OwnedFd, OwnedFd),
+    words: &Shared<LastWords>,
+    mut out: &File,
+) -> Result<()> {
+    leave_all()?;
+    rustix::io::write(&enter, &[1]).during("write")?;
+    await_byte(&plugged, || "the bridge's holder ended".to_owned())?;
+    let mut netlink = Netlink::open()?;
+    netlink.add_address(INSIDE, address)?;
+    // The bridge begins to forward a moment after the last device is up, so the first question may
+    // be lost, and would be asked again after a whole second. Where this is refused it just takes
+    // longer.
+    let _ = fs::write(ASK_AGAIN, "10");
+    netlink.up(INSIDE)?;
+    netlink.up("lo")?;
+    let mut first = Child::fork(|| said(words, obey(order, &mut out)))?;
+    let status = first.wait()?;
+    match status.exit_status() {
+        Some(0) => Ok(()),
+        _ => Err(Trouble::fail(format!("an end inside its namespaces ended: {status:?}"))),
+    }
+}
+
+fn await_byte(from: &OwnedFd, otherwise: impl FnOnce() -> String) -> Result<()> {
+    let mut byte = [0_u8];
+    match rustix::io::retry_on_intr(|| rustix::io::read(from, &mut byte)).during("read")? {
+        1 => Ok(()),
+        _ => Err(Trouble::fail(otherwise())),
+    }
+}

@@ -1,0 +1,142 @@
+//! `container-tcp`: two containers of a real engine, on a network of their own.
+//!
+//! The image is this very program (see `tontine_mechanisms::image`), made once a run and removed at
+//! its end; network and containers are an invocation's, with its pid in their names, and go when it
+//! ends. What a killed invocation leaves, `tontine_mechanisms::docker::sweep` removes; until then
+//! the processes in its containers end by themselves.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use tontine_host::trouble::{During, Result, Trouble};
+use tontine_mechanisms::docker::{Docker, LABEL, PATIENCE, engine_name, sweep};
+use tontine_mechanisms::image;
+use tontine_mechanisms::owner::Owner;
+
+use super::{COMMAND, Order, answer, patience};
+use crate::round_trip::Timed;
+use crate::round_trip::harness::Plan;
+
+/// How long an engine may take to import an image of a few dozen megabytes.
+const IMPORT: Duration = Duration::from_secs(120);
+/// The kind of network: an engine's default.
+const DRIVER: &str = "bridge";
+
+/// Times the rounds of a plan.
+pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
+    let docker = Docker::find()?;
+    let described = docker.described()?;
+    let owner = Owner::of_this_run()?;
+    owner.mark(&engine_name())?;
+    let done = timed(plan, &docker, &owner);
+    if owner.is_this_process() {
+        sweep();
+    }
+    Ok((done?, format!("{described}; network driver {DRIVER}")))
+}
+
+fn timed(plan: &Plan, docker: &Docker, owner: &Owner) -> Result<Timed> {
+    let image = image_of_this_program(docker, owner)?;
+    let scene = Scene::set(docker, owner)?;
+    scene.start_server(&image, &Order::to_serve(plan))?;
+    let measured = scene
+        .address_of_server()
+        .and_then(|server| scene.run_client(&image, &Order::to_ask(plan, server), plan));
+    measured.map_err(|trouble| match (trouble, docker.complaint_of(&scene.server)) {
+        (Trouble::Failed(why), Some(said)) => Trouble::fail(format!("{why}; server: {said}")),
+        (trouble, _) => trouble,
+    })
+}
+
+/// The image's id: of the one that an earlier invocation of this run made, or of a new one.
+fn image_of_this_program(docker: &Docker, owner: &Owner) -> Result<String> {
+    let build = image::fingerprint().during("reading /proc/self/exe")?;
+    let name = format!("tontine:{}-{build}", owner.name());
+    let known = docker.say(&["images", "--quiet", "--no-trunc", &name], None, PATIENCE)?;
+    if !known.is_empty() {
+        return Ok(known);
+    }
+    let (archive, folders) = image::tree().during("making an image of this program")?;
+    let label = format!("LABEL {LABEL}={}", owner.name());
+    let mut arguments = vec!["import".to_owned(), "--change".to_owned(), label];
+    if !folders.is_empty() {
+        let folders = std::env::join_paths(&folders)
+            .map_err(|error| Trouble::skip(format!("a library's folder has a colon: {error}")))?;
+        let folders = format!("ENV LD_LIBRARY_PATH={}", folders.to_string_lossy());
+        arguments.extend(["--change".to_owned(), folders]);
+    }
+    arguments.extend(["-".to_owned(), name]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    docker.say(&arguments, Some(archive), IMPORT)
+}
+
+/// An invocation's network and containers. Dropped, they are gone.
+struct Scene<'a> {
+    docker: &'a Docker,
+    label: String,
+    network: String,
+    server: String,
+    client: String,
+}
+
+impl<'a> Scene<'a> {
+    /// Makes the network.
+    fn set(docker: &'a Docker, owner: &Owner) -> Result<Self> {
+        // Several tasks may measure in one process, never at once.
+        let name = format!("tontine-{}-{}", owner.name(), std::process::id());
+        let scene = Self {
+            docker,
+            label: format!("{LABEL}={}", owner.name()),
+            server: format!("{name}-server"),
+            client: format!("{name}-client"),
+            network: name,
+        };
+        let Self { label, network, .. } = &scene;
+        let made = ["network", "create", "--driver", DRIVER, "--label", label, network];
+        docker.say(&made, None, PATIENCE)?;
+        Ok(scene)
+    }
+
+    fn start_server(&self, image: &str, order: &Order) -> Result<()> {
+        let Self { label, network, server, .. } = self;
+        let order = json(order)?;
+        let run = ["run", "--detach", "--label", label, "--network", network, "--name", server];
+        let run = [&run[..], &[image, image::PROGRAM, COMMAND, &order]].concat();
+        self.docker.say(&run, None, PATIENCE).map(drop)
+    }
+
+    fn address_of_server(&self) -> Result<Ipv4Addr> {
+        let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}";
+        let told = ["inspect", "--format", format, &self.server];
+        let told = self.docker.say(&told, None, PATIENCE)?;
+        told.parse().map_err(|_| {
+            Trouble::fail(format!(
+                "the server's container has no address: the engine says {told:?}"
+            ))
+        })
+    }
+
+    /// Runs the client to its end. Its samples come over its standard output, past the engine's
+    /// log.
+    fn run_client(&self, image: &str, order: &Order, plan: &Plan) -> Result<Timed> {
+        let Self { label, network, client, .. } = self;
+        let order = json(order)?;
+        let run = ["run", "--log-driver", "none", "--label", label, "--network", network];
+        let named = ["--name", client, image, image::PROGRAM, COMMAND, &order];
+        let run = [&run[..], &named].concat();
+        answer::read(&self.docker.bytes(&run, None, patience(plan) + PATIENCE)?)
+    }
+}
+
+impl Drop for Scene<'_> {
+    fn drop(&mut self) {
+        let Self { docker, network, server, client, .. } = self;
+        // One that was never made is no reason to keep the other.
+        let _ = docker.say(&["rm", "--force", client, server], None, PATIENCE);
+        let _ = docker.say(&["network", "rm", network], None, PATIENCE);
+    }
+}
+
+fn json(order: &Order) -> Result<String> {
+    serde_json::to_string(order).map_err(|error| Trouble::fail(format!("an order: {error}")))
+}

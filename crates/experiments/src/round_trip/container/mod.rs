@@ -1,0 +1,152 @@
+//! The container rows: two processes that see each other through a network only.
+//!
+//! What runs inside is the same for both: an [`Order`] says which end of a TCP connection to be,
+//! [`serve`] obeys it, and the client's samples leave as an [`answer`]. `engine` has a real engine
+//! start the two (`container-tcp`); `bare` puts two forked processes into namespaces of their own
+//! (`container-netns`).
+//!
+//! Whoever waits inside gives up after [`Order::within`], so that nothing lives on after an
+//! invocation that was killed.
+
+mod answer;
+mod bare;
+mod engine;
+
+pub(super) use bare::run as namespaces;
+pub(super) use engine::run as engine;
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tontine_bench::machine::topology::Placement;
+use tontine_host::clock::Clock;
+use tontine_host::os::child::exit_at_once;
+use tontine_host::os::pin;
+use tontine_host::trouble::{During, Result};
+
+use super::descriptor::Stream;
+use super::harness::{self, Plan};
+use super::{Stamps, Timed};
+
+/// The hidden command by which the program starts itself inside a container.
+pub const COMMAND: &str = "__container";
+
+/// Where the server listens. Its network namespace is its own, so the number is free.
+const PORT: u16 = 7_004;
+/// How long a client tries to reach a server that starts at the same time.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long one try may take, and the time between two.
+const TRY: Duration = Duration::from_millis(200);
+const AGAIN: Duration = Duration::from_millis(5);
+/// Exit status of an end that gave up.
+const GAVE_UP: i32 = 124;
+
+/// What an end inside has to do; it crosses as JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Order {
+    /// Where the server is; the server itself has none.
+    server: Option<Ipv4Addr>,
+    rounds: usize,
+    warm_up: usize,
+    /// The processor to run on.
+    cpu: usize,
+    /// Seconds after which it gives up.
+    within: u64,
+}
+
+impl Order {
+    /// An order for the server.
+    fn to_serve(plan: &Plan) -> Self {
+        Self {
+            server: None,
+            rounds: plan.rounds,
+            warm_up: plan.warm_up,
+            cpu: plan.placement.there,
+            within: patience(plan).as_secs(),
+        }
+    }
+
+    /// An order for the client of the server there.
+    fn to_ask(plan: &Plan, server: Ipv4Addr) -> Self {
+        Self { server: Some(server), cpu: plan.placement.here, ..Self::to_serve(plan) }
+    }
+
+    fn plan(&self) -> Plan<'static> {
+        let placement = Placement { name: "container", here: self.cpu, there: self.cpu };
+        Plan {
+            rounds: self.rounds,
+            warm_up: self.warm_up,
+            stamps: Stamps::EveryRound,
+            placement,
+            clock: Clock::calibrated(),
+            paced: None,
+        }
+    }
+}
+
+/// How long the rounds of a plan may take: on a machine that is busy with other things each can
+/// take a hundred times longer. A run gives an invocation up much earlier; this is for ends whose
+/// invocation is no more.
+fn patience(plan: &Plan) -> Duration {
+    Duration::from_secs(60) + Duration::from_millis(3) * plan.answers() as u32
+}
+
+/// Obeys an order inside a container; a client writes its answer to standard output.
+///
+/// # Errors
+/// Where the order cannot be understood, the server not serve, or the answer not be written.
+pub fn serve(order: &str) -> io::Result<()> {
+    let order: Order = serde_json::from_str(order)?;
+    obey(&order, &mut io::stdout().lock()).map_err(io::Error::other)
+}
+
+fn obey(order: &Order, out: &mut impl Write) -> Result<()> {
+    give_up_after(Duration::from_secs(order.within))?;
+    match order.server {
+        None => server(order),
+        Some(address) => answer::write(out, &client(order, address)).during("writing the samples"),
+    }
+}
+
+/// Ends this process by itself, later. The first process of a PID namespace cannot: a timer's
+/// signal, not caught, does nothing to it.
+fn give_up_after(time: Duration) -> Result<()> {
+    let wait = move || {
+        thread::sleep(time);
+        let seconds = time.as_secs();
+        let _ = writeln!(io::stderr(), "gave up after {seconds} s: the other end is gone or slow");
+        exit_at_once(GAVE_UP)
+    };
+    thread::Builder::new().spawn(wait).map(drop).setting_up("clone of a thread")
+}
+
+fn server(order: &Order) -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).during("bind")?;
+    pin::pin_to(order.cpu)?;
+    let (connection, _) = listener.accept().during("accept")?;
+    connection.set_nodelay(true).during("setsockopt(TCP_NODELAY)")?;
+    let mut end = Stream::to_a_stranger(connection.into())?;
+    harness::answer(&order.plan(), &mut end)
+}
+
+fn client(order: &Order, server: Ipv4Addr) -> Result<Timed> {
+    pin::pin_to(order.cpu)?;
+    let connection = connect(SocketAddrV4::new(server, PORT)).during("connect to the server")?;
+    connection.set_nodelay(true).during("setsockopt(TCP_NODELAY)")?;
+    let mut end = Stream::to_a_stranger(connection.into())?;
+    harness::time(&order.plan(), &mut end)
+}
+
+fn connect(server: SocketAddrV4) -> io::Result<TcpStream> {
+    let began = Instant::now();
+    loop {
+        match TcpStream::connect_timeout(&server.into(), TRY) {
+            Err(error) if began.elapsed() > CONNECT => return Err(error),
+            Err(_) => thread::sleep(AGAIN),
+            connected => return connected,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The floor: a flag that two processes pass to and fro by plain loads and stores.
+//!
+//! Which way of doing so is fastest depends on the processor, so four are tried first, in turn: one
+//! line that both write or a line for each, with or without a pause in the loop. The fastest is
+//! timed.
+
+#![allow(unsafe_code, reason = "declares its layout shareable")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::peer::{Peer, spin_until};
+use tontine_host::trouble::Result;
+
+use super::harness::{self, End, Plan, Timed};
+
+/// Passes of the trial; the best of each way counts.
+const PASSES: usize = 3;
+/// Rounds of one way in one pass, at most.
+const TRIAL: usize = 5_000;
+
+/// The four ways: (lines, pause).
+const WAYS: [(usize, bool); 4] = [(1, false), (1, true), (2, false), (2, true)];
+
+#[derive(Debug)]
+#[repr(C, align(128))]
+struct Line(AtomicU32);
+
+#[derive(Debug)]
+#[repr(C)]
+struct Board {
+    /// For each way: the question's line and the answer's.
+    ways: [[Line; 2]; 4],
+    /// The way that won, plus one.
+    chosen: Line,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Board {}
+
+/// Times it, and says which way won.
+pub(super) fn run(plan: &Plan) -> Result<(Timed, String)> {
+    let board = Shared::<Board>::anonymous()?;
+    let trial = plan.warm_up.clamp(1, TRIAL);
+    let ping = |peer: Peer<'_>| {
+        let mut best = [f64::INFINITY; 4];
+        let mut ends = [0, 1, 2, 3].map(|way| Flag::ping(&board, way, peer));
+        for _ in 0..PASSES {
+            for (end, best) in ends.iter_mut().zip(&mut best) {
+                let began = Instant::now();
+                end.bare(trial)?;
+                *best = best.min(began.elapsed().as_secs_f64());
+            }
+        }
+        let won = (0..4).min_by(|&a, &b| best[a].total_cmp(&best[b])).unwrap_or(0);
+        // SYNC flag-chosen: pairs with the echo's wait for it.
+        board.chosen.0.store(won as u32 + 1, Ordering::Release);
+        let timed = ends[won].time(plan)?;
+        let tried: Vec<String> = (0..4)
+            .map(|way| {
+                let ns = best[way] * 1e9 / (2 * trial) as f64;
+                format!("{}: {ns:.1} ns", describe(way))
+            })
+            .collect();
+        let note = format!("fastest way: {} (trial: {})", describe(won), tried.join(", "));
+        Ok((timed, note))
+    };
+    let echo = |peer: Peer<'_>| {
+        let mut ends = [0, 1, 2, 3].map(|way| Flag::echo(&board, way, peer));
+        for _ in 0..PASSES {
+            for end in &mut ends {
+                end.answer(trial)?;
+            }
+        }
+        // SYNC flag-chosen: pairs with the ping's store.
+        spin_until(peer, true, || board.chosen.0.load(Ordering::Acquire) != 0)?;
+        let won = board.chosen.0.load(Ordering::Relaxed) as usize - 1;
+        ends[won].answer(plan.answers())
+    };
+    harness::between_processes(plan, ping, echo)
+}
+
+fn describe(way: usize) -> String {
+    let (lines, pause) = WAYS[way];
+    let lines = if lines == 1 { "one line" } else { "two lines" };
+    let pause = if pause { "with pause" } else { "without pause" };
+    format!("{lines} {pause}")
+}
+
+/// One end of one way. Each message is a number that no message before it had.
+struct Flag<'a> {
+    out: &'a AtomicU32,
+    back: &'a AtomicU32,
+    /// What is sent next.
+    next: u32,
+    /// What is waited for next.
+    awaited: u32,
+    pause: bool,
+    peer: Peer<'a>,
+}
+
+impl<'a> Flag<'a> {
+    fn ping(board: &'a Board, way: usize, peer: Peer<'a>) -> Self {
+        let (lines, pause) = WAYS[way];
+        let [ask, answer] = &board.ways[way];
+        let back = if lines == 1 { &ask.0 } else { &answer.0 };
+        let (out, next, awaited) = (&ask.0, 1, 2);
+        Self { out, back, next, awaited, pause, peer }
+    }
+
+    fn echo(board: &'a Board, way: usize, peer: Peer<'a>) -> Self {
+        let ping = Self::ping(board, way, peer);
+        let (out, back) = (ping.back, ping.out);
+        Self { out, back, next: 2, awaited: 1, ..ping }
+    }
+
+    /// With the pause decided outside the loop.
+    fn bare(&mut self, rounds: usize) -> Result<()> {
+        if self.pause {
+            harness::bare(rounds, &mut Looping::<true>(self))
+        } else {
+            harness::bare(rounds, &mut Looping::<false>(self))
+        }
+    }
+
+    fn answer(&mut self, rounds: usize) -> Result<()> {
+        if self.pause {
+            harness::answer_rounds(rounds, &mut Looping::<true>(self))
+        } else {
+            harness::answer_rounds(rounds, &mut Looping::<false>(self))
+        }
+    }
+
+    fn time(&mut self, plan: &Plan) -> Result<Timed> {
+        if self.pause {
+            harness::time(plan, &mut Looping::<true>(self))
+        } else {
+            harness::time(plan, &mut Looping::<false>(self))
+        }
+    }
+}
+
+struct Looping<'l, 'a, const PAUSE: bool>(&'l mut Flag<'a>);
+
+impl<const PAUSE: bool> End for Looping<'_, '_, PAUSE> {
+    #[inline(always)]
+    fn send(&mut self) -> Result<()> {
+        // SYNC flag: pairs with the other end's load in `wait`.
+        self.0.out.store(self.0.next, Ordering::Release);
+        self.0.next = self.0.next.wrapping_add(2);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn wait(&mut self) -> Result<()> {
+        let (back, awaited) = (self.0.back, self.0.awaited);
+        self.0.awaited = awaited.wrapping_add(2);
+        // SYNC flag: pairs with the other end's store in `send`.
+        spin_until(self.0.peer, PAUSE, || back.load(Ordering::Acquire) == awaited)
+    }
+}

@@ -1,0 +1,117 @@
+//! A block of the library's shared heap, handed over through a mailbox at each end: 1 MiB without a
+//! copy, both processes spin.
+//!
+//! There is one block, which goes to and fro. Whoever has it writes a number into it that it never
+//! held before, and whoever gets it reads that: it is the receiver's to read and to write, not only
+//! its name. What crosses the lane is a parcel of 24 bytes.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tontine::heap::shared::{Block, Heap, Inbox, Member, Options as HeapOptions, Outbox};
+use tontine::mailbox::{Options, Waiting};
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::{Peer, spin_until};
+use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
+use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
+
+use super::harness::{self, End, Plan, Timed};
+
+/// Bytes of the block.
+const BLOCK: usize = 1 << 20;
+/// Bytes of the heap: the block, and room.
+const HEAP: usize = 4 * BLOCK;
+/// Bytes of the number at the block's beginning.
+const STAMP: usize = size_of::<u64>();
+
+/// Times it between two processes, and looks at the heap in the end.
+pub(super) fn run(plan: &Plan) -> Result<Timed> {
+    let heap = Heap::create(&HeapOptions::new(HEAP)).map_err(refused)?;
+    let timer = heap.member();
+    // Who answers, as a member of the heap; 0 before it has joined.
+    let answerer = Shared::<AtomicU64>::anonymous()?;
+    let (here, there) = posts(1)?;
+    let (here, there) = (Cell::new(Some(here)), Cell::new(Some(there)));
+    let timed = harness::between_processes(
+        plan,
+        |peer| {
+            drop(there.take());
+            // SYNC hand-over-member: pairs with the store behind the child's joining.
+            spin_until(peer, true, || answerer.load(Ordering::Acquire) != 0)?;
+            let to = Member::from_u64(answerer.load(Ordering::Relaxed));
+            let mut end = Hands::new(&heap, to, here.take(), peer)?;
+            end.held = Some(heap.alloc(BLOCK).map_err(refused)?);
+            harness::time(plan, &mut end)
+        },
+        |peer| {
+            drop(here.take());
+            let heap = rejoined(&heap)?;
+            // SYNC hand-over-member: pairs with the loads of who times.
+            answerer.store(heap.member().to_u64(), Ordering::Release);
+            let mut end = Hands::new(&heap, timer, there.take(), peer)?;
+            (end.next, end.awaited) = (2, 1);
+            harness::answer(plan, &mut end)
+        },
+    )?;
+    must_be_free(&heap)?;
+    Ok(timed)
+}
+
+/// One end, which has the block or waits for it.
+struct Hands<'h> {
+    outbox: Outbox<'h>,
+    inbox: Inbox<'h>,
+    held: Option<Block<'h>>,
+    /// What is written into the block next.
+    next: u64,
+    /// What it holds when it comes next.
+    awaited: u64,
+}
+
+impl<'h> Hands<'h> {
+    fn new(heap: &'h Heap, to: Member, post: Option<Post>, peer: Peer<'_>) -> Result<Self> {
+        let post = post.ok_or_else(|| Trouble::fail("a connection that is somebody else's"))?;
+        let options = Options::new().waiting(Waiting::Spin).max_lanes(1);
+        let Correspondent { sender, mailbox, .. } = post.open(&options, peer)?;
+        let outbox = heap.outbox(sender, to).map_err(refused)?;
+        let inbox = heap.inbox(mailbox).map_err(refused)?;
+        Ok(Self { outbox, inbox, held: None, next: 1, awaited: 2 })
+    }
+}
+
+impl End for Hands<'_> {
+    #[inline(always)]
+    fn send(&mut self) -> Result<()> {
+        let Some(mut block) = self.held.take() else { return Err(not_held()) };
+        block[..STAMP].copy_from_slice(&self.next.to_ne_bytes());
+        self.next += 2;
+        self.outbox.send(block).map_err(|(error, _)| refused(error))
+    }
+
+    #[inline(always)]
+    fn wait(&mut self) -> Result<()> {
+        let (block, _) = self.inbox.recv().map_err(refused)?;
+        if block[..STAMP] != self.awaited.to_ne_bytes() || block.len() != BLOCK {
+            return Err(another(&block, self.awaited));
+        }
+        self.awaited += 2;
+        self.held = Some(block);
+        Ok(())
+    }
+}
+
+#[cold]
+fn not_held() -> Trouble {
+    Trouble::fail("a block is to be handed over by who has it not")
+}
+
+#[cold]
+fn another(block: &[u8], awaited: u64) -> Trouble {
+    let found = block.first_chunk().map_or(0, |stamp| u64::from_ne_bytes(*stamp));
+    let bytes = block.len();
+    Trouble::fail(format!(
+        "expected a block of {BLOCK} bytes with the number {awaited}, found one of {bytes} with \
+         {found}"
+    ))
+}

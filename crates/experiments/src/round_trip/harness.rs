@@ -1,0 +1,339 @@
+//! The protocol that all variants share: [`Plan`], [`End`], and the two ways to bring two ends
+//! together, [`between_processes`] and [`between_threads`].
+//!
+//! Ping: rounds of { stamp; send; wait }. Echo: { wait; send }. The difference of neighbouring
+//! stamps is one whole round, and the differences add up to the time of the loop.
+//!
+//! Stamps are unfenced ([`clock::bare_counter`]). A stamp between two rounds needs no fence: its
+//! neighbours are system calls, or spins that end by what the other end wrote, and whatever slips
+//! past it is taken from one round and given to the next, so the sum is what it was.
+//!
+//! Where the other end is woken, a stamp is nothing beside a round. Where both spin it is not: one
+//! costs about a third of a round, and a virtual machine's counter may tick in steps of ten
+//! nanoseconds. So spinning rounds are stamped once a batch, and a tenth as many are stamped singly
+//! besides, for the spread that batches hide.
+//!
+//! A plan with pauses ([`super::paced`]) times messages one way instead of rounds.
+//!
+//! It knows no mechanism; the files beside it do.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tontine_bench::machine::topology::Placement;
+use tontine_bench::plant::{self, Delay};
+use tontine_host::clock::{self, Clock, Source};
+use tontine_host::os::child::Child;
+use tontine_host::os::pin::{self, Pinned};
+use tontine_host::peer::{LastWords, Nudge, Peer, TellEnd};
+use tontine_host::trouble::{Result, Trouble};
+
+use super::paced::Paced;
+
+/// Rounds between two stamps in [`Stamps::Batched`].
+const SPINNING_BATCH: usize = 100;
+/// One single stamped round for so many in batches.
+const SINGLES: usize = 10;
+/// How long a child may take to leave after the last round.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How rounds are stamped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stamps {
+    /// Before each round.
+    EveryRound,
+    /// Before each hundredth round, and a tenth as many rounds singly besides. Only spinning
+    /// variants have rounds so short that it matters; others are stamped every round all the same.
+    Batched,
+}
+
+/// What to time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan<'a> {
+    /// Rounds timed.
+    pub(super) rounds: usize,
+    /// Rounds before them.
+    pub(super) warm_up: usize,
+    /// When stamps are taken.
+    pub(super) stamps: Stamps,
+    /// Where the two ends run.
+    pub(super) placement: Placement,
+    /// What stamps.
+    pub(super) clock: Clock,
+    /// Messages one way with pauses, in place of rounds; between processes only.
+    pub(super) paced: Option<Paced<'a>>,
+}
+
+impl Plan<'_> {
+    /// Rounds that the echo answers in all.
+    pub(super) fn answers(&self) -> usize {
+        self.warm_up + self.batches() * self.batch() + self.singles()
+    }
+
+    fn batch(&self) -> usize {
+        match self.stamps {
+            Stamps::EveryRound => 1,
+            Stamps::Batched => SPINNING_BATCH,
+        }
+    }
+
+    fn batches(&self) -> usize {
+        self.rounds.div_ceil(self.batch())
+    }
+
+    fn singles(&self) -> usize {
+        match self.stamps {
+            Stamps::EveryRound => 0,
+            Stamps::Batched => self.rounds.div_ceil(SINGLES),
+        }
+    }
+}
+
+/// One end of a mechanism.
+pub(super) trait End {
+    /// Publishes one message.
+    fn send(&mut self) -> Result<()>;
+    /// Waits for one message.
+    fn wait(&mut self) -> Result<()>;
+    /// Makes ready for the next message where this one is not answered: whatever `send` would have
+    /// done besides waking the other end.
+    fn forget(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// An end whose every message takes a planted delay longer.
+struct Slowed<'a, E> {
+    end: &'a mut E,
+    delay: Delay,
+}
+
+impl<E: End> End for Slowed<'_, E> {
+    #[inline(always)]
+    fn send(&mut self) -> Result<()> {
+        self.delay.pass();
+        self.end.send()
+    }
+
+    #[inline(always)]
+    fn wait(&mut self) -> Result<()> {
+        self.end.wait()
+    }
+
+    fn forget(&mut self) -> Result<()> {
+        self.end.forget()
+    }
+}
+
+/// What a run of rounds showed.
+#[derive(Debug, Default)]
+pub(crate) struct Timed {
+    /// Half of each round, ns, or of the mean round of each batch.
+    pub(crate) one_way: Vec<f64>,
+    /// Rounds in a batch.
+    pub(crate) batch: usize,
+    /// Half of each single round, stamp included, ns; empty where `one_way` has single rounds.
+    pub(crate) single: Vec<f64>,
+}
+
+/// Runs `echo` in a child process and `ping` here, each pinned, and returns what `ping` returns.
+///
+/// # Errors
+/// The trouble of whichever end had it first; a dead child is named with its status.
+pub(super) fn between_processes<T>(
+    plan: &Plan,
+    ping: impl FnOnce(Peer<'_>) -> Result<T>,
+    echo: impl FnOnce(Peer<'_>) -> Result<()>,
+) -> Result<T> {
+    let words = LastWords::new()?;
+    let mut child = Child::fork(|| {
+        let done = pin::pin_to(plan.placement.there).and_then(|()| echo(Peer::Parent));
+        match done {
+            Ok(()) => 0,
+            Err(trouble) => {
+                words.say(&trouble);
+                1
+            }
+        }
+    })?;
+    let peer = Peer::Child(child.pid());
+    let pinned = Pinned::to(plan.placement.here)?;
+    let done = Nudge::this_thread().and_then(|nudge| {
+        let done = ping(peer);
+        drop(nudge);
+        done
+    });
+    drop(pinned);
+    let farewell = await_end(peer, if done.is_ok() { FAREWELL } else { FAREWELL / 20 });
+    let status = child.kill()?;
+    if let Some(trouble) = words.heard() {
+        return Err(trouble);
+    }
+    match (done, farewell) {
+        (Ok(value), Some(_)) if status.exit_status() == Some(0) => Ok(value),
+        (Ok(_), Some(end)) => Err(end),
+        (Ok(_), None) => Err(Trouble::fail("the echo process did not leave after the last round")),
+        (Err(trouble), None) => Err(trouble),
+        (Err(trouble), Some(end)) if trouble == end => Err(end),
+        (Err(trouble), Some(end)) => {
+            Err(Trouble::fail(format!("{}; {}", end.why(), trouble.why())))
+        }
+    }
+}
+
+/// Runs `echo` in a thread and `ping` in the calling one, each pinned.
+///
+/// # Errors
+/// The trouble of whichever end had it first.
+pub(super) fn between_threads<T>(
+    plan: &Plan,
+    ping: impl FnOnce(Peer<'_>) -> Result<T>,
+    echo: impl FnOnce(Peer<'_>) -> Result<()> + Send,
+) -> Result<T> {
+    let (echo_ended, ping_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    // An end notes its trouble before it tells that it has ended, so an end that fails because the
+    // other one went away comes second.
+    let first = OnceLock::new();
+    let note = |trouble: &Trouble| drop(first.set(trouble.clone()));
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let _told = TellEnd(&echo_ended);
+            pin::pin_to(plan.placement.there)
+                .and_then(|()| {
+                    let _nudge = Nudge::this_thread()?;
+                    echo(Peer::Thread(&ping_ended))
+                })
+                .inspect_err(note)
+        });
+        let done = {
+            let _told = TellEnd(&ping_ended);
+            Pinned::to(plan.placement.here)
+                .and_then(|_pinned| {
+                    let _nudge = Nudge::this_thread()?;
+                    ping(Peer::Thread(&echo_ended))
+                })
+                .inspect_err(note)
+        };
+        if other.join().is_err() {
+            return Err(Trouble::fail("the echo thread panicked"));
+        }
+        done.map_err(|ours| first.get().cloned().unwrap_or(ours))
+    })
+}
+
+/// Answers as many rounds as the plan has; where it has pauses, receives its messages.
+pub(super) fn answer(plan: &Plan, end: &mut impl End) -> Result<()> {
+    if let Some(paced) = &plan.paced {
+        return paced.receive(plan, end);
+    }
+    answer_rounds(plan.answers(), end)
+}
+
+/// Answers `rounds` rounds.
+#[inline(never)]
+pub(super) fn answer_rounds(rounds: usize, end: &mut impl End) -> Result<()> {
+    match plant::delay() {
+        None => answer_all(rounds, end),
+        Some(delay) => answer_all(rounds, &mut Slowed { end, delay }),
+    }
+}
+
+#[inline(always)]
+fn answer_all(rounds: usize, end: &mut impl End) -> Result<()> {
+    for _ in 0..rounds {
+        end.wait()?;
+        end.send()?;
+    }
+    Ok(())
+}
+
+/// Warms up, then times the rounds of the plan, or its messages.
+pub(super) fn time(plan: &Plan, end: &mut impl End) -> Result<Timed> {
+    if let Some(paced) = &plan.paced {
+        return paced.send(plan, end);
+    }
+    match plant::delay() {
+        None => time_all(plan, end),
+        Some(delay) => time_all(plan, &mut Slowed { end, delay }),
+    }
+}
+
+fn time_all(plan: &Plan, end: &mut impl End) -> Result<Timed> {
+    bare_all(plan.warm_up, end)?;
+    let batch = plan.batch();
+    Ok(Timed {
+        one_way: stamped(plan, plan.batches(), batch, end)?,
+        batch,
+        single: stamped(plan, plan.singles(), 1, end)?,
+    })
+}
+
+/// Rounds without stamps.
+#[inline(never)]
+pub(super) fn bare(rounds: usize, end: &mut impl End) -> Result<()> {
+    match plant::delay() {
+        None => bare_all(rounds, end),
+        Some(delay) => bare_all(rounds, &mut Slowed { end, delay }),
+    }
+}
+
+#[inline(always)]
+fn bare_all(rounds: usize, end: &mut impl End) -> Result<()> {
+    for _ in 0..rounds {
+        end.send()?;
+        end.wait()?;
+    }
+    Ok(())
+}
+
+/// Half of the mean round of each batch, ns.
+fn stamped(plan: &Plan, batches: usize, batch: usize, end: &mut impl End) -> Result<Vec<f64>> {
+    // Not zeroed memory of the allocator: that would be touched for the first time while it is
+    // timed.
+    let mut stamps = vec![1_u64; batches + 1];
+    let (last, starts) = stamps.split_last_mut().expect("there is one more than batches");
+    match plan.clock.source() {
+        Source::Counter => stamp_each(starts, batch, end, clock::bare_counter)?,
+        Source::Monotonic => stamp_each(starts, batch, end, || plan.clock.stop())?,
+    }
+    *last = match plan.clock.source() {
+        Source::Counter => clock::bare_counter(),
+        Source::Monotonic => plan.clock.stop(),
+    };
+    let per_message = 1.0 / (2 * batch) as f64;
+    let rounds = stamps.windows(2).map(|pair| plan.clock.ns_between(pair[0], pair[1]));
+    Ok(rounds.map(|ns| ns * per_message).collect())
+}
+
+#[inline(never)]
+fn stamp_each(
+    starts: &mut [u64],
+    batch: usize,
+    end: &mut impl End,
+    now: impl Fn() -> u64,
+) -> Result<()> {
+    for start in starts {
+        *start = now();
+        for _ in 0..batch {
+            end.send()?;
+            end.wait()?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the peer has ended, at most `patience`; what it ended with.
+fn await_end(peer: Peer<'_>, patience: Duration) -> Option<Trouble> {
+    let began = Instant::now();
+    loop {
+        if let Err(end) = peer.check() {
+            return Some(end);
+        }
+        if began.elapsed() > patience {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,125 @@
+//! The library's mailboxes: a mailbox and a sender at each end, 8 bytes a message.
+//!
+//! Both ends spin, or both sleep. Who sleeps needs fences, and there are two ways of sharing them;
+//! which is faster depends on the machine, so both are tried first and the faster is timed.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use tontine::mailbox::{Fences, Options, Waiting};
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::{Peer, spin_until};
+use tontine_host::trouble::Result;
+use tontine_mechanisms::mailbox::{Correspondent, Post, failed, posts};
+
+use super::harness::{self, End, Plan, Timed};
+
+/// Passes of the trial; the best of each way counts.
+const PASSES: usize = 3;
+/// Rounds of one way in one pass, at most.
+const TRIAL: usize = 500;
+
+const MESSAGE: [u8; 8] = [1; 8];
+
+/// Times mailboxes whose ends spin.
+pub(super) fn spinning(plan: &Plan) -> Result<Timed> {
+    among(plan, &[0]).map(|mut timed| timed.swap_remove(0))
+}
+
+/// The same, and then with so many more senders connected to each, silent.
+pub(super) fn beside_idle(plan: &Plan, idle: usize) -> Result<(Timed, Timed)> {
+    let mut timed = among(plan, &[0, idle])?;
+    let beside = timed.swap_remove(1);
+    Ok((timed.swap_remove(0), beside))
+}
+
+/// Times one mailbox after the other, each among so many idle senders.
+fn among(plan: &Plan, idle: &[usize]) -> Result<Vec<Timed>> {
+    let pairs = idle.iter().map(|idle| posts(1 + idle)).collect::<Result<Vec<_>>>()?;
+    let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
+    let (here, there) = (Cell::new(here), Cell::new(there));
+    let most = idle.iter().max().unwrap_or(&0);
+    let options = Options::new().waiting(Waiting::Spin).max_lanes(1 + most);
+    // Each process drops what the other holds.
+    harness::between_processes(
+        plan,
+        |peer| {
+            drop(there.take());
+            let mut ends = opened(here.take(), &options, peer)?;
+            ends.iter_mut().map(|end| harness::time(plan, end)).collect()
+        },
+        |peer| {
+            drop(here.take());
+            let mut ends = opened(there.take(), &options, peer)?;
+            ends.iter_mut().try_for_each(|end| harness::answer(plan, end))
+        },
+    )
+}
+
+fn opened(posts: Vec<Post>, options: &Options, peer: Peer<'_>) -> Result<Vec<Correspondent>> {
+    posts.into_iter().map(|post| post.open(options, peer)).collect()
+}
+
+/// Times mailboxes whose ends sleep, and says who fenced.
+pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
+    let ways = [Fences::Asymmetric, Fences::Symmetric];
+    let chosen = Shared::<AtomicU32>::anonymous()?;
+    let trial = plan.warm_up.clamp(1, TRIAL);
+    let pairs = [posts(1)?, posts(1)?];
+    let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
+    let (here, there) = (Cell::new(here), Cell::new(there));
+    let open = |posts: &Cell<Vec<Post>>, others: &Cell<Vec<Post>>, peer: Peer<'_>| {
+        drop(others.take());
+        let options = ways.map(|way| Options::new().waiting(Waiting::Sleep).fences(way));
+        let posts = posts.take().into_iter().zip(&options);
+        posts.map(|(post, options)| post.open(options, peer)).collect::<Result<Vec<_>>>()
+    };
+    let ping = |peer: Peer<'_>| {
+        let mut ends = open(&here, &there, peer)?;
+        let mut best = [f64::INFINITY; 2];
+        for _ in 0..PASSES {
+            for (end, best) in ends.iter_mut().zip(&mut best) {
+                let began = Instant::now();
+                harness::bare(trial, end)?;
+                *best = best.min(began.elapsed().as_secs_f64());
+            }
+        }
+        let won = usize::from(best[1] < best[0]);
+        // SYNC mailbox-chosen: pairs with the echo's wait for it.
+        chosen.store(won as u32 + 1, Ordering::Release);
+        let timed = harness::time(plan, &mut ends[won])?;
+        let us = best.map(|seconds| seconds * 1e6 / (2 * trial) as f64);
+        let names = ["the sleeper (membarrier)", "both ends"];
+        let note = format!(
+            "fences by {}, the faster way (trial: {} {:.1} µs, {} {:.1} µs)",
+            names[won], names[0], us[0], names[1], us[1]
+        );
+        Ok((timed, note))
+    };
+    let echo = |peer: Peer<'_>| {
+        let mut ends = open(&there, &here, peer)?;
+        for _ in 0..PASSES {
+            for end in &mut ends {
+                harness::answer_rounds(trial, end)?;
+            }
+        }
+        // SYNC mailbox-chosen: pairs with the ping's store.
+        spin_until(peer, true, || chosen.load(Ordering::Acquire) != 0)?;
+        let won = chosen.load(Ordering::Relaxed) as usize - 1;
+        harness::answer(plan, &mut ends[won])
+    };
+    harness::between_processes(plan, ping, echo)
+}
+
+impl End for Correspondent {
+    #[inline(always)]
+    fn send(&mut self) -> Result<()> {
+        self.sender.send(&MESSAGE).map_err(failed("send"))
+    }
+
+    #[inline(always)]
+    fn wait(&mut self) -> Result<()> {
+        self.mailbox.recv().map(|_| ()).map_err(failed("recv"))
+    }
+}

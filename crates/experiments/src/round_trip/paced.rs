@@ -1,0 +1,135 @@
+//! One message at a time, one way, with a pause before each: [`Paced`].
+//!
+//! Sender: { spin for the pause; stamp; send; spin until the receipt is seen }. Receiver: { wait;
+//! stamp; write the receipt }. The receipt is a word in shared memory, so nothing but the message
+//! itself goes through the mechanism, and the sender never sleeps: only the receiver's waking is in
+//! the figure. Both stamps are of different processors' counters; the middle of the band of their
+//! offset is subtracted.
+//!
+//! The loop is closed: the next pause begins when the last message has arrived. A receiver that has
+//! not yet gone to sleep when a short pause ends is not woken but finds the message there.
+
+#![allow(unsafe_code, reason = "declares its layout shareable")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tontine_host::clock::Clock;
+use tontine_host::os::shared::Shareable;
+use tontine_host::trouble::{Result, Trouble};
+
+use super::harness::{End, Plan, Timed};
+
+/// How long a message may be under way before the sender gives up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Looks for a receipt between two questions for the time.
+const SPINS: u32 = 1 << 16;
+
+/// So many messages, each after so long a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// From the receipt of one message to the sending of the next.
+    pub(crate) pause_us: u64,
+    /// How many.
+    pub(crate) messages: usize,
+}
+
+/// What a plan with pauses has besides.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Paced<'a> {
+    /// One after the other; `Plan::warm_up` messages with the first one's pause come before.
+    pub(super) steps: &'a [Step],
+    pub(super) board: &'a Board,
+    /// The receiver's counter less the sender's, ticks.
+    pub(super) offset: i64,
+}
+
+/// Where the receiver writes its receipts.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct Board {
+    /// Messages received.
+    received: AtomicU64,
+    /// The receiver's stamp of the last one.
+    stamp: AtomicU64,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Board {}
+
+impl Paced<'_> {
+    /// Sends all messages; what each took, ns, those of the warm-up left out.
+    pub(super) fn send(&self, plan: &Plan, end: &mut impl End) -> Result<Timed> {
+        let warm_up = self.steps.iter().take(1);
+        let warm_up = warm_up.map(|first| Step { messages: plan.warm_up, ..*first });
+        let mut one_way = Vec::with_capacity(plan.warm_up + self.messages());
+        for step in warm_up.chain(self.steps.iter().copied()) {
+            for _ in 0..step.messages {
+                spin_for(&plan.clock, step.pause_us);
+                one_way.push(self.send_one(plan, one_way.len() as u64 + 1, end)?);
+            }
+        }
+        one_way.drain(..plan.warm_up);
+        Ok(Timed { one_way, batch: 1, single: Vec::new() })
+    }
+
+    #[inline(never)]
+    fn send_one(&self, plan: &Plan, number: u64, end: &mut impl End) -> Result<f64> {
+        let sent = plan.clock.start();
+        end.send()?;
+        let shared = plan.placement.here == plan.placement.there;
+        await_receipt(|| {
+            if shared {
+                // The receiver cannot run before we let it.
+                thread::yield_now();
+            }
+            // SYNC paced-receipt: pairs with the store in `receive`.
+            self.board.received.load(Ordering::Acquire) == number
+        })?;
+        let arrived = self.board.stamp.load(Ordering::Relaxed);
+        Ok(plan.clock.ns_between(sent, arrived) - plan.clock.ns(self.offset))
+    }
+
+    /// Receives all messages.
+    pub(super) fn receive(&self, plan: &Plan, end: &mut impl End) -> Result<()> {
+        for number in 1..=(plan.warm_up + self.messages()) as u64 {
+            end.wait()?;
+            let arrived = plan.clock.stop();
+            end.forget()?;
+            self.board.stamp.store(arrived, Ordering::Relaxed);
+            // SYNC paced-receipt: pairs with the load in `send_one`; the stamp comes before.
+            self.board.received.store(number, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn messages(&self) -> usize {
+        self.steps.iter().map(|step| step.messages).sum()
+    }
+}
+
+/// Spins until `seen`. A receiver that has ended meanwhile is named by whoever started it.
+#[inline(always)]
+fn await_receipt(seen: impl Fn() -> bool) -> Result<()> {
+    let mut began = None;
+    loop {
+        for _ in 0..SPINS {
+            if seen() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return Err(Trouble::fail(format!("a message did not arrive within {PATIENCE:?}")));
+        }
+    }
+}
+
+/// Keeps the processor busy: who sleeps has to be woken too.
+fn spin_for(clock: &Clock, us: u64) {
+    let from = clock.start();
+    while clock.ns_between(from, clock.stop()) < us as f64 * 1e3 {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,181 @@
+//! Every variant at a handful of rounds; what it leaves behind; what it says of a dead peer.
+
+use std::sync::{Mutex, PoisonError};
+
+use tontine_bench::size::Size;
+use tontine_host::peer::{Peer, spin_until};
+
+use super::harness::{End, between_processes, between_threads, time};
+use super::*;
+
+/// The runs share names in the file system that `leftovers` looks for.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn here() -> (Topology, Placement) {
+    let topology = Topology::of_this_machine();
+    let first = topology.placements()[0];
+    (topology, first)
+}
+
+fn left_behind() -> Vec<String> {
+    #[cfg(feature = "peers")]
+    let ours = {
+        let maker = tontine_host::leftovers::maker();
+        ["tontine-zmq-", "tontine-ice-", "tontine_ice_"].map(|kind| kind.to_owned() + &maker)
+    };
+    #[cfg(not(feature = "peers"))]
+    let ours: [String; 0] = [];
+    let queue_or_memory = format!("tontine-{}-", std::process::id());
+    let temporary = std::env::temp_dir();
+    ["/dev/shm", "/dev/mqueue", temporary.to_str().expect("UTF-8")]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| {
+            name.starts_with(&queue_or_memory) || ours.iter().any(|start| name.starts_with(start))
+        })
+        .collect()
+}
+
+#[test]
+fn every_variant_yields_a_sample_a_round_and_leaves_nothing_behind() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, placement) = here();
+    // An engine starts the `tontine` command inside its containers, which a test's executable is
+    // not: the command's own tests have that row.
+    for variant in VARIANTS.iter().filter(|variant| variant.name != "container-tcp") {
+        let observed = match measure(variant.name, 200, 20, placement, Stamps::Batched) {
+            Ok(observed) => observed,
+            Err(Trouble::Skipped(why)) => {
+                eprintln!("{}: skipped: {why}", variant.name);
+                continue;
+            }
+            Err(trouble) => panic!("{}: {trouble}", variant.name),
+        };
+        let one_way = &observed.series[0];
+        assert_eq!((one_way.metric.as_str(), one_way.unit.as_str()), ("one_way", "ns"));
+        assert_eq!(one_way.samples.len() * one_way.batch, 200, "{}", variant.name);
+        for series in &observed.series {
+            assert!(series.samples.iter().all(|sample| sample.is_finite()), "{}", variant.name);
+        }
+        assert!(one_way.samples.iter().sum::<f64>() > 0.0, "{}", variant.name);
+        let locks = usize::from(variant.name.starts_with("spinlock"));
+        let singles = usize::from(spins(variant.name));
+        assert_eq!(observed.series.len(), 1 + singles + locks, "{}", variant.name);
+    }
+    assert_eq!(left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn every_listed_task_names_a_placement_and_spinners_never_share_a_processor() {
+    let (topology, _) = here();
+    for variant in VARIANTS {
+        let params = RoundTrip.params(variant.name, &topology, Size::Quick);
+        assert!(!params.is_empty(), "{}", variant.name);
+        for param in params {
+            assert_eq!(param["pacing"], "hot");
+            let same = param["placement"] == "same-core";
+            assert!(!(same && spins(variant.name)), "{}", variant.name);
+        }
+    }
+}
+
+#[test]
+fn a_spinning_variant_can_be_stamped_every_round() {
+    let (_, placement) = here();
+    if placement.here == placement.there {
+        eprintln!("skipped: needs two processors");
+        return;
+    }
+    let found = measure("spinlock-ttas", 200, 20, placement, Stamps::EveryRound).expect("rounds");
+    assert_eq!((found.series[0].samples.len(), found.series[0].batch), (200, 1));
+    assert!(found.series.iter().all(|series| series.metric != "one_way_single"));
+}
+
+#[test]
+fn of_two_threads_the_first_trouble_wins() {
+    let plan = plan();
+    let first = || Trouble::skip("this came first");
+    let late = |peer: Peer<'_>| spin_until(peer, true, || false);
+    assert_eq!(between_threads(&plan, late, |_| Err(first())).err(), Some(first()));
+    assert_eq!(between_threads::<()>(&plan, |_| Err(first()), late).err(), Some(first()));
+}
+
+#[test]
+fn an_unknown_variant_fails() {
+    let task = Task {
+        experiment: "round-trip".into(),
+        variant: "pigeon".into(),
+        params: Params::new(),
+        size: Size::Quick,
+    };
+    let Err(Trouble::Failed(why) | Trouble::Skipped(why)) = RoundTrip.run(&task) else {
+        panic!("there are no pigeons");
+    };
+    assert!(why.contains("pigeon") || why.contains("two processors"), "{why}");
+}
+
+/// Waits for what never comes.
+struct Deaf<'a>(Peer<'a>);
+
+impl End for Deaf<'_> {
+    fn send(&mut self) -> tontine_host::trouble::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self) -> tontine_host::trouble::Result<()> {
+        spin_until(self.0, true, || false)
+    }
+}
+
+fn plan() -> Plan<'static> {
+    Plan {
+        rounds: 100,
+        warm_up: 10,
+        stamps: Stamps::EveryRound,
+        placement: here().1,
+        clock: Clock::calibrated(),
+        paced: None,
+    }
+}
+
+#[test]
+fn a_peer_that_dies_under_a_spinning_ping_is_named_with_its_status() {
+    let dies = |_: Peer<'_>| -> tontine_host::trouble::Result<()> {
+        tontine_host::os::child::exit_at_once(7)
+    };
+    let found = between_processes(&plan(), |peer| time(&plan(), &mut Deaf(peer)), dies);
+    let why = found.expect_err("nobody answers").to_string();
+    assert!(why.contains("exited with status 7"), "{why}");
+}
+
+#[test]
+fn a_peer_that_is_killed_under_a_blocked_ping_is_named_with_its_signal() {
+    use std::io::Read;
+    let (mut read, write) = std::io::pipe().expect("pipe");
+    // The write end stays open here: no end of file tells of the death, only the nudge does.
+    let found = between_processes(
+        &plan(),
+        |peer| loop {
+            // Not `read_exact`, which would hide the interruption.
+            match read.read(&mut [0]) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => peer.check()?,
+                other => return Err::<(), _>(Trouble::fail(format!("read: {other:?}"))),
+            }
+        },
+        |_| {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+                .map_err(|error| Trouble::fail(error.to_string()))
+        },
+    );
+    let why = found.expect_err("nobody answers").to_string();
+    assert!(why.contains("killed by signal 9"), "{why}");
+    drop(write);
+}
+
+#[test]
+fn an_echo_that_cannot_be_set_up_says_so_itself() {
+    let skips = |_: Peer<'_>| Err(Trouble::skip("no such thing here"));
+    let found = between_processes(&plan(), |peer| time(&plan(), &mut Deaf(peer)), skips);
+    assert_eq!(found.err(), Some(Trouble::skip("no such thing here")));
+}

@@ -1,0 +1,139 @@
+//! A private view of the system in which temporary users can log in: [`House`].
+//!
+//! A child leaves the mount namespace and gives its own child a PID namespace. There a *copy* of
+//! `/etc/passwd` with the users in it is mounted over the real one, which nobody writes; `/run` and
+//! `/var/log`, where logins are recorded, are empty and in memory. The server runs as the first
+//! process of the PID namespace: with it ends everybody who is logged in, and with the last of them
+//! the namespaces and all that was mounted there. Nothing is left to be undone, not by a kill
+//! either.
+//!
+//! Neighbours: [`super::login`] says which users and which server.
+
+#![allow(unsafe_code, reason = "fork into a PID namespace, and exec")]
+
+use std::cell::Cell;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, read};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use tontine_host::os::child::{Child, exit_at_once};
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::LastWords;
+use tontine_host::trouble::{During, Result, Trouble};
+
+/// Where logins are recorded, and servers keep their pids.
+pub(super) const HIDDEN: [&str; 2] = ["/run", "/var/log"];
+
+/// A running house. Dropped, or should this process end, all in it are gone.
+#[derive(Debug)]
+pub(super) struct House {
+    keeper: Child,
+    words: Shared<LastWords>,
+    /// Its end of file tells the keeper to end the server.
+    open: Option<OwnedFd>,
+}
+
+impl House {
+    /// Opens a house in which `passwd` is `/etc/passwd` and `server` runs; what the server prints
+    /// goes to the file `log`. Only in a process of one thread.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses a process, a namespace or a mount: see also
+    /// [`House::trouble`].
+    pub(super) fn open(passwd: &Path, server: &[&str], log: &Path) -> Result<Self> {
+        let (ended, open) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
+        let open = Cell::new(Some(open));
+        let words = LastWords::new()?;
+        let arguments = server
+            .iter()
+            .map(|argument| CString::new(*argument))
+            .collect::<std::result::Result<Vec<_>, _>>()
+            .map_err(|_| Trouble::fail("an argument of the server holds a NUL"))?;
+        let keeper = Child::fork(|| {
+            drop(open.take());
+            match furnish(passwd).and_then(|()| keep(&arguments, log, &ended)) {
+                Ok(()) => 0,
+                Err(trouble) => {
+                    words.say(&trouble);
+                    1
+                }
+            }
+        })?;
+        Ok(Self { keeper, words, open: open.take() })
+    }
+
+    /// Why it could not be opened, if it could not.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        self.words.heard()
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        drop(self.open.take());
+        // It ends when everybody in the house has; by SIGKILL, if it cannot.
+        let _ = self.keeper.wait();
+    }
+}
+
+/// Leaves the mount namespace and changes what is seen in the new one.
+fn furnish(passwd: &Path) -> Result<()> {
+    // SAFETY: file descriptors stay shared and no memory is touched.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::NEWPID) }
+        .setting_up("unshare of mount and PID namespaces (CAP_SYS_ADMIN)")?;
+    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    mount_change("/", private).setting_up("mount(MS_PRIVATE)")?;
+    mount_bind(passwd, "/etc/passwd").setting_up("mounting a copy over /etc/passwd")?;
+    for place in HIDDEN.iter().filter(|place| Path::new(place).is_dir()) {
+        mount("tmpfs", *place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")
+            .setting_up(&format!("mounting a tmpfs over {place}"))?;
+    }
+    // The server insists on it: root's, and nobody else's to write.
+    fs::create_dir_all("/run/sshd").setting_up("mkdir /run/sshd")?;
+    fs::set_permissions("/run/sshd", fs::Permissions::from_mode(0o755)).setting_up("chmod")
+}
+
+/// Starts the server as the first process of the PID namespace and ends it when told to.
+fn keep(server: &[CString], log: &Path, told: &OwnedFd) -> Result<()> {
+    let log = File::create(log).setting_up("creating the server's log")?;
+    let nothing = File::open("/dev/null").setting_up("opening /dev/null")?;
+    let mut arguments: Vec<*const libc::c_char> = server.iter().map(|one| one.as_ptr()).collect();
+    arguments.push(std::ptr::null());
+    // SAFETY: this process has one thread; the child makes system calls and executes, or exits.
+    let first = match unsafe { libc::fork() } {
+        -1 => return Err(std::io::Error::last_os_error()).setting_up("fork"),
+        0 => {
+            let _ = set_parent_process_death_signal(Some(Signal::KILL));
+            // Who ended before that took the house's other end of the pipe with it.
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            if poll(&mut [PollFd::new(told, PollFlags::IN)], Some(&now)) != Ok(0) {
+                exit_at_once(1);
+            }
+            // A proc of its own namespace, where that is allowed; the server can do without.
+            let _ = mount("proc", "/proc", "proc", MountFlags::empty(), c"");
+            let _ = dup2_stdin(&nothing);
+            let _ = dup2_stdout(&log);
+            let _ = dup2_stderr(&log);
+            // SAFETY: the arguments are NUL-terminated strings that live, and end with NULL.
+            unsafe { libc::execv(arguments[0], arguments.as_ptr()) };
+            exit_at_once(127)
+        }
+        pid => Pid::from_raw(pid).expect("fork returns a positive pid to the parent"),
+    };
+    while read(told, &mut [0; 1]) == Err(Errno::INTR) {}
+    let _ = kill_process(first, Signal::KILL);
+    // The first process of a PID namespace is reaped after all others in it.
+    while matches!(waitpid(Some(first), WaitOptions::empty()), Err(Errno::INTR)) {}
+    Ok(())
+}

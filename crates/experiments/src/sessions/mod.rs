@@ -1,0 +1,268 @@
+//! `sessions`: how long a user's commands take while other users are at work: [`Sessions`].
+//!
+//! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`]
+//! one through a real remote login, in a [`house`] of its own; [`super::trees`] does in the virtual
+//! Unix what a session did here. What it does not do: wait between commands, as people do.
+
+mod explained;
+mod house;
+mod login;
+mod script;
+mod terminal;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series, Statistic};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::leftovers::Folder;
+use tontine_host::os::program::{file_system, last_words};
+use tontine_host::os::{pin, room};
+use tontine_host::trouble::{During, Result, Trouble};
+use tontine_unix_sim::Mode;
+
+use super::levels::{asked, crowd, levels};
+use super::modes;
+use super::trees::{self, Load};
+use script::{DONE, Script};
+
+/// The paper's last point.
+const MOST: usize = 8;
+/// The parameter that says what runs at the same time: the load of the paper's section 9.
+const BESIDE: &str = "beside";
+/// A shell, a pipeline, and what a remote login has around them.
+const PROCESSES: u64 = 10;
+/// Memory of each, on average.
+const MEMORY: u64 = 4 << 20;
+/// How much later than the one before it a session starts: little beside what one takes alone, a
+/// few tenths of a second, so that the first is still at work when the last begins.
+const DELAY: Duration = Duration::from_millis(10);
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Sessions;
+
+impl Experiment for Sessions {
+    fn name(&self) -> &'static str {
+        "sessions"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How long do a user's commands take while other users are at work?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Processes
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+        let cell = |count: usize| Params::from([("sessions".to_owned(), count.to_string())]);
+        let Some(mode) = modes::mode(variant) else {
+            return levels(size, processors, MOST).into_iter().map(cell).collect();
+        };
+        let beside = |builds: usize| {
+            let mut params = cell(MOST);
+            params.insert(BESIDE.to_owned(), format!("{builds} builds"));
+            params
+        };
+        let both = modes::modelled_cells(Some(mode), size, |_| vec![MOST], beside);
+        let alone = trees::cells(mode, size, MOST, cell);
+        alone.into_iter().chain([trees::measured(beside(MOST), size)]).chain(both).collect()
+    }
+
+    fn operations(&self, _: &str, size: Size) -> usize {
+        size.iterations()
+    }
+
+    fn invocations(&self, variant: &str, size: Size) -> usize {
+        match modes::mode(variant) {
+            None => size.macro_invocations(),
+            Some(_) => size.virtual_invocations(),
+        }
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let modelled = modes::modelled_with(&task.params)?.unwrap_or(0);
+        let sessions = asked(task, "sessions", MOST.max(modelled))?;
+        if let Some(mode) = modes::mode(&task.variant) {
+            return measure_virtually(mode, sessions, &task.params);
+        }
+        measure(&task.variant, sessions, task.size.iterations(), task.size.patience())
+    }
+}
+
+/// So many sessions, each going through the script so many times, given up after `patience`.
+fn measure(
+    variant: &str,
+    sessions: usize,
+    iterations: usize,
+    patience: Duration,
+) -> Result<Observed> {
+    let until = Instant::now() + patience;
+    room::for_processes(PROCESSES * sessions as u64, MEMORY)?;
+    let script = Script::new(iterations)?;
+    let folder = Folder::new("sessions")?;
+    let homes = homes(folder.path(), sessions, &script)?;
+    let spans = match variant {
+        "pty" => at_terminals(&homes, until)?,
+        "login" => login::sessions(folder.path(), &homes, until)?,
+        other => return Err(Trouble::fail(format!("sessions has no variant {other}"))),
+    };
+    let kind = file_system(folder.path()).unwrap_or_else(|| "an unknown file system".into());
+    let place = folder.path().parent().unwrap_or(folder.path()).display().to_string();
+    let mut notes = vec![format!(
+        "{iterations} iterations a session, each session started {} ms after the one before it, \
+         on {kind} ({place})",
+        DELAY.as_millis()
+    )];
+    if sessions > 1 {
+        notes.push(format!(
+            "all {sessions} were at work for {:.0} % of the time from the first one's begin to \
+             the last one's end",
+            100.0 * share_of_all(&spans)
+        ));
+    }
+    if !script.missing.is_empty() {
+        notes.push(format!("left out for want of {}", script.missing.join(", ")));
+    }
+    notes.extend(crowd(sessions, pin::allowed()?.len()));
+    let iteration = Series {
+        metric: "iteration".into(),
+        at: Params::new(),
+        unit: "s".into(),
+        samples: spans.iter().map(|span| span.seconds() / iterations as f64).collect(),
+        batch: iterations,
+        statistic: Statistic::Mean,
+    };
+    Ok(Observed { series: vec![iteration], notes, ..Observed::default() })
+}
+
+/// Sessions in a virtual Unix of this mode; beside builds, how long these took, and how its locks
+/// were taken.
+fn measure_virtually(mode: Mode, sessions: usize, params: &Params) -> Result<Observed> {
+    let beside = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
+    let load = Load { builds: beside.unwrap_or(0), sessions };
+    let done = load.of_a_cell(mode, params, beside.is_some())?;
+    let seconds = |metric: &str, samples| Series::ns(metric, samples).in_unit("s").by_mean();
+    let mut series = vec![seconds("iteration", done.sessions)];
+    series.extend(beside.map(|_| seconds("build", done.builds)));
+    series.extend(done.locks.iter().flat_map(trees::of_locks));
+    Ok(Observed { series, notes: done.notes, ..Observed::default() })
+}
+
+/// When a session was at work.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    began: Instant,
+    ended: Instant,
+}
+
+impl Span {
+    fn seconds(&self) -> f64 {
+        (self.ended - self.began).as_secs_f64()
+    }
+}
+
+/// For which share of the time in which any was at work all were.
+fn share_of_all(spans: &[Span]) -> f64 {
+    let begins = || spans.iter().map(|span| span.began);
+    let ends = || spans.iter().map(|span| span.ended);
+    let bounds = (begins().min().zip(ends().max()), begins().max().zip(ends().min()));
+    let (Some((first, last)), Some((from, to))) = bounds else { return 0.0 };
+    to.saturating_duration_since(from).as_secs_f64() / (last - first).as_secs_f64()
+}
+
+/// Where the script lies in the folder of all sessions.
+fn script_in(folder: &Path) -> PathBuf {
+    folder.join("script")
+}
+
+/// The script in `folder`, and a home for each session beside it.
+fn homes(folder: &Path, sessions: usize, script: &Script) -> Result<Vec<PathBuf>> {
+    let shell = script_in(folder);
+    fs::write(&shell, &script.text).setting_up("writing the script")?;
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).setting_up("chmod")?;
+    let home = |number: usize| {
+        let home = folder.join(format!("home-{number}"));
+        fs::create_dir(&home).setting_up("mkdir")?;
+        fs::write(home.join("input"), script::input()).setting_up("writing the input")?;
+        Ok(home)
+    };
+    (1..=sessions).map(home).collect()
+}
+
+/// Each session on a pty of its own; when each was at work.
+fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
+    each_after_the_other(homes, |home| {
+        let mut command = Command::new("/bin/sh");
+        command.arg("../script").current_dir(home).env("HOME", home).env("TERM", "dumb");
+        let ended = terminal::run(command, until)?;
+        // Its end is what matters; a status alone could be that of a shell that was cut short.
+        let printed = last_words(&ended.printed);
+        if ended.status.success() && printed.ends_with(DONE) {
+            Ok(ended.span)
+        } else {
+            let status = ended.status;
+            Err(Trouble::fail(format!("a session ended with {status}, after {printed}")))
+        }
+    })
+}
+
+/// Runs `session` for each home in a thread of its own, each a [`DELAY`] after the one before it.
+fn each_after_the_other(
+    homes: &[PathBuf],
+    session: impl Fn(&PathBuf) -> Result<Span> + Sync,
+) -> Result<Vec<Span>> {
+    let began = Instant::now();
+    let one = |(order, home): (usize, &PathBuf)| {
+        let begins = began + DELAY * u32::try_from(order).unwrap_or(u32::MAX);
+        thread::sleep(begins.saturating_duration_since(Instant::now()));
+        session(home)
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> =
+            homes.iter().enumerate().map(|home| scope.spawn(move || one(home))).collect();
+        let ended = running
+            .into_iter()
+            .map(|one| one.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked"))));
+        // All have ended before the first trouble is told.
+        ended.collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "pty",
+        summary: "a script over many utilities, each session on a pseudo-terminal of its own",
+    },
+    Variant {
+        name: "login",
+        summary: "the same script as the login shell of temporary users who log in by ssh over \
+                  loopback",
+    },
+    modes::VARIANTS[0],
+    modes::VARIANTS[1],
+    modes::VARIANTS[2],
+    modes::VARIANTS[3],
+    modes::VARIANTS[4],
+];
+
+#[cfg(test)]
+mod tests;

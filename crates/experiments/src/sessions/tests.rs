@@ -1,0 +1,158 @@
+//! Real sessions, at real terminals and through a real server where there is one.
+
+#![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
+
+use tontine_host::os::child::Child;
+use tontine_host::peer::in_a_process_of_its_own;
+
+use super::*;
+
+const AMPLE: Duration = Duration::from_secs(300);
+
+/// Measures with its temporary folder in `place`; for a process of one thread.
+fn measured_in(place: &Path, variant: &str, sessions: usize) -> Result<Observed> {
+    // SAFETY: the process was just forked for a test and has no other thread that could read the
+    // environment meanwhile.
+    unsafe { std::env::set_var("TMPDIR", place) };
+    measure(variant, sessions, 1, AMPLE)
+}
+
+fn entries(folder: &Path) -> usize {
+    fs::read_dir(folder).expect("a folder").count()
+}
+
+/// Open to other users, as a temporary folder of the system is.
+fn place() -> std::result::Result<tempfile::TempDir, String> {
+    let place = tempfile::tempdir().map_err(|error| error.to_string())?;
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))
+        .map_err(|error| error.to_string())?;
+    Ok(place)
+}
+
+fn ends_and_leaves_nothing(variant: &str) {
+    in_a_process_of_its_own(|| {
+        let place = place()?;
+        let observed = match measured_in(place.path(), variant, 2) {
+            Err(Trouble::Skipped(why)) => {
+                println!("skipped: {why}");
+                return if entries(place.path()) == 0 { Ok(()) } else { Err("left".into()) };
+            }
+            other => other.map_err(|trouble| trouble.to_string())?,
+        };
+        let iteration = &observed.series[0];
+        let sane = iteration.samples.len() == 2
+            && iteration.samples.iter().all(|&s| s > 0.01)
+            && observed.notes.iter().any(|note| note.starts_with("all 2 were at work for "));
+        if sane && entries(place.path()) == 0 {
+            Ok(())
+        } else {
+            Err(format!("{observed:?}, {} left", entries(place.path())))
+        }
+    });
+}
+
+#[test]
+fn two_sessions_at_terminals_end_and_leave_nothing() {
+    ends_and_leaves_nothing("pty");
+}
+
+#[test]
+fn two_users_log_in_and_leave_nothing() {
+    let real = || fs::read("/etc/passwd").ok();
+    let before = real();
+    ends_and_leaves_nothing("login");
+    assert_eq!(real(), before, "the real /etc/passwd was written");
+}
+
+/// The processes of our temporary users, whatever they are called.
+fn of_our_users() -> usize {
+    let all = fs::read_dir("/proc").expect("proc").flatten();
+    all.filter(|entry| {
+        use std::os::unix::fs::MetadataExt;
+        entry.metadata().is_ok_and(|found| (58_100..58_200).contains(&found.uid()))
+    })
+    .count()
+}
+
+#[test]
+fn who_kills_the_invocation_logs_its_users_out() {
+    in_a_process_of_its_own(|| {
+        let place = place()?;
+        let mut invocation = Child::fork(|| {
+            // SAFETY: as in `measured_in`.
+            unsafe { std::env::set_var("TMPDIR", place.path()) };
+            match measure("login", 2, 1_000, AMPLE) {
+                Err(Trouble::Skipped(_)) => 77,
+                _ => 0,
+            }
+        })
+        .map_err(|trouble| trouble.to_string())?;
+        let until = Instant::now() + AMPLE;
+        let stat = format!("/proc/{}/stat", invocation.pid());
+        let lives = || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+        while of_our_users() < 4 && lives() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let at_work = of_our_users();
+        let status = invocation.kill().map_err(|trouble| trouble.to_string())?;
+        if status.exit_status() == Some(77) {
+            println!("skipped: no root or no OpenSSH");
+            return Ok(());
+        }
+        if at_work < 4 {
+            return Err(format!("nobody was seen at work: {at_work}, {status:?}"));
+        }
+        while of_our_users() > 0 {
+            if Instant::now() > until {
+                return Err(format!("{} processes of users live on", of_our_users()));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_session_whose_script_fails_is_told_with_its_last_words() {
+    in_a_process_of_its_own(|| {
+        let place = place()?;
+        let script = Script { text: "echo so far; exit 4\n".into(), missing: Vec::new() };
+        let homes = homes(place.path(), 1, &script).map_err(|trouble| trouble.to_string())?;
+        match at_terminals(&homes, Instant::now() + AMPLE) {
+            Err(Trouble::Failed(why)) if why.contains("so far") && why.contains('4') => {}
+            Err(Trouble::Skipped(why)) => println!("skipped: {why}"),
+            other => return Err(format!("{other:?}")),
+        }
+        // One that ends well, but not at its end.
+        fs::write(script_in(place.path()), "exit 0\n").map_err(|error| error.to_string())?;
+        match at_terminals(&homes, Instant::now() + AMPLE) {
+            Err(Trouble::Failed(_) | Trouble::Skipped(_)) => Ok(()),
+            Ok(seconds) => Err(format!("{seconds:?}")),
+        }
+    });
+}
+
+#[test]
+fn the_time_in_which_all_are_at_work_is_told_as_a_share() {
+    let zero = Instant::now();
+    let at = |ms: u64| zero + Duration::from_millis(ms);
+    let span = |from, to| Span { began: at(from), ended: at(to) };
+    assert_eq!(share_of_all(&[span(0, 80)]), 1.0);
+    assert_eq!(share_of_all(&[span(0, 80), span(20, 100)]), 0.6);
+    assert_eq!(share_of_all(&[span(0, 40), span(50, 100), span(20, 60)]), 0.0);
+    assert_eq!(share_of_all(&[]), 0.0);
+}
+
+#[test]
+fn what_it_does_not_know_fails() {
+    let task = |variant: &str, sessions: &str| Task {
+        experiment: "sessions".into(),
+        variant: variant.into(),
+        params: Params::from([("sessions".into(), sessions.into())]),
+        size: Size::Quick,
+    };
+    for (variant, sessions, named) in [("pty", "0", "0"), ("pty", "9", "9"), ("tea", "1", "tea")] {
+        let found = Sessions.run(&task(variant, sessions)).expect_err("no such cell");
+        assert!(found.why().contains(named), "{found}");
+    }
+}

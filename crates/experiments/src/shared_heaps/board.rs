@@ -1,0 +1,171 @@
+//! What workers and their keeper tell each other: [`Board`], with a [`Seat`] for each worker and a
+//! ring from each to each.
+//!
+//! It lies in shared memory, so that workers may be processes; a seat outlives who sits there.
+
+#![allow(unsafe_code, reason = "declares its layout shareable")]
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use tontine_host::os::shared::Shareable;
+
+use super::ring::{Inbound, Outbound, Ring};
+
+/// Workers at most.
+pub(super) const SEATS: usize = 8;
+
+/// How somebody can be handed a block; what it means is the heap's.
+pub(super) type Address = u64;
+
+/// The board.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Board {
+    /// How many of the seats are taken.
+    workers: AtomicU32,
+    go: AtomicU32,
+    stop: AtomicU32,
+    /// How many have been killed.
+    deaths: AtomicU32,
+    seats: [Seat; SEATS],
+    rings: [[Ring; SEATS]; SEATS],
+}
+
+/// One worker's.
+#[derive(Debug)]
+#[repr(C, align(128))]
+struct Seat {
+    /// Blocks that came to their end here.
+    freed: AtomicU64,
+    /// How many have sat here.
+    sat: AtomicU32,
+    ready: AtomicU32,
+    /// It makes no more blocks and passes none.
+    finished: AtomicU32,
+    address: AtomicU64,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Board {}
+
+impl Board {
+    /// Says how many work.
+    pub(super) fn set_workers(&self, workers: usize) {
+        self.workers.store(workers as u32, Ordering::Relaxed);
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.workers.load(Ordering::Relaxed) as usize
+    }
+
+    /// Takes a seat; how many sat there before.
+    pub(super) fn sit(&self, seat: usize, address: Address) -> u32 {
+        let seat = &self.seats[seat];
+        seat.address.store(address, Ordering::Relaxed);
+        let before = seat.sat.load(Ordering::Relaxed);
+        seat.sat.store(before + 1, Ordering::Relaxed);
+        // SYNC heaps-ready: pairs with `all_ready`; the address comes before.
+        seat.ready.store(1, Ordering::Release);
+        before
+    }
+
+    /// How to hand a block to who sits there, or sat there until now.
+    #[inline(always)]
+    pub(super) fn address(&self, seat: usize) -> Address {
+        self.seats[seat].address.load(Ordering::Relaxed)
+    }
+
+    /// Whether all have sat down.
+    pub(super) fn all_ready(&self) -> bool {
+        let seats = &self.seats[..self.workers()];
+        // SYNC heaps-ready: pairs with the store in `sit`.
+        seats.iter().all(|seat| seat.ready.load(Ordering::Acquire) != 0)
+    }
+
+    /// Lets them begin.
+    pub(super) fn go(&self) {
+        // SYNC heaps-go: pairs with `may_go`.
+        self.go.store(1, Ordering::Release);
+    }
+
+    pub(super) fn may_go(&self) -> bool {
+        // SYNC heaps-go: pairs with `go`.
+        self.go.load(Ordering::Acquire) != 0
+    }
+
+    /// Tells all to come to an end.
+    pub(super) fn stop(&self) {
+        self.stop.store(1, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != 0
+    }
+
+    /// Somebody was killed, and reaped.
+    pub(super) fn died(&self) {
+        // SYNC heaps-deaths: pairs with `deaths`; the death comes before.
+        self.deaths.fetch_add(1, Ordering::Release);
+    }
+
+    #[inline(always)]
+    pub(super) fn deaths(&self) -> u32 {
+        // SYNC heaps-deaths: pairs with `died`.
+        self.deaths.load(Ordering::Acquire)
+    }
+
+    /// What has been freed at a seat so far.
+    pub(super) fn freed_at(&self, seat: usize) -> u64 {
+        self.seats[seat].freed.load(Ordering::Relaxed)
+    }
+
+    /// Only who sits there says it.
+    #[inline(always)]
+    pub(super) fn set_freed(&self, seat: usize, count: u64) {
+        self.seats[seat].freed.store(count, Ordering::Relaxed);
+    }
+
+    /// What has been freed by all.
+    pub(super) fn freed(&self) -> u64 {
+        (0..self.workers()).map(|seat| self.freed_at(seat)).sum()
+    }
+
+    /// Nothing will be written into the rings that lead away from a seat any more.
+    pub(super) fn finish(&self, seat: usize) {
+        // SYNC heaps-finished: pairs with `all_finished`; the rings come before.
+        self.seats[seat].finished.store(1, Ordering::Release);
+    }
+
+    pub(super) fn all_finished(&self) -> bool {
+        let seats = &self.seats[..self.workers()];
+        // SYNC heaps-finished: pairs with `finish`.
+        seats.iter().all(|seat| seat.finished.load(Ordering::Acquire) != 0)
+    }
+
+    /// Both sides of a seat's rings: to each, and from each.
+    pub(super) fn rings(&self, seat: usize) -> (Vec<Outbound<'_>>, Vec<Inbound<'_>>) {
+        let all = 0..self.workers();
+        let to = all.clone().map(|other| Outbound::of(&self.rings[seat][other])).collect();
+        (to, all.map(|other| Inbound::of(&self.rings[other][seat])).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::shared::Shared;
+
+    #[test]
+    fn all_are_ready_when_all_have_sat_down_and_a_seat_counts_who_did() {
+        let board = Shared::<Board>::anonymous().expect("memory");
+        board.set_workers(2);
+        assert_eq!((board.sit(1, 7), board.address(1), board.all_ready()), (0, 7, false));
+        assert_eq!((board.sit(1, 8), board.address(1), board.all_ready()), (1, 8, false));
+        board.sit(0, 1);
+        assert!(board.all_ready());
+        board.set_freed(0, 3);
+        board.set_freed(1, 4);
+        assert_eq!(board.freed(), 7);
+    }
+}

@@ -1,0 +1,206 @@
+//! Boost.Interprocess's `managed_shared_memory`: [`Boost`].
+//!
+//! Its part is C++, `boost/managed_shared_memory.cpp`, compiled with the machine's `c++` and its
+//! Boost headers into a library that this process loads. A run compiles it once: the first
+//! invocation leaves it in a folder that goes with the run.
+
+#![allow(unsafe_code, reason = "loads a library and calls its C functions")]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::ptr::NonNull;
+
+use sha2::{Digest, Sha256};
+use tontine_host::leftovers;
+use tontine_host::os::shared::first_free_name;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::board::Address;
+use super::heap::{Bare, Heap, World};
+use super::ring::Entry;
+
+const SOURCE: &str = include_str!("../../boost/managed_shared_memory.cpp");
+
+/// Bytes of the heap: what a container's `/dev/shm` has by default, and some room left.
+const BYTES: usize = 48 << 20;
+
+type Create = unsafe extern "C" fn(*const c_char, usize) -> *mut c_void;
+type Allocate = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+type Free = unsafe extern "C" fn(*mut c_void, *mut c_void);
+type ToHandle = unsafe extern "C" fn(*mut c_void, *mut c_void) -> u64;
+type ToAddress = unsafe extern "C" fn(*mut c_void, u64) -> *mut c_void;
+
+/// The C++ functions.
+#[derive(Debug, Clone, Copy)]
+struct Functions {
+    create: Create,
+    allocate: Allocate,
+    free: Free,
+    handle: ToHandle,
+    address: ToAddress,
+}
+
+/// A heap, whose one lock is in it. Processes that are forked from here on share it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Boost {
+    functions: Functions,
+    heap: NonNull<c_void>,
+}
+
+// SAFETY: the heap is made for several threads and processes at once.
+unsafe impl Sync for Boost {}
+
+impl Boost {
+    /// A heap of its own, without a name.
+    ///
+    /// # Errors
+    /// Skipped, where there is no compiler or no Boost; failed, where the text does not compile.
+    pub(super) fn new() -> Result<Self> {
+        let functions = load(&compiled()?)?;
+        let create = |name: &CStr| {
+            // SAFETY: the name ends with a zero and lives for the call.
+            let heap = unsafe { (functions.create)(name.as_ptr(), BYTES) };
+            NonNull::new(heap).ok_or_else(|| {
+                let why = "managed_shared_memory: refused; is there room in /dev/shm?";
+                std::io::Error::new(std::io::ErrorKind::AlreadyExists, why)
+            })
+        };
+        let (_, heap) = first_free_name(create)
+            .map_err(|error| Trouble::skip(format!("managed_shared_memory: {error}")))?;
+        Ok(Self { functions, heap })
+    }
+}
+
+/// The library's path; compiled, if this run has not done so yet.
+fn compiled() -> Result<PathBuf> {
+    let folder = leftovers::folder_of_the_run("boost")?;
+    let hash: String =
+        Sha256::digest(SOURCE).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let library = folder.join(format!("{hash}.so"));
+    if library.exists() {
+        return Ok(library);
+    }
+    // Somebody else may be at it: each under a name of its own, and the last one stays.
+    let own = |end: &str| folder.join(format!("{hash}-{}{end}", std::process::id()));
+    let (source, made) = (own(".cpp"), own(".so"));
+    fs::write(&source, SOURCE).setting_up("writing the C++ part's text")?;
+    let said = compile(&source, &made);
+    let _ = fs::remove_file(&source);
+    said?;
+    fs::rename(&made, &library).setting_up("rename of the compiled C++ part")?;
+    Ok(library)
+}
+
+fn compile(source: &Path, library: &Path) -> Result<()> {
+    let compiled = Command::new("c++")
+        .args(["-std=c++17", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-o"])
+        .arg(library)
+        .arg(source)
+        .args(["-pthread", "-lrt"])
+        .output()
+        .setting_up("c++")?;
+    if compiled.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
+    Err(if first.contains("boost/") && first.contains("No such file") {
+        Trouble::skip("no Boost headers (Debian: libboost-dev)")
+    } else {
+        Trouble::fail(format!("c++ refuses the C++ part's text: {first}"))
+    })
+}
+
+/// Loads it, for as long as this process lives.
+fn load(library: &Path) -> Result<Functions> {
+    let path = CString::new(library.as_os_str().as_bytes())
+        .map_err(|_| Trouble::skip("the temporary folder has a zero in its name"))?;
+    // SAFETY: the path ends with a zero; the library has nothing but its own initialisers.
+    let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let symbol = |name: &CStr| -> Result<*mut c_void> {
+        if !loaded.is_null() {
+            // SAFETY: a library that was loaded and is never closed; the name ends with a zero.
+            let found = unsafe { libc::dlsym(loaded, name.as_ptr()) };
+            if !found.is_null() {
+                return Ok(found);
+            }
+        }
+        Err(Trouble::skip(format!("loading the C++ part: {}", last_error())))
+    };
+    let [create, allocate, free] = [
+        symbol(c"tontine_boost_create")?,
+        symbol(c"tontine_boost_allocate")?,
+        symbol(c"tontine_boost_free")?,
+    ];
+    let [handle, address] = [symbol(c"tontine_boost_handle")?, symbol(c"tontine_boost_address")?];
+    // SAFETY: each is the function of that name in the text above, with this type.
+    unsafe {
+        Ok(Functions {
+            create: std::mem::transmute::<*mut c_void, Create>(create),
+            allocate: std::mem::transmute::<*mut c_void, Allocate>(allocate),
+            free: std::mem::transmute::<*mut c_void, Free>(free),
+            handle: std::mem::transmute::<*mut c_void, ToHandle>(handle),
+            address: std::mem::transmute::<*mut c_void, ToAddress>(address),
+        })
+    }
+}
+
+fn last_error() -> String {
+    // SAFETY: dlerror returns null or a text that lives until the next call of its kind here.
+    let said = unsafe { libc::dlerror() };
+    if said.is_null() {
+        return "no reason given".to_owned();
+    }
+    // SAFETY: it is not null, and ends with a zero.
+    unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
+}
+
+impl World for Boost {
+    type Heap = Self;
+
+    fn join(&self) -> Result<Self> {
+        Ok(*self)
+    }
+}
+
+// SAFETY: the heap's blocks are aligned to 16 and as long as was asked for; each goes with `free`
+// or `give`.
+unsafe impl Heap for Boost {
+    type Block<'h> = Bare;
+
+    #[inline(always)]
+    fn allocate(&self, size: usize) -> Result<Bare> {
+        // SAFETY: the heap lives as long as this process.
+        Bare::new(unsafe { (self.functions.allocate)(self.heap.as_ptr(), size) }, size)
+    }
+
+    #[inline(always)]
+    fn at(&self, block: &mut Bare) -> NonNull<u64> {
+        block.at()
+    }
+
+    #[inline(always)]
+    fn free(&self, block: Bare) -> Result<()> {
+        // SAFETY: it is of this heap; a `Bare` is one block's only handle.
+        unsafe { (self.functions.free)(self.heap.as_ptr(), block.at().as_ptr().cast()) };
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn give(&self, block: Bare, _: Address) -> Result<Option<Entry>> {
+        // SAFETY: it is of this heap.
+        let handle =
+            unsafe { (self.functions.handle)(self.heap.as_ptr(), block.at().as_ptr().cast()) };
+        Ok(Some([handle, 0, 0]))
+    }
+
+    #[inline(always)]
+    fn take(&self, entry: Entry) -> Result<Option<Bare>> {
+        // SAFETY: a handle that another process of this heap made of its block.
+        let at = unsafe { (self.functions.address)(self.heap.as_ptr(), entry[0]) };
+        Bare::new(at, 0).map(Some)
+    }
+}

@@ -1,0 +1,95 @@
+//! The map of a heap, made of what its `check` found: [`map_of`].
+
+use tontine::heap::shared::{Report, Standing};
+use tontine_bench::heap_map::{HeapMap, Made, Owner, SLAB, Slab};
+
+/// Returns the map of what `check` found; `named` are the pids of members, with their names.
+pub(super) fn map_of(moment: &str, report: &Report, named: &[(u32, Owner)]) -> HeapMap {
+    let mut members: Vec<Owner> = named.iter().map(|(_, owner)| owner.clone()).collect();
+    let mut known: Vec<u32> = named.iter().map(|(pid, _)| *pid).collect();
+    let mut number = |pid: u32| {
+        known.iter().position(|one| *one == pid).unwrap_or_else(|| {
+            known.push(pid);
+            members.push(Owner { name: "another process".into(), dead: false });
+            known.len() - 1
+        })
+    };
+    let mut slabs: Vec<Slab> = Vec::new();
+    for found in &report.slabs {
+        let (made, block) = match found.standing {
+            Standing::Empty => (Made::Empty, 0),
+            Standing::Claimed => (Made::Fetched, 0),
+            Standing::Blocks(bytes) => (Made::Blocks, bytes),
+            Standing::Part(0) | Standing::Damaged => (Made::Damaged, 0),
+            Standing::Part(_) => (Made::Part, 0),
+            Standing::Punching => (Made::Punched, 0),
+            _ => (Made::Damaged, 0),
+        };
+        let mut slab = Slab {
+            made,
+            block,
+            owner: found.owner.map(&mut number),
+            parked: found.parked,
+            published: found.published,
+            in_flight: found.in_flight,
+            free: found.free,
+            held: Vec::new(),
+        };
+        slab.held.extend(found.loaned.iter().map(|(pid, bytes)| (number(*pid), *bytes)));
+        if made == Made::Part
+            && let Some(before) = slabs.last()
+        {
+            slab = Slab { made, owner: slab.owner, ..before.clone() };
+        }
+        slabs.push(slab);
+    }
+    // A block of many slabs is said of each of them, and none has more than its own bytes.
+    for slab in &mut slabs {
+        let own = |bytes: &mut usize| *bytes = (*bytes).min(SLAB);
+        [&mut slab.parked, &mut slab.published, &mut slab.in_flight, &mut slab.free]
+            .into_iter()
+            .chain(slab.held.iter_mut().map(|(_, bytes)| bytes))
+            .for_each(own);
+    }
+    let all = slabs.len();
+    while slabs.last().is_some_and(|slab| slab.made == Made::Empty) {
+        slabs.pop();
+    }
+    let beyond = all - slabs.len();
+    let wrong = report.faults.len() + report.more_faults;
+    let first = report.faults.first();
+    let notes = first.map(|fault| format!("{wrong} wrong, the first: {fault}"));
+    let notes = notes.into_iter().collect();
+    HeapMap { moment: moment.into(), notes, members, slabs, beyond }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine::heap::shared::{Heap, Options};
+
+    #[test]
+    fn every_byte_of_a_heap_is_somebodys_or_free() {
+        let heap = Heap::create(&Options::new(16 * SLAB)).expect("memory");
+        let kept = heap.alloc(1_000).expect("room");
+        let parked = heap.alloc(2_000).expect("room").into_handle();
+        let large = heap.alloc(2 * SLAB + 1).expect("room");
+        let sent = heap.alloc(5_000).expect("room").hand_over(heap.member()).expect("we live");
+        let me = Owner { name: "the only one".into(), dead: false };
+        let named = [(std::process::id(), me)];
+        let map = map_of("now", &heap.check().expect("not forked"), &named);
+        assert_eq!((map.notes.len(), map.members.len()), (0, 1));
+        assert_eq!((map.committed(), map.slabs.len() + map.beyond), (6, 16));
+        assert_eq!(map.held_by(0), 1_024 + 2_048 + 3 * SLAB);
+        let sum = |of: fn(&Slab) -> usize| map.slabs.iter().map(of).sum::<usize>();
+        assert_eq!((sum(|slab| slab.parked), sum(|slab| slab.in_flight)), (2_048, 5_120));
+        let made = |made| map.slabs.iter().filter(|slab| slab.made == made).count();
+        assert_eq!((made(Made::Blocks), made(Made::Part)), (4, 2));
+        assert!(map.slabs.iter().all(|slab| slab.owner == Some(0)));
+        let json = serde_json::to_string(&map).expect("plain data");
+        assert_eq!(serde_json::from_str::<HeapMap>(&json).expect("as written"), map);
+        drop((kept, large));
+        heap.free(parked).expect("ours");
+        heap.take_back(sent).expect("nobody has it").free().expect("ours");
+    }
+}

@@ -1,0 +1,240 @@
+//! `shared-heaps`: what a heap costs that several processes share, and what a kill does to it:
+//! [`SharedHeaps`].
+//!
+//! Seven benchmarks of the literature ([`benchmark`]), each by processes on a heap in shared
+//! memory, the same with one of them killed each second, and by threads on the allocators that one
+//! process has for itself. A benchmark is one text for all heaps ([`heap`]); blocks that are freed
+//! elsewhere go through rings that are the same for all. Every block carries a word that says whose
+//! it is, and is read before it is freed or passed on: a heap that hands out one piece of memory
+//! twice fails the row.
+//!
+//! What it does not do: ask how much memory a heap wastes.
+
+mod alone;
+mod benchmark;
+mod board;
+mod boost;
+mod dice;
+mod explained;
+mod harness;
+mod heap;
+mod map;
+mod ours;
+mod picture;
+mod reclaim;
+mod ring;
+mod together;
+mod worker;
+
+use std::time::Duration;
+
+use harness::{Plan, Seen};
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::os::pin;
+use tontine_host::trouble::{Result, Trouble};
+
+use crate::levels;
+use benchmark::Benchmark;
+use board::SEATS;
+use boost::Boost;
+use heap::{Malloc, System};
+use ours::{OfProcesses, OfThreads};
+use reclaim::reclaim;
+
+/// The variant that times what comes after a death.
+const RECLAIM: &str = "shared-reclaim";
+/// Blocks that the dead one had, by default.
+const BLOCKS: usize = 1_000_000;
+/// Blocks that it has at most, whoever wrote the task.
+const MOST_BLOCKS: usize = 4_000_000;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedHeaps;
+
+impl Experiment for SharedHeaps {
+    fn name(&self) -> &'static str {
+        "shared-heaps"
+    }
+
+    fn summary(&self) -> &'static str {
+        "What does a heap cost that several processes share, and what does a kill do to it?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Memory
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        if variant == RECLAIM {
+            return vec![Params::from([("blocks".to_owned(), BLOCKS.to_string())])];
+        }
+        let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+        let cell = |benchmark: &Benchmark, workers: usize| {
+            Params::from([
+                ("benchmark".to_owned(), benchmark.name().to_owned()),
+                (workers_of(variant).to_owned(), workers.to_string()),
+            ])
+        };
+        let all = benchmarks(is_killed(variant), size).iter();
+        let cells = all.flat_map(|one| crowds(processors, size).into_iter().map(|n| cell(one, n)));
+        cells.collect()
+    }
+
+    /// Time, not blocks, is what an invocation is given: milliseconds of it. A death is one.
+    fn operations(&self, variant: &str, size: Size) -> usize {
+        if variant == RECLAIM {
+            return 1;
+        }
+        time(variant, size).as_millis() as usize
+    }
+
+    fn invocations(&self, variant: &str, size: Size) -> usize {
+        match size {
+            _ if is_killed(variant) => size.macro_invocations(),
+            Size::Quick | Size::Default => Size::Quick.invocations(),
+            Size::Full => size.invocations(),
+        }
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        if task.variant == RECLAIM {
+            let took = reclaim(levels::asked(task, "blocks", MOST_BLOCKS)?)?;
+            let series = vec![
+                Series::ns("reclaimed", vec![took.reclaimed]),
+                Series::ns("given_back", vec![took.given_back]),
+            ];
+            return Ok(Observed { series, ..Observed::default() });
+        }
+        let name = task.params.get("benchmark").map_or("", String::as_str);
+        let benchmark = Benchmark::named(name)?;
+        let workers = levels::asked(task, workers_of(&task.variant), SEATS)?;
+        let time = time(&task.variant, task.size);
+        let processors = &pin::allowed()?;
+        let seen = measure(&task.variant, &Plan { benchmark, workers, time, processors })?;
+        let mut observed = observed(&seen, is_killed(&task.variant));
+        if workers > processors.len() {
+            let all = processors.len();
+            observed.notes.push(format!("{workers} workers on {all} processors: they take turns"));
+        }
+        Ok(observed)
+    }
+
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("shared", "boost"),
+            ("shared-killed", "shared"),
+            ("boost-killed", "boost"),
+            ("shared-threads", "glibc"),
+            ("shared-threads", "mimalloc"),
+            ("shared-threads", "jemalloc"),
+        ]
+    }
+}
+
+fn is_killed(variant: &str) -> bool {
+    variant.ends_with("-killed")
+}
+
+/// What the workers of a variant are.
+fn workers_of(variant: &str) -> &'static str {
+    match variant {
+        "shared" | "shared-killed" | "boost" | "boost-killed" => "processes",
+        _ => "threads",
+    }
+}
+
+fn time(variant: &str, size: Size) -> Duration {
+    if !is_killed(variant) {
+        return Duration::from_millis(size.streaming_ms() as u64);
+    }
+    Duration::from_secs(if size == Size::Full { 10 } else { 1 })
+}
+
+/// One kill a second takes seconds: only a full run sees all benchmarks under it.
+fn benchmarks(killed: bool, size: Size) -> &'static [Benchmark] {
+    match (killed, size) {
+        (false, _) | (true, Size::Full) => &Benchmark::ALL,
+        (true, Size::Quick) => &[Benchmark::Larson],
+        (true, Size::Default) => &[Benchmark::Larson, Benchmark::XmallocTest],
+    }
+}
+
+/// How many workers there are at once: as many as processors, two at least.
+fn crowds(processors: usize, size: Size) -> Vec<usize> {
+    let most = processors.clamp(2, SEATS);
+    let mut crowds = match size {
+        Size::Quick | Size::Default => vec![most],
+        Size::Full => vec![1, 2, most, (2 * processors).clamp(2, SEATS)],
+    };
+    crowds.dedup();
+    crowds
+}
+
+fn measure(variant: &str, plan: &Plan<'_>) -> Result<Seen> {
+    match variant {
+        "shared" | "shared-killed" => plan.in_processes(&OfProcesses::new()?, is_killed(variant)),
+        "shared-threads" => plan.in_threads(&OfThreads::new()?),
+        "boost" | "boost-killed" => plan.in_processes(&Boost::new()?, is_killed(variant)),
+        "glibc" if cfg!(target_env = "gnu") => plan.in_threads(&Malloc::<System>::new()),
+        "glibc" => Err(Trouble::skip("this program's C library is not glibc")),
+        #[cfg(feature = "allocators")]
+        "mimalloc" => plan.in_threads(&Malloc::<heap::Mimalloc>::new()),
+        #[cfg(feature = "allocators")]
+        "jemalloc" => plan.in_threads(&Malloc::<heap::Jemalloc>::new()),
+        #[cfg(not(feature = "allocators"))]
+        "mimalloc" | "jemalloc" => Err(Trouble::skip(format!(
+            "built without the feature `allocators`, because linked in it makes every fork of this \
+             program dearer; cargo run --release --features allocators -- measure \
+             shared-heaps/{variant}"
+        ))),
+        other => Err(Trouble::fail(format!("shared-heaps has no variant {other}"))),
+    }
+}
+
+fn observed(seen: &Seen, killed: bool) -> Observed {
+    let rates = Series::ns("freed", seen.rates.clone()).in_unit("blocks/s").by_mean();
+    let mut series = vec![rates];
+    let mut notes = Vec::new();
+    if killed {
+        let wedged = f64::from(u8::from(seen.wedged.is_some()));
+        series.push(Series::ns("wedged", vec![wedged]).in_unit("share").by_mean());
+        notes.extend(seen.wedged.map(|(after, kills)| {
+            let ms = after.as_millis();
+            format!("wedged by kill {kills}: after {ms} ms nobody got any further")
+        }));
+    }
+    Observed { series, notes, maps: seen.maps.clone(), ..Observed::default() }
+}
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("shared", "processes on tontine's shared heap: arenas, and one word a block"),
+    variant("shared-killed", "the same, and each second one of them is killed and replaced"),
+    variant(RECLAIM, "a process with 1,000,000 blocks of 64 bytes is killed: until they are free"),
+    variant("shared-threads", "threads on tontine's shared heap"),
+    variant("boost", "processes on Boost.Interprocess's managed_shared_memory: one lock for all"),
+    variant("boost-killed", "the same, and each second one of them is killed and replaced"),
+    variant("glibc", "threads on the C library's malloc"),
+    variant("mimalloc", "threads on Microsoft's mimalloc 3"),
+    variant("jemalloc", "threads on jemalloc 5"),
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! The library's heap: [`Ours`], whose workers are processes, members each of their own, or threads
+//! of one member.
+
+#![allow(unsafe_code, reason = "vouches for its blocks")]
+
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use tontine::heap::Error;
+use tontine::heap::shared::{self, Block, Member, Options, Parcel};
+use tontine_bench::heap_map::{HeapMap, Owner};
+use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
+
+use super::board::Address;
+use super::heap::{Heap, World};
+use super::map::map_of;
+use super::ring::Entry;
+
+/// Bytes of the heap: many times what the benchmarks hold.
+const BYTES: usize = 256 << 20;
+
+/// A heap, made by this process.
+#[derive(Debug)]
+pub(super) struct Ours<const PROCESSES: bool>(Arc<shared::Heap>);
+
+/// For processes that are forked from here on.
+pub(super) type OfProcesses = Ours<true>;
+/// For threads of this process.
+pub(super) type OfThreads = Ours<false>;
+
+impl<const PROCESSES: bool> Ours<PROCESSES> {
+    pub(super) fn new() -> Result<Self> {
+        let heap = shared::Heap::create(&Options::new(BYTES)).map_err(refused)?;
+        Ok(Self(Arc::new(heap)))
+    }
+}
+
+/// An entry of zeroes, which nobody writes.
+#[cold]
+fn none() -> Trouble {
+    Trouble::fail("expected a block's address in the ring, found 0")
+}
+
+impl<const PROCESSES: bool> World for Ours<PROCESSES> {
+    type Heap = Self;
+
+    fn join(&self) -> Result<Self> {
+        if PROCESSES {
+            return Ok(Self(Arc::new(rejoined(&self.0)?)));
+        }
+        Ok(Self(Arc::clone(&self.0)))
+    }
+
+    fn close(&self) -> Result<()> {
+        must_be_free(&self.0)
+    }
+
+    fn map(&self, moment: &str, named: &[(u32, Owner)]) -> Result<Option<HeapMap>> {
+        let report = self.0.check().map_err(refused)?;
+        Ok(Some(map_of(moment, &report, named)))
+    }
+
+    fn tend(&self) -> Result<String> {
+        let found = self.0.tend().map_err(refused)?;
+        let (blocks, adopted, back) = (found.blocks, found.adopted, found.given_back);
+        Ok(format!("{blocks} blocks freed, {adopted} slabs taken over, {back} given back"))
+    }
+}
+
+/// A block as its pointer alone, as other allocators have it: nobody frees it who forgets it.
+#[derive(Debug)]
+pub(super) struct Pointer<'h>(NonNull<u64>, PhantomData<&'h shared::Heap>);
+
+impl<'h> Pointer<'h> {
+    #[inline(always)]
+    fn of(block: Block<'h>) -> Self {
+        Self(block.into_raw().cast(), PhantomData)
+    }
+
+    /// The block, of which no more than the first word is looked at.
+    #[inline(always)]
+    fn block(self, heap: &'h shared::Heap) -> Block<'h> {
+        let raw = NonNull::slice_from_raw_parts(self.0.cast(), size_of::<u64>());
+        // SAFETY: of `into_raw`, of a block of at least eight bytes, and used up here.
+        unsafe { Block::from_raw_in(raw, heap) }
+    }
+}
+
+// SAFETY: a block has the bytes that were asked for, aligned to 64, until it is freed or given
+// away.
+unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
+    type Block<'h> = Pointer<'h>;
+
+    fn address(&self) -> Address {
+        self.0.member().to_u64()
+    }
+
+    #[inline(always)]
+    fn allocate(&self, size: usize) -> Result<Pointer<'_>> {
+        match self.0.alloc(size) {
+            Ok(block) => Ok(Pointer::of(block)),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, block: &mut Pointer<'_>) -> NonNull<u64> {
+        block.0
+    }
+
+    #[inline(always)]
+    fn free(&self, block: Pointer<'_>) -> Result<()> {
+        block.block(&self.0).free().map_err(refused)
+    }
+
+    #[inline(always)]
+    fn give(&self, block: Pointer<'_>, to: Address) -> Result<Option<Entry>> {
+        if !PROCESSES {
+            return Ok(Some([block.0.expose_provenance().get() as u64, 0, 0]));
+        }
+        match block.block(&self.0).hand_over(Member::from_u64(to)) {
+            Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
+            // Dropped with the error, the block is free.
+            Err((Error::Gone { .. }, _)) => Ok(None),
+            Err((error, _)) => Err(refused(error)),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self, entry: Entry) -> Result<Option<Pointer<'_>>> {
+        if !PROCESSES {
+            let address = NonZeroUsize::new(entry[0] as usize).ok_or_else(none)?;
+            return Ok(Some(Pointer(NonNull::with_exposed_provenance(address), PhantomData)));
+        }
+        match self.0.accept(Parcel::from_bytes(bytes(entry))) {
+            Ok(block) => Ok(Some(Pointer::of(block))),
+            // Freed, since both its ends had died; its slab may have been given back by now.
+            Err(Error::Stale { .. } | Error::NoHandle { .. }) => Ok(None),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    fn tend(&self) -> Result<()> {
+        self.0.tend().map(|_| ()).map_err(refused)
+    }
+}
+
+#[inline(always)]
+fn words(bytes: [u8; Parcel::SIZE]) -> Entry {
+    let word = |at| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+    [word(0), word(8), word(16)]
+}
+
+#[inline(always)]
+fn bytes(entry: Entry) -> [u8; Parcel::SIZE] {
+    let mut bytes = [0; Parcel::SIZE];
+    bytes.chunks_exact_mut(8).zip(entry).for_each(|(to, word)| {
+        to.copy_from_slice(&word.to_le_bytes());
+    });
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parcel_goes_through_an_entry_and_back() {
+        let entry = [1 << 63 | 5, 7, u64::MAX];
+        assert_eq!(words(bytes(entry)), entry);
+    }
+
+    #[test]
+    fn a_block_that_nobody_freed_is_found_at_the_end() {
+        let heap = OfThreads::new().expect("a heap");
+        heap.close().expect("nothing is in use");
+        let block = heap.allocate(100).expect("room");
+        let found = heap.close().expect_err("one is");
+        assert!(found.why().contains("at the end"), "{found}");
+        heap.free(block).expect("free");
+        heap.close().expect("nothing again");
+    }
+}

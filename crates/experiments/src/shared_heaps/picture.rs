@@ -1,0 +1,81 @@
+//! How the heap looks when a worker has been killed: [`pair`], before and after its recovery.
+//!
+//! All others stand still meanwhile, so that nothing moves under the eyes of whoever looks. It is
+//! done behind what is timed.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
+use tontine_bench::heap_map::{HeapMap, Owner};
+use tontine_host::os::deadline;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::harness::{House, LOOK, PATIENCE};
+use super::heap::World;
+
+/// Stops the workers, kills one, and looks twice; then they go on, with another in its place. No
+/// map where the heap cannot be looked at.
+///
+/// # Errors
+/// Failed, where a worker has ended otherwise, or the heap refuses.
+pub(super) fn pair<W: World>(house: &mut House<'_, W>) -> Result<Vec<HeapMap>> {
+    if house.world.map("", &[])?.is_none() {
+        return Ok(Vec::new());
+    }
+    for (child, _) in &house.seats {
+        child.signal(Signal::STOP).during("kill(SIGSTOP)")?;
+    }
+    house.seats.iter().try_for_each(|(child, _)| until_stopped(child.pid()))?;
+    let seat = rand::random_range(0..house.seats.len());
+    let named = named(house, seat);
+    house.kill(seat)?;
+    let moment = format!("Worker {} was killed; nobody has looked after it", seat + 1);
+    let before = house.world.map(&moment, &named)?;
+    let began = Instant::now();
+    let tended = house.world.tend()?;
+    let took = began.elapsed();
+    let mut after = house.world.map("The same heap after one call of tend", &named)?;
+    if let Some(map) = &mut after {
+        map.notes.insert(0, format!("{tended}, in {} µs", took.as_micros()));
+    }
+    for (other, (child, _)) in house.seats.iter().enumerate() {
+        if other != seat {
+            child.signal(Signal::CONT).during("kill(SIGCONT)")?;
+        }
+    }
+    house.replace(seat)?;
+    Ok(before.into_iter().chain(after).collect())
+}
+
+/// What the workers are called, one of whom is killed, and who keeps them.
+fn named<W: World>(house: &House<'_, W>, killed: usize) -> Vec<(u32, Owner)> {
+    let seats = house.seats.iter().enumerate().map(|(seat, (child, _))| {
+        let dead = seat == killed;
+        let name = format!("worker {}{}", seat + 1, if dead { ", killed" } else { "" });
+        (child.pid().as_raw_nonzero().get().cast_unsigned(), Owner { name, dead })
+    });
+    let keeper = Owner { name: "who calls tend".into(), dead: false };
+    seats.chain([(std::process::id(), keeper)]).collect()
+}
+
+/// Waits until a child stands still.
+fn until_stopped(pid: rustix::process::Pid) -> Result<()> {
+    let options = WaitIdOptions::STOPPED
+        | WaitIdOptions::EXITED
+        | WaitIdOptions::NOHANG
+        | WaitIdOptions::NOWAIT;
+    let began = Instant::now();
+    loop {
+        match waitid(WaitId::Pid(pid), options).during("waitid")? {
+            Some(status) if status.stopped() => return Ok(()),
+            Some(_) => return Err(Trouble::fail("a worker ended before it could be stopped")),
+            None => {}
+        }
+        let patience: Duration = deadline::within(PATIENCE);
+        if began.elapsed() > patience {
+            return Err(Trouble::fail("a worker did not stop"));
+        }
+        thread::sleep(LOOK);
+    }
+}

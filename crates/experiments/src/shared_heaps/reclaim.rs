@@ -1,0 +1,105 @@
+//! What a dead process had, given back: [`reclaim`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tontine::heap::shared::{Heap, Options};
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::deadline;
+use tontine_host::os::room;
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::{LastWords, Peer};
+use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::heap::{refused, rejoined};
+
+use super::harness::{LOOK, PATIENCE};
+
+/// Bytes of each of its blocks.
+const SIZE: usize = 64;
+/// What the heap has besides: its words, and room.
+const BESIDES: usize = 16 << 20;
+
+/// How long it took, in ns.
+#[derive(Debug)]
+pub(super) struct Took {
+    /// To prove the end, and to make all blocks free.
+    pub(super) reclaimed: f64,
+    /// To give their memory back to the kernel then.
+    pub(super) given_back: f64,
+}
+
+/// A process allocates so many blocks and is killed; another one looks after it.
+pub(super) fn reclaim(blocks: usize) -> Result<Took> {
+    let bytes = blocks * SIZE + BESIDES;
+    room::for_memory(2 * bytes as u64)?;
+    let heap = Heap::create(&Options::new(bytes)).map_err(refused)?;
+    let clock = Clock::calibrated();
+    let (words, had) = (LastWords::new()?, Shared::<AtomicU64>::anonymous()?);
+    let mut child = Child::fork(|| {
+        let Err(trouble) = hold(&heap, blocks, &had);
+        words.say(&trouble);
+        1
+    })?;
+    let began = Instant::now();
+    // SYNC heaps-held: pairs with `hold`.
+    while had.load(Ordering::Acquire) == 0 {
+        words.heard().map_or(Ok(()), Err)?;
+        Peer::Child(child.pid()).check()?;
+        if began.elapsed() > deadline::within(PATIENCE) {
+            return Err(Trouble::fail(format!("{blocks} blocks were not allocated in its time")));
+        }
+        std::thread::sleep(LOOK);
+    }
+    child.kill()?;
+    let from = clock.start();
+    let tended = heap.recover().map_err(refused)?;
+    let reclaimed = clock.ns_between(from, clock.stop());
+    let in_use = heap.check().map_err(refused)?.in_use();
+    let from = clock.start();
+    heap.tend().map_err(refused)?;
+    let given_back = clock.ns_between(from, clock.stop());
+    let committed = heap.check().map_err(refused)?.committed();
+    if committed > 0 {
+        return Err(Trouble::fail(format!(
+            "expected all memory to be given back, found {committed} bytes that are not"
+        )));
+    }
+    if (tended.members, tended.blocks, in_use) == (1, blocks, 0) {
+        return Ok(Took { reclaimed, given_back });
+    }
+    Err(Trouble::fail(format!(
+        "expected {blocks} blocks of one dead member to be free, found {tended:?}, and {in_use} \
+         bytes in use"
+    )))
+}
+
+/// Allocates them, says so, and waits for its end.
+fn hold(heap: &Heap, blocks: usize, had: &AtomicU64) -> Result<std::convert::Infallible> {
+    let heap = rejoined(heap)?;
+    let mut held = Vec::with_capacity(blocks);
+    for number in 0..blocks {
+        let mut block = heap.alloc(SIZE).map_err(refused)?;
+        block[..8].copy_from_slice(&number.to_le_bytes());
+        held.push(block);
+    }
+    // SYNC heaps-held: pairs with the load in `reclaim`.
+    had.store(1, Ordering::Release);
+    loop {
+        std::thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    #[test]
+    fn all_that_the_dead_had_is_free_again() {
+        in_a_process_of_its_own(|| match reclaim(10_000) {
+            Ok(took) if took.reclaimed > 0.0 && took.given_back > 0.0 => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+}

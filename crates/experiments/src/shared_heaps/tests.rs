@@ -1,0 +1,144 @@
+//! Each heap under each benchmark, and a heap that is broken on purpose.
+
+#![allow(unsafe_code, reason = "implements a broken allocator")]
+
+use std::ffi::c_void;
+
+use tontine_host::peer::in_a_process_of_its_own;
+
+use super::heap::Functions;
+use super::*;
+
+const SHORT: Duration = Duration::from_millis(20);
+
+fn plan(benchmark: Benchmark, workers: usize, time: Duration, processors: &[usize]) -> Plan<'_> {
+    Plan { benchmark, workers, time, processors }
+}
+
+#[test]
+fn every_heap_does_every_benchmark_alone_and_in_company() {
+    let all = VARIANTS.iter().filter(|one| !is_killed(one.name) && one.name != RECLAIM);
+    for variant in all {
+        for benchmark in Benchmark::ALL {
+            in_a_process_of_its_own(|| {
+                let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
+                for workers in [1, 2, 5] {
+                    let does = does(variant.name, benchmark, workers, &processors);
+                    does.map_err(|why| format!("{} {}: {why}", variant.name, benchmark.name()))?;
+                }
+                Ok(())
+            });
+        }
+    }
+}
+
+/// Whether the heap does it; on a busy machine in a second try, with more time.
+fn does(
+    variant: &str,
+    benchmark: Benchmark,
+    workers: usize,
+    processors: &[usize],
+) -> std::result::Result<(), String> {
+    let mut last = String::new();
+    for times in [1, 10, 100] {
+        let seen = match measure(variant, &plan(benchmark, workers, SHORT * times, processors)) {
+            Ok(seen) => seen,
+            Err(Trouble::Skipped(_)) => return Ok(()),
+            Err(trouble) => return Err(format!("{workers} workers: {trouble}")),
+        };
+        let some = seen.rates.iter().any(|&rate| rate > 0.0);
+        if seen.rates.len() >= 10 && some && seen.wedged.is_none() {
+            return Ok(());
+        }
+        last = format!("{workers} workers: {seen:?}");
+    }
+    Err(last)
+}
+
+/// Whether it wedges or not, the row ends and says which.
+#[test]
+fn a_kill_a_second_is_made_and_the_row_ends() {
+    for benchmark in [Benchmark::Larson, Benchmark::ProducerConsumer] {
+        in_a_process_of_its_own(|| {
+            let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
+            let time = Duration::from_secs(1);
+            let seen = match measure("boost-killed", &plan(benchmark, 2, time, &processors)) {
+                Ok(seen) => seen,
+                Err(Trouble::Skipped(_)) => return Ok(()),
+                Err(trouble) => return Err(trouble.to_string()),
+            };
+            let told = observed(&seen, true);
+            let wedged = seen.wedged.is_some();
+            let said = told.series[1].samples == [f64::from(u8::from(wedged))]
+                && told.notes.iter().any(|note| note.contains("wedged by kill 1")) == wedged;
+            if seen.kills == 1 && seen.rates.len() == 10 && said {
+                Ok(())
+            } else {
+                Err(format!("{seen:?}"))
+            }
+        });
+    }
+}
+
+/// Nobody wedges, no block is given out twice, and in the end all are free.
+#[test]
+fn the_shared_heap_goes_on_after_each_kill() {
+    for benchmark in Benchmark::ALL {
+        in_a_process_of_its_own(|| {
+            let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
+            let time = Duration::from_secs(1);
+            let seen = measure("shared-killed", &plan(benchmark, 3, time, &processors))
+                .map_err(|trouble| format!("{}: {trouble}", benchmark.name()))?;
+            if seen.kills == 1 && seen.wedged.is_none() { Ok(()) } else { Err(format!("{seen:?}")) }
+        });
+    }
+}
+
+/// Gives two threads, or one twice, the same block now and then.
+struct Broken;
+
+#[repr(align(64))]
+struct Memory(std::cell::UnsafeCell<[u8; 1 << 16]>);
+// SAFETY: what threads do to each other in here is what the test is about; only words are written.
+unsafe impl Sync for Memory {}
+static MEMORY: Memory = Memory(std::cell::UnsafeCell::new([0; 1 << 16]));
+
+impl Functions for Broken {
+    fn malloc(_: usize) -> *mut c_void {
+        MEMORY.0.get().cast()
+    }
+    unsafe fn free(_: *mut c_void) {}
+}
+
+#[test]
+fn a_heap_that_gives_one_block_twice_is_found_out() {
+    for benchmark in Benchmark::ALL {
+        in_a_process_of_its_own(|| {
+            let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
+            let found = plan(benchmark, 2, SHORT, &processors).in_threads(&Malloc::<Broken>::new());
+            match found {
+                Err(Trouble::Failed(why)) if why.contains("twice") => Ok(()),
+                other => Err(format!("{}: {other:?}", benchmark.name())),
+            }
+        });
+    }
+}
+
+#[test]
+fn what_it_does_not_know_fails() {
+    let found = measure("pigeon", &plan(Benchmark::Larson, 1, SHORT, &[0])).expect_err("none");
+    assert!(found.why().contains("pigeon"), "{found}");
+    let task = |benchmark: &str, threads: &str| Task {
+        experiment: "shared-heaps".into(),
+        variant: "glibc".into(),
+        params: Params::from([
+            ("benchmark".into(), benchmark.into()),
+            ("threads".into(), threads.into()),
+        ]),
+        size: Size::Quick,
+    };
+    for (benchmark, threads, named) in [("pigeon", "1", "pigeon"), ("larson", "0", "`0`")] {
+        let found = SharedHeaps.run(&task(benchmark, threads)).expect_err("unknown");
+        assert!(found.why().contains(named), "{found}");
+    }
+}

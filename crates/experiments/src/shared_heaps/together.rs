@@ -1,0 +1,218 @@
+//! Benchmarks in which blocks wander from worker to worker.
+
+use std::sync::atomic::Ordering;
+
+use tontine_host::trouble::{Result, Trouble};
+
+use super::alone::BATCH;
+use super::heap::Heap;
+use super::worker::{Held, Passed, Patience, Worker};
+
+/// Blocks of a worker of `larson` and of `mstress`.
+const SET: usize = 1_000;
+/// Sizes of `larson`, bytes.
+const SMALLEST: usize = 8;
+const LARGEST: usize = 1_000;
+/// Exchanges before a set goes to the next worker.
+const EXCHANGES: usize = 10_000;
+
+/// Sizes of `xmalloc_test`: so many, from the first, so far apart.
+const STEP: usize = 16;
+const SIZES: usize = 32;
+
+/// `mstress`: its largest blocks have 8 · 2^12 to 8 · 2^13 bytes.
+const DOUBLINGS: u32 = 12;
+/// Of so many blocks that make room, one is freed by somebody else.
+const ONE_OF: usize = 4;
+
+/// Words of a task of `producer_consumer`: as many as this, and up to as many again.
+const LEAST_WORDS: usize = 10;
+
+/// A server's set of blocks, one of them freed and another allocated in its place, again and again.
+/// In the original the thread that leaves its set to a new one ends; here it gets another's.
+pub(super) fn larson<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+    let (next, before) = neighbours(worker);
+    let mut set: Vec<Option<Held<'_, H>>> = (0..SET).map(|_| None).collect();
+    for (place, slot) in set.iter_mut().enumerate() {
+        let size = SMALLEST + worker.dice.below(LARGEST - SMALLEST);
+        *slot = Some(worker.allocate(size, place)?);
+    }
+    let mut exchanges = 0;
+    while worker.goes_on()? {
+        for _ in 0..BATCH {
+            let place = worker.dice.below(SET);
+            exchange(worker, &mut set[place], place, SMALLEST, LARGEST)?;
+        }
+        exchanges += BATCH;
+        if exchanges >= EXCHANGES {
+            exchanges = 0;
+            pass_on(worker, &mut set, next)?;
+            for (place, slot) in set.iter_mut().enumerate().filter(|(_, slot)| slot.is_none()) {
+                *slot = worker.receive(before, place)?;
+                if slot.is_none() {
+                    let size = SMALLEST + worker.dice.below(LARGEST - SMALLEST);
+                    *slot = Some(worker.allocate(size, place)?);
+                }
+            }
+        }
+    }
+    free_all(worker, set)
+}
+
+fn exchange<'w, H: Heap>(
+    worker: &mut Worker<'w, H>,
+    slot: &mut Option<Held<'w, H>>,
+    place: usize,
+    smallest: usize,
+    largest: usize,
+) -> Result<()> {
+    if let Some(held) = slot.take() {
+        worker.free(held)?;
+    }
+    let size = smallest + worker.dice.below(largest - smallest);
+    *slot = Some(worker.allocate(size, place)?);
+    Ok(())
+}
+
+/// Passes the whole set on; what finds no room stays.
+fn pass_on<'w, H: Heap>(
+    worker: &mut Worker<'w, H>,
+    set: &mut [Option<Held<'w, H>>],
+    to: usize,
+) -> Result<()> {
+    for slot in set {
+        let Some(held) = slot.take() else { continue };
+        if let Passed::Back(held) = worker.pass(held, to)? {
+            *slot = Some(held);
+            break;
+        }
+    }
+    worker.publish(to);
+    Ok(())
+}
+
+/// Half of all allocate, and pass what they have, a batch to each, to the others, who free it. One
+/// who is alone does both in turn.
+pub(super) fn xmalloc_test<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+    let (all, alone) = (worker.workers, worker.workers == 1);
+    let (makers, users): (Vec<usize>, Vec<usize>) = (0..all).partition(|seat| seat % 2 == 0);
+    let users = if alone { vec![0] } else { users };
+    let (makes, uses) = (makers.contains(&worker.seat), users.contains(&worker.seat));
+    let mut turn = users.iter().cycle();
+    let mut patience = Patience::default();
+    while worker.goes_on()? {
+        if makes && let Some(&to) = turn.next() {
+            for _ in 0..BATCH {
+                let size = (worker.dice.below(SIZES) + 1) * STEP;
+                let held = worker.allocate(size, 0)?;
+                if let Passed::Back(held) = worker.pass(held, to)? {
+                    worker.publish(to);
+                    worker.hand(held, to)?;
+                }
+            }
+            worker.publish(to);
+        }
+        if uses {
+            let mut idle = true;
+            for &from in &makers {
+                for _ in 0..BATCH {
+                    let Some(held) = worker.receive(from, 0)? else { break };
+                    worker.free(held)?;
+                    idle = false;
+                }
+            }
+            if idle {
+                patience.wait();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Blocks of many sizes, most of them small; half of all draws allocate, half free, and of those
+/// that are freed some are passed to a worker drawn at random, who keeps them in turn.
+pub(super) fn mstress<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+    let mut set: Vec<Option<Held<'_, H>>> = (0..SET).map(|_| None).collect();
+    while worker.goes_on()? {
+        for _ in 0..BATCH {
+            let place = worker.dice.below(SET);
+            if let Some(held) = set[place].take() {
+                if worker.dice.below(ONE_OF) == 0 {
+                    let to = worker.dice.below(worker.workers);
+                    if let Passed::Back(held) = worker.pass(held, to)? {
+                        worker.free(held)?;
+                    }
+                } else {
+                    worker.free(held)?;
+                }
+            } else {
+                let size = worker.dice.mostly_small(DOUBLINGS);
+                set[place] = Some(worker.allocate(size, place)?);
+            }
+        }
+        for other in 0..worker.workers {
+            worker.publish(other);
+            for _ in 0..BATCH {
+                let place = worker.dice.below(SET);
+                let Some(held) = worker.receive(other, place)? else { break };
+                if let Some(before) = set[place].replace(held) {
+                    worker.free(before)?;
+                }
+            }
+        }
+    }
+    free_all(worker, set)
+}
+
+/// The first makes tasks, a list of numbers each, for the others in turn; they read and free them.
+pub(super) fn producer_consumer<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+    let alone = worker.workers == 1;
+    let (makes, uses) = (worker.seat == 0, worker.seat > 0 || alone);
+    let mut to = 0;
+    let mut patience = Patience::default();
+    while worker.goes_on()? {
+        for _ in 0..BATCH {
+            if makes {
+                to = if to + 1 < worker.workers { to + 1 } else { usize::from(!alone) };
+                let words = LEAST_WORDS + worker.dice.below(LEAST_WORDS + 1);
+                let mut task = worker.allocate(words * size_of::<u64>(), 0)?;
+                worker.word(&mut task, 1).store(words as u64, Ordering::Relaxed);
+                for at in 2..words {
+                    worker.word(&mut task, at).store((words * at) as u64, Ordering::Relaxed);
+                }
+                worker.hand(task, to)?;
+            }
+            if uses {
+                match worker.receive(0, 0)? {
+                    Some(task) => use_up(worker, task)?,
+                    None => {
+                        patience.wait();
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn use_up<'w, H: Heap>(worker: &mut Worker<'w, H>, mut task: Held<'w, H>) -> Result<()> {
+    let said = worker.word(&mut task, 1).load(Ordering::Relaxed) as usize;
+    let words = said.clamp(LEAST_WORDS, 2 * LEAST_WORDS);
+    let whole = (2..words)
+        .all(|at| worker.word(&mut task, at).load(Ordering::Relaxed) == (words * at) as u64);
+    if said != words || !whole {
+        return Err(Trouble::fail("a task came with other numbers than were written into it"));
+    }
+    worker.free(task)
+}
+
+/// Whom a worker passes to, and who passes to it.
+fn neighbours<H: Heap>(worker: &Worker<'_, H>) -> (usize, usize) {
+    let all = worker.workers;
+    ((worker.seat + 1) % all, (worker.seat + all - 1) % all)
+}
+
+fn free_all<'w, H: Heap>(worker: &mut Worker<'w, H>, set: Vec<Option<Held<'w, H>>>) -> Result<()> {
+    set.into_iter().flatten().try_for_each(|held| worker.free(held))
+}

@@ -1,0 +1,268 @@
+//! Signals that end their receiver: [`Receiver`], a child that stamps until it dies.
+//!
+//! The protocol is seed 000's: fork; the child writes its counter into shared memory for as long as
+//! it lives; the parent waits for the first stamp, sends, stamps, reaps, and reads the child's last
+//! stamp. One child serves one delivery.
+
+#![allow(unsafe_code, reason = "resets a signal's disposition and mask")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tontine_host::os::child::Child;
+use tontine_host::os::pin;
+use tontine_host::os::shared::Shared;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::patience::{Pass, describe, has_ended, wait_until};
+use super::sender::{Call, Sender};
+use super::stamps::Stamps;
+use super::tally::{Delivery, Tally};
+
+/// Stamps after which a receiver that no signal ended gives up: some seconds.
+const STAMPS: u64 = 1 << 29;
+/// Status of a receiver that could not pin itself.
+const NOT_PINNED: i32 = 3;
+/// Status of a receiver that the signal did not end.
+const SURVIVED: i32 = 4;
+/// Looks without a change after which the watching parent asks whether the receiver has ended.
+const QUIET_LOOKS: u32 = 4096;
+/// Longest watch over one receiver.
+const WATCH: Duration = Duration::from_secs(5);
+
+/// How receivers are made: what they stamp with, what is to end them, where they run.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    stamps: Stamps,
+    signal: Signal,
+    processor: Option<usize>,
+    line: Shared<AtomicU64>,
+}
+
+impl Receiver {
+    /// Receivers that die of `signal`, pinned to `processor` if one is given.
+    ///
+    /// # Errors
+    /// Skipped, where there is no shared memory.
+    pub(crate) fn new(stamps: Stamps, signal: Signal, processor: Option<usize>) -> Result<Self> {
+        let line = Shared::posix()?;
+        Ok(Self { stamps, signal, processor, line })
+    }
+
+    /// Makes `deliveries` by `call` and compares the two processes' stamps.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses the call; failed, where a receiver ended early or of
+    /// something else.
+    pub(crate) fn compare(&self, call: Call, deliveries: usize, tally: &mut Tally) -> Result<()> {
+        call.probe()?;
+        for _ in 0..deliveries {
+            tally.add(self.deliver(call)?);
+        }
+        Ok(())
+    }
+
+    /// One delivery as seed 000 makes it.
+    ///
+    /// # Errors
+    /// As [`Receiver::compare`].
+    #[inline]
+    pub(crate) fn deliver(&self, call: Call) -> Result<Delivery> {
+        let mut child = self.started()?;
+        let sender = Sender::to(&child, call)?;
+        let before = self.stamps.bare();
+        let sent = sender.send(self.signal);
+        let returned = self.stamps.bare();
+        sent.during(sender.name())?;
+        self.reap(&mut child)?;
+        let last = self.line.load(Ordering::Relaxed);
+        Ok(Delivery { before, returned, last })
+    }
+
+    /// Makes `deliveries` by `kill` and watches, by our counter alone, when the stamp stops
+    /// changing.
+    ///
+    /// # Errors
+    /// As [`Receiver::compare`].
+    pub(crate) fn watch(&self, deliveries: usize, tally: &mut Tally) -> Result<()> {
+        Call::Kill.probe()?;
+        let clock = self.stamps.clock();
+        for _ in 0..deliveries {
+            let mut child = self.started()?;
+            let sender = Sender::to(&child, Call::Kill)?;
+            let before = clock.start();
+            let sent = sender.send(self.signal);
+            let returned = clock.stop();
+            let (last_change, late) = self.last_change(&child)?;
+            sent.during(sender.name())?;
+            self.reap(&mut child)?;
+            tally.add_watched(before, returned, last_change, late);
+        }
+        Ok(())
+    }
+
+    /// When the stamp was last seen to change, from now to the receiver's end, and whether that
+    /// change was only found at the end.
+    fn last_change(&self, child: &Child) -> Result<(Option<u64>, bool)> {
+        let clock = self.stamps.clock();
+        let mut seen = self.line.load(Ordering::Relaxed);
+        let (mut changed, mut quiet, mut since) = (None, 0, None);
+        loop {
+            let now = self.line.load(Ordering::Relaxed);
+            if now != seen {
+                changed = Some(clock.stop());
+                (seen, quiet) = (now, 0);
+                continue;
+            }
+            quiet += 1;
+            if quiet < QUIET_LOOKS {
+                continue;
+            }
+            quiet = 0;
+            if has_ended(child) {
+                let late = self.line.load(Ordering::Relaxed) != seen;
+                return Ok((if late { Some(clock.stop()) } else { changed }, late));
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() > WATCH {
+                return Err(Trouble::fail(format!(
+                    "expected the receiver to end within {WATCH:?} of signal {}, but it lives",
+                    self.signal.as_raw()
+                )));
+            }
+        }
+    }
+
+    /// A receiver that has left its first stamp.
+    fn started(&self) -> Result<Child> {
+        self.line.store(0, Ordering::Relaxed);
+        let mut child = Child::fork(|| self.stamp_until_dead())?;
+        let line = &self.line;
+        // A pinned child begins on our processor, the only one that it inherits leave to use:
+        // spinning would keep it off until the next tick, milliseconds later. Unpinned, we spin as
+        // the seed did.
+        let pass = match self.processor {
+            Some(_) => Pass::Yield,
+            None => Pass::Spin,
+        };
+        wait_until(&mut child, pass, "the receiver's first stamp", || {
+            line.load(Ordering::Relaxed) != 0
+        })
+        .map_err(|trouble| match trouble {
+            Trouble::Failed(why) => Trouble::fail(format!(
+                "{why} (status {NOT_PINNED}: it could not pin itself to processor {:?})",
+                self.processor
+            )),
+            skipped => skipped,
+        })?;
+        Ok(child)
+    }
+
+    /// The child's part. Allocates nothing.
+    fn stamp_until_dead(&self) -> i32 {
+        default_and_unblocked(self.signal);
+        if self.processor.is_some_and(|processor| pin::pin_to(processor).is_err()) {
+            return NOT_PINNED;
+        }
+        let line: &AtomicU64 = &self.line;
+        for _ in 0..STAMPS {
+            line.store(self.stamps.bare(), Ordering::Relaxed);
+        }
+        SURVIVED
+    }
+
+    fn reap(&self, child: &mut Child) -> Result<()> {
+        let status = child.wait()?;
+        if status.terminating_signal() == Some(self.signal.as_raw()) {
+            Ok(())
+        } else {
+            Err(Trouble::fail(format!(
+                "expected the receiver to die of signal {}, but it {} (status {SURVIVED}: the \
+                 signal never ended it)",
+                self.signal.as_raw(),
+                describe(status)
+            )))
+        }
+    }
+}
+
+/// Gives `signal` its default action and lets it through: whoever started us may have had it
+/// ignored or blocked, and both are inherited.
+pub(crate) fn default_and_unblocked(signal: Signal) {
+    // SAFETY: `set` is initialised by sigemptyset before it is used; SIG_DFL installs no code of
+    // ours. For SIGKILL the first call is refused, and rightly: its action cannot be anything else.
+    unsafe {
+        libc::signal(signal.as_raw(), libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal.as_raw());
+        libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::clock::Clock;
+
+    fn receiver(signal: Signal, processor: Option<usize>) -> Receiver {
+        Receiver::new(Stamps::new(Clock::calibrated()), signal, processor).expect("receiver")
+    }
+
+    #[test]
+    fn an_ignored_and_blocked_signal_still_ends_the_receiver() {
+        // In a process of its own, so that no other test inherits the disposition.
+        let mut outer = Child::fork(|| {
+            // SAFETY: as in `default_and_unblocked`; this process has one thread.
+            unsafe {
+                libc::signal(libc::SIGINT, libc::SIG_IGN);
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::sigaddset(&mut set, libc::SIGINT);
+                libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            }
+            i32::from(receiver(Signal::INT, None).deliver(Call::Kill).is_err())
+        })
+        .expect("fork");
+        assert_eq!(outer.wait().expect("wait").exit_status(), Some(0));
+    }
+
+    #[test]
+    fn a_receiver_that_dies_before_its_first_stamp_is_reported() {
+        let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
+        let trouble = receiver(Signal::INT, Some(nowhere))
+            .deliver(Call::Kill)
+            .expect_err("no such processor");
+        assert!(trouble.why().contains("exited with status 3"), "{trouble}");
+    }
+
+    #[test]
+    fn a_signal_that_does_not_end_it_is_reported() {
+        let mut child = Child::fork(|| SURVIVED).expect("fork");
+        let trouble = receiver(Signal::INT, None).reap(&mut child).expect_err("it exited");
+        assert!(trouble.why().contains("exited with status 4"), "{trouble}");
+    }
+
+    #[test]
+    fn the_watch_sees_a_receiver_that_goes_on_and_none_that_has_ended() {
+        let receiver = receiver(Signal::INT, None);
+        let before = receiver.stamps.clock().start();
+        let mut living = Child::fork(|| {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(300) {
+                receiver.line.fetch_add(1, Ordering::Relaxed);
+            }
+            0
+        })
+        .expect("fork");
+        let line = &receiver.line;
+        wait_until(&mut living, Pass::Yield, "a stamp", || line.load(Ordering::Relaxed) != 0)
+            .expect("a first stamp");
+        let (changed, _) = receiver.last_change(&living).expect("it ends by itself");
+        assert!(changed.is_some_and(|changed| changed > before), "{changed:?}");
+
+        // It has ended but is not reaped: that is what the watch finds after a signal that came
+        // early.
+        assert_eq!(receiver.last_change(&living).expect("it has ended"), (None, false));
+        assert_eq!(living.wait().expect("wait").exit_status(), Some(0));
+    }
+}

@@ -1,0 +1,192 @@
+//! Signals that their receiver handles: from before `kill` to the handler's first instruction.
+//!
+//! One child serves all deliveries. Each starts only when it is known to wait again: the spinning
+//! one says so by a counter that moves, the sleeping one is looked up in `/proc` (so it has slept
+//! for a few microseconds, the time of that look, when the signal comes).
+
+#![allow(unsafe_code, reason = "installs a signal handler")]
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use rustix::process::Signal;
+use tontine_bench::machine::topology::Placement;
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::pin;
+use tontine_host::os::shared::Shared;
+use tontine_host::os::state::State;
+use tontine_host::trouble::{During, Result};
+
+use super::death::default_and_unblocked;
+use super::patience::{Pass, wait_until};
+use super::sender::{Call, Sender};
+use super::tally::{Delivery, Tally};
+
+/// What the receiver does when the signal comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// It counts.
+    Spinning,
+    /// It sleeps in `sigsuspend`; the signal is blocked at all other times.
+    Sleeping,
+}
+
+/// What the two processes share: two words, two cache lines (and their prefetched neighbours)
+/// apart.
+type Words = [AtomicU64; 32];
+/// Stamp of the handler's entry; the parent resets it to 0.
+const ENTERED: usize = 0;
+/// Grows whenever the receiver is about to wait, or while it spins.
+const BEAT: usize = 16;
+
+/// Status of a receiver that could not pin itself.
+const NOT_PINNED: i32 = 3;
+/// Status of a receiver whose handler was refused.
+const NO_HANDLER: i32 = 5;
+
+/// Makes `deliveries` to one receiver that waits as told.
+///
+/// # Errors
+/// Skipped, where `kill` is refused.
+/// Failed, where the receiver ends, or its handler does not run within five seconds.
+pub(super) fn serve(
+    waiting: Waiting,
+    signal: Signal,
+    placement: Placement,
+    clock: Clock,
+    deliveries: usize,
+    tally: &mut Tally,
+) -> Result<()> {
+    Call::Kill.probe()?;
+    let words = Shared::<Words>::anonymous()?;
+    let site = Site { clock, entered: &raw const words[ENTERED] };
+    let mut child = Child::fork(|| receive(waiting, signal, placement.there, &site, &words[BEAT]))?;
+    let sender = Sender::to(&child, Call::Kill)?;
+    let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
+    let state = State::of(pid, pid)?;
+    let pass = if placement.here == placement.there { Pass::Yield } else { Pass::Spin };
+
+    for delivery in 0..deliveries as u64 {
+        let mut beats = Beats::from(&words[BEAT]);
+        wait_until(&mut child, pass, "the receiver to wait for a signal", || match waiting {
+            Waiting::Spinning => beats.moved(),
+            Waiting::Sleeping => beats.now() > delivery && state.asleep(),
+        })?;
+        words[ENTERED].store(0, Ordering::Relaxed);
+        let before = clock.start();
+        let sent = sender.send(signal);
+        let returned = clock.stop();
+        sent.during(sender.name())?;
+        let mut last = 0;
+        wait_until(&mut child, pass, "the receiver's handler to run", || {
+            last = words[ENTERED].load(Ordering::Relaxed);
+            last != 0
+        })?;
+        tally.add(Delivery { before, returned, last });
+    }
+    child.kill().map(drop)
+}
+
+/// Tells whether the receiver spins: its counter has moved twice since we began to look. Once is
+/// not enough: a store from before the handler may become visible late.
+struct Beats<'a> {
+    word: &'a AtomicU64,
+    seen: u64,
+    moves: u32,
+}
+
+impl<'a> Beats<'a> {
+    fn from(word: &'a AtomicU64) -> Self {
+        Self { word, seen: word.load(Ordering::Relaxed), moves: 0 }
+    }
+
+    fn now(&self) -> u64 {
+        self.word.load(Ordering::Relaxed)
+    }
+
+    fn moved(&mut self) -> bool {
+        let now = self.now();
+        self.moves += u32::from(now != self.seen);
+        self.seen = now;
+        self.moves >= 2
+    }
+}
+
+/// What the handler needs.
+struct Site {
+    clock: Clock,
+    entered: *const AtomicU64,
+}
+
+/// The handler's [`Site`], set before the handler is installed.
+static SITE: AtomicPtr<Site> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn on_signal(_: libc::c_int) {
+    // SAFETY: `receive` stored the address before it installed this handler, in the same thread,
+    // and never returns while the handler is installed; `entered` points into a mapping that lives
+    // as long as this process.
+    unsafe {
+        let site = &*SITE.load(Ordering::Relaxed);
+        (*site.entered).store(site.clock.start(), Ordering::Relaxed);
+    }
+}
+
+/// The child's part: waits until it is killed. Allocates nothing.
+fn receive(
+    waiting: Waiting,
+    signal: Signal,
+    processor: usize,
+    site: &Site,
+    beat: &AtomicU64,
+) -> i32 {
+    if pin::pin_to(processor).is_err() {
+        return NOT_PINNED;
+    }
+    default_and_unblocked(signal);
+    SITE.store(std::ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+    // SAFETY: both structures are zeroed (valid: plain integers and a null restorer) and then
+    // filled in; `on_signal` does only what a handler may: it reads a counter and stores to memory.
+    let outside = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
+        libc::sigemptyset(&mut action.sa_mask);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal.as_raw());
+        let mut outside: libc::sigset_t = std::mem::zeroed();
+        if waiting == Waiting::Sleeping {
+            libc::sigprocmask(libc::SIG_BLOCK, &set, &mut outside);
+        }
+        if libc::sigaction(signal.as_raw(), &action, std::ptr::null_mut()) != 0 {
+            return NO_HANDLER;
+        }
+        outside
+    };
+    // Ends by the parent's SIGKILL, or by the kernel's when the parent dies.
+    for beats in 1.. {
+        beat.store(beats, Ordering::Relaxed);
+        if waiting == Waiting::Sleeping {
+            // SAFETY: sigprocmask filled `outside`: the mask of before, without the signal.
+            unsafe { libc::sigsuspend(&outside) };
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::trouble::Trouble;
+
+    #[test]
+    fn a_signal_that_cannot_be_handled_is_reported() {
+        let only = pin::allowed().expect("affinity")[0];
+        let placement = Placement { name: "same-core", here: only, there: only };
+        let mut tally = Tally::with_capacity(1);
+        let clock = Clock::monotonic();
+        let trouble = serve(Waiting::Sleeping, Signal::KILL, placement, clock, 1, &mut tally)
+            .expect_err("no handler for SIGKILL");
+        assert!(matches!(trouble, Trouble::Failed(_)));
+        assert!(trouble.why().contains("exited with status 5"), "{trouble}");
+    }
+}

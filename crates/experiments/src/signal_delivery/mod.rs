@@ -1,0 +1,265 @@
+//! When has a signal arrived: before `kill` returns, or after? [`SignalDelivery`].
+//!
+//! The receiver leaves its latest time stamp in shared memory; the sender compares the last one
+//! with the stamp that it takes when its call returns. Seed 000 asked this of a receiver that dies
+//! of the signal ([`death`]); the other half asks it of one that handles it ([`handler`]), or that
+//! takes it as a value ([`value`]).
+//!
+//! [`sender`] holds the calls that send, [`stamps`] what is read as time, [`tally`] turns
+//! deliveries into metrics, [`patience`] bounds every wait. Two processors' counters are compared,
+//! so the band of their offset is measured beside ([`tontine_host::clock::offset`]) and noted;
+//! `one-clock` needs none.
+//!
+//! What it does not do: measure how many signals a second get through (`signal-throughput`), or
+//! which get lost (`lost-signals`).
+
+pub(crate) mod death;
+mod explained;
+mod handler;
+pub(crate) mod patience;
+pub(crate) mod sender;
+pub(crate) mod stamps;
+pub(crate) mod tally;
+mod value;
+
+use rustix::process::Signal;
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::{Placement, Topology};
+use tontine_bench::observe::Observed;
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::clock::offset::Band;
+use tontine_host::os::pin;
+use tontine_host::trouble::{Result, Trouble};
+
+use self::death::Receiver;
+use self::handler::Waiting;
+use self::sender::Call;
+use self::stamps::Stamps;
+use self::tally::Tally;
+use self::value::Way;
+
+/// The experiment `signal-delivery`.
+#[derive(Debug, Clone, Copy)]
+pub struct SignalDelivery;
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "as-published",
+        summary: "kill a child that stamps a bare counter in a loop; compare its last stamp",
+    },
+    Variant {
+        name: "one-clock",
+        summary: "the same, but the parent watches the stamp change and reads only its own counter",
+    },
+    Variant { name: "pidfd", summary: "as published, sent with pidfd_send_signal" },
+    Variant {
+        name: "tgkill",
+        summary: "as published, sent with tgkill to the child's only thread",
+    },
+    Variant {
+        name: "handler-spinning",
+        summary: "from before kill to a handler's first instruction; the receiver was spinning",
+    },
+    Variant {
+        name: "handler-sleeping",
+        summary: "from before kill to a handler's first instruction; it slept in sigsuspend",
+    },
+    Variant {
+        name: "value-tontine",
+        summary: "from before kill to the value in the hand of tontine::signal's thread; it slept",
+    },
+    Variant { name: "value-sigwait", summary: "the same: a thread that does nothing but sigwait" },
+    Variant {
+        name: "value-signal-hook",
+        summary: "the same: a thread that iterates over signal-hook's signals",
+    },
+];
+
+impl Experiment for SignalDelivery {
+    fn name(&self) -> &'static str {
+        "signal-delivery"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Has a signal arrived when kill returns, and how long does it take?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Signals
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let (placements, signals): (&[&str], &[&str]) = match variant {
+            "as-published" | "one-clock" => (&["cross-core"], &["SIGINT", "SIGKILL"]),
+            "pidfd" | "tgkill" => (&["cross-core"], &["SIGINT"]),
+            // No terminal sends SIGUSR1, so that a Ctrl-C never counts as a delivery.
+            "handler-spinning" => (&["cross-core"], &["SIGUSR1"]),
+            "handler-sleeping" => (&["cross-core", "same-core"], &["SIGUSR1"]),
+            _ if Way::of(variant).is_some() => match size {
+                Size::Quick => (&["cross-core"], &["SIGUSR1"]),
+                Size::Default | Size::Full => (&["cross-core", "same-core"], &["SIGUSR1"]),
+            },
+            _ => (&[], &[]),
+        };
+        let cell = |placement: &str, signal: &str| {
+            Params::from([
+                ("placement".to_owned(), placement.to_owned()),
+                ("signal".to_owned(), signal.to_owned()),
+            ])
+        };
+        placements
+            .iter()
+            .flat_map(|placement| signals.iter().map(move |signal| cell(placement, signal)))
+            .collect()
+    }
+
+    fn operations(&self, _variant: &str, size: Size) -> usize {
+        size.deliveries()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        measure(&task.variant, &task.params, task.size.deliveries())
+    }
+}
+
+fn measure(variant: &str, params: &Params, deliveries: usize) -> Result<Observed> {
+    let signal = signal_of(params)?;
+    let placement = placement_of(params)?;
+    let clock = Clock::calibrated();
+    // Before pinning and before the first fork: the threads that it starts have ended again.
+    let band = match (variant, placement.here == placement.there) {
+        ("one-clock", _) | (_, true) => None,
+        (_, false) => Some(Band::between(clock, placement.here, placement.there)?),
+    };
+    pin::pin_to(placement.here)?;
+    if let Some(way) = Way::of(variant) {
+        let mut observed = match way {
+            Way::Library => value::beside(placement, clock, deliveries)?,
+            alone => value::serve(alone, placement, clock, deliveries)?,
+        };
+        observed.notes.extend(band.map(|Band { low, high }| {
+            format!(
+                "offset band: the receiver's counter is {low} to {high} ticks ahead of the \
+                 sender's; receive has that error, the ratios' two sides have the same"
+            )
+        }));
+        return Ok(observed);
+    }
+
+    let stamps = Stamps::new(clock);
+    let mut tally = Tally::with_capacity(deliveries);
+    let receiver = |signal| Receiver::new(stamps, signal, Some(placement.there));
+    match variant {
+        "as-published" => receiver(signal)?.compare(Call::Kill, deliveries, &mut tally)?,
+        "pidfd" => receiver(signal)?.compare(Call::Pidfd, deliveries, &mut tally)?,
+        "tgkill" => receiver(signal)?.compare(Call::Tgkill, deliveries, &mut tally)?,
+        "one-clock" => receiver(signal)?.watch(deliveries, &mut tally)?,
+        "handler-spinning" => {
+            handler::serve(Waiting::Spinning, signal, placement, clock, deliveries, &mut tally)?;
+        }
+        "handler-sleeping" => {
+            handler::serve(Waiting::Sleeping, signal, placement, clock, deliveries, &mut tally)?;
+        }
+        other => return Err(Trouble::fail(unknown("variant", other))),
+    }
+    Ok(tally.into_observed(stamps, band))
+}
+
+fn signal_of(params: &Params) -> Result<Signal> {
+    match params.get("signal").map_or("", String::as_str) {
+        "SIGINT" => Ok(Signal::INT),
+        "SIGKILL" => Ok(Signal::KILL),
+        "SIGUSR1" => Ok(Signal::USR1),
+        other => Err(Trouble::fail(unknown("signal", other))),
+    }
+}
+
+fn placement_of(params: &Params) -> Result<Placement> {
+    let name = params.get("placement").map_or("", String::as_str);
+    match Topology::of_this_machine().placement(name) {
+        Some(placement) => Ok(placement),
+        None if name == "cross-core" => Err(Trouble::skip(
+            "needs two processors: sender and receiver run at the same time, each on its own",
+        )),
+        None => Err(Trouble::skip(format!("this machine has no placement `{name}`"))),
+    }
+}
+
+fn unknown(what: &str, found: &str) -> String {
+    format!("expected a {what} of signal-delivery, found `{found}`: see `tontine list`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_bench::observe::{Series, Statistic};
+
+    fn series<'a>(observed: &'a Observed, metric: &str) -> Option<&'a Series> {
+        observed.series.iter().find(|series| series.metric == metric)
+    }
+
+    #[test]
+    fn every_cell_yields_shares_and_times_or_names_what_is_missing() {
+        let topology = Topology::of_this_machine();
+        for variant in SignalDelivery.variants() {
+            let cells = SignalDelivery.params(variant.name, &topology, Size::Quick);
+            assert!(!cells.is_empty(), "{} has no cell", variant.name);
+            for params in cells {
+                let observed = match measure(variant.name, &params, 12) {
+                    Err(Trouble::Skipped(why)) => {
+                        assert!(why.contains("processor"), "{why}");
+                        continue;
+                    }
+                    other => other.unwrap_or_else(|trouble| panic!("{params:?}: {trouble}")),
+                };
+                if Way::of(variant.name).is_some() {
+                    let receive = series(&observed, "receive").expect("receive");
+                    assert_eq!(receive.samples.len(), 12, "{} {params:?}", variant.name);
+                    continue;
+                }
+                let share = series(&observed, "parent_after").expect("parent_after");
+                assert_eq!(share.samples.len(), 12, "{} {params:?}", variant.name);
+                assert_eq!(share.statistic, Statistic::Mean);
+                assert!(share.samples.iter().all(|&one| one == 0.0 || one == 1.0));
+                let send = series(&observed, "send").expect("send");
+                assert_eq!(send.samples.len(), 12);
+                let [after, before] = [1.0, 0.0]
+                    .map(|is| share.samples.iter().filter(|&&sample| sample == is).count());
+                let child = series(&observed, "child_after_by").map_or(0, |s| s.samples.len());
+                assert_eq!(child, before);
+                if variant.name != "one-clock" {
+                    let parent =
+                        series(&observed, "parent_after_by").map_or(0, |s| s.samples.len());
+                    assert_eq!(parent, after);
+                    assert_eq!(series(&observed, "receive").expect("receive").samples.len(), 12);
+                }
+                let banded = observed.notes.iter().any(|note| note.starts_with("offset band"));
+                let needs = variant.name != "one-clock" && params["placement"] == "cross-core";
+                assert_eq!(banded, needs, "{:?}", observed.notes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_it_does_not_know_is_an_error_that_names_it() {
+        let task = Task {
+            experiment: "signal-delivery".into(),
+            variant: "as-published".into(),
+            params: Params::from([("signal".into(), "SIGNONE".into())]),
+            size: Size::Quick,
+        };
+        let trouble = SignalDelivery.run(&task).expect_err("no such signal");
+        assert!(trouble.why().contains("SIGNONE"), "{trouble}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Waits that end: until something is so, until the other process ended, or until it takes too
+//! long.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{WaitId, WaitIdOptions, WaitStatus, waitid};
+use tontine_host::os::child::Child;
+use tontine_host::trouble::{Result, Trouble};
+
+/// Longest wait for another process to do one step.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many looks are taken between two of the costly ones, at the time and at the process.
+const LOOKS: u32 = 1024;
+
+/// How to pass the time between two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Spin: the other process has a processor of its own.
+    Spin,
+    /// Give the processor away: the other process needs it.
+    Yield,
+}
+
+/// Waits until `so`; `what` says in an error what was expected of the child.
+///
+/// # Errors
+/// Failed, where the child ended first (with its status) or took longer than five seconds.
+pub(crate) fn wait_until(
+    child: &mut Child,
+    pass: Pass,
+    what: &str,
+    mut so: impl FnMut() -> bool,
+) -> Result<()> {
+    let mut since = None;
+    loop {
+        for _ in 0..LOOKS {
+            if so() {
+                return Ok(());
+            }
+            match pass {
+                Pass::Spin => std::hint::spin_loop(),
+                Pass::Yield => std::thread::yield_now(),
+            }
+        }
+        if has_ended(child) {
+            // It may have done its step between our last look and its end.
+            if so() {
+                return Ok(());
+            }
+            let ended = describe(child.wait()?);
+            return Err(Trouble::fail(format!("expected {what}, but the receiver {ended}")));
+        }
+        if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return Err(Trouble::fail(format!(
+                "expected {what} within {PATIENCE:?}, but nothing came: is the machine overloaded, \
+                 or does a tracer hold the receiver?"
+            )));
+        }
+    }
+}
+
+/// Whether the child has ended; leaves it to be reaped.
+pub(crate) fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child.pid()), options), Ok(Some(_)))
+}
+
+/// The end of a process in words.
+pub(crate) fn describe(status: WaitStatus) -> String {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => format!("ended with wait status {:#x}", status.as_raw()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_died_first_is_reported_with_its_status() {
+        let mut child = Child::fork(|| 9).expect("fork");
+        let trouble = wait_until(&mut child, Pass::Yield, "a stamp", || false)
+            .expect_err("it never becomes so");
+        assert!(matches!(trouble, Trouble::Failed(_)));
+        assert!(trouble.why().contains("exited with status 9"), "{trouble}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The system calls that send a signal: [`Call`], made ready for one process as a [`Sender`].
+
+#![allow(unsafe_code, reason = "tgkill and a pidfd_send_signal of signal 0")]
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal, test_kill_process,
+};
+use tontine_host::os::child::Child;
+use tontine_host::trouble::{During, Result};
+
+/// A system call that sends a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// `kill`, to the process by its id.
+    Kill,
+    /// `pidfd_send_signal`, to the process by a descriptor.
+    Pidfd,
+    /// `tgkill`, to the process's first thread.
+    Tgkill,
+}
+
+impl Call {
+    /// Asks by signal 0, sent to this process, whether the system lets the call through. Once for
+    /// many deliveries: asked before each, it would warm the way that is timed.
+    ///
+    /// # Errors
+    /// Skipped, where a filter or the kernel refuses the call.
+    pub(crate) fn probe(self) -> Result<()> {
+        let ours = getpid();
+        match self {
+            Self::Kill => test_kill_process(ours).setting_up("kill"),
+            Self::Pidfd => {
+                let descriptor = pidfd_open(ours, PidfdFlags::empty()).setting_up("pidfd_open")?;
+                let (call, number) = (libc::SYS_pidfd_send_signal, descriptor.as_raw_fd());
+                // SAFETY: the descriptor is open; a null pointer stands for no information.
+                let sent = unsafe { libc::syscall(call, number, 0, std::ptr::null::<u8>(), 0) };
+                returned(sent).setting_up("pidfd_send_signal")
+            }
+            Self::Tgkill => tgkill(ours, 0).setting_up("tgkill"),
+        }
+    }
+}
+
+/// A [`Call`] with everything that it needs for one child; sending is then the call alone.
+#[derive(Debug)]
+pub(crate) enum Sender {
+    /// See [`Call::Kill`].
+    Kill(Pid),
+    /// See [`Call::Pidfd`].
+    Pidfd(OwnedFd),
+    /// See [`Call::Tgkill`].
+    Tgkill(Pid),
+}
+
+impl Sender {
+    /// Makes `call` ready for `child`. Not to be used once the child was reaped.
+    ///
+    /// # Errors
+    /// Skipped, where the kernel has no process descriptors.
+    pub(crate) fn to(child: &Child, call: Call) -> Result<Self> {
+        Ok(match call {
+            Call::Kill => Self::Kill(child.pid()),
+            Call::Pidfd => {
+                Self::Pidfd(pidfd_open(child.pid(), PidfdFlags::empty()).setting_up("pidfd_open")?)
+            }
+            Call::Tgkill => Self::Tgkill(child.pid()),
+        })
+    }
+
+    /// Sends the signal.
+    #[inline(always)]
+    pub(crate) fn send(&self, signal: Signal) -> std::io::Result<()> {
+        match self {
+            Self::Kill(pid) => Ok(kill_process(*pid, signal)?),
+            Self::Pidfd(descriptor) => Ok(pidfd_send_signal(descriptor, signal)?),
+            Self::Tgkill(pid) => tgkill(*pid, signal.as_raw()),
+        }
+    }
+
+    /// The call's name, for errors.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Kill(_) => "kill",
+            Self::Pidfd(_) => "pidfd_send_signal",
+            Self::Tgkill(_) => "tgkill",
+        }
+    }
+}
+
+/// Signals the first thread of the process, whose thread id is the process id.
+fn tgkill(pid: Pid, signal: libc::c_int) -> std::io::Result<()> {
+    let id = pid.as_raw_nonzero().get();
+    // SAFETY: tgkill takes three integers and touches no memory of ours.
+    returned(unsafe { libc::syscall(libc::SYS_tgkill, id, id, signal) })
+}
+
+/// What a system call returned, with `errno`.
+fn returned(value: libc::c_long) -> std::io::Result<()> {
+    if value == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+    use super::*;
+    use tontine_host::trouble::Trouble;
+
+    #[test]
+    fn a_refused_call_is_a_skip_that_names_it() {
+        let calls = [
+            (Call::Pidfd, libc::SYS_pidfd_send_signal, "pidfd_send_signal: "),
+            (Call::Tgkill, libc::SYS_tgkill, "tgkill: "),
+        ];
+        for (call, number, start) in calls {
+            assert_eq!(call.probe(), Ok(()), "{call:?}");
+            let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
+            let rules = [(number, Vec::new())].into();
+            let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+            let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
+            let filter: BpfProgram = filter.expect("a filter").try_into().expect("a program");
+            // In a process of its own: a filter stays.
+            let mut child = Child::fork(|| match seccompiler::apply_filter(&filter) {
+                Err(_) => 2,
+                Ok(()) => match call.probe() {
+                    Err(Trouble::Skipped(why)) if why.starts_with(start) => 0,
+                    _ => 1,
+                },
+            })
+            .expect("fork");
+            assert_eq!(child.wait().expect("wait").exit_status(), Some(0), "{call:?}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Signals that a thread takes as values: from before `kill` to the value in its hand.
+//!
+//! The receiver's main thread sleeps; a second one takes SIGUSR1 in one of three [`Way`]s, stamps,
+//! and waits for the next. A signal is sent when that thread is seen asleep. [`beside`] has one
+//! receiver of each way and sends to them in turn, each first as often as the others: what disturbs
+//! one disturbs all, and cancels in their ratio.
+
+#![allow(unsafe_code, reason = "sigwait and pause")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::Signal;
+use tontine_bench::machine::topology::Placement;
+use tontine_bench::observe::{Observed, PairedRatio, Series};
+use tontine_bench::stats::order;
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::pin;
+use tontine_host::os::shared::Shared;
+use tontine_host::os::signal::Only;
+use tontine_host::os::state::{self, State};
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::death::default_and_unblocked;
+use super::patience::{Pass, wait_until};
+use super::sender::{Call, Sender};
+
+/// How the thread takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// `tontine::signal`'s thread.
+    Library,
+    /// `sigwait` in a loop, and nothing else.
+    Sigwait,
+    /// signal-hook's iterator: a handler that writes to a socket, and a thread that reads it.
+    Hook,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Library, Self::Sigwait, Self::Hook];
+
+    /// Its variant.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Library => "value-tontine",
+            Self::Sigwait => "value-sigwait",
+            Self::Hook => "value-signal-hook",
+        }
+    }
+
+    /// The way of a variant.
+    pub(super) fn of(variant: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|way| way.name() == variant)
+    }
+}
+
+/// Two words, two cache lines apart.
+type Words = [AtomicU64; 32];
+/// Stamp of the value's arrival; the parent resets it to 0.
+const TAKEN: usize = 0;
+/// 1 once the receiver is set up.
+const READY: usize = 16;
+
+/// Deliveries before those that count.
+const WARM_UP: usize = 10;
+/// Status of a receiver that could not pin itself.
+const NOT_PINNED: i32 = 3;
+/// Status of a receiver that could not set itself up.
+const NO_SET_UP: i32 = 5;
+
+/// Ticks of one delivery: until the value is there, and until `kill` returns.
+#[derive(Debug, Clone, Copy)]
+struct Ticks {
+    receive: i64,
+    send: i64,
+}
+
+/// So many deliveries to one receiver.
+///
+/// # Errors
+/// Skipped, where `kill` is refused or there is no `/proc`; failed, where the receiver ends, or
+/// takes nothing within five seconds.
+pub(super) fn serve(
+    way: Way,
+    placement: Placement,
+    clock: Clock,
+    deliveries: usize,
+) -> Result<Observed> {
+    let mut taken = in_turn(&[way], placement, clock, deliveries)?;
+    Ok(observed(clock, &taken.pop().unwrap_or_default()))
+}
+
+/// So many deliveries to one receiver of each way, in turn: the library's, and its ratios to the
+/// others.
+///
+/// # Errors
+/// As [`serve`].
+pub(super) fn beside(placement: Placement, clock: Clock, deliveries: usize) -> Result<Observed> {
+    let all = in_turn(&Way::ALL, placement, clock, deliveries)?;
+    let median = |ticks: &[Ticks]| {
+        let receive: Vec<f64> = ticks.iter().map(|one| one.receive as f64).collect();
+        order::median(&receive).ok_or_else(|| Trouble::fail("no delivery to take a ratio of"))
+    };
+    let mut seen = observed(clock, &all[0]);
+    let own = median(&all[0])?;
+    for (way, ticks) in Way::ALL.into_iter().zip(&all).skip(1) {
+        let name = format!("{} / {}", Way::Library.name(), way.name());
+        seen.ratios.push(PairedRatio { name, value: own / median(ticks)? });
+    }
+    Ok(seen)
+}
+
+fn observed(clock: Clock, ticks: &[Ticks]) -> Observed {
+    let series = |metric: &str, of: fn(&Ticks) -> i64| {
+        Series::ns(metric, ticks.iter().map(|one| clock.ns(of(one))).collect())
+    };
+    let series = vec![series("receive", |one| one.receive), series("send", |one| one.send)];
+    Observed { series, ..Observed::default() }
+}
+
+/// Each way's deliveries; the order of the ways turns by one each time.
+fn in_turn(
+    ways: &[Way],
+    placement: Placement,
+    clock: Clock,
+    deliveries: usize,
+) -> Result<Vec<Vec<Ticks>>> {
+    Call::Kill.probe()?;
+    let pass = if placement.here == placement.there { Pass::Yield } else { Pass::Spin };
+    let receivers = ways.iter().map(|&way| Receiver::start(way, placement.there, clock));
+    let mut receivers = receivers.collect::<Result<Vec<Receiver>>>()?;
+    let mut all = vec![Vec::with_capacity(deliveries); ways.len()];
+    for delivery in 0..WARM_UP + deliveries {
+        for turn in 0..ways.len() {
+            let at = (delivery + turn) % ways.len();
+            let ticks = receivers[at].deliver(clock, pass)?;
+            if delivery >= WARM_UP {
+                all[at].push(ticks);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A child whose second thread takes signals.
+struct Receiver {
+    words: Shared<Words>,
+    child: Child,
+    sender: Sender,
+    /// Of the thread that takes them.
+    thread: State,
+}
+
+impl Receiver {
+    fn start(way: Way, processor: usize, clock: Clock) -> Result<Self> {
+        let words = Shared::<Words>::anonymous()?;
+        let mut child = Child::fork(|| receive(way, processor, clock, &words))?;
+        let sender = Sender::to(&child, Call::Kill)?;
+        wait_until(&mut child, Pass::Yield, "the receiver's second thread to start", || {
+            // SYNC value-ready: pairs with the receiver's store.
+            words[READY].load(Ordering::Acquire) != 0
+        })?;
+        let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
+        let thread = State::of(pid, state::second_thread(pid)?)?;
+        Ok(Self { words, child, sender, thread })
+    }
+
+    fn deliver(&mut self, clock: Clock, pass: Pass) -> Result<Ticks> {
+        let Self { words, child, sender, thread } = self;
+        wait_until(child, pass, "the receiver to wait for a signal", || thread.asleep())?;
+        words[TAKEN].store(0, Ordering::Relaxed);
+        let before = clock.start();
+        let sent = sender.send(Signal::USR1);
+        let returned = clock.stop();
+        sent.during(sender.name())?;
+        let mut taken = 0;
+        wait_until(child, pass, "the receiver to take the signal", || {
+            taken = words[TAKEN].load(Ordering::Relaxed);
+            taken != 0
+        })?;
+        let since = |stamp: u64| stamp.wrapping_sub(before).cast_signed();
+        Ok(Ticks { receive: since(taken), send: since(returned) })
+    }
+}
+
+/// The child's part: runs until it is killed. The process has one thread.
+fn receive(way: Way, processor: usize, clock: Clock, words: &Shared<Words>) -> i32 {
+    if pin::pin_to(processor).is_err() {
+        return NOT_PINNED;
+    }
+    default_and_unblocked(Signal::USR1);
+    let taken = Taken(&raw const words[TAKEN]);
+    let stamp = move || taken.stamp(clock);
+    match set_up(way, stamp) {
+        Ok(()) => {}
+        Err(_) => return NO_SET_UP,
+    }
+    // SYNC value-ready: pairs with `Receiver::start`; the second thread is there.
+    words[READY].store(1, Ordering::Release);
+    loop {
+        // SAFETY: takes nothing.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Where the thread stamps.
+struct Taken(*const AtomicU64);
+
+// SAFETY: an atomic in a mapping that lives as long as the child, which never returns from
+// `receive` while a thread of it runs.
+unsafe impl Send for Taken {}
+
+impl Taken {
+    #[inline(always)]
+    fn stamp(&self, clock: Clock) {
+        // SAFETY: see above.
+        unsafe { &*self.0 }.store(clock.start(), Ordering::Relaxed);
+    }
+}
+
+/// Starts the thread, which stamps for each; nothing ends it but the process's end.
+fn set_up(
+    way: Way,
+    stamp: impl Fn() + Send + 'static,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    match way {
+        Way::Library => {
+            let blocked = tontine::signal::Blocked::new(tontine::signal::Signal::USR1)?;
+            let blocked = Box::leak(Box::new(blocked));
+            std::mem::forget(blocked.thread(move |_| stamp())?);
+        }
+        Way::Sigwait => {
+            let only = Only::signal();
+            only.block();
+            std::thread::Builder::new().spawn(move || {
+                let mut signal = 0;
+                // SAFETY: the set is initialised; `signal` is a live local.
+                while unsafe { libc::sigwait(only.set(), &mut signal) } == 0 {
+                    stamp();
+                }
+            })?;
+        }
+        Way::Hook => {
+            let mut signals = signal_hook::iterator::Signals::new([libc::SIGUSR1])?;
+            std::thread::Builder::new().spawn(move || signals.forever().for_each(|_| stamp()))?;
+            // So that its handler runs in its own thread, and no other is woken first.
+            Only::signal().block();
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    /// Both ends on the one processor that every machine has.
+    fn same_core() -> Placement {
+        let only = pin::allowed().expect("affinity")[0];
+        Placement { name: "same-core", here: only, there: only }
+    }
+
+    #[test]
+    fn the_library_is_held_against_both_others_in_one_run() {
+        in_a_process_of_its_own(|| {
+            let seen = beside(same_core(), Clock::monotonic(), 20);
+            let seen = seen.map_err(|trouble| trouble.to_string())?;
+            let names: Vec<&str> = seen.ratios.iter().map(|ratio| ratio.name.as_str()).collect();
+            let sane = seen.ratios.iter().all(|ratio| ratio.value > 0.0)
+                && seen.series.iter().all(|series| series.samples.len() == 20)
+                && names == ["value-tontine / value-sigwait", "value-tontine / value-signal-hook"];
+            if sane { Ok(()) } else { Err(format!("{seen:?}")) }
+        });
+    }
+
+    #[test]
+    fn each_way_takes_each_signal_after_it_was_sent() {
+        in_a_process_of_its_own(|| {
+            for way in Way::ALL {
+                let seen = serve(way, same_core(), Clock::monotonic(), 20);
+                let seen = seen.map_err(|trouble| format!("{way:?}: {trouble}"))?;
+                let receive = &seen.series[0];
+                if receive.samples.len() != 20 || receive.samples.iter().any(|&ns| ns <= 0.0) {
+                    return Err(format!("{way:?}: {seen:?}"));
+                }
+            }
+            Ok(())
+        });
+    }
+}

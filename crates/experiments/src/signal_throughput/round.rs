@@ -1,0 +1,220 @@
+//! One round: all pairs are made, start at once, and are followed to their ends: [`run`].
+//!
+//! A receiver that has ended stays a zombie until it is reaped, and `kill` to a zombie succeeds.
+//! So we sleep on the pidfds of all of them and reap each at once; that is what ends its sender.
+//!
+//! From then on the receiver's number would be free for any new process, which the sender's next
+//! signal would hit. It is not free: each pair is a process group of its own, led by the receiver.
+//! The kernel gives no number to a process while a group has it, and the sender is a member of the
+//! group for as long as it can send.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open, setpgid};
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::{LastWords, Peer};
+use tontine_host::trouble::{During, Result, Trouble};
+use tontine_mechanisms::muster::Muster;
+
+use super::pair::{self, Desk};
+use super::seats::Seat;
+
+/// How long a round may take: ten pairs on one slow processor need less than a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What became of one receiver.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Received {
+    /// From before its first `sigsuspend` to its last receipt.
+    pub(super) seconds: f64,
+    /// Signals that its handler saw.
+    pub(super) received: u64,
+    /// Signals that were sent to it meanwhile.
+    pub(super) sent: u64,
+}
+
+/// A process that we follow.
+struct End {
+    child: Child,
+    pidfd: OwnedFd,
+    /// Which pair it belongs to, and whether it is the one that has to end first.
+    pair: usize,
+    receives: bool,
+}
+
+/// Runs one round, in which each receiver takes `signals`.
+///
+/// # Errors
+/// Skipped, where the system refuses a process or a signal; failed, where an end does not keep the
+/// protocol.
+pub(super) fn run(seats: &[Seat], clock: Clock, signals: usize) -> Result<Vec<Received>> {
+    let (start, words) = (Muster::new()?, LastWords::new()?);
+    let desks =
+        seats.iter().map(|_| Shared::<Desk>::anonymous()).collect::<Result<Vec<Shared<Desk>>>>()?;
+    let status = |done: Result<()>| match done {
+        Ok(()) => 0,
+        Err(trouble) => {
+            words.say(&trouble);
+            1
+        }
+    };
+    let mut ends = Vec::with_capacity(2 * seats.len());
+    for (pair, (seat, desk)) in seats.iter().zip(&desks).enumerate() {
+        let receiver =
+            Child::fork(|| status(pair::receive(seat.receiver, &start, desk, clock, signals)))?;
+        let group = receiver.pid();
+        setpgid(Some(group), Some(group)).setting_up("setpgid")?;
+        ends.push(End::of(receiver, pair, true)?);
+        let sender = Child::fork(|| status(pair::send(seat.sender, &start, desk, group)))?;
+        setpgid(Some(sender.pid()), Some(group)).setting_up("setpgid")?;
+        ends.push(End::of(sender, pair, false)?);
+    }
+    let followed = start
+        .until(ends.len(), || ends.iter().try_for_each(|end| Peer::Child(end.child.pid()).check()))
+        .and_then(|()| {
+            start.open();
+            follow(&mut ends)
+        });
+    followed.map_err(|ours| words.heard().unwrap_or(ours))?;
+    desks.iter().map(|desk| read(desk, clock, signals)).collect()
+}
+
+impl End {
+    fn of(child: Child, pair: usize, receives: bool) -> Result<Self> {
+        let pidfd = pidfd_open(child.pid(), PidfdFlags::empty()).setting_up("pidfd_open")?;
+        Ok(Self { child, pidfd, pair, receives })
+    }
+}
+
+/// Reaps every process the moment it ends, until there is none.
+fn follow(ends: &mut Vec<End>) -> Result<()> {
+    let began = Instant::now();
+    while !ends.is_empty() {
+        let mut waits: Vec<PollFd<'_>> =
+            ends.iter().map(|end| PollFd::new(&end.pidfd, PollFlags::IN)).collect();
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        match poll(&mut waits, Some(&second)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).during("poll"),
+        }
+        let ended: Vec<bool> = waits.iter().map(|wait| !wait.revents().is_empty()).collect();
+        // From the end, so that places before it stay.
+        for at in (0..ends.len()).rev().filter(|&at| ended[at]) {
+            let waited_for = ends.iter().any(|other| other.receives && other.pair == ends[at].pair);
+            reap(&mut ends[at], waited_for)?;
+            ends.remove(at);
+        }
+        if began.elapsed() > PATIENCE {
+            let left = ends.len();
+            return Err(Trouble::fail(format!("{left} processes still ran after {PATIENCE:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// Reaps one; `receiver_lives` says whether the receiver of its pair has yet to be reaped.
+fn reap(end: &mut End, receiver_lives: bool) -> Result<()> {
+    let who = if end.receives { "a receiver" } else { "a sender" };
+    let status = end.child.wait()?;
+    if status.exit_status() != Some(0) {
+        return Err(Trouble::fail(format!("expected {who} to exit with 0, found {status:?}")));
+    }
+    if !end.receives && receiver_lives {
+        return Err(Trouble::fail("kill said ESRCH of a receiver that nobody had reaped"));
+    }
+    Ok(())
+}
+
+/// A pair's figures. Both ends have been reaped: what they wrote is there.
+fn read(desk: &Desk, clock: Clock, signals: usize) -> Result<Received> {
+    let received = desk.received.load(Ordering::Relaxed);
+    let sent = desk.sent_by_then.load(Ordering::Relaxed);
+    let ns = clock.ns(desk.ticks.load(Ordering::Relaxed).cast_signed());
+    // The sender counts after the call: the last signal may be there before its number.
+    if received != signals as u64 || sent + 1 < received || ns <= 0.0 {
+        return Err(Trouble::fail(format!(
+            "expected {signals} signals to be received, of at least as many sent: found {received} \
+             of {sent} in {ns} ns"
+        )));
+    }
+    Ok(Received { seconds: ns / 1e9, received, sent: sent.max(received) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::pin;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    fn two_pairs() -> Vec<Seat> {
+        let only = pin::allowed().expect("affinity")[0];
+        vec![Seat { receiver: only, sender: only }; 2]
+    }
+
+    #[test]
+    fn every_signal_is_accounted_for_and_every_sender_ends() {
+        in_a_process_of_its_own(|| {
+            let found = run(&two_pairs(), Clock::calibrated(), 1_000);
+            let found = found.map_err(|trouble| trouble.to_string())?;
+            let sane = found.len() == 2
+                && found.iter().all(|one| one.received == 1_000 && one.sent >= 1_000);
+            if sane { Ok(()) } else { Err(format!("{found:?}")) }
+        });
+    }
+
+    #[test]
+    fn a_sender_that_ends_before_its_receiver_is_a_failure_and_both_go() {
+        in_a_process_of_its_own(|| {
+            let sleeper = || {
+                Child::fork(|| {
+                    std::thread::sleep(Duration::from_secs(60));
+                    0
+                })
+            };
+            let both = || -> Result<Vec<End>> {
+                Ok(vec![End::of(sleeper()?, 0, true)?, End::of(Child::fork(|| 0)?, 0, false)?])
+            };
+            let mut ends = both().map_err(|trouble| trouble.to_string())?;
+            let found = follow(&mut ends);
+            drop(ends);
+            match (found, rustix::process::wait(rustix::process::WaitOptions::NOHANG)) {
+                (Err(Trouble::Failed(why)), Err(Errno::CHILD)) if why.contains("ESRCH") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+    }
+
+    #[test]
+    fn a_group_keeps_the_number_of_its_leader_from_everybody_else() {
+        in_a_process_of_its_own(|| {
+            let body = || -> Result<bool> {
+                let mut leader = Child::fork(|| 0)?;
+                let group = leader.pid();
+                setpgid(Some(group), Some(group)).during("setpgid")?;
+                let muster = Muster::new()?;
+                let mut member = Child::fork(|| {
+                    muster.pass();
+                    0
+                })?;
+                setpgid(Some(member.pid()), Some(group)).during("setpgid")?;
+                leader.wait()?;
+                // Nobody has that number as a process, and the group still has it.
+                let gone = rustix::process::test_kill_process(group) == Err(Errno::SRCH);
+                let kept = rustix::process::test_kill_process_group(group).is_ok();
+                muster.open();
+                member.wait()?;
+                Ok(gone && kept)
+            };
+            match body() {
+                Ok(true) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+    }
+}

@@ -1,0 +1,82 @@
+//! Who runs where: a [`Seat`] for each pair.
+
+use tontine_bench::machine::topology::Topology;
+use tontine_host::trouble::{Result, Trouble};
+
+/// The processors of one pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seat {
+    pub(super) receiver: usize,
+    pub(super) sender: usize,
+}
+
+/// Seats for `pairs` by the rule of that name.
+///
+/// # Errors
+/// Skipped, where the machine has too few processors for it; failed, where nobody knows the rule.
+pub(super) fn of(
+    placement: &str,
+    pairs: usize,
+    allowed: &[usize],
+    topology: &Topology,
+) -> Result<Vec<Seat>> {
+    if placement == "spread" {
+        return Ok(spread(pairs, allowed));
+    }
+    match topology.placement(placement) {
+        Some(place) => {
+            let (receiver, sender) = (place.here, place.there);
+            Ok(vec![Seat { receiver, sender }; pairs])
+        }
+        None if placement == "cross-core" => Err(Trouble::skip(
+            "needs two processors: sender and receiver run at the same time, each on its own",
+        )),
+        None => Err(Trouble::fail(format!("this machine has no placement `{placement}`"))),
+    }
+}
+
+/// Over all allowed processors, pinned: process after process, receiver and sender in turn, takes
+/// the next processor; every time round begins one further. So every processor gets the same number
+/// of processes (but for the last, shorter round), no pair shares one, and none holds senders only.
+fn spread(pairs: usize, allowed: &[usize]) -> Vec<Seat> {
+    let all = allowed.len().max(1);
+    let seat = |process: usize| allowed.get((process + process / all) % all).copied().unwrap_or(0);
+    (0..pairs).map(|pair| Seat { receiver: seat(2 * pair), sender: seat(2 * pair + 1) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_processor_gets_the_same_number_and_no_pair_shares_one() {
+        for processors in 2..=12 {
+            let allowed: Vec<usize> = (0..processors).map(|cpu| 3 * cpu).collect();
+            for pairs in 1..=10 {
+                let seats = spread(pairs, &allowed);
+                assert!(seats.iter().all(|seat| seat.receiver != seat.sender), "{seats:?}");
+                let on = |cpu: usize| {
+                    let of_pair = |seat: &Seat| {
+                        usize::from(seat.receiver == cpu) + usize::from(seat.sender == cpu)
+                    };
+                    seats.iter().map(of_pair).sum::<usize>()
+                };
+                let counts: Vec<usize> = allowed.iter().map(|&cpu| on(cpu)).collect();
+                let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+                assert!(most - least <= 1, "{pairs} pairs on {processors}: {counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_processors_mix_senders_and_receivers() {
+        let seats = spread(4, &[0, 1]);
+        let receivers: Vec<usize> = seats.iter().map(|seat| seat.receiver).collect();
+        assert_eq!(receivers, [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn one_processor_seats_everybody() {
+        assert!(spread(3, &[5]).iter().all(|seat| (seat.receiver, seat.sender) == (5, 5)));
+    }
+}

@@ -1,0 +1,192 @@
+//! The same protocol in a virtual Unix: [`run`].
+//!
+//! Receivers and senders are virtual processes. All wait at a pipe until all are made; when the
+//! program closes it, all begin.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tontine_host::trouble::{Result, Trouble};
+use tontine_unix::{Fd, How, Pid, SigAction, SigSet, Signal, Sys};
+
+use super::round::Received;
+use crate::modes::{self, System, Watch};
+
+/// A receiver that has waited so long for its signals goes with those that it got: in `master` many
+/// pairs starve each other.
+const PATIENCE_NS: f64 = 20e6;
+/// Signals between two looks at the clock.
+const LOOK: u64 = 16;
+
+/// On which of the system's processors a pair runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) receiver: usize,
+    pub(super) sender: usize,
+}
+
+/// Where `pairs` run by the rule of that name, and how many processors the system has for it.
+///
+/// # Errors
+/// Skipped, where there are too few processors; failed, where nobody knows the rule.
+pub(super) fn places(
+    placement: &str,
+    pairs: usize,
+    processors: usize,
+) -> Result<(Vec<Place>, usize)> {
+    let same = |processor| Place { receiver: processor, sender: processor };
+    let places = match placement {
+        "same-core" => (vec![same(0); pairs], 1),
+        _ if processors < 2 => return Err(Trouble::skip("needs two processors")),
+        "cross-core" => (vec![Place { receiver: 0, sender: 1 }; pairs], 2),
+        // The master is processor 0: here everybody has to go there.
+        "off-master" => (vec![same(1); pairs], 2),
+        "apart" => ((0..pairs).map(|pair| same(pair % processors)).collect(), processors),
+        "spread" => {
+            let seat = |process: usize| (process + process / processors) % processors;
+            let place = |pair| Place { receiver: seat(2 * pair), sender: seat(2 * pair + 1) };
+            ((0..pairs).map(place).collect(), processors)
+        }
+        other => return Err(Trouble::fail(format!("a virtual Unix has no placement `{other}`"))),
+    };
+    Ok(places)
+}
+
+/// Runs one round in a system, in which each receiver takes `signals`, or what it got until its
+/// patience ended.
+///
+/// # Errors
+/// Failed, where the system does not end as it should.
+pub(super) fn run(system: System, places: &[Place], signals: usize) -> Result<Vec<Received>> {
+    let unix = system.builder().build().map_err(|error| Trouble::fail(error.to_string()))?;
+    let all = Arc::new(Mutex::new(Vec::with_capacity(places.len())));
+    let (places, seen) = (places.to_vec(), Arc::clone(&all));
+    let watch = system.watch;
+    let report = unix.run(move |sys| round(sys, &places, watch, signals, &seen).map_or(1, |()| 0));
+    modes::ran(&report)?;
+    let received = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(received)
+}
+
+type All = Arc<Mutex<Vec<Received>>>;
+
+/// A count on cache lines of its own: pairs share nothing.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Counter(AtomicU64);
+
+fn round(
+    sys: &dyn Sys,
+    places: &[Place],
+    watch: Watch,
+    signals: usize,
+    all: &All,
+) -> tontine_unix::Result<()> {
+    // Whoever is there before the handlers are would die of the first signal.
+    sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::USR1]))))?;
+    let (start, started) = sys.pipe()?;
+    for place in places {
+        let sent = Arc::new(Counter::default());
+        sys.place(Some(place.receiver))?;
+        let (counted, all) = (Arc::clone(&sent), Arc::clone(all));
+        let receiver = sys.fork(move |sys| {
+            wait_for_start(sys, start, started);
+            let received = receive(sys, watch, signals as u64, &counted);
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(received);
+            0
+        })?;
+        sys.place(Some(place.sender))?;
+        sys.fork(move |sys| {
+            wait_for_start(sys, start, started);
+            send(sys, receiver, &sent);
+            0
+        })?;
+    }
+    sys.close(started)?;
+    for _ in 0..2 * places.len() {
+        sys.wait()?;
+    }
+    Ok(())
+}
+
+/// Returns when nobody holds the pipe open any more.
+fn wait_for_start(sys: &dyn Sys, start: Fd, started: Fd) {
+    let closed = sys.close(started).is_ok();
+    while closed && !matches!(sys.read(start, &mut [0]), Ok(0) | Err(_)) {}
+}
+
+fn receive(sys: &dyn Sys, watch: Watch, signals: u64, sent: &Counter) -> Received {
+    let seen = Arc::new(Counter::default());
+    let counter = Arc::clone(&seen);
+    let count = SigAction::handler(move |_, _| {
+        counter.0.fetch_add(1, Ordering::Relaxed);
+    });
+    // What was sent before this is pending: it is blocked.
+    let _ = sys.sigaction(Signal::USR1, Some(count));
+    // What comes before the first wait is one signal, however often it was sent.
+    let before = sent.0.load(Ordering::Relaxed);
+    let begun = watch.begin(sys);
+    loop {
+        let received = seen.0.load(Ordering::Relaxed);
+        let looks = received > 0 && received.is_multiple_of(LOOK);
+        let late = looks && watch.ns_since(sys, begun) > PATIENCE_NS;
+        if received >= signals || late {
+            break;
+        }
+        sys.sigsuspend(SigSet::EMPTY);
+    }
+    let seconds = watch.ns_since(sys, begun) / 1e9;
+    let received = seen.0.load(Ordering::Relaxed);
+    let sent = sent.0.load(Ordering::Relaxed) - before;
+    Received { seconds, received, sent: sent.max(received) }
+}
+
+fn send(sys: &dyn Sys, receiver: Pid, sent: &Counter) {
+    while sys.kill(receiver.into(), Some(Signal::USR1)).is_ok() {
+        sent.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::clock::Clock;
+    use tontine_unix_sim::{Costs, Mode};
+
+    #[test]
+    fn every_mode_and_placement_yields_a_rate_for_each_receiver() {
+        for mode in Mode::ALL {
+            for (placement, pairs) in [
+                ("same-core", 1),
+                ("cross-core", 1),
+                ("off-master", 1),
+                ("apart", 2),
+                ("spread", 3),
+            ] {
+                let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+                let Ok((places, processors)) = places(placement, pairs, processors) else {
+                    continue;
+                };
+                let model = Watch::Model { seed: 1, costs: Costs::published() };
+                for watch in [Watch::Machine(Clock::calibrated()), model] {
+                    let system = System { mode, processors, watch };
+                    let received = run(system, &places, 200).expect("a round");
+                    assert_eq!(received.len(), pairs, "{mode} {placement}");
+                    for one in received {
+                        let late = one.seconds * 1e9 > PATIENCE_NS && one.received >= LOOK;
+                        assert!(one.received >= 200 || late, "{mode} {placement}: {one:?}");
+                        assert!(one.seconds > 0.0 && one.sent >= one.received);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_processor_has_one_placement() {
+        assert!(places("same-core", 1, 1).is_ok());
+        assert!(matches!(places("apart", 2, 1), Err(Trouble::Skipped(_))));
+        let unknown = places("on-the-moon", 1, 2).expect_err("no such placement");
+        assert!(unknown.why().contains("on-the-moon"), "{unknown}");
+    }
+}

@@ -1,0 +1,175 @@
+//! `spawn`: what it costs to make a process, let it end and wait for it, one after another:
+//! [`Spawn`].
+//!
+//! The ways are [`Creator`]'s. Each process is timed on its own, from before it is made until it
+//! has been reaped.
+//!
+//! What it does not do: ask how the parent's size matters, or compare with threads.
+
+mod explained;
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::lean::Lean;
+use tontine_host::os::pin::{self, Pinned};
+use tontine_host::os::room;
+use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::creation::Creator;
+
+/// Memory of a process that does nothing.
+const BYTES_EACH: u64 = 256 << 10;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Spawn;
+
+impl Experiment for Spawn {
+    fn name(&self) -> &'static str {
+        "spawn"
+    }
+
+    fn summary(&self) -> &'static str {
+        "What does it cost to make a process, let it end, and wait for it?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Processes
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
+        // On a single processor both are the same.
+        let several = pin::allowed().is_ok_and(|allowed| allowed.len() > 1);
+        let placements: &[&str] = if several { &["same-core", "unpinned"] } else { &["same-core"] };
+        let cell =
+            |placement: &&str| Params::from([("placement".to_owned(), (*placement).to_owned())]);
+        placements.iter().map(cell).collect()
+    }
+
+    fn operations(&self, _: &str, size: Size) -> usize {
+        size.spawns()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let placement = task.params.get("placement").map_or("", String::as_str);
+        measure(&task.variant, placement, task.size.spawns())
+    }
+}
+
+/// The way of that name.
+///
+/// # Errors
+/// Failed, where there is none; skipped, where what it needs is refused.
+fn way(variant: &str) -> Result<Creator> {
+    match variant {
+        "fork" => Ok(Creator::Fork),
+        "vfork" => Ok(Creator::clone_as_vfork()),
+        "posix-spawn" => Creator::posix_spawn(),
+        "clone3" => Ok(Creator::Clone3),
+        other => Err(Trouble::fail(format!("spawn has no variant {other}"))),
+    }
+}
+
+/// Makes so many processes, one after another.
+fn measure(variant: &str, placement: &str, processes: usize) -> Result<Observed> {
+    let way = way(variant)?;
+    room::for_processes(1, BYTES_EACH)?;
+    let clock = Clock::calibrated();
+    let _pinned = match placement {
+        "same-core" => Some(Pinned::to(*pin::allowed()?.first().unwrap_or(&0))?),
+        "unpinned" => None,
+        other => {
+            let text = format!("expected placement to be same-core or unpinned, found `{other}`");
+            return Err(Trouble::fail(text));
+        }
+    };
+    let _lean = Lean::now();
+    for _ in 0..processes.div_ceil(10) {
+        way.create_and_wait()?;
+    }
+    let mut samples = Vec::with_capacity(processes);
+    for _ in 0..processes {
+        let began = clock.start();
+        way.create_and_wait()?;
+        samples.push(clock.ns_between(began, clock.stop()));
+    }
+    Ok(Observed { series: vec![Series::ns("spawn", samples)], ..Observed::default() })
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant { name: "fork", summary: "fork, whose child calls _exit at once; waitpid" },
+    Variant {
+        name: "vfork",
+        summary: "clone with CLONE_VM and CLONE_VFORK, which is what vfork is; _exit; waitpid",
+    },
+    Variant {
+        name: "posix-spawn",
+        summary: "posix_spawn of a program of under 200 bytes, in memory, that only exits; waitpid",
+    },
+    Variant {
+        name: "clone3",
+        summary: "bare clone3, no flag and SIGCHLD: a fork without the C library; _exit; waitpid",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::told;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    #[test]
+    fn every_variant_is_timed_at_every_place_and_leaves_nobody() {
+        in_a_process_of_its_own(|| {
+            for variant in VARIANTS {
+                for placement in ["same-core", "unpinned"] {
+                    let name = variant.name;
+                    let observed = match measure(name, placement, 20) {
+                        Err(Trouble::Skipped(why)) => {
+                            eprintln!("skipped: {name}: {why}");
+                            continue;
+                        }
+                        other => other.map_err(|trouble| format!("{name}: {trouble}"))?,
+                    };
+                    let samples = &observed.series[0].samples;
+                    // Less than a system call takes is no process.
+                    if samples.len() != 20 || samples.iter().any(|&ns| ns < 500.0) {
+                        return Err(format!("{name} {placement}: {samples:?}"));
+                    }
+                    match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
+                        Err(rustix::io::Errno::CHILD) => {}
+                        other => return Err(format!("{name}: a child is left: {other:?}")),
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn the_calls_of_the_explanation_are_those_that_are_made() {
+        for variant in VARIANTS {
+            told::hold(&explained::EXPLANATION, variant.name, || way(variant.name));
+        }
+    }
+
+    #[test]
+    fn what_it_does_not_know_fails() {
+        for (variant, placement) in [("pigeon", "same-core"), ("fork", "pigeon")] {
+            let found = measure(variant, placement, 1).expect_err("no pigeons");
+            assert!(found.why().contains("pigeon"), "{found}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Starts two players, kills one at random and says what became of the other: [`kills`].
+//!
+//! A survivor that has not noticed after [`ATTENDED`] is set aside and the next pair begins; one
+//! that spins gets the lowest priority, so that it disturbs nobody. It is wedged if it has not
+//! noticed by the deadline. So a mechanism that always wedges does not cost a deadline a
+//! kill. Wedged survivors are killed; nobody is left behind.
+
+#![allow(unsafe_code, reason = "lowers the priority of a process")]
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, Signal, pidfd_open};
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::shared::Shared;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::player::{Diaries, End, play};
+
+/// How long it has our attention; those that notice do so far earlier.
+const ATTENDED: Duration = Duration::from_millis(3);
+/// How long two players may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Messages that must have passed before the kill.
+const BEGUN: u64 = 8;
+/// The kill falls uniformly into this time after the beginning: longer than several rounds of any
+/// mechanism, and far longer than one of most.
+const WINDOW: Duration = Duration::from_micros(500);
+/// Between two looks at whether the game has begun.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// What to do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    /// How many kills.
+    pub(super) count: usize,
+    /// Where the two players run.
+    pub(super) processors: [usize; 2],
+    /// Whether they spin.
+    pub(super) spins: bool,
+    /// How long after the kill a survivor that has not noticed counts as wedged.
+    pub(super) deadline: Duration,
+    pub(super) clock: Clock,
+}
+
+/// What became of one survivor, and of the messages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Fate {
+    /// How long after the kill it noticed; `None` where it is wedged.
+    pub(super) notice_ns: Option<f64>,
+    /// It received a message that was torn.
+    pub(super) torn: bool,
+    /// A message that the killed one had sent never came.
+    pub(super) lost_with_sender: bool,
+    /// A message that the survivor had sent, before or after the kill, was never read.
+    pub(super) lost_with_receiver: bool,
+}
+
+/// Starts a pair and kills one of it, as often as the plan says.
+///
+/// # Errors
+/// Skipped, where the machine lacks the mechanism; failed, where an end breaks of something else
+/// than a death.
+pub(super) fn kills<E: End>(plan: &Plan, pair: impl Fn() -> Result<(E, E)>) -> Result<Vec<Fate>> {
+    let mut fates = Vec::with_capacity(plan.count);
+    let mut aside: VecDeque<Survivor> = VecDeque::new();
+    for _ in 0..plan.count {
+        let mut survivor = Game::begin(plan, &pair)?.kill_one(plan)?;
+        if survivor.ends_within(ATTENDED)? {
+            fates.push(survivor.fate(plan)?);
+        } else {
+            if plan.spins {
+                survivor.step_back();
+            }
+            aside.push_back(survivor);
+        }
+        while aside.front().is_some_and(|first| first.time_left(plan).is_zero()) {
+            fates.extend(aside.pop_front().map(|first| first.fate(plan)).transpose()?);
+        }
+    }
+    for mut survivor in aside {
+        survivor.ends_within(survivor.time_left(plan))?;
+        fates.push(survivor.fate(plan)?);
+    }
+    Ok(fates)
+}
+
+/// Two players who pass messages.
+struct Game {
+    diaries: Shared<Diaries>,
+    players: [Child; 2],
+    belongings: Option<Rc<dyn Any>>,
+}
+
+impl Game {
+    fn begin<E: End>(plan: &Plan, pair: impl Fn() -> Result<(E, E)>) -> Result<Self> {
+        let diaries = Shared::<Diaries>::anonymous()?;
+        let (first, second) = pair()?;
+        let belongings = first.belongings();
+        // Whatever tells of a death must be held by nobody else: each player drops the other's end,
+        // and we drop both with the closures.
+        let second = Cell::new(Some(second));
+        let player = |mut end: E, side: usize| {
+            play(&mut end, side, &diaries[side], plan.processors[side], plan.clock)
+        };
+        let one = Child::fork(|| {
+            drop(second.take());
+            player(first, 0)
+        })?;
+        let second = second.take().ok_or_else(|| Trouble::fail("no second end"))?;
+        let two = Child::fork(|| player(second, 1))?;
+        let mut game = Self { diaries, players: [one, two], belongings };
+        game.until_begun()?;
+        Ok(game)
+    }
+
+    fn until_begun(&mut self) -> Result<()> {
+        let began = Instant::now();
+        while self.diaries.iter().any(|diary| diary.received.load(Ordering::Relaxed) < BEGUN) {
+            if let Some(trouble) = self.diaries.iter().find_map(|diary| diary.words.heard()) {
+                return Err(trouble);
+            }
+            if self.diaries.iter().any(|diary| diary.noticed.load(Ordering::Relaxed) != 0) {
+                return Err(Trouble::fail("a player noticed a death before there was one"));
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(Trouble::fail(format!(
+                    "expected messages to pass within {PATIENCE:?}, but they do not: {:?}",
+                    self.diaries.each_ref().map(|diary| diary.received.load(Ordering::Relaxed))
+                )));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Kills a random player at a random moment.
+    fn kill_one(self, plan: &Plan) -> Result<Survivor> {
+        let Self { diaries, players: [one, two], belongings } = self;
+        let victim_side = usize::from(rand::random::<bool>());
+        let (mut victim, survivor) = if victim_side == 0 { (one, two) } else { (two, one) };
+        // Before the kill, so that nothing but waiting comes after it.
+        let ending = pidfd_open(survivor.pid(), PidfdFlags::empty()).setting_up("pidfd_open")?;
+        thread::sleep(WINDOW.mul_f64(rand::random::<f64>()));
+        let killed_at = Instant::now();
+        let stamp = plan.clock.start();
+        victim.signal(Signal::KILL).setting_up("kill")?;
+        let status = victim.wait()?;
+        if status.terminating_signal() != Some(libc::SIGKILL) {
+            let said = diaries[victim_side].words.heard();
+            return Err(said.unwrap_or_else(|| {
+                Trouble::fail(format!("a player ended before it was killed: {status:?}"))
+            }));
+        }
+        Ok(Survivor {
+            side: 1 - victim_side,
+            process: survivor,
+            ending,
+            diaries,
+            _belongings: belongings,
+            stamp,
+            killed_at,
+        })
+    }
+}
+
+/// The one that was not killed.
+struct Survivor {
+    side: usize,
+    process: Child,
+    /// Readable when it has ended.
+    ending: std::os::fd::OwnedFd,
+    diaries: Shared<Diaries>,
+    _belongings: Option<Rc<dyn Any>>,
+    /// When the other one was killed, by the clock of the diaries.
+    stamp: u64,
+    /// The same, by the system's.
+    killed_at: Instant,
+}
+
+impl Survivor {
+    /// Whether it ends in that time.
+    fn ends_within(&mut self, time: Duration) -> Result<bool> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).unwrap_or_default();
+            match poll(&mut [PollFd::new(&self.ending, PollFlags::IN)], Some(&left)) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error).during("poll of a pidfd"),
+            }
+        }
+    }
+
+    /// How long it still has to notice.
+    fn time_left(&self, plan: &Plan) -> Duration {
+        plan.deadline.saturating_sub(self.killed_at.elapsed())
+    }
+
+    /// Lets everybody else run first. Best effort: where it is refused, figures are noisier.
+    fn step_back(&self) {
+        let nothing = libc::sched_param { sched_priority: 0 };
+        let pid = self.process.pid().as_raw_nonzero().get();
+        // SAFETY: takes a number and a plain structure that lives for the call; the process is our
+        // child and not reaped, so the number is nobody else's.
+        unsafe { libc::sched_setscheduler(pid, libc::SCHED_IDLE, &nothing) };
+    }
+
+    /// What became of it. One that is still there has not noticed, and is killed.
+    fn fate(mut self, plan: &Plan) -> Result<Fate> {
+        self.process.kill()?;
+        let (own, dead) = (&self.diaries[self.side], &self.diaries[1 - self.side]);
+        if let Some(trouble) = own.words.heard() {
+            return Err(trouble);
+        }
+        // SYNC survival-noticed: pairs with the player's store.
+        let noticed = own.noticed.load(Ordering::Acquire);
+        let torn = own.torn.load(Ordering::Relaxed) != 0;
+        let unread = |sent: u64, received: u64| sent > received;
+        // One that was set aside may be looked at again some time after the deadline.
+        let notice_ns = (noticed != 0).then(|| plan.clock.ns_between(self.stamp, noticed));
+        // No more than one message is under way.
+        let taken_back = own.taken_back.load(Ordering::Relaxed) != 0;
+        Ok(Fate {
+            notice_ns: notice_ns.filter(|&ns| ns <= plan.deadline.as_nanos() as f64),
+            torn,
+            // A torn message came, if only in part.
+            lost_with_sender: !torn
+                && unread(dead.sent.load(Ordering::Relaxed), own.received.load(Ordering::Relaxed)),
+            lost_with_receiver: !taken_back
+                && unread(own.sent.load(Ordering::Relaxed), dead.received.load(Ordering::Relaxed)),
+        })
+    }
+}

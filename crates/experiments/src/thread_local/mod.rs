@@ -1,0 +1,149 @@
+//! What it costs to count in memory that threads share, and in memory of their own:
+//! [`ThreadLocal`].
+//!
+//! [`ways`] holds one counter each and the loop that increments it, [`mod@race`] lets one or two
+//! threads run that loop at once and counts what is missing afterwards, `explained` is for readers.
+//!
+//! Source: seed 003, whose program increments a global and a `__thread` variable ten million times
+//! in each of two threads. What it does not do: put two counters on one cache line
+//! (`false-sharing`).
+
+mod explained;
+mod race;
+mod ways;
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::pin;
+use tontine_host::trouble::{Result, Trouble};
+
+use race::{Seen, race};
+use ways::{Atomic, Key, Mutex, Own, Shared};
+
+/// The experiment `thread-local`.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadLocal;
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("shared", "one plain counter for all: load, add, store; increments get lost"),
+    variant("thread-local", "a counter each, found by the thread register (C's __thread)"),
+    variant("pthread-key", "a counter each, found by pthread_getspecific"),
+    variant("atomic", "one counter for all, incremented by an atomic instruction"),
+    variant("mutex", "one plain counter for all, inside a pthread mutex"),
+];
+
+impl Experiment for ThreadLocal {
+    fn name(&self) -> &'static str {
+        "thread-local"
+    }
+
+    fn summary(&self) -> &'static str {
+        "What does an increment cost in shared and in thread-local memory, and which get lost?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Memory
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    /// One thread, two on two processors, two on one.
+    fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
+        let cell = |threads: &str, placement: Option<&str>| {
+            let mut params = Params::from([("threads".to_owned(), threads.to_owned())]);
+            params.extend(placement.map(|name| ("placement".to_owned(), name.to_owned())));
+            params
+        };
+        vec![cell("1", None), cell("2", Some("cross-core")), cell("2", Some("same-core"))]
+    }
+
+    fn operations(&self, variant: &str, size: Size) -> usize {
+        increments(variant, size)
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let processors = processors(&task.params)?;
+        measure(&task.variant, &processors, increments(&task.variant, task.size))
+    }
+
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        ["thread-local", "pthread-key", "atomic", "mutex"].map(|name| (name, "shared")).to_vec()
+    }
+}
+
+/// Increments of each thread. A mutex that two threads want is a hundred times as dear as a plain
+/// increment and gets a tenth of them; the other dear ones get a quarter where minutes count.
+fn increments(variant: &str, size: Size) -> usize {
+    let all = size.increments();
+    match (variant, size) {
+        ("mutex", _) => all / 10,
+        ("atomic" | "pthread-key", Size::Default) => all / 4,
+        _ => all,
+    }
+}
+
+/// One processor for each thread.
+fn processors(params: &Params) -> Result<Vec<usize>> {
+    let of = |name: &str| params.get(name).map_or("", String::as_str);
+    match of("threads") {
+        "1" => {
+            let first = pin::allowed()?.first().copied();
+            let lacks = || Trouble::skip("sched_getaffinity: no processor");
+            Ok(vec![first.ok_or_else(lacks)?])
+        }
+        "2" => match Topology::of_this_machine().placement(of("placement")) {
+            Some(place) => Ok(vec![place.here, place.there]),
+            None if of("placement") == "cross-core" => {
+                Err(Trouble::skip("needs two processors: two threads that run at the same time"))
+            }
+            None => {
+                let text = format!("this machine has no placement `{}`", of("placement"));
+                Err(Trouble::skip(text))
+            }
+        },
+        other => Err(Trouble::fail(format!("expected threads to be 1 or 2, found `{other}`"))),
+    }
+}
+
+fn measure(variant: &str, processors: &[usize], increments: usize) -> Result<Observed> {
+    let clock = Clock::calibrated();
+    let count = increments as u64;
+    let Seen { ns, counted } = match variant {
+        "shared" => race(&Shared::default(), processors, count, clock)?,
+        "thread-local" => race(&Own, processors, count, clock)?,
+        "pthread-key" => race(&Key::new()?, processors, count, clock)?,
+        "atomic" => race(&Atomic::default(), processors, count, clock)?,
+        "mutex" => race(&Mutex::new(), processors, count, clock)?,
+        other => return Err(Trouble::fail(format!("thread-local has no variant {other}"))),
+    };
+    let made = count * processors.len() as u64;
+    let lost = made.checked_sub(counted).ok_or_else(|| {
+        Trouble::fail(format!("{made} increments were made, {counted} were counted"))
+    })?;
+    let share = lost as f64 / made as f64;
+    Ok(Observed {
+        series: vec![
+            Series::ns("increment", vec![ns / increments as f64]).batched(increments),
+            Series::ns("lost", vec![share]).in_unit("share").by_mean().batched(made as usize),
+        ],
+        ..Observed::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Threads that increment at the same time: [`race`].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tontine_host::clock::Clock;
+use tontine_host::os::pin;
+use tontine_host::trouble::{Result, Trouble};
+
+use super::ways::{Way, repeat};
+
+/// What came of a race.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Seen {
+    /// From the first thread's start to the last one's end.
+    pub(super) ns: f64,
+    /// What the counters hold.
+    pub(super) counted: u64,
+}
+
+/// One thread's part.
+struct Lap {
+    from: u64,
+    to: u64,
+    counted: u64,
+}
+
+/// Lets a thread on each of `processors` increment so many times, all at once.
+///
+/// # Errors
+/// Skipped, where a thread, a processor or what the way needs is refused.
+pub(super) fn race<W: Way>(
+    way: &W,
+    processors: &[usize],
+    increments: u64,
+    clock: Clock,
+) -> Result<Seen> {
+    let ready = AtomicUsize::new(0);
+    let lap = |processor: usize| -> Result<Lap> {
+        let prepared = pin::pin_to(processor).and_then(|()| way.enter());
+        // Also where it cannot run: the others wait for it.
+        ready.fetch_add(1, Ordering::Relaxed);
+        while ready.load(Ordering::Relaxed) < processors.len() {
+            thread::yield_now();
+        }
+        prepared?;
+        let from = clock.start();
+        repeat(way, increments);
+        let to = clock.stop();
+        Ok(Lap { from, to, counted: way.leave() })
+    };
+    let laps = thread::scope(|scope| {
+        let start = |processor: &usize| {
+            let (processor, lap) = (*processor, &lap);
+            thread::Builder::new().spawn_scoped(scope, move || lap(processor))
+        };
+        let threads: Vec<_> = processors.iter().map(start).collect();
+        // Who could not be started does not come.
+        let missing = threads.iter().filter(|thread| thread.is_err()).count();
+        ready.fetch_add(missing, Ordering::Relaxed);
+        let lap = |thread: std::io::Result<thread::ScopedJoinHandle<'_, Result<Lap>>>| match thread
+        {
+            Ok(thread) => {
+                thread.join().unwrap_or_else(|_| Err(Trouble::fail("a counting thread panicked")))
+            }
+            Err(error) => Err(Trouble::setting_up("a counting thread", error)),
+        };
+        threads.into_iter().map(lap).collect::<Result<Vec<Lap>>>()
+    })?;
+    let from = laps.iter().map(|lap| lap.from).min().unwrap_or(0);
+    let to = laps.iter().map(|lap| lap.to).max().unwrap_or(0);
+    let own: u64 = laps.iter().map(|lap| lap.counted).sum();
+    Ok(Seen { ns: clock.ns_between(from, to), counted: own + way.counted() })
+}

@@ -1,0 +1,71 @@
+//! Every variant at a few thousand increments: what it counts, and what may get lost.
+
+use tontine_bench::observe::Statistic;
+
+use super::*;
+
+const FEW: usize = 20_000;
+
+fn series(observed: &Observed, metric: &str) -> f64 {
+    let found = observed.series.iter().find(|series| series.metric == metric).expect(metric);
+    assert_eq!(found.samples.len(), 1, "{metric}");
+    found.samples[0]
+}
+
+/// Every cell of every variant, in few increments.
+fn all(mut look: impl FnMut(&str, &Params, Observed)) {
+    let topology = Topology::of_this_machine();
+    for variant in VARIANTS {
+        for params in ThreadLocal.params(variant.name, &topology, Size::Quick) {
+            let seen = processors(&params).and_then(|on| measure(variant.name, &on, FEW));
+            match seen {
+                Ok(observed) => look(variant.name, &params, observed),
+                Err(Trouble::Skipped(why)) => {
+                    assert!(why.contains("processor") || why.contains("placement"), "{why}");
+                }
+                Err(trouble) => panic!("{} {params:?}: {trouble}", variant.name),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_cell_is_timed_and_only_the_shared_counter_may_lose() {
+    let mut seen = 0;
+    all(|variant, params, observed| {
+        assert!(series(&observed, "increment") > 0.0, "{variant} {params:?}");
+        let lost = series(&observed, "lost");
+        if variant == "shared" && params["threads"] == "2" {
+            assert!((0.0..1.0).contains(&lost), "{params:?}: {lost}");
+        } else {
+            assert_eq!(lost, 0.0, "{variant} {params:?}");
+        }
+        assert!(observed.series.iter().any(|one| one.statistic == Statistic::Mean));
+        seen += 1;
+    });
+    assert!(seen >= VARIANTS.len(), "{seen}");
+}
+
+/// The point of it all. Two threads that really run at the same time lose within a moment; how
+/// long that moment is on a busy machine nobody knows, so they get several.
+#[test]
+fn two_processors_lose_increments_of_a_plain_shared_counter() {
+    let place = Topology::of_this_machine().placement("cross-core");
+    let Some(place) = place.filter(|place| place.here != place.there) else {
+        return eprintln!("skipped: needs two processors");
+    };
+    let lost = (0..50).any(|_| {
+        let seen = measure("shared", &[place.here, place.there], 2_000_000);
+        series(&seen.expect("a race"), "lost") > 0.0
+    });
+    assert!(lost, "100 million increments of each of two threads, and none was lost");
+}
+
+#[test]
+fn what_it_does_not_know_is_named() {
+    let wrong = measure("pigeon", &[0], 1).expect_err("no such way");
+    assert!(wrong.why().contains("pigeon"), "{wrong}");
+    let params = Params::from([("threads".into(), "3".into())]);
+    let wrong = processors(&params).expect_err("no such number");
+    assert!(wrong.why().contains("`3`"), "{wrong}");
+}

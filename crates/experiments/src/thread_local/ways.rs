@@ -1,0 +1,282 @@
+//! One counter each: [`Way`], and the loop around it: [`repeat`].
+//!
+//! A plain increment is a relaxed load, an addition and a relaxed store, which compile to what C's
+//! `x++` does in a loop that nobody merges, without being undefined where two threads race. Every
+//! way's loop is compiled from the same lines.
+
+#![allow(unsafe_code, reason = "pthread keys and mutexes")]
+
+use std::cell::UnsafeCell;
+use std::ptr::null;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tontine_host::trouble::{During, Result};
+
+use crate::liveness_check::timing::{align, counted};
+
+/// One way to count, used by several threads at once.
+pub(super) trait Way: Sync {
+    /// Adds one.
+    fn increment(&self);
+    /// What a thread does before its first increment.
+    fn enter(&self) -> Result<()> {
+        Ok(())
+    }
+    /// What a thread does after its last one: it says what its own counter holds.
+    fn leave(&self) -> u64 {
+        0
+    }
+    /// What the counter of all holds.
+    fn counted(&self) -> u64 {
+        0
+    }
+}
+
+/// Increments so many times.
+#[inline(never)]
+pub(super) fn repeat<W: Way>(way: &W, increments: u64) {
+    let (mut made, mut increments) = (0_u64, increments);
+    align(&mut made, &mut increments);
+    while made < increments {
+        way.increment();
+        made = counted(made + 1);
+    }
+}
+
+/// `x++`.
+#[inline(always)]
+fn plainly(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+}
+
+/// A plain counter, alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Shared(AtomicU64);
+
+impl Way for Shared {
+    #[inline(always)]
+    fn increment(&self) {
+        plainly(&self.0);
+    }
+
+    fn counted(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A counter of each thread's own, as `__thread` makes it.
+#[derive(Debug)]
+pub(super) struct Own;
+
+thread_local! {
+    static COUNTER: AtomicU64 = const { AtomicU64::new(0) };
+}
+
+impl Way for Own {
+    #[inline(always)]
+    fn increment(&self) {
+        COUNTER.with(plainly);
+    }
+
+    fn leave(&self) -> u64 {
+        COUNTER.with(|counter| counter.swap(0, Ordering::Relaxed))
+    }
+}
+
+/// A counter of each thread's own, behind a key.
+#[derive(Debug)]
+pub(super) struct Key(libc::pthread_key_t);
+
+/// Alone on its cache lines, like the others.
+#[repr(align(128))]
+struct Apart(AtomicU64);
+
+impl Key {
+    /// A new key.
+    pub(super) fn new() -> Result<Self> {
+        let mut key = 0;
+        // SAFETY: the pointer is to a live local; no destructor is registered.
+        check(unsafe { libc::pthread_key_create(&raw mut key, None) })
+            .setting_up("pthread_key_create")?;
+        Ok(Self(key))
+    }
+
+    #[inline(always)]
+    fn mine(&self) -> *mut Apart {
+        // SAFETY: the key lives as long as the handle.
+        unsafe { libc::pthread_getspecific(self.0) }.cast()
+    }
+}
+
+impl Way for Key {
+    fn enter(&self) -> Result<()> {
+        let counter = Box::into_raw(Box::new(Apart(AtomicU64::new(0))));
+        // SAFETY: the key lives as long as the handle; `leave` takes the counter back.
+        let set = check(unsafe { libc::pthread_setspecific(self.0, counter.cast()) });
+        if set.is_err() {
+            // SAFETY: made above, and nobody has it.
+            drop(unsafe { Box::from_raw(counter) });
+        }
+        set.setting_up("pthread_setspecific")
+    }
+
+    #[inline(always)]
+    fn increment(&self) {
+        // SAFETY: `enter` has put a counter there, which lives until `leave`.
+        plainly(unsafe { &(*self.mine()).0 });
+    }
+
+    fn leave(&self) -> u64 {
+        // SAFETY: the counter that `enter` made; nobody refers to it any more, and the key forgets
+        // it with the thread, which ends after this.
+        let counter = unsafe { Box::from_raw(self.mine()) };
+        // SAFETY: as in `enter`.
+        unsafe { libc::pthread_setspecific(self.0, null()) };
+        counter.0.into_inner()
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        // SAFETY: the key is ours, and is deleted once.
+        unsafe { libc::pthread_key_delete(self.0) };
+    }
+}
+
+/// A counter for an atomic instruction.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Atomic(AtomicU64);
+
+impl Way for Atomic {
+    #[inline(always)]
+    fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counted(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A plain counter and the mutex that guards it, on lines of their own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Mutex {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    counter: AtomicU64,
+}
+
+// SAFETY: a mutex is made for several threads; it is only ever reached through its functions.
+unsafe impl Sync for Mutex {}
+
+impl Mutex {
+    /// Unlocked. It must not be moved once a thread has used it: `race` borrows it.
+    pub(super) fn new() -> Self {
+        let mutex = UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER);
+        Self { mutex, counter: AtomicU64::new(0) }
+    }
+}
+
+impl Way for Mutex {
+    #[inline(always)]
+    fn increment(&self) {
+        // SAFETY: initialised, and borrowed so that it stays where it is. A default mutex that
+        // this thread does not hold cannot refuse.
+        unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
+        plainly(&self.counter);
+        // SAFETY: this thread holds it.
+        unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
+    }
+
+    fn counted(&self) -> u64 {
+        self.counter.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Mutex {
+    fn drop(&mut self) {
+        // SAFETY: nobody holds it: who did was joined.
+        unsafe { libc::pthread_mutex_destroy(self.mutex.get()) };
+    }
+}
+
+/// The `errno` that functions of the pthread family return.
+fn check(returned: libc::c_int) -> std::io::Result<()> {
+    if returned == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(returned)) }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+    use super::*;
+    use crate::liveness_check::timing::tests::only_loop;
+
+    fn calls(body: &[Instruction]) -> usize {
+        let is_call = |one: &&Instruction| {
+            matches!(one.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+        };
+        body.iter().filter(is_call).count()
+    }
+
+    /// The instructions that write to memory.
+    fn writes(body: &[Instruction]) -> Vec<&Instruction> {
+        let writes = |one: &&Instruction| {
+            let changes = matches!(
+                one.mnemonic(),
+                Mnemonic::Mov | Mnemonic::Add | Mnemonic::Inc | Mnemonic::Xadd
+            );
+            changes && one.op0_kind() == OpKind::Memory
+        };
+        body.iter().filter(writes).collect()
+    }
+
+    /// Load, add, store, in three instructions or in one: but never locked, and once a turn.
+    fn is_plain(body: &[Instruction]) {
+        let [write] = writes(body)[..] else { panic!("{} writes", writes(body).len()) };
+        assert!(body.iter().all(|one| !one.has_lock_prefix()), "locked");
+        if write.mnemonic() == Mnemonic::Mov {
+            let same = |one: &&Instruction| {
+                one.mnemonic() == Mnemonic::Mov
+                    && one.op1_kind() == OpKind::Memory
+                    && one.memory_base() == write.memory_base()
+                    && one.memory_displacement64() == write.memory_displacement64()
+            };
+            assert!(body.iter().any(|one| same(&one)), "no load before {write}");
+        }
+    }
+
+    #[test]
+    fn the_plain_increment_is_a_load_an_addition_and_a_store() {
+        let body = only_loop(repeat::<Shared> as *const u8);
+        is_plain(&body);
+        assert_eq!(calls(&body), 0);
+        assert!(body.iter().all(|one| one.segment_prefix() == Register::None));
+    }
+
+    #[test]
+    fn the_thread_local_one_is_the_same_by_the_thread_register() {
+        let body = only_loop(repeat::<Own> as *const u8);
+        is_plain(&body);
+        assert_eq!(calls(&body), 0);
+        let write = writes(&body)[0];
+        assert_eq!(write.segment_prefix(), Register::FS, "{write}");
+    }
+
+    #[test]
+    fn the_others_call_or_lock_as_often_as_they_say() {
+        let key = only_loop(repeat::<Key> as *const u8);
+        is_plain(&key);
+        assert_eq!(calls(&key), 1);
+
+        let atomic = only_loop(repeat::<Atomic> as *const u8);
+        let locked: Vec<_> = atomic.iter().filter(|one| one.has_lock_prefix()).collect();
+        assert_eq!((locked.len(), calls(&atomic)), (1, 0));
+
+        let mutex = only_loop(repeat::<Mutex> as *const u8);
+        is_plain(&mutex);
+        assert_eq!(calls(&mutex), 2);
+    }
+}

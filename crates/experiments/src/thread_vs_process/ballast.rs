@@ -1,0 +1,112 @@
+//! A parent's memory: [`Ballast`], so many bytes, every page written.
+//!
+//! In pages of 4 KiB (the machine's smallest): large ones would have a five-hundredth of the page
+//! table entries, and the copy of those is what a fork of a large process pays for.
+
+#![allow(unsafe_code, reason = "maps memory and advises the kernel on it")]
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::param::page_size;
+use tontine_host::trouble::{During, Result};
+
+/// Private memory that has been written, page by page, and is given back when dropped.
+#[derive(Debug)]
+pub(super) struct Ballast {
+    at: *mut c_void,
+    bytes: usize,
+    small_pages: bool,
+}
+
+impl Ballast {
+    /// So many bytes.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses the memory.
+    pub(super) fn touched(bytes: u64) -> Result<Self> {
+        let bytes = bytes as usize;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        let at = unsafe { mmap_anonymous(null_mut(), bytes, protection, flags) };
+        let mut ballast = Self { at: at.setting_up("mmap")?, bytes, small_pages: true };
+        // SAFETY: the mapping is ours alone, and both pieces of advice keep what it holds: zeros.
+        ballast.small_pages = match unsafe { madvise(ballast.at, bytes, Advice::LinuxNoHugepage) } {
+            Ok(()) => true,
+            // A kernel that has no large pages does not know the word.
+            Err(Errno::INVAL) => true,
+            Err(_) => false,
+        };
+        // In one call where the kernel can (5.14), since a fault a page takes three times as long.
+        // SAFETY: as above.
+        if unsafe { madvise(ballast.at, bytes, Advice::LinuxPopulateWrite) }.is_err() {
+            ballast.write_each_page();
+        }
+        Ok(ballast)
+    }
+
+    fn write_each_page(&self) {
+        for offset in (0..self.bytes).step_by(page_size()) {
+            // SAFETY: inside the mapping, which is ours alone.
+            unsafe { self.at.byte_add(offset).cast::<u8>().write_volatile(1) };
+        }
+    }
+
+    /// What has to be said of it.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let pages = self.bytes / page_size();
+        vec![if self.small_pages {
+            format!("parent: {pages} touched pages of {} KiB, large pages off", page_size() >> 10)
+        } else {
+            format!(
+                "parent: {} MiB touched, perhaps in large pages: madvise refused",
+                self.bytes >> 20
+            )
+        }]
+    }
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours alone and nobody refers to it.
+        let _ = unsafe { munmap(self.at, self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Alone: what siblings map and unmap meanwhile moves the lines that are read.
+    #[test]
+    fn every_page_is_there_and_small() {
+        const BYTES: u64 = 8 << 20;
+        tontine_host::peer::in_a_process_of_its_own(|| {
+            let ballast = Ballast::touched(BYTES).map_err(|trouble| trouble.to_string())?;
+            let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(|e| e.to_string())?;
+            let here = ballast.at as u64;
+            let holds_us = |line: &&str| {
+                let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+                let number = |text| u64::from_str_radix(text, 16).ok();
+                let range = range.and_then(|(from, to)| Some(number(from)?..number(to)?));
+                range.is_some_and(|range| range.contains(&here))
+            };
+            // A neighbour may have been merged into the mapping.
+            let mut mapping = smaps.lines().skip_while(|line| !holds_us(line));
+            let mut field = |name: &str| -> Option<u64> {
+                let line = mapping.find_map(|line| line.strip_prefix(name))?;
+                line.trim().trim_end_matches(" kB").parse().ok()
+            };
+            let (there, large) = (field("Rss:"), field("AnonHugePages:"));
+            let notes = ballast.notes();
+            ballast.write_each_page();
+            if there >= Some(BYTES >> 10) && large == Some(0) && notes[0].contains("touched") {
+                Ok(())
+            } else {
+                Err(format!("{there:?} kB of {BYTES} bytes, {large:?} kB large, {notes:?}"))
+            }
+        });
+    }
+}

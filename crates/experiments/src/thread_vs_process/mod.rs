@@ -1,0 +1,246 @@
+//! What it costs to make a thread or a process and to wait for its end: [`ThreadVsProcess`].
+//!
+//! [`ballast`] gives the parent its memory, [`Creator`] has the ways of creating; `explained` is
+//! for readers. Which system calls they make is traced, not told: [`tontine_host::trace`].
+//!
+//! Source: seed 003, which shows the system calls and no times. What it does not do: count how many
+//! processes fit, or how they disturb each other (`fork-throughput`).
+
+mod ballast;
+mod explained;
+
+use std::time::{Duration, Instant};
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::lean::Lean;
+use tontine_host::os::{pin, room};
+use tontine_host::trace::{self, Event};
+use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::creation::Creator;
+
+use ballast::Ballast;
+
+/// The experiment `thread-vs-process`.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadVsProcess;
+
+/// The parents: name and bytes of touched memory.
+const PARENTS: [(&str, u64); 2] = [("1 MiB", 1 << 20), ("1 GiB", 1 << 30)];
+/// Where all run on one processor, and where the scheduler chooses.
+const PLACES: [&str; 2] = ["same-core", "unpinned"];
+/// Fewest samples of an invocation.
+const FEWEST: usize = 3;
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("thread", "pthread_create of a function that does nothing, and pthread_join"),
+    variant("fork", "the C library's fork of a child that exits at once, and waitpid"),
+    variant("vfork", "the system call vfork of a child that exits at once, and wait4"),
+    variant("posix-spawn", "posix_spawn of a program that only exits, and waitpid"),
+    variant("clone3", "bare clone3 with no flag: a fork without the C library"),
+    variant("clone3-vfork", "bare clone3 with CLONE_VM|CLONE_VFORK"),
+    variant("clone3-thread", "bare clone3 with a thread's flags but no stack or TLS to set up"),
+];
+
+/// How long an invocation may measure, and how many samples it takes at most.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    samples: usize,
+    budget: Duration,
+}
+
+impl Plan {
+    fn of(size: Size) -> Self {
+        let (samples, budget_ms) = match size {
+            Size::Quick => (200, 25),
+            Size::Default => (1_000, 50),
+            Size::Full => (20_000, 1_000),
+        };
+        Self { samples, budget: Duration::from_millis(budget_ms) }
+    }
+}
+
+impl Experiment for ThreadVsProcess {
+    fn name(&self) -> &'static str {
+        "thread-vs-process"
+    }
+
+    fn summary(&self) -> &'static str {
+        "What does it cost to make a thread or a process, and to wait for its end?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Processes
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    /// To touch 1 GiB takes longer than to measure beside it: a look does so for the two of the
+    /// experiment's name alone, a report for what one would use in place of the second, too, and
+    /// only a full run for all.
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let by_name = ["thread", "fork"].contains(&variant);
+        let large = match size {
+            Size::Quick => by_name,
+            Size::Default => by_name || variant == "posix-spawn",
+            Size::Full => true,
+        };
+        let [(small, _), (huge, _)] = PARENTS;
+        let [pinned, free] = PLACES;
+        let mut cells = vec![cell(small, pinned)];
+        if large {
+            cells.push(cell(huge, pinned));
+        }
+        if by_name && size != Size::Quick {
+            cells.push(cell(small, free));
+        }
+        cells
+    }
+
+    /// Time, not creations, is what an invocation is given: milliseconds of it.
+    fn operations(&self, _: &str, size: Size) -> usize {
+        Plan::of(size).budget.as_millis() as usize
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let found = task.params.get("parent").map_or("", String::as_str);
+        let parent = PARENTS.into_iter().find(|(name, _)| *name == found);
+        let (name, bytes) = parent.ok_or_else(|| {
+            Trouble::fail(format!("expected parent to be 1 MiB or 1 GiB, found `{found}`"))
+        })?;
+        let place = task.params.get("placement").map_or(PLACES[0], String::as_str);
+        let pinned = match place {
+            "same-core" => true,
+            "unpinned" => false,
+            other => {
+                let text = format!("expected placement same-core or unpinned, found `{other}`");
+                return Err(Trouble::fail(text));
+            }
+        };
+        let mut observed = measure(&task.variant, bytes, pinned, Plan::of(task.size))?;
+        if (name, place) == (PARENTS[0].0, PLACES[0]) {
+            observed.notes.extend(seen(&task.variant));
+        }
+        Ok(observed)
+    }
+
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("fork", "thread"),
+            ("vfork", "thread"),
+            ("posix-spawn", "thread"),
+            ("clone3", "fork"),
+            ("clone3-vfork", "vfork"),
+            ("clone3-thread", "thread"),
+        ]
+    }
+}
+
+fn cell(parent: &str, placement: &str) -> Params {
+    Params::from([
+        ("parent".to_owned(), parent.to_owned()),
+        ("placement".to_owned(), placement.to_owned()),
+    ])
+}
+
+/// The way of a variant.
+///
+/// # Errors
+/// Failed, where there is none; skipped, where what it needs is refused.
+fn creator(variant: &str) -> Result<Creator> {
+    match variant {
+        "thread" => Ok(Creator::Thread),
+        "fork" => Ok(Creator::Fork),
+        "vfork" => Ok(Creator::Vfork),
+        "posix-spawn" => Creator::posix_spawn(),
+        "clone3" => Ok(Creator::bare_clone3()),
+        "clone3-vfork" => Ok(Creator::bare_clone3_as_vfork()),
+        "clone3-thread" => Creator::bare_thread(),
+        other => Err(Trouble::fail(format!("thread-vs-process has no variant {other}"))),
+    }
+}
+
+/// Creates and waits, over and over, beside so many bytes of touched memory.
+fn measure(variant: &str, bytes: u64, pinned: bool, plan: Plan) -> Result<Observed> {
+    room::for_memory(bytes)?;
+    let creator = creator(variant)?;
+    if pinned {
+        let allowed = pin::allowed()?;
+        let first = allowed.first();
+        pin::pin_to(*first.ok_or_else(|| Trouble::skip("sched_getaffinity: no processor"))?)?;
+    }
+    let _lean = Lean::now();
+    let ballast = Ballast::touched(bytes)?;
+    let clock = Clock::calibrated();
+    // The first one fills the C library's cache of stacks, and says whether it is permitted at all.
+    creator.create_and_wait()?;
+    let mut samples = Vec::with_capacity(plan.samples);
+    let began = Instant::now();
+    while samples.len() < plan.samples && (samples.len() < FEWEST || began.elapsed() < plan.budget)
+    {
+        let from = clock.start();
+        creator.create_and_wait()?;
+        samples.push(clock.ns_between(from, clock.stop()));
+    }
+    let notes = ballast.notes();
+    Ok(Observed { series: vec![Series::ns("create_join", samples)], notes, ..Observed::default() })
+}
+
+/// What was traced of a creation by the C library, in a line or two: after the timing, so that the
+/// tracing thread and its child disturb nothing.
+fn seen(variant: &str) -> Vec<String> {
+    let (what, events) = match variant {
+        "thread" => ("pthread_create and pthread_join", trace::pthread_create()),
+        "fork" => ("fork and waitpid", trace::fork()),
+        _ => return Vec::new(),
+    };
+    let events = match events {
+        Ok(events) => events,
+        Err(trouble) => return vec![format!("the system calls could not be traced: {trouble}")],
+    };
+    let mut notes = vec![format!("traced, {what}: {}", trace::in_short(&events))];
+    for event in &events {
+        match event {
+            Event::Call(call) => notes.extend(call.creates.map(|creation| {
+                let (title, flags) = (call.title(), creation.flag_names());
+                let signal = if creation.exit_signal == 0 { "" } else { ", exit_signal=SIGCHLD" };
+                format!("traced, {title}: flags={flags}{signal}")
+            })),
+            Event::Signal(_, arrived) => notes.push(format!(
+                "traced, the signal that it sends: si_code={}, si_status={}",
+                arrived.code_name(),
+                arrived.end.map_or(0, |end| end.status)
+            )),
+            Event::Ended(..) => {}
+        }
+    }
+    notes
+}
+
+/// The two traces of source 003 in full, every flag and field with its meaning: for readers.
+///
+/// # Errors
+/// As [`trace::events`].
+pub fn traces() -> Result<String> {
+    let (thread, process) = (trace::pthread_create()?, trace::fork()?);
+    let [thread, process] = [thread, process].map(|events| trace::explained(&events));
+    Ok(format!("pthread_create and pthread_join\n\n{thread}\nfork and waitpid\n\n{process}"))
+}
+
+#[cfg(test)]
+mod tests;

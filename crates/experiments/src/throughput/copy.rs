@@ -1,0 +1,18 @@
+//! The floor: a plain copy of each message from one buffer into another.
+
+use std::hint::black_box;
+
+use tontine_host::trouble::Result;
+
+use super::harness::{self, Batches, Plan};
+
+/// Times it on the processor on which the calling thread is.
+pub(super) fn run(plan: &Plan) -> Result<Batches> {
+    let source = vec![1_u8; plan.bytes];
+    let mut target = vec![2_u8; plan.bytes];
+    harness::alone(plan, || {
+        target.copy_from_slice(black_box(&source));
+        black_box(&mut target);
+        Ok(())
+    })
+}

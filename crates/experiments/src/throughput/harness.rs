@@ -1,0 +1,238 @@
+//! The protocol that all variants share: [`Plan`], [`Outlet`], [`Inlet`], and how to bring them
+//! together: [`from_processes`], or `from_threads` in the file beside.
+//!
+//! A sender labels and sends until it is told to stop; its last message says so itself, so that the
+//! receiver needs no other way to know that all has come. Senders stay until then: a library may
+//! still be sending in the background.
+//!
+//! The receiver warms up, fixes the number of messages between two stamps so that a batch takes
+//! about [`BATCH`], and stamps until the budget is spent. Only then does it tell the senders to
+//! stop: what is timed is a stream that runs before and after.
+//!
+//! It knows no mechanism; the files beside it do.
+
+#![allow(unsafe_code, reason = "declares its layout shareable")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tontine_host::clock::Clock;
+use tontine_host::os::child::Child;
+use tontine_host::os::pin::{self, Pinned};
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::peer::{LastWords, Nudge, Peer};
+use tontine_host::trouble::Result;
+
+use super::label::{Label, Ledger};
+
+/// About how long a batch takes.
+const BATCH: Duration = Duration::from_micros(250);
+/// More batches than this say nothing new.
+const MOST_BATCHES: usize = 20_000;
+/// Messages sent before the first stamp, at least.
+const WARM_UP: u32 = 16;
+/// What part of the budget the warm-up takes besides.
+const WARM_UP_PART: u32 = 10;
+/// How often a sender that has sent its last message looks whether it may go.
+const LINGER: Duration = Duration::from_micros(100);
+/// What a message holds between its labels.
+const FILLING: u8 = 0x5a;
+
+/// What to time.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// Bytes a message.
+    pub(super) bytes: usize,
+    /// How many send.
+    pub(super) senders: usize,
+    /// How long the receiver stamps.
+    budget: Duration,
+    /// Where the receiver runs.
+    pub(super) here: usize,
+    /// Where the senders run, in turn.
+    there: Vec<usize>,
+    clock: Clock,
+}
+
+impl Plan {
+    /// A plan for the processors that we may use: the receiver has the first for itself, where
+    /// there are others for the senders.
+    pub(super) fn new(
+        bytes: usize,
+        senders: usize,
+        budget: Duration,
+        allowed: &[usize],
+        clock: Clock,
+    ) -> Self {
+        let (here, others) = allowed.split_first().map_or((0, &[][..]), |(&a, b)| (a, b));
+        let there = if others.is_empty() { vec![here] } else { others.to_vec() };
+        Self { bytes, senders, budget, here, there, clock }
+    }
+
+    pub(super) fn processor_of(&self, sender: usize) -> usize {
+        self.there[sender % self.there.len()]
+    }
+}
+
+/// A sender's end.
+pub(super) trait Outlet {
+    /// Hands a message over; waits for room.
+    fn send(&mut self, message: &[u8], receiver: Peer<'_>) -> Result<()>;
+}
+
+/// The receiver's end.
+pub(super) trait Inlet {
+    /// Waits for a message and lets `look` see it.
+    fn receive<R>(&mut self, senders: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R) -> Result<R>;
+}
+
+/// Whether all can still send.
+///
+/// # Errors
+/// As [`Peer::check`], for the first that cannot.
+#[cold]
+pub(super) fn check(senders: &[Peer<'_>]) -> Result<()> {
+    senders.iter().try_for_each(Peer::check)
+}
+
+/// What the receiver stamped.
+#[derive(Debug)]
+pub(super) struct Batches {
+    /// Nanoseconds a message, of each batch.
+    pub(super) message_ns: Vec<f64>,
+    /// Messages in a batch.
+    pub(super) batch: usize,
+}
+
+/// What the receiver tells the senders.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Board {
+    /// 1 when the next message shall be the last.
+    stop: AtomicU32,
+    /// 1 when everything has come.
+    done: AtomicU32,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Board {}
+
+/// Runs each sender in a child process and the receiver here, all pinned. Both ends are made after
+/// the forks, `outlet` in each child, with its number.
+///
+/// # Errors
+/// The trouble of whichever end had it first; a dead child is named with its status.
+pub(super) fn from_processes<O: Outlet, I: Inlet>(
+    plan: &Plan,
+    outlet: impl Fn(usize) -> Result<O>,
+    inlet: impl FnOnce(&[Peer<'_>]) -> Result<I>,
+) -> Result<Batches> {
+    let board = Shared::<Board>::anonymous()?;
+    let words = (0..plan.senders).map(|_| LastWords::new()).collect::<Result<Vec<_>>>()?;
+    let mut children = Vec::with_capacity(plan.senders);
+    for (sender, words) in words.iter().enumerate() {
+        children.push(Child::fork(|| {
+            let sent = pin::pin_to(plan.processor_of(sender))
+                .and_then(|()| outlet(sender))
+                .and_then(|mut outlet| stream(plan, sender, &board, &mut outlet, Peer::Parent));
+            match sent {
+                Ok(()) => 0,
+                Err(trouble) => {
+                    words.say(&trouble);
+                    1
+                }
+            }
+        })?);
+    }
+    let peers: Vec<Peer<'_>> = children.iter().map(|child| Peer::Child(child.pid())).collect();
+    let _pinned = Pinned::to(plan.here)?;
+    let _nudge = Nudge::this_thread()?;
+    let taken = inlet(&peers).and_then(|mut inlet| collect(plan, &board, &mut inlet, &peers));
+    // A sender that ended first knows why better than we do.
+    match words.iter().find_map(|words| words.heard()) {
+        Some(trouble) => Err(trouble),
+        None => taken,
+    }
+}
+
+/// Sends until told to stop, then stays until everything has come.
+#[inline(never)]
+pub(super) fn stream(
+    plan: &Plan,
+    sender: usize,
+    board: &Board,
+    outlet: &mut impl Outlet,
+    receiver: Peer<'_>,
+) -> Result<()> {
+    let mut message = vec![FILLING; plan.bytes];
+    for number in 0.. {
+        let last = board.stop.load(Ordering::Relaxed) != 0;
+        Label { sender, number, last }.write(&mut message);
+        outlet.send(&message, receiver)?;
+        if last {
+            break;
+        }
+    }
+    while board.done.load(Ordering::Relaxed) == 0 {
+        receiver.check()?;
+        thread::sleep(LINGER);
+    }
+    Ok(())
+}
+
+/// Takes and stamps, then takes what is left.
+pub(super) fn collect(
+    plan: &Plan,
+    board: &Board,
+    inlet: &mut impl Inlet,
+    senders: &[Peer<'_>],
+) -> Result<Batches> {
+    let mut ledger = Ledger::new(plan.senders);
+    let mut take = |ledger: &mut Ledger| {
+        let label = inlet.receive(senders, |message| Label::read(message, plan.bytes))??;
+        ledger.enter(label)
+    };
+    let batches = in_batches(plan, || take(&mut ledger))?;
+    board.stop.store(1, Ordering::Relaxed);
+    while ledger.is_open() {
+        take(&mut ledger)?;
+    }
+    board.done.store(1, Ordering::Relaxed);
+    Ok(batches)
+}
+
+/// Does something over and over in the calling thread, pinned, with nobody else.
+///
+/// # Errors
+/// As `once`.
+pub(super) fn alone(plan: &Plan, once: impl FnMut() -> Result<()>) -> Result<Batches> {
+    let _pinned = Pinned::to(plan.here)?;
+    in_batches(plan, once)
+}
+
+/// Does something over and over, in batches, until the budget is spent.
+#[inline(never)]
+fn in_batches(plan: &Plan, mut once: impl FnMut() -> Result<()>) -> Result<Batches> {
+    // The first may wait for both ends to find each other.
+    once()?;
+    let (began, mut made) = (Instant::now(), 0_u32);
+    while made < WARM_UP || began.elapsed() < plan.budget / WARM_UP_PART {
+        once()?;
+        made += 1;
+    }
+    let batch = BATCH.as_nanos() * u128::from(made) / began.elapsed().as_nanos().max(1);
+    let batch = batch.clamp(1, u32::MAX.into()) as usize;
+
+    let mut stamps = Vec::with_capacity(MOST_BATCHES + 1);
+    let began = Instant::now();
+    stamps.push(plan.clock.stop());
+    while stamps.len() <= MOST_BATCHES && (stamps.len() < 3 || began.elapsed() < plan.budget) {
+        for _ in 0..batch {
+            once()?;
+        }
+        stamps.push(plan.clock.stop());
+    }
+    let each = stamps.windows(2).map(|pair| plan.clock.ns_between(pair[0], pair[1]));
+    Ok(Batches { message_ns: each.map(|ns| ns / batch as f64).collect(), batch })
+}

@@ -1,0 +1,161 @@
+//! What a message says of itself: [`Label`], in its first word and again in its last.
+
+use tontine_host::trouble::{Result, Trouble};
+
+/// Bytes of a label, and the shortest message.
+pub(super) const BYTES: usize = size_of::<u64>();
+
+/// Set in a sender's last message.
+const LAST: u64 = 1 << 63;
+/// Where the sender's number begins, below [`LAST`].
+const SENDER_AT: u32 = 48;
+/// The message's number.
+const NUMBER: u64 = (1 << SENDER_AT) - 1;
+
+/// Who sent a message, the how manieth of that sender it is, and whether it is the last.
+///
+/// ```text
+/// 63      62 … 48     47 … 0
+/// last    sender      number
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Label {
+    pub(super) sender: usize,
+    pub(super) number: u64,
+    pub(super) last: bool,
+}
+
+impl Label {
+    #[inline(always)]
+    fn word(self) -> u64 {
+        let last = if self.last { LAST } else { 0 };
+        last | (self.sender as u64) << SENDER_AT | self.number & NUMBER
+    }
+
+    #[inline(always)]
+    fn of(word: u64) -> Self {
+        Self {
+            sender: ((word & !LAST) >> SENDER_AT) as usize,
+            number: word & NUMBER,
+            last: word & LAST != 0,
+        }
+    }
+
+    /// Writes it into both ends of a message, which may be the same word.
+    #[inline(always)]
+    pub(super) fn write(self, message: &mut [u8]) {
+        let word = self.word().to_ne_bytes();
+        let end = message.len() - BYTES;
+        message[..BYTES].copy_from_slice(&word);
+        message[end..].copy_from_slice(&word);
+    }
+
+    /// The label of a message of `size` bytes.
+    ///
+    /// # Errors
+    /// Failed, where the message is of another size or torn.
+    #[inline(always)]
+    pub(super) fn read(message: &[u8], size: usize) -> Result<Self> {
+        let (Some(first), Some(last)) = (message.first_chunk(), message.last_chunk()) else {
+            return Err(torn(message.len(), size));
+        };
+        let (first, last) = (u64::from_ne_bytes(*first), u64::from_ne_bytes(*last));
+        if message.len() != size || first != last {
+            return Err(torn(message.len(), size));
+        }
+        Ok(Self::of(first))
+    }
+}
+
+#[cold]
+fn torn(found: usize, size: usize) -> Trouble {
+    Trouble::fail(format!(
+        "a message came torn: expected {size} bytes with one label at both ends, found {found} \
+         bytes or two labels"
+    ))
+}
+
+/// What has come from each sender so far.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    /// The number expected next.
+    next: Vec<u64>,
+    open: usize,
+}
+
+impl Ledger {
+    /// Nothing yet, of so many senders.
+    pub(super) fn new(senders: usize) -> Self {
+        Self { next: vec![0; senders], open: senders }
+    }
+
+    /// Enters a message.
+    ///
+    /// # Errors
+    /// Failed, where one before it is missing, or it has come before.
+    #[inline(always)]
+    pub(super) fn enter(&mut self, label: Label) -> Result<()> {
+        match self.next.get_mut(label.sender) {
+            Some(next) if *next == label.number => {
+                *next += 1;
+                self.open -= usize::from(label.last);
+                Ok(())
+            }
+            expected => Err(gap(label, expected.copied())),
+        }
+    }
+
+    /// Whether a sender has not yet sent its last message.
+    pub(super) fn is_open(&self) -> bool {
+        self.open > 0
+    }
+}
+
+#[cold]
+fn gap(found: Label, expected: Option<u64>) -> Trouble {
+    let Label { sender, number, .. } = found;
+    Trouble::fail(match expected {
+        Some(expected) if expected < number => {
+            format!("lost messages {expected} to {} of sender {sender}", number - 1)
+        }
+        Some(_) => format!("message {number} of sender {sender} came twice"),
+        None => format!("a message of sender {sender}, whom nobody started"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_survives_messages_of_any_length_and_a_torn_one_is_found() {
+        let label = Label { sender: 3, number: 1 << 40, last: true };
+        for size in [8, 16, 64] {
+            let mut message = vec![0; size];
+            label.write(&mut message);
+            assert_eq!(Label::read(&message, size), Ok(label));
+            assert!(Label::read(&message, size + 8).is_err(), "another size");
+        }
+        let mut message = [0; 16];
+        label.write(&mut message);
+        message[15] ^= 1;
+        assert!(Label::read(&message, 16).is_err());
+        assert!(Label::read(&message[..4], 4).is_err());
+    }
+
+    #[test]
+    fn a_gap_a_repetition_and_a_stranger_are_named() {
+        let from = |sender, number| Label { sender, number, last: false };
+        let mut ledger = Ledger::new(2);
+        ledger.enter(from(1, 0)).expect("the first of the second");
+        ledger.enter(from(0, 0)).expect("the first of the first");
+        let why = |found: Result<()>| found.expect_err("refused").to_string();
+        assert!(why(ledger.enter(from(0, 4))).contains("lost messages 1 to 3 of sender 0"));
+        assert!(why(ledger.enter(from(1, 0))).contains("came twice"));
+        assert!(why(ledger.enter(from(2, 0))).contains("nobody started"));
+        ledger.enter(Label { last: true, ..from(1, 1) }).expect("its last");
+        assert!(ledger.is_open());
+        ledger.enter(Label { last: true, ..from(0, 1) }).expect("the other's last");
+        assert!(!ledger.is_open());
+    }
+}

@@ -1,0 +1,233 @@
+//! `throughput`: how many messages a second stream from senders to one receiver: [`Throughput`].
+//!
+//! Senders send as fast as the mechanism lets them; the receiver takes every message, looks at its
+//! [`label`], and stamps batches. The protocol is in [`harness`], each family of mechanisms in a
+//! file of its own; `memcpy` is the floor for large messages, a plain copy without anybody to
+//! notify. A message is in the sender's own memory before and stays there, and in memory that the
+//! receiver can read after; where the mechanism lets it be read in place, it is read in place.
+//!
+//! Nothing may be lost, come twice or come torn: that is a failure of the row, not a figure.
+//!
+//! It does not time a single message (`round-trip` does), nor what a death loses (`survival`).
+
+mod copy;
+mod explained;
+mod harness;
+mod label;
+mod mailbox;
+mod queue;
+mod stream;
+#[cfg(any(feature = "peers", test))]
+mod threads;
+
+#[cfg(feature = "peers")]
+mod channel;
+#[cfg(feature = "peers")]
+mod iceoryx;
+#[cfg(feature = "peers")]
+mod zeromq;
+
+use std::time::Duration;
+
+use harness::{Batches, Plan};
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::clock::Clock;
+use tontine_host::os::pin;
+use tontine_host::trouble::{Result, Trouble};
+
+/// Bytes a message.
+const SIZES: [usize; 5] = [8, 64, 1024, 65_536, 1_048_576];
+
+/// A pipe keeps messages of several senders apart up to here (`PIPE_BUF` on Linux, `pipe(7)`).
+const PIPE_ATOMIC: usize = 4096;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Throughput;
+
+impl Experiment for Throughput {
+    fn name(&self) -> &'static str {
+        "throughput"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How many messages and bytes a second stream from senders to one receiver?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Messages
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    /// Every size of a message with every number of senders that the mechanism keeps apart.
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let sizes: &[usize] = match size {
+            Size::Quick => &[SIZES[0], SIZES[SIZES.len() - 1]],
+            Size::Default | Size::Full => &SIZES,
+        };
+        let senders: &[usize] = match size {
+            Size::Quick | Size::Default => &[1, 2],
+            Size::Full => &[1, 2, 4],
+        };
+        let cell = |bytes: usize, senders: usize| {
+            Params::from([
+                ("size".to_owned(), bytes.to_string()),
+                ("senders".to_owned(), senders.to_string()),
+            ])
+        };
+        sizes
+            .iter()
+            .flat_map(|&bytes| senders.iter().map(move |&senders| (bytes, senders)))
+            .filter(|&(bytes, senders)| senders == 1 || takes_several(variant, bytes))
+            .map(|(bytes, senders)| cell(bytes, senders))
+            .collect()
+    }
+
+    /// Time, not messages, is what an invocation is given: milliseconds of it.
+    fn operations(&self, _: &str, size: Size) -> usize {
+        size.streaming_ms()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let number = |name: &str| -> Result<usize> {
+            let text = task.params.get(name).map_or("", String::as_str);
+            text.parse().ok().filter(|&number| number > 0).ok_or_else(|| {
+                Trouble::fail(format!("expected {name} to be a positive number, found `{text}`"))
+            })
+        };
+        let budget = Duration::from_millis(self.operations(&task.variant, task.size) as u64);
+        measure(&task.variant, number("size")?, number("senders")?, budget)
+    }
+
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        let streams = VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != FLOOR);
+        let beside = [("rtrb", "mailbox"), ("crossbeam", "mailbox"), ("iceoryx2", "mailbox")];
+        streams.map(|name| (name, FLOOR)).chain(beside).collect()
+    }
+}
+
+/// Whether messages of that size from several senders stay whole.
+fn takes_several(variant: &str, bytes: usize) -> bool {
+    match variant {
+        "pipe" => bytes <= PIPE_ATOMIC,
+        "unix-seqpacket" | "posix-mq" | "zmq-inproc" | "zmq-ipc" | "crossbeam" | "iceoryx2"
+        | "mailbox" | "mailbox-zero-copy" => true,
+        _ => false,
+    }
+}
+
+/// Whether both ends of a variant spin.
+fn spins(variant: &str) -> bool {
+    ["rtrb", "iceoryx2"].contains(&variant)
+}
+
+/// Streams messages for `budget`.
+fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Result<Observed> {
+    let allowed = pin::allowed()?;
+    if spins(variant) && allowed.len() < 2 {
+        return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
+    }
+    if bytes < label::BYTES || !bytes.is_multiple_of(label::BYTES) {
+        return Err(Trouble::fail(format!("a message of {bytes} bytes has no room for its label")));
+    }
+    let plan = Plan::new(bytes, senders, budget, &allowed, Clock::calibrated());
+    let batches = match variant {
+        FLOOR => copy::run(&plan)?,
+        "pipe" => stream::pipe(&plan)?,
+        "unix-stream" => stream::unix(&plan, rustix::net::SocketType::STREAM)?,
+        "unix-seqpacket" => stream::unix(&plan, rustix::net::SocketType::SEQPACKET)?,
+        "tcp-loopback" => stream::tcp(&plan)?,
+        "posix-mq" => queue::run(&plan)?,
+        "mailbox" => mailbox::run::<true>(&plan)?,
+        "mailbox-zero-copy" => mailbox::run::<false>(&plan)?,
+        other => peers(other, &plan)?,
+    };
+    let mut notes = Vec::new();
+    if variant != FLOOR && senders >= allowed.len() {
+        notes.push(format!(
+            "{senders} senders and a receiver on {} processors: some share one",
+            allowed.len()
+        ));
+    }
+    if variant.starts_with("mailbox") {
+        let kib = mailbox::lane_bytes(bytes) >> 10;
+        notes.push(format!("lanes of {kib} KiB from the start; waits 20 µs, then sleeps"));
+    }
+    Ok(Observed { series: series(batches, bytes), notes, ..Observed::default() })
+}
+
+/// The time of a message, and the same as two rates. Where a queue fills and drains in bursts, no
+/// batch is typical: only all of them together say how fast the stream is, so the mean stands for
+/// the invocation, and each rate is one figure of all its messages.
+fn series(batches: Batches, bytes: usize) -> Vec<Series> {
+    let Batches { message_ns, batch } = batches;
+    let messages = message_ns.len() * batch;
+    let rate = 1e9 * message_ns.len() as f64 / message_ns.iter().sum::<f64>();
+    let whole = |metric: &str, unit: &str, figure: f64| {
+        Series::ns(metric, vec![figure]).in_unit(unit).batched(messages)
+    };
+    vec![
+        Series::ns("message", message_ns).batched(batch).by_mean(),
+        whole("rate", "messages/s", rate),
+        whole("bandwidth", "bytes/s", rate * bytes as f64),
+    ]
+}
+
+#[cfg(feature = "peers")]
+fn peers(variant: &str, plan: &Plan) -> Result<Batches> {
+    match variant {
+        "zmq-inproc" => zeromq::inproc(plan),
+        "zmq-ipc" => zeromq::ipc(plan),
+        "crossbeam" => channel::crossbeam(plan),
+        "rtrb" => channel::ring(plan),
+        "iceoryx2" => iceoryx::run(plan),
+        other => Err(Trouble::fail(format!("throughput has no variant {other}"))),
+    }
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers(variant: &str, _: &Plan) -> Result<Batches> {
+    if VARIANTS.iter().any(|known| known.name == variant) {
+        Err(Trouble::skip("built without the feature `peers`"))
+    } else {
+        Err(Trouble::fail(format!("throughput has no variant {variant}")))
+    }
+}
+
+/// The variant that the others are compared with.
+const FLOOR: &str = "memcpy";
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant(FLOOR, "a plain copy on one processor, nobody notified: the floor of large messages"),
+    variant("pipe", "one pipe; several senders up to PIPE_BUF"),
+    variant("unix-stream", "a pair of UNIX stream sockets"),
+    variant("unix-seqpacket", "a pair of UNIX seqpacket sockets, one packet a message"),
+    variant("tcp-loopback", "a TCP connection over loopback with TCP_NODELAY"),
+    variant("posix-mq", "a POSIX message queue of ten messages"),
+    variant("zmq-inproc", "ZeroMQ PUSH to PULL over inproc; threads"),
+    variant("zmq-ipc", "ZeroMQ PUSH to PULL over ipc; processes"),
+    variant("crossbeam", "an unbounded crossbeam channel, each message a box; threads"),
+    variant("rtrb", "an rtrb ring of words, of bytes for larger messages; both threads spin"),
+    variant("iceoryx2", "iceoryx2 publish-subscribe that waits for room, all processes poll"),
+    variant("mailbox", "a tontine mailbox, one lane a sender, copied in and out; processes"),
+    variant("mailbox-zero-copy", "a tontine mailbox, filled and read in place; processes"),
+];
+
+#[cfg(test)]
+mod tests;

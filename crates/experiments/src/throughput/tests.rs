@@ -1,0 +1,134 @@
+//! Every variant at a few milliseconds; what is lost, torn or too large is said.
+
+use std::time::Duration;
+
+use tontine_host::peer::Peer;
+
+use super::harness::{self, Inlet, Outlet};
+use super::*;
+
+const BUDGET: Duration = Duration::from_millis(5);
+
+fn plan(bytes: usize, senders: usize) -> Plan {
+    let allowed = pin::allowed().expect("affinity");
+    Plan::new(bytes, senders, BUDGET, &allowed, Clock::calibrated())
+}
+
+#[test]
+fn every_variant_streams_every_size_and_number_of_senders_that_it_lists() {
+    for variant in VARIANTS {
+        for params in Throughput.params(variant.name, &Topology::of_this_machine(), Size::Default) {
+            let (bytes, senders) = (params["size"].parse().unwrap(), params["senders"].parse());
+            let observed = match measure(variant.name, bytes, senders.unwrap(), BUDGET) {
+                Ok(observed) => observed,
+                Err(Trouble::Skipped(why)) => {
+                    eprintln!("{} {params:?} is left out here: {why}", variant.name);
+                    continue;
+                }
+                Err(trouble) => panic!("{} {params:?}: {trouble}", variant.name),
+            };
+            let [message, rate, bandwidth] = &observed.series[..] else {
+                panic!("{} metrics", observed.series.len());
+            };
+            let units = ["ns", "messages/s", "bytes/s"];
+            assert_eq!([&message.unit, &rate.unit, &bandwidth.unit], units);
+            assert!(message.samples.len() >= 2, "{} {params:?}", variant.name);
+            assert!(message.samples.iter().all(|&ns| ns > 0.0), "{} {params:?}", variant.name);
+            assert_eq!((rate.samples.len(), bandwidth.samples.len()), (1, 1));
+            assert_eq!(rate.batch, message.samples.len() * message.batch);
+            assert_eq!(bandwidth.samples[0], rate.samples[0] * bytes as f64);
+        }
+    }
+}
+
+/// The median of these batches says a microsecond a message; half of all time passed in one batch.
+#[test]
+fn bursts_do_not_count_for_more_than_their_time() {
+    let message_ns = vec![1_000.0, 1_000.0, 4_000.0, 1_000.0, 1_000.0];
+    let series = series(Batches { message_ns, batch: 10 }, 8);
+    assert_eq!(series[0].statistic, tontine_bench::observe::Statistic::Mean);
+    assert_eq!((series[1].samples[0], series[1].batch), (625_000.0, 50));
+    assert_eq!(series[2].samples, [5_000_000.0]);
+}
+
+#[test]
+fn a_quick_run_has_the_ends_of_the_range_and_several_senders_only_where_they_stay_apart() {
+    let topology = Topology::of_this_machine();
+    let cells = |variant, size| Throughput.params(variant, &topology, size);
+    assert_eq!(cells("tcp-loopback", Size::Quick).len(), 2);
+    assert_eq!(cells("zmq-ipc", Size::Quick).len(), 4);
+    assert_eq!(cells("memcpy", Size::Default).len(), SIZES.len());
+    let shared = cells("pipe", Size::Default);
+    let shared = shared.iter().filter(|params| params["senders"] == "2");
+    assert!(shared.clone().all(|params| params["size"].parse::<usize>().unwrap() <= PIPE_ATOMIC));
+    assert_eq!(shared.count(), 3);
+}
+
+#[test]
+fn what_does_not_fit_is_a_skip_that_says_so() {
+    let found = measure("unix-seqpacket", 1 << 30, 1, BUDGET);
+    let Err(Trouble::Skipped(why)) = found else { panic!("a packet of a gibibyte: {found:?}") };
+    assert!(why.contains("does not fit"), "{why}");
+    let found = measure("posix-mq", 1 << 30, 1, BUDGET);
+    let Err(Trouble::Skipped(why)) = found else { panic!("a message of a gibibyte: {found:?}") };
+    assert!(why.contains("mq_open"), "{why}");
+}
+
+#[test]
+fn what_it_does_not_know_fails() {
+    let found = measure("pigeon", 8, 1, BUDGET).expect_err("there are no pigeons");
+    assert!(found.why().contains("pigeon"), "{found}");
+    let found = measure("pipe", 12, 1, BUDGET).expect_err("half a label");
+    assert!(found.why().contains("label"), "{found}");
+}
+
+/// Drops every hundredth message.
+struct Leaky(std::os::fd::OwnedFd, u64);
+
+impl Outlet for Leaky {
+    fn send(&mut self, message: &[u8], receiver: Peer<'_>) -> Result<()> {
+        self.1 += 1;
+        while !self.1.is_multiple_of(100) {
+            match rustix::io::write(&self.0, message) {
+                Err(rustix::io::Errno::INTR) => receiver.check()?,
+                other => {
+                    return other.map(|_| ()).map_err(|error| Trouble::fail(error.to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Sink(std::fs::File);
+
+impl Inlet for Sink {
+    fn receive<R>(&mut self, _: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        use std::io::Read;
+        let mut message = [0; 8];
+        self.0.read_exact(&mut message).map_err(|error| Trouble::fail(error.to_string()))?;
+        Ok(look(&message))
+    }
+}
+
+#[test]
+fn a_lost_message_fails_the_row() {
+    let (read, write) = tontine_mechanisms::descriptor::pipe().expect("pipe");
+    let found = threads::from_threads(&plan(8, 1), vec![Leaky(write, 0)], Sink(read.into()));
+    let why = found.expect_err("one in a hundred is missing").to_string();
+    assert!(why.contains("lost messages 99 to 99 of sender 0"), "{why}");
+}
+
+#[test]
+fn a_sender_that_dies_is_named_with_its_status() {
+    let dies = |_| -> Result<Leaky> { tontine_host::os::child::exit_at_once(7) };
+    let found = harness::from_processes(&plan(8, 1), dies, |senders| {
+        let began = std::time::Instant::now();
+        while began.elapsed() < Duration::from_secs(5) {
+            harness::check(senders)?;
+        }
+        tontine_mechanisms::descriptor::pipe().map(|(read, _)| Sink(read.into()))
+    });
+    let why = found.expect_err("nobody sends").to_string();
+    assert!(why.contains("exited with status 7"), "{why}");
+}

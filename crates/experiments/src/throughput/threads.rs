@@ -1,0 +1,50 @@
+//! Senders that are threads: [`from_threads`].
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use tontine_host::os::pin::{self, Pinned};
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::{Nudge, Peer, TellEnd};
+use tontine_host::trouble::{Result, Trouble};
+
+use super::harness::{Batches, Board, Inlet, Outlet, Plan, collect, stream};
+
+/// Runs each sender in a thread and the receiver in the calling one, all pinned.
+///
+/// # Errors
+/// The trouble of whichever end had it first.
+pub(super) fn from_threads<O: Outlet + Send, I: Inlet>(
+    plan: &Plan,
+    outlets: Vec<O>,
+    mut inlet: I,
+) -> Result<Batches> {
+    let board = Shared::<Board>::anonymous()?;
+    let receiver_ended = AtomicBool::new(false);
+    let ended: Vec<AtomicBool> = outlets.iter().map(|_| AtomicBool::new(false)).collect();
+    let peers: Vec<Peer<'_>> = ended.iter().map(Peer::Thread).collect();
+    // An end notes its trouble before it tells that it has ended, so an end that fails because
+    // another one went away comes second.
+    let first = OnceLock::new();
+    let note = |trouble: &Trouble| drop(first.set(trouble.clone()));
+    thread::scope(|scope| {
+        let (board, note, receiver_ended) = (&*board, &note, &receiver_ended);
+        for (sender, (mut outlet, ended)) in outlets.into_iter().zip(&ended).enumerate() {
+            scope.spawn(move || {
+                let _told = TellEnd(ended);
+                let sent = pin::pin_to(plan.processor_of(sender)).and_then(|()| {
+                    let _nudge = Nudge::this_thread()?;
+                    stream(plan, sender, board, &mut outlet, Peer::Thread(receiver_ended))
+                });
+                let _ = sent.inspect_err(note);
+            });
+        }
+        let _told = TellEnd(receiver_ended);
+        let taken = Pinned::to(plan.here).and_then(|_pinned| {
+            let _nudge = Nudge::this_thread()?;
+            collect(plan, board, &mut inlet, &peers)
+        });
+        taken.inspect_err(note).map_err(|ours| first.get().cloned().unwrap_or(ours))
+    })
+}

@@ -1,0 +1,364 @@
+//! Real builds and sessions as the virtual Unix does them again: [`Load`]; the cells in which it
+//! does, [`cells`].
+//!
+//! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] holds them.
+//! Here each process of theirs is a virtual one that forks, executes, waits, asks about signals and
+//! moves bytes through pipes as often and in the same order, and computes in between: on real
+//! processors, unless a run has the time, for a part of the time only, so that the calls, which are
+//! as many as they were, follow each other faster. What it does not do: pass data from process to
+//! process (a read finds a byte of its own, and waits for nobody), or share a disk.
+
+mod tree;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tontine_bench::observe::Series;
+use tontine_bench::size::Size;
+use tontine_bench::task::Params;
+use tontine_host::os::pin;
+use tontine_host::trouble::{Result, Trouble};
+use tontine_unix::{Errno, How, Pid, SigAction, SigSet, Signal, Sys};
+use tontine_unix_sim::{LockStatistics, Mode};
+
+use crate::levels::{self, crowd, levels};
+use crate::modes::{self, System};
+use tree::{Step, Tree};
+
+/// The program that goes on with a process after its exec.
+const PROGRAM: &str = "tree";
+/// How much later than the one before it a session starts, as real ones do.
+const DELAY: Duration = Duration::from_millis(10);
+/// No load has more processors of this machine.
+const MOST_PROCESSORS: usize = 16;
+/// The parameter that says which part of a real one's computing is done.
+const COMPUTING: &str = "computing";
+/// What stands before the number of parts.
+const ONE_OF: &str = "1/";
+
+/// How the locks were taken, as rows of the paper's section 9: of each, the share of acquisitions
+/// that waited, and of those that were blocked.
+pub(super) fn of_locks(locks: &LockStatistics) -> Vec<Series> {
+    let taken = locks.rows.iter().filter(|row| row.acquisitions > 0);
+    let shares = taken.flat_map(|row| {
+        let share = |metric: &str, percent: f64| Series {
+            at: Params::from([("lock".to_owned(), row.name.to_owned())]),
+            ..Series::ns(metric, vec![percent / 100.0]).in_unit("share").by_mean()
+        };
+        let waited = row.waited_percent().map(|percent| share("waited", percent));
+        waited.into_iter().chain(row.blocked_percent().map(|percent| share("blocked", percent)))
+    });
+    shares.collect()
+}
+
+/// The cells of a mode whose levels end at `most`: on this machine's processors, and modelled.
+pub(super) fn cells(
+    mode: Mode,
+    size: Size,
+    most: usize,
+    cell: impl Fn(usize) -> Params + Copy,
+) -> Vec<Params> {
+    let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+    let levels = levels(size, processors, most);
+    let measured = levels.into_iter().map(|level| measured(cell(level), size));
+    let modelled = |processors| levels::modelled(size, processors, most);
+    measured.chain(modes::modelled_cells(Some(mode), size, modelled, cell)).collect()
+}
+
+/// A cell on this machine's processors.
+pub(super) fn measured(mut params: Params, size: Size) -> Params {
+    let parts = size.computing_parts();
+    if parts > 1 {
+        params.insert(COMPUTING.to_owned(), format!("{ONE_OF}{parts}"));
+    }
+    params
+}
+
+/// Of how many parts of its computing one is done in a cell.
+fn parts(params: &Params) -> Result<u32> {
+    let Some(found) = params.get(COMPUTING) else { return Ok(1) };
+    let parts = found.strip_prefix(ONE_OF).and_then(|parts| parts.parse().ok());
+    parts.filter(|parts| *parts > 0).ok_or_else(|| {
+        Trouble::fail(format!("expected a part of all computing, such as {ONE_OF}8: `{found}`"))
+    })
+}
+
+/// What a tree is.
+const NOTE: &str = "the processes of a real one, traced: they fork, execute, wait, ask \
+     about signals and compute as it did, share no disk, and wait for no data of each other";
+
+/// So many builds and sessions at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    pub(super) builds: usize,
+    pub(super) sessions: usize,
+}
+
+/// How a load went.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// What has to be said of it.
+    pub(super) notes: Vec<String>,
+    /// Seconds of each build.
+    pub(super) builds: Vec<f64>,
+    /// Seconds of each session.
+    pub(super) sessions: Vec<f64>,
+    /// How the locks were taken.
+    pub(super) locks: Option<LockStatistics>,
+}
+
+/// Which of the two trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Build,
+    Session,
+}
+
+impl Load {
+    /// Brings it about as a cell of this mode says; locks are counted if `counted`.
+    ///
+    /// # Errors
+    /// Failed, where the cell says what cannot be, or the system does not end as it should.
+    pub(super) fn of_a_cell(self, mode: Mode, params: &Params, counted: bool) -> Result<Done> {
+        let system = System::of_a_cell(mode, params, MOST_PROCESSORS)?;
+        let parts = parts(params)?;
+        let mut done = self.run(system, parts, counted)?;
+        done.notes = vec![system.note(), NOTE.to_owned()];
+        if parts > 1 {
+            done.notes.push(format!(
+                "computing is cut to 1/{parts} of the real one's, so calls and locks follow each \
+                 other faster"
+            ));
+        }
+        done.notes.extend(crowd(self.builds + self.sessions, system.processors));
+        Ok(done)
+    }
+
+    /// Brings it about in a system, with one of so many `parts` of its computing.
+    fn run(self, system: System, parts: u32, counted: bool) -> Result<Done> {
+        let (builds, sessions) = (Arc::new(Tree::build()?), Arc::new(Tree::session()?));
+        let (again, too) = (Arc::clone(&builds), Arc::clone(&sessions));
+        let unix = system
+            .builder()
+            .statistics(counted)
+            .program(PROGRAM, move |sys, words| {
+                let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
+                let (Some(kind), Some(process), Some(from)) = (number(1), number(2), number(3))
+                else {
+                    return 2;
+                };
+                let kind = if kind == Kind::Build as usize { Kind::Build } else { Kind::Session };
+                let tree = if kind == Kind::Build { &again } else { &too };
+                live(sys, Life { tree, kind, system, parts }, process, from)
+            })
+            .build()
+            .map_err(|error| Trouble::fail(error.to_string()))?;
+        let seconds: Arc<Mutex<Vec<(Kind, f64)>>> = Arc::default();
+        let seen = Arc::clone(&seconds);
+        let report = unix.run(move |sys| {
+            match self.begin(sys, system, parts, [&builds, &sessions], &seen) {
+                Ok(()) => 0,
+                Err(_) => 1,
+            }
+        });
+        modes::ran(&report)?;
+        let all = std::mem::take(&mut *seconds.lock().unwrap_or_else(PoisonError::into_inner));
+        let of = |kind| all.iter().filter(|one| one.0 == kind).map(|one| one.1).collect();
+        let (builds, sessions) = (of(Kind::Build), of(Kind::Session));
+        Ok(Done { notes: Vec::new(), builds, sessions, locks: report.locks })
+    }
+
+    /// Forks a process for each, which times it.
+    fn begin(
+        self,
+        sys: &dyn Sys,
+        system: System,
+        parts: u32,
+        [builds, sessions]: [&Arc<Tree>; 2],
+        seen: &Arc<Mutex<Vec<(Kind, f64)>>>,
+    ) -> tontine_unix::Result<()> {
+        let all = (0..self.builds)
+            .map(|_| (Kind::Build, builds, Duration::ZERO))
+            .chain((0..self.sessions).map(|n| (Kind::Session, sessions, DELAY / parts * n as u32)));
+        for (number, (kind, tree, delay)) in all.enumerate() {
+            let (tree, seen, watch) = (Arc::clone(tree), Arc::clone(seen), system.watch);
+            sys.place(Some(number % system.processors))?;
+            sys.fork(move |sys| {
+                if !delay.is_zero() && sys.nanosleep(delay).is_err() {
+                    return 1;
+                }
+                // As a user who logs in.
+                if kind == Kind::Session && sys.setsid().is_err() {
+                    return 1;
+                }
+                let begun = watch.begin(sys);
+                let life = Life { tree: &tree, kind, system, parts };
+                let Ok(root) = fork_here(sys, life, 0) else { return 1 };
+                let waited = sys.wait();
+                let seconds = watch.ns_since(sys, begun) / 1e9;
+                seen.lock().unwrap_or_else(PoisonError::into_inner).push((kind, seconds));
+                i32::from(!waited.is_ok_and(|waited| waited.pid == root))
+            })?;
+        }
+        let mut failed = false;
+        for _ in 0..self.builds + self.sessions {
+            failed |= sys.wait()?.status.exited() != Some(0);
+        }
+        if failed { Err(Errno::EIO) } else { Ok(()) }
+    }
+}
+
+/// What all processes of a tree have in common.
+#[derive(Clone, Copy)]
+struct Life<'a> {
+    tree: &'a Arc<Tree>,
+    kind: Kind,
+    system: System,
+    parts: u32,
+}
+
+/// A child stays on its parent's processor, as one that is waited for at once mostly does; in mode
+/// `master` it would begin on the master's.
+fn fork_here(sys: &dyn Sys, life: Life<'_>, process: usize) -> tontine_unix::Result<Pid> {
+    sys.place(Some(sys.processor()))?;
+    let Life { kind, system, parts, .. } = life;
+    let tree = Arc::clone(life.tree);
+    sys.fork(move |sys| live(sys, Life { tree: &tree, kind, system, parts }, process, 0))
+}
+
+/// A process's life from one of its steps on; its exit status.
+fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
+    let Life { tree, kind, system, parts } = life;
+    let mut pipe = None;
+    let mut children = 0_usize;
+    let Some(steps) = tree.0.get(process) else { return 2 };
+    for (at, step) in steps.iter().enumerate().skip(from) {
+        let done = match *step {
+            Step::Compute(duration) => {
+                system.watch.compute(sys, duration / parts);
+                Ok(())
+            }
+            Step::Fork(child) => fork_here(sys, life, child).map(|_| children += 1),
+            Step::Exec => {
+                let words = [kind as usize, process, at + 1].map(|number| number.to_string());
+                sys.exec(PROGRAM, &[PROGRAM, &words[0], &words[1], &words[2]]).map(|_| ())
+            }
+            Step::Wait => match sys.wait() {
+                Ok(_) => {
+                    children = children.saturating_sub(1);
+                    Ok(())
+                }
+                // Those whom an exec's closure forgot were waited for before.
+                Err(Errno::ECHILD) => Ok(()),
+                Err(errno) => Err(errno),
+            },
+            Step::Action => {
+                sys.sigaction(Signal::USR2, Some(SigAction::handler(|_, _| {}))).map(|_| ())
+            }
+            Step::Mask => sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).map(|_| ()),
+            Step::Kill => sys.kill(sys.getpid().into(), None),
+            Step::Pipe => sys.pipe().and_then(|(from, to)| {
+                sys.close(from)?;
+                sys.close(to)
+            }),
+            Step::Byte => byte(sys, &mut pipe),
+            // It may lead a group or a session already.
+            Step::Group => sys.setpgid(Pid::number_only(0), Pid::number_only(0)).or(Ok(())),
+            Step::Session => sys.setsid().map(|_| ()).or(Ok(())),
+        };
+        if done.is_err() {
+            return 1;
+        }
+    }
+    while children > 0 && sys.wait().is_ok() {
+        children -= 1;
+    }
+    0
+}
+
+/// A byte into a pipe of the process's own, or out of it.
+fn byte(
+    sys: &dyn Sys,
+    pipe: &mut Option<(tontine_unix::Fd, tontine_unix::Fd, bool)>,
+) -> tontine_unix::Result<()> {
+    let (from, to, filled) = match *pipe {
+        Some(pipe) => pipe,
+        None => {
+            let (from, to) = sys.pipe()?;
+            (from, to, false)
+        }
+    };
+    *pipe = Some((from, to, !filled));
+    if filled { sys.read(from, &mut [0]) } else { sys.write(to, &[0]) }.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modes::Watch;
+    use tontine_host::clock::Clock;
+    use tontine_unix_sim::Costs;
+
+    const LOAD: Load = Load { builds: 1, sessions: 2 };
+
+    fn sum(done: &Done) -> f64 {
+        done.sessions.iter().sum()
+    }
+
+    #[test]
+    fn a_load_ends_in_every_mode_and_more_processors_make_it_shorter() {
+        for mode in Mode::ALL {
+            let on = |processors| {
+                let watch = Watch::Model { seed: 1, costs: Costs::published() };
+                LOAD.run(System { mode, processors, watch }, 1, true).expect("it ends")
+            };
+            let alone = on(1);
+            assert_eq!((alone.builds.len(), alone.sessions.len()), (1, 2), "{mode}");
+            let locks = alone.locks.as_ref().expect("they were counted");
+            assert!(locks.rows.iter().any(|row| row.acquisitions > 1000), "{mode}");
+            if mode != Mode::Uniprocessor {
+                assert!(sum(&on(3)) < 0.8 * sum(&alone), "{mode}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_load_ends_in_every_mode_on_real_processors_and_computes_as_long_as_it_should() {
+        let tree = Tree::session().expect("a tree");
+        let computed = tree.0.iter().flatten().filter_map(|step| match step {
+            Step::Compute(duration) => Some(duration.as_secs_f64()),
+            _ => None,
+        });
+        let alone = computed.sum::<f64>() / 4.0;
+        for mode in Mode::ALL {
+            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+            let watch = Watch::Machine(Clock::calibrated());
+            let done = LOAD.run(System { mode, processors, watch }, 4, true).expect("it ends");
+            assert_eq!((done.builds.len(), done.sessions.len()), (1, 2), "{mode}");
+            // What a stretch lasts is rounded down, each time by less than a microsecond.
+            let long = |seconds: &f64| *seconds > 0.9 * alone;
+            assert!(done.sessions.iter().all(long), "{mode}: {done:?}, {alone}");
+            let locks = done.locks.expect("they were counted");
+            assert!(locks.rows.iter().any(|row| row.acquisitions > 1000), "{mode}");
+        }
+    }
+
+    #[test]
+    fn each_cell_says_where_it_runs_and_how_much_of_it_computes() {
+        let cell = |level: usize| Params::from([("builds".to_owned(), level.to_string())]);
+        for mode in Mode::ALL {
+            let quick = cells(mode, Size::Quick, 8, cell);
+            assert!(quick.len() >= 3, "{mode}");
+            for params in quick {
+                let modelled = params.contains_key("modelled");
+                assert_eq!(parts(&params).expect("a part") == 1, modelled, "{mode}: {params:?}");
+            }
+            let full = cells(mode, Size::Full, 8, cell);
+            assert!(full.iter().all(|params| parts(params).is_ok_and(|parts| parts == 1)));
+        }
+        for wrong in ["1/0", "all", "2/3"] {
+            let params = Params::from([(COMPUTING.to_owned(), wrong.to_owned())]);
+            assert!(parts(&params).expect_err("no part").why().contains(wrong));
+        }
+    }
+}

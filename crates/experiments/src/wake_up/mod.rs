@@ -1,0 +1,205 @@
+//! `wake-up`: what one message costs, one way, after its receiver has slept for a while:
+//! [`WakeUp`].
+//!
+//! The mechanisms are those of [`super::round_trip`] that block, between two processes; the
+//! protocol is its `paced`. One invocation measures all pauses, the shortest first, each a cell of
+//! its own.
+//!
+//! What it does not do: time the sender's own waking. It spins.
+
+mod explained;
+
+use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::machine::topology::{Placement, Topology};
+use tontine_bench::observe::{Observed, Series};
+use tontine_bench::size::Size;
+use tontine_bench::suite::{Experiment, Variant};
+use tontine_bench::task::{Params, Task};
+use tontine_host::trouble::{Result, Trouble};
+
+use super::round_trip::{self, Step};
+
+/// Messages before those that are timed.
+const WARM_UP: usize = 50;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct WakeUp;
+
+impl Experiment for WakeUp {
+    fn name(&self) -> &'static str {
+        "wake-up"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How long is one message under way to a process that has slept for a while?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Messages
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    /// The two ends on two processors; in a full run on one, too. The pauses come with the samples.
+    fn params(&self, _: &str, topology: &Topology, size: Size) -> Vec<Params> {
+        let asked: &[&str] = match size {
+            Size::Quick | Size::Default => &["cross-core"],
+            Size::Full => &["cross-core", "same-core"],
+        };
+        let all = topology.placements().iter().map(|placement| placement.name);
+        let mut names: Vec<&str> = all.filter(|name| asked.contains(name)).collect();
+        if !names.contains(&"cross-core") {
+            names.insert(0, "cross-core");
+        }
+        let cell = |name: &str| Params::from([("placement".to_owned(), name.to_owned())]);
+        names.into_iter().map(cell).collect()
+    }
+
+    fn operations(&self, _: &str, size: Size) -> usize {
+        // What an invocation takes is mostly its pauses, so they are what is counted.
+        steps(size).iter().map(|step| step.pause_us as usize * step.messages).sum()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let name = task.params.get("placement").map_or("cross-core", String::as_str);
+        let placement = Topology::of_this_machine().placement(name).ok_or_else(|| match name {
+            "cross-core" => Trouble::skip("needs two processors; this process may use one"),
+            _ => Trouble::skip(format!("this machine has no placement {name}")),
+        })?;
+        measure(&task.variant, &steps(task.size), WARM_UP, placement)
+    }
+
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        let others = VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != "futex");
+        others.map(|name| (name, "futex")).collect()
+    }
+}
+
+/// Pauses, and messages after each: as many as the time allows.
+fn steps(size: Size) -> Vec<Step> {
+    let steps: &[(u64, usize)] = match size {
+        Size::Quick => &[(1, 150), (100, 50), (10_000, 3)],
+        Size::Default => &[(1, 300), (10, 300), (100, 100), (1_000, 20), (10_000, 7)],
+        Size::Full => &[(1, 3_000), (10, 3_000), (100, 1_000), (1_000, 300), (10_000, 50)],
+    };
+    steps.iter().map(|&(pause_us, messages)| Step { pause_us, messages }).collect()
+}
+
+/// A series for each step.
+fn measure(
+    variant: &str,
+    steps: &[Step],
+    warm_up: usize,
+    placement: Placement,
+) -> Result<Observed> {
+    if !VARIANTS.iter().any(|known| known.name == variant) {
+        return Err(Trouble::fail(format!("wake-up has no variant {variant}")));
+    }
+    let (one_way, notes) = round_trip::one_way_after(variant, steps, warm_up, placement)?;
+    let series = steps
+        .iter()
+        .zip(one_way)
+        .map(|(step, samples)| Series::ns("one_way", samples).at("pause_us", step.pause_us))
+        .collect();
+    Ok(Observed { series, notes, ..Observed::default() })
+}
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("futex", "a futex word in shared memory"),
+    variant("condvar", "a process-shared pthread mutex and condition variable"),
+    variant("semaphore-process", "a POSIX semaphore in shared memory"),
+    variant("eventfd", "an eventfd"),
+    variant("pipe", "a pipe, one byte a message"),
+    variant("unix-stream", "a pair of UNIX stream sockets, one byte a message"),
+    variant("unix-seqpacket", "a pair of UNIX seqpacket sockets, one byte a message"),
+    variant("tcp-loopback", "a TCP connection over loopback with TCP_NODELAY"),
+    variant("posix-mq", "a POSIX message queue"),
+    variant("signal", "SIGUSR1, blocked, taken by sigwaitinfo"),
+    variant("zmq-ipc", "ZeroMQ PAIR sockets over ipc"),
+    variant("mailbox-sleep", "a tontine mailbox, 8 bytes a message, whose reader sleeps"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::peer::in_a_process_of_its_own;
+
+    const FEW: [Step; 2] =
+        [Step { pause_us: 1, messages: 20 }, Step { pause_us: 500, messages: 5 }];
+
+    fn every_variant_on(placement: Placement) {
+        in_a_process_of_its_own(move || {
+            for variant in VARIANTS {
+                let name = variant.name;
+                let seen = match measure(name, &FEW, 5, placement) {
+                    Ok(seen) => seen,
+                    Err(Trouble::Skipped(_)) => continue,
+                    Err(trouble) => return Err(format!("{name}: {trouble}")),
+                };
+                let found: Vec<_> = seen
+                    .series
+                    .iter()
+                    .map(|series| (series.at["pause_us"].as_str(), series.samples.len()))
+                    .collect();
+                if found != [("1", 20), ("500", 5)] {
+                    return Err(format!("{name}: {found:?}"));
+                }
+                // The offset of two counters is known to less than such a message takes.
+                let sums = seen.series.iter().map(|series| series.samples.iter().sum::<f64>());
+                if sums.into_iter().any(|sum| sum <= 0.0) {
+                    return Err(format!("{name}: {:?}", seen.series));
+                }
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn every_variant_yields_its_messages_after_each_pause() {
+        every_variant_on(Topology::of_this_machine().placements()[0]);
+    }
+
+    #[test]
+    fn two_ends_on_one_processor_do_not_wait_for_each_other_for_ever() {
+        every_variant_on(Topology::of_this_machine().placement("same-core").expect("one"));
+    }
+
+    #[test]
+    fn each_mechanism_is_one_of_the_round_trip_s() {
+        let known = round_trip::RoundTrip.variants();
+        for variant in VARIANTS {
+            assert!(known.iter().any(|other| other.name == variant.name), "{}", variant.name);
+        }
+    }
+
+    #[test]
+    fn a_mechanism_that_does_not_block_is_no_variant() {
+        let placement = Topology::of_this_machine().placements()[0];
+        for name in ["flag", "pigeon"] {
+            let found = measure(name, &FEW, 5, placement).expect_err("refused");
+            assert!(found.why().contains(name), "{found}");
+        }
+    }
+
+    #[test]
+    fn the_two_ends_lie_on_two_processors_and_in_a_full_run_on_one_too() {
+        let topology = Topology::of_this_machine();
+        let named = |size| -> Vec<String> {
+            let cells = WakeUp.params("pipe", &topology, size);
+            cells.into_iter().map(|mut cell| cell.remove("placement").expect("one")).collect()
+        };
+        assert_eq!(named(Size::Quick), ["cross-core"]);
+        assert_eq!(named(Size::Full), ["cross-core", "same-core"]);
+    }
+}

@@ -1,0 +1,203 @@
+//! What peers keep in the file system: a [`Folder`] each, and what killed ones left behind.
+//!
+//! Every name starts with `tontine-` or `tontine_`, a kind and its [`maker`]: the number of a PID
+//! namespace and a pid in it. [`sweep`] removes whatever belongs to a process of our own namespace
+//! that is no more; of others, which may share the folders with us, it cannot tell.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, geteuid, getppid, test_kill_process};
+
+use crate::trouble::{During, Result, Trouble};
+
+/// Where POSIX shared memory has its names.
+pub const SHARED_MEMORY: &str = "/dev/shm";
+/// Start of iceoryx2's names there; the maker follows.
+pub const MEMORY: &str = "tontine_ice_";
+/// Start of the names of folders; the kind and the maker follow.
+const FOLDER: &str = "tontine-";
+/// The kinds of folders.
+const KINDS: [&str; 5] = ["ice", "zmq", "builds", "sessions", "boost"];
+/// End of the name of a folder that goes with a whole run.
+const OF_A_RUN: &str = "-run";
+
+/// A temporary folder, removed when dropped in the process that made it.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    maker: u32,
+}
+
+impl Folder {
+    /// Makes one of this kind.
+    ///
+    /// # Errors
+    /// Skipped, where no temporary folder can be written.
+    pub fn new(kind: &str) -> Result<Self> {
+        let maker = std::process::id();
+        let made = tempfile::Builder::new()
+            .prefix(&format!("{FOLDER}{kind}-{}-", self::maker()))
+            .tempdir()
+            .setting_up("mkdir of a temporary folder")?;
+        Ok(Self { path: made.keep(), maker })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether this process made it.
+    pub fn is_ours(&self) -> bool {
+        std::process::id() == self.maker
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// A folder for all invocations of a run, of this kind: its maker is who started this process. It
+/// goes with [`forget_the_run`], or is swept.
+///
+/// # Errors
+/// Skipped, where no temporary folder can be written, or somebody else has made this one.
+pub fn folder_of_the_run(kind: &str) -> Result<PathBuf> {
+    let starter = getppid().map_or(std::process::id(), |pid| pid.as_raw_nonzero().get() as u32);
+    let path = run_folder(kind, starter);
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(&path).setting_up("stat of a temporary folder")?;
+            let ours = found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
+            if found.is_dir() && ours {
+                Ok(path)
+            } else {
+                Err(Trouble::skip(format!("{}: somebody else has it", path.display())))
+            }
+        }
+        made => made.setting_up("mkdir of a temporary folder").map(|()| path),
+    }
+}
+
+/// Removes what the invocations that this process started have shared.
+pub fn forget_the_run() {
+    for kind in KINDS {
+        let _ = fs::remove_dir_all(run_folder(kind, std::process::id()));
+    }
+}
+
+fn run_folder(kind: &str, starter: u32) -> PathBuf {
+    let maker = format!("{}p{starter}", namespace().unwrap_or(0));
+    std::env::temp_dir().join(format!("{FOLDER}{kind}-{maker}{OF_A_RUN}"))
+}
+
+/// This process as its names have it: PID namespace and pid, 0 for a namespace that `/proc` does
+/// not tell.
+pub fn maker() -> String {
+    format!("{}p{}", namespace().unwrap_or(0), std::process::id())
+}
+
+/// The number of our PID namespace, by which `/proc/self/ns/pid` names it: `pid:[4026531836]`.
+pub fn namespace() -> Option<u64> {
+    let link = fs::read_link("/proc/self/ns/pid").ok()?;
+    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Removes all that processes of our PID namespace which have ended left, in the temporary folder
+/// and among shared memory. Nothing, where the namespace is not known.
+pub fn sweep() {
+    let Some(namespace) = namespace() else {
+        return;
+    };
+    for kind in KINDS {
+        sweep_folder(&std::env::temp_dir(), &format!("{FOLDER}{kind}-{namespace}p"));
+    }
+    sweep_folder(Path::new(SHARED_MEMORY), &format!("{MEMORY}{namespace}p"));
+}
+
+/// Removes what in `folder` starts with `start` and the pid of a process that has ended.
+fn sweep_folder(folder: &Path, start: &str) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(start)) else {
+            continue;
+        };
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let maker = rest[..digits].parse().ok().and_then(Pid::from_raw);
+        if maker.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes everything in `folder` that starts with `start`.
+pub fn remove_all(folder: &Path, start: &str) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(start)) {
+            remove(&entry.path());
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::os::child::Child;
+    use crate::peer::in_a_process_of_its_own;
+
+    #[test]
+    fn a_folder_of_a_run_is_one_for_all_that_it_starts() {
+        in_a_process_of_its_own(|| {
+            let ask = || folder_of_the_run("builds").map_err(|trouble| trouble.to_string());
+            let (mut child, asked) = (
+                Child::fork(|| i32::from(ask().is_err())).map_err(|trouble| trouble.to_string())?,
+                run_folder("builds", std::process::id()),
+            );
+            let status = child.wait().map_err(|trouble| trouble.to_string())?;
+            let was = asked.is_dir();
+            fs::set_permissions(&asked, fs::Permissions::from_mode(0o755))
+                .map_err(|error| error.to_string())?;
+            let mut open = Child::fork(|| i32::from(ask().is_err())).map_err(|t| t.to_string())?;
+            let refused = open.wait().map_err(|trouble| trouble.to_string())?;
+            forget_the_run();
+            match (status.exit_status(), was, refused.exit_status(), asked.exists()) {
+                (Some(0), true, Some(1), false) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+    }
+
+    #[test]
+    fn only_what_a_dead_process_of_our_own_namespace_left_is_swept() {
+        let mut child = Child::fork(|| 0).expect("fork");
+        let dead = child.pid();
+        child.wait().expect("reaped");
+        let folder = tempfile::tempdir().expect("a folder");
+        let ours = maker();
+        let ended = format!("1p{dead}");
+        for name in ["left-1p", "left-2p", "left-"].map(|start| format!("{start}{dead}-x")) {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        fs::write(folder.path().join(format!("left-1p{}-x", std::process::id())), "")
+            .expect("file");
+        sweep_folder(folder.path(), "left-1p");
+        let names = fs::read_dir(folder.path()).expect("a folder").flatten();
+        let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(names.iter().all(|name| !name.to_string_lossy().contains(&ended)), "{names:?}");
+        assert!(ours.ends_with(&format!("p{}", std::process::id())), "{ours}");
+    }
+}

@@ -1,0 +1,17 @@
+//! What a measurement needs of the machine: child processes, processors, clocks, system calls.
+//!
+//! Floors, from the bottom up: `trouble`; `os`; `clock`, `leftovers`; `peer`; `trace`.
+//!
+//! [`os`] wraps the few system calls that experiments share, each behind a safe interface.
+//! [`clock`] stamps time. [`peer`] tells whether the other end of a mechanism still runs. [`trace`]
+//! records which system calls something makes, by `ptrace`. [`leftovers`] removes what killed
+//! processes left in the file system. [`trouble`] says why something has no figure.
+//!
+//! It knows no mechanism and no experiment, and computes no statistics.
+
+pub mod clock;
+pub mod leftovers;
+pub mod os;
+pub mod peer;
+pub mod trace;
+pub mod trouble;

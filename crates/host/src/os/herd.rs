@@ -1,0 +1,213 @@
+//! Commands and all their descendants in one process group that dies with its handle: [`Herd`].
+//!
+//! A command such as `make` starts others, which a kill of the command alone would leave running.
+//! The group's leader is a *keeper*, a child that sleeps until this process has ended, however it
+//! ended, and then kills the group, itself included. As long as it is a member, or its zombie is
+//! not reaped, the group's number is nobody else's.
+//!
+//! What puts itself into another group (a daemon, a session of its own) is not held.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, read};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_current_process_group, kill_process_group, pidfd_open,
+    set_parent_process_death_signal, setpgid,
+};
+
+use super::child::Child;
+use crate::trouble::{During, Result, Trouble};
+
+/// A process group. Dropped, or should this process end, all in it are killed.
+#[derive(Debug)]
+pub struct Herd {
+    keeper: Child,
+    /// Its end of file tells the keeper that we are gone.
+    _alive: OwnedFd,
+}
+
+impl Herd {
+    /// An empty group.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses a process or a pipe.
+    pub fn new() -> Result<Self> {
+        let (ended, alive) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
+        let alive = Cell::new(Some(alive));
+        let keeper = Child::fork(|| {
+            drop(alive.take());
+            keep(&ended)
+        })?;
+        // Both sides do it, so that neither has to wait for the other.
+        setpgid(Some(keeper.pid()), Some(keeper.pid())).during("setpgid")?;
+        let alive = alive.take().ok_or_else(|| Trouble::fail("the pipe was taken twice"))?;
+        Ok(Self { keeper, _alive: alive })
+    }
+
+    /// Starts `command` in the group.
+    ///
+    /// # Errors
+    /// Skipped, where it cannot be started.
+    pub fn spawn(&self, command: &mut Command) -> Result<process::Child> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let group = self.keeper.pid().as_raw_nonzero().get();
+        command.process_group(group).spawn().setting_up(&name)
+    }
+
+    /// Runs `command` in the group to its end; its elapsed time, from before it is started until
+    /// it is reaped, and how it ended.
+    ///
+    /// # Errors
+    /// Skipped, where it cannot be started. Failed, where it has not ended by `until`: it is
+    /// killed, and the handle should be dropped to kill what it started.
+    pub fn run(&self, command: &mut Command, until: Instant) -> Result<(Duration, ExitStatus)> {
+        let began = Instant::now();
+        let mut child = self.spawn(command)?;
+        if let Err(trouble) = wait_for(Pid::from_child(&child), until) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(trouble);
+        }
+        let status = child.wait().during("waitpid")?;
+        Ok((began.elapsed(), status))
+    }
+}
+
+impl Drop for Herd {
+    fn drop(&mut self) {
+        // Its leader is reaped after this, with the handle of the child.
+        let _ = kill_process_group(self.keeper.pid(), Signal::KILL);
+    }
+}
+
+/// The keeper. It makes system calls only: other threads may have held locks at the fork.
+fn keep(ended: &OwnedFd) -> i32 {
+    // The parent's end must not kill it before it has killed the others.
+    if setpgid(None, None).is_err() || set_parent_process_death_signal(None).is_err() {
+        return 1;
+    }
+    while read(ended, &mut [0; 1]) == Err(Errno::INTR) {}
+    let _ = kill_current_process_group(Signal::KILL);
+    1
+}
+
+/// Sleeps until the child `pid`, which stays unreaped, has ended.
+///
+/// # Errors
+/// Failed, where it has not by `until`.
+pub fn wait_for(pid: Pid, until: Instant) -> Result<()> {
+    let end = pidfd_open(pid, PidfdFlags::empty()).setting_up("pidfd_open")?;
+    loop {
+        match poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&left_until(until))) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Err(Trouble::fail("did not end in its time, and was killed")),
+            other => return other.map(|_| ()).during("poll"),
+        }
+    }
+}
+
+/// The time until `until`; none, if it has passed.
+pub fn left_until(until: Instant) -> Timespec {
+    let left = until.saturating_duration_since(Instant::now());
+    // More seconds than fit are as good as for ever.
+    let tv_sec = left.as_secs().try_into().unwrap_or(i32::MAX.into());
+    Timespec { tv_sec, tv_nsec: left.subsec_nanos().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::in_a_process_of_its_own;
+    use rustix::process::test_kill_process;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Whether `pid` has ended within [`LONG`]; an orphan is reaped by init a moment later.
+    fn ends(pid: Pid) -> bool {
+        let until = Instant::now() + LONG;
+        let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+        let lives = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+        while lives() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        !lives()
+    }
+
+    /// A shell that starts a child of its own, writes its number and waits.
+    fn shell(pids: &std::path::Path) -> Command {
+        let mut command = Command::new("/bin/sh");
+        let script =
+            format!("sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait", pids.display());
+        command.args(["-c", &script]);
+        command
+    }
+
+    fn written(pids: &std::path::Path) -> Pid {
+        let until = Instant::now() + LONG;
+        loop {
+            let text = std::fs::read_to_string(pids).unwrap_or_default();
+            if let Some(pid) = text.trim().parse().ok().and_then(Pid::from_raw) {
+                return pid;
+            }
+            assert!(Instant::now() < until, "the shell never wrote a number");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn what_a_command_started_dies_with_the_handle() {
+        in_a_process_of_its_own(|| {
+            let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+            let pids = folder.path().join("pids");
+            let herd = Herd::new().map_err(|trouble| trouble.to_string())?;
+            let soon = Instant::now() + Duration::from_millis(300);
+            let ended = herd.run(&mut shell(&pids), soon);
+            let grandchild = written(&pids);
+            let lived = test_kill_process(grandchild).is_ok();
+            drop(herd);
+            match (ended, lived, ends(grandchild)) {
+                (Err(Trouble::Failed(why)), true, true) if why.contains("in its time") => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+    }
+
+    #[test]
+    fn it_dies_with_the_process_that_holds_the_handle() {
+        in_a_process_of_its_own(|| {
+            let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+            let pids = folder.path().join("pids");
+            let mut holder = Child::fork(|| {
+                let herd = Herd::new().expect("a group");
+                let _ = herd.run(&mut shell(&pids), Instant::now() + LONG);
+                0
+            })
+            .map_err(|trouble| trouble.to_string())?;
+            let grandchild = written(&pids);
+            holder.kill().map_err(|trouble| trouble.to_string())?;
+            if ends(grandchild) { Ok(()) } else { Err("it lived on".into()) }
+        });
+    }
+
+    #[test]
+    fn the_status_and_the_time_are_the_commands() {
+        in_a_process_of_its_own(|| {
+            let herd = Herd::new().map_err(|trouble| trouble.to_string())?;
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", "sleep 0.1; exit 3"]);
+            let ended = herd.run(&mut command, Instant::now() + LONG);
+            let (time, status) = ended.map_err(|trouble| trouble.to_string())?;
+            if status.code() == Some(3) && time >= Duration::from_millis(100) {
+                Ok(())
+            } else {
+                Err(format!("{status} after {time:?}"))
+            }
+        });
+    }
+}

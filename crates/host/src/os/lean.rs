@@ -1,0 +1,247 @@
+//! A process that forks as a small one does: [`Lean`].
+//!
+//! What a fork costs grows with the number of mappings and of pages that the parent has written.
+//! This executable is large and brings libraries along (libzmq's C++, above all), which no child of
+//! a measurement of forks uses. Users compare with a small program; so the libraries are kept out
+//! of children, and the pages of our own that the dynamic linker has written and then closed for
+//! writing become a shared mapping of the same bytes, which a fork does not copy.
+//!
+//! Best effort: what the system refuses stays as it was. The C library, the dynamic linker, stacks
+//! and the heap are left alone.
+
+#![allow(unsafe_code, reason = "advises on mappings and replaces some by equal ones")]
+
+use std::ffi::c_void;
+use std::path::Path;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
+
+/// The step in which a process is made so, for the explanations of who does it.
+pub const IN_WORDS: &str = "The process that creates is made small first: libraries that a \
+    child does not use are kept out of it (MADV_DONTFORK), and what the dynamic linker has written \
+    of our own executable and then closed becomes a shared mapping of the same bytes. It then has \
+    about the mappings of a small C program; each mapping and each page written makes a fork \
+    dearer.";
+
+/// While it lives, children are forked without what they do not need. They must not unwind: the
+/// unwinder is a library too.
+#[derive(Debug)]
+pub struct Lean {
+    kept_out: Vec<Range>,
+}
+
+/// Whole pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    from: usize,
+    to: usize,
+}
+
+/// A private mapping of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mapping {
+    range: Range,
+    /// `r--`, `r-x`, `rw-`.
+    may: String,
+    path: String,
+    /// Whether some of its pages are copies of its own.
+    written: bool,
+}
+
+impl Lean {
+    /// Makes this process lean.
+    pub fn now() -> Self {
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        let own = std::env::current_exe().unwrap_or_default();
+        let mut kept_out = Vec::new();
+        for mapping in mappings(&text) {
+            let range = mapping.range;
+            if Path::new(&mapping.path) == own {
+                if mapping.written && mapping.may == "r--" {
+                    share(range);
+                }
+            } else if is_unneeded_library(&mapping.path) && advise(range, Advice::LinuxDontFork) {
+                kept_out.push(range);
+            }
+        }
+        Self { kept_out }
+    }
+}
+
+impl Drop for Lean {
+    fn drop(&mut self) {
+        for &range in &self.kept_out {
+            advise(range, Advice::LinuxDoFork);
+        }
+    }
+}
+
+/// The private mappings of files in `/proc/self/smaps`.
+fn mappings(smaps: &str) -> Vec<Mapping> {
+    let mut found: Vec<Mapping> = Vec::new();
+    // Fields belong to the mapping before them; those of others are passed over.
+    let mut current = None;
+    for line in smaps.lines() {
+        if let Some((range, may, path)) = head(line) {
+            current = (may.ends_with('p') && path.starts_with('/')).then_some(found.len());
+            if current.is_some() {
+                let may = may.chars().take(3).collect();
+                found.push(Mapping { range, may, path: path.to_owned(), written: false });
+            }
+        } else if let (Some(at), Some(size)) = (current, line.strip_prefix("Anonymous:")) {
+            found[at].written = size.trim() != "0 kB";
+        }
+    }
+    found
+}
+
+/// `7f00-7f10 r-xp 00001000 08:01 42    /usr/lib/libc.so.6`
+fn head(line: &str) -> Option<(Range, &str, &str)> {
+    let mut words = line.split_ascii_whitespace();
+    let (from, to) = words.next()?.split_once('-')?;
+    let address = |text: &str| usize::from_str_radix(text, 16).ok();
+    let range = Range { from: address(from)?, to: address(to)? };
+    let may = words.next()?;
+    let path = line.find('/').map_or("", |at| &line[at..]);
+    Some((range, may, path))
+}
+
+/// A shared library that is neither the C library nor the dynamic linker.
+fn is_unneeded_library(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let needed = ["libc.", "libc-", "libpthread", "ld-", "ld.", "ld64"];
+    name.contains(".so") && !needed.iter().any(|start| name.starts_with(start))
+}
+
+fn advise(range: Range, advice: Advice) -> bool {
+    // SAFETY: the advice says what a fork copies; it changes nothing for this process.
+    unsafe { madvise(range.from as *mut c_void, range.to - range.from, advice) }.is_ok()
+}
+
+/// Puts a shared mapping of the same bytes in the place of pages that nobody writes.
+fn share(range: Range) {
+    let length = range.to - range.from;
+    // SAFETY: the mapping is readable, and stays: it is the executable's, and nobody unmaps that.
+    let bytes = unsafe { std::slice::from_raw_parts(range.from as *const u8, length) };
+    let Ok(file) = memfd_create(c"tontine-relocated", MemfdFlags::CLOEXEC) else { return };
+    if rustix::io::write(&file, bytes) != Ok(length) {
+        return;
+    }
+    // SAFETY: the range is a whole mapping that nobody writes to (the dynamic linker has closed
+    // it); what replaces it, in one step, holds the same bytes and may be read as it may.
+    let _ = unsafe {
+        mmap(
+            range.from as *mut c_void,
+            length,
+            ProtFlags::READ,
+            MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE,
+            &file,
+            0,
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::child::Child;
+    use crate::peer::in_a_process_of_its_own;
+
+    const SMAPS: &str = "\
+55d0-55e0 r--p 0000f000 08:01 1                    /opt/a program
+Rss:                 4 kB
+Anonymous:          64 kB
+7f00-7f10 r-xp 00001000 08:01 42                   /usr/lib/libm.so.6
+Anonymous:           0 kB
+7f20-7f30 rw-s 00000000 00:01 7                    /dev/zero (deleted)
+Anonymous:           4 kB
+7f40-7f50 rw-p 00000000 00:00 0                    [heap]
+Anonymous:           8 kB
+";
+
+    #[test]
+    fn private_mappings_of_files_are_read_with_whether_they_were_written() {
+        let found = mappings(SMAPS);
+        let shown: Vec<(&str, &str, bool)> =
+            found.iter().map(|one| (one.path.as_str(), one.may.as_str(), one.written)).collect();
+        assert_eq!(shown, [("/opt/a program", "r--", true), ("/usr/lib/libm.so.6", "r-x", false)]);
+        assert_eq!(found[0].range, Range { from: 0x55d0, to: 0x55e0 });
+    }
+
+    #[test]
+    fn the_c_library_and_the_linker_stay() {
+        for path in ["/lib/libc.so.6", "/lib/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"] {
+            assert!(!is_unneeded_library(path), "{path}");
+        }
+        assert!(is_unneeded_library("/usr/lib/libstdc++.so.6.0.33"));
+        assert!(!is_unneeded_library("/usr/bin/tontine"));
+    }
+
+    /// The line of a mapping that is exactly this range.
+    fn line_of(range: Range) -> Option<String> {
+        let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let found = text.lines().find(|line| head(line).is_some_and(|(there, ..)| there == range));
+        found.map(str::to_owned)
+    }
+
+    #[test]
+    fn what_the_linker_wrote_becomes_shared_with_equal_bytes() {
+        in_a_process_of_its_own(|| {
+            let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(|e| e.to_string())?;
+            let own = std::env::current_exe().map_err(|e| e.to_string())?;
+            let relocated: Vec<Mapping> = mappings(&smaps)
+                .into_iter()
+                .filter(|one| Path::new(&one.path) == own && one.written && one.may == "r--")
+                .collect();
+            if relocated.is_empty() {
+                return Err(format!("no relocated part of {}: {smaps}", own.display()));
+            }
+            // SAFETY: both mappings are readable, and stay.
+            let bytes = |range: Range| unsafe {
+                std::slice::from_raw_parts(range.from as *const u8, range.to - range.from)
+            };
+            let before: Vec<Vec<u8>> =
+                relocated.iter().map(|one| bytes(one.range).to_vec()).collect();
+            let _lean = Lean::now();
+            for (one, before) in relocated.iter().zip(before) {
+                let line = line_of(one.range).ok_or("the range is no mapping of its own")?;
+                if !line.contains(" r--s ") || !line.contains("tontine-relocated") {
+                    return Err(format!("not shared: {line}"));
+                }
+                if before.iter().all(|&byte| byte == 0) || bytes(one.range) != before {
+                    return Err(format!("other bytes: {line}"));
+                }
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn children_of_a_lean_process_run_without_libraries_and_later_ones_with_them() {
+        in_a_process_of_its_own(|| {
+            let libraries = || -> i32 {
+                let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+                i32::from(
+                    text.lines().any(|line| line.ends_with(".so.1") && line.contains("gcc_s")),
+                )
+            };
+            if libraries() == 0 {
+                return Ok(());
+            }
+            let lean = Lean::now();
+            let status = |child: crate::trouble::Result<Child>| {
+                let status = child.and_then(|mut child| child.wait());
+                status.map(|status| status.exit_status()).map_err(|trouble| trouble.to_string())
+            };
+            let within = status(Child::fork(libraries))?;
+            drop(lean);
+            let after = status(Child::fork(libraries))?;
+            if (within, after) == (Some(0), Some(1)) {
+                Ok(())
+            } else {
+                Err(format!("with libraries: {within:?} in a lean process, {after:?} later"))
+            }
+        });
+    }
+}

@@ -1,0 +1,148 @@
+//! Network devices, made by messages to the kernel: [`Netlink`].
+//!
+//! Without the `ip` command, which not every machine has. It speaks for the network namespace in
+//! which its socket was opened, and knows just enough to join two namespaces: a bridge, a veth
+//! pair with one end elsewhere, an address, up. Neighbour: [`super::namespaces`] makes the
+//! namespaces. Nothing is ever removed: devices go with their namespace.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
+use rustix::process::Pid;
+
+use crate::trouble::{During, Result};
+
+/// More than an answer can have: an error and the request that it answers.
+const LONGEST_ANSWER: usize = 8 << 10;
+
+/// A socket to the kernel's network configuration.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens one for the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// Skipped, where the system has none.
+    pub fn open() -> Result<Self> {
+        let socket = rustix::net::socket_with(
+            rustix::net::AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            // NETLINK_ROUTE is protocol 0, and so the default.
+            None,
+        )
+        .setting_up("socket(AF_NETLINK)")?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Makes a bridge.
+    ///
+    /// # Errors
+    /// Skipped, where the kernel has no bridges or forbids it.
+    pub fn add_bridge(&mut self, name: &str) -> Result<()> {
+        let mut bridge = LinkMessage::default();
+        let kind = vec![LinkInfo::Kind(InfoKind::Bridge)];
+        bridge.attributes = vec![LinkAttribute::IfName(name.into()), LinkAttribute::LinkInfo(kind)];
+        self.create(RouteNetlinkMessage::NewLink(bridge)).setting_up("netlink: to make a bridge")
+    }
+
+    /// Makes a veth pair: `name` here, a port of `bridge`, and `far` in the network namespace of a
+    /// process.
+    ///
+    /// # Errors
+    /// Skipped, where the kernel has no such pairs or forbids it.
+    pub fn add_pair(&mut self, name: &str, bridge: &str, far: &str, process: Pid) -> Result<()> {
+        let bridge = self.index(bridge)?;
+        let mut peer = LinkMessage::default();
+        let pid = process.as_raw_nonzero().get().cast_unsigned();
+        peer.attributes = vec![LinkAttribute::IfName(far.into()), LinkAttribute::NetNsPid(pid)];
+        let mut pair = LinkMessage::default();
+        let kind = vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ];
+        pair.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::Controller(bridge),
+            LinkAttribute::LinkInfo(kind),
+        ];
+        self.create(RouteNetlinkMessage::NewLink(pair)).setting_up("netlink: to make a veth pair")
+    }
+
+    /// Gives a device an address in a network of 256.
+    ///
+    /// # Errors
+    /// Skipped, where it is refused.
+    pub fn add_address(&mut self, name: &str, address: Ipv4Addr) -> Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = 24;
+        message.header.index = self.index(name)?;
+        let address = IpAddr::V4(address);
+        message.attributes =
+            vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        self.create(RouteNetlinkMessage::NewAddress(message))
+            .setting_up("netlink: to give an address")
+    }
+
+    /// Switches a device on.
+    ///
+    /// # Errors
+    /// Skipped, where it is refused.
+    pub fn up(&mut self, name: &str) -> Result<()> {
+        let mut device = LinkMessage::default();
+        device.header.index = self.index(name)?;
+        device.header.flags = LinkFlags::Up;
+        device.header.change_mask = LinkFlags::Up;
+        self.ask(0, RouteNetlinkMessage::SetLink(device))
+            .setting_up("netlink: to switch a device on")
+    }
+
+    fn index(&self, name: &str) -> Result<u32> {
+        name_to_index(&self.socket, name).during("ioctl(SIOCGIFINDEX)")
+    }
+
+    fn create(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
+        self.ask(NLM_F_CREATE | NLM_F_EXCL, message)
+    }
+
+    /// Sends one request and waits for its acknowledgement, which the kernel gives at once.
+    fn ask(&mut self, flags: u16, message: RouteNetlinkMessage) -> io::Result<()> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        send(&self.socket, &bytes, SendFlags::empty())?;
+        let mut answer = vec![0_u8; LONGEST_ANSWER];
+        let (length, _) = recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer[..length])
+            .map_err(io::Error::other)?;
+        match answer.payload {
+            NetlinkPayload::Error(told) => match told.code {
+                None => Ok(()),
+                Some(code) => Err(io::Error::from_raw_os_error(code.get().saturating_neg())),
+            },
+            other => Err(io::Error::other(format!("the kernel answered {other:?}"))),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Pinning the calling thread to one processor.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::trouble::{During, Result};
+
+/// Pins the calling thread to `cpu`.
+///
+/// # Errors
+/// Skipped, where the processor is outside the affinity that the system allows.
+pub fn pin_to(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| {
+        crate::trouble::Trouble::skip(format!("sched_setaffinity to processor {cpu}: {error}"))
+    })
+}
+
+/// Lets the calling thread run on all of `cpus`.
+///
+/// # Errors
+/// As [`pin_to`].
+pub fn pin_to_all(cpus: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).map_err(|error| {
+        crate::trouble::Trouble::skip(format!("sched_setaffinity to {cpus:?}: {error}"))
+    })
+}
+
+/// The processors on which the calling thread may run, in ascending order.
+///
+/// # Errors
+/// Skipped, where a filter refuses the question.
+pub fn allowed() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None).setting_up("sched_getaffinity")?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// The calling thread on one processor; dropped, it gets its old ones back.
+#[derive(Debug)]
+pub struct Pinned(Option<CpuSet>);
+
+impl Pinned {
+    /// Pins the calling thread to `cpu`.
+    ///
+    /// # Errors
+    /// As [`pin_to`].
+    pub fn to(cpu: usize) -> Result<Self> {
+        let before = sched_getaffinity(None).ok();
+        pin_to(cpu)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}

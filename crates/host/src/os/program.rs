@@ -1,0 +1,69 @@
+//! Which programs the machine has: [`find`], and the last words of one that failed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where servers lie, which an ordinary user's `PATH` leaves out.
+const SERVERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// The program of that name, on `PATH` or among the system's servers.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(SERVERS.iter().map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    // A relative folder on PATH would mean another place to each command.
+    let found = || fs::metadata(file).ok().filter(|_| file.is_absolute());
+    found().is_some_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// The last lines of what a program printed, on one line.
+pub fn last_words(printed: &[u8]) -> String {
+    const LINES: usize = 3;
+    let text = String::from_utf8_lossy(printed);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines.len().checked_sub(LINES) {
+        Some(rest) => lines[rest..].join(" | "),
+        None if lines.is_empty() => "it printed nothing".into(),
+        None => lines.join(" | "),
+    }
+}
+
+/// The type of the file system that holds `path`, as the kernel names it.
+pub fn file_system(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    // The longest mount point above it; of several on one place, the last is on top.
+    let holds = mounts.lines().filter_map(|line| {
+        let (mount, source) = line.split_once(" - ")?;
+        let point = mount.split(' ').nth(4)?.replace("\\040", " ");
+        path.starts_with(&point).then(|| (point.len(), source.split(' ').next()))
+    });
+    holds.max_by_key(|(length, _)| *length)?.1.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_and_what_is_none_is_not() {
+        assert!(find("sh").is_some_and(|file| file.ends_with("sh")));
+        assert_eq!(find("no-such-program-anywhere"), None);
+    }
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        assert_eq!(last_words(b"a\nb\n\nc \nd\n"), "b | c | d");
+        assert_eq!(last_words(b"a\n"), "a");
+        assert_eq!(last_words(b"\n"), "it printed nothing");
+    }
+
+    #[test]
+    fn proc_is_a_proc() {
+        assert_eq!(file_system(Path::new("/proc/self")).as_deref(), Some("proc"));
+    }
+}

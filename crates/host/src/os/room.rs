@@ -1,0 +1,144 @@
+//! Whether the machine has room for more processes and more memory: asked before an experiment
+//! makes many, so that none ends because another one took the rest.
+
+use rustix::process::{Resource, getrlimit, getuid};
+
+use crate::os::files::Files;
+use crate::trouble::{Result, Trouble};
+
+/// What is left for everybody else.
+const SPARE: u64 = 64;
+/// The share of free memory that an experiment may take: a half.
+const SHARE: u64 = 2;
+
+/// Asks whether `count` more processes, or threads, of `bytes` each may be made.
+///
+/// # Errors
+/// Skipped, with the limit and what was found in its way.
+pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
+    let files = Files::of_this_machine();
+    let limit = getrlimit(Resource::Nproc).current;
+    if let (Some(limit), false) = (limit, is_exempt(&files)) {
+        let running = threads_of_ours(&files);
+        if running + count + SPARE > limit {
+            return Err(Trouble::skip(format!(
+                "needs {count} processes; RLIMIT_NPROC allows {limit}, {running} run already"
+            )));
+        }
+    }
+    for folder in cgroups(&files) {
+        let number = |name: &str| files.number::<u64>(&format!("{folder}/{name}"));
+        if let (Some(most), Some(running)) = (number("pids.max"), number("pids.current"))
+            && running + count + SPARE > most
+        {
+            return Err(Trouble::skip(format!(
+                "needs {count} processes; {folder}/pids.max allows {most}, {running} run already"
+            )));
+        }
+    }
+    for_memory(count.saturating_mul(bytes))
+}
+
+/// Asks whether `bytes` of memory may be taken: at most half of what is free.
+///
+/// # Errors
+/// Skipped, with what is free.
+pub fn for_memory(bytes: u64) -> Result<()> {
+    let files = Files::of_this_machine();
+    let Some(free) = available(&files) else {
+        return Ok(());
+    };
+    if bytes > free / SHARE {
+        return Err(Trouble::skip(format!(
+            "needs {} MiB of memory; {} MiB are free, and it takes at most half",
+            bytes >> 20,
+            free >> 20
+        )));
+    }
+    Ok(())
+}
+
+/// Bytes that could be had without swapping, within the limits of our cgroup and of those above it.
+/// What a cgroup has of files that nobody has read lately it can give back.
+fn available(files: &Files) -> Option<u64> {
+    let text = files.text("proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let machine = line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10;
+    let left_of = |folder: &String| {
+        let most: u64 = files.number(&format!("{folder}/memory.max"))?;
+        let used: u64 = files.number(&format!("{folder}/memory.current"))?;
+        let facts = files.text(&format!("{folder}/memory.stat")).unwrap_or_default();
+        let idle = facts.lines().find_map(|line| line.strip_prefix("inactive_file "));
+        let idle = idle.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0);
+        Some(most.saturating_sub(used.saturating_sub(idle)))
+    };
+    Some(cgroups(files).iter().filter_map(left_of).fold(machine, u64::min))
+}
+
+/// Whether RLIMIT_NPROC does not count: for root, but not for one who is root in a namespace of
+/// users only.
+fn is_exempt(files: &Files) -> bool {
+    let whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    getuid().is_root() && files.text("proc/self/uid_map").is_none_or(whole)
+}
+
+/// The folders of this process's cgroup and of those above it, version 2.
+fn cgroups(files: &Files) -> Vec<String> {
+    let text = files.text("proc/self/cgroup").unwrap_or_default();
+    let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::/")) else {
+        return Vec::new();
+    };
+    let above = std::path::Path::new(path).ancestors();
+    above.map(|path| format!("sys/fs/cgroup/{}", path.display())).collect()
+}
+
+/// Threads of this user, as far as `/proc` shows them.
+fn threads_of_ours(files: &Files) -> u64 {
+    let Ok(folder) = std::fs::read_dir("/proc") else {
+        return 0;
+    };
+    let uid = getuid().as_raw().to_string();
+    let pids = folder.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    pids.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter_map(|pid| {
+            let status = files.text(&format!("proc/{pid}/status"))?;
+            let field = |name: &str| {
+                status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()
+            };
+            (field("Uid:")? == uid).then(|| field("Threads:")?.parse::<u64>().ok()).flatten()
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::files::Tree;
+
+    #[test]
+    fn a_few_fit_and_more_than_there_is_does_not() {
+        for_processes(1, 1 << 20).expect("one process");
+        let lack = for_memory(u64::MAX).expect_err("nobody has that");
+        assert!(lack.why().contains("MiB are free"), "{lack}");
+    }
+
+    #[test]
+    fn the_tightest_limit_of_any_cgroup_above_us_counts() {
+        let tree = Tree::empty();
+        let limited = "sys/fs/cgroup/user.slice";
+        tree.write("proc/self/cgroup", "0::/user.slice/session");
+        tree.write("proc/meminfo", "MemAvailable:    8388608 kB");
+        tree.write(&format!("{limited}/session/memory.max"), "max");
+        tree.write(&format!("{limited}/memory.max"), &(2_u64 << 30).to_string());
+        tree.write(&format!("{limited}/memory.current"), &(3_u64 << 29).to_string());
+        assert_eq!(available(&tree.files()), Some(1 << 29));
+        tree.write(&format!("{limited}/memory.stat"), &format!("inactive_file {}", 1_u64 << 29));
+        assert_eq!(available(&tree.files()), Some(1 << 30));
+        assert_eq!(cgroups(&tree.files()).len(), 3);
+    }
+
+    #[test]
+    fn we_are_among_those_that_are_counted() {
+        assert!(threads_of_ours(&Files::of_this_machine()) >= 1);
+    }
+}

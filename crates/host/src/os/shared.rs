@@ -1,0 +1,186 @@
+//! Memory that two processes see: [`Shared`].
+//!
+//! Anonymous by default (inherited over `fork`), or behind a POSIX name that is unlinked before the
+//! first use, so that no death leaves anything in `/dev/shm`.
+
+#![allow(unsafe_code, reason = "maps memory and hands out references into it")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{Mode, ftruncate};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::shm;
+
+use crate::trouble::{During, Result};
+
+/// Names tried before all are taken to be in use.
+const NAMES: u32 = 64;
+
+/// What may live in shared memory: valid when all its bytes are zero, changed only through atomics
+/// or cells that say who may touch them, and never dropped.
+///
+/// # Safety
+/// The implementor promises that the all-zero pattern is a valid value and that shared references
+/// may be used by several processes at once.
+pub unsafe trait Shareable: Sync {}
+
+// SAFETY: zero is a valid value of each; atomics are made for concurrent use.
+unsafe impl Shareable for std::sync::atomic::AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Shareable for std::sync::atomic::AtomicU64 {}
+// SAFETY: an array of shareable things is one.
+unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
+
+/// A zeroed `T` in a mapping of its own, shared with every process forked from here on.
+#[derive(Debug)]
+pub struct Shared<T> {
+    at: NonNull<T>,
+    length: usize,
+    _holds: PhantomData<T>,
+}
+
+// SAFETY: `Shareable` requires `Sync`; the mapping is bound to no thread.
+unsafe impl<T: Shareable> Send for Shared<T> {}
+// SAFETY: a shared handle only gives `&T`, and `T` is `Sync`.
+unsafe impl<T: Shareable> Sync for Shared<T> {}
+
+impl<T: Shareable> Shared<T> {
+    /// Anonymous shared memory.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses the mapping.
+    pub fn anonymous() -> Result<Self> {
+        let length = Self::length();
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        let at = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::POPULATE,
+            )
+        }
+        .setting_up("mmap")?;
+        Ok(Self::at(at, length))
+    }
+
+    /// Memory by `shm_open` and `mmap`; the name is gone again when this returns.
+    ///
+    /// # Errors
+    /// Skipped, where there is no `/dev/shm` or it is full.
+    pub fn posix() -> Result<Self> {
+        let length = Self::length();
+        let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
+        let (name, file) =
+            first_free_name(|name| Ok(shm::open(name, flags, Mode::RUSR | Mode::WUSR)?))
+                .setting_up("shm_open")?;
+        shm::unlink(&*name).setting_up("shm_unlink")?;
+        ftruncate(&file, length as u64).setting_up("ftruncate on shared memory")?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::POPULATE,
+                file.as_fd(),
+                0,
+            )
+        }
+        .setting_up("mmap")?;
+        Ok(Self::at(at, length))
+    }
+
+    fn length() -> usize {
+        size_of::<T>().next_multiple_of(rustix::param::page_size())
+    }
+
+    fn at(at: *mut std::ffi::c_void, length: usize) -> Self {
+        let at = NonNull::new(at.cast::<T>()).expect("mmap never returns a null pointer");
+        Self { at, length, _holds: PhantomData }
+    }
+}
+
+impl<T> Shared<T> {
+    /// The address, for system calls that want one. Valid as long as the handle.
+    pub fn as_ptr(&self) -> *mut T {
+        self.at.as_ptr()
+    }
+}
+
+impl<T: Shareable> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping is `length` ≥ size_of::<T>() bytes, page-aligned, zeroed at the start
+        // (a valid `T` by `Shareable`), and lives until `drop`.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: `at` and `length` are those of the mapping that this handle alone owns;
+        // references borrowed from the handle have ended.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Makes something under a POSIX name that nobody has, and returns both.
+///
+/// A process of our pid that was killed between making and unlinking has left its name behind; then
+/// the next one is tried, up to [`NAMES`] times.
+///
+/// # Errors
+/// That of `make`; EEXIST only where all names are taken.
+pub fn first_free_name<T>(make: impl Fn(&CStr) -> io::Result<T>) -> io::Result<(CString, T)> {
+    // Two threads may be here at once.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let mut taken = io::Error::from_raw_os_error(libc::EEXIST);
+    for _ in 0..NAMES {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = CString::new(format!("/tontine-{}-{number}", std::process::id()))?;
+        match make(&name) {
+            Ok(made) => return Ok((name, made)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_is_passed_over() {
+        let tries = AtomicU32::new(0);
+        let exists = |_: &CStr| Err::<(), _>(io::Error::from_raw_os_error(libc::EEXIST));
+        let second_free = |name: &CStr| match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => exists(name).map(|()| 0),
+            tried => Ok(tried),
+        };
+        assert_eq!(first_free_name(second_free).expect("a name").1, 1);
+        let error = first_free_name(exists).expect_err("all are taken");
+        assert_eq!(error.raw_os_error(), Some(libc::EEXIST));
+    }
+
+    #[test]
+    fn starts_as_zero_and_keeps_what_is_written() {
+        for memory in [Shared::<AtomicU64>::anonymous(), Shared::<AtomicU64>::posix()] {
+            let memory = memory.expect("shared memory");
+            assert_eq!(memory.load(Ordering::Relaxed), 0);
+            memory.store(7, Ordering::Relaxed);
+            assert_eq!(memory.load(Ordering::Relaxed), 7);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Signal masks and handlers of the calling thread: [`Only`], [`handle`].
+//!
+//! What it does not do: restore anything. Who changes a mask or installs a handler does so in a
+//! child made for it.
+
+#![allow(unsafe_code, reason = "signal masks and handlers")]
+
+use rustix::process::Pid;
+
+use crate::os::checked;
+
+/// The signal that experiments send: no terminal does.
+pub const SIGNAL: libc::c_int = libc::SIGUSR1;
+
+/// A set that holds [`SIGNAL`] and nothing else.
+#[derive(Clone, Copy)]
+pub struct Only(libc::sigset_t);
+
+impl Only {
+    /// Returns it.
+    pub fn signal() -> Self {
+        // SAFETY: a plain C structure, initialised by `sigemptyset`; both calls only write to it.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, SIGNAL);
+            Self(set)
+        }
+    }
+
+    /// The set itself, for the calls that wait for it.
+    pub fn set(&self) -> &libc::sigset_t {
+        &self.0
+    }
+
+    /// Blocks the signal in the calling thread; returns the mask of before, without the signal.
+    #[inline(always)]
+    pub fn block(&self) -> libc::sigset_t {
+        // SAFETY: both sets are initialised (zero is the empty set); the call reads one and writes
+        // the other. It fails only on a first argument that is none of the three.
+        unsafe {
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, &self.0, &mut before);
+            libc::sigdelset(&mut before, SIGNAL);
+            before
+        }
+    }
+
+    /// Unblocks the signal in the calling thread.
+    #[inline(always)]
+    pub fn unblock(&self) {
+        // SAFETY: the set is initialised; no old mask is asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// Sends one to a process by its id; real-time ones too, which rustix does not name.
+///
+/// # Errors
+/// As `kill(2)`.
+pub fn send(to: Pid, signal: libc::c_int) -> std::io::Result<()> {
+    // SAFETY: takes two numbers.
+    checked(unsafe { libc::kill(to.as_raw_nonzero().get(), signal) }).map(drop)
+}
+
+/// Installs `handler` for [`SIGNAL`], which is blocked while it runs. `handler` may do only what is
+/// async-signal-safe, or its process must be one that may break.
+///
+/// # Errors
+/// As `sigaction(2)`.
+pub fn handle(handler: extern "C" fn(libc::c_int)) -> std::io::Result<()> {
+    // SAFETY: zero is a valid pattern (plain integers, a null restorer) that the calls fill in; the
+    // handler lives as long as the program.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as libc::sighandler_t;
+        libc::sigemptyset(&mut action.sa_mask);
+        checked(libc::sigaction(SIGNAL, &action, std::ptr::null_mut())).map(drop)
+    }
+}

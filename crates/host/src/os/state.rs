@@ -1,0 +1,71 @@
+//! Whether a thread sleeps, as `/proc` tells: [`State`]; and which threads there are.
+//!
+//! A signal that wakes a thread changes its state before the call that sends it returns: so a
+//! thread that is seen asleep after that was not woken by it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::trouble::{During, Result, Trouble};
+
+/// A thread's open `/proc/…/stat`.
+#[derive(Debug)]
+pub struct State(File);
+
+impl State {
+    /// Of thread `tid` in process `pid`; of its first thread where both are equal.
+    ///
+    /// # Errors
+    /// Skipped, where there is no `/proc`.
+    pub fn of(pid: u32, tid: u32) -> Result<Self> {
+        let path = format!("/proc/{pid}/task/{tid}/stat");
+        File::open(&path).setting_up(&format!("open {path}")).map(Self)
+    }
+
+    /// Whether it sleeps interruptibly (state `S`).
+    pub fn asleep(&self) -> bool {
+        let mut text = [0; 256];
+        let length = self.0.read_at(&mut text, 0).unwrap_or(0);
+        // The name in parentheses may hold anything, a parenthesis too: the state follows the last.
+        let end_of_name = text[..length].iter().rposition(|&byte| byte == b')');
+        end_of_name.is_some_and(|at| text[..length].get(at + 2) == Some(&b'S'))
+    }
+}
+
+/// The thread of the process that is not its first, where it has two.
+///
+/// # Errors
+/// Skipped, where there is no `/proc`; failed, where there is no second thread.
+pub fn second_thread(pid: u32) -> Result<u32> {
+    let path = format!("/proc/{pid}/task");
+    let threads = std::fs::read_dir(&path).setting_up(&format!("read {path}"))?;
+    let ids = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let found = ids.into_iter().find(|&thread: &u32| thread != pid);
+    found.ok_or_else(|| Trouble::fail(format!("expected a second thread in {path}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::child::Child;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn who_spins_is_awake_and_who_waits_comes_to_sleep() {
+        let us = std::process::id();
+        let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        assert!(!State::of(us, tid).expect("proc").asleep());
+        let child = Child::fork(|| {
+            loop {
+                std::thread::sleep(Duration::from_secs(1))
+            }
+        });
+        let child = child.expect("fork");
+        let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
+        let state = State::of(pid, pid).expect("proc");
+        let since = Instant::now();
+        while !state.asleep() {
+            assert!(since.elapsed() < Duration::from_secs(30), "it never slept");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Whether the other end is still there: [`Peer`], and what brings a blocked call back to ask:
+//! [`Nudge`].
+//!
+//! A spinning end asks after every [`SPINS`] looks. A blocking end gets a signal every
+//! quarter of a second, so that its call returns with EINTR and it asks then. Neither touches the
+//! way of a message. [`LastWords`] carries a child's reason to its parent.
+//!
+//! It does not kill or reap anybody: [`crate::os::child`] does.
+
+#![allow(unsafe_code, reason = "sets a POSIX timer up and shares last words")]
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::os::checked;
+use crate::os::shared::{Shareable, Shared};
+use crate::trouble::{During, Result, Trouble};
+
+/// Looks at a spinning end's word between two questions about the peer.
+pub const SPINS: u32 = 1 << 20;
+
+/// How often a blocked call is interrupted.
+const NUDGE_NS: libc::c_long = 250_000_000;
+
+/// The other end, as far as its death has to be asked for.
+#[derive(Debug, Clone, Copy)]
+pub enum Peer<'a> {
+    /// A child process, not yet reaped.
+    Child(Pid),
+    /// A thread of this process, which sets the flag when it ends.
+    Thread(&'a AtomicBool),
+    /// The parent: the kernel ends us with it, so nothing needs to be asked.
+    Parent,
+}
+
+impl Peer<'_> {
+    /// Whether it can still answer.
+    ///
+    /// # Errors
+    /// Failed, naming its status, where it has ended.
+    #[cold]
+    pub fn check(&self) -> Result<()> {
+        match *self {
+            Self::Parent => Ok(()),
+            Self::Thread(ended) => {
+                // SYNC peer-ended: pairs with the store in `TellEnd`.
+                if ended.load(Ordering::Acquire) {
+                    Err(Trouble::fail("the other thread ended before the last message"))
+                } else {
+                    Ok(())
+                }
+            }
+            Self::Child(pid) => {
+                let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+                let Some(status) = waitid(WaitId::Pid(pid), options).during("waitid")? else {
+                    return Ok(());
+                };
+                Err(Trouble::fail(match (status.exit_status(), status.terminating_signal()) {
+                    (Some(code), _) => format!("the other process exited with status {code}"),
+                    (_, Some(signal)) => {
+                        format!("the other process was killed by signal {signal}")
+                    }
+                    _ => "the other process ended".to_owned(),
+                }))
+            }
+        }
+    }
+}
+
+/// Sets its flag when dropped, by a panic too.
+#[derive(Debug)]
+pub struct TellEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for TellEnd<'_> {
+    fn drop(&mut self) {
+        // SYNC peer-ended: pairs with `Peer::check`.
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Spins until `done`; looks after the peer now and then.
+#[inline(always)]
+pub fn spin_until(peer: Peer<'_>, pause: bool, mut done: impl FnMut() -> bool) -> Result<()> {
+    loop {
+        for _ in 0..SPINS {
+            if done() {
+                return Ok(());
+            }
+            if pause {
+                std::hint::spin_loop();
+            }
+        }
+        peer.check()?;
+    }
+}
+
+/// While it lives, the thread that made it is interrupted every quarter of a second.
+#[derive(Debug)]
+pub struct Nudge(libc::timer_t);
+
+impl Nudge {
+    /// Starts to interrupt the calling thread.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses the timer.
+    pub fn this_thread() -> Result<Self> {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let signal = libc::SIGRTMIN() + 5;
+        // SAFETY: the all-zero patterns of these plain C structures are valid; the handler touches
+        // nothing; each pointer is to a live local.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+            checked(libc::sigaction(signal, &action, std::ptr::null_mut()))
+                .setting_up("sigaction")?;
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = signal;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer: libc::timer_t = std::ptr::null_mut();
+            checked(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer))
+                .setting_up("timer_create")?;
+            let nudge = Self(timer);
+            let every = libc::timespec { tv_sec: 0, tv_nsec: NUDGE_NS };
+            let times = libc::itimerspec { it_interval: every, it_value: every };
+            checked(libc::timer_settime(timer, 0, &times, std::ptr::null_mut()))
+                .setting_up("timer_settime")?;
+            Ok(nudge)
+        }
+    }
+}
+
+impl Drop for Nudge {
+    fn drop(&mut self) {
+        // SAFETY: the timer is ours and is deleted once.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+/// Where a child leaves its trouble: a kind and up to [`WORDS`] bytes of text, one a word.
+#[derive(Debug)]
+#[repr(C)]
+pub struct LastWords {
+    /// 0: nothing said; 1: skipped; 2: failed.
+    kind: AtomicU32,
+    text: [AtomicU32; WORDS],
+}
+
+const WORDS: usize = 255;
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for LastWords {}
+
+impl LastWords {
+    /// Memory for them.
+    pub fn new() -> Result<Shared<Self>> {
+        Shared::anonymous()
+    }
+
+    /// Leaves `trouble` behind.
+    pub fn say(&self, trouble: &Trouble) {
+        for (place, byte) in self.text.iter().zip(trouble.why().bytes()) {
+            place.store(byte.into(), Ordering::Relaxed);
+        }
+        let kind = if matches!(trouble, Trouble::Skipped(_)) { 1 } else { 2 };
+        // SYNC last-words: pairs with `heard`; the text comes before.
+        self.kind.store(kind, Ordering::Release);
+    }
+
+    /// What was left, if anything.
+    pub fn heard(&self) -> Option<Trouble> {
+        // SYNC last-words: pairs with `say`.
+        let kind = self.kind.load(Ordering::Acquire);
+        let bytes: Vec<u8> = self
+            .text
+            .iter()
+            .map(|place| place.load(Ordering::Relaxed) as u8)
+            .take_while(|&byte| byte != 0)
+            .collect();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        match kind {
+            0 => None,
+            1 => Some(Trouble::Skipped(text)),
+            _ => Some(Trouble::Failed(text)),
+        }
+    }
+}
+
+/// Runs `body` in a forked process of one thread, for tests whose outcome a sibling test could
+/// spoil: by a fork that keeps a descriptor open, or by a thread that takes a signal.
+///
+/// # Panics
+/// If `body` panics, with its message.
+#[doc(hidden)]
+pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
+    let words = LastWords::new().expect("shared memory");
+    // A sibling test's thread may be calibrating just now: the child would wait for it for ever.
+    crate::clock::Clock::calibrated();
+    let mut child = crate::os::child::Child::fork(|| match body() {
+        Ok(()) => 0,
+        Err(why) => {
+            words.say(&Trouble::fail(why));
+            1
+        }
+    })
+    .expect("fork");
+    let status = child.wait().expect("it ends");
+    assert_eq!((words.heard(), status.exit_status()), (None, Some(0)));
+}

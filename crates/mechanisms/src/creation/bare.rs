@@ -1,0 +1,179 @@
+//! The system calls that create, without the C library: [`process`], [`vfork`], [`thread`].
+//!
+//! Each is a few instructions around one system call, after which the new thread or process only
+//! ends: it needs no stack and no thread-local storage, touches none of the memory that it has, and
+//! could not return into our frames.
+
+#![allow(unsafe_code, reason = "makes threads and processes behind the language's back")]
+
+use std::arch::asm;
+use std::io;
+use std::ptr::null;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tontine_host::trace::clone::Creation;
+use tontine_host::trouble::{During, Result};
+
+pub(super) const VM: u64 = libc::CLONE_VM as u64;
+pub(super) const VFORK: u64 = libc::CLONE_VFORK as u64;
+/// What a thread of the C library asks for, but for its own storage and the parent's copy of its
+/// id.
+const THREAD: u64 = VM
+    | (libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM
+        | libc::CLONE_CHILD_CLEARTID) as u64;
+const SIGCHLD: u64 = libc::SIGCHLD as u64;
+
+/// A process with these flags, by `clone3`; it leaves as by `_exit`.
+#[inline]
+pub(super) fn process(flags: u64) -> io::Result<libc::pid_t> {
+    let creation = Creation { flags, exit_signal: SIGCHLD, ..Creation::default() };
+    checked(clone3_and_end(&creation, libc::SYS_exit_group))
+}
+
+/// A process by the system call `vfork`, or what stands for it.
+#[inline]
+pub(super) fn vfork() -> io::Result<libc::pid_t> {
+    checked(vfork_and_exit())
+}
+
+/// A thread, by `clone3`, and the wait until the kernel has cleared the word.
+///
+/// # Errors
+/// Skipped, where the system refuses another thread.
+#[inline]
+pub(super) fn thread(word: &AtomicU32) -> Result<()> {
+    // Whatever it is before, the kernel makes it 0 at the end.
+    word.store(1, Ordering::Relaxed);
+    let creation =
+        Creation { flags: THREAD, child_tid: word.as_ptr() as u64, ..Creation::default() };
+    checked(clone3_and_end(&creation, libc::SYS_exit)).setting_up("clone3")?;
+    // Acquire pairs with the kernel, which stores 0 and wakes us when the thread has ended.
+    while word.load(Ordering::Acquire) != 0 {
+        // SAFETY: waits while the word is 1; the kernel checks that itself.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, 1, null::<()>()) };
+    }
+    Ok(())
+}
+
+/// The id, of what a bare system call returned.
+fn checked(returned: i64) -> io::Result<libc::pid_t> {
+    if returned > 0 {
+        Ok(returned as libc::pid_t)
+    } else {
+        Err(io::Error::from_raw_os_error(-returned as i32))
+    }
+}
+
+/// `vfork` whose child exits with 0; returns what the parent gets.
+#[cfg(target_arch = "x86_64")]
+fn vfork_and_exit() -> i64 {
+    let mut returned = libc::SYS_vfork;
+    // SAFETY: the child has our memory and stack, of which it touches nothing: its next call is its
+    // end. RCX and R11 are the system call's.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor edi, edi",
+            "mov eax, {exit}",
+            "syscall",
+            "2:",
+            exit = const libc::SYS_exit_group,
+            inout("rax") returned,
+            out("rdi") _,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack)
+        );
+    }
+    returned
+}
+
+/// `clone3` of somebody whose only call is `end`, with status 0; returns what the creator gets.
+#[cfg(target_arch = "x86_64")]
+fn clone3_and_end(creation: &Creation, end: libc::c_long) -> i64 {
+    let mut returned = libc::SYS_clone3;
+    // SAFETY: the structure is read by the kernel alone. Who is created may have our memory and
+    // stack, of which it touches nothing: its next call is its end. RCX and R11 are the call's.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor edi, edi",
+            "mov rax, {end}",
+            "syscall",
+            "2:",
+            end = in(reg) end,
+            inout("rax") returned,
+            inout("rdi") creation => _,
+            in("rsi") size_of::<Creation>(),
+            out("rcx") _,
+            out("r11") _,
+            options(nostack)
+        );
+    }
+    returned
+}
+
+/// A processor without a `vfork` has `clone` with its flags.
+#[cfg(target_arch = "aarch64")]
+fn vfork_and_exit() -> i64 {
+    let mut returned = VM | VFORK | SIGCHLD;
+    // SAFETY: as on x86-64; a stack of 0 is the caller's.
+    unsafe {
+        asm!(
+            "svc #0",
+            "cbnz x0, 2f",
+            "mov x8, {exit}",
+            "svc #0",
+            "2:",
+            exit = const libc::SYS_exit_group,
+            inout("x0") returned,
+            in("x1") 0,
+            in("x2") 0,
+            in("x3") 0,
+            in("x4") 0,
+            inout("x8") libc::SYS_clone => _,
+            options(nostack)
+        );
+    }
+    returned.cast_signed()
+}
+
+/// `clone3` of somebody whose only call is `end`, with status 0; returns what the creator gets.
+#[cfg(target_arch = "aarch64")]
+fn clone3_and_end(creation: &Creation, end: libc::c_long) -> i64 {
+    let mut returned = std::ptr::from_ref(creation) as i64;
+    // SAFETY: as on x86-64.
+    unsafe {
+        asm!(
+            "svc #0",
+            "cbnz x0, 2f",
+            "mov x8, {end}",
+            "svc #0",
+            "2:",
+            end = in(reg) end,
+            inout("x0") returned,
+            in("x1") size_of::<Creation>(),
+            inout("x8") libc::SYS_clone3 => _,
+            options(nostack)
+        );
+    }
+    returned
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn vfork_and_exit() -> i64 {
+    -i64::from(libc::ENOSYS)
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn clone3_and_end(_: &Creation, _: libc::c_long) -> i64 {
+    -i64::from(libc::ENOSYS)
+}

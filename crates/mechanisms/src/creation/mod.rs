@@ -1,0 +1,100 @@
+//! Ways to make a thread or a process that does nothing, and to wait for its end: [`Creator`].
+//!
+//! [`process`] has the ways of the C library to a process, and the wait for it; [`thread`] its
+//! thread; [`bare`] the system calls without it. [`nothing`] is the smallest program, for a way
+//! that must run one. [`calls`] says which system calls they make, for the experiments that time
+//! them.
+//!
+//! What it does not do: time anything, or give its parent a size.
+
+mod bare;
+pub mod calls;
+mod nothing;
+mod process;
+mod thread;
+
+use std::sync::atomic::AtomicU32;
+
+use tontine_host::trouble::{During, Result};
+
+use nothing::Nothing;
+use process::Stack;
+
+/// Creates somebody who does nothing, and waits for the end.
+#[derive(Debug)]
+pub enum Creator {
+    /// `pthread_create` with default attributes, and `pthread_join`.
+    Thread,
+    /// `fork` of the C library.
+    Fork,
+    /// The C library's `clone` with the flags of which `vfork` consists, on a stack of the child's
+    /// own.
+    CloneAsVfork(Stack),
+    /// The system call `vfork`, whose child has our stack.
+    Vfork,
+    /// `posix_spawn` of the smallest program.
+    PosixSpawn(Nothing),
+    /// A copy of this process, by `clone3` without a flag; it leaves as a fork's child does, by
+    /// `_exit`, and so writes to its stack, which copies pages.
+    Clone3,
+    /// A process, by bare `clone3` with these flags; it touches no memory at all.
+    Process(u64),
+    /// A thread, by bare `clone3`; the kernel clears the word when it ends.
+    BareThread(Box<AtomicU32>),
+}
+
+impl Creator {
+    /// [`Self::CloneAsVfork`].
+    pub fn clone_as_vfork() -> Self {
+        Self::CloneAsVfork(Stack::new())
+    }
+
+    /// [`Self::PosixSpawn`].
+    ///
+    /// # Errors
+    /// Skipped, where nobody has written the program's instructions for this processor, or where
+    /// memory must not be executed.
+    pub fn posix_spawn() -> Result<Self> {
+        Nothing::new().map(Self::PosixSpawn)
+    }
+
+    /// A copy of this process, by bare `clone3` without a flag.
+    pub const fn bare_clone3() -> Self {
+        Self::Process(0)
+    }
+
+    /// A process with our memory, for whose end we sleep, by bare `clone3`.
+    pub const fn bare_clone3_as_vfork() -> Self {
+        Self::Process(bare::VM | bare::VFORK)
+    }
+
+    /// [`Self::BareThread`]. All signals of this thread are blocked from now on: the new ones have
+    /// our thread-local storage, and a handler must not run in them.
+    ///
+    /// # Errors
+    /// Failed, where they cannot be blocked.
+    pub fn bare_thread() -> Result<Self> {
+        thread::block_all_signals()?;
+        Ok(Self::BareThread(Box::new(AtomicU32::new(0))))
+    }
+
+    /// Makes one, which ends at once, and waits for it: what is timed.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses another thread or process; failed, where it does not end
+    /// as it should.
+    #[inline]
+    pub fn create_and_wait(&self) -> Result<()> {
+        let pid = match self {
+            Self::Thread => return thread::create_and_join(),
+            Self::BareThread(word) => return bare::thread(word),
+            Self::Fork => process::fork().setting_up("fork"),
+            Self::CloneAsVfork(stack) => process::clone_as_vfork(stack).setting_up("clone"),
+            Self::Vfork => bare::vfork().setting_up("vfork"),
+            Self::PosixSpawn(nothing) => process::posix_spawn(nothing).setting_up("posix_spawn"),
+            Self::Clone3 => process::clone3().setting_up("clone3"),
+            Self::Process(flags) => bare::process(*flags).setting_up("clone3"),
+        }?;
+        process::reap(pid)
+    }
+}

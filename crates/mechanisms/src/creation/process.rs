@@ -1,0 +1,117 @@
+//! A process that leaves by the C library's `_exit`, or executes: [`fork`], [`clone_as_vfork`],
+//! [`posix_spawn`], [`clone3`]; and the wait for its end: [`reap`].
+
+#![allow(unsafe_code, reason = "fork, clone, clone3, posix_spawn and waitpid")]
+
+use std::ffi::c_void;
+use std::io;
+
+use tontine_host::os::checked;
+use tontine_host::os::child::exit_at_once;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::nothing::Nothing;
+use super::thread::succeeded;
+
+/// Bytes of the stack of a child that shares our memory and only ends.
+const STACK: usize = 64 << 10;
+
+/// Memory for a child's stack.
+#[derive(Debug)]
+pub struct Stack(Box<[Aligned]>);
+
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+struct Aligned([u8; 16]);
+
+impl Stack {
+    pub(super) fn new() -> Self {
+        Self(vec![Aligned([0; 16]); STACK / size_of::<Aligned>()].into_boxed_slice())
+    }
+}
+
+/// A child that leaves at once.
+#[inline]
+pub(super) fn fork() -> io::Result<libc::pid_t> {
+    // SAFETY: the child does nothing but leave by `_exit`, whatever other threads held.
+    match checked(unsafe { libc::fork() })? {
+        0 => exit_at_once(0),
+        pid => Ok(pid),
+    }
+}
+
+/// A child on a stack of its own in our memory, while this thread waits. `vfork` itself lets the
+/// child run on the parent's frames, which no Rust function may.
+#[inline]
+pub(super) fn clone_as_vfork(stack: &Stack) -> io::Result<libc::pid_t> {
+    extern "C" fn ends(_: *mut c_void) -> libc::c_int {
+        exit_at_once(0)
+    }
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is as long as the range, aligned to 16 bytes, used by nobody else:
+    // CLONE_VFORK keeps this thread, the only one with the handle, until the child has ended. The
+    // child runs only `ends`, which touches no memory but that stack.
+    let pid = unsafe {
+        let top = stack.0.as_ptr_range().end.cast_mut().cast::<c_void>();
+        libc::clone(ends, top, flags, std::ptr::null_mut())
+    };
+    checked(pid)
+}
+
+/// A child that executes the smallest program.
+#[inline]
+pub(super) fn posix_spawn(nothing: &Nothing) -> io::Result<libc::pid_t> {
+    let mut pid = 0;
+    let arguments = [nothing.path().as_ptr().cast_mut(), std::ptr::null_mut()];
+    let environment = [std::ptr::null_mut()];
+    // SAFETY: the strings and both arrays, which end with a null pointer, live across the call; no
+    // actions and no attributes are given.
+    let error = unsafe {
+        libc::posix_spawn(
+            &mut pid,
+            nothing.path().as_ptr(),
+            std::ptr::null(),
+            std::ptr::null(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+        )
+    };
+    succeeded(error).map(|()| pid)
+}
+
+/// No flag: the child gets copies of everything, as by `fork`.
+#[inline]
+pub(super) fn clone3() -> io::Result<libc::pid_t> {
+    // SAFETY: all-zero is valid for this plain structure, and asks for a copy of everything on the
+    // stack where it stands; the child leaves by `_exit` and touches no lock of the C library.
+    let pid = unsafe {
+        let mut how: libc::clone_args = std::mem::zeroed();
+        how.exit_signal = libc::SIGCHLD as u64;
+        libc::syscall(libc::SYS_clone3, &raw mut how, size_of::<libc::clone_args>())
+    };
+    match checked(pid as libc::pid_t)? {
+        0 => exit_at_once(0),
+        pid => Ok(pid),
+    }
+}
+
+/// Waits for a child that exits with status 0.
+///
+/// # Errors
+/// Failed, where it ends otherwise.
+#[inline]
+pub(super) fn reap(pid: libc::pid_t) -> Result<()> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a live integer.
+        match checked(unsafe { libc::waitpid(pid, &mut status, 0) }) {
+            Ok(_) if status == 0 => return Ok(()),
+            Ok(_) => {
+                let text = format!("expected the process to exit with 0, found status {status:#x}");
+                return Err(Trouble::fail(text));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).during("waitpid"),
+        }
+    }
+}

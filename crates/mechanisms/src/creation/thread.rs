@@ -1,0 +1,40 @@
+//! A thread of the C library that does nothing: [`create_and_join`].
+
+#![allow(unsafe_code, reason = "pthread_create and its like")]
+
+use std::ffi::c_void;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
+
+use tontine_host::trouble::{During, Result};
+
+/// With default attributes, as a C program does.
+#[inline]
+pub(super) fn create_and_join() -> Result<()> {
+    extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+        null_mut()
+    }
+    let mut thread = 0;
+    // SAFETY: the function touches nothing; the thread is joined below, once.
+    let made = unsafe { libc::pthread_create(&raw mut thread, null(), nothing, null_mut()) };
+    succeeded(made).setting_up("pthread_create")?;
+    // SAFETY: as above.
+    succeeded(unsafe { libc::pthread_join(thread, null_mut()) }).during("pthread_join")
+}
+
+/// Blocks all signals of the calling thread.
+pub(super) fn block_all_signals() -> Result<()> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is filled before it is used.
+    let set = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), null_mut())
+    };
+    succeeded(set).during("pthread_sigmask")
+}
+
+/// The `errno` that functions of the pthread family return.
+pub(super) fn succeeded(returned: libc::c_int) -> io::Result<()> {
+    if returned == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(returned)) }
+}

@@ -1,0 +1,286 @@
+//! An engine that runs containers, by its command line tool `docker`: [`Docker`].
+//!
+//! Every call has a deadline and is killed when it overruns it. [`Docker::find`] tells a machine
+//! without an engine (skipped, and how to get one) from an engine that answers nonsense (failed).
+//! All that is made carries the label [`LABEL`] with its owner's name; [`sweep`] removes what
+//! owners that have ended left.
+//!
+//! Neighbours: [`super::owner`] knows whose, [`super::image`] what an image is made of.
+
+#![allow(unsafe_code, reason = "ties the tool to its caller between fork and exec")]
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, set_parent_process_death_signal};
+use serde_json::Value;
+use tontine_host::os::child::ends_within;
+use tontine_host::os::deadline;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::owner::{Left, Owner};
+
+/// The label on everything that is made; its value is the owner's name.
+pub const LABEL: &str = "tontine";
+/// The command line tool.
+const TOOL: &str = "docker";
+/// How long an engine may take to say its version.
+const GREETING: Duration = Duration::from_secs(5);
+/// How long it may take for anything else that is small.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Looks for what a killed invocation left, and the time between two: the engine may still be at
+/// what it was asked last.
+const LOOKS: usize = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
+/// What of an engine's last words is shown.
+const SHOWN: usize = 300;
+/// Last words of a tool that reached no engine.
+const NOBODY: [&str; 6] = [
+    "Cannot connect to",
+    "failed to connect",
+    "Is the docker daemon running",
+    "connection refused",
+    "no such file or directory",
+    "no such host",
+];
+
+/// An engine that has answered.
+#[derive(Debug, Clone)]
+pub struct Docker {
+    /// DOCKER_HOST, where it is not the caller's.
+    host: Option<String>,
+    version: String,
+}
+
+/// What a call of the tool came to.
+#[derive(Debug)]
+pub struct Answer {
+    status: ExitStatus,
+    out: Vec<u8>,
+    complaint: String,
+}
+
+impl Docker {
+    /// The engine that the user's `docker` speaks to.
+    ///
+    /// # Errors
+    /// Skipped, with what to do, where there is none that answers and lets us in; failed, where it
+    /// answers nonsense.
+    pub fn find() -> Result<Self> {
+        Self::at(None)
+    }
+
+    fn at(host: Option<String>) -> Result<Self> {
+        let mut docker = Self { host, version: String::new() };
+        let asked = ["version", "--format", "{{json .}}"];
+        let answer = match docker.call(&asked, None, GREETING) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Trouble::skip("no Docker engine (`docker` is not installed)"));
+            }
+            other => other.setting_up("starting `docker`")?,
+        };
+        let Some(answer) = answer else {
+            let seconds = GREETING.as_secs();
+            return Err(Trouble::skip(format!(
+                "no Docker engine: it did not answer `docker version` within {seconds} s; \
+                 restart it"
+            )));
+        };
+        let last = answer.last_words();
+        if last.contains("permission denied") {
+            return Err(Trouble::skip(format!(
+                "the Docker engine does not let us in ({last}); run as root, or as a member of the \
+                 group `docker`"
+            )));
+        }
+        if !answer.status.success() {
+            return Err(if NOBODY.iter().any(|words| last.contains(words)) {
+                Trouble::skip(format!("no Docker engine: {last}; start one, or set DOCKER_HOST"))
+            } else {
+                Trouble::fail(format!("docker version: {last}"))
+            });
+        }
+        let told: Value = serde_json::from_slice(&answer.out).unwrap_or_default();
+        // Podman's `docker` is its own engine, and has no server.
+        let version = ["Server", "Client"].iter().find_map(|side| told[*side]["Version"].as_str());
+        docker.version = version
+            .ok_or_else(|| Trouble::fail(format!("docker version: {}", shown(&answer.out))))?
+            .to_owned();
+        Ok(docker)
+    }
+
+    /// Version, and what guards its containers, in words.
+    ///
+    /// # Errors
+    /// As [`Docker::say`].
+    pub fn described(&self) -> Result<String> {
+        let options =
+            self.say(&["info", "--format", "{{json .SecurityOptions}}"], None, PATIENCE)?;
+        let options: Vec<String> = serde_json::from_str(&options).unwrap_or_default();
+        let options: Vec<&str> =
+            options.iter().map(|option| option.trim_start_matches("name=")).collect();
+        let guarded = if options.is_empty() { "not told".into() } else { options.join(", ") };
+        Ok(format!("Docker engine {}; security options: {guarded}", self.version))
+    }
+
+    /// Carries out one command and returns what it printed.
+    ///
+    /// # Errors
+    /// Failed, with the engine's last words; skipped, where it overran the deadline.
+    pub fn say(
+        &self,
+        arguments: &[&str],
+        input: Option<File>,
+        deadline: Duration,
+    ) -> Result<String> {
+        let out = self.bytes(arguments, input, deadline)?;
+        Ok(String::from_utf8_lossy(&out).trim().to_owned())
+    }
+
+    /// As [`Docker::say`], byte by byte.
+    ///
+    /// # Errors
+    /// As [`Docker::say`].
+    pub fn bytes(
+        &self,
+        arguments: &[&str],
+        input: Option<File>,
+        deadline: Duration,
+    ) -> Result<Vec<u8>> {
+        let what = arguments.iter().take(2).copied().collect::<Vec<_>>().join(" ");
+        let deadline = deadline::within(deadline);
+        let answer = self.call(arguments, input, deadline).during("starting `docker`")?;
+        let answer = answer.ok_or_else(|| {
+            let seconds = deadline.as_secs();
+            Trouble::skip(format!(
+                "the Docker engine is too slow: `docker {what}` did not end within {seconds} s"
+            ))
+        })?;
+        if answer.status.success() {
+            Ok(answer.out)
+        } else {
+            Err(Trouble::fail(format!("docker {what}: {}", answer.last_words())))
+        }
+    }
+
+    /// What a container has written on its standard error: its last line, where there is one.
+    pub fn complaint_of(&self, container: &str) -> Option<String> {
+        let asked = ["logs", "--tail", "5", container];
+        let answer = self.call(&asked, None, PATIENCE).ok()??;
+        Some(last_line(&answer.complaint)).filter(|line| !line.is_empty())
+    }
+
+    /// Runs the tool to its end; none, where it was killed at its deadline. Files in place of
+    /// pipes: however much it prints, nobody has to read while it runs.
+    fn call(
+        &self,
+        arguments: &[&str],
+        input: Option<File>,
+        deadline: Duration,
+    ) -> io::Result<Option<Answer>> {
+        let (mut out, mut complaint) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        let mut command = Command::new(TOOL);
+        if let Some(host) = &self.host {
+            command.env("DOCKER_HOST", host);
+        }
+        // SAFETY: one system call, which allocates nothing.
+        unsafe {
+            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+        }
+        let mut child = command
+            .args(arguments)
+            .stdin(input.map_or_else(Stdio::null, Stdio::from))
+            .stdout(out.try_clone()?)
+            .stderr(complaint.try_clone()?)
+            .spawn()?;
+        let ended = ends_within(Pid::from_child(&child), deadline);
+        if !matches!(ended, Ok(true)) {
+            let _ = child.kill();
+        }
+        let status = child.wait()?;
+        if !ended.map_err(io::Error::other)? {
+            return Ok(None);
+        }
+        let mut answer = Answer { status, out: Vec::new(), complaint: String::new() };
+        out.rewind()?;
+        out.read_to_end(&mut answer.out)?;
+        let mut complained = Vec::new();
+        complaint.rewind()?;
+        complaint.read_to_end(&mut complained)?;
+        answer.complaint = String::from_utf8_lossy(&complained).into_owned();
+        Ok(Some(answer))
+    }
+
+    /// Removes all that carries the owner's name; whether there was anything.
+    fn remove_all_of(&self, owner: &Owner) -> Result<bool> {
+        let whose = format!("label={LABEL}={}", owner.name());
+        let mut found = false;
+        for (list, remove) in [
+            (&["ps", "--all", "--quiet", "--no-trunc"][..], &["rm", "--force"][..]),
+            (&["network", "ls", "--quiet", "--no-trunc"], &["network", "rm"]),
+            (&["images", "--quiet", "--no-trunc"], &["rmi", "--force"]),
+        ] {
+            let listed = self.say(&[list, &["--filter", &whose]].concat(), None, PATIENCE)?;
+            let mut names: Vec<&str> = listed.split_whitespace().collect();
+            names.sort_unstable();
+            names.dedup();
+            if !names.is_empty() {
+                found = true;
+                self.say(&[remove, &names[..]].concat(), None, PATIENCE)?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Answer {
+    /// The last line that says something.
+    fn last_words(&self) -> String {
+        let line = last_line(&self.complaint);
+        if line.is_empty() { shown(&self.out) } else { line }
+    }
+}
+
+/// What names the engine to a later process: DOCKER_HOST.
+pub fn engine_name() -> String {
+    std::env::var("DOCKER_HOST").unwrap_or_default()
+}
+
+/// Removes all that owners who have ended, or this process, left in an engine. Asks none where no
+/// mark says that there is any.
+pub fn sweep() {
+    for left in Left::all() {
+        let host = Some(left.engine.clone()).filter(|host| !host.is_empty());
+        let Ok(docker) = Docker::at(host) else {
+            // It may be there again next time.
+            continue;
+        };
+        for _ in 0..LOOKS {
+            match docker.remove_all_of(&left.owner) {
+                Ok(true) => thread::sleep(BETWEEN_LOOKS),
+                Ok(false) => {
+                    left.forget();
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// The last line that is not advice on how to use the tool.
+fn last_line(text: &str) -> String {
+    let mut lines = text.lines().rev().map(str::trim);
+    let line = lines
+        .find(|line| !line.is_empty() && !line.starts_with("See '") && !line.starts_with("Run '"));
+    line.unwrap_or_default().chars().take(SHOWN).collect()
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(bytes).chars().take(SHOWN).collect();
+    format!("it answered {:?}", text.trim())
+}

@@ -1,0 +1,170 @@
+//! The library's own mailboxes: how two ends meet ([`posts`], [`Post::open`]), and its errors as
+//! [`Trouble`].
+//!
+//! The connections are made before a fork, the handles after it: a handle belongs to the process
+//! that made it. Every sender says one empty message first; where it has come, both ends stand.
+//!
+//! A `recv` says nothing of a dead sender, so the ends look for each other only while they meet.
+//! One that is killed later leaves the other to the deadline of the invocation.
+
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::net::SocketType;
+use tontine::Error;
+use tontine::life::Life;
+use tontine::mailbox::{Mailbox, Options, Sender};
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{Result, Trouble};
+
+use super::descriptor::unix_pair;
+
+/// How long two ends may take to meet.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one waits before it looks after the other.
+const LOOK: Duration = Duration::from_millis(20);
+/// Between two looks at whether the receiver has welcomed a sender.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// One process's ends of the connections, before it makes handles of them.
+pub struct Post {
+    out: Vec<OwnedFd>,
+    back: Vec<OwnedFd>,
+}
+
+/// What two processes write to each other with.
+pub struct Correspondent {
+    /// Sends to the other process.
+    pub sender: Sender,
+    /// Receives from the other process.
+    pub mailbox: Mailbox,
+    /// Connected, and silent.
+    _idle: Vec<Sender>,
+}
+
+/// Connections for so many lanes each way, as two processes hold them.
+///
+/// # Errors
+/// Skipped, where the system has no such sockets, or not so many.
+pub fn posts(lanes: usize) -> Result<(Post, Post)> {
+    let mut here = Post { out: Vec::with_capacity(lanes), back: Vec::with_capacity(lanes) };
+    let mut there = Post { out: Vec::with_capacity(lanes), back: Vec::with_capacity(lanes) };
+    for _ in 0..lanes {
+        let (ask, asked) = unix_pair(SocketType::SEQPACKET)?;
+        let (answer, answered) = unix_pair(SocketType::SEQPACKET)?;
+        here.out.push(ask);
+        there.back.push(asked);
+        there.out.push(answer);
+        here.back.push(answered);
+    }
+    Ok((here, there))
+}
+
+impl Post {
+    /// Makes a mailbox and as many senders as there are connections, and meets the other end.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses what a mailbox needs; failed, where the other end does not
+    /// come.
+    pub fn open(self, options: &Options, peer: Peer<'_>) -> Result<Correspondent> {
+        life()?;
+        let mut mailbox = options.unbound().map_err(refused)?;
+        let mut senders = self
+            .out
+            .into_iter()
+            .map(|socket| announced(options, socket))
+            .collect::<Result<Vec<_>>>()?;
+        // One after the other: only so many may stand before the door.
+        for socket in self.back {
+            mailbox.adopt(socket).map_err(refused)?;
+            until_announced(&mut mailbox, &[peer])?;
+        }
+        senders.iter_mut().try_for_each(|sender| until_welcome(sender, peer))?;
+        let sender = (!senders.is_empty()).then(|| senders.remove(0));
+        let sender = sender.ok_or_else(|| Trouble::fail("a post without a connection"))?;
+        Ok(Correspondent { sender, mailbox, _idle: senders })
+    }
+}
+
+/// A sender that has said its empty message.
+///
+/// # Errors
+/// Skipped, where the system refuses what it needs.
+pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
+    life()?;
+    let mut sender = options.over(socket).map_err(refused)?;
+    sender.send(&[]).map_err(failed("send"))?;
+    Ok(sender)
+}
+
+/// Takes the empty message of somebody who has just come.
+///
+/// # Errors
+/// Failed, where it does not come, or another one does.
+pub fn until_announced(mailbox: &mut Mailbox, senders: &[Peer<'_>]) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        match mailbox.recv_timeout(LOOK) {
+            Ok(message) if message.is_empty() => {
+                mailbox.acknowledge();
+                return Ok(());
+            }
+            Ok(_) => return Err(Trouble::fail("a message came before the meeting")),
+            Err(Error::TimedOut) => senders.iter().try_for_each(Peer::check)?,
+            Err(error) => return Err(failed("recv")(error)),
+        }
+        if let Some(fault) = mailbox.faults().pop() {
+            return Err(refused(fault));
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(Trouble::fail("mailbox: the two ends did not find each other"));
+        }
+    }
+}
+
+/// Waits until the receiver has taken the lane and read its empty message: what is sent from then
+/// on does not come into another one's meeting.
+///
+/// # Errors
+/// Failed, where it does not.
+pub fn until_welcome(sender: &mut Sender, receiver: Peer<'_>) -> Result<()> {
+    let began = Instant::now();
+    while sender.peer().is_none() {
+        sender.service().map_err(failed("the meeting"))?;
+        receiver.check()?;
+        if began.elapsed() > PATIENCE {
+            return Err(Trouble::fail("mailbox: the receiver did not take the lane"));
+        }
+        thread::sleep(PAUSE);
+    }
+    sender.wait_read(Some(PATIENCE)).map_err(failed("the meeting"))
+}
+
+/// This process's life: the main thread's, as in an invocation and in every forked child. Tests
+/// call from other threads, which leave it to one of its own.
+///
+/// # Errors
+/// Skipped, where the system refuses it.
+pub fn life() -> Result<&'static Life> {
+    match Life::join() {
+        Err(Error::NotMainThread) => Life::with_anchor_thread(),
+        joined => joined,
+    }
+    .map_err(refused)
+}
+
+/// An error of setting up: a skip, where the system does not offer what is needed.
+pub fn refused(error: Error) -> Trouble {
+    let number = std::io::Error::from_raw_os_error(error.errno());
+    match Trouble::setting_up("mailbox", number) {
+        Trouble::Skipped(_) => Trouble::skip(error.to_string()),
+        Trouble::Failed(_) => Trouble::fail(error.to_string()),
+    }
+}
+
+/// An error of a call that should have worked.
+#[cold]
+pub fn failed(call: &str) -> impl Fn(Error) -> Trouble {
+    move |error| Trouble::fail(format!("{call}: {error}"))
+}

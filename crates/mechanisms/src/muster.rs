@@ -1,0 +1,131 @@
+//! Processes that gather and then go on at once: [`Muster`].
+//!
+//! Each says [`Muster::arrive`] and sleeps in [`Muster::pass`]; whoever started them waits in
+//! [`Muster::until`] and lets them go by [`Muster::open`]. Both are one futex word in shared
+//! memory, so that nobody spins where others have work to do.
+//!
+//! It reaps nobody: a process that ends before it arrives is found by the question that
+//! [`Muster::until`] is given.
+
+#![allow(unsafe_code, reason = "shares a muster between processes")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::io::Errno;
+use rustix::thread::futex;
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::trouble::{During, Result, Trouble};
+
+/// Between two questions whether all are still there.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How long anybody may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A place where processes gather.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Muster {
+    arrived: AtomicU32,
+    /// 0: closed; 1: open, for good.
+    gate: AtomicU32,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Muster {}
+
+impl Muster {
+    /// A closed one, for processes forked from here on.
+    pub fn new() -> Result<Shared<Self>> {
+        Shared::anonymous()
+    }
+
+    /// Says that one more is here.
+    pub fn arrive(&self) {
+        // SYNC muster-arrived: pairs with `until`; what was written before it is seen there.
+        self.arrived.fetch_add(1, Ordering::Release);
+        let _ = futex::wake(&self.arrived, futex::Flags::empty(), 1);
+    }
+
+    /// Sleeps until it is open.
+    pub fn pass(&self) {
+        // SYNC muster-gate: pairs with `open`.
+        while self.gate.load(Ordering::Acquire) == 0 {
+            let _ = futex::wait(&self.gate, futex::Flags::empty(), 0, None);
+        }
+    }
+
+    /// Sleeps until `count` have arrived. `check` is asked now and then whether they still can.
+    ///
+    /// # Errors
+    /// As `check`; failed, where they are not there within twenty seconds.
+    pub fn until(&self, count: usize, check: impl Fn() -> Result<()>) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            // SYNC muster-arrived: pairs with `arrive`.
+            let here = self.arrived.load(Ordering::Acquire);
+            if here as usize >= count {
+                return Ok(());
+            }
+            match futex::wait(&self.arrived, futex::Flags::empty(), here, Some(&LOOK)) {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::TIMEDOUT) => check()?,
+                Err(error) => return Err(error).during("futex wait"),
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(Trouble::fail(format!(
+                    "expected {count} processes to gather within {PATIENCE:?}, found {here}"
+                )));
+            }
+        }
+    }
+
+    /// Lets everybody pass, now and later.
+    pub fn open(&self) {
+        // SYNC muster-gate: pairs with `pass`.
+        self.gate.store(1, Ordering::Release);
+        // Once the gate stands open, a wake that fails could leave sleepers: it cannot, the word is
+        // mapped and aligned.
+        let _ = futex::wake(&self.gate, futex::Flags::empty(), i32::MAX.cast_unsigned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::child::Child;
+    use tontine_host::peer::Peer;
+
+    #[test]
+    fn nobody_passes_before_it_opens_and_everybody_after() {
+        let (muster, passed) =
+            (Muster::new().expect("memory"), Shared::<AtomicU32>::anonymous().expect("memory"));
+        let mut children: Vec<Child> = (0..3)
+            .map(|_| {
+                Child::fork(|| {
+                    muster.arrive();
+                    muster.pass();
+                    passed.fetch_add(1, Ordering::Relaxed);
+                    0
+                })
+                .expect("fork")
+            })
+            .collect();
+        muster.until(3, || Ok(())).expect("they arrive");
+        assert_eq!(passed.load(Ordering::Relaxed), 0);
+        muster.open();
+        for child in &mut children {
+            assert_eq!(child.wait().expect("wait").exit_status(), Some(0));
+        }
+        assert_eq!(passed.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn one_who_ends_before_it_arrives_is_named() {
+        let muster = Muster::new().expect("memory");
+        let child = Child::fork(|| 7).expect("fork");
+        let found = muster.until(1, || Peer::Child(child.pid()).check()).expect_err("it ended");
+        assert!(found.why().contains("status 7"), "{found}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Whose a thing outside the file system is: [`Owner`], and a [`mark`](Owner::mark) that says that
+//! there may be some.
+//!
+//! An engine's containers outlive those who asked for them. All of a run carry its owner's name,
+//! and a file says that the owner has any: only then is an engine asked, so that no other run
+//! starts one or waits for one. The owner is the process of the whole run, so that its invocations
+//! share what is costly to make.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{geteuid, getppid};
+use tontine_host::leftovers::namespace;
+use tontine_host::trouble::{During, Result};
+
+/// Where marks are: a folder that outlives a reboot, as what they speak of does; otherwise the
+/// temporary one.
+const LASTING: &str = "/var/tmp";
+/// Start of a mark's name; the owner's follows.
+const MARK: &str = "tontine-docker-";
+
+/// A process, told apart from any later one of the same number: PID namespace, pid, start time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    namespace: u64,
+    pid: u32,
+    started: u64,
+}
+
+impl Owner {
+    /// The process of this run: the parent, where that runs the same program, as an invocation's
+    /// does; otherwise this one.
+    ///
+    /// # Errors
+    /// Skipped, where `/proc` does not tell.
+    pub fn of_this_run() -> Result<Self> {
+        let parent = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+        let pid = parent.filter(|&pid| runs_our_program(pid)).unwrap_or_else(std::process::id);
+        Self::process(pid).setting_up("reading /proc")
+    }
+
+    fn process(pid: u32) -> io::Result<Self> {
+        let unknown = || io::Error::from(io::ErrorKind::NotFound);
+        let namespace = namespace().ok_or_else(unknown)?;
+        let started = started(pid).ok_or_else(unknown)?;
+        Ok(Self { namespace, pid, started })
+    }
+
+    /// Its name: digits and hyphens.
+    pub fn name(&self) -> String {
+        format!("{}-{}-{}", self.namespace, self.pid, self.started)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let mut numbers = name.split('-').map(|number| number.parse::<u64>().ok());
+        let (namespace, pid, started) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        let pid = u32::try_from(pid).ok()?;
+        numbers.next().is_none().then_some(Self { namespace, pid, started })
+    }
+
+    /// Whether it is this process.
+    pub fn is_this_process(&self) -> bool {
+        self.pid == std::process::id() && Some(self.namespace) == namespace()
+    }
+
+    /// Whether it has ended. Of a process in another PID namespace nobody can tell.
+    fn has_ended(&self) -> bool {
+        Some(self.namespace) == namespace() && started(self.pid) != Some(self.started)
+    }
+
+    /// Leaves the file that says that this owner may have things in the engine that `engine` names.
+    ///
+    /// # Errors
+    /// Skipped, where no file can be left.
+    pub fn mark(&self, engine: &str) -> Result<()> {
+        let leave = |folder: &Path| {
+            let mut options = fs::OpenOptions::new();
+            let path = folder.join(format!("{MARK}{}", self.name()));
+            match options.write(true).create_new(true).mode(0o600).open(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                made => made.and_then(|mut file: File| file.write_all(engine.as_bytes())),
+            }
+        };
+        leave(Path::new(LASTING))
+            .or_else(|_| leave(&std::env::temp_dir()))
+            .setting_up("leaving a mark in /var/tmp")
+    }
+}
+
+/// A mark whose owner has ended, or is this process.
+#[derive(Debug)]
+pub struct Left {
+    path: PathBuf,
+    /// Whose.
+    pub owner: Owner,
+    /// What the owner's engine was named.
+    pub engine: String,
+}
+
+impl Left {
+    /// All of them that this user left.
+    pub fn all() -> Vec<Self> {
+        let folders = [PathBuf::from(LASTING), std::env::temp_dir()];
+        let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
+        entries.flatten().filter_map(|entry| Self::read(&entry)).collect()
+    }
+
+    fn read(entry: &fs::DirEntry) -> Option<Self> {
+        let name = entry.file_name();
+        let owner = Owner::named(name.to_str()?.strip_prefix(MARK)?)?;
+        // Anybody may write into these folders, but only in his own name.
+        let facts = entry.metadata().ok()?;
+        let ours = facts.is_file() && facts.uid() == geteuid().as_raw();
+        let over = owner.is_this_process() || owner.has_ended();
+        let engine = (ours && over).then(|| fs::read_to_string(entry.path()).ok())??;
+        Some(Self { path: entry.path(), owner, engine })
+    }
+
+    /// Says that nothing is left.
+    pub fn forget(self) {
+        let _ = fs::remove_file(self.path);
+    }
+}
+
+fn runs_our_program(pid: u32) -> bool {
+    let file = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let ours = file("/proc/self/exe");
+    ours.is_some() && file(&format!("/proc/{pid}/exe")) == ours
+}
+
+/// When a process started, in ticks since boot; none, where it has ended.
+fn started(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, a name in brackets, may hold anything; the third is the state, the 22nd the
+    // start.
+    let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?;
+    let started = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_host::os::child::Child;
+
+    #[test]
+    fn a_name_comes_back_as_its_owner_and_strange_ones_are_nobodys() {
+        let ours = Owner::process(std::process::id()).expect("/proc");
+        assert_eq!(Owner::named(&ours.name()), Some(ours.clone()));
+        assert!(ours.is_this_process() && !ours.has_ended());
+        for strange in ["", "1-2", "1-2-3-4", "1-x-3", "1-4294967296-3", "-1-2-3"] {
+            assert_eq!(Owner::named(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn an_owner_has_ended_also_as_a_zombie_and_when_its_number_has_another() {
+        let child = Child::fork(|| 0).expect("fork");
+        let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
+        tontine_host::os::child::ends_within(child.pid(), std::time::Duration::from_secs(60))
+            .expect("it");
+        let owner = Owner { namespace: namespace().expect("/proc"), pid, started: 1 };
+        assert!(owner.has_ended(), "a zombie");
+        let ours = Owner::process(std::process::id()).expect("/proc");
+        assert!(Owner { started: ours.started + 1, ..ours.clone() }.has_ended());
+        let elsewhere = Owner { namespace: 1, pid, started: 1 };
+        assert!(!elsewhere.has_ended(), "nobody can tell");
+    }
+}

@@ -1,0 +1,235 @@
+//! From a figure to a place on a chart: [`Axis`].
+//!
+//! Logarithmic where all figures are positive, linear for shares and wherever a figure is zero or
+//! less. Places are per cent of the width, so that a chart stretches with the page while its type
+//! does not.
+
+use maud::{Markup, html};
+use tontine_bench::format;
+
+/// Free room at both ends, per cent of the width.
+const MARGIN: f64 = 3.0;
+/// Figures that lie further apart than this get a logarithmic axis on a curve.
+const DECADES: f64 = 100.0;
+/// More labels than this would collide on a narrow screen.
+const MOST_TICKS: usize = 6;
+
+/// The horizontal axis of a chart.
+#[derive(Debug)]
+pub(super) struct Axis {
+    unit: String,
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+}
+
+impl Axis {
+    /// An axis that holds all of `figures`; none where no figure is finite.
+    pub(super) fn over(unit: &str, figures: impl Iterator<Item = f64>) -> Option<Self> {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for figure in figures.filter(|figure| figure.is_finite()) {
+            low = low.min(figure);
+            high = high.max(figure);
+        }
+        if low > high {
+            return None;
+        }
+        let logarithmic = unit != "share" && low > 0.0;
+        if logarithmic {
+            // At least a third of an octave each way, so that one lone figure has neighbours.
+            (low, high) = (low / 1.12, high * 1.12);
+        } else if unit == "share" {
+            (low, high) = (low.min(0.0), high.max(1.0));
+        } else {
+            let room = ((high - low) * 0.05).max(high.abs() * 0.05).max(1e-9);
+            (low, high) = (low - room, high + room);
+        }
+        Some(Self { unit: unit.into(), low, high, logarithmic })
+    }
+
+    /// An axis of a curve: logarithmic where `figures` span more than two decades, otherwise
+    /// linear, and then from zero where `from_zero` says so. On a logarithmic one a zero stands at
+    /// the left edge.
+    pub(super) fn along(
+        unit: &str,
+        figures: impl Iterator<Item = f64>,
+        from_zero: bool,
+    ) -> Option<Self> {
+        let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
+        let high = figures.iter().copied().reduce(f64::max)?;
+        let low = figures.iter().copied().reduce(f64::min)?;
+        let least = figures.iter().copied().filter(|f| *f > 0.0).fold(high, f64::min);
+        let logarithmic = low >= 0.0 && high > DECADES * least;
+        let (low, high) = match (logarithmic, from_zero) {
+            // Room for the zero, well away from the first level.
+            (true, _) if low == 0.0 => (least / 4.0, high),
+            (true, true) => (low / 1.12, high * 1.12),
+            (true, false) => (low, high),
+            (false, true) => (low.min(0.0), if high > 0.0 { high * 1.04 } else { 1.0 }),
+            (false, false) if low == high => (low - 0.5, high + 0.5),
+            (false, false) => (low, high),
+        };
+        Some(Self { unit: unit.into(), low, high, logarithmic })
+    }
+
+    /// What a script needs to read figures off places: unit, both ends, and the kind.
+    pub(super) fn described(&self) -> String {
+        format!("{:e};{:e};{};{}", self.low, self.high, self.kind(), self.unit)
+    }
+
+    /// `logarithmic` or `linear`, for a caption.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.logarithmic { "logarithmic" } else { "linear" }
+    }
+
+    /// Per cent from the left; a figure that is none lands at the left edge.
+    pub(super) fn place(&self, figure: f64) -> f64 {
+        let share = if self.logarithmic {
+            (figure.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (figure - self.low) / (self.high - self.low)
+        };
+        if share.is_finite() {
+            MARGIN + share.clamp(0.0, 1.0) * (100.0 - 2.0 * MARGIN)
+        } else {
+            0.0
+        }
+    }
+
+    /// Round figures within the axis, in order.
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        let mut ticks = if self.logarithmic { self.decades(&[1.0]) } else { self.steps() };
+        if self.logarithmic && ticks.len() < 3 {
+            ticks = self.decades(&[1.0, 2.0, 5.0]);
+        }
+        if ticks.len() < 3 {
+            ticks = self.steps();
+        }
+        if ticks.len() > MOST_TICKS {
+            let stride = ticks.len().div_ceil(MOST_TICKS);
+            ticks = ticks.into_iter().step_by(stride).collect();
+        }
+        ticks
+    }
+
+    fn decades(&self, within: &[f64]) -> Vec<f64> {
+        let first = self.low.log10().floor() as i32;
+        let last = self.high.log10().ceil() as i32;
+        let all =
+            (first..=last).flat_map(|power| within.iter().map(move |m| m * 10f64.powi(power)));
+        all.filter(|tick| (self.low..=self.high).contains(tick)).collect()
+    }
+
+    fn steps(&self) -> Vec<f64> {
+        let rough = (self.high - self.low) / 4.0;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+            .into_iter()
+            .map(|factor| factor * power)
+            .find(|step| *step >= rough)
+            .unwrap_or(rough);
+        let first = (self.low / step).ceil() as i64;
+        (first..first + 12)
+            .map(|n| n as f64 * step)
+            .take_while(|tick| *tick <= self.high + step * 1e-9)
+            .collect()
+    }
+
+    /// Those of `levels` that can be labelled side by side, at most ten.
+    pub(super) fn levels(&self, levels: &[f64]) -> Vec<f64> {
+        let mut kept: Vec<f64> = Vec::new();
+        for level in levels {
+            let place = self.place(*level);
+            if kept.last().is_none_or(|last| place - self.place(*last) > 9.0) {
+                kept.push(*level);
+            }
+        }
+        kept
+    }
+
+    /// The unit that the ticks are in.
+    pub(super) fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// The labels, as a strip of their own.
+    pub(super) fn labels(&self) -> Markup {
+        html! {
+            svg.axis aria-hidden="true" height="20" {
+                @for tick in self.ticks() {
+                    @let place = self.place(tick);
+                    @let anchor =
+                        if place < 8.0 { "start" } else if place > 92.0 { "end" } else { "middle" };
+                    text x=(percent(place)) y="14" text-anchor=(anchor) {
+                        (format::tick(&self.unit, tick))
+                    }
+                }
+            }
+        }
+    }
+
+    /// The vertical lines behind a row.
+    pub(super) fn grid(&self) -> Markup {
+        html! {
+            @for tick in self.ticks() {
+                @let x = percent(self.place(tick));
+                line.tick x1=(x) x2=(x) y1="0" y2="100%" {}
+            }
+        }
+    }
+}
+
+/// A place, as SVG writes it.
+pub(super) fn percent(place: f64) -> String {
+    format!("{place:.2}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decade_takes_the_same_room_everywhere() {
+        let axis = Axis::over("ns", [1.0, 1e5].into_iter()).unwrap();
+        let near = axis.place(100.0) - axis.place(10.0);
+        let far = axis.place(1e5) - axis.place(1e4);
+        assert!((near - far).abs() < 1e-9);
+        assert_eq!(axis.ticks(), [1.0, 10.0, 100.0, 1e3, 1e4, 1e5]);
+    }
+
+    #[test]
+    fn a_zero_makes_the_axis_linear_and_none_makes_no_axis() {
+        let axis = Axis::over("cycles", [0.0, 40.0].into_iter()).unwrap();
+        assert_eq!(axis.kind(), "linear");
+        assert!(axis.place(0.0) < axis.place(20.0) && axis.place(20.0) < axis.place(40.0));
+        assert!(Axis::over("ns", [f64::NAN].into_iter()).is_none());
+    }
+
+    #[test]
+    fn a_curve_is_logarithmic_beyond_two_decades_and_shows_its_zero() {
+        let linear = Axis::along("s", [2.0, 90.0].into_iter(), true).unwrap();
+        assert_eq!((linear.kind(), linear.place(0.0)), ("linear", MARGIN));
+        let sizes = Axis::along("", [0.0, 7.0, 999.0].into_iter(), false).unwrap();
+        assert_eq!(sizes.kind(), "logarithmic");
+        assert_eq!(sizes.place(0.0), MARGIN);
+        assert!(sizes.place(7.0) > 10.0 && sizes.place(999.0) > 96.0);
+        assert_eq!(sizes.levels(&[0.0, 7.0, 8.0, 999.0]), [0.0, 7.0, 999.0]);
+    }
+
+    #[test]
+    fn every_axis_has_a_few_ticks_inside_it() {
+        for (unit, low, high) in [
+            ("ns", 61.0, 61.0),
+            ("ns", 0.3, 900.0),
+            ("ns", 1.0, 1e12),
+            ("share", 0.2, 0.3),
+            ("x", -5.0, 0.0),
+        ] {
+            let axis = Axis::over(unit, [low, high].into_iter()).unwrap();
+            let ticks = axis.ticks();
+            assert!((2..=MOST_TICKS).contains(&ticks.len()), "{unit} {low} {high}: {ticks:?}");
+            assert!(ticks.iter().all(|t| (0.0..=100.0).contains(&axis.place(*t))));
+            assert!(ticks.windows(2).all(|pair| axis.place(pair[0]) < axis.place(pair[1])));
+        }
+    }
+}

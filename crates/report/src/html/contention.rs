@@ -1,0 +1,253 @@
+//! Section 9 of source 001 on the page: [`contention`], how locks were taken under its load, a
+//! table a machine, and what that answers to its open question.
+//!
+//! The words are those of [`tontine_bench::contention`]; what each share rests on stands in the
+//! tables of its metric.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use tontine_bench::contention::{Gain, Table, answer};
+use tontine_bench::format;
+use tontine_bench::schema::{Cell, Results, Status};
+use tontine_bench::task::Params;
+
+use super::paper;
+
+/// The parameter that names a lock.
+const LOCK: &str = "lock";
+/// The parameter that says of how many processors a model is.
+const MODELLED: &str = "modelled";
+/// A model of a system that has no more.
+const ONE: &str = "1 processor";
+/// What runs beside the sessions of section 9's load.
+const BESIDE: &str = "beside";
+/// Modes that the question is about: with one lock of all relations, with locks of each process.
+const ASKED: [&str; 2] = ["parallel", "per-process"];
+
+/// The cells of both modes that are asked about, each with its level.
+type Sides<'a> = [Option<(usize, &'a Cell)>; 2];
+
+/// Whether a metric is of locks.
+pub(super) fn is_of_locks(metric: &str) -> bool {
+    matches!(metric, "waited" | "blocked")
+}
+
+/// The tables of `cells`, those of an experiment that have a figure, and the answer that the run
+/// gives; nothing where no cell is of a lock.
+pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
+    let tables = tables(cells);
+    html! {
+        @if !tables.is_empty() {
+            h4 { "Section 9 of the paper: how locks were taken" }
+            p.hint {
+                "Per cent of all acquisitions that had to wait; in brackets, per cent of these in \
+                 which the thread was blocked; a dash where a mode has no such lock or nobody \
+                 took it. The paper, of proc_relation_lock: well under two, and ten."
+            }
+            @for (load, table) in &tables { (drawn(load, table)) }
+            (the_question(results))
+        }
+    }
+}
+
+/// A table for each load and machine, with its name. What is modelled on one processor, for the
+/// mode that has no more, stands beside the others of its load.
+fn tables(cells: &[&Cell]) -> Vec<(String, Table)> {
+    let of_locks = || cells.iter().filter(|cell| cell.params.contains_key(LOCK));
+    let name = |cell: &Cell| {
+        let mut params = cell.params.clone();
+        params.remove(LOCK);
+        match paper::label(cell) {
+            Some(label) => format!("{}: {label}", format::params(&params)),
+            None => format::params(&params),
+        }
+    };
+    let is_one = |cell: &Cell| cell.params.get(MODELLED).is_some_and(|found| found == ONE);
+    let several = |cell: &Cell| cell.params.contains_key(MODELLED) && !is_one(cell);
+    let any = of_locks().any(|cell| several(cell));
+    let mut tables: Vec<(String, Table)> = Vec::new();
+    for cell in of_locks().filter(|cell| !(any && is_one(cell))) {
+        let name = name(cell);
+        if tables.iter().any(|(known, _)| *known == name) {
+            continue;
+        }
+        let mut table = Table::default();
+        let here = |other: &Cell| self::same(cell, other) || several(cell) && is_one(other);
+        for other in of_locks().filter(|other| here(other)) {
+            let (lock, share) = (&other.params[LOCK], other.estimate.unwrap_or(f64::NAN));
+            table.note(&other.variant, lock, &other.metric, share);
+        }
+        tables.push((name, table));
+    }
+    tables
+}
+
+/// Whether two cells differ by no more than the lock.
+fn same(one: &Cell, other: &Cell) -> bool {
+    let rest = |cell: &Cell| {
+        let mut params: Params = cell.params.clone();
+        params.remove(LOCK);
+        params
+    };
+    rest(one) == rest(other)
+}
+
+fn drawn(load: &str, table: &Table) -> Markup {
+    html! {
+        div.scroll role="region" tabindex="0" aria-label={ "Table: locks, " (load) } {
+            table.locks {
+                caption { (load) }
+                thead { tr {
+                    th scope="col" { "lock" }
+                    @for mode in table.modes() { th.figure scope="col" { (mode) } }
+                } }
+                tbody {
+                    @for (lock, shares) in table.rows() {
+                        tr {
+                            th scope="row" { code { (lock) } }
+                            @for share in shares { td.figure { (share) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether locks of each process would be worth it, as far as this run knows.
+fn the_question(results: &Results) -> Markup {
+    let of = |experiment: &str, metric: &str, beside: bool| {
+        let cells = results.cells.iter().filter(move |cell| {
+            cell.experiment == experiment
+                && cell.metric == metric
+                && cell.status == Status::Ok
+                && cell.params.contains_key(BESIDE) == beside
+        });
+        gains(&cells.collect::<Vec<_>>())
+    };
+    let all = [
+        ("sessions beside builds", of("sessions", "iteration", true)),
+        ("these builds", of("sessions", "build", true)),
+        ("forks alone", of("fork-throughput", "forked", false)),
+    ];
+    html! {
+        p {
+            b {
+                "Its open question: would locks of each process be worth it, in place of \
+                 proc_relation_lock?"
+            }
+        }
+        ul {
+            @for (what, (modelled, here)) in &all {
+                li {
+                    "For " (what) ", in the model: "
+                    (answer(modelled).as_deref().unwrap_or("not known, this run has no such cells"))
+                    ". On the processors that there are: "
+                    (here.as_deref().unwrap_or("not measured")) "."
+                }
+            }
+        }
+    }
+}
+
+/// What locks of each process bring, by the processors of a model, and in words on those of this
+/// machine; of several levels the highest.
+fn gains(cells: &[&Cell]) -> (Vec<Gain>, Option<String>) {
+    let mut found: BTreeMap<Option<usize>, Sides<'_>> = BTreeMap::new();
+    for cell in cells {
+        let Some(asked) = ASKED.iter().position(|mode| cell.variant == *mode) else { continue };
+        let number = |words: &String| words.split(' ').next()?.parse::<usize>().ok();
+        let processors = cell.params.get(MODELLED).and_then(number);
+        let level = cell.params.get("processes").and_then(number).unwrap_or(0);
+        let best = &mut found.entry(processors).or_default()[asked];
+        if best.is_none_or(|(known, _)| level > known) {
+            *best = Some((level, cell));
+        }
+    }
+    let (mut modelled, mut here) = (Vec::new(), None);
+    for (processors, [one, own]) in found {
+        let Some(((level, one), (other, own))) = one.zip(own) else { continue };
+        let Some((first, second)) = one.estimate.zip(own.estimate) else { continue };
+        if level != other {
+            continue;
+        }
+        let is_rate = one.unit.ends_with("/s");
+        let gain = if is_rate { Gain::of_rate } else { Gain::of_time };
+        match processors {
+            Some(processors) => modelled.push(gain(processors, first, second)),
+            None => here = Some(measured(gain(0, first, second), one, own)),
+        }
+    }
+    (modelled, here)
+}
+
+/// What was measured of both, where their intervals lie apart.
+fn measured(gain: Gain, one: &Cell, own: &Cell) -> String {
+    let apart = format::ends(one).zip(format::ends(own));
+    let apart = apart.is_some_and(|(one, own)| one.1 < own.0 || own.1 < one.0);
+    if apart {
+        format!("a gain of {:+.1} %", 100.0 * gain.share)
+    } else {
+        "no difference resolved".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_bench::fixture;
+
+    fn cell(variant: &str, metric: &str, estimate: f64, params: &[(&str, &str)]) -> Cell {
+        let mut cell = fixture::small().cells.remove(0);
+        (cell.experiment, cell.variant) = ("sessions".into(), variant.into());
+        (cell.metric, cell.estimate) = (metric.into(), Some(estimate));
+        (cell.low, cell.high) = (Some(estimate * 0.99), Some(estimate * 1.01));
+        cell.unit = if metric == "waited" { "share" } else { "s" }.into();
+        cell.params = params.iter().map(|&(k, v)| (k.into(), v.into())).collect();
+        cell
+    }
+
+    #[test]
+    fn each_machine_has_its_table_and_the_model_of_one_processor_stands_beside() {
+        let ten = ("modelled", "10 processors");
+        let cells = [
+            cell("parallel", "waited", 0.001, &[("lock", "pg_lock")]),
+            cell("uniprocessor", "waited", 0.0, &[("lock", "pg_lock"), ("modelled", ONE)]),
+            cell("parallel", "waited", 0.02, &[("lock", "pg_lock"), ten]),
+            cell("parallel", "blocked", 0.1, &[("lock", "pg_lock"), ten]),
+            cell("parallel", "iteration", 2.0, &[ten]),
+        ];
+        let found = tables(&cells.iter().collect::<Vec<_>>());
+        let [(_, here), (name, modelled)] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(here.modes(), ["parallel"]);
+        assert_eq!(name, "modelled 10 processors");
+        assert_eq!(modelled.modes(), ["uniprocessor", "parallel"]);
+        let rows: Vec<_> = modelled.rows().collect();
+        assert_eq!(rows, [("pg_lock", vec!["0.00".to_owned(), "2.00 (10)".to_owned()])]);
+    }
+
+    #[test]
+    fn the_answer_is_the_models_and_what_was_measured_stands_beside() {
+        let beside = ("beside", "8 builds");
+        let ten = ("modelled", "10 processors");
+        let mut results = fixture::small();
+        results.cells = vec![
+            cell("parallel", "iteration", 2.0, &[beside]),
+            cell("per-process", "iteration", 1.0, &[beside]),
+            cell("parallel", "iteration", 1.1, &[beside, ten]),
+            cell("per-process", "iteration", 1.0, &[beside, ten]),
+            cell("parallel", "waited", 0.02, &[beside, ten, ("lock", "pg_lock")]),
+        ];
+        let cells: Vec<&Cell> = results.cells.iter().collect();
+        let text = contention(&results, &cells).into_string();
+        assert!(
+            text.contains("sessions beside builds, in the model: yes, from 10 processors on"),
+            "{text}"
+        );
+        assert!(text.contains("On the processors that there are: a gain of +100.0 %"), "{text}");
+        assert!(text.contains("forks alone, in the model: not known"), "{text}");
+        let without: Vec<&Cell> = cells.iter().copied().take(4).collect();
+        assert!(contention(&results, &without).into_string().is_empty());
+    }
+}

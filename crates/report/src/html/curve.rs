@@ -1,0 +1,298 @@
+//! Which cells make a curve: [`curves`], found by their parameters alone.
+//!
+//! Any metric whose cells differ by a number (pairs, processes, bytes, a pause) is one: that
+//! parameter goes along, a variant is a line. What else the cells differ by is never mixed: it
+//! makes a curve of its own. Only a placement may follow the level, as one pair runs cross-core
+//! and more pairs are spread; same-core then stands aside, as a line of its own. Neighbour:
+//! [`super::plot`] draws them.
+
+use std::collections::BTreeSet;
+
+use tontine_bench::format;
+use tontine_bench::schema::Cell;
+use tontine_bench::task::Params;
+
+/// So many levels make a curve of a parameter that is not the one with most.
+const WORTH_A_SECOND_CURVE: usize = 3;
+/// The parameter that says where the ends run.
+const PLACEMENT: &str = "placement";
+/// Both ends on one processor: no level of a curve whose other ends lie apart.
+const ASIDE: &str = "same-core";
+/// Placements for comparing two cells with each other: they are in the table, on no curve.
+const BESIDE: [&str; 2] = ["off-master", "apart"];
+
+/// Cells over one parameter.
+pub(super) struct Curve<'a> {
+    /// The parameter that goes along.
+    pub(super) param: String,
+    /// Its unit; empty for mere numbers.
+    pub(super) unit: String,
+    /// What all its cells have in common, in words; empty where there is nothing.
+    pub(super) common: String,
+    /// One a variant, in the run's order.
+    pub(super) lines: Vec<Line<'a>>,
+}
+
+/// One variant at each level.
+#[derive(Clone)]
+pub(super) struct Line<'a> {
+    /// The variant.
+    pub(super) name: &'a str,
+    /// What it is in the paper; empty where it is nothing there.
+    pub(super) role: &'static str,
+    /// Its ends share a processor, other than those of the line that it stands beside.
+    pub(super) aside: bool,
+    /// Its number among the metric's variants: it looks the same on all curves.
+    pub(super) at: usize,
+    /// Level and cell, in the order of the levels.
+    pub(super) points: Vec<(f64, &'a Cell)>,
+}
+
+impl Line<'_> {
+    /// What the line is called beside the others.
+    pub(super) fn label(&self) -> String {
+        match self.role {
+            "" if self.aside => format!("{}, {ASIDE}", self.name),
+            "" => self.name.into(),
+            role => format!("{role} ({})", self.name),
+        }
+    }
+}
+
+impl Curve<'_> {
+    /// Every level of any line, in order.
+    pub(super) fn levels(&self) -> Vec<f64> {
+        let points = self.lines.iter().flat_map(|line| &line.points);
+        let mut levels: Vec<f64> = points.map(|(level, _)| *level).collect();
+        levels.sort_by(f64::total_cmp);
+        levels.dedup();
+        levels
+    }
+}
+
+/// The curves that `cells`, all of one metric, make.
+pub(super) fn curves<'a>(cells: &[&'a Cell]) -> Vec<Curve<'a>> {
+    let mut found: Vec<(String, usize)> = Vec::new();
+    let mut names: Vec<&String> = cells.iter().flat_map(|cell| cell.params.keys()).collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        if let Some(levels) = levels(cells, name).filter(|levels| *levels > 1) {
+            found.push((name.clone(), levels));
+        }
+    }
+    let most = found.iter().map(|(_, levels)| *levels).max().unwrap_or(0);
+    // The first of equals is the main one.
+    let main = found.iter().position(|(_, levels)| *levels == most);
+    let worth = |(at, (_, levels)): &(usize, (String, usize))| {
+        Some(*at) == main || *levels >= WORTH_A_SECOND_CURVE
+    };
+    found
+        .into_iter()
+        .enumerate()
+        .filter(worth)
+        .flat_map(|(_, (name, _))| over(cells, &name))
+        .collect()
+}
+
+/// How many different numbers a parameter takes; none where it is not a number in all cells that
+/// have it.
+fn levels(cells: &[&Cell], name: &str) -> Option<usize> {
+    let values = cells.iter().filter_map(|cell| cell.params.get(name));
+    let read: Option<Vec<f64>> = values.map(|value| number(name, value)).collect();
+    let mut read = read?;
+    read.sort_by(f64::total_cmp);
+    read.dedup();
+    Some(read.len())
+}
+
+/// The curves over `name`: one, or as many as the other parameters make.
+fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
+    let points: Vec<(f64, &Cell)> = cells
+        .iter()
+        .filter(|cell| !cell.params.get(PLACEMENT).is_some_and(|p| BESIDE.contains(&p.as_str())))
+        .filter_map(|cell| Some((number(name, cell.params.get(name)?)?, *cell)))
+        .collect();
+    let rest = |cell: &Cell, left_out: &str| {
+        let mut rest: Params = cell.params.clone();
+        rest.retain(|param, _| param != name && param != left_out);
+        format::params(&rest)
+    };
+    let follows = placement_follows(&points, &rest);
+    let parted = twice(points.iter().copied(), |_| String::new());
+    let mut variants: Vec<&str> = Vec::new();
+    for cell in cells {
+        if !variants.contains(&cell.variant.as_str()) {
+            variants.push(&cell.variant);
+        }
+    }
+    let mut curves: Vec<Curve<'a>> = Vec::new();
+    for (level, cell) in points {
+        // A parameter that follows the level parts nothing.
+        let common = match (parted, follows) {
+            (false, _) => String::new(),
+            (true, true) => rest(cell, PLACEMENT),
+            (true, false) => rest(cell, ""),
+        };
+        let aside = parted && follows && is_aside(cell);
+        let at = curves.iter().position(|curve| curve.common == common).unwrap_or_else(|| {
+            let (param, unit) = (name.to_owned(), unit(name).to_owned());
+            curves.push(Curve { param, unit, common, lines: Vec::new() });
+            curves.len() - 1
+        });
+        let lines = &mut curves[at].lines;
+        match lines.iter_mut().find(|line| line.name == cell.variant && line.aside == aside) {
+            Some(line) => line.points.push((level, cell)),
+            None => {
+                let number = variants.iter().position(|name| *name == cell.variant).unwrap_or(0);
+                let at = number + if aside { variants.len() } else { 0 };
+                let (name, points) = (cell.variant.as_str(), vec![(level, cell)]);
+                lines.push(Line { name, role: "", aside, at, points });
+            }
+        }
+    }
+    for line in curves.iter_mut().flat_map(|curve| &mut curve.lines) {
+        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    curves.retain(|curve| curve.lines.iter().any(|line| line.points.len() > 1));
+    curves
+}
+
+/// Whether each level has one placement of its own, apart from the cells that stand aside.
+fn placement_follows(points: &[(f64, &Cell)], rest: &impl Fn(&Cell, &str) -> String) -> bool {
+    let usual = || points.iter().copied().filter(|(_, cell)| !is_aside(cell));
+    let mut placements: Vec<&str> =
+        usual().filter_map(|(_, cell)| cell.params.get(PLACEMENT).map(String::as_str)).collect();
+    placements.sort_unstable();
+    placements.dedup();
+    placements.len() > 1 && !twice(usual(), |cell| rest(cell, PLACEMENT))
+}
+
+/// Whether a variant has two cells at one level that `apart` does not tell apart.
+fn twice<'a>(
+    points: impl Iterator<Item = (f64, &'a Cell)>,
+    apart: impl Fn(&Cell) -> String,
+) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut points = points;
+    points.any(|(level, cell)| !seen.insert((&cell.variant, level.to_bits(), apart(cell))))
+}
+
+fn is_aside(cell: &Cell) -> bool {
+    cell.params.get(PLACEMENT).is_some_and(|placement| placement == ASIDE)
+}
+
+/// A parameter's value as a number, a time in nanoseconds.
+fn number(name: &str, value: &str) -> Option<f64> {
+    let figure: f64 = value.parse().ok().filter(|figure: &f64| figure.is_finite())?;
+    Some(if name.ends_with("_us") { figure * 1e3 } else { figure })
+}
+
+/// The unit of what [`number`] reads; empty for mere numbers.
+fn unit(name: &str) -> &'static str {
+    if name.ends_with("_us") { "ns" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_bench::fixture;
+
+    fn with(variant: &str, params: &[(&str, &str)]) -> Cell {
+        let mut cell = fixture::small().cells.remove(0);
+        cell.variant = variant.into();
+        cell.params = params.iter().map(|&(k, v)| (k.into(), v.into())).collect();
+        cell
+    }
+
+    #[test]
+    fn a_number_goes_along_and_words_part_the_curves() {
+        let cells = [
+            with("pipe", &[("size", "8"), ("senders", "1")]),
+            with("pipe", &[("size", "1024"), ("senders", "1")]),
+            with("pipe", &[("size", "1048576"), ("senders", "1")]),
+            with("pipe", &[("size", "8"), ("senders", "2")]),
+            with("pipe", &[("size", "1024"), ("senders", "2")]),
+            with("rtrb", &[("size", "8"), ("senders", "1")]),
+        ];
+        let found = curves(&cells.iter().collect::<Vec<_>>());
+        let words: Vec<(&str, &str, usize)> =
+            found.iter().map(|c| (c.param.as_str(), c.common.as_str(), c.lines.len())).collect();
+        assert_eq!(words, [("size", "senders 1", 2), ("size", "senders 2", 1)]);
+        assert_eq!(found[0].levels(), [8.0, 1024.0, 1048576.0]);
+    }
+
+    #[test]
+    fn a_placement_that_follows_the_level_parts_nothing() {
+        let cells = [
+            with("linux", &[("pairs", "10"), ("placement", "shared")]),
+            with("linux", &[("pairs", "1"), ("placement", "own")]),
+        ];
+        let found = curves(&cells.iter().collect::<Vec<_>>());
+        assert_eq!((found.len(), found[0].levels()), (1, vec![1.0, 10.0]));
+    }
+
+    /// One pair runs cross-core and same-core, more pairs are spread: the paper's figure was drawn
+    /// without its first point.
+    #[test]
+    fn the_curve_of_pairs_begins_with_one_pair_and_same_core_stands_aside() {
+        let cells = [
+            with("linux", &[("pairs", "1"), ("placement", "cross-core")]),
+            with("linux", &[("pairs", "1"), ("placement", "same-core")]),
+            with("linux", &[("pairs", "2"), ("placement", "spread")]),
+            with("linux", &[("pairs", "4"), ("placement", "spread")]),
+        ];
+        let found = curves(&cells.iter().collect::<Vec<_>>());
+        assert_eq!((found.len(), found[0].common.as_str()), (1, ""));
+        let lines: Vec<(String, usize, Vec<f64>)> = found[0]
+            .lines
+            .iter()
+            .map(|line| (line.label(), line.at, line.points.iter().map(|(x, _)| *x).collect()))
+            .collect();
+        let expected =
+            [("linux".into(), 0, vec![1.0, 2.0, 4.0]), ("linux, same-core".into(), 1, vec![1.0])];
+        assert_eq!(lines, expected);
+        assert_eq!(found[0].lines[0].points[0].1.params["placement"], "cross-core");
+    }
+
+    #[test]
+    fn a_pair_off_the_master_and_pairs_apart_are_on_no_curve() {
+        let cells = [
+            with("master", &[("pairs", "1"), ("placement", "cross-core")]),
+            with("master", &[("pairs", "1"), ("placement", "off-master")]),
+            with("master", &[("pairs", "1"), ("placement", "same-core")]),
+            with("master", &[("pairs", "2"), ("placement", "apart")]),
+            with("master", &[("pairs", "2"), ("placement", "spread")]),
+        ];
+        let found = curves(&cells.iter().collect::<Vec<_>>());
+        assert_eq!((found.len(), found[0].common.as_str()), (1, ""));
+        let labels: Vec<(String, usize)> =
+            found[0].lines.iter().map(|line| (line.label(), line.points.len())).collect();
+        assert_eq!(labels, [("master".into(), 2), ("master, same-core".into(), 1)]);
+    }
+
+    #[test]
+    fn two_placements_of_all_levels_are_two_curves() {
+        let cells = [
+            with("pipe", &[("size", "8"), ("placement", "cross-core")]),
+            with("pipe", &[("size", "8"), ("placement", "same-core")]),
+            with("pipe", &[("size", "64"), ("placement", "cross-core")]),
+            with("pipe", &[("size", "64"), ("placement", "same-core")]),
+        ];
+        let found = curves(&cells.iter().collect::<Vec<_>>());
+        let common: Vec<&str> = found.iter().map(|curve| curve.common.as_str()).collect();
+        assert_eq!(common, ["placement cross-core", "placement same-core"]);
+        assert!(found.iter().all(|curve| curve.lines.iter().all(|line| !line.aside)));
+    }
+
+    #[test]
+    fn a_pause_is_a_time_and_words_are_no_numbers() {
+        assert_eq!((number("pause_us", "10000"), unit("pause_us")), (Some(1e7), "ns"));
+        assert_eq!((number("pairs", "10"), unit("pairs")), (Some(10.0), ""));
+        for (name, word) in [("placement", "2-core"), ("parent", "1 MiB"), ("window", "as it is")] {
+            assert_eq!(number(name, word), None);
+        }
+        let lone = [with("pipe", &[("placement", "same-core")])];
+        assert!(curves(&lone.iter().collect::<Vec<_>>()).is_empty());
+    }
+}

@@ -1,0 +1,92 @@
+//! What to choose, as tables: [`table`] of decisions with the figures behind them, and
+//! [`survivors`], what a kill does to each mechanism.
+
+use maud::{Markup, html};
+use tontine_bench::format::Shown;
+use tontine_bench::schema::Results;
+
+use super::marked;
+use crate::verdict::{Decision, Mechanism, decisions, mechanisms};
+
+/// The decisions of a run, each with its figures.
+pub(super) fn table(results: &Results) -> Markup {
+    html! {
+        h3 #decisions { "What to choose here" }
+        div.scroll role="region" tabindex="0" aria-label="Table: what to choose here" {
+            table.decisions {
+                caption { "Computed from this run; the figures behind each answer stand beside it" }
+                thead { tr {
+                    th scope="col" { "question" }
+                    th scope="col" { "answer" }
+                    th scope="col" { "figures" }
+                } }
+                tbody { @for decision in decisions(results) { (row(&decision)) } }
+            }
+        }
+    }
+}
+
+fn row(decision: &Decision) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (decision.question) }
+            td { (marked(&decision.answer)) }
+            td.evidence {
+                @if !decision.figures.is_empty() {
+                    ul {
+                        @for one in &decision.figures {
+                            li { code { (one.name) } ": " b { (one.shown.in_line()) } }
+                        }
+                    }
+                }
+                @if !decision.missing.is_empty() {
+                    p { b { "not measured: " } (decision.missing.join("; ")) }
+                }
+            }
+        }
+    }
+}
+
+/// Mechanism, price, and whether it survives; nothing where none was timed or killed.
+pub(super) fn survivors(results: &Results) -> Markup {
+    let rows = mechanisms(results);
+    html! {
+        @if !rows.is_empty() {
+            h3 #survives { "What a message costs, and what a kill does" }
+            div.scroll role="region" tabindex="0" aria-label="Table: mechanisms and kills" {
+                table.survivors {
+                    caption {
+                        "The cheapest first; kills at random moments, of either end"
+                        @if rows.iter().any(|row| row.name.starts_with("mailbox")) {
+                            "; the two ends of a mailbox sleep while they wait"
+                        }
+                    }
+                    thead { tr {
+                        th scope="col" { "mechanism" }
+                        th.figure scope="col" { "one way" }
+                        th scope="col" { "survives?" }
+                        th scope="col" { "of the kills" }
+                    } }
+                    tbody { @for row in &rows { (mechanism(row)) } }
+                }
+            }
+        }
+    }
+}
+
+fn mechanism(row: &Mechanism<'_>) -> Markup {
+    let (answer, because) = row.fate.words();
+    html! {
+        tr {
+            th scope="row" { (row.name) }
+            td.figure.main {
+                @match row.one_way.and_then(Shown::of_cell) {
+                    Some(shown) => { (shown.value) small { (shown.interval) } },
+                    None => span.untried { "not measured" },
+                }
+            }
+            td { b.survives[row.fate.keeps_all()] { (answer) } }
+            td { (because) }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What an experiment is, folded away beside its figures: [`folded`].
+//!
+//! The words are those of [`About`], the same that `tontine explain` prints.
+
+use maud::{Markup, html};
+use tontine_bench::about::About;
+
+/// The explanation of an experiment.
+pub(super) fn folded(about: &About) -> Markup {
+    html! {
+        details.explained {
+            summary { "What " (about.name) " is, and how it is measured" }
+            (told(about))
+        }
+    }
+}
+
+/// A sentence, with what stands in backquotes set as code.
+fn set(text: &str) -> Markup {
+    html! {
+        @for (at, part) in text.split('`').enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
+fn told(about: &About) -> Markup {
+    html! {
+        @for paragraph in &about.about { p { (set(paragraph)) } }
+        h4 { "What it does" }
+        ol { @for step in &about.steps { li { (set(step)) } } }
+        h4 { "How it is timed" }
+        p { (set(&about.timing)) }
+        @if !about.found.is_empty() {
+            h4 { "What the source found" }
+            p { (set(&about.found)) }
+        }
+        h4 { "How to read it" }
+        p { (set(&about.reading)) }
+        h4 { "System calls within what is timed" }
+        dl { @for (variants, calls) in &about.calls { dt { (variants) } dd { (set(calls)) } } }
+        h4 { "Variants" }
+        dl {
+            @for (name, summary) in &about.variants { dt { (name) } dd { (summary) } }
+        }
+    }
+}

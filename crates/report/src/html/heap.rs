@@ -1,0 +1,344 @@
+//! The map of a heap as a picture: [`maps`], a tile for each slab.
+//!
+//! Sixteen slabs, 1 MiB, are a row. A tile is filled from below by those who have its blocks, its
+//! frame has the colour of whoever allocates from it, the number in it is the size of its blocks.
+//! What a dead member has is striped, so that it is told apart without its colour. Each tile says
+//! all of this in words to whoever points at it.
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+use tontine_bench::format;
+use tontine_bench::heap_map::{HeapMap, Made, SLAB, Slab};
+use tontine_bench::schema::{MapRow, Results};
+
+/// Slabs of a row.
+const COLUMNS: usize = 16;
+/// Rows drawn: a heap of any size is a page that can be read.
+const MOST_ROWS: usize = 64;
+/// A tile, and from one tile to the next.
+const TILE: (f64, f64) = (27.0, 30.0);
+const STEP: (f64, f64) = (31.0, 34.0);
+/// Room for the addresses on the left.
+const LEFT: f64 = 34.0;
+/// Between two stripes.
+const STRIPE: f64 = 2.5;
+/// Colours of the living: not that of what is on its way.
+const COLOURS: [usize; 7] = [0, 2, 3, 6, 1, 5, 7];
+
+/// The pictures of an experiment's heaps, those of one run beside each other.
+pub(super) fn maps(results: &Results, experiment: &str) -> Markup {
+    let rows: Vec<&MapRow> =
+        results.maps.iter().filter(|row| row.experiment == experiment).collect();
+    let mut runs: Vec<(String, Vec<&HeapMap>)> = Vec::new();
+    for row in rows {
+        let params = format::params(&row.params);
+        let name = format!("{}, {params}", row.variant);
+        match runs.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, maps)) => maps.push(&row.map),
+            None => runs.push((name, vec![&row.map])),
+        }
+    }
+    html! {
+        @if !runs.is_empty() {
+            h4 { "The heap, slab by slab" }
+            p.hint {
+                "A tile is a slab of 64 KiB, a row 1 MiB. It is filled by those who have its \
+                 blocks; its frame has the colour of the process that allocates from it; the \
+                 number is the size of its blocks in bytes. Seen by the heap's own "
+                code { "check" } ", in the first of the invocations."
+            }
+        }
+        @for (name, maps) in &runs {
+            p.heaps { (name) }
+            div.maps { @for map in maps { (figure(map)) } }
+        }
+    }
+}
+
+fn figure(map: &HeapMap) -> Markup {
+    let drawn = map.slabs.len().min(COLUMNS * MOST_ROWS);
+    let rows = drawn.div_ceil(COLUMNS).max(1);
+    let width = LEFT + COLUMNS as f64 * STEP.0;
+    let height = rows as f64 * STEP.1;
+    html! {
+        figure.heap {
+            h5 { (map.moment) }
+            svg viewBox=(format!("0 0 {width} {height}")) role="img" aria-label=(description(map)) {
+                @for row in 0..rows {
+                    @let y = row as f64 * STEP.1 + STEP.1 / 2.0 + 1.0;
+                    text.at x=(LEFT - 6.0) y=(y) { (row) " MiB" }
+                }
+                @for (number, slab) in map.slabs[..drawn].iter().enumerate() {
+                    (tile(map, number, slab))
+                }
+            }
+            (legend(map))
+            @let hidden = map.slabs.len() - drawn;
+            @if hidden > 0 { p.hint { (hidden) " slabs more are not drawn." } }
+            @for note in &map.notes { p.hint { (note) } }
+        }
+    }
+}
+
+fn tile(map: &HeapMap, number: usize, slab: &Slab) -> Markup {
+    let (column, row) = (number % COLUMNS, number / COLUMNS);
+    let (x, y) = (LEFT + column as f64 * STEP.0 + 2.0, row as f64 * STEP.1 + 2.0);
+    let (width, height) = TILE;
+    let mut filled = 0.0;
+    let mut layer = |bytes: usize| {
+        let high = height * bytes as f64 / SLAB as f64;
+        filled += high;
+        (y + height - filled, high)
+    };
+    html! {
+        g {
+            title { (told(map, number, slab)) }
+            rect x=(x) y=(y) width=(width) height=(height) fill="none" pointer-events="all" {}
+            @for (member, bytes) in &slab.held {
+                @let (top, high) = layer(*bytes);
+                @let class = colour(map, *member);
+                rect class=(format!("part {class}")) x=(x) y=(round(top))
+                    width=(width) height=(round(high)) {}
+                @if is_dead(map, *member) { path.stripes d=(stripes(x, top, width, high)) {} }
+            }
+            @if slab.in_flight > 0 {
+                @let (top, high) = layer(slab.in_flight);
+                rect.moving x=(x) y=(round(top)) width=(width) height=(round(high)) {}
+            }
+            @match slab.made {
+                Made::Empty => rect.empty x=(x) y=(y) width=(width) height=(height) rx="3" {},
+                Made::Fetched | Made::Punched | Made::Damaged => {
+                    rect.odd x=(x) y=(y) width=(width) height=(height) rx="3" {}
+                }
+                Made::Blocks | Made::Part => {}
+            }
+            @if let Some(owner) = slab.owner {
+                @let class = colour(map, owner);
+                rect class=(format!("frame {class}")) x=(x) y=(y)
+                    width=(width) height=(height) rx="3" {}
+            }
+            @if let Some(label) = label(slab) {
+                text.size x=(x + width / 2.0) y=(y + height / 2.0 + 3.0) { (label) }
+            }
+        }
+    }
+}
+
+/// Lines within a rectangle.
+fn stripes(x: f64, top: f64, width: f64, high: f64) -> String {
+    let mut path = String::new();
+    let mut y = (top / STRIPE).ceil() * STRIPE;
+    while y < top + high {
+        let _ = write!(path, "M{x} {}h{width}", round(y));
+        y += STRIPE;
+    }
+    path
+}
+
+fn round(at: f64) -> f64 {
+    (at * 100.0).round() / 100.0
+}
+
+fn is_dead(map: &HeapMap, member: usize) -> bool {
+    map.members.get(member).is_some_and(|owner| owner.dead)
+}
+
+fn colour(map: &HeapMap, member: usize) -> String {
+    if is_dead(map, member) {
+        return "dead".into();
+    }
+    format!("c{}", COLOURS[member % COLOURS.len()])
+}
+
+fn name(map: &HeapMap, member: usize) -> &str {
+    map.members.get(member).map_or("somebody", |owner| &owner.name)
+}
+
+/// What stands in a tile.
+fn label(slab: &Slab) -> Option<String> {
+    match slab.made {
+        Made::Blocks if slab.block > 9_999 => Some(format!("{}K", slab.block >> 10)),
+        Made::Blocks => Some(slab.block.to_string()),
+        Made::Part => Some("…".into()),
+        Made::Fetched => Some("+".into()),
+        Made::Punched => Some("−".into()),
+        Made::Damaged => Some("!".into()),
+        Made::Empty => None,
+    }
+}
+
+/// A slab in words.
+fn told(map: &HeapMap, number: usize, slab: &Slab) -> String {
+    let made = match slab.made {
+        Made::Empty => "no memory".into(),
+        Made::Fetched => "its memory is being fetched".into(),
+        Made::Blocks => format!("blocks of {} bytes", slab.block),
+        Made::Part => "part of the block before".into(),
+        Made::Punched => "its memory is being given back".into(),
+        Made::Damaged => "damaged".into(),
+    };
+    let mut told = format!("slab {number}: {made}");
+    if let Some(owner) = slab.owner {
+        let _ = write!(told, "; {} allocates", name(map, owner));
+    }
+    if slab.made == Made::Blocks {
+        let _ = write!(told, "; {} bytes free", slab.free);
+    }
+    for (member, bytes) in &slab.held {
+        let _ = write!(told, ", {}: {bytes}", name(map, *member));
+    }
+    let others = [
+        ("on their way", slab.in_flight),
+        ("of these by a handle alone", slab.parked),
+        ("of these published", slab.published),
+    ];
+    for (what, bytes) in others.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        let _ = write!(told, ", {what}: {bytes}");
+    }
+    told
+}
+
+/// Who has how much: members, then what is nobody's.
+fn shares(map: &HeapMap) -> Vec<(String, String, usize)> {
+    let members = (0..map.members.len()).map(|member| {
+        let class = format!("part {}", colour(map, member));
+        (class, name(map, member).to_owned(), map.held_by(member))
+    });
+    let sum = |of: fn(&Slab) -> usize| map.slabs.iter().map(of).sum::<usize>();
+    let rest = [
+        ("moving".to_owned(), "on the way".to_owned(), sum(|slab| slab.in_flight)),
+        ("free".to_owned(), "free".to_owned(), sum(|slab| slab.free)),
+    ];
+    members.chain(rest).collect()
+}
+
+fn legend(map: &HeapMap) -> Markup {
+    let owns = |member: usize| map.slabs.iter().any(|slab| slab.owner == Some(member));
+    let empty = map.slabs.iter().filter(|slab| slab.made == Made::Empty).count() + map.beyond;
+    html! {
+        figcaption {
+            @for (at, (class, name, bytes)) in shares(map).into_iter().enumerate() {
+                @let frame = at < map.members.len() && owns(at);
+                @if bytes > 0 || frame {
+                    span {
+                        svg.key aria-hidden="true" viewBox="0 0 14 14" height="14" {
+                            @if class != "free" {
+                                @if bytes > 0 {
+                                    rect class=(class) x="1" y="1" width="12" height="12" {}
+                                }
+                                @if bytes > 0 && is_dead(map, at) {
+                                    path.stripes d=(stripes(1.0, 1.0, 12.0, 12.0)) {}
+                                }
+                            }
+                            @if frame {
+                                rect class=(format!("frame {}", colour(map, at)))
+                                    x="1" y="1" width="12" height="12" rx="2" {}
+                            } @else if class == "free" {
+                                rect.frame.c7 x="1" y="1" width="12" height="12" rx="2" {}
+                            }
+                        }
+                        (name) " " @if bytes > 0 { (kib(bytes)) } @else { "has no block" }
+                    }
+                }
+            }
+            @if empty > 0 {
+                span {
+                    svg.key aria-hidden="true" viewBox="0 0 14 14" height="14" {
+                        rect.empty x="1" y="1" width="12" height="12" rx="2" {}
+                    }
+                    (empty) " slabs without memory"
+                    @if map.beyond > 0 { ", " (map.beyond) " of them behind" }
+                }
+            }
+        }
+    }
+}
+
+fn kib(bytes: usize) -> String {
+    format!("{} KiB", bytes.div_ceil(1_024))
+}
+
+/// The picture in words, for those who do not see it.
+fn description(map: &HeapMap) -> String {
+    let shares: Vec<String> = shares(map)
+        .into_iter()
+        .filter(|(_, _, bytes)| *bytes > 0)
+        .map(|(_, name, bytes)| format!("{name} {}", kib(bytes)))
+        .collect();
+    let slabs = map.committed();
+    format!("Map of a heap. {}. {slabs} slabs have memory: {}.", map.moment, shares.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_bench::fixture;
+    use tontine_bench::heap_map::Owner;
+    use tontine_bench::task::Params;
+
+    /// A heap in which one block is parked, one on its way and one larger than a slab.
+    fn drawn(moment: &str, dead: bool) -> (Results, String) {
+        let slab = |made: Made, block: usize, held: usize| Slab {
+            made,
+            block,
+            owner: Some(0),
+            held: if held > 0 { vec![(0, held)] } else { Vec::new() },
+            free: SLAB - held,
+            ..Slab::default()
+        };
+        let map = HeapMap {
+            moment: moment.into(),
+            notes: Vec::new(),
+            members: vec![Owner { name: "worker <1>".into(), dead }],
+            slabs: vec![
+                slab(Made::Blocks, 1_024, 1_024),
+                slab(Made::Blocks, 2 * SLAB, SLAB),
+                slab(Made::Part, 2 * SLAB, SLAB),
+                Slab { parked: 40_960, free: SLAB - 40_960, ..slab(Made::Blocks, 40_960, 0) },
+                Slab { in_flight: 3_072, free: SLAB - 3_072, ..slab(Made::Blocks, 3_072, 0) },
+            ],
+            beyond: 59,
+        };
+        let mut results = fixture::small();
+        results.maps.push(MapRow {
+            experiment: "shared-heaps".into(),
+            variant: "shared-killed".into(),
+            params: Params::from([("benchmark".into(), "larson".into())]),
+            map,
+        });
+        let page = maps(&results, "shared-heaps").into_string();
+        (results, page)
+    }
+
+    #[test]
+    fn each_slab_is_a_tile_that_says_what_it_is() {
+        let (results, page) = drawn("now", false);
+        let slabs = results.maps[0].map.slabs.len();
+        assert_eq!(page.matches("<title>").count(), slabs, "{page}");
+        for said in [
+            "blocks of 1024 bytes; worker &lt;1&gt; allocates; ",
+            "part of the block before",
+            "of these by a handle alone: ",
+            "on their way: 3072",
+            "shared-killed, benchmark larson",
+            "slabs without memory",
+        ] {
+            assert!(page.contains(said), "{said} in {page}");
+        }
+        assert!(!page.contains("stripes") && !page.contains("url("), "{page}");
+        assert!(maps(&results, "allocators").into_string().is_empty());
+    }
+
+    #[test]
+    fn what_a_dead_one_has_is_striped() {
+        let (_, page) = drawn("it was killed", true);
+        assert!(page.contains("class=\"stripes\"") && page.contains("frame dead"), "{page}");
+    }
+
+    #[test]
+    fn stripes_stay_within_their_rectangle() {
+        let path = stripes(0.0, 10.0, 27.0, 6.0);
+        assert_eq!(path, "M0 10h27M0 12.5h27M0 15h27");
+    }
+}

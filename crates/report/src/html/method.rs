@@ -1,0 +1,129 @@
+//! How a figure of this report is made: [`method`].
+//!
+//! The words stand for the formulas of [`tontine_bench::stats`]; what is said here must be what is
+//! done there.
+
+use maud::{Markup, html};
+
+/// The method, with its formulas.
+pub(super) fn method() -> Markup {
+    html! {
+        section.page.method aria-labelledby="method" {
+            h2 #method { "The method" }
+            (unit())
+            (median())
+            (mean())
+            (naive())
+            (beside())
+        }
+    }
+}
+
+fn unit() -> Markup {
+    html! {
+        h3 { "The unit is an invocation" }
+        p {
+            "Each cell is measured in several fresh processes, with a new address layout and new "
+            "children. "
+            "Samples taken one after another in one process share that process's luck: where its "
+            "pages "
+            "lie, on which processor it runs, how warm the machine is. They say much about that "
+            "process and "
+            "little about the next. So a process counts as one observation, however many samples "
+            "it took. "
+            "All loops are closed: an operation begins when the one before has ended. "
+            "The cells take turns in randomised blocks, so that a drift of the machine meets all "
+            "of them alike."
+        }
+    }
+}
+
+fn median() -> Markup {
+    html! {
+        h3 { "Estimate and interval" }
+        p {
+            "An invocation yields one figure: its median, or its mean for shares and rates. The "
+            "estimate is "
+            "the middle of these figures. Its interval needs no assumption on their distribution: "
+            "of "
+            var { "n" } " figures in order, the interval from the " var { "k" } "th smallest to "
+            "the "
+            var { "k" } "th largest holds the true middle with probability"
+        }
+        p.formula {
+            "1 − 2 · " var { "P" } "(" var { "B" } " < " var { "k" } "),  "
+            var { "B" } " binomial with " var { "n" } " and ½"
+        }
+        p {
+            "and " var { "k" } " is the largest for which this is at least 95 %. Six invocations "
+            "give their smallest and largest (96.9 %), ten the second and ninth (97.9 %), twenty "
+            "the sixth and fifteenth (95.9 %). p99 is treated in the same way: it is the median "
+            "of the invocations' 99th percentiles, which is not the 99th percentile of all "
+            "samples. Where an invocation takes seconds there are fewer than six, of which no two "
+            "hold the middle so often: their row shows the mean with the interval below, and "
+            "says so; where that interval reaches below zero, it is shown from zero, because no "
+            "time is negative."
+        }
+        p {
+            "Where all invocations but one or two counted no try of a share, or every try, the row "
+            "shows the count and what it leaves possible: none of " var { "n" } " tries excludes, "
+            "at 95 %, every share above 1 − 0.05" sup { "1 ∕ " var { "n" } } ", about 3 ∕ "
+            var { "n" } "; of a few the binomial distribution says as much. "
+            "That takes the tries as independent of each other."
+        }
+    }
+}
+
+fn mean() -> Markup {
+    html! {
+        h3 { "The mean" }
+        p {
+            "Its interval is that of Kalibera and Jones, from the means of the invocations at the "
+            "top level:"
+        }
+        p.formula {
+            var { "ȳ" } " ± " var { "t" } sub { "0.975, " var { "n" } " − 1" } " · √("
+            var { "S" } sup { "2" }
+            " ∕ " var { "n" } ")"
+        }
+        p { "with " var { "S" } sup { "2" } " the variance of the invocations' means." }
+    }
+}
+
+fn naive() -> Markup {
+    html! {
+        h3 { "The usual interval, and why it fails" }
+        p { "Benchmarks often print" }
+        p.formula {
+            var { "x̄" } " ± 1.96 · " var { "s" } " ∕ √" var { "N" }
+        }
+        p {
+            "over " var { "N" } " consecutive samples. It assumes that each of them is "
+            "independent of "
+            "the one "
+            "before. They are not, and a million of them make an interval so narrow that the next "
+            "run of the "
+            "same program lies outside it. The trimmed mean in the tables leaves out what lies "
+            "beyond 1.5 interquartile "
+            "ranges of the quartiles, as published figures often do; trust the estimate instead."
+        }
+    }
+}
+
+fn beside() -> Markup {
+    html! {
+        h3 { "Beside the figure" }
+        p {
+            "The floor is the smallest sample of all; no interval can be given for a minimum. A "
+            "ratio is the "
+            "median over pairs taken in the same block, with the interval of the sign test. A row "
+            "called "
+            "unstable says why: its samples drift, hang together, or fall into two modes. A row "
+            "without a "
+            "figure was skipped because the machine lacks what it needs, or failed; both say why. "
+            "A "
+            "published figure comes from another machine and another year: compare orders of "
+            "magnitude."
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! A run as one page: [`page`].
+//!
+//! One file that asks for nothing else: style inline, charts drawn here as SVG, the raw data in a
+//! link of its own. It reads without scripts, on a narrow screen, dark or light, and on paper. All
+//! of it is one document; a link of its contents leaves only that link's page in sight, by style
+//! alone. First the verdict with [`decision`]s, then a page a topic, the machine, the method, the
+//! data.
+//!
+//! The parts: [`section`] an experiment with its tables, [`explained`] in words, [`curve`] which
+//! cells make one, [`plot`] how it is drawn, [`paper`] the sources' figures, [`contention`] its
+//! table of locks, [`heap`] maps of a heap, [`chart`] intervals and invocations on an [`axis`],
+//! [`histogram`] the shape of the samples, [`machine`] the advice and the card, [`method`] how a
+//! figure is made, [`script`] zoom and hover. What it says in words comes from [`super::verdict`],
+//! how numbers look from [`tontine_bench::format`].
+
+mod axis;
+#[cfg(test)]
+mod browser;
+mod chart;
+mod contention;
+mod curve;
+mod decision;
+mod explained;
+mod heap;
+mod histogram;
+mod machine;
+mod method;
+mod paper;
+mod plot;
+mod script;
+mod section;
+
+use std::io::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::verdict::{self, Part, Sentence};
+use tontine_bench::about::Topic;
+use tontine_bench::schema::Results;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Pages beside the topics: anchor and title.
+const BESIDE: [(&str, &str); 3] =
+    [("machine", "the machine"), ("method", "the method"), ("data", "the data")];
+
+/// The whole document; `json` is the run as `results.json` holds it, offered for download.
+pub fn page(results: &Results, json: &[u8]) -> String {
+    let topics = topics(results);
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(script::policy());
+                title { "What attention costs on this machine" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    p.brand { "Tontine · measure" }
+                    h1 #all { "What attention costs on this machine" }
+                    @if let Some(line) = machine::one_line(&results.machine) {
+                        p.machine { (line) }
+                    }
+                    p.run { (verdict::run_line(results)) }
+                    @if !results.complete { (incomplete()) }
+                }
+                (contents(&topics))
+                main {
+                    (the_verdict(results))
+                    @for topic in &topics { (of_topic(results, topic)) }
+                    section.page aria-labelledby="machine" {
+                        h2 #machine { "The machine" }
+                        (machine::advice(&results.machine))
+                        (machine::card(&results.machine))
+                    }
+                    (method::method())
+                    (raw_data(json))
+                }
+                (script::script())
+            }
+        }
+    }
+    .into_string()
+}
+
+/// A page of the report: experiments that ask the same kind of question.
+struct Page<'a> {
+    anchor: &'static str,
+    title: &'static str,
+    question: &'static str,
+    experiments: Vec<&'a str>,
+}
+
+/// The pages that a run fills, in the order of the topics; experiments that the run does not
+/// describe come last.
+fn topics(results: &Results) -> Vec<Page<'_>> {
+    let names = section::names(results);
+    let of = |topic: Option<Topic>| -> Vec<&str> {
+        let topic_of = |name: &str| results.about(name).map(|about| about.topic);
+        names.iter().copied().filter(|name| topic_of(name) == topic).collect()
+    };
+    let known = Topic::ALL.map(|topic| Page {
+        anchor: topic.name(),
+        title: title(topic),
+        question: topic.question(),
+        experiments: of(Some(topic)),
+    });
+    let others = Page {
+        anchor: "others",
+        title: "Others",
+        question: "Experiments that the run does not describe",
+        experiments: of(None),
+    };
+    known.into_iter().chain([others]).filter(|page| !page.experiments.is_empty()).collect()
+}
+
+fn title(topic: Topic) -> &'static str {
+    match topic {
+        Topic::Messages => "Messages",
+        Topic::Death => "Death",
+        Topic::Signals => "Signals",
+        Topic::Processes => "Processes",
+        Topic::Memory => "Memory",
+    }
+}
+
+fn of_topic(results: &Results, page: &Page<'_>) -> Markup {
+    html! {
+        section.page aria-labelledby=(page.anchor) {
+            h2 id=(page.anchor) { (page.title) }
+            p.question { (page.question) }
+            ul.experiments {
+                @for name in &page.experiments {
+                    li { a href={ "#" (section::anchor(name)) } { (name) } }
+                }
+            }
+            @for name in &page.experiments { (section::section(results, name)) }
+        }
+    }
+}
+
+fn incomplete() -> Markup {
+    html! {
+        p.incomplete role="status" {
+            strong { "Incomplete. " }
+            "The run was interrupted: what follows rests on the invocations that had ended by "
+            "then, and "
+            "cells that had too few have no interval."
+        }
+    }
+}
+
+fn the_verdict(results: &Results) -> Markup {
+    let sentences = verdict::verdict(results);
+    html! {
+        section.page.verdict aria-labelledby="verdict" {
+            h2 #verdict { "The verdict" }
+            @if sentences.is_empty() {
+                p { "Nothing was measured that a sentence could rest on; the tables say why." }
+            } @else {
+                ul { @for sentence in &sentences { li { (marked(sentence)) } } }
+            }
+            (machine::warning(&results.machine))
+            (decision::table(results))
+            (decision::survivors(results))
+        }
+    }
+}
+
+fn marked(sentence: &Sentence) -> Markup {
+    html! {
+        @for part in &sentence.parts {
+            @match part {
+                Part::Words(text) => (text),
+                Part::Name(text) => code { (text) },
+                Part::Figure(text) => strong { (text) },
+                Part::Interval(text) => span.whole { (text) },
+            }
+        }
+    }
+}
+
+fn contents(topics: &[Page<'_>]) -> Markup {
+    html! {
+        nav aria-label="Contents" {
+            a href="#all" { "everything" } " "
+            a href="#verdict" { "the verdict" } " "
+            @for page in topics { a href={ "#" (page.anchor) } { (page.title.to_lowercase()) } " " }
+            @for (anchor, title) in BESIDE { a href={ "#" (anchor) } { (title) } " " }
+        }
+    }
+}
+
+fn raw_data(json: &[u8]) -> Markup {
+    let packed = packed(json);
+    html! {
+        section.page aria-labelledby="data" {
+            h2 #data { "The data" }
+            p {
+                "Every figure of this page, unrounded, with a summary and a histogram of each "
+                "invocation: "
+                @let target = format!("data:application/gzip;base64,{}", STANDARD.encode(&packed));
+                a download="results.json.gz" href=(target) { "results.json.gz" }
+                " (" (packed.len().div_ceil(1_024)) " KiB, unpacked "
+                (json.len().div_ceil(1_024)) " KiB), inside this file. Its schema is described in "
+                code { "docs/results.md" } "."
+            }
+        }
+    }
+}
+
+/// Packed as `gunzip` reads it: a page with all its data unpacked would be twice as large.
+fn packed(json: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder
+        .write_all(json)
+        .and_then(|()| encoder.finish())
+        .expect("a Vec takes whatever is written")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+    use tontine_bench::fixture;
+    use tontine_bench::format::Shown;
+    use tontine_bench::schema::Status;
+
+    fn rendered(results: &Results) -> String {
+        page(results, &results.to_json().unwrap())
+    }
+
+    /// The page without the link that carries the raw data.
+    fn without_data(page: &str) -> String {
+        let start = page.find("data:application/gzip;base64,").unwrap();
+        let end = start + page[start..].find('"').unwrap();
+        format!("{}{}", &page[..start], &page[end..])
+    }
+
+    #[test]
+    fn one_document_that_asks_for_nothing() {
+        let page = rendered(&fixture::run());
+        let page = without_data(&page);
+        for request in ["http://", "https://", " src=", "url(", "@import", "<link", "fetch("] {
+            assert!(!page.contains(request), "{request}");
+        }
+        assert_eq!(page.matches("<script").count(), 1);
+        let targets = page.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        let mut anchors = 0;
+        for target in targets.filter(|target| !target.is_empty()) {
+            assert!(page.contains(&format!("id=\"{}\"", &target[1..])), "{target}");
+            anchors += 1;
+        }
+        assert!(anchors > 5);
+        assert_eq!(page.matches("<html").count(), 1);
+        assert_eq!(page.matches("<h1").count(), 1);
+    }
+
+    #[test]
+    fn each_experiment_says_what_it_asks_and_no_column_stays_empty() {
+        let mut results = fixture::run();
+        let page = rendered(&results);
+        for name in ["round-trip", "liveness-check"] {
+            let about = results.about(name).expect("in the fixture");
+            assert!(page.contains(&about.question), "{name}");
+        }
+        assert!(page.contains(">p99</th>") && page.contains(">floor</th>"));
+        for cell in &mut results.cells {
+            (cell.floor, cell.p99) = (None, None);
+        }
+        let page = rendered(&results);
+        assert!(!page.contains(">p99</th>") && !page.contains(">floor</th>"));
+    }
+
+    #[test]
+    fn every_figure_and_every_reason_is_on_the_page() {
+        let results = fixture::run();
+        let page = rendered(&results);
+        for cell in &results.cells {
+            match cell.status {
+                Status::Ok => {
+                    let shown = Shown::of_cell(cell).unwrap();
+                    assert!(page.contains(&shown.value), "{} {shown:?}", cell.variant);
+                    assert!(page.contains(&shown.interval), "{} {shown:?}", cell.variant);
+                }
+                _ => assert!(page.contains(cell.why.as_deref().unwrap()), "{}", cell.variant),
+            }
+            for note in &cell.notes {
+                assert!(page.contains(note), "{note}");
+            }
+        }
+        for sentence in verdict::verdict(&results) {
+            for part in sentence.parts {
+                let (Part::Words(text)
+                | Part::Name(text)
+                | Part::Figure(text)
+                | Part::Interval(text)) = part;
+                assert!(page.contains(&text), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_a_dot_for_every_invocation_and_another_on_a_curve() {
+        let mut results = fixture::run();
+        results.cells.retain(|cell| cell.experiment == "round-trip");
+        let dots = |results: &Results| {
+            let invocations: usize = results.cells.iter().map(|cell| cell.invocations.len()).sum();
+            (rendered(results).matches("<circle class=\"dot\"").count(), invocations)
+        };
+        let (drawn, invocations) = dots(&results);
+        assert_eq!(drawn, invocations);
+        results.cells = fixture::run().cells;
+        results.cells.retain(|cell| cell.experiment == "signal-throughput");
+        let (drawn, invocations) = dots(&results);
+        assert_eq!(drawn, 2 * invocations);
+    }
+
+    #[test]
+    fn a_figure_of_the_paper_is_the_one_metric_that_it_shows() {
+        let page = rendered(&fixture::run());
+        for figure in 1..=4 {
+            assert_eq!(page.matches(&format!("Figure {figure}: ")).count(), 1, "{figure}");
+        }
+        let (_, after) = page.split_once("Figure 1: ").unwrap();
+        let (curve, _) = after.split_once("</figure>").unwrap();
+        assert!(curve.contains("linux: at 1 ") && curve.contains("linux, same-core: at 1 "));
+        let (_, sent) = page.split_once("received <code>sent_per_signal</code></h4>").unwrap();
+        let (curve, _) = sent.split_once("</figure>").unwrap();
+        assert!(!curve.contains("In the paper") && !curve.contains("per second"), "{curve}");
+    }
+
+    #[test]
+    fn hostile_strings_stay_text() {
+        let mut results = fixture::run();
+        let hostile = "\"><script>alert(1)</script>";
+        for cell in &mut results.cells {
+            cell.variant = hostile.into();
+            cell.notes = vec![hostile.into()];
+            cell.params.insert(hostile.into(), hostile.into());
+        }
+        results.cells[0].experiment = hostile.into();
+        results.cells[1].why = Some(hostile.into());
+        results.tried[0].tried.says = hostile.into();
+        results.machine = serde_json::json!({
+            "advice": [{"topic": hostile, "finding": hostile}, 7],
+            "card": [[hostile, [[hostile, hostile], 1]], {}],
+        });
+        let page = rendered(&results);
+        assert_eq!(page.matches("<script").count(), 1, "only our own");
+        assert!(page.contains("&lt;script&gt;"));
+    }
+
+    #[test]
+    fn the_data_inside_unpack_to_the_very_file() {
+        let results = fixture::run();
+        let json = results.to_json().unwrap();
+        let page = page(&results, &json);
+        let start = page.find("data:application/gzip;base64,").unwrap() + 29;
+        let end = start + page[start..].find('"').unwrap();
+        let packed = STANDARD.decode(&page[start..end]).unwrap();
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
+        assert!(unpacked == json);
+        assert!(page.len() < 5_000_000, "{} bytes", page.len());
+    }
+
+    #[test]
+    fn an_interrupted_run_says_so_before_the_verdict() {
+        let mut results = fixture::run();
+        assert!(!rendered(&results).contains("Incomplete"));
+        results.complete = false;
+        results.machine = serde_json::Value::Null;
+        let page = rendered(&results);
+        assert!(page.find("Incomplete").unwrap() < page.find("The verdict").unwrap());
+    }
+
+    #[test]
+    fn a_run_of_nothing_is_still_a_page() {
+        let mut results = fixture::run();
+        results.cells.clear();
+        results.ratios.clear();
+        results.tried.clear();
+        assert!(rendered(&results).contains("Nothing was measured"));
+    }
+}

@@ -1,0 +1,228 @@
+//! A curve, drawn: [`plot`].
+//!
+//! A line a variant: at each level a mark at the estimate, a broad stroke for its interval, and a
+//! dot for every invocation, in their order from left to right. All places are per cent, so that
+//! the drawing stretches and its type does not; lines differ in colour and in the shape of their
+//! marks. `script.js` finds the exact figures in the attributes.
+
+use maud::{Markup, html};
+use tontine_bench::format::{self, Shown};
+use tontine_bench::schema::Cell;
+
+use super::axis::{Axis, percent};
+use super::chart::{figure_of, figures};
+use super::curve::{Curve, Line};
+use super::paper::Paper;
+
+/// Marks, one a line, drawn around 0,0.
+const SHAPES: [&str; 6] = [
+    "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1-4 0Z",
+    "M-4-4H4V4H-4Z",
+    "M0-5.5L5.5 0L0 5.5L-5.5 0Z",
+    "M0-5L5 4H-5Z",
+    "M0 5L5-4H-5Z",
+    "M-5-2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z",
+];
+
+/// As many colours as the style sheet has.
+const COLOURS: usize = 8;
+
+/// Between two invocations' dots, per cent of the width.
+const APART: f64 = 0.22;
+
+/// Draws `curve`, as a figure of the paper where it is one; nothing where no cell has a figure.
+pub(super) fn plot(title: &str, curve: &Curve<'_>, paper: Option<&Paper>) -> Markup {
+    let cells = || curve.lines.iter().flat_map(|line| line.points.iter().map(|(_, cell)| *cell));
+    let first = cells().next();
+    let unit = first.map_or("", |cell| cell.unit.as_str());
+    let levels = curve.levels();
+    let along = Axis::along(&curve.unit, levels.iter().copied(), false);
+    let up = Axis::along(unit, cells().flat_map(figures), true);
+    let Some((along, up)) = along.zip(up) else {
+        return html! {};
+    };
+    let name = name(title, curve);
+    html! {
+        figure.curve data-x=(along.described()) data-y=(up.described()) {
+            @if let Some(paper) = paper { p.group { (paper.caption) } }
+            @if !curve.common.is_empty() { p.group { (curve.common) } }
+            p.axis-title { (paper.map_or_else(|| up_in_words(title, unit), |p| p.up.to_owned())) }
+            div.frame role="img" aria-label=(description(&name, curve)) {
+                (scale(&up))
+                svg.plot aria-hidden="true" {
+                    (grid(&along, &levels, &up))
+                    @for line in &curve.lines { (drawn(line, &along, &up)) }
+                }
+                (levels_below(&along, &levels))
+            }
+            p.axis-title.below {
+                (paper.map_or_else(|| along_in_words(curve), |p| p.along.to_owned()))
+            }
+            (caption(curve, &along, &up))
+            @if let Some(paper) = paper { (shape(paper)) }
+        }
+    }
+}
+
+fn shape(paper: &Paper) -> Markup {
+    html! {
+        p.shape {
+            b { "In the paper [001], whose figure shows no numbers: " }
+            (paper.shape)
+        }
+    }
+}
+
+fn name(title: &str, curve: &Curve<'_>) -> String {
+    let common =
+        if curve.common.is_empty() { String::new() } else { format!(" ({})", curve.common) };
+    format!("{title} by {}{common}", along_in_words(curve))
+}
+
+/// What stands along the axis.
+fn along_in_words(curve: &Curve<'_>) -> String {
+    match curve.param.as_str() {
+        "size" => "bytes a message".into(),
+        "idle" => "idle senders beside".into(),
+        "distance" => "bytes between the two words".into(),
+        other => other.replace(['_', '-'], " "),
+    }
+}
+
+fn up_in_words(title: &str, unit: &str) -> String {
+    if unit.ends_with("/s") { unit.replace("/s", " per second") } else { title.to_lowercase() }
+}
+
+/// The figures at the left.
+fn scale(up: &Axis) -> Markup {
+    html! {
+        svg.scale aria-hidden="true" {
+            @for tick in up.ticks() {
+                text x="100%" y=(percent(100.0 - up.place(tick))) dy="0.32em" text-anchor="end" {
+                    (format::tick(up.unit(), tick))
+                }
+            }
+        }
+    }
+}
+
+/// The levels below.
+fn levels_below(along: &Axis, levels: &[f64]) -> Markup {
+    html! {
+        span {}
+        svg.axis aria-hidden="true" height="20" {
+            @for level in along.levels(levels) {
+                @let place = along.place(level);
+                @let anchor = if place > 92.0 { "end" } else { "middle" };
+                // At the edge the label ends a little beyond its level, not beyond the page.
+                @let shift = if place > 92.0 { "0.8em" } else { "0" };
+                text x=(percent(place)) dx=(shift) y="14" text-anchor=(anchor) {
+                    (format::tick(along.unit(), level))
+                }
+            }
+        }
+    }
+}
+
+fn grid(along: &Axis, levels: &[f64], up: &Axis) -> Markup {
+    html! {
+        @for tick in up.ticks() {
+            @let y = percent(100.0 - up.place(tick));
+            line.tick x1="0" x2="100%" y1=(y) y2=(y) {}
+        }
+        @for level in along.levels(levels) {
+            @let x = percent(along.place(level));
+            line.tick x1=(x) x2=(x) y1="0" y2="100%" {}
+        }
+    }
+}
+
+fn drawn(line: &Line<'_>, along: &Axis, up: &Axis) -> Markup {
+    let place = |level: f64, figure: f64| (along.place(level), 100.0 - up.place(figure));
+    let known: Vec<(f64, f64)> = line
+        .points
+        .iter()
+        .filter_map(|(level, cell)| Some(place(*level, cell.estimate?)))
+        .collect();
+    html! {
+        g class=(format!("line c{}", line.at % COLOURS)) data-name=(line.name) {
+            @for ends in known.windows(2) {
+                line.path x1=(percent(ends[0].0)) y1=(percent(ends[0].1))
+                    x2=(percent(ends[1].0)) y2=(percent(ends[1].1)) {}
+            }
+            @for (level, cell) in &line.points { (point(line.at, *level, cell, &place)) }
+        }
+    }
+}
+
+fn point(at: usize, level: f64, cell: &Cell, place: &impl Fn(f64, f64) -> (f64, f64)) -> Markup {
+    let middle = cell.invocations.len().saturating_sub(1) as f64 / 2.0;
+    html! {
+        g.point data-at=(format::params(&cell.params)) {
+            @for (nth, invocation) in cell.invocations.iter().enumerate() {
+                @let figure = figure_of(invocation, cell.statistic);
+                @let (x, y) = place(level, figure);
+                circle.dot cx=(percent(x + (nth as f64 - middle) * APART)) cy=(percent(y))
+                    data-v=(figure) {}
+            }
+            @if let Some((low, high)) = format::ends(cell) {
+                @let ((x, below), (_, above)) = (place(level, low), place(level, high));
+                line.span x1=(percent(x)) x2=(percent(x)) y1=(percent(below)) y2=(percent(above)) {}
+            }
+            @if let Some((estimate, shown)) = cell.estimate.zip(Shown::of_cell(cell)) {
+                @let (x, y) = place(level, estimate);
+                svg.mark x=(percent(x)) y=(percent(y)) data-v=(estimate) {
+                    path d=(SHAPES[at % SHAPES.len()]) {
+                        title { (told(cell, &shown)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn told(cell: &Cell, shown: &Shown) -> String {
+    let params = format::params(&cell.params);
+    let comma = if params.is_empty() { "" } else { ", " };
+    format!("{}{comma}{params}: {}", cell.variant, shown.in_line())
+}
+
+fn caption(curve: &Curve<'_>, along: &Axis, up: &Axis) -> Markup {
+    html! {
+        figcaption {
+            @for line in &curve.lines {
+                span class=(format!("c{}", line.at % COLOURS)) {
+                    svg.key aria-hidden="true" width="26" height="16" {
+                        line.path x1="0" x2="26" y1="8" y2="8" {}
+                        svg.mark x="13" y="8" { path d=(SHAPES[line.at % SHAPES.len()]) {} }
+                    }
+                    (line.label())
+                }
+            }
+            span {
+                "mark: estimate; broad stroke: interval; dots: invocations; "
+                (along.kind()) " along, " (up.kind()) " up"
+            }
+        }
+    }
+}
+
+/// The curve in words, for those who do not see it.
+fn description(name: &str, curve: &Curve<'_>) -> String {
+    let lines: Vec<String> = curve
+        .lines
+        .iter()
+        .map(|line| {
+            let points: Vec<String> = line
+                .points
+                .iter()
+                .filter_map(|(level, cell)| {
+                    let shown = Shown::of_cell(cell)?.in_line();
+                    Some(format!("at {} {shown}", format::tick(&curve.unit, *level)))
+                })
+                .collect();
+            format!("{}: {}", line.label(), points.join(", "))
+        })
+        .collect();
+    format!("Curve of {name}. {}. The table below has the same figures.", lines.join("; "))
+}

@@ -1,0 +1,398 @@
+//! One experiment on the page: [`section`].
+//!
+//! First what it is, folded away; then its cells, grouped by metric, then by parameters, the best
+//! first. Each metric has curves where a number goes along, before them the paper's own figure
+//! where it has one, a chart, a table with every figure, and the shapes of its samples. How locks
+//! were taken is one table of all of them, with what it rests on folded away. The maps of a heap,
+//! what was skipped or failed, what was tried rather than timed, and the paired ratios follow.
+
+use maud::{Markup, html};
+use tontine_bench::format::{self, Shown};
+use tontine_bench::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
+
+use super::{chart, contention, curve, explained, heap, histogram, paper, plot};
+use crate::text;
+use crate::verdict::Answer;
+
+/// The experiments of a run, in order.
+pub(super) fn names(results: &Results) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    let cells = results.cells.iter().map(|cell| cell.experiment.as_str());
+    for name in cells.chain(results.tried.iter().map(|row| row.experiment.as_str())) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The id of an experiment's section.
+pub(super) fn anchor(name: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    format!("experiment-{}", name.chars().map(safe).collect::<String>())
+}
+
+/// The section of one experiment.
+pub(super) fn section(results: &Results, name: &str) -> Markup {
+    let cells: Vec<&Cell> = results.cells.iter().filter(|cell| cell.experiment == name).collect();
+    let (measured, without): (Vec<&Cell>, Vec<&Cell>) =
+        cells.into_iter().partition(|cell| cell.status == Status::Ok);
+    let tried: Vec<&TriedRow> = results.tried.iter().filter(|row| row.experiment == name).collect();
+    html! {
+        section.experiment aria-labelledby=(anchor(name)) {
+            h3 id=(anchor(name)) { (name) }
+            @if let Some(about) = results.about(name) {
+                p.question { (about.question) }
+                (explained::folded(about))
+            }
+            @for (metric, cells) in by_metric(&measured) {
+                @if !contention::is_of_locks(metric) { (of_metric(results, metric, &cells)) }
+            }
+            (contention::contention(results, &measured))
+            @for (metric, cells) in by_metric(&measured) {
+                @if contention::is_of_locks(metric) {
+                    details.bars {
+                        summary { (title(name, metric)) ": lock by lock" }
+                        (of_metric(results, metric, &cells))
+                    }
+                }
+            }
+            (heap::maps(results, name))
+            @if !tried.is_empty() { (matrix(&tried)) }
+            @if !without.is_empty() { (without_figure(&without)) }
+            (ratios(results, name))
+        }
+    }
+}
+
+fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
+    let unit = cells.first().map_or("", |cell| cell.unit.as_str());
+    let experiment = cells.first().map_or("", |cell| cell.experiment.as_str());
+    let title = title(experiment, metric);
+    let groups = by_params(cells);
+    let curves = curve::curves(cells);
+    let drawn = paper::drawn(experiment, metric);
+    let both = drawn.and_then(|_| paper::both_kernels(&curves));
+    // The paper's caption belongs to both kernels, where there are both.
+    let caption = drawn.filter(|_| both.is_none());
+    let bars = chart::chart(title, unit, &groups);
+    html! {
+        h4 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
+        @if let Some(both) = &both { (plot::plot(title, both, drawn)) }
+        @for curve in &curves { (plot::plot(title, curve, caption)) }
+        @if curves.is_empty() {
+            (bars)
+        } @else {
+            details.bars {
+                summary { "The same as bars, row by row: " (title) }
+                (bars)
+            }
+        }
+        (table(results, title, &groups))
+        (histogram::histograms(title, cells))
+    }
+}
+
+/// What a metric is called in words; its own name where it has no other.
+fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
+    match (experiment, metric) {
+        ("lost-signals", "lost") => return "Signals that were never seen",
+        ("thread-local", "lost") => return "Increments that were lost",
+        _ => {}
+    }
+    match metric {
+        "one_way" => "One-way latency",
+        "one_way_alone" => "One-way latency without the idle senders",
+        "one_way_single" => "One-way latency, a stamp in every round",
+        "skipped" => "Rounds skipped",
+        "check" => "Cost of one check",
+        "throughput" => "Throughput",
+        "message" => "Time a message takes in a stream",
+        "rate" => "Messages a second",
+        "bandwidth" => "Bytes a second",
+        "wedged" => "Kills after which the survivor is wedged",
+        "torn" => "Kills after which a message came torn",
+        "lost" => "Kills with which a sent message was lost",
+        "lost_with_sender" => "Kills in which the dead sender's message never came",
+        "notice" => "Time until a death is noticed",
+        "parent_after" => "Signals of which kill returned after the child's last stamp",
+        "child_after_by" | "child_after_by_cycles" => "How long the child outlived kill's return",
+        "parent_after_by" | "parent_after_by_cycles" => {
+            "How long kill took beyond the child's last stamp"
+        }
+        "both" => "Time until both counters are counted",
+        "pair" => "Time of a free and a malloc",
+        "remote_free" => "Time of a block that another thread frees",
+        "send" => "Time to send",
+        "receive" => "Time to receive",
+        "received" => "Signals a second that one process receives",
+        "sent_per_signal" => "Signals sent for each that is received",
+        "missed" => "Signals that did not wake who waited for them",
+        "merged" => "Signals merged with one that was still pending",
+        "main_thread" => "Signals to the process that the main thread got",
+        "same_thread" => "Signals to the process that the thread of the one before got",
+        "own_thread" => "Signals to a thread that this thread got",
+        "corrupted" => "Operations that came out wrong",
+        "deadlocked" => "Operations that did not end",
+        "operation" => "Time of an operation",
+        "create_join" => "Time to make one and wait for its end",
+        "increment" => "Time of an increment",
+        "build" => "Time of a build",
+        "iteration" => "Time of a session's commands",
+        "waited" => "Acquisitions of a lock that had to wait",
+        "blocked" => "Waits for a lock in which the thread was blocked",
+        "forked" => "Forks a second of one process",
+        "spawn" => "Time to make a process, let it end and wait for it",
+        other => other,
+    }
+}
+
+/// Cells by metric, metrics in the run's order.
+fn by_metric<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
+    let mut groups: Vec<(&str, Vec<&Cell>)> = Vec::new();
+    for cell in cells {
+        match groups.iter_mut().find(|(metric, _)| *metric == cell.metric) {
+            Some((_, group)) => group.push(cell),
+            None => groups.push((&cell.metric, vec![cell])),
+        }
+    }
+    groups
+}
+
+/// Cells by parameters, in the run's order; within, the smallest cost or the
+/// highest rate first.
+fn by_params<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<&'a Cell>)> {
+    let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();
+    for cell in cells {
+        let words = format::params(&cell.params);
+        match groups.iter_mut().find(|(params, _)| *params == words) {
+            Some((_, group)) => group.push(cell),
+            None => groups.push((words, vec![cell])),
+        }
+    }
+    for (_, group) in &mut groups {
+        let key = |cell: &Cell| cell.estimate.unwrap_or(f64::INFINITY);
+        group.sort_by(|a, b| key(a).total_cmp(&key(b)));
+        if group.iter().any(|cell| cell.unit.ends_with("/s")) {
+            group.reverse();
+        }
+    }
+    groups
+}
+
+/// Which columns a table has besides those that all have: one that stays empty is left out.
+#[derive(Debug, Clone, Copy)]
+struct Columns {
+    floor: bool,
+    p99: bool,
+    ratio: bool,
+    published: bool,
+}
+
+impl Columns {
+    fn of<'a>(results: &Results, cells: impl Iterator<Item = &'a Cell> + Clone) -> Self {
+        Self {
+            floor: cells.clone().any(|cell| cell.floor.is_some()),
+            p99: cells.clone().any(|cell| cell.p99.is_some()),
+            ratio: cells.clone().any(|cell| format::ratio_of(cell, results).is_some()),
+            published: cells.clone().any(|cell| !cell.published.is_empty()),
+        }
+    }
+
+    fn count(self) -> usize {
+        let optional = [self.floor, self.p99, self.ratio, self.published];
+        5 + optional.into_iter().filter(|&there| there).count()
+    }
+}
+
+fn table(results: &Results, title: &str, groups: &[(String, Vec<&Cell>)]) -> Markup {
+    let cells = groups.iter().flat_map(|(_, cells)| cells.iter().copied());
+    let columns = Columns::of(results, cells);
+    html! {
+        div.scroll role="region" tabindex="0" aria-label={ "Table: " (title) } {
+            table {
+                caption { (title) ": all figures" }
+                thead { tr {
+                    th scope="col" { "variant" }
+                    @for column in ["estimate", "mean", "trimmed mean"] {
+                        th.figure scope="col" { (column) }
+                    }
+                    @if columns.floor { th.figure scope="col" { "floor" } }
+                    @if columns.p99 { th.figure scope="col" { "p99" } }
+                    @if columns.ratio { th.figure scope="col" { "ratio" } }
+                    @if columns.published { th.figure scope="col" { "published" } }
+                    th.figure scope="col" { "invocations" }
+                } }
+                @for (params, cells) in groups {
+                    tbody {
+                        @if !params.is_empty() {
+                            tr { th.group colspan=(columns.count()) scope="colgroup" { (params) } }
+                        }
+                        @for cell in cells { (table_row(results, cell, columns)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn table_row(results: &Results, cell: &Cell, columns: Columns) -> Markup {
+    let estimate = |estimate: Option<Estimate>| estimate.map(|e| Shown::of_estimate(&cell.unit, e));
+    let ratio = format::ratio_of(cell, results);
+    let notes = text::notes(cell);
+    html! {
+        tr.noted[!notes.is_empty()] {
+            th scope="row" { (cell.variant) }
+            td.figure.main { (two_lines(Shown::of_cell(cell))) }
+            td.figure { (two_lines(estimate(cell.mean))) }
+            td.figure { (two_lines(estimate(cell.trimmed_mean))) }
+            @if columns.floor {
+                td.figure {
+                    @if let Some(floor) = cell.floor { (format::single(&cell.unit, floor)) }
+                }
+            }
+            @if columns.p99 { td.figure { (two_lines(estimate(cell.p99))) } }
+            @if columns.ratio {
+                td.figure {
+                    @if let Some(ratio) = ratio {
+                        @let shown = format::times(ratio.estimate, ratio.low, ratio.high);
+                        (shown.value) " " (format::denominator(&ratio.name))
+                        small { (shown.interval) }
+                    }
+                }
+            }
+            @if columns.published { td.figure { (text::published(cell)) } }
+            td.figure { (cell.invocations.len()) }
+        }
+        @if !notes.is_empty() {
+            tr.note { td colspan=(columns.count()) { p { (notes) } } }
+        }
+    }
+}
+
+fn two_lines(shown: Option<Shown>) -> Markup {
+    html! {
+        @if let Some(shown) = shown {
+            (shown.value)
+            @if !shown.interval.is_empty() { small { (shown.interval) } }
+        }
+    }
+}
+
+fn without_figure(cells: &[&Cell]) -> Markup {
+    html! {
+        div.scroll role="region" tabindex="0" aria-label="Table: rows without a figure" {
+            table.without {
+                caption { "Rows without a figure" }
+                thead { tr {
+                    th scope="col" { "variant" }
+                    th scope="col" { "parameters" }
+                    th scope="col" { "why" }
+                } }
+                tbody {
+                    @for cell in cells {
+                        tr {
+                            th scope="row" { (cell.variant) }
+                            td { (format::params(&cell.params)) }
+                            td {
+                                @match cell.status {
+                                    Status::Failed => b { "failed: " },
+                                    _ => b { "skipped: " },
+                                }
+                                (text::notes(cell))
+                                @for failure in &cell.failures { " · " (failure) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Variant × event: what each said, and whether that was so.
+fn matrix(rows: &[&TriedRow]) -> Markup {
+    let mut events: Vec<(&str, &str)> = Vec::new();
+    let mut variants: Vec<&str> = Vec::new();
+    for row in rows {
+        let event = (row.tried.event.as_str(), row.tried.truth.as_str());
+        if !events.contains(&event) {
+            events.push(event);
+        }
+        if !variants.contains(&row.variant.as_str()) {
+            variants.push(&row.variant);
+        }
+    }
+    html! {
+        h4 { "Tried: what each says of an event" }
+        div.scroll role="region" tabindex="0" aria-label="Table: what each says of an event" {
+            table.tried {
+                caption { "✓ as an ideal mechanism would say, ✗ wrong, – not tried" }
+                thead { tr {
+                    th scope="col" { "variant" }
+                    @for (event, truth) in &events {
+                        th scope="col" { (event) small { "in truth: " (truth) } }
+                    }
+                } }
+                tbody {
+                    @for variant in &variants {
+                        tr {
+                            th scope="row" { (variant) }
+                            @for event in &events { td { (said(rows, variant, *event)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn said(rows: &[&TriedRow], variant: &str, (event, truth): (&str, &str)) -> Markup {
+    let found = rows.iter().filter(|row| {
+        row.variant == variant && row.tried.event == event && row.tried.truth == truth
+    });
+    html! {
+        @for row in found {
+            @let says = &row.tried.says;
+            @match Answer::of(truth, says) {
+                Answer::Right => span.right { "✓ " (says) },
+                Answer::Wrong => span.wrong { "✗ " (says) },
+                Answer::Untried => span.untried { "– " (says) },
+            }
+        }
+    }
+}
+
+/// The paired ratios of an experiment, with their intervals.
+fn ratios(results: &Results, name: &str) -> Markup {
+    let ratios: Vec<&Ratio> = results.ratios.iter().filter(|r| r.experiment == name).collect();
+    html! {
+        @if !ratios.is_empty() {
+            h4 { "Ratios" }
+            div.scroll role="region" tabindex="0" aria-label={ "Table: paired ratios, " (name) } {
+                table {
+                    caption { "Taken block by block, with the interval of the sign test" }
+                    thead { tr {
+                        th scope="col" { "ratio" }
+                        th.figure scope="col" { "median of the pairs" }
+                        th.figure scope="col" { "interval" }
+                        th.figure scope="col" { "pairs" }
+                        th scope="col" { "parameters" }
+                    } }
+                    tbody {
+                        @for ratio in ratios {
+                            @let shown = format::times(ratio.estimate, ratio.low, ratio.high);
+                            tr {
+                                th scope="row" { (ratio.name) }
+                                td.figure.main { (shown.value) }
+                                td.figure { (shown.interval) }
+                                td.figure { (ratio.pairs) }
+                                td { (format::params(&ratio.params)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A run as rows of ready strings: [`rows`].
+//!
+//! The command line sets them into a table on a terminal, [`super::markdown`] into a Markdown one.
+//! Neither decides how a number looks: [`tontine_bench::format`] does.
+
+use tontine_bench::format::{self, NOTHING, Shown};
+use tontine_bench::schema::{Cell, Results, Status};
+use tontine_bench::task;
+
+/// One row of a table, all cells formatted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextRow {
+    /// Name of the experiment, to group by.
+    pub experiment: String,
+    /// Name of the metric; empty where nothing was measured.
+    pub metric: String,
+    /// Parameters in words; empty where there are none.
+    pub params: String,
+    /// The parameters in short, the most telling first.
+    pub place: String,
+    /// Name of the variant.
+    pub name: String,
+    /// The figure with its unit; `skipped` or `failed` where there is none.
+    pub estimate: String,
+    /// `low – high` with the unit.
+    pub interval: String,
+    /// Smallest sample.
+    pub floor: String,
+    /// Median over the invocations of the 99th percentile.
+    pub p99: String,
+    /// What sources published, with their numbers.
+    pub published: String,
+    /// Ratio to another variant, with its interval.
+    pub ratio: String,
+    /// Everything that has to be said beside the figure, or why there is none.
+    pub notes: String,
+    /// The part of it that a short table cannot leave out: why there is no figure, what failed,
+    /// what makes it doubtful.
+    pub doubts: String,
+}
+
+/// All rows of a run, in its order.
+pub fn rows(results: &Results) -> Vec<TextRow> {
+    results.cells.iter().map(|cell| row(cell, results)).collect()
+}
+
+fn row(cell: &Cell, results: &Results) -> TextRow {
+    let shown = Shown::of_cell(cell);
+    let (estimate, interval) = match (cell.status, shown) {
+        (Status::Ok, Some(shown)) => (shown.value, shown.interval),
+        (Status::Ok, None) => (NOTHING.into(), String::new()),
+        (Status::Skipped, _) => ("skipped".into(), String::new()),
+        (Status::Failed, _) => ("failed".into(), String::new()),
+    };
+    TextRow {
+        experiment: cell.experiment.clone(),
+        metric: cell.metric.clone(),
+        params: format::params(&cell.params),
+        place: task::short(&cell.params).rev().collect::<Vec<_>>().join(" "),
+        name: cell.variant.clone(),
+        estimate,
+        interval,
+        floor: cell.floor.map_or_else(String::new, |floor| format::single(&cell.unit, floor)),
+        p99: cell.p99.map_or_else(String::new, |p99| Shown::of_estimate(&cell.unit, p99).value),
+        published: published(cell),
+        ratio: ratio(cell, results),
+        notes: notes(cell),
+        doubts: doubts(cell),
+    }
+}
+
+/// `3.21× flag (3.10× – 3.30×)`, or nothing.
+pub(super) fn ratio(cell: &Cell, results: &Results) -> String {
+    format::ratio_of(cell, results).filter(|_| cell.status == Status::Ok).map_or_else(
+        String::new,
+        |ratio| {
+            let shown = format::times(ratio.estimate, ratio.low, ratio.high);
+            format!("{} {} ({})", shown.value, format::denominator(&ratio.name), shown.interval)
+        },
+    )
+}
+
+/// Published figures with their sources, or nothing.
+pub(super) fn published(cell: &Cell) -> String {
+    let each: Vec<String> = cell
+        .published
+        .iter()
+        .map(|published| {
+            let shown = Shown::of_published(&cell.unit, published);
+            format!("{} [{}]", shown.value, published.source)
+        })
+        .collect();
+    each.join(", ")
+}
+
+/// Why there is no figure, what failed on the way, and what has to be said beside it.
+pub(super) fn notes(cell: &Cell) -> String {
+    let all: Vec<&str> = cell.why.iter().chain(&cell.notes).map(String::as_str).collect();
+    all.join("; ")
+}
+
+/// The doubts among the notes.
+fn doubts(cell: &Cell) -> String {
+    let doubtful = |note: &&String| {
+        ["unstable:", "skipped after", "no interval:", "few invocations:"]
+            .iter()
+            .any(|start| note.starts_with(start))
+            || note.contains("invocations failed")
+            || note.contains("only when repeated")
+    };
+    let notes = cell.notes.iter().filter(doubtful);
+    let all: Vec<&str> = cell.why.iter().chain(notes).map(String::as_str).collect();
+    all.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_bench::fixture;
+
+    #[test]
+    fn every_cell_is_one_row_and_a_row_without_a_figure_says_why() {
+        let results = fixture::run();
+        let rows = rows(&results);
+        assert_eq!(rows.len(), results.cells.len());
+        for (row, cell) in rows.iter().zip(&results.cells) {
+            match cell.status {
+                Status::Ok => assert!(!row.interval.is_empty(), "{row:?}"),
+                _ => assert!(row.notes.contains(cell.why.as_deref().unwrap()), "{row:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn rows_look_as_they_did() {
+        let lines: Vec<String> = rows(&fixture::small())
+            .into_iter()
+            .map(|r| {
+                [
+                    r.experiment,
+                    r.metric,
+                    r.params,
+                    r.name,
+                    r.estimate,
+                    r.interval,
+                    r.floor,
+                    r.p99,
+                    r.published,
+                    r.ratio,
+                    r.notes,
+                ]
+                .join(" | ")
+            })
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}

@@ -1,0 +1,60 @@
+//! What was said of events that were tried, judged: [`Answer`], and [`Score`] over all events.
+
+use tontine_bench::schema::{Results, TriedRow};
+
+/// What became of one thing tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The mechanism said what an ideal one would.
+    Right,
+    /// It said the opposite.
+    Wrong,
+    /// It could not be asked.
+    Untried,
+}
+
+impl Answer {
+    /// Judges what a mechanism said: an answer is its first word, `alive` or `dead`; anything else
+    /// is the reason why it could not be tried.
+    pub fn of(truth: &str, says: &str) -> Self {
+        let word = |text: &str| {
+            let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+            text[..end].to_ascii_lowercase()
+        };
+        match word(says) {
+            _ if says == truth => Self::Right,
+            answer if answer != "alive" && answer != "dead" => Self::Untried,
+            answer if answer == word(truth) => Self::Right,
+            _ => Self::Wrong,
+        }
+    }
+}
+
+/// Whose variants are asked.
+const CHECKS: &str = "liveness-check";
+
+/// How a check did on the events that were tried.
+pub(super) struct Score {
+    pub(super) right: usize,
+    /// Events that it answered wrongly.
+    pub(super) wrong: Vec<String>,
+}
+
+impl Score {
+    pub(super) fn of(results: &Results, variant: &str) -> Self {
+        let mut score = Self { right: 0, wrong: Vec::new() };
+        let asked = |row: &&TriedRow| row.experiment == CHECKS && row.variant == variant;
+        for row in results.tried.iter().filter(asked) {
+            match Answer::of(&row.tried.truth, &row.tried.says) {
+                Answer::Right => score.right += 1,
+                Answer::Wrong => score.wrong.push(row.tried.event.clone()),
+                Answer::Untried => {}
+            }
+        }
+        score
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.right + self.wrong.len()
+    }
+}

@@ -1,0 +1,418 @@
+//! What to choose on this machine: [`decisions`], each computed from the run's own figures.
+//!
+//! A [`Decision`] names every figure behind its answer, and every figure that it lacks; nothing is
+//! guessed from other machines. Which mechanisms spin and which sleep is their property and stands
+//! here; which of them to take is found in the run.
+
+use tontine_bench::format::{self, Shown};
+use tontine_bench::schema::{Cell, Results, Status};
+
+use super::answer::Score;
+use super::compared::{Apart, Compared, doubt};
+use super::sentence::Sentence;
+use super::survivors::{Fate, Mechanism, fate, mechanisms};
+use super::{Cells, Sleepers};
+
+/// Mechanisms whose receiver spins: of one kind with a sleeping one, or the floor.
+const PAIRS: [(&str, &str); 1] = [("mailbox-spin", "mailbox-sleep")];
+
+/// Mechanisms that exist between threads and between processes.
+const BOTH: [(&str, &str); 3] = [
+    ("semaphore", "semaphore-process"),
+    ("spinlock-tas", "spinlock-tas-process"),
+    ("spinlock-ttas", "spinlock-ttas-process"),
+];
+
+/// Ways to make a process of its own; a vfork's child borrows its parent's memory.
+const PROCESSES: [&str; 2] = ["fork", "posix-spawn"];
+
+/// A question, its answer, and what the answer rests on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The question.
+    pub question: &'static str,
+    /// The answer, or that there is none.
+    pub answer: Sentence,
+    /// The figures behind it, with their cells.
+    pub figures: Vec<Evidence>,
+    /// Figures that would bear on it and were not measured.
+    pub missing: Vec<String>,
+}
+
+/// A figure that an answer rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// Which: `round-trip/futex one_way [placement cross-core]`.
+    pub name: String,
+    /// The figure and its interval.
+    pub shown: Shown,
+}
+
+/// What to choose, as far as this run can say. The first four questions are always there.
+pub fn decisions(results: &Results) -> Vec<Decision> {
+    let mut all = vec![
+        spin_or_sleep(results),
+        thread_or_process(results),
+        which_check(results),
+        which_survives(results),
+    ];
+    all.extend(padding(results));
+    all.extend(allocator(results));
+    all
+}
+
+impl Decision {
+    fn on(question: &'static str) -> Self {
+        let answer = Sentence::default().words("Not decided.");
+        Self { question, answer, figures: Vec::new(), missing: Vec::new() }
+    }
+
+    fn resting_on<'a>(mut self, cells: impl IntoIterator<Item = &'a Cell>) -> Self {
+        for cell in cells {
+            let found = evidence(cell).filter(|one| !self.figures.contains(one));
+            self.figures.extend(found);
+        }
+        self
+    }
+
+    /// Notes what is missing, with the reason where a row of the run gives one.
+    fn without(mut self, results: &Results, experiment: &str, variant: &str) -> Self {
+        let row = results.cells.iter().find(|cell| {
+            cell.experiment == experiment
+                && cell.status != Status::Ok
+                && (variant.is_empty() || cell.variant == variant)
+        });
+        let name =
+            if variant.is_empty() { experiment.into() } else { format!("{experiment}/{variant}") };
+        let why = row.and_then(|row| row.why.as_ref()).map(|why| format!(" ({why})"));
+        self.missing.push(format!("{name}{}", why.unwrap_or_default()));
+        self
+    }
+
+    fn answered(mut self, answer: Sentence) -> Self {
+        self.answer = answer;
+        self
+    }
+}
+
+fn evidence(cell: &Cell) -> Option<Evidence> {
+    let params = format::params(&cell.params);
+    let params = if params.is_empty() { params } else { format!(" [{params}]") };
+    let name = format!("{}/{} {}{params}", cell.experiment, cell.variant, cell.metric);
+    Some(Evidence { name, shown: Shown::of_cell(cell)? })
+}
+
+fn spin_or_sleep(results: &Results) -> Decision {
+    let decision = Decision::on("Spin or sleep?");
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    let of_one_kind =
+        PAIRS.iter().find_map(|(spin, sleep)| trips.named(spin).zip(trips.named(sleep)));
+    let (spin, sleep) = match of_one_kind {
+        Some((spin, sleep)) => (Some(spin), Some(sleep)),
+        None => (trips.named("flag"), Sleepers::of(&trips).map(|all| all.best)),
+    };
+    let (spin, sleep) = match (spin, sleep) {
+        (Some(spin), Some(sleep)) => (spin, sleep),
+        (None, Some(sleep)) => {
+            return decision.resting_on([sleep]).without(results, "round-trip", "flag");
+        }
+        (Some(spin), None) => {
+            return decision.resting_on([spin]).without(results, "round-trip", "futex");
+        }
+        (None, None) => return decision.without(results, "round-trip", ""),
+    };
+    let mut decision = decision.resting_on([spin, sleep]);
+    let pauses = pauses(sleep, results);
+    match pauses {
+        Some((shortest, longest)) => decision = decision.resting_on([shortest, longest]),
+        None => decision = decision.without(results, "wake-up", &sleep.variant),
+    }
+    let (Some(shown_spin), Some(shown_sleep)) = (Shown::of_cell(spin), Shown::of_cell(sleep))
+    else {
+        return decision;
+    };
+    let apart = Compared::of(sleep, spin, results).map(|times| times.apart());
+    let answer = match apart {
+        Some(Apart::Above) => Sentence::default()
+            .words("Spin for about ")
+            .figure(&Shown { value: shown_sleep.value.clone(), interval: String::new() })
+            .words(
+                ", then sleep: who spins longer than a wake-up costs has lost more than it saves. ",
+            )
+            .name(&sleep.variant)
+            .words(" takes ")
+            .figure(&shown_sleep)
+            .words(", ")
+            .name(&spin.variant)
+            .words(" ")
+            .figure(&shown_spin)
+            .words(" and a processor to itself."),
+        Some(Apart::Below) => Sentence::default()
+            .words("Sleep: here it is even faster (")
+            .name(&sleep.variant)
+            .words(" ")
+            .figure(&shown_sleep)
+            .words(", ")
+            .name(&spin.variant)
+            .words(" ")
+            .figure(&shown_spin)
+            .words(")."),
+        Some(Apart::Unresolved) | None => Sentence::default()
+            .words("Sleep: no difference resolved, and a sleeper costs no processor."),
+    };
+    let answer = match pauses.and_then(|(_, longest)| Some((longest, Shown::of_cell(longest)?))) {
+        Some((longest, shown)) => answer
+            .words(&format!(" After {} asleep, a wake-up takes ", asleep(longest)))
+            .figure(&shown)
+            .words("."),
+        None => answer,
+    };
+    decision.answered(answer)
+}
+
+/// What a wake-up by the same mechanism costs after the shortest and after the longest sleep, at
+/// the same placement.
+fn pauses<'a>(sleep: &Cell, results: &'a Results) -> Option<(&'a Cell, &'a Cell)> {
+    let place = |cell: &Cell| cell.params.get("placement").cloned();
+    let all = Cells::of(results, "wake-up", "one_way").0;
+    let mut cells: Vec<(f64, &Cell)> = all
+        .into_iter()
+        .filter(|cell| cell.variant == sleep.variant && place(cell) == place(sleep))
+        .filter_map(|cell| Some((cell.params.get("pause_us")?.parse().ok()?, cell)))
+        .collect();
+    cells.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Some((cells.first()?.1, cells.last()?.1))
+}
+
+/// How long the receiver of a wake-up had slept.
+fn asleep(cell: &Cell) -> String {
+    let us: f64 = cell.params.get("pause_us").and_then(|us| us.parse().ok()).unwrap_or(f64::NAN);
+    format::tick("ns", us * 1e3)
+}
+
+fn thread_or_process(results: &Results) -> Decision {
+    let mut decision = Decision::on("Thread or process?");
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    let message = BOTH
+        .into_iter()
+        .filter_map(|(thread, process)| trips.named(thread).zip(trips.named(process)))
+        .min_by_key(|(thread, process)| doubt(thread) + doubt(process));
+    let made = made(results);
+    match message {
+        Some((thread, process)) => decision = decision.resting_on([thread, process]),
+        None => decision = decision.without(results, "round-trip", "semaphore-process"),
+    }
+    match made {
+        Some((thread, process)) => decision = decision.resting_on([thread, process]),
+        None => decision = decision.without(results, "thread-vs-process", ""),
+    }
+    if message.or(made).is_none() {
+        return decision;
+    }
+    let mut answer = Sentence::default();
+    if let Some((thread, process)) = message
+        && let Some(times) = Compared::of(process, thread, results)
+    {
+        answer = match times.apart() {
+            Apart::Above if times.is_worth_it() => answer
+                .words("Thread, where messages decide: between processes one takes ")
+                .figure(&times.shown())
+                .words(" as long"),
+            Apart::Above => answer
+                .words("Messages hardly decide: between processes one takes ")
+                .figure(&times.shown())
+                .words(" as long"),
+            Apart::Below => answer
+                .words("Process, where messages decide: between two, one takes ")
+                .figure(&times.shown())
+                .words(" as long as between threads"),
+            Apart::Unresolved => answer
+                .words("Messages do not decide: no difference is resolved, between processes ")
+                .figure(&times.shown())
+                .words(" as long as between threads"),
+        };
+        answer = answer.words(" (").name(&thread.variant).words("). ");
+    }
+    if let Some((thread, process)) = made
+        && let Some(times) = Compared::of(process, thread, results)
+    {
+        answer = answer.words("Making and ending a process (").name(&process.variant);
+        answer = match times.apart() {
+            Apart::Above => answer
+                .words(") takes ")
+                .figure(&times.shown())
+                .words(" as long as a thread: keep it, where it is needed often. "),
+            Apart::Below => {
+                answer.words(") takes ").figure(&times.shown()).words(" as long as a thread. ")
+            }
+            Apart::Unresolved => answer
+                .words(") and a thread: no difference is resolved, ")
+                .figure(&times.shown())
+                .words(" as long. "),
+        };
+    }
+    decision.answered(answer.words("Only a process outlives the other's end."))
+}
+
+/// What it costs to make and end a thread, and the cheapest process, of the same parent at the
+/// same place.
+fn made(results: &Results) -> Option<(&Cell, &Cell)> {
+    let all = Cells::of(results, "thread-vs-process", "create_join").0;
+    let threads = all.iter().copied().filter(|cell| cell.variant == "thread");
+    let pairs = threads.filter_map(|thread| {
+        let alike = all.iter().copied().filter(|cell| cell.params == thread.params);
+        Some((thread, Cells(alike.collect()).cheapest(&PROCESSES)?))
+    });
+    // The first of those that nothing is said against.
+    pairs.min_by_key(|(thread, process)| doubt(thread) + doubt(process))
+}
+
+fn which_check(results: &Results) -> Decision {
+    let decision = Decision::on("Which liveness check?");
+    let checks = Cells::of(results, "liveness-check", "check").commonest_params();
+    if checks.0.is_empty() {
+        return decision.without(results, "liveness-check", "");
+    }
+    let beside = [checks.named("load"), checks.named("kill-0")];
+    // Of those that were asked, the ones that erred least; of these, the cheapest.
+    let asked: Vec<(&str, Score)> = checks
+        .0
+        .iter()
+        .map(|cell| (cell.variant.as_str(), Score::of(results, &cell.variant)))
+        .filter(|(_, score)| score.asked() > 0)
+        .collect();
+    let fewest = asked.iter().map(|(_, score)| score.wrong.len()).min();
+    let least = asked.iter().filter(|(_, score)| Some(score.wrong.len()) == fewest);
+    let Some(best) = checks.cheapest(&least.map(|(name, _)| *name).collect::<Vec<_>>()) else {
+        let missing = vec!["what the checks say of deaths".into()];
+        return Decision { missing, ..decision.resting_on(beside.into_iter().flatten()) };
+    };
+    let decision = decision.resting_on([best]).resting_on(beside.into_iter().flatten());
+    let Some(shown) = Shown::of_cell(best) else {
+        return decision;
+    };
+    let score = Score::of(results, &best.variant);
+    let right = match score.wrong.len() {
+        0 => format!(": right in all {} events tried, and of such the cheapest, ", score.asked()),
+        wrong => format!(
+            ": it errs least, in {wrong} of {} events tried ({}), and of such it is the cheapest, ",
+            score.asked(),
+            score.wrong.join(", ")
+        ),
+    };
+    let mut answer =
+        Sentence::default().name(&best.variant).words(&right).figure(&shown).words(" a check");
+    let kill = checks.named("kill-0").filter(|kill| kill.variant != best.variant);
+    let times = kill.and_then(|kill| Some((kill, Compared::of(kill, best, results)?)));
+    if let Some((kill, times)) = times {
+        let takes = answer.words("; ").name(&kill.variant).words(" takes ");
+        answer = takes.figure(&times.shown()).words(" as long");
+        let wrong = Score::of(results, &kill.variant).wrong;
+        if !wrong.is_empty() {
+            answer = answer.words(&format!(" and errs ({})", wrong.join(", ")));
+        }
+    }
+    decision.answered(answer.words("."))
+}
+
+fn which_survives(results: &Results) -> Decision {
+    let decision = Decision::on("Which mechanism survives a kill?");
+    let all = mechanisms(results);
+    let killed = |row: &&Mechanism<'_>| matches!(row.fate, Fate::Killed { .. });
+    if !all.iter().any(|row| killed(&row)) {
+        return decision.without(results, "survival", "");
+    }
+    let keeps = all.iter().filter(|row| row.fate.keeps_all());
+    let tells: Vec<&Mechanism<'_>> = all.iter().filter(|row| row.fate.tells()).collect();
+    let listed = |rows: &[&Mechanism<'_>]| {
+        rows.iter().enumerate().fold(Sentence::default(), |sentence, (at, row)| {
+            let sentence = if at > 0 { sentence.words(", ") } else { sentence };
+            let sentence = sentence.name(row.name);
+            match row.one_way.and_then(Shown::of_cell) {
+                Some(shown) => sentence.words(" ").figure(&shown),
+                None => sentence,
+            }
+        })
+    };
+    let keeps: Vec<&Mechanism<'_>> = keeps.collect();
+    let rows: &[&Mechanism<'_>] = if keeps.is_empty() { &tells } else { &keeps };
+    let answer = match (keeps.is_empty(), tells.is_empty()) {
+        (false, _) => listed(rows).words(": always told, nothing torn, nothing lost."),
+        (true, false) => listed(rows)
+            .words(": always told, nothing torn; but mail that nobody had read was lost."),
+        (true, true) => Sentence::default().words("None of those that were killed."),
+    };
+    let cells = rows.iter().flat_map(|row| match row.fate {
+        Fate::Killed { wedged, torn, lost, .. } => [row.one_way, Some(wedged), torn, lost],
+        _ => [row.one_way, None, None, None],
+    });
+    let mut decision = decision.resting_on(cells.flatten()).answered(answer);
+    for row in rows.iter().filter(|row| row.one_way.is_none()) {
+        decision = decision.without(results, "round-trip", row.name);
+    }
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    if let Some(sleepers) = Sleepers::of(&trips)
+        && let Fate::NotMeasured(_) = fate(results, &sleepers.best.variant)
+    {
+        decision = decision.without(results, "survival", &sleepers.best.variant);
+    }
+    decision
+}
+
+/// Whether to keep apart what two threads write; nothing where that was not measured.
+fn padding(results: &Results) -> Option<Decision> {
+    let decision = Decision::on("Is padding against false sharing worth it?");
+    let distance = |cell: &&Cell| cell.params.get("distance").and_then(|d| d.parse::<u64>().ok());
+    let all = Cells::of(results, "false-sharing", "both").0.into_iter();
+    let cells: Vec<&Cell> = all.filter(|cell| distance(cell).is_some()).collect();
+    let near = *cells.iter().min_by_key(|cell| distance(cell))?;
+    let far = *cells.iter().max_by_key(|cell| distance(cell))?;
+    if near.params == far.params {
+        return None;
+    }
+    let times = Compared::of(near, far, results)?;
+    let verdict = match times.apart() {
+        Apart::Above if times.is_worth_it() => "Yes",
+        Apart::Unresolved => "Not resolved",
+        _ => "No",
+    };
+    let answer = Sentence::default()
+        .words(&format!("{verdict}: words {} bytes apart take ", near.params["distance"]))
+        .figure(&times.shown())
+        .words(&format!(" as long as {} bytes apart.", far.params["distance"]));
+    Some(decision.resting_on([near, far]).answered(answer))
+}
+
+/// The cheapest allocator with most threads; nothing where that was not measured.
+fn allocator(results: &Results) -> Option<Decision> {
+    let decision = Decision::on("Which allocator?");
+    let timed = Cells::of(results, "allocators", "pair").0;
+    let threads = |cell: &Cell| cell.params.get("threads").and_then(|n| n.parse::<u64>().ok());
+    let most = timed.iter().filter_map(|cell| threads(cell)).max()?;
+    // What is made for several processes is no `malloc` to choose.
+    let rivals =
+        timed.iter().filter(|cell| threads(cell) == Some(most) && cell.variant != "shared");
+    let rivals = Cells(rivals.copied().collect()).commonest_params();
+    let names: Vec<&str> = rivals.0.iter().map(|cell| cell.variant.as_str()).collect();
+    let best = rivals.cheapest(&names)?;
+    let others = rivals.0.iter().copied().filter(|cell| cell.variant != best.variant);
+    let level: Vec<&str> = others
+        .clone()
+        .filter(|cell| {
+            let times = Compared::of(cell, best, results);
+            times.is_none_or(|times| times.apart() == Apart::Unresolved)
+        })
+        .map(|cell| cell.variant.as_str())
+        .collect();
+    let mut answer = Sentence::default()
+        .name(&best.variant)
+        .words(&format!(", with {most} threads: "))
+        .figure(&Shown::of_cell(best)?);
+    if !level.is_empty() {
+        answer = answer.words(&format!(" (no difference resolved from {})", level.join(", ")));
+    }
+    Some(decision.resting_on([best]).resting_on(others).answered(answer.words(".")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Each answer follows its figures, names them, and guesses none.
+
+use tontine_bench::fixture;
+
+use super::*;
+
+fn answers(results: &Results) -> Vec<(&'static str, String)> {
+    let all = decisions(results);
+    all.iter().map(|decision| (decision.question, decision.answer.plain())).collect()
+}
+
+fn measured(results: &mut Results, variant: &str, ns: f64) {
+    for cell in results.cells.iter_mut().filter(|cell| cell.variant == variant) {
+        (cell.estimate, cell.low, cell.high) = (Some(ns), Some(ns * 0.99), Some(ns * 1.01));
+    }
+}
+
+#[test]
+fn each_answer_follows_its_figures() {
+    let mut results = fixture::run();
+    let all = answers(&results);
+    assert_eq!(all.len(), 6);
+    assert!(all[0].1.starts_with("Spin for about 2."), "{}", all[0].1);
+    assert!(all[1].1.starts_with("Messages do not decide: no difference"), "{}", all[1].1);
+    assert!(all[1].1.contains("as long as between threads (semaphore). "), "{}", all[1].1);
+    assert!(all[2].1.starts_with("futex-word: right in all 4"), "{}", all[2].1);
+    assert!(all[3].1.starts_with("mailbox-spin "), "{}", all[3].1);
+    assert!(all[4].1.starts_with("Yes: words 8 bytes apart"), "{}", all[4].1);
+    assert!(all[5].1.starts_with("mimalloc, with 2 threads"), "{}", all[5].1);
+    measured(&mut results, "mailbox-sleep", 90.0);
+    measured(&mut results, "semaphore-process", 9_000.0);
+    measured(&mut results, "glibc", 1.0);
+    let all = answers(&results);
+    assert!(all[0].1.starts_with("Sleep: here it is even faster"), "{}", all[0].1);
+    assert!(all[1].1.starts_with("Thread, where messages decide"), "{}", all[1].1);
+    assert!(all[5].1.starts_with("glibc"), "{}", all[5].1);
+}
+
+#[test]
+fn every_answer_names_cells_of_the_run_with_their_intervals() {
+    let results = fixture::run();
+    for decision in decisions(&results) {
+        assert!(!decision.figures.is_empty(), "{}", decision.question);
+        for one in &decision.figures {
+            let cell = results.cells.iter().find(|cell| evidence(cell).as_ref() == Some(one));
+            assert!(cell.is_some() && !one.shown.interval.is_empty(), "{one:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_not_measured_is_named_and_nothing_is_guessed() {
+    let mut results = fixture::run();
+    results.cells.clear();
+    results.tried.clear();
+    let all = decisions(&results);
+    assert_eq!(all.len(), 4);
+    for decision in &all {
+        assert_eq!(decision.answer.plain(), "Not decided.", "{}", decision.question);
+        assert!(!decision.missing.is_empty() && decision.figures.is_empty());
+    }
+    let mut results = fixture::run();
+    results.cells.retain(|cell| cell.experiment != "thread-vs-process");
+    let mut skipped = fixture::small().cells[2].clone();
+    (skipped.experiment, skipped.why) = ("thread-vs-process".into(), Some("no room".into()));
+    results.cells.push(skipped);
+    let all = decisions(&results);
+    assert_eq!(all[1].missing, ["thread-vs-process (no room)"]);
+}
+
+#[test]
+fn where_no_check_is_always_right_the_one_that_errs_least_is_named_with_its_errors() {
+    let mut results = fixture::run();
+    for row in &mut results.tried {
+        if row.variant == "futex-word" && row.tried.event == "exec" {
+            row.tried.says = "alive".into();
+        }
+    }
+    let answer = answers(&results)[2].1.clone();
+    let least =
+        ["futex-word: it errs least, in 1 of 4", "polling-thread: it errs least, in 2 of 4"];
+    assert!(answer.starts_with(least[0]) && answer.contains("(exec)"), "{answer}");
+    results.tried.retain(|row| row.variant != "futex-word");
+    let answer = answers(&results)[2].1.clone();
+    assert!(answer.starts_with(least[1]) && answer.contains("(exec, zombie)"), "{answer}");
+}
+
+/// A message was said to take "no longer" wherever no difference was resolved; a semaphore between
+/// threads with two modes stood for all, and a vfork for a process.
+#[test]
+fn thread_or_process_has_three_answers_and_takes_rows_that_can_be_relied_on() {
+    let mut results = fixture::run();
+    measured(&mut results, "semaphore-process", 9_000.0);
+    let answer = |results: &Results| answers(results)[1].1.clone();
+    assert!(answer(&results).starts_with("Thread, where messages decide"));
+    measured(&mut results, "semaphore-process", 90.0);
+    let below = answer(&results);
+    assert!(below.starts_with("Process, where messages decide: between two, one takes 0.0"));
+    assert!(below.contains("Making and ending a process (fork) takes 4.12× (4.00× – 4.20×)"));
+
+    // The other pair is steady: it answers, at the same place.
+    for cell in results.cells.iter_mut().filter(|cell| cell.variant == "semaphore") {
+        cell.notes.push("unstable: two modes between invocations: 2 near 488 ns".into());
+    }
+    let answer = answer(&results);
+    assert!(answer.starts_with("Messages do not decide") && answer.contains("(spinlock-tas)"));
+    let rests = decisions(&results)[1].figures.clone();
+    let named = |name: &str| rests.iter().any(|one| one.name.contains(name));
+    assert!(named("/spinlock-tas-process ") && named("/fork ") && !named("vfork"), "{rests:?}");
+}
+
+#[test]
+fn a_long_sleep_of_the_same_mechanism_stands_beside_the_answer() {
+    let mut results = fixture::run();
+    let decision = &decisions(&results)[0];
+    let answer = decision.answer.plain();
+    assert!(answer.contains("After 10 ms asleep, a wake-up takes 3"), "{answer}");
+    let of = "wake-up/mailbox-sleep one_way [pause_us ";
+    let pauses: Vec<&str> =
+        decision.figures.iter().filter_map(|one| one.name.strip_prefix(of)).collect();
+    assert_eq!(pauses, ["1, placement cross-core]", "10000, placement cross-core]"]);
+    results.cells.retain(|cell| cell.experiment != "wake-up" || cell.variant == "futex");
+    let decision = &decisions(&results)[0];
+    assert_eq!(decision.missing, ["wake-up/mailbox-sleep"]);
+    assert!(!decision.answer.plain().contains("asleep"));
+}
+
+#[test]
+fn nothing_torn_rests_on_the_cell_that_counts_it() {
+    let figures = decisions(&fixture::run())[3].figures.clone();
+    let torn = figures.iter().find(|one| one.name == "survival/mailbox torn").unwrap();
+    assert_eq!(torn.shown.in_line(), "0 of 500 (at most 0.6 %)");
+}
+
+#[test]
+fn of_two_survivors_the_one_that_keeps_the_mail_is_chosen() {
+    let mut results = fixture::run();
+    results.cells.retain(|c| c.experiment != "survival" || c.variant != "mailbox");
+    let answer = answers(&results)[3].1.clone();
+    assert!(answer.starts_with("pipe ") && answer.contains("was lost"), "{answer}");
+    results.cells.retain(|c| {
+        c.experiment != "survival" || ["futex", "zmq-ipc"].contains(&c.variant.as_str())
+    });
+    assert_eq!(answers(&results)[3].1, "None of those that were killed.");
+}

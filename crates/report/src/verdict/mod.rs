@@ -1,0 +1,522 @@
+//! What a run says in words: [`verdict`], computed from the run's own figures and nothing else.
+//!
+//! Each [`Sentence`] carries its figures with their intervals; what was not measured is left out,
+//! never guessed. Which mechanisms block, and which checks need no system call, is a property of
+//! the mechanism and stands here; which of them wins is found in the run. Beside the sentences:
+//! [`decisions`], questions with the figures behind each answer, and [`mechanisms`], what a kill
+//! does to each. Neighbours: [`super::markdown`] and [`super::html`] print them.
+
+mod answer;
+mod compared;
+mod decide;
+mod sentence;
+mod survivors;
+
+use tontine_bench::format::{self, Shown};
+use tontine_bench::schema::{Cell, Results, Status};
+use tontine_bench::size::Size;
+use tontine_bench::task::Params;
+
+pub use answer::Answer;
+use answer::Score;
+use compared::{Compared, has_two_modes};
+pub use decide::{Decision, Evidence, decisions};
+pub use sentence::{Part, Sentence};
+pub use survivors::{Fate, Mechanism, mechanisms};
+
+/// Mechanisms of the kernel or the C library whose receiver sleeps until it is woken.
+const BLOCKING: [&str; 12] = [
+    "condvar",
+    "eventfd",
+    "futex",
+    "mailbox-sleep",
+    "pipe",
+    "posix-mq",
+    "semaphore",
+    "semaphore-process",
+    "signal",
+    "tcp-loopback",
+    "unix-seqpacket",
+    "unix-stream",
+];
+
+/// Liveness checks that read memory and never enter the kernel; `load` is their price, no check.
+const NO_SYSTEM_CALL: [&str; 6] = [
+    "futex-word",
+    "life-word",
+    "lock-cmpxchg",
+    "mutex-trylock",
+    "own-robust-list",
+    "polling-thread",
+];
+
+/// One line about the run: when, how much, which schema.
+pub fn run_line(results: &Results) -> String {
+    let size = match results.size {
+        Size::Quick => "quick",
+        Size::Default => "default",
+        Size::Full => "full",
+    };
+    format!(
+        "{}, size {size}, {} cells, {}, order seed {}",
+        results.started,
+        results.cells.len(),
+        duration(results.seconds),
+        results.order_seed
+    )
+}
+
+/// The statements that the run supports, the most basic first.
+pub fn verdict(results: &Results) -> Vec<Sentence> {
+    let mut sentences = Vec::new();
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    sentences.extend(floor(&trips));
+    let sleepers = Sleepers::of(&trips);
+    sentences.extend(sleepers.as_ref().and_then(|all| all.fastest(&trips, results)));
+    sentences.extend(sleepers.as_ref().and_then(|all| zmq_over(all.best, &trips, results)));
+    let checks = Cells::of(results, "liveness-check", "check").commonest_params();
+    sentences.extend(cheapest_check(&checks, results));
+    sentences.extend(outlived(&Cells::of(results, "signal-delivery", "parent_after")));
+    sentences.extend(survivors(&Cells::of(results, "survival", "wedged"), results));
+    sentences
+}
+
+fn floor(trips: &Cells) -> Option<Sentence> {
+    let flag = trips.named("flag")?;
+    Some(
+        Sentence::default()
+            .words("One word in shared memory, watched by a spinning reader, is the floor: ")
+            .figure(&Shown::of_cell(flag)?)
+            .words(" one way")
+            .where_measured(&flag.params)
+            .words("."),
+    )
+}
+
+/// The mechanisms that let the receiver sleep and can be relied on: those between processes, if
+/// there are any, without those whose figure falls into two modes.
+struct Sleepers<'a> {
+    best: &'a Cell,
+    /// Others whose intervals overlap the best one's.
+    level: Vec<&'a Cell>,
+}
+
+impl<'a> Sleepers<'a> {
+    fn of(trips: &Cells<'a>) -> Option<Self> {
+        let steady = |between_threads: bool| {
+            let cells = trips.0.iter().copied().filter(|cell| {
+                BLOCKING.contains(&cell.variant.as_str())
+                    && survivors::is_between_threads(&cell.variant) == between_threads
+                    && !has_two_modes(cell)
+            });
+            Cells(cells.collect())
+        };
+        let all = [steady(false), steady(true)].into_iter().find(|cells| !cells.0.is_empty())?;
+        let best = all.cheapest(&BLOCKING)?;
+        let level = all.0.into_iter().filter(|cell| {
+            cell.variant != best.variant && cell.low.zip(best.high).is_some_and(|(l, h)| l <= h)
+        });
+        Some(Self { best, level: level.collect() })
+    }
+
+    fn fastest(&self, trips: &Cells, results: &Results) -> Option<Sentence> {
+        let between_threads = survivors::is_between_threads(&self.best.variant);
+        let between = if between_threads { "threads" } else { "processes" };
+        let mut sentence = Sentence::default()
+            .words(&format!("Of the mechanisms between {between} that let the receiver sleep, "));
+        sentence = if self.level.is_empty() {
+            sentence
+                .name(&self.best.variant)
+                .words(" is the fastest that can be relied on: ")
+                .figure(&Shown::of_cell(self.best)?)
+                .words(" one way")
+        } else {
+            let mut all = self.level.clone();
+            all.push(self.best);
+            all.sort_by(|a, b| f64::total_cmp(&figure(a), &figure(b)));
+            let (low, high) = (all.first().map(|c| figure(c))?, all.last().map(|c| figure(c))?);
+            let range = Shown::new(&self.best.unit, high, Some((low, high))).interval;
+            let range = Shown { value: range, interval: String::new() };
+            let sentence = sentence
+                .words("no single one is the fastest: about ")
+                .figure(&range)
+                .words(" one way by any of ");
+            sentence.names(all.iter().map(|cell| cell.variant.as_str()))
+        };
+        let floor = trips.named("flag").and_then(|flag| Compared::of(self.best, flag, results));
+        if let Some(floor) = floor {
+            sentence = if self.level.is_empty() {
+                sentence.words(", ")
+            } else {
+                sentence.words("; ").name(&self.best.variant).words(" takes ")
+            };
+            sentence = sentence.figure(&floor.shown()).words(" as long as the floor");
+        }
+        Some(sentence.words("."))
+    }
+}
+
+/// The estimate, for an order.
+fn figure(cell: &Cell) -> f64 {
+    cell.estimate.unwrap_or(f64::MAX)
+}
+
+fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentence> {
+    let zmq = trips.named("zmq-ipc").or_else(|| trips.named("zmq-inproc"))?;
+    let between =
+        if survivors::is_between_threads(&zmq.variant) { ", between threads" } else { "" };
+    let times = Compared::of(zmq, blocking, results)?;
+    Some(
+        Sentence::default()
+            .words("ZeroMQ (")
+            .name(&zmq.variant)
+            .words(&format!("{between}) takes "))
+            .figure(&Shown::of_cell(zmq)?)
+            .words(": ")
+            .figure(&times.shown())
+            .words(" as long as ")
+            .name(&blocking.variant)
+            .words(&format!(", {}.", times.how())),
+    )
+}
+
+fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
+    // A check of which nothing was asked is a price.
+    let asked = |variant: &&str| Score::of(results, variant).asked() > 0;
+    let asked: Vec<&str> = NO_SYSTEM_CALL.into_iter().filter(asked).collect();
+    let cell = checks.cheapest(&asked)?;
+    let right = cheapest_without_error(checks, results);
+    // Of two that cannot be told apart, the one that never errs.
+    let level = right.filter(|right| right.low.zip(cell.high).is_some_and(|(l, h)| l <= h));
+    let cell = level.unwrap_or(cell);
+    let mut sentence = Sentence::default()
+        .words("The cheapest liveness check without a system call is ")
+        .name(&cell.variant)
+        .words(": ")
+        .figure(&Shown::of_cell(cell)?)
+        .words(" a check");
+    sentence = not_told_apart(sentence, cell, checks, &asked);
+    let score = Score::of(results, &cell.variant);
+    let wrong = Shown {
+        value: format!("{} of {}", score.wrong.len(), score.asked()),
+        interval: String::new(),
+    };
+    sentence = sentence.words("; it answered wrongly to ").figure(&wrong).words(" events tried");
+    sentence = if score.wrong.is_empty() {
+        sentence.words(".")
+    } else {
+        sentence.words(&format!(" ({}).", score.wrong.join(", ")))
+    };
+    Some(match right {
+        Some(right) if right.variant != cell.variant => sentence
+            .words(" The cheapest that never did is ")
+            .name(&right.variant)
+            .words(": ")
+            .figure(&Shown::of_cell(right)?)
+            .words("."),
+        _ => sentence,
+    })
+}
+
+/// Of the checks without a system call, the cheapest that was tried and always right.
+fn cheapest_without_error<'a>(checks: &Cells<'a>, results: &Results) -> Option<&'a Cell> {
+    let faultless = NO_SYSTEM_CALL.into_iter().filter(|variant| {
+        let score = Score::of(results, variant);
+        score.asked() > 0 && score.wrong.is_empty()
+    });
+    checks.cheapest(&faultless.collect::<Vec<_>>())
+}
+
+/// One sentence for the published protocol, one for the protocol that needs a single clock.
+fn outlived(cells: &Cells) -> Vec<Sentence> {
+    ["as-published", "one-clock"]
+        .iter()
+        .filter_map(|variant| {
+            let cell = cells.named(variant)?;
+            let sentence = Sentence::default()
+                .words("Signals whose child still ran when ")
+                .name("kill")
+                .words(" had returned (")
+                .name(variant)
+                .words(")")
+                .where_measured(&cell.params)
+                .words(": ")
+                .figure(&Shown::of_rest(cell)?);
+            Some(within_the_band(sentence, cell).words("."))
+        })
+        .collect()
+}
+
+/// What the share would be, did the offset of the two clocks lie at either end of its band: an
+/// invocation says so in a note, of the opposite share.
+fn within_the_band(sentence: Sentence, cell: &Cell) -> Sentence {
+    let ends = cell.notes.iter().find_map(|note| {
+        let (_, told) = note.split_once("offset band: ")?.1.split_once("parent_after would be ")?;
+        let (lower, upper) = told.split_once(" at the lower end and ")?;
+        let end = |text: &str| Some(1.0 - text.split(' ').next()?.parse::<f64>().ok()?);
+        Some((end(lower)?, end(upper)?))
+    });
+    match ends {
+        Some((lower, upper)) => sentence.words(&format!(
+            "; with the clocks' offset at either end of its band, {} and {} in the last invocation",
+            format::tick("share", lower),
+            format::tick("share", upper)
+        )),
+        None => sentence,
+    }
+}
+
+/// Which mechanisms let go of a survivor, how soon, and which leave it wedged.
+fn survivors(wedged: &Cells, results: &Results) -> Option<Sentence> {
+    let never = |cell: &&Cell| cell.invocations.iter().all(|one| one.summary.max == 0.0);
+    let (told, left): (Vec<&Cell>, Vec<&Cell>) = wedged.0.iter().copied().partition(never);
+    let notices = Cells::of(results, "survival", "notice");
+    let told_names: Vec<&str> = told.iter().map(|cell| cell.variant.as_str()).collect();
+    let soonest = notices.cheapest(&told_names);
+    let names = |sentence: Sentence, cells: &[&Cell]| {
+        sentence.names(cells.iter().map(|cell| cell.variant.as_str()))
+    };
+    let mut sentence = Sentence::default().words("After random kills of either end ");
+    sentence = match (told.is_empty(), soonest) {
+        (true, _) => sentence.words("every mechanism left survivors wedged"),
+        (false, soonest) => {
+            sentence = names(sentence.words("the survivor was always told by "), &told);
+            match soonest.and_then(|cell| Some((cell, Shown::of_cell(cell)?))) {
+                Some((cell, shown)) => {
+                    let among = if told.len() > 1 { " (soonest by " } else { " (by " };
+                    sentence.words(among).name(&cell.variant).words(": ").figure(&shown).words(")")
+                }
+                None => sentence,
+            }
+        }
+    };
+    match (wedged.0.is_empty(), left.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(sentence.words(".")),
+        (false, false) => Some(names(sentence.words("; wedged with "), &left).words(".")),
+    }
+}
+
+/// Names the rivals whose intervals overlap the winner's.
+fn not_told_apart(sentence: Sentence, winner: &Cell, cells: &Cells, names: &[&str]) -> Sentence {
+    let Some(high) = winner.high else {
+        return sentence;
+    };
+    let rivals: Vec<&str> = cells
+        .0
+        .iter()
+        .filter(|cell| cell.variant != winner.variant && names.contains(&cell.variant.as_str()))
+        .filter(|cell| cell.low.is_some_and(|low| low <= high))
+        .map(|cell| cell.variant.as_str())
+        .collect();
+    if rivals.is_empty() {
+        sentence
+    } else {
+        sentence.words(&format!(" (no difference resolved from {})", rivals.join(", ")))
+    }
+}
+
+/// Cells that have a figure, of one experiment and metric.
+struct Cells<'a>(Vec<&'a Cell>);
+
+impl<'a> Cells<'a> {
+    fn of(results: &'a Results, experiment: &str, metric: &str) -> Self {
+        let found = results.cells.iter().filter(|cell| {
+            cell.status == Status::Ok
+                && cell.estimate.is_some_and(f64::is_finite)
+                && cell.experiment == experiment
+                && cell.metric == metric
+        });
+        Self(found.collect())
+    }
+
+    /// Only the cells of one set of parameters: the set that most cells have, the first of equals.
+    fn commonest_params(self) -> Self {
+        let count = |params: &Params| self.0.iter().filter(|cell| &cell.params == params).count();
+        let mut best: Option<(&Params, usize)> = None;
+        for cell in &self.0 {
+            let cells = count(&cell.params);
+            if best.is_none_or(|(_, most)| cells > most) {
+                best = Some((&cell.params, cells));
+            }
+        }
+        let params = best.map(|(params, _)| params);
+        Self(self.0.iter().copied().filter(|cell| Some(&cell.params) == params).collect())
+    }
+
+    fn named(&self, variant: &str) -> Option<&'a Cell> {
+        self.0.iter().copied().find(|cell| cell.variant == variant)
+    }
+
+    /// By the upper end of the interval: what is fast in one run and slow in the next is no advice.
+    fn cheapest(&self, names: &[&str]) -> Option<&'a Cell> {
+        let upper = |cell: &Cell| cell.high.or(cell.estimate).unwrap_or(f64::MAX);
+        self.0
+            .iter()
+            .copied()
+            .filter(|cell| names.contains(&cell.variant.as_str()))
+            .min_by(|a, b| f64::total_cmp(&upper(a), &upper(b)))
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_bench::fixture;
+
+    fn sentences(results: &Results) -> Vec<String> {
+        verdict(results).iter().map(Sentence::plain).collect()
+    }
+
+    #[test]
+    fn the_verdict_follows_the_figures() {
+        let mut results = fixture::run();
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("futex is the fastest that can be relied on"), "{all}");
+        assert!(all.contains("ZeroMQ (zmq-ipc)") && all.contains("by 10 pairs"), "{all}");
+        assert!(all.contains("wrongly to 2 of 4 events tried (exec, zombie)"), "{all}");
+        for cell in &mut results.cells {
+            if cell.variant == "pipe" {
+                (cell.estimate, cell.low, cell.high) = (Some(800.0), Some(790.0), Some(820.0));
+            }
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("pipe is the fastest that can be relied on"), "{all}");
+        assert!(all.contains("by the ends of both intervals"), "{all}");
+    }
+
+    /// `load` is what the others are compared with, and was named as the cheapest check of all.
+    #[test]
+    fn a_check_of_which_nothing_was_asked_is_not_the_cheapest() {
+        let mut results = fixture::run();
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("without a system call is polling-thread: "), "{all}");
+        assert!(all.contains("The cheapest that never did is futex-word: "), "{all}");
+        let best = decisions(&results)[2].answer.plain();
+        assert!(best.starts_with("futex-word: right in all"), "{best}");
+        // Where no difference is resolved, the one that never errs is the cheapest.
+        for cell in &mut results.cells {
+            (cell.estimate, cell.low, cell.high) = match cell.variant.as_str() {
+                "polling-thread" => (Some(0.28), Some(0.27), Some(0.32)),
+                "futex-word" => (Some(0.33), Some(0.31), Some(0.34)),
+                _ => continue,
+            };
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("without a system call is futex-word: "), "{all}");
+        assert!(all.contains("no difference resolved from polling-thread"), "{all}");
+        assert!(all.contains("wrongly to 0 of 4 events tried.") && !all.contains("never"), "{all}");
+        results.tried.retain(|row| row.variant == "futex-word");
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("without a system call is futex-word: "), "{all}");
+        assert!(!all.contains("polling-thread") && !all.contains("load"), "{all}");
+        results.tried.clear();
+        assert!(!sentences(&results).join("\n").contains("liveness check"));
+    }
+
+    /// Between threads a semaphore had two modes, 0.5 µs and 29 µs: it was called the fastest.
+    #[test]
+    fn what_has_two_modes_or_joins_threads_only_is_not_the_fastest() {
+        let mut results = fixture::run();
+        let mut quick = |variant: &str, note: Option<&str>| {
+            let first = results.cells.iter_mut().find(|cell| cell.variant == variant);
+            let cell = first.expect("in the fixture");
+            (cell.estimate, cell.low, cell.high) = (Some(500.0), Some(490.0), Some(510.0));
+            cell.notes.extend(note.map(String::from));
+        };
+        quick("semaphore", None);
+        quick("eventfd", Some("unstable: two modes between invocations: 2 near 1, 8 near 2"));
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("between processes that let the receiver sleep, futex is"), "{all}");
+        for cell in &mut results.cells {
+            if cell.variant != "flag" && cell.variant != "semaphore" {
+                cell.notes.push("unstable: two modes within 9 of 10 invocations".into());
+            }
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("between threads that let the receiver sleep, semaphore"), "{all}");
+    }
+
+    #[test]
+    fn the_band_of_the_offset_stands_beside_the_share() {
+        let mut results = fixture::run();
+        let first = |cell: &&mut Cell| cell.metric == "parent_after";
+        let cell = results.cells.iter_mut().find(first).unwrap();
+        cell.notes.push(
+            "last invocation: offset band: the receiver's counter is -156 to 156 ticks ahead of \
+             the sender's; parent_after would be 0.9900 at the lower end and 1.0000 at the upper"
+                .into(),
+        );
+        for one in &mut cell.invocations {
+            (one.summary.mean, one.summary.count) = (1.0, 1_000);
+        }
+        (cell.estimate, cell.low, cell.high) = (Some(1.0), Some(1.0), Some(1.0));
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("]: 0 of 10,000 (at most 0.03 %); with the"), "{all}");
+        assert!(all.contains("end of its band, 1 % and 0 % in the last invocation"), "{all}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_left_out() {
+        let mut results = fixture::run();
+        results.cells.retain(|cell| cell.experiment == "signal-delivery");
+        let all = sentences(&results);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all.iter().all(|s| s.contains("still ran when kill had returned")), "{all:?}");
+        results.cells.clear();
+        assert!(sentences(&results).is_empty());
+    }
+
+    #[test]
+    fn who_wedges_and_who_is_told_is_said() {
+        let mut results = fixture::run();
+        results.cells.retain(|cell| cell.experiment == "signal-delivery");
+        let mut template = results.cells.swap_remove(0);
+        template.experiment = "survival".into();
+        let mut add = |variant: &str, metric: &str, figure: f64| {
+            let mut cell = template.clone();
+            (cell.variant, cell.metric) = (variant.into(), metric.into());
+            (cell.estimate, cell.low, cell.high) = (Some(figure), Some(figure), Some(figure));
+            cell.unit = if metric == "notice" { "ns" } else { "share" }.into();
+            for one in &mut cell.invocations {
+                one.summary.max = figure;
+            }
+            results.cells.push(cell);
+        };
+        add("futex", "wedged", 1.0);
+        add("pipe", "wedged", 0.0);
+        add("pipe", "notice", 100_000.0);
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("always told by pipe (by pipe: 100 µs"), "{all}");
+        assert!(all.contains("; wedged with futex."), "{all}");
+        results.cells.retain(|cell| cell.variant != "pipe");
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("every mechanism left survivors wedged; wedged with futex."), "{all}");
+    }
+
+    #[test]
+    fn rivals_within_the_interval_are_named() {
+        let mut results = fixture::run();
+        for cell in &mut results.cells {
+            if ["pipe", "futex"].contains(&cell.variant.as_str()) {
+                let ns = if cell.variant == "pipe" { 820.0 } else { 800.0 };
+                (cell.estimate, cell.low, cell.high) = (Some(ns), Some(700.0), Some(900.0));
+            }
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("no single one is the fastest: about 800 – 820 ns"), "{all}");
+        assert!(all.contains("by any of futex, pipe; "), "{all}");
+    }
+
+    #[test]
+    fn an_answer_is_right_wrong_or_was_not_given() {
+        assert_eq!(Answer::of("dead", "dead"), Answer::Right);
+        assert_eq!(Answer::of("dead", "dead (EOWNERDEAD)"), Answer::Right);
+        assert_eq!(Answer::of("dead", "alive"), Answer::Wrong);
+        assert_eq!(Answer::of("dead", "no /proc here"), Answer::Untried);
+    }
+}

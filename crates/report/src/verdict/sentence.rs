@@ -1,0 +1,69 @@
+//! A statement in pieces, so that a page can set names and figures apart: [`Sentence`].
+
+use tontine_bench::format::{self, Shown};
+use tontine_bench::task::Params;
+
+/// A piece of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Plain words.
+    Words(String),
+    /// The name of a variant.
+    Name(String),
+    /// A figure.
+    Figure(String),
+    /// What stands in brackets behind a figure: its interval.
+    Interval(String),
+}
+
+/// One statement about this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sentence {
+    /// Its pieces, in order.
+    pub parts: Vec<Part>,
+}
+
+impl Sentence {
+    /// The sentence without any markup.
+    pub fn plain(&self) -> String {
+        self.parts
+            .iter()
+            .map(|part| match part {
+                Part::Words(text)
+                | Part::Name(text)
+                | Part::Figure(text)
+                | Part::Interval(text) => text.as_str(),
+            })
+            .collect()
+    }
+
+    pub(super) fn words(mut self, text: &str) -> Self {
+        self.parts.push(Part::Words(text.into()));
+        self
+    }
+
+    pub(super) fn name(mut self, name: &str) -> Self {
+        self.parts.push(Part::Name(name.into()));
+        self
+    }
+
+    /// Names, with commas between.
+    pub(super) fn names<'a>(self, names: impl Iterator<Item = &'a str>) -> Self {
+        names.enumerate().fold(self, |sentence, (at, name)| {
+            if at > 0 { sentence.words(", ").name(name) } else { sentence.name(name) }
+        })
+    }
+
+    pub(super) fn figure(mut self, shown: &Shown) -> Self {
+        self.parts.push(Part::Figure(shown.value.clone()));
+        if !shown.interval.is_empty() {
+            self.parts.push(Part::Words(" ".into()));
+            self.parts.push(Part::Interval(format!("({})", shown.interval)));
+        }
+        self
+    }
+
+    pub(super) fn where_measured(self, params: &Params) -> Self {
+        if params.is_empty() { self } else { self.words(&format!(" [{}]", format::params(params))) }
+    }
+}

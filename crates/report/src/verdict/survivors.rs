@@ -1,0 +1,251 @@
+//! What a kill does to whoever uses a mechanism: [`mechanisms`], one row a mechanism, with what a
+//! message costs beside it.
+//!
+//! Rests on the cells of `round-trip` and `survival`; what was not killed says so.
+
+use tontine_bench::format::{self, Shown};
+use tontine_bench::schema::{Cell, Results, Status};
+
+use super::Cells;
+
+/// Mechanisms between the threads of one process: a kill takes both ends.
+const THREADS: [&str; 6] =
+    ["crossbeam", "rtrb", "semaphore", "spinlock-tas", "spinlock-ttas", "zmq-inproc"];
+
+/// Mechanisms that nobody kills, and why the others can stand for them.
+const STANDS_FOR: [(&str, &str, &str); 4] = [
+    (
+        "flag",
+        "spinlock-tas-process",
+        "not killed: a bare word, by which nobody is told; who watches it spins on, as in",
+    ),
+    (
+        "hand-over",
+        "mailbox",
+        "not killed here with a block under way (`tontine crash heap` does that); the lane is that \
+         of",
+    ),
+    (
+        "container-tcp",
+        "tcp-loopback",
+        "not killed between containers; the mechanism inside is that of",
+    ),
+    (
+        "container-netns",
+        "tcp-loopback",
+        "not killed between namespaces; the mechanism inside is that of",
+    ),
+];
+
+/// A mechanism, its price, and what is left of it after a kill.
+#[derive(Debug, Clone)]
+pub struct Mechanism<'a> {
+    /// Its name in `round-trip`, or in `survival` where it makes no round trips.
+    pub name: &'a str,
+    /// What a message costs; none where that was not measured.
+    pub one_way: Option<&'a Cell>,
+    /// What a kill does.
+    pub fate: Fate<'a>,
+}
+
+/// What a kill of one end does.
+#[derive(Debug, Clone, Copy)]
+pub enum Fate<'a> {
+    /// Both ends live in one process, and die with it.
+    OneProcess,
+    /// Nobody was killed; the reason, where the run gives one.
+    NotMeasured(Option<&'a str>),
+    /// Nobody was killed; why, and whose row in the run says how it would end.
+    As(&'static str, &'static str),
+    /// This many kills, and the shares of them that ended badly.
+    Killed {
+        /// How many kills.
+        kills: usize,
+        /// The survivor never noticed.
+        wedged: &'a Cell,
+        /// A message came that was never sent so.
+        torn: Option<&'a Cell>,
+        /// A sent message was lost.
+        lost: Option<&'a Cell>,
+    },
+}
+
+impl Fate<'_> {
+    /// Whether the survivor was always told and never got a torn message.
+    pub fn tells(&self) -> bool {
+        match self {
+            Self::Killed { wedged, torn, .. } => never(wedged) && torn.is_none_or(never),
+            Self::OneProcess | Self::NotMeasured(_) | Self::As(..) => false,
+        }
+    }
+
+    /// Whether, beyond that, no message was lost.
+    pub fn keeps_all(&self) -> bool {
+        let keeps = matches!(self, Self::Killed { lost: Some(lost), .. } if never(lost));
+        self.tells() && keeps
+    }
+
+    /// The answer to "survives?" in a word or two, and what it rests on.
+    pub fn words(&self) -> (&'static str, String) {
+        match self {
+            Self::OneProcess => ("no", "two threads: a kill ends both".into()),
+            Self::NotMeasured(None) => ("not measured", String::new()),
+            Self::NotMeasured(Some(why)) => ("not measured", (*why).into()),
+            Self::As(why, other) => ("not measured", format!("{why} {other}")),
+            Self::Killed { kills, wedged, torn, lost } => {
+                let named = [("wedged", Some(*wedged)), ("torn", *torn), ("mail lost", *lost)];
+                let shares: Vec<String> = named
+                    .into_iter()
+                    .filter_map(|(name, cell)| {
+                        Some(format!("{name} {}", Shown::of_cell(cell?)?.in_line()))
+                    })
+                    .collect();
+                let answer = match (self.keeps_all(), self.tells()) {
+                    (true, _) => "yes",
+                    (false, true) => "told, mail lost",
+                    (false, false) if never(wedged) => "no: torn",
+                    (false, false) => "no: wedges",
+                };
+                let kills = format::tick("", *kills as f64);
+                (answer, format!("{kills} kills: {}", shares.join(", ")))
+            }
+        }
+    }
+}
+
+/// Every mechanism that made a round trip or was killed, the cheapest first.
+pub fn mechanisms(results: &Results) -> Vec<Mechanism<'_>> {
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    let mut rows: Vec<Mechanism<'_>> = trips
+        .0
+        .iter()
+        .map(|cell| {
+            let fate = fate(results, &cell.variant);
+            Mechanism { name: &cell.variant, one_way: Some(*cell), fate }
+        })
+        .collect();
+    for cell in &Cells::of(results, "survival", "wedged").0 {
+        let name = cell.variant.as_str();
+        if !rows.iter().any(|row| row.name == name || killed_as(row.name) == name) {
+            rows.push(Mechanism { name, one_way: None, fate: fate(results, name) });
+        }
+    }
+    let cost = |row: &Mechanism<'_>| row.one_way.and_then(|c| c.estimate).unwrap_or(f64::MAX);
+    rows.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    rows
+}
+
+/// Whether both ends of that mechanism are threads of one process.
+pub(super) fn is_between_threads(variant: &str) -> bool {
+    THREADS.contains(&variant)
+}
+
+/// What a kill does to the mechanism of that name.
+pub(super) fn fate<'a>(results: &'a Results, variant: &str) -> Fate<'a> {
+    if is_between_threads(variant) {
+        return Fate::OneProcess;
+    }
+    let name = killed_as(variant);
+    let cell = |metric: &str| Cells::of(results, "survival", metric).named(name);
+    match cell("wedged") {
+        Some(wedged) => Fate::Killed {
+            kills: wedged.invocations.iter().map(|one| one.summary.count).sum(),
+            wedged,
+            torn: cell("torn"),
+            lost: cell("lost"),
+        },
+        None => match stood_for(results, variant) {
+            Some((why, other)) => Fate::As(why, other),
+            None => Fate::NotMeasured(results.cells.iter().find_map(|cell| {
+                let of_it = cell.experiment == "survival" && cell.variant == name;
+                (of_it && cell.status != Status::Ok).then_some(cell.why.as_deref()).flatten()
+            })),
+        },
+    }
+}
+
+/// Why a mechanism is not killed, and the one that stands for it, where that one was.
+fn stood_for(results: &Results, variant: &str) -> Option<(&'static str, &'static str)> {
+    let (_, other, why) = STANDS_FOR.into_iter().find(|(name, ..)| *name == variant)?;
+    Cells::of(results, "survival", "wedged").named(other).map(|_| (why, other))
+}
+
+/// The name that `survival` has for it: the mailbox is the same, whichever way its owner waits.
+fn killed_as(variant: &str) -> &str {
+    if variant.starts_with("mailbox") { "mailbox" } else { variant }
+}
+
+/// Whether it happened in no invocation.
+fn never(cell: &Cell) -> bool {
+    cell.invocations.iter().all(|one| one.summary.max == 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tontine_bench::fixture;
+
+    fn answer(results: &Results, name: &str) -> String {
+        mechanisms(results).iter().find(|row| row.name == name).unwrap().fate.words().0.into()
+    }
+
+    #[test]
+    fn each_mechanism_answers_from_its_own_kills() {
+        let results = fixture::run();
+        assert_eq!(answer(&results, "futex"), "no: wedges");
+        assert_eq!(answer(&results, "pipe"), "told, mail lost");
+        assert_eq!(answer(&results, "mailbox-sleep"), "yes");
+        assert_eq!(answer(&results, "spinlock-tas"), "no");
+        assert_eq!(answer(&results, "flag"), "not measured");
+    }
+
+    #[test]
+    fn what_nobody_kills_says_why_and_names_a_row_that_is_there() {
+        let mut results = fixture::run();
+        let mut boxed = results.cells[0].clone();
+        boxed.variant = "container-netns".into();
+        results.cells.push(boxed);
+        let because = |results: &Results, name: &str| {
+            let all = mechanisms(results);
+            all.iter().find(|row| row.name == name).unwrap().fate.words().1
+        };
+        assert!(because(&results, "flag").ends_with("spins on, as in spinlock-tas-process"));
+        assert!(because(&results, "container-netns").ends_with("that of tcp-loopback"));
+        results.cells.retain(|cell| cell.experiment != "survival" || cell.variant == "pipe");
+        assert_eq!(because(&results, "container-netns"), "");
+    }
+
+    #[test]
+    fn what_never_or_always_happened_shows_its_kills() {
+        let results = fixture::run();
+        let all = mechanisms(&results);
+        let words = |name: &str| all.iter().find(|row| row.name == name).unwrap().fate.words().1;
+        let futex = words("futex");
+        assert!(
+            futex.starts_with("500 kills: wedged 500 of 500 (at least 99.4 %), torn 0 of 500 ("),
+            "{futex}"
+        );
+        assert!(words("pipe").contains("mail lost 9"), "{}", words("pipe"));
+    }
+
+    #[test]
+    fn one_torn_message_is_enough_for_a_no() {
+        let mut results = fixture::run();
+        let torn = |cell: &&mut Cell| cell.metric == "torn" && cell.variant == "mailbox";
+        let cell = results.cells.iter_mut().find(torn).unwrap();
+        cell.invocations[3].summary.max = 1.0;
+        assert_eq!(answer(&results, "mailbox-sleep"), "no: torn");
+    }
+
+    #[test]
+    fn a_skipped_kill_gives_its_reason() {
+        let mut results = fixture::run();
+        results.cells.retain(|c| c.experiment != "survival" || c.variant != "tcp-loopback");
+        let mut skipped = fixture::small().cells[2].clone();
+        (skipped.experiment, skipped.variant) = ("survival".into(), "tcp-loopback".into());
+        skipped.why = Some("no loopback".into());
+        results.cells.push(skipped);
+        let fate = mechanisms(&results).into_iter().find(|row| row.name == "tcp-loopback");
+        assert_eq!(fate.unwrap().fate.words(), ("not measured", "no loopback".into()));
+    }
+}

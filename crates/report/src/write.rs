@@ -1,0 +1,235 @@
+//! Puts a run into a folder: [`check_folder`] before measuring, [`write_all`] after.
+//!
+//! Every file is written to a temporary one beside it and synced; only when all of them are whole
+//! are they renamed into place. A full disk, a limit or a crash thus leaves the previous report as
+//! it was, and a reader never sees half a file. What a file holds is decided by the other modules
+//! of this folder.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+use tontine_bench::schema::Results;
+
+use super::{csv, html, markdown};
+
+/// What temporary files begin with.
+const PREFIX: &str = ".tontine-";
+
+/// Creates `dir` where it is missing and proves that files can be written there.
+///
+/// Meant to be called before a run of minutes, so that it does not end without a place for its
+/// report. No file is left behind.
+///
+/// # Errors
+/// Whatever keeps a file from being written there, with the folder's name.
+pub fn check_folder(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir).map_err(|error| named(dir, "cannot make the folder", &error))?;
+    staged(dir, b"tontine")
+        .map(drop)
+        .map_err(|error| named(dir, "cannot write into the folder", &error))
+}
+
+/// Writes `results.json`, `results.csv`, `results.md` and `report.html` into `dir`; returns their
+/// paths.
+///
+/// # Errors
+/// The first that occurs, with the file's name; then all files are as they were before, except
+/// where a rename itself fails half-way, which leaves each file either old or new, never torn.
+pub fn write_all(results: &Results, dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let json =
+        results.to_json().map_err(|error| named(dir, "cannot encode results.json", &error))?;
+    let html = html::page(results, &json);
+    let files: [(&str, Vec<u8>); 4] = [
+        ("results.csv", csv::csv(results)?),
+        ("results.md", markdown::markdown(results).into_bytes()),
+        ("report.html", html.into_bytes()),
+        ("results.json", json),
+    ];
+    write_files(dir, &files)
+}
+
+/// Writes one file into `dir`; returns its path.
+///
+/// # Errors
+/// As [`write_all`].
+pub fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+    write_files(dir, &[(name, bytes.to_vec())]).map(|mut paths| paths.swap_remove(0))
+}
+
+fn write_files(dir: &Path, files: &[(&str, Vec<u8>)]) -> io::Result<Vec<PathBuf>> {
+    fs::create_dir_all(dir).map_err(|error| named(dir, "cannot make the folder", &error))?;
+    let mut ready = Vec::new();
+    for (name, bytes) in files {
+        let path = dir.join(name);
+        let file = staged(dir, bytes).map_err(|error| named(&path, "cannot write", &error))?;
+        ready.push((path, file));
+    }
+    let mut paths = Vec::new();
+    for (path, file) in ready {
+        file.persist(&path)
+            .map_err(|failed| named(&path, "cannot put into place", &failed.error))?;
+        paths.push(path);
+    }
+    // The names are only durable once the folder is.
+    fs::File::open(dir)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| named(dir, "cannot sync the folder", &error))?;
+    Ok(paths)
+}
+
+/// A synced temporary file in `dir`; it vanishes with the value unless it is put into place.
+fn staged(dir: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    let mut file = tempfile::Builder::new()
+        .prefix(PREFIX)
+        // A report is there to be read: the umask decides by whom, as for any other file.
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(dir)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+fn named(path: &Path, what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+    use rustix::process::{Resource, Rlimit, setrlimit};
+
+    use super::*;
+    use tontine_bench::fixture;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn four_whole_files_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("new").join("folder");
+        check_folder(&dir).unwrap();
+        assert!(names(&dir).is_empty());
+        let results = fixture::run();
+        assert_eq!(write_all(&results, &dir).unwrap().len(), 4);
+        assert_eq!(names(&dir), ["report.html", "results.csv", "results.json", "results.md"]);
+        let read: Results =
+            serde_json::from_slice(&fs::read(dir.join("results.json")).unwrap()).unwrap();
+        assert_eq!((read.ratios.len(), &read.tried), (results.ratios.len(), &results.tried));
+        assert_eq!(read.cells.len(), results.cells.len());
+        for (read, written) in read.cells.iter().zip(&results.cells) {
+            assert_eq!(read.variant, written.variant);
+            // The decoder may err in the last bit.
+            let near = |a: f64, b: f64| (a - b).abs() <= b.abs() * 1e-12;
+            assert_eq!(read.estimate.is_some(), written.estimate.is_some());
+            assert!(read.estimate.zip(written.estimate).is_none_or(|(a, b)| near(a, b)));
+            assert_eq!(read.invocations.len(), written.invocations.len());
+        }
+        assert!(fs::read_to_string(dir.join("report.html")).unwrap().ends_with("</html>"));
+    }
+
+    /// The description and the code are two places that say the same: the example must parse, and
+    /// each field that is written must be named in it.
+    #[test]
+    fn the_documented_example_is_what_is_written() {
+        let document = include_str!("../../../docs/results.md");
+        let example = document.split("```json").nth(1).unwrap().split("```").next().unwrap();
+        let results: Results = serde_json::from_str(example).unwrap();
+        assert_eq!(results.schema, tontine_bench::schema::SCHEMA);
+        let documented: serde_json::Value = serde_json::from_str(example).unwrap();
+        assert_eq!(serde_json::to_value(&results).unwrap(), documented);
+    }
+
+    #[test]
+    fn a_file_in_the_folders_place_is_named() {
+        let file = NamedTempFile::new().unwrap();
+        let error = check_folder(file.path()).unwrap_err().to_string();
+        assert!(error.contains(file.path().to_str().unwrap()), "{error}");
+    }
+
+    /// Writes once, lets `fill` take the room away, and checks that the second attempt changes
+    /// nothing.
+    fn keeps_the_old_report(dir: &Path, fill: impl FnOnce()) {
+        let old = fixture::small();
+        let paths = write_all(&old, dir).unwrap();
+        let before: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+        let listed = names(dir);
+        fill();
+        let full = names(dir);
+        let error = write_all(&fixture::run(), dir).unwrap_err().to_string();
+        assert!(error.contains("results.") || error.contains("report.html"), "{error}");
+        let after: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+        assert!(before == after, "an old file changed");
+        assert_eq!(names(dir), full, "a temporary file was left");
+        assert!(listed.iter().all(|name| full.contains(name)));
+    }
+
+    /// The limit on file sizes is a process's own: the test runs itself again in a child that has
+    /// it.
+    #[test]
+    fn a_limit_on_file_sizes_leaves_the_old_report_whole() {
+        const CHILD: &str = "TONTINE_TEST_FSIZE";
+        if let Ok(dir) = env::var(CHILD) {
+            // Caught, so that the write fails instead of ending the process.
+            signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false))).unwrap();
+            keeps_the_old_report(Path::new(&dir), || {
+                let limit = Rlimit { current: Some(1_000), maximum: Some(1_000) };
+                setrlimit(Resource::Fsize, limit).unwrap();
+            });
+            // Proves to the parent that this branch ran: the limit allows so small a file.
+            fs::write(Path::new(&dir).join("proof"), "kept").unwrap();
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let output = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "--test-threads=1"])
+            .arg("report::write::tests::a_limit_on_file_sizes_leaves_the_old_report_whole")
+            .env(CHILD, dir.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(dir.path().join("proof").exists(), "the child did not run its part");
+    }
+
+    /// Needs the right to mount; without it the test above covers the same path by another limit.
+    #[test]
+    fn a_full_file_system_leaves_the_old_report_whole() {
+        struct Mounted<'a>(&'a Path);
+        impl Drop for Mounted<'_> {
+            fn drop(&mut self) {
+                // Nothing sensible is left to do where even this fails.
+                let _ = unmount(self.0, UnmountFlags::DETACH);
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let options = Some(c"size=4m");
+        if let Err(refused) = mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), options) {
+            assert!(
+                matches!(refused, rustix::io::Errno::PERM | rustix::io::Errno::ACCESS),
+                "{refused}"
+            );
+            eprintln!("skipped: mount of a tmpfs: {refused}");
+            return;
+        }
+        let _mounted = Mounted(dir.path());
+        keeps_the_old_report(dir.path(), || {
+            let mut filler = fs::File::create(dir.path().join("filler")).unwrap();
+            let chunk = [0u8; 4_096];
+            let full = (0..4_096).find_map(|_| filler.write_all(&chunk).err());
+            assert_eq!(full.unwrap().kind(), io::ErrorKind::StorageFull);
+        });
+    }
+}
