@@ -17,7 +17,7 @@
 //! What it does not do: kill at random (`tontine measure` does), explore thread schedules, or trace
 //! the helper threads that a library starts: these run on beside the victim's own thread.
 //!
-//! Floors, from the bottom up: `trouble`, `message`, `mode`; `verdict`, `patience`, `place`;
+//! Floors, from the bottom up: `message`, `mode`; `verdict`, `patience`, `place`;
 //! `subject`; `actor`; `stage`; `knife`; `report`; `explore`.
 //!
 //! It needs x86-64 Linux that allows `ptrace` and `personality`; where it does not, a subject is
@@ -33,7 +33,6 @@ pub mod place;
 pub mod report;
 pub mod stage;
 pub mod subject;
-pub mod trouble;
 pub mod verdict;
 
 pub use explore::{Request, run};

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, test_kill_process};
 
-use crate::trouble::{During, Result};
+use tontine_host::trouble::{During, Result};
 
 /// Where POSIX shared memory has its names.
 const SHARED_MEMORY: &str = "/dev/shm";

@@ -25,7 +25,7 @@ use rustix::process::{
 use crate::actor::order::{Order, Reply};
 use crate::patience::{self, Clock, LOOK, Patience, Standing};
 use crate::place::Place;
-use crate::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{During, Result, Trouble};
 
 /// How a program serves as an actor: itself, started with these arguments; the subject's name and
 /// a folder follow, and it hands both to [`crate::actor::serve`].

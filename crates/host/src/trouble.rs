@@ -1,12 +1,12 @@
-//! Why a row has no figure: [`Trouble`].
+//! Why an experiment or an exploration has no result: [`Trouble`].
 //!
-//! An experiment ends in one of two ways besides success. It is *skipped* when the machine does not
-//! offer what it needs, and it has *failed* when something went wrong that should not have. The two
-//! are never mixed: a skip is the machine's, a failure is somebody's bug.
+//! It is *skipped* if the machine does not offer what it needs, and it has *failed* if something
+//! went wrong that should have worked. The two are never mixed: a skip is the machine's, a failure
+//! is a bug. That a mechanism wedges is neither, but a result.
 
 use std::io;
 
-/// Why an invocation yielded nothing.
+/// Why an invocation, or an operation under exploration, has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
     /// The machine lacks what the row needs; the text says what, and where possible how to get it.
@@ -18,7 +18,7 @@ pub enum Trouble {
 }
 
 /// What an experiment returns.
-pub type Result<T> = std::result::Result<T, Trouble>;
+pub type Result<T, E = Trouble> = std::result::Result<T, E>;
 
 impl Trouble {
     /// A skip, with its reason.
@@ -65,7 +65,7 @@ impl<T, E: Into<io::Error>> During<T> for std::result::Result<T, E> {
 }
 
 /// Whether an error says that the machine does not offer a thing, rather than that we misused it.
-fn refused(error: &io::Error) -> bool {
+pub fn refused(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(

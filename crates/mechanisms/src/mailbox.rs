@@ -16,7 +16,7 @@ use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine_host::peer::Peer;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{self, Result, Trouble};
 
 use super::descriptor::unix_pair;
 
@@ -156,10 +156,10 @@ pub fn life() -> Result<&'static Life> {
 
 /// An error of setting up: a skip, where the system does not offer what is needed.
 pub fn refused(error: Error) -> Trouble {
-    let number = std::io::Error::from_raw_os_error(error.errno());
-    match Trouble::setting_up("mailbox", number) {
-        Trouble::Skipped(_) => Trouble::skip(error.to_string()),
-        Trouble::Failed(_) => Trouble::fail(error.to_string()),
+    if trouble::refused(&std::io::Error::from_raw_os_error(error.errno())) {
+        Trouble::skip(error.to_string())
+    } else {
+        Trouble::fail(error.to_string())
     }
 }
 

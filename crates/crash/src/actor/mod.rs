@@ -19,7 +19,7 @@ use self::member::Tenant;
 use self::order::{Order, Reply};
 use crate::place::Place;
 use crate::subject::{self, Kind};
-use crate::trouble;
+use tontine_host::trouble;
 
 /// Serves as an actor: standard input brings orders, standard output takes replies. The arguments
 /// are the subject's name and the folder of the [`Place`].

@@ -6,8 +6,8 @@ use crate::knife::recording::{Moment, Point, Recording};
 use crate::knife::{Detail, Pace, Reached, Victim};
 use crate::patience::Patience;
 use crate::subject::Operation;
-use crate::trouble::{Result, Trouble};
 use crate::verdict::Killed;
+use tontine_host::trouble::{Result, Trouble};
 
 /// An operation of a subject, ready to be played as often as needed.
 #[derive(Clone, Copy)]

@@ -8,8 +8,8 @@ use crate::patience::Patience;
 use crate::place::Place;
 use crate::stage::{Actor, Silence, Stage};
 use crate::subject::Subject;
-use crate::trouble::{Result, Trouble};
 use crate::verdict::Killed;
+use tontine_host::trouble::{Result, Trouble};
 
 /// How long the same may take where nobody was killed.
 pub(super) const UNHARMED: Duration = Duration::from_secs(5);

@@ -29,8 +29,8 @@ use crate::place;
 use crate::report::{Finding, OperationReport, Report, SubjectReport};
 use crate::stage::Stage;
 use crate::subject::{Operation, Subject};
-use crate::trouble::{Result, Trouble};
 use crate::verdict::{Killed, Verdict};
+use tontine_host::trouble::{Result, Trouble};
 
 /// Kills under way at once, for each processor.
 const KILLS_A_PROCESSOR: usize = 4;
@@ -73,11 +73,8 @@ pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> Report 
             break;
         }
         let explored = Exploration { request, stage, observer, subject: *subject }.run();
-        report.complete &= explored.trouble != Some(Trouble::Stopped.to_string())
-            && explored
-                .operations
-                .iter()
-                .all(|one| one.trouble != Some(Trouble::Stopped.to_string()));
+        let stopped = Some(Ended::Stopped.to_string());
+        report.complete &= explored.operations.iter().all(|one| one.trouble != stopped);
         report.subjects.push(explored);
     }
     report
@@ -89,6 +86,16 @@ struct Exploration<'a> {
     stage: &'a Stage,
     observer: &'a dyn Observer,
     subject: &'static dyn Subject,
+}
+
+/// Why an operation was not explored to its end.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    /// The caller asked for an early end.
+    #[error("ended early")]
+    Stopped,
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
 }
 
 /// Work of which the kills of one operation consist.
@@ -222,7 +229,7 @@ impl Exploration<'_> {
         attempt: Attempt<'_>,
         recording: &Recording,
         targets: VecDeque<Target>,
-    ) -> (Vec<Outcome>, Option<Trouble>) {
+    ) -> (Vec<Outcome>, Option<Ended>) {
         let count = targets.len();
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let left = Mutex::new(targets);
@@ -230,7 +237,7 @@ impl Exploration<'_> {
         let work = || {
             while let Some(target) = left.lock().ok().and_then(|mut left| left.pop_front()) {
                 let outcomes = if self.observer.stopped() {
-                    Err(Trouble::Stopped)
+                    Err(Ended::Stopped)
                 } else {
                     self.one(attempt, recording, target)
                 };
@@ -265,7 +272,7 @@ impl Exploration<'_> {
         attempt: Attempt<'_>,
         recording: &Recording,
         target: Target,
-    ) -> Result<Vec<Outcome>> {
+    ) -> Result<Vec<Outcome>, Ended> {
         let first = &recording.points[target.point];
         let pace = if recording.stepped { Pace::Stepped } else { Pace::Straight };
         let succession = self.subject.succession(attempt.operation);
@@ -293,11 +300,11 @@ impl Exploration<'_> {
         let mut outcomes = vec![Outcome::Recorded(second.points.len(), second.classes)];
         for then in thens {
             if self.observer.stopped() {
-                return Err(Trouble::Stopped);
+                return Err(Ended::Stopped);
             }
             let Some(point) = second.points.get(then) else {
                 let text = format!("no point {then} of the successor's {}", second.points.len());
-                return Err(Trouble::fail(text));
+                return Err(Trouble::fail(text).into());
             };
             let kill = |attempt: Attempt<'_>| attempt.kill_both(first, operation, point);
             let killed = repeated(attempt, pace, kill, is_unexplored)?;

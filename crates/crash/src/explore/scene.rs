@@ -9,8 +9,8 @@ use crate::actor::order::Act;
 use crate::knife::Release;
 use crate::stage::Actor;
 use crate::subject::{Kind, Operation};
-use crate::trouble::Result;
 use crate::verdict::Killed;
+use tontine_host::trouble::Result;
 
 /// A run, at any time between its beginning and its verdict.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use rustix::process::Pid;
 use super::recording::{Moment, Point, Recording};
 use super::trace::Trace;
 use super::visible::{Touched, Visible, maps};
-use crate::trouble::Result;
+use tontine_host::trouble::Result;
 
 /// One stop of a walk.
 #[derive(Debug, Clone, Copy, Default)]

@@ -9,7 +9,7 @@ use rustix::process::Pid;
 
 use super::registers::{self, Registers};
 use super::stores;
-use crate::trouble::{During, Result};
+use tontine_host::trouble::{During, Result};
 
 /// A thread that this thread traces.
 #[derive(Debug, Clone, Copy)]

@@ -18,7 +18,7 @@ use super::trace::{Resume, Trace};
 use super::visible::Touched;
 use crate::actor::order::Order;
 use crate::stage::Actor;
-use crate::trouble::{Result, Trouble};
+use tontine_host::trouble::{Result, Trouble};
 
 /// A victim that has not stopped for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(10);

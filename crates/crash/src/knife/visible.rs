@@ -14,7 +14,7 @@ use rustix::process::Pid;
 
 use super::recording::Moment;
 use super::trace::Trace;
-use crate::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{During, Result, Trouble};
 
 /// The head of a robust list: the list, an offset, the mutex in the making.
 const ROBUST_HEAD: usize = 24;

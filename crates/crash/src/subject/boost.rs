@@ -10,7 +10,7 @@ use std::process::Command;
 use super::heap::{Heap, Member};
 use super::{End, Endpoint, Kind, Operation, Prepared, Queue, Subject};
 use crate::place::Place;
-use crate::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{During, Result, Trouble};
 
 pub(super) struct MessageQueue;
 

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 pub use self::heap::Heap;
 pub use self::operation::Operation;
 pub use self::queue::{End, Endpoint, Queue, Wait};
-use crate::trouble::Result;
+use tontine_host::trouble::Result;
 
 /// One mechanism.
 pub trait Subject: Sync {

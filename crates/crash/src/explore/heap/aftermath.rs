@@ -10,8 +10,8 @@ use crate::explore::cast::{Cast, Received, answer};
 use crate::message::Seen;
 use crate::patience::Patience;
 use crate::stage::Actor;
-use crate::trouble::Result;
 use crate::verdict::{Judged, Killed, Verdict};
+use tontine_host::trouble::Result;
 
 const LEFT: &str = "the member that was left";
 const FRESH: &str = "a fresh member";

@@ -19,8 +19,8 @@ use crate::patience::Patience;
 use crate::place::Place;
 use crate::stage::Actor;
 use crate::subject::{Heap, Operation};
-use crate::trouble::{Result, Trouble};
 use crate::verdict::{Killed, Ledger};
+use tontine_host::trouble::{Result, Trouble};
 
 /// The companion's own blocks, which nobody may touch.
 const OWN: [u32; 2] = [1, 2];

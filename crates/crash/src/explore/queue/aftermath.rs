@@ -10,8 +10,8 @@ use crate::message::Seen;
 use crate::patience::Patience;
 use crate::stage::Actor;
 use crate::subject::End;
-use crate::trouble::Result;
 use crate::verdict::Killed;
+use tontine_host::trouble::Result;
 
 /// A receiver has everything when nothing more has come for so long.
 const QUIET_MS: u64 = 10;

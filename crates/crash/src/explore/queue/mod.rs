@@ -17,8 +17,8 @@ use crate::patience::Patience;
 use crate::place::Place;
 use crate::stage::Actor;
 use crate::subject::{End, Operation, Queue};
-use crate::trouble::{Result, Trouble};
 use crate::verdict::{Killed, Ledger};
+use tontine_host::trouble::{Result, Trouble};
 
 /// A run, at any time between its beginning and its verdict. Actors go before the place.
 #[derive(Debug)]
