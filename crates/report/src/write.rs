@@ -196,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let output = Command::new(env::current_exe().unwrap())
             .args(["--exact", "--test-threads=1"])
-            .arg("report::write::tests::a_limit_on_file_sizes_leaves_the_old_report_whole")
+            .arg("write::tests::a_limit_on_file_sizes_leaves_the_old_report_whole")
             .env(CHILD, dir.path())
             .output()
             .unwrap();

@@ -4,7 +4,8 @@
 //! broken. [`lines`] looks at single lines, [`files`] at a Rust file as a whole, [`sync`] at the
 //! names of memory orderings over the whole tree, [`links`] at Markdown, [`decisions`] at the
 //! records' numbers, [`toolchain`] at the Rust that is promised, [`arrows`] at the crates'
-//! dependencies, [`floors`] at the modules within each crate, [`header`] at the header for C.
+//! dependencies, [`floors`] at the modules within each crate, [`names`] at types that share a name,
+//! [`header`] at the header for C.
 //!
 //! What it does not do: change a file, or repeat what rustfmt and clippy find.
 
@@ -14,6 +15,7 @@ mod files;
 mod floors;
 mod lines;
 mod links;
+mod names;
 mod sync;
 mod toolchain;
 
@@ -95,6 +97,7 @@ pub(crate) fn run(root: &Path) -> Vec<Complaint> {
     found.extend(arrows::check(root));
     found.extend(floors::check(&files));
     found.extend(files::check_crates(&files));
+    found.extend(names::check(&files));
     found.extend(stale_header(root));
     found
 }

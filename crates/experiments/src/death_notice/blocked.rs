@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "signal masks, poll and epoll_wait with RDHUP")]
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -17,10 +17,8 @@ use tontine_host::trouble::{During, Result, Trouble};
 
 use super::doomed::{Doomed, Scene};
 use super::mailbox;
+use super::notice::{PATIENCE_MS, polled, told_in_time, until_ended};
 use crate::liveness_check::monitored::Means;
-
-/// How long a notice may take.
-const PATIENCE_MS: libc::c_int = 5_000;
 
 /// Nanoseconds from one death to its notice.
 ///
@@ -77,14 +75,6 @@ fn told<P>(
     doomed.die(scene, || wait(&doomed, prepared))
 }
 
-/// Waits until a pidfd tells that its process has ended.
-///
-/// # Errors
-/// Failed, where it does not within five seconds.
-pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
-    polled(pidfd.as_raw_fd(), libc::POLLIN)
-}
-
 fn owner_died(doomed: &Doomed) -> Result<()> {
     // The lock is given back where the page is dropped.
     match doomed.monitored.page().lock() {
@@ -92,14 +82,6 @@ fn owner_died(doomed: &Doomed) -> Result<()> {
         0 => Err(Trouble::fail("pthread_mutex_lock: obtained, though nobody unlocked")),
         code => Err(std::io::Error::from_raw_os_error(code)).during("pthread_mutex_lock"),
     }
-}
-
-fn polled(fd: RawFd, events: libc::c_short) -> Result<()> {
-    let mut watched = libc::pollfd { fd, events, revents: 0 };
-    told_in_time("poll", || {
-        // SAFETY: one descriptor is named and one entry given.
-        unsafe { libc::poll(&mut watched, 1, PATIENCE_MS) }
-    })
 }
 
 fn hang_up_of(line: BorrowedFd<'_>) -> Result<OwnedFd> {
@@ -115,18 +97,6 @@ fn epolled(set: &OwnedFd) -> Result<()> {
         // SAFETY: there is room for the one event that is asked for.
         unsafe { libc::epoll_wait(set.as_raw_fd(), event.as_mut_ptr(), 1, PATIENCE_MS) }
     })
-}
-
-/// Makes a call that returns how many are ready, again where a signal came instead.
-fn told_in_time(call: &str, mut wait: impl FnMut() -> libc::c_int) -> Result<()> {
-    loop {
-        match checked(wait()) {
-            Ok(0) => return Err(Trouble::fail(format!("{call}: nothing in {PATIENCE_MS} ms"))),
-            Ok(_) => return Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error).during(call),
-        }
-    }
 }
 
 fn end_of_file(held: BorrowedFd<'_>) -> Result<()> {

@@ -19,8 +19,8 @@ use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::descriptor::unix_pair;
 use tontine_mechanisms::mailbox::{announced, failed, until_announced, until_welcome};
 
-use super::blocked::until_ended;
 use super::doomed::{Doomed, Scene};
+use super::notice::until_ended;
 use crate::liveness_check::monitored::Means;
 
 /// How long a notice may take.

@@ -16,6 +16,7 @@ mod blocked;
 mod doomed;
 mod explained;
 mod mailbox;
+mod notice;
 mod spinning;
 
 use tontine_bench::about::{Explanation, Topic};

@@ -119,7 +119,7 @@ mod tests {
                 let doomed = Doomed::start(&scene, means)?;
                 with_check!(variant, &doomed.monitored, |check| {
                     // Dead, as its pidfd says, and not reaped.
-                    doomed.die(&scene, || super::super::blocked::until_ended(doomed.pidfd()))?;
+                    doomed.die(&scene, || super::super::notice::until_ended(doomed.pidfd()))?;
                     check.look().map_err(|error| Trouble::fail(error.to_string()))
                 })
             };

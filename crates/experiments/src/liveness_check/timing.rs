@@ -9,7 +9,7 @@
 //! What it does not do: subtract the loop. Below a nanosecond the parts of a loop overlap, and a
 //! difference would be the price of nothing.
 
-#![allow(unsafe_code, reason = "empty assembly that keeps a value or aligns a loop")]
+#![allow(unsafe_code, reason = "empty assembly that aligns a loop")]
 
 use std::arch::asm;
 use std::time::{Duration, Instant};
@@ -151,15 +151,6 @@ pub(crate) fn counted(mut made: u64) -> u64 {
     // SAFETY: no instruction at all; the register keeps its value.
     unsafe { asm!("/* {0} */", inout(reg) made, options(nomem, nostack, preserves_flags)) };
     made
-}
-
-/// Counts as a use of a value in a register, and costs nothing.
-#[inline(always)]
-pub fn used(value: u32) {
-    // SAFETY: no instruction at all.
-    unsafe {
-        asm!("/* {0} */", in(reg) u64::from(value), options(nomem, nostack, preserves_flags))
-    };
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{decode, words};
+use super::words;
 
 /// One flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,7 +261,7 @@ impl Creation {
         if self.exit_signal != 0 || flags.is_empty() {
             flags.push(self.signal());
         }
-        let stack = format!("child_stack={}", decode::address(self.stack));
+        let stack = format!("child_stack={}", words::address(self.stack));
         let mut arguments = vec![stack, format!("flags={}", flags.join("|"))];
         arguments.extend(self.named(PARENT_SETTID, "parent_tid", self.parent_tid));
         arguments.extend(self.named(SETTLS, "tls", self.tls));
@@ -278,7 +278,7 @@ impl Creation {
 
     /// A field that counts with one of these flags only.
     fn named(&self, with: u64, name: &str, value: u64) -> Option<String> {
-        (self.flags & with != 0).then(|| format!("{name}={}", decode::address(value)))
+        (self.flags & with != 0).then(|| format!("{name}={}", words::address(value)))
     }
 
     /// Each field that counts, and each flag that is set, with its meaning: a line each.
@@ -305,11 +305,11 @@ impl fmt::Display for Creation {
         fields.extend(self.named(CHILD_SETTID | CHILD_CLEARTID, "child_tid", self.child_tid));
         fields.extend(self.named(PARENT_SETTID, "parent_tid", self.parent_tid));
         fields.push(format!("exit_signal={}", self.signal()));
-        fields.push(format!("stack={}", decode::address(self.stack)));
+        fields.push(format!("stack={}", words::address(self.stack)));
         fields.push(format!("stack_size={:#x}", self.stack_size));
         fields.extend(self.named(SETTLS, "tls", self.tls));
         if self.set_tid_size != 0 {
-            fields.push(format!("set_tid={}", decode::address(self.set_tid)));
+            fields.push(format!("set_tid={}", words::address(self.set_tid)));
             fields.push(format!("set_tid_size={}", self.set_tid_size));
         }
         fields.extend(self.named(INTO_CGROUP, "cgroup", self.cgroup));

@@ -144,20 +144,15 @@ fn text(traced: Traced, kind: Kind, value: u64, next: u64) -> String {
     match kind {
         Kind::Number => (value as i32).to_string(),
         Kind::Count => value.to_string(),
-        Kind::Address | Kind::OldSignals | Kind::Filled | Kind::Status => address(value),
+        Kind::Address | Kind::OldSignals | Kind::Filled | Kind::Status => words::address(value),
         Kind::Bits(known, none) => words::bits(value, known, none),
         Kind::OneOf(known) => words::one_of(value, known),
-        Kind::Signals => set(traced, value).unwrap_or_else(|| address(value)),
+        Kind::Signals => set(traced, value).unwrap_or_else(|| words::address(value)),
         Kind::Futex => futex(value),
         Kind::Signal => words::signal(value as i32),
         Kind::Creation => creation(traced, Some("clone3"), [value, next, 0, 0, 0, 0])
-            .map_or_else(|| address(value), |creation| creation.to_string()),
+            .map_or_else(|| words::address(value), |creation| creation.to_string()),
     }
-}
-
-/// An address; 0 is NULL.
-pub(super) fn address(value: u64) -> String {
-    if value == 0 { "NULL".to_owned() } else { format!("{value:#x}") }
 }
 
 fn set(traced: Traced, at: u64) -> Option<String> {

@@ -115,6 +115,11 @@ pub(super) fn returned(name: Option<&str>, value: Option<i64>) -> String {
     format!("-1 {} ({text})", one_of(error, ERRORS))
 }
 
+/// An address; 0 is NULL.
+pub(super) fn address(value: u64) -> String {
+    if value == 0 { "NULL".to_owned() } else { format!("{value:#x}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::fibers::FARTHEST;
-use super::gates::{futex_wake, nap, now_ns};
+use super::gates::futex_wake;
 use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, go, place};
 use super::tasks::{State, Task};
+use super::time::{nap, now_ns};
 use super::trace::RawEnding;
 use super::typing;
 

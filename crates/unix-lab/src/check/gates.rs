@@ -16,6 +16,7 @@ use tontine_unix::Sys;
 
 use super::fibers::FARTHEST;
 use super::region::{Region, SEATS, SeatWords, Timer, go, place};
+use super::time::now_ns;
 use super::{image, log, typing};
 use crate::scenario::conduct::{Conduct, Due, Image, Kind, Seat};
 use crate::scenario::wire::with_line;
@@ -90,18 +91,6 @@ impl Gates {
         }
         seat
     }
-}
-
-/// The monotonic clock.
-pub(super) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
-}
-
-/// Sleeps so long, or until a handler has run.
-pub(super) fn nap(ns: u64) {
-    let duration = rustix::time::Timespec { tv_sec: 0, tv_nsec: ns as i64 };
-    let _ = rustix::thread::nanosleep(&duration);
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -33,6 +33,7 @@ mod region;
 mod rolls;
 mod tasks;
 mod text;
+mod time;
 mod trace;
 mod typing;
 

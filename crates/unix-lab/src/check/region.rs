@@ -23,7 +23,7 @@ use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::gates::now_ns;
+use super::time::now_ns;
 
 /// Threads of a run.
 pub(super) const SEATS: usize = 512;

@@ -15,8 +15,8 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer};
 use rustix::termios::{InputModes, SpecialCodeIndex, tcgetattr};
 
-use super::gates::{nap, now_ns};
 use super::region::{SeatWords, Shared, place};
+use super::time::{nap, now_ns};
 
 /// Maximum wait for the kernel's worker.
 const WORKER_NS: u64 = 500_000_000;

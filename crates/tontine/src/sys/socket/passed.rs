@@ -16,15 +16,11 @@ use rustix::io::Errno;
 
 use super::close::Socket;
 use super::option::{is_unix_datagram, owner, pass_pidfd};
-use super::receive::{Credentials, Seen, Take, message, remove};
+use super::receive::{Credentials, MAX_PASSED, Seen, Take, message, remove};
 use super::{Sent, pair, send};
 use crate::error::{Error, Result};
 use crate::sys::region::{PeerRegion, Unfit};
 use crate::sys::{limits, quarantine};
-
-/// Number of descriptors that always find room: one more than an honest peer passes with one
-/// message, which is a process page and 32 chunks. Unused room for control data may hold more.
-pub(super) const MAX_PASSED: usize = 34;
 
 /// The kind that a descriptor of a message should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

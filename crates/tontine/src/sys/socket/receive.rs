@@ -14,8 +14,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 
 use super::INTERRUPTIONS;
-use super::passed::MAX_PASSED;
 use crate::error::{Error, Peer, Result};
+
+/// Number of descriptors that always find room: one more than an honest peer passes with one
+/// message, which is a process page and 32 chunks. Unused room for control data may hold more.
+pub(super) const MAX_PASSED: usize = 34;
 
 /// `SCM_PIDFD`, since Linux 6.5.
 const SCM_PIDFD: i32 = 4;

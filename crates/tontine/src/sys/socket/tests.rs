@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use rustix::net::RecvFlags;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::passed::MAX_PASSED;
+use super::receive::MAX_PASSED;
 use super::*;
 use crate::life::Claim;
 use crate::sys::child::in_child;

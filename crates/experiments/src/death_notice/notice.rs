@@ -1,0 +1,43 @@
+//! Waiting for a notice for no longer than [`PATIENCE_MS`]: of a pidfd, a descriptor, or any call.
+
+#![allow(unsafe_code, reason = "poll with a bare descriptor")]
+
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use tontine_host::os::checked;
+use tontine_host::trouble::{During, Result, Trouble};
+
+/// How long a notice may take.
+pub(super) const PATIENCE_MS: libc::c_int = 5_000;
+
+/// Waits until a pidfd tells that its process has ended.
+///
+/// # Errors
+/// Failed, where it does not within five seconds.
+pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
+    polled(pidfd.as_raw_fd(), libc::POLLIN)
+}
+
+/// Waits until a descriptor is ready for one of these events.
+///
+/// # Errors
+/// Failed, if none comes within five seconds.
+pub(super) fn polled(fd: RawFd, events: libc::c_short) -> Result<()> {
+    let mut watched = libc::pollfd { fd, events, revents: 0 };
+    told_in_time("poll", || {
+        // SAFETY: one descriptor is named and one entry given.
+        unsafe { libc::poll(&mut watched, 1, PATIENCE_MS) }
+    })
+}
+
+/// Makes a call that returns how many are ready, again where a signal came instead.
+pub(super) fn told_in_time(call: &str, mut wait: impl FnMut() -> libc::c_int) -> Result<()> {
+    loop {
+        match checked(wait()) {
+            Ok(0) => return Err(Trouble::fail(format!("{call}: nothing in {PATIENCE_MS} ms"))),
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).during(call),
+        }
+    }
+}
