@@ -4,7 +4,7 @@
 //! virtual Unix has and when they were made. What lies between two of them, file calls too, counts
 //! as computing. Being traced makes that several times as long, so it is shortened, everywhere by
 //! the same factor, to what the real thing takes untraced on one processor. A line of the result is
-//! a process; what its words mean says `experiment/trees/tree.rs` of the package that replays it.
+//! a process; `crates/experiments/src/trees/tree.rs` says what its words mean.
 
 use std::collections::BTreeMap;
 use std::fs;

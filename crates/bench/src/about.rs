@@ -74,15 +74,15 @@ pub struct About {
     pub topic: Topic,
     /// The question that it answers, in one line.
     pub question: String,
-    /// What the thing is, in paragraphs.
+    /// Introduction, in paragraphs.
     pub about: Vec<String>,
     /// What one invocation does, step by step.
     pub steps: Vec<String>,
-    /// How it is timed.
+    /// The clock, the interval, and what is left out.
     pub timing: String,
-    /// What the source found; empty if no source measured it.
+    /// Result of the source; empty if no source measured it.
     pub found: String,
-    /// How to read the figures.
+    /// Advice for reading the figures.
     pub reading: String,
     /// The system calls inside what is timed, by variant or group of variants.
     pub calls: Vec<(String, String)>,

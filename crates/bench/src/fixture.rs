@@ -1,4 +1,5 @@
-//! A run for the tests of this folder: invented, but of the shape and size that a real one has.
+//! An invented run for the tests of this crate and of `tontine-report`, with the shape and the size
+//! of a real one.
 //!
 //! [`run`] has every experiment, status and oddity that a report must survive; [`small`] has three
 //! cells with round figures, for snapshots.

@@ -10,8 +10,8 @@
 //! the content of `results.json`. [`compare`] compares two such files, and measures again where
 //! they differ. [`machine`] finds out what spoils a measurement on this machine.
 //!
-//! It knows no experiment by name, renders no report (`tontine-report` does), parses no command
-//! line (`tontine-cli` does), and runs on Linux only.
+//! It knows no experiment by name, renders a comparison but no run (`tontine-report` does), parses
+//! no command line (`tontine-cli` does), and runs on Linux only.
 
 pub mod about;
 pub mod compare;

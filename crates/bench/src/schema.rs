@@ -59,7 +59,7 @@ impl Results {
     /// Returns the content of `results.json`: indented, with a line feed at the end.
     ///
     /// # Errors
-    /// Those of the encoder; none is expected, because no key is one that JSON cannot hold.
+    /// Returns the error of the encoder; none is expected, because every key is a string.
     pub fn to_json(&self) -> io::Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self)?;
         bytes.push(b'\n');

@@ -1,4 +1,4 @@
-//! What can be measured: [`Experiment`], and a [`Suite`] of them.
+//! The trait [`Experiment`], and a [`Suite`] of experiments.
 //!
 //! An [`Experiment`] names its [`Variant`]s and lists, for one machine, the tasks to run. The
 //! engine gets the suite from its caller and knows no experiment by name.
@@ -88,7 +88,7 @@ pub struct Suite {
     /// Returns what sources published for an experiment, a variant, a metric and its parameters, in
     /// the unit of the metric; nothing if no source did.
     pub published: fn(&str, &str, &str, &Params) -> Vec<Published>,
-    /// Returns the versions of the libraries that are measured beside the kernel's mechanisms.
+    /// Returns the versions of the libraries that are measured besides the kernel's mechanisms.
     pub libraries: fn() -> BTreeMap<String, String>,
     /// Removes what killed invocations left behind, in this run or an earlier one. What belongs to
     /// a living process stays.

@@ -125,3 +125,10 @@ fn a_program_that_is_not_there_is_named() {
     let results = run(&plan, &launcher, None, &stop, &mut Silent);
     assert!(the_only_reason(&results).contains("/no/such/program"));
 }
+
+#[test]
+fn results_describe_experiments_of_the_plan_only() {
+    let results = measured_by("exit 1", AMPLE);
+    let names: Vec<&str> = results.experiments.iter().map(|about| about.name.as_str()).collect();
+    assert_eq!(names, ["round-trip"]);
+}

@@ -1,4 +1,4 @@
-//! What is measured: one experiment for each question, in [`SUITE`].
+//! The experiments, one for each question: [`SUITE`].
 //!
 //! Floors, from the bottom up: `levels`, `modes`, `published`, `told`; `allocators`,
 //! `false_sharing`, `liveness_check`, `round_trip`, `shared_heaps`, `signal_delivery`, `spawn`,
@@ -136,6 +136,13 @@ mod tests {
             });
             assert!(!published || !experiment.explanation().found.is_empty());
         }
+    }
+
+    #[test]
+    #[cfg(feature = "peers")]
+    fn machine_facts_name_libzmq() {
+        let libraries = SUITE.machine().build.peers.expect("versions of libraries");
+        assert!(libraries.contains_key("libzmq"), "{libraries:?}");
     }
 
     /// Scripts read the parameters by these names.

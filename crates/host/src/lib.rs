@@ -1,4 +1,4 @@
-//! What a measurement needs of the machine: child processes, processors, clocks, system calls.
+//! Access to the machine for measurements: child processes, processors, clocks, system calls.
 //!
 //! Floors, from the bottom up: `trouble`; `os`; `clock`, `leftovers`; `peer`; `trace`.
 //!

@@ -1,4 +1,4 @@
-//! Why an experiment or an exploration has no result: [`Trouble`].
+//! The reason for which an experiment or an exploration has no result: [`Trouble`].
 //!
 //! It is *skipped* if the machine does not offer what it needs, and it has *failed* if something
 //! went wrong that should have worked. The two are never mixed: a skip is the machine's, a failure
@@ -6,7 +6,7 @@
 
 use std::io;
 
-/// Why an invocation, or an operation under exploration, has no result.
+/// Reason for which an invocation, or an operation under exploration, has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
     /// The machine lacks what the row needs; the text says what, and where possible how to get it.

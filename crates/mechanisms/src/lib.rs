@@ -1,12 +1,14 @@
-//! Every way to send a message between threads and processes, made ready for use.
+//! What several experiments share of the mechanisms that they measure: connections, queues,
+//! semaphores, heaps, containers, and the sockets of libraries.
 //!
 //! Floors, from the bottom up: `creation`, `descriptor`, `heap`, `iceoryx`, `image`, `monitor`,
 //! `muster`, `owner`, `queue`, `semaphore`, `zeromq`; `docker`, `mailbox`.
 //!
 //! Each file makes one mechanism ready, or one library's version of it, and leaves to the caller
 //! what is sent over it, how that is timed, and what is done when an end dies. [`docker`] is an
-//! engine that runs containers, [`image`] this program as the inside of one, [`owner`] says whose
-//! they are. [`creation`] has the ways to make a thread or a process that does nothing.
+//! engine that runs containers, [`image`] packs this program as a container image, [`owner`]
+//! records which process started a container. [`creation`] has the ways to make a thread or a
+//! process that does nothing.
 //!
 //! It times nothing, and knows no experiment.
 
@@ -28,7 +30,7 @@ pub mod zeromq;
 
 use std::collections::BTreeMap;
 
-/// Returns the versions of the libraries that are measured beside the kernel's mechanisms.
+/// Returns the versions of the libraries that are measured besides the kernel's mechanisms.
 pub fn libraries() -> BTreeMap<String, String> {
     #[cfg(feature = "peers")]
     let libraries = {

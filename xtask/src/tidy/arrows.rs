@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Complaint, output};
 
-/// Whom each crate may depend on.
+/// Allowed dependencies of each crate.
 const ALLOWED: [(&str, &[&str]); 10] = [
     ("tontine-c", &["tontine"]),
     ("tontine-mechanisms", &["tontine", "tontine-host"]),

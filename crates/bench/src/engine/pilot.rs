@@ -13,7 +13,7 @@ use crate::task::Task;
 /// Makes invocations that no result is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Pilot<'a> {
-    /// Where the tasks' experiments are.
+    /// The suite that contains the tasks' experiments.
     pub suite: &'static Suite,
     /// How they are started.
     pub launcher: &'a Launcher,

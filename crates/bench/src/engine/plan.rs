@@ -14,7 +14,7 @@ use crate::task::Task;
 /// Tasks, how often, and in which order.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where the tasks' experiments are.
+    /// The suite that contains the tasks' experiments.
     pub suite: &'static Suite,
     /// What to run, each at most once a block.
     pub tasks: Vec<Task>,

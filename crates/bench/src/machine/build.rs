@@ -23,7 +23,7 @@ pub struct Build {
     pub debug: Option<bool>,
     /// The C library that is loaded.
     pub libc: Option<String>,
-    /// Versions of the libraries that are measured beside the kernel's mechanisms. Only the suite
+    /// Versions of the libraries that are measured besides the kernel's mechanisms. Only the suite
     /// of experiments knows them.
     pub peers: Option<BTreeMap<String, String>>,
 }

@@ -4,7 +4,7 @@
 //! `/sys/devices/system/cpu/cpu*/{topology,cache}`; [`Topology::of`] turns a list of them into
 //! [`Placement`]s and asks nothing of the system, so that made-up machines test it.
 //!
-//! What it does not do: pin anybody (see [`tontine_host::os::pin`]).
+//! What it does not do: pin a thread (see [`tontine_host::os::pin`]).
 
 use tontine_host::os::files::{Files, processor_list};
 use tontine_host::os::pin;

@@ -19,7 +19,6 @@ use self::member::Tenant;
 use self::order::{Order, Reply};
 use crate::place::Place;
 use crate::subject::{self, Kind};
-use tontine_host::trouble;
 
 /// Serves as an actor: standard input brings orders, standard output takes replies. The arguments
 /// are the subject's name and the folder of the [`Place`].
@@ -40,7 +39,7 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let order: Order = line?.parse().map_err(io::Error::other)?;
         let reply = player.obey(&order).unwrap_or_else(|error| {
-            if trouble::refused(&error) {
+            if is_lacking(&error) {
                 Reply::Lacking(error.to_string())
             } else {
                 Reply::Refused(error.to_string())
@@ -50,6 +49,29 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
         replies.flush()?;
     }
     Ok(())
+}
+
+/// Returns `true` if an error of a mechanism says that the machine lacks something, and `false` if
+/// it tells what the mechanism came to. The list is shorter than that of
+/// [`trouble::refused`](tontine_host::trouble::refused), because a survivor may find a socket
+/// without its peer.
+fn is_lacking(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EPERM
+                | libc::EACCES
+                | libc::ENOENT
+                | libc::ENOSYS
+                | libc::EOPNOTSUPP
+                | libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOMEM
+                | libc::ENOSPC
+                | libc::EAGAIN
+                | libc::EROFS
+        )
+    )
 }
 
 /// One that carries orders out.

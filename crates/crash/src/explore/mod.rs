@@ -88,7 +88,7 @@ struct Exploration<'a> {
     subject: &'static dyn Subject,
 }
 
-/// Why an operation was not explored to its end.
+/// Reason for which an exploration ended before its last point.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     /// The caller asked for an early end.

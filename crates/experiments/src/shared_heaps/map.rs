@@ -3,7 +3,7 @@
 use tontine::heap::shared::{Report, Standing};
 use tontine_bench::heap_map::{HeapMap, Made, Owner, SLAB, Slab};
 
-/// Returns the map of what `check` found; `named` are the pids of members, with their names.
+/// Returns the map of what `check` found; `named` gives the names of members by pid.
 pub(super) fn map_of(moment: &str, report: &Report, named: &[(u32, Owner)]) -> HeapMap {
     let mut members: Vec<Owner> = named.iter().map(|(_, owner)| owner.clone()).collect();
     let mut known: Vec<u32> = named.iter().map(|(pid, _)| *pid).collect();

@@ -17,7 +17,7 @@ pub const SIGNAL: libc::c_int = libc::SIGUSR1;
 pub struct Only(libc::sigset_t);
 
 impl Only {
-    /// Returns it.
+    /// Returns the set that contains [`SIGNAL`].
     pub fn signal() -> Self {
         // SAFETY: a plain C structure, initialised by `sigemptyset`; both calls only write to it.
         unsafe {

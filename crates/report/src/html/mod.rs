@@ -282,6 +282,25 @@ mod tests {
     }
 
     #[test]
+    fn experiment_of_another_program_is_explained_under_its_topic() {
+        let mut results = fixture::small();
+        let mut about = results.about("round-trip").expect("in the fixture").clone();
+        about.name = "pigeon-post".into();
+        about.question = "How long does a pigeon take?".into();
+        about.topic = Topic::Signals;
+        results.experiments = vec![about];
+        for cell in &mut results.cells {
+            cell.experiment = "pigeon-post".into();
+        }
+        let page = rendered(&results);
+        assert!(page.contains("How long does a pigeon take?"));
+        assert!(page.contains(">Signals</h2>") && !page.contains(">Others</h2>"));
+        results.experiments.clear();
+        let page = rendered(&results);
+        assert!(page.contains("experiment-pigeon-post") && page.contains(">Others</h2>"));
+    }
+
+    #[test]
     fn every_figure_and_every_reason_is_on_the_page() {
         let results = fixture::run();
         let page = rendered(&results);

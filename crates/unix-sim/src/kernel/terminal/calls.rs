@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tontine_unix::{Errno, Fd, Modes, Pid, Result, Signal, SignalInfo, Termios};
 
 use super::device::Terminal;
-use super::line::Read;
+use super::input::Read;
 use crate::executor;
 use crate::kernel::Kernel;
 use crate::kernel::call::{Call, Stop};

@@ -7,7 +7,16 @@
 use std::collections::VecDeque;
 use std::io::Read as _;
 
-use super::line::Read;
+/// What reading found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// So many bytes.
+    Bytes(usize),
+    /// The end of input: it was typed, or the terminal is hung up.
+    End,
+    /// Nothing yet.
+    Nothing,
+}
 
 /// Bytes that the queue holds, the last newline included; `N_TTY_BUF_SIZE`.
 pub(super) const SIZE: usize = 4096;

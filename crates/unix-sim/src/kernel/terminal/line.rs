@@ -11,7 +11,7 @@
 
 use tontine_unix::{Errno, Modes, Result, SigSet, Signal, Termios};
 
-use super::input::Input;
+use super::input::{Input, Read};
 use super::output::{Output, after, is_continuation};
 
 /// A line discipline with its two queues.
@@ -32,17 +32,6 @@ pub(crate) struct Effects {
     pub(crate) taken: usize,
     /// Signals to be sent to the foreground group. With one, who waited for room may find some.
     pub(crate) signals: SigSet,
-}
-
-/// What reading found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// So many bytes.
-    Bytes(usize),
-    /// The end of input: it was typed, or the terminal is hung up.
-    End,
-    /// Nothing yet.
-    Nothing,
 }
 
 impl Line {
