@@ -24,11 +24,13 @@
 //! system is a process of the operating system.
 //!
 //! Floors, from the bottom up: `split_mix`, `label`, `mode`, `mutation`, `rule`, `costs`;
-//! `executor`; `lock`, `console`, `stopper`; `config`; `kernel`; `machine`; `internal`.
+//! `executor`; `lock`, `console`, `stopper`; `config`; `kernel`; `machine`;
+//! `calibration`, `internal`.
 //!
 //! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
 //! OSF/1*; POSIX.1-2024; the manual pages of Linux. A number after § is a section of the first.
 
+mod calibration;
 mod config;
 mod console;
 mod costs;

@@ -214,18 +214,25 @@ impl Drop for Waker {
     }
 }
 
-/// Ends the process by the default disposition of `signal`, or with 128 + its number.
-pub(super) fn die(signal: Signal) -> ! {
-    // SAFETY: zero is a valid action: the default, no flags. The calls read live locals.
-    unsafe {
-        let mut action: libc::sigaction = zeroed();
-        action.sa_sigaction = libc::SIG_DFL;
-        if ends(signal) && libc::sigaction(signal.as_raw(), &action, null_mut()) == 0 {
-            // To this thread, so that nobody else takes it; here before the call returns.
-            let _ = Raw::of(signal.into()).unblock();
-            libc::raise(signal.as_raw());
+impl Received {
+    /// Ends the program as if the signal had never been taken: with its default disposition, so
+    /// that the parent sees the same as of a program that does nothing about signals.
+    ///
+    /// One whose default is not to end (SIGCHLD, SIGTSTP) ends it with status 128 + its number.
+    /// Nothing is flushed, nothing is dropped.
+    pub fn die(&self) -> ! {
+        let signal = self.signal;
+        // SAFETY: zero is a valid action: the default, no flags. The calls read live locals.
+        unsafe {
+            let mut action: libc::sigaction = zeroed();
+            action.sa_sigaction = libc::SIG_DFL;
+            if ends(signal) && libc::sigaction(signal.as_raw(), &action, null_mut()) == 0 {
+                // To this thread, so that no other takes it; here before the call returns.
+                let _ = Raw::of(signal.into()).unblock();
+                libc::raise(signal.as_raw());
+            }
+            libc::_exit(128 + signal.as_raw())
         }
-        libc::_exit(128 + signal.as_raw())
     }
 }
 

@@ -42,6 +42,7 @@ mod interrupted;
 mod kernel;
 mod mail;
 mod number;
+mod parse;
 mod received;
 mod set;
 #[cfg(feature = "tokio")]

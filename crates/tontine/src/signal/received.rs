@@ -3,7 +3,7 @@
 //! [`Received::to_bytes`] is its plain-data form, for mailboxes and files.
 
 use super::error::{Error, Result};
-use super::{Signal, kernel};
+use super::number::Signal;
 
 /// A signal that was taken, with all that the kernel said of it.
 ///
@@ -96,15 +96,6 @@ impl Received {
     /// 0 says nothing of those that the kernel merged: it tells nobody how many there were.
     pub fn merged(&self) -> u32 {
         self.merged
-    }
-
-    /// Ends the program as if the signal had never been taken: with its default disposition, so
-    /// that the parent sees the same as of a program that does nothing about signals.
-    ///
-    /// One whose default is not to end (SIGCHLD, SIGTSTP) ends it with status 128 + its number.
-    /// Nothing is flushed, nothing is dropped.
-    pub fn die(&self) -> ! {
-        kernel::die(self.signal)
     }
 
     fn is_about_a_child(&self) -> bool {

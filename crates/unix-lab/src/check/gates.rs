@@ -17,7 +17,7 @@ use tontine_unix::Sys;
 use super::fibers::FARTHEST;
 use super::region::{Region, SEATS, SeatWords, Timer, go, place};
 use super::time::now_ns;
-use super::{image, log, typing};
+use super::{log, typing};
 use crate::scenario::conduct::{Conduct, Due, Image, Kind, Seat};
 use crate::scenario::wire::with_line;
 use crate::scenario::{Event, Log};
@@ -36,6 +36,11 @@ const BEHIND_ALARM: u64 = 16;
 const UNIT_NS: u64 = 3_000_000;
 /// Additional spacings of a timer longer than [`FARTHEST`], whose end the run does not wait for.
 const FAR: u64 = 1_000;
+
+/// The first argument of a process that a scenario's `exec` or `spawn` started.
+pub(super) const MARK: &str = "tontine-unix: a process of a scenario";
+/// The program that such a process executes.
+const ITSELF: &str = "/proc/self/exe";
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -259,7 +264,7 @@ impl Conduct for Gates {
     }
 
     fn image(&self, _: &str) -> Image {
-        image::image()
+        Image { path: ITSELF.to_owned(), mark: Some(MARK) }
     }
 
     fn executes(&self, _: &dyn Sys) -> Seat {

@@ -12,16 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tontine_unix::Linux;
 
-use super::gates::Gates;
+use super::gates::{Gates, MARK};
 use super::region::Region;
 use super::text;
-use crate::scenario::conduct::Image;
 use crate::scenario::conducted_program;
 
-/// The first argument of such a process.
-const MARK: &str = "tontine-unix: a process of a scenario";
-/// The program.
-const ITSELF: &str = "/proc/self/exe";
 /// How one ends that has nothing to run: as in a shell, where there is no such program.
 const NOTHING_TO_RUN: i32 = 127;
 
@@ -38,11 +33,6 @@ static BEFORE_MAIN: extern "C" fn() = before_main;
 /// Whether processes of a scenario can be executed.
 pub(super) fn is_possible() -> bool {
     WAS_ASKED.load(Relaxed)
-}
-
-/// How the processes of a scenario are executed.
-pub(super) fn image() -> Image {
-    Image { path: ITSELF.to_owned(), mark: Some(MARK) }
 }
 
 extern "C" fn before_main() {

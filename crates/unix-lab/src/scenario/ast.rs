@@ -8,7 +8,8 @@ use tontine_unix::{ActionFlags, SigSet, Signal};
 
 use super::call::Call;
 use super::expected::{Expected, StatusPattern};
-use super::word::{Info, Own, Relation};
+use super::term::Term;
+use super::word::Relation;
 
 /// A whole scenario. Its first process is run; the others are what it forks, executes and spawns.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -130,19 +131,6 @@ pub enum Part {
     Text(String),
     /// `{VALUE}`.
     Value(Term),
-}
-
-/// A number or a process.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Term {
-    /// Itself.
-    Number(i32),
-    /// What was assigned last; 0 before.
-    Variable(String),
-    /// `self`, `parent`, `init`.
-    Own(Own),
-    /// `signal`, `sender`, …; in handlers.
-    Info(Info),
 }
 
 /// `A`, `A + B` or `A - B`; beyond 32 bits it wraps.

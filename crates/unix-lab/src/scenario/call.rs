@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tontine_unix::{ActionFlags, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
 
-use super::ast::Term;
+use super::term::Term;
 use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
 
 /// A system call and its arguments.

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use tontine_unix::{Pid, SignalInfo, Sys};
 
-use super::ast::{Condition, Expression, Part, Place, Scenario, Statement, Step, Term};
+use super::ast::{Condition, Expression, Part, Place, Scenario, Statement, Step};
 use super::call::Call;
 use super::conduct::{Conduct, Seat};
 use super::contexts::Contexts;
 use super::log::{About, Event, EventKind, Log};
 use super::outcome::cause;
 use super::print::Name;
+use super::term::Term;
 use super::word::{Info, Own};
 
 /// What is the same in all processes of a run.
@@ -84,7 +85,7 @@ pub(super) struct Context {
     pub(super) pid: AtomicI32,
     /// Whose variables a handler sets that it or a child of its installs. They are gone with the
     /// last of these processes: one text may be run a million times.
-    pub(super) contexts: Arc<Contexts>,
+    pub(super) contexts: Arc<Contexts<Self>>,
     /// Number in the low half, birth in the high one.
     variables: Box<[AtomicU64]>,
     /// What `profil` counts into.

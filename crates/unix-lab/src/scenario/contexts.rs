@@ -1,4 +1,4 @@
-//! Which process has which [`Context`]: [`Contexts`].
+//! The processes of one memory and what each has as its context: [`Contexts`].
 //!
 //! A forked child inherits its parent's handlers. What they set are the child's variables, not
 //! those of the process that installed them, so a handler looks for the process that it runs in.
@@ -7,23 +7,26 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::context::Context;
-
 /// Processes that live in one memory and have forked each other, in the order of their births.
-#[derive(Default)]
-pub(super) struct Contexts {
-    first: OnceLock<Box<Entry>>,
+pub(super) struct Contexts<C> {
+    first: OnceLock<Box<Entry<C>>>,
 }
 
-struct Entry {
+struct Entry<C> {
     pid: i32,
-    context: Weak<Context>,
-    next: OnceLock<Box<Entry>>,
+    context: Weak<C>,
+    next: OnceLock<Box<Entry<C>>>,
 }
 
-impl Contexts {
+impl<C> Default for Contexts<C> {
+    fn default() -> Self {
+        Self { first: OnceLock::new() }
+    }
+}
+
+impl<C> Contexts<C> {
     /// From now on the process `pid` has this one.
-    pub(super) fn add(&self, pid: i32, context: &Arc<Context>) {
+    pub(super) fn add(&self, pid: i32, context: &Arc<C>) {
         let context = Arc::downgrade(context);
         let mut entry = Box::new(Entry { pid, context, next: OnceLock::new() });
         let mut end = &self.first;
@@ -35,13 +38,13 @@ impl Contexts {
     }
 
     /// The one of process `pid`: the youngest, where the number was used again.
-    pub(super) fn of(&self, pid: i32) -> Option<Arc<Context>> {
+    pub(super) fn of(&self, pid: i32) -> Option<Arc<C>> {
         let entries = std::iter::successors(self.first.get(), |entry| entry.next.get());
         entries.filter(|entry| entry.pid == pid).last()?.context.upgrade()
     }
 }
 
-impl Drop for Contexts {
+impl<C> Drop for Contexts<C> {
     /// One after another: as many as there may be must not be as many calls deep.
     fn drop(&mut self) {
         let mut next = self.first.take();

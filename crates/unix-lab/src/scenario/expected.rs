@@ -4,8 +4,8 @@
 
 use tontine_unix::{Errno, Modes, SigSet, Signal, Status};
 
-use super::ast::Term;
 use super::call::Bounds;
+use super::term::Term;
 use super::word::{Cause, Done};
 
 /// `-> A or B`: at least one pattern.

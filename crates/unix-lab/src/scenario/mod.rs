@@ -38,6 +38,7 @@ mod print;
 mod program;
 mod run;
 mod stage;
+mod term;
 mod timeline;
 mod token;
 mod verdict;
@@ -46,7 +47,7 @@ mod word;
 
 pub use ast::{
     Block, BlockKind, CallStep, Condition, Count, Expectation, Expression, HandlerStep, Part,
-    Place, Scenario, Statement, Step, Term, Whole,
+    Place, Scenario, Statement, Step, Whole,
 };
 pub use call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
 pub use error::SyntaxError;
@@ -56,6 +57,7 @@ pub(crate) use program::{conducted, conducted_program};
 pub use program::{executed, program, root};
 pub use run::{Observed, run};
 pub(crate) use stage::Stage;
+pub use term::Term;
 pub use timeline::{Columns, Timeline};
 pub use verdict::{Failure, Verdict};
 pub use wire::{PipeLog, read_log};

@@ -6,11 +6,11 @@ use tontine_unix::{
     Code, Disposition, Errno, Limit, Modes, Pid, Result, SigSet, Signal, SignalInfo, Status, Waited,
 };
 
-use super::ast::Term;
 use super::call::Bounds;
 use super::expected::{Expected, Pattern, TakenPattern};
 use super::flags::MODES;
 use super::print::{Braced, Name};
+use super::term::Term;
 use super::word::{Cause, Done};
 
 /// What came of a call.

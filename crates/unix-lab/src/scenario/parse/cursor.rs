@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tontine_unix::{SigSet, Signal};
 
-use crate::scenario::ast::{BlockKind, Term};
+use crate::scenario::ast::BlockKind;
 use crate::scenario::call::Call;
 use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::expected::StatusPattern;
 use crate::scenario::flags::WAIT_OPTIONS;
+use crate::scenario::term::Term;
 use crate::scenario::token::{Kind, Line, Token};
 use crate::scenario::word::{Done, Info, Own};
 

@@ -293,7 +293,7 @@ fn note(cursor: &mut Cursor<'_>) -> Result<Vec<Part>, SyntaxError> {
                     return Err(cursor.error(message.into()));
                 }
                 let value = match word.parse() {
-                    Ok(number) => super::ast::Term::Number(number),
+                    Ok(number) => super::term::Term::Number(number),
                     Err(_) => cursor.named(&word)?,
                 };
                 if !literal.is_empty() {

@@ -15,10 +15,10 @@ pub(super) use piece::{Braced, Name};
 use piece::{Set, escaped};
 
 use super::ast::{
-    Block, BlockKind, CallStep, Condition, Expression, HandlerStep, Part, Scenario, Statement,
-    Step, Term,
+    Block, BlockKind, CallStep, Condition, Expression, HandlerStep, Part, Scenario, Statement, Step,
 };
 use super::expected::Expected;
+use super::term::Term;
 
 impl Display for Scenario {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use tontine_unix::{How, SigAction, SigSet, Signal, Sys};
 
-use super::LOOKS;
-use super::{Costs, Step};
-use crate::{Executor, Virtual};
+use crate::config::Executor;
+use crate::costs::{Costs, LOOKS, Step};
+use crate::machine::Virtual;
 
 /// Runs of each loop. Of locks, lines and ticks the least of their times counts, which others on
 /// the machine lengthen least; of what the virtual Unix does the median, for that is what it takes.

@@ -5,7 +5,6 @@
 //! on the machine that it runs on. One that was made so comes with the library:
 //! [`Costs::published`].
 
-mod measure;
 mod text;
 
 pub use text::CostsError;
@@ -82,7 +81,7 @@ impl Costs {
     /// Never: a test reads the file.
     #[must_use]
     pub fn published() -> Self {
-        include_str!("zen5.txt").parse().expect("a test reads it")
+        include_str!("costs/zen5.txt").parse().expect("a test reads it")
     }
 
     /// Nanoseconds of a step.

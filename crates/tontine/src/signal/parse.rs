@@ -1,0 +1,45 @@
+//! A signal from its name or number as text.
+
+use std::str::FromStr;
+
+use super::error::{Error, Result};
+use super::number::{NAMES, Signal};
+
+/// By name, with or without `SIG`, in either case: `TERM`, `sigusr1`, `SIGRTMIN+3`; or by number.
+impl FromStr for Signal {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let upper = text.to_ascii_uppercase();
+        let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+        let named = || NAMES.iter().find(|(_, known)| *known == name).map(|&(signal, _)| signal);
+        let realtime = || match name.strip_prefix("RTMIN")? {
+            "" => Self::realtime(0),
+            above => Self::realtime(above.strip_prefix('+')?.parse().ok()?),
+        };
+        let number = || Self::from_raw(name.parse().ok()?);
+        named().or_else(realtime).or_else(number).ok_or(Error::Malformed {
+            why: "a signal has a name such as SIGTERM or SIGRTMIN+3, or a number from 1 to 64",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::number::MOST;
+    use super::*;
+
+    #[test]
+    fn each_number_has_a_name_that_leads_back_to_it() {
+        for number in 1..=MOST {
+            let signal = Signal::from_raw(number).expect("there is one");
+            assert_eq!(signal.as_raw(), number);
+            if !signal.is_the_library_s() {
+                assert_eq!(signal.to_string().parse(), Ok(signal), "{signal}");
+            }
+        }
+        assert_eq!(Signal::from_raw(0), None);
+        assert_eq!(Signal::from_raw(65), None);
+        assert_eq!("SIGRTMIN+99".parse::<Signal>().expect_err("no such").errno(), libc::EBADMSG);
+    }
+}
