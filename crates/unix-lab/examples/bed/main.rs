@@ -1,7 +1,8 @@
 //! Races of well-known programs, as they were reported, found and replayed in a simulated Unix.
 //!
-//! `cargo run -p tontine-unix --example bed` names them; `-- NAME` finds the schedule at which one
-//! goes wrong, runs it again, and goes through all schedules of the program without the mistake;
+//! `cargo run -p tontine-unix-lab --example bed` names them; `-- NAME` finds the schedule at which
+//! one goes wrong, runs it again, and goes through all schedules of the program without the
+//! mistake;
 //! `-- NAME replay SCHEDULE` shows one; `-- NAME linux` runs the program without the mistake on
 //! real processes. `docs/bed.md` tells how to test a program of one's own like this.
 

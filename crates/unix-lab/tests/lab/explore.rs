@@ -7,7 +7,8 @@ use tontine_unix_sim::Mode;
 
 use crate::scenes::{KNOWN, Known, lost};
 
-/// Preemptions that the suite goes up to; `cargo run --release --example explored` goes further.
+/// Preemptions that the suite goes up to; `cargo run --release -p tontine-unix-lab --example
+/// explored` goes further.
 const BOUND: u32 = 1;
 
 fn assert_held(what: &str, outcome: &Outcome) {

@@ -1,4 +1,5 @@
-//! Scenarios, exploration and random scenarios, on the virtual Unix; what is shown of it.
+//! Tests of scenarios, exploration and random scenarios on the virtual Unix, and of the documents
+//! that describe them.
 
 mod bed;
 mod bounds;

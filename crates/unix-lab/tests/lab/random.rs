@@ -35,7 +35,8 @@ fn what_is_shrunk_still_shows_it_and_nothing_else() {
     assert_eq!(statements, 2, "{small}");
 }
 
-/// Thousands of runs: for builds that are optimised, `cargo test --release --features mutations`.
+/// Thousands of runs: for builds that are optimised, `cargo test --release -p tontine-unix-lab
+/// --features mutations`.
 #[cfg(all(feature = "mutations", not(debug_assertions)))]
 mod rules {
     use std::collections::BTreeMap;

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates whose tests are looked up, beside this one.
+/// The crates whose tests are looked up.
 const CRATES: [&str; 3] = ["unix", "unix-sim", "unix-lab"];
 
 /// The sources of the crates of the Unix.
