@@ -1,7 +1,7 @@
 //! `docs/layout.md` against the constants that the code is written with.
 //!
 //! A table that is wrong is worse than none, and most of what it says is private. What a peer sees
-//! of a process page is compared in `tests/layout.rs`.
+//! of a process page is compared in `tests/documents/layout.rs`.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,48 @@
+//! Every example does what it says: each is a module here, and its `main` runs to its end.
+
+#[path = "../../examples/epoll.rs"]
+mod epoll;
+#[path = "../../examples/hello.rs"]
+mod hello;
+#[path = "../../examples/index.rs"]
+mod index;
+#[path = "../../examples/reply.rs"]
+mod reply;
+#[path = "../../examples/signals.rs"]
+mod signals;
+#[path = "../../examples/typed.rs"]
+mod typed;
+
+#[test]
+fn hello_runs() {
+    hello::main().expect("it ends well");
+}
+
+#[test]
+fn epoll_runs() {
+    epoll::main().expect("it ends well");
+}
+
+#[test]
+fn typed_runs() {
+    typed::main().expect("it ends well");
+}
+
+#[test]
+fn reply_runs() {
+    reply::main().expect("it ends well");
+}
+
+/// Alone in its process, for it forks.
+#[test]
+fn index_runs() {
+    let mut program = crate::child::Child::fork(|_| index::main().expect("it ends well"));
+    assert_eq!(program.wait(), 0);
+}
+
+/// Alone in its process, as a program is when it begins.
+#[test]
+fn signals_runs() {
+    let mut program = crate::child::Child::fork(|_| signals::main().expect("it ends well"));
+    assert_eq!(program.wait(), 0);
+}

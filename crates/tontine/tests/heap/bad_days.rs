@@ -1,0 +1,537 @@
+//! What goes wrong with a shared heap: programs that use it wrongly, files that are none, memory
+//! that is not to be had, members that end in odd ways. Each gets an error that says what and whose
+//! it is, and nothing is left half done.
+
+#![allow(unsafe_code, reason = "fork, descriptors, and writing where one should not")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Barrier;
+use std::thread;
+
+use crate::common::{Signal, fork, kill, reap, sleep_for_ever, until};
+use rustix::fs::{MemfdFlags, SealFlags};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
+use tontine::heap::shared::{Handle, Heap, Options, Parcel};
+use tontine::heap::{Error, Result};
+
+const MIB: usize = 1 << 20;
+const SLAB: usize = 64 << 10;
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+fn heap(bytes: usize) -> Heap {
+    Heap::create(&Options::new(bytes)).expect("there is memory")
+}
+
+fn sound(heap: &Heap) -> usize {
+    let report = heap.check().expect("not forked");
+    assert_eq!(report.faults, [], "{report}");
+    report.in_use()
+}
+
+fn rejoin(heap: &Heap) -> Heap {
+    // SAFETY: the inherited descriptor stays open.
+    unsafe { heap.rejoin() }.expect("it can be joined")
+}
+
+#[test]
+fn wrong_handles_name_the_block_and_whose_it_is() {
+    alone!();
+    let heap = heap(MIB);
+    let me = std::process::id();
+    let handle = heap.alloc(1_000).expect("room").into_handle();
+    let names = |error: Error, parts: &[&str]| {
+        let text = error.to_string();
+        for part in parts {
+            assert!(text.contains(part), "{part} in: {text}");
+        }
+    };
+    let at = format!("{:#x}", handle.offset);
+    // Of a generation that was, or never was.
+    let wrong = Handle { generation: handle.generation + 1, ..handle };
+    let owner = format!("pid {me}'s");
+    names(heap.free(wrong).expect_err("stale"), &[&at, "stale", &owner]);
+    // Another process's.
+    let child = fork(|| {
+        let heap = rejoin(&heap);
+        names(heap.free(handle).expect_err("foreign"), &[&at, "stale", &owner]);
+        names(heap.claim(handle).expect_err("foreign"), &[&at, &owner]);
+    });
+    assert_eq!(reap(child), 0);
+    heap.free(handle).expect("ours");
+    names(heap.free(handle).expect_err("free"), &[&at, "the block is free", "generation 2"]);
+    // A parcel twice, and after it was taken back.
+    let sent = Signal::new();
+    let child = fork(|| {
+        let heap = rejoin(&heap);
+        sent.give(0);
+        let _heap = heap;
+        sleep_for_ever();
+    });
+    sent.take();
+    let parcel = heap.alloc(10).expect("room").hand_over(heap.member()).expect("we live");
+    let block = heap.take_back(parcel).expect("nobody has it");
+    names(heap.accept(parcel).expect_err("taken back"), &["stale", &owner]);
+    drop(block);
+    kill(child);
+    assert_eq!(sound(&heap), 0);
+}
+
+#[test]
+fn an_overrun_names_the_block_before_and_its_owner() {
+    alone!();
+    let heap = Heap::create(&Options::new(MIB).canaries(true)).expect("there is memory");
+    let done = Signal::new();
+    let child = fork(|| {
+        let heap = rejoin(&heap);
+        let mut blocks: Vec<_> = (0..2).map(|_| heap.alloc(100).expect("room")).collect();
+        blocks.sort_by_key(tontine::heap::shared::Block::offset);
+        // SAFETY: within the mapping: into the neighbour, and its words stay as they are.
+        unsafe { blocks[0].as_mut_ptr().write_bytes(0xee, 200) };
+        done.give(0);
+        sleep_for_ever();
+    });
+    done.take();
+    let report = heap.check().expect("not forked");
+    let fault = report.faults.first().expect("it was overrun");
+    assert!(fault.what.contains(&format!("pid {child}")), "{fault}");
+    assert!(fault.what.contains("written beyond its end"), "{fault}");
+    kill(child);
+    heap.tend().expect("it can be tended");
+    assert_eq!(sound(&heap), 0, "the block itself came back");
+}
+
+/// Runs `body` in a thread in which `fallocate` fails with ENOSPC where its mode is this.
+fn without_memory<T: Send>(mode: i32, body: impl FnOnce() -> T + Send) -> T {
+    let is = SeccompCmpOp::Eq;
+    let mode = u64::from(mode.cast_unsigned());
+    let condition = SeccompCondition::new(1, SeccompCmpArgLen::Dword, is, mode).expect("sound");
+    let rule = SeccompRule::new(vec![condition]).expect("sound");
+    let rules = BTreeMap::from([(libc::SYS_fallocate, vec![rule])]);
+    let fails = SeccompAction::Errno(libc::ENOSPC.cast_unsigned());
+    let arch = std::env::consts::ARCH.try_into().expect("a known processor");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, fails, arch);
+    let program: BpfProgram = filter.expect("a sound filter").try_into().expect("compiles");
+    thread::scope(|threads| {
+        let thread = threads.spawn(|| {
+            apply_filter(&program).expect("filters may be set");
+            body()
+        });
+        thread.join().expect("the thread's assertions hold")
+    })
+}
+
+const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+fn lacks_memory<T>(found: Result<T>) -> bool {
+    let Err(Error::System { call, errno }) = found else { return false };
+    (call, errno.raw_os_error()) == ("fallocate", libc::ENOSPC)
+}
+
+#[test]
+fn without_memory_nothing_is_half_allocated() {
+    alone!();
+    let heap = heap(MIB);
+    without_memory(0, || {
+        for len in [1, 30_000, SLAB, 5 * SLAB] {
+            assert!(lacks_memory(heap.alloc(len).map(drop)), "{len}");
+            let report = heap.check().expect("not forked");
+            assert_eq!((report.faults, report.slabs.iter().map(|s| s.free).sum()), (vec![], 0));
+        }
+    });
+    // None of it is lost.
+    let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(SLAB).ok()).collect();
+    assert_eq!(blocks.len(), 16);
+    drop(blocks);
+    // A block can be kept, though it cannot be sent.
+    let block = heap.alloc(10).expect("room");
+    without_memory(0, || {
+        let (error, block) = block.hand_over(heap.member()).expect_err("no room to say whither");
+        assert!(lacks_memory::<()>(Err(error)));
+        block.free().expect("still ours");
+    });
+    assert_eq!(sound(&heap), 0);
+}
+
+/// Whoever had no slab of its own, and got no memory for one, said so before it had looked at what
+/// threads that had ended, and the dead, have left.
+#[test]
+fn without_memory_there_is_still_what_others_have_freed() {
+    alone!();
+    let heap = heap(MIB);
+    let kept = thread::scope(|scope| {
+        scope.spawn(|| heap.alloc(1_000).expect("room")).join().expect("no panic")
+    });
+    let large = thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let _empty = heap.alloc(3 * SLAB).expect("room");
+            heap.alloc(2_000).expect("room")
+        });
+        thread.join().expect("no panic")
+    });
+    without_memory(0, || {
+        let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(1_000).ok()).collect();
+        assert_eq!(blocks.len(), SLAB / 1_024 - 1);
+        let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(2_000).ok()).collect();
+        assert_eq!(blocks.len(), SLAB / 2_048 - 1);
+    });
+    drop((kept, large));
+    assert_eq!(sound(&heap), 0);
+}
+
+/// Whoever could not give a dead member's memory back kept its record lock, and nobody else could
+/// look after it any more.
+#[test]
+fn a_recovery_that_fails_is_somebody_elses() {
+    alone!();
+    let heap = heap(MIB);
+    let child = fork(|| {
+        let heap = rejoin(&heap);
+        heap.alloc(100).map(std::mem::forget).expect("room");
+        std::mem::forget(heap);
+    });
+    assert_eq!(reap(child), 0);
+    without_memory(PUNCH, || {
+        let error = heap.tend().expect_err("no hole can be punched");
+        assert!(matches!(error, Error::System { .. }), "{error}");
+    });
+    let child = fork(|| {
+        let heap = rejoin(&heap);
+        // Either by joining, or now.
+        heap.tend().expect("it can be tended");
+        assert_eq!(sound(&heap), 0);
+        assert_eq!(heap.check().expect("not forked").committed(), 0);
+    });
+    assert_eq!(reap(child), 0);
+}
+
+/// A file as a heap of so many bytes has it, with these words at its begin.
+fn forged(size: u64, words: &[u64], seals: SealFlags) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(rustix::fs::memfd_create("forged", flags).expect("a memfd"));
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    file.write_all(&bytes).expect("written");
+    file.set_len(size).expect("so long");
+    rustix::fs::fcntl_add_seals(&file, seals).expect("sealed");
+    file.into()
+}
+
+fn size_of_a_heap() -> u64 {
+    let heap = heap(4 * SLAB);
+    // SAFETY: nobody closes it.
+    rustix::fs::fstat(unsafe { heap.descriptor() }).expect("a size").st_size.cast_unsigned()
+}
+
+/// Why a file is refused.
+fn refusal(file: impl Into<OwnedFd>) -> String {
+    // SAFETY: nobody else has it.
+    unsafe { Heap::open(file.into()) }.expect_err("this is no heap").to_string()
+}
+
+#[test]
+fn what_is_no_heap_is_refused() {
+    alone!();
+    let size = size_of_a_heap();
+    let magic = u64::from_le_bytes(*b"tontheap");
+    let whole = [magic, 1, 4, 0, 1];
+    let cases = [
+        (
+            forged(size, &[magic, 2, 4, 0, 1], SEALS),
+            "has layout 2, and this library knows layout 1",
+        ),
+        (forged(size, &[magic, 9, 4], SEALS), "has layout 9"),
+        (forged(size - 4096, &whole, SEALS), "a size that none has"),
+        (forged(0, &[], SEALS), "a size that none has"),
+        (forged(size, &[magic, 1, 5, 0, 1], SEALS), "as many slabs as the file has room for"),
+        (forged(size, &[0x1234, 77, 3, 9, 5], SEALS), "expected a heap's first bytes"),
+        // Somebody else's file, in which the word happens to be zero, is not written over.
+        (forged(size, &[0x1234, 77, 3, 9, 0], SEALS), "expected a heap's first bytes"),
+        (forged(size, &whole, SealFlags::GROW), "found a seal missing"),
+        (forged(size, &whole, SEALS | SealFlags::WRITE), "found it sealed against it"),
+        (forged(size, &whole, SEALS | SealFlags::FUTURE_WRITE), "found it sealed against it"),
+    ];
+    for (file, why) in cases {
+        let text = refusal(file);
+        assert!(text.contains(why), "{why}: {text}");
+    }
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let regular: OwnedFd = tempfile::tempfile().expect("a file").into();
+    for file in [reader.into(), writer.into(), regular, File::open("/dev/null").expect("it").into()]
+    {
+        let text = refusal(file);
+        assert!(text.contains("expected a memfd"), "{text}");
+    }
+    let file = forged(size, &whole, SEALS);
+    let reading = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("it opens");
+    let text = refusal(reading);
+    assert!(text.contains("to read and write"), "{text}");
+    // What it should have been.
+    // SAFETY: nobody else has it.
+    let heap = unsafe { Heap::open(file) }.expect("a heap");
+    drop(heap.alloc(100).expect("room"));
+}
+
+#[test]
+fn a_heap_whose_maker_died_is_made_anew() {
+    alone!();
+    let size = size_of_a_heap();
+    let magic = u64::from_le_bytes(*b"tontheap");
+    // After none, one or some of its steps, in any order.
+    for words in [&[][..], &[magic], &[magic, 1], &[magic, 1, 4], &[0, 1], &[0, 0, 4]] {
+        // SAFETY: nobody else has it.
+        let heap = unsafe { Heap::open(forged(size, words, SEALS)) }.expect("it is made anew");
+        let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(SLAB).ok()).collect();
+        assert_eq!(blocks.len(), 4);
+        sound(&heap);
+    }
+    // Somebody is at it, and does not get on.
+    let file = forged(size, &[magic, 1], SEALS);
+    let locked = Signal::new();
+    let child = fork(|| {
+        // SAFETY: integers only, for which zero is a value; the command reads one `flock`.
+        unsafe {
+            let mut lock: libc::flock = std::mem::zeroed();
+            lock.l_type = libc::F_WRLCK as _;
+            lock.l_len = 1;
+            assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock), 0);
+        }
+        locked.give(0);
+        sleep_for_ever();
+    });
+    locked.take();
+    let text = refusal(file.as_fd().try_clone_to_owned().expect("a copy"));
+    assert!(text.contains("found one still being made"), "{text}");
+    kill(child);
+    // SAFETY: nobody else has it.
+    let heap = unsafe { Heap::open(file) }.expect("now nobody is");
+    assert_eq!(sound(&heap), 0);
+}
+
+/// A descriptor that was refused for its mode was closed, and with it went the process's record
+/// locks: others took a living member for dead, and gave its blocks to others.
+#[test]
+fn a_second_descriptor_leaves_the_first_ones_locks() {
+    alone!();
+    let heap = heap(MIB);
+    let mut block = heap.alloc(1_000).expect("room");
+    block.fill(1);
+    // SAFETY: not closed here but by the library, which is what is tested.
+    let number = unsafe { heap.descriptor() }.as_raw_fd();
+    let reading = File::open(format!("/proc/self/fd/{number}")).expect("it opens");
+    // SAFETY: as above.
+    let error = unsafe { Heap::open(reading.into()) }.expect_err("it is open");
+    assert_eq!(error, Error::AlreadyOpen);
+    let child = fork(|| {
+        let heap = rejoin(&heap);
+        assert_eq!(heap.tend().expect("it can be tended").members, 0, "its parent lives");
+    });
+    assert_eq!(reap(child), 0);
+    assert_eq!(sound(&heap), 1_024);
+}
+
+#[test]
+fn blocks_come_back_when_their_process_runs_another_program() {
+    alone!();
+    let heap = heap(MIB);
+    let pid = fork(|| {
+        let heap = rejoin(&heap);
+        for len in [100, 1_000, 100_000] {
+            heap.alloc(len).map(std::mem::forget).expect("room");
+        }
+        std::mem::forget(heap);
+        panic!("{}", Command::new("sleep").arg("60").exec());
+    });
+    let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    until("the other program runs", || name().trim() == "sleep");
+    assert!(heap.check().expect("not forked").in_use() > 100_000);
+    let tended = heap.tend().expect("it can be tended");
+    assert_eq!((tended.members, tended.blocks), (1, 3));
+    assert_eq!(sound(&heap), 0);
+    kill(pid);
+}
+
+#[test]
+fn forks_and_threads_that_end_take_nothing_along() {
+    alone!();
+    let heap = heap(MIB);
+    let mut block = heap.alloc(1_000).expect("room");
+    block.fill(5);
+    let block = thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let mut block = heap.alloc(2_000).expect("room");
+            block.fill(6);
+            block
+        });
+        (block, thread.join().expect("no panic"))
+    });
+    let child = fork(|| {
+        // What the child inherits it neither reaches nor frees.
+        let (one, two) = (block.0.offset(), block.1.offset());
+        let own = rejoin(&heap);
+        let ours: Vec<_> = (0..100).map(|_| own.alloc(1_500).expect("room")).collect();
+        assert!(ours.iter().all(|block| block.offset() != one && block.offset() != two));
+    });
+    assert_eq!(reap(child), 0);
+    heap.tend().expect("it can be tended");
+    assert!(block.0.iter().all(|byte| *byte == 5) && block.1.iter().all(|byte| *byte == 6));
+    assert_eq!(sound(&heap), 1_024 + 2_048);
+    drop(block);
+    assert_eq!(sound(&heap), 0);
+}
+
+#[test]
+fn a_heap_has_512_members() {
+    alone!();
+    let heap = heap(MIB);
+    let (joined, mut go) = (Signal::new(), std::io::pipe().expect("a pipe"));
+    let members: Vec<_> = (0..511)
+        .map(|_| {
+            fork(|| {
+                let heap = rejoin(&heap);
+                let block = heap.alloc(64);
+                joined.give(i32::from(block.is_ok()));
+                go.0.read_exact(&mut [0]).expect("told");
+            })
+        })
+        .collect();
+    let with_a_block: i32 = members.iter().map(|_| joined.take()).sum();
+    assert_eq!(with_a_block, 16, "each has a slab of its own");
+    let one_more = fork(|| {
+        // SAFETY: the inherited descriptor stays open.
+        let error = unsafe { heap.rejoin() }.expect_err("it is crowded");
+        assert_eq!(
+            error.to_string(),
+            "no room for another member: the heap has 512 of them at most"
+        );
+    });
+    assert_eq!(reap(one_more), 0);
+    // Some are killed, the others leave in good order.
+    let (some, others) = members.split_at(200);
+    some.iter().for_each(|pid| kill(*pid));
+    go.1.write_all(&[0; 311]).expect("told");
+    assert!(others.iter().all(|pid| reap(*pid) == 0));
+    let child = fork(|| drop(rejoin(&heap)));
+    assert_eq!(reap(child), 0);
+    heap.tend().expect("it can be tended");
+    assert_eq!(sound(&heap), 0);
+    let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(SLAB).ok()).collect();
+    assert_eq!(blocks.len(), 16);
+}
+
+#[test]
+fn a_heap_has_2048_arenas() {
+    alone!();
+    let heap = heap(MIB);
+    let all_have = Barrier::new(2_048);
+    drop(heap.alloc(1).expect("this thread's"));
+    thread::scope(|scope| {
+        for _ in 0..2_047 {
+            let thread = thread::Builder::new().stack_size(64 << 10);
+            let use_it = || {
+                let found = heap.alloc(64);
+                all_have.wait();
+                all_have.wait();
+                drop(found);
+            };
+            thread.spawn_scoped(scope, use_it).expect("a thread");
+        }
+        all_have.wait();
+        let error = scope
+            .spawn(|| heap.alloc(1).map(drop).expect_err("it is crowded"))
+            .join()
+            .expect("no panic");
+        assert!(matches!(error, Error::Crowded { most: 2_048, .. }), "{error}");
+        all_have.wait();
+    });
+    let block = thread::scope(|scope| scope.spawn(|| heap.alloc(1)).join().expect("no panic"));
+    drop(block.expect("the others have ended"));
+    assert_eq!(sound(&heap), 0);
+}
+
+#[test]
+fn a_thread_uses_two_heaps() {
+    alone!();
+    let heaps = [heap(MIB), heap(MIB)];
+    let mut blocks = Vec::new();
+    for round in 0..200_u32 {
+        let mut block = heaps[round as usize % 2].alloc(500).expect("room");
+        block.fill(round as u8);
+        blocks.push(block);
+    }
+    let handle = heaps[0].alloc(10).expect("room").into_handle();
+    // The same offset there is another heap's block, or none.
+    let other = heaps[1].free(Handle { generation: handle.generation + 7, ..handle });
+    assert!(matches!(other, Err(Error::Stale { .. } | Error::NoHandle { .. })), "{other:?}");
+    let parcel = heaps[0].alloc(10).expect("room").hand_over(heaps[0].member()).expect("alive");
+    let wrong = Parcel::from_bytes([7; Parcel::SIZE]);
+    assert!(heaps[0].accept(wrong).is_err());
+    drop(heaps[0].accept(parcel).expect("ours"));
+    for (round, block) in blocks.iter().enumerate() {
+        assert!(block.iter().all(|byte| *byte == round as u8));
+    }
+    drop(blocks);
+    let [first, second] = heaps;
+    first.free(handle).expect("ours");
+    assert_eq!((sound(&first), sound(&second)), (0, 0));
+    drop(first);
+    drop(second.alloc(500).expect("the other one is still there"));
+}
+
+/// A process passed a file of a file system that never answers, instead of a heap. `Heap::open`
+/// asked that file system for the file's size while it held the lock over all heaps of the
+/// process, and neither that call nor any other that opened or closed a heap returned.
+#[test]
+fn file_of_silent_file_system_is_refused_at_once() {
+    alone!();
+    const NOT_PERMITTED: i32 = 77;
+    let place = std::env::temp_dir().join(format!("tontine-silent-{}", std::process::id()));
+    std::fs::write(&place, b"").expect("written");
+    let child = fork(|| {
+        // SAFETY: a timer that ends a child that hangs.
+        unsafe { libc::alarm(20) };
+        let Some(file) = file_of_silent_file_system(&place) else {
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(NOT_PERMITTED) }
+        };
+        // SAFETY: the only descriptor.
+        let error = unsafe { Heap::open(file) }.expect_err("it is none");
+        assert!(matches!(error, Error::NotAHeap { .. }), "{error}");
+    });
+    let status = reap(child);
+    let _ = std::fs::remove_file(&place);
+    let is_skipped = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == NOT_PERMITTED;
+    assert!(is_skipped || status == 0, "{status:#x}");
+}
+
+/// A descriptor of a file whose file system has no server; none where mounting is not permitted.
+fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
+    use std::os::unix::ffi::OsStrExt;
+    let server = File::options().read(true).write(true).open("/dev/fuse").ok()?;
+    let options = format!("fd={},rootmode=100000,user_id=0,group_id=0\0", server.as_raw_fd());
+    let target = std::ffi::CString::new(place.as_os_str().as_bytes()).expect("a path");
+    let (none, private) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+    // SAFETY: terminated strings; a mount namespace of this process's own.
+    let mounted = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), none, private, none.cast()) == 0
+            && libc::mount(
+                c"silent".as_ptr(),
+                target.as_ptr(),
+                c"fuse".as_ptr(),
+                libc::MS_NOSUID | libc::MS_NODEV,
+                options.as_ptr().cast(),
+            ) == 0
+    };
+    // Open as long as the process lives, and never read.
+    std::mem::forget(server);
+    // By a descriptor that opens nothing: its close does not wait either.
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+    mounted.then(|| rustix::fs::open(place, flags, rustix::fs::Mode::empty()).expect("open"))
+}

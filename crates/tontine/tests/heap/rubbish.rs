@@ -1,0 +1,124 @@
+//! A member that writes rubbish over everything that members share, while another one works: that
+//! one is not killed by a signal, does not panic and does not hang, and who looks afterwards is
+//! told what is wrong.
+
+#![allow(unsafe_code, reason = "fork, and writing where one should not")]
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use crate::common::{Random, Signal, fork, kill, reap};
+use rustix::mm::{MapFlags, ProtFlags};
+use tontine::heap::shared::{Block, Heap, Options};
+
+const ROUNDS: u64 = 30;
+const SLABS: usize = 6;
+const SLAB: usize = 64 << 10;
+const ROUND: Duration = Duration::from_millis(40);
+/// Whoever takes longer hangs: the alarm kills it.
+const LIMIT_S: u32 = 20;
+
+/// The header's word that says so.
+const CANARIES: u64 = 3;
+
+/// Writes into all tables and words, for ever: anything, and what is almost right.
+fn spoil(heap: &Heap, random: &mut Random) -> ! {
+    // SAFETY: a mapping of its own, of the inherited descriptor; atomics only.
+    let words = unsafe {
+        let file = heap.descriptor();
+        let size = rustix::fs::fstat(file).expect("a size").st_size as usize - SLABS * SLAB;
+        assert!(file.as_raw_fd() > 2);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let at = std::ptr::null_mut();
+        let base = rustix::mm::mmap(at, size, access, MapFlags::SHARED, file, 0).expect("mapped");
+        std::slice::from_raw_parts(base.cast::<std::sync::atomic::AtomicU64>(), size / 8)
+    };
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    loop {
+        let at = match random.below(4) {
+            0 => random.below(64),
+            // The slab table's place: behind 512 members and 2,048 arenas of 64 bytes.
+            1 => (4096 + 64 * 2560) / 8 + random.below(8 * SLABS as u64),
+            _ => random.below(words.len() as u64),
+        };
+        // Whether there are canaries: dropping a block that was overrun panics, as it says.
+        if at == CANARIES {
+            continue;
+        }
+        let word = &words[at as usize];
+        let found = word.load(relaxed);
+        let other = words[random.below(words.len() as u64) as usize].load(relaxed);
+        let rubbish = match random.below(6) {
+            0 => random.next(),
+            1 => found ^ (1 << random.below(64)),
+            2 => other,
+            3 => random.below(5) << 61 | random.below(8) << 48 | random.below(8),
+            4 => random.below(3) << 32 | random.below(40),
+            _ => 0,
+        };
+        word.store(rubbish, relaxed);
+        if random.below(50) == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn work(heap: &Heap, random: &mut Random) {
+    // SAFETY: the inherited descriptor stays open.
+    let Ok(heap) = (unsafe { heap.rejoin() }) else { return };
+    let end = Instant::now() + ROUND;
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    while Instant::now() < end {
+        match random.below(20) {
+            0..9 => {
+                let len = [100, 5_000, 40_000, 150_000][random.below(4) as usize];
+                if let Ok(mut block) = heap.alloc(random.below(len) as usize) {
+                    block.fill(1);
+                    blocks.push(block);
+                }
+            }
+            9..15 if !blocks.is_empty() => {
+                drop(blocks.swap_remove(random.below(blocks.len() as u64) as usize));
+            }
+            15..17 => {
+                if let Some(Ok(parcel)) = blocks.pop().map(|block| block.hand_over(heap.member())) {
+                    let landed = heap.accept(parcel);
+                    blocks.extend(landed.or_else(|_| heap.take_back(parcel)).ok());
+                }
+            }
+            17 => {
+                let handle = blocks.pop().map(Block::into_handle);
+                blocks.extend(handle.and_then(|handle| heap.claim(handle).ok()));
+            }
+            18 => drop(heap.tend()),
+            _ => drop(heap.check().expect("not forked").to_string()),
+        }
+    }
+}
+
+#[test]
+fn rubbish_ends_in_errors() {
+    alone!();
+    let mut faults = 0;
+    for round in 1..=ROUNDS {
+        let heap = Heap::create(&Options::new(SLABS * SLAB)).expect("there is memory");
+        let seed = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let began = Signal::new();
+        let spoiler = fork(|| {
+            began.give(0);
+            spoil(&heap, &mut Random(seed))
+        });
+        began.take();
+        let worker = fork(|| {
+            // SAFETY: a timer.
+            unsafe { libc::alarm(LIMIT_S) };
+            work(&heap, &mut Random(seed ^ 0x5555));
+        });
+        assert_eq!(reap(worker), 0, "round {round}");
+        kill(spoiler);
+        let report = heap.check().expect("not forked");
+        faults += usize::from(!report.faults.is_empty());
+        let _ = (heap.tend(), report.to_string());
+    }
+    assert!(faults as u64 > ROUNDS / 2, "{faults} of {ROUNDS} heaps have faults");
+}

@@ -1,0 +1,533 @@
+//! Descriptors that a hostile peer passes because closing them takes long or drops a lock: no call
+//! of the process that receives them waits for that, and no lock of it goes.
+
+#![allow(unsafe_code, reason = "record locks, users and numbers of descriptors")]
+
+use crate::raw;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crate::common::{AMPLE, fork, place, reap, until};
+use crate::raw::fuse::Mount;
+use crate::raw::hello;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tontine::mailbox::{Mailbox, Options, Sender};
+use tontine::{Error, Peer};
+
+/// The user that no process here belongs to but those that a test makes.
+const STRANGER: u32 = 65534;
+
+/// Longer than a call takes that waits for no peer, shorter than any wait that a test sets up.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("a folder").count()
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("a folder").count()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs `call` and returns the time that it took.
+fn timed(call: impl FnOnce()) -> Duration {
+    let started = Instant::now();
+    call();
+    started.elapsed()
+}
+
+/// Serves until an honest message has come. Returns the longest call.
+fn serve_honest(mailbox: &mut Mailbox, sender: &mut Sender) -> Duration {
+    let mut longest = Duration::ZERO;
+    sender.send(b"honest").expect("sent");
+    let end = Instant::now() + AMPLE;
+    loop {
+        assert!(Instant::now() < end, "the honest message did not come");
+        let started = Instant::now();
+        let came = mailbox.try_recv().is_ok_and(|message| *message == *b"honest");
+        longest = longest.max(started.elapsed());
+        if came {
+            return longest;
+        }
+    }
+}
+
+/// A FUSE file system of a test, or the reason why it is skipped.
+fn fuse(folder: &std::path::Path) -> Option<Mount> {
+    match Mount::new(&folder.join("fuse")) {
+        Ok(mount) => Some(mount),
+        Err(why) => {
+            println!("skipped: {why}");
+            None
+        }
+    }
+}
+
+/// Blocks until the other process has said a byte.
+fn said(pipe: &mut std::io::PipeReader) -> u8 {
+    let mut byte = [0];
+    pipe.read_exact(&mut byte).expect("the other process has failed");
+    byte[0]
+}
+
+fn is_readable(pipe: &std::io::PipeReader) -> bool {
+    let mut asked = [rustix::event::PollFd::new(pipe, rustix::event::PollFlags::IN)];
+    let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        && asked[0].revents().contains(rustix::event::PollFlags::IN)
+}
+
+/// A forked process that opens the file of `mount` and attacks with it. It ends when the server has
+/// ended, and not before.
+fn attacker(mount: &Mount, attack: impl FnOnce(&File)) -> i32 {
+    fork(|| attack(&std::mem::ManuallyDrop::new(mount.open().expect("opens"))))
+}
+
+/// A peer passed files of its own FUSE file system with a message. Those that did not fit into the
+/// receiver's table were closed there, and `close` waited for the peer's file system: the receiver
+/// hung until the peer liked. Five messages sufficed at a limit of 1,024 descriptors.
+#[test]
+fn fuse_files_hold_no_receiver() {
+    alone!();
+    const ROUNDS: u32 = 20;
+    let place = place();
+    let Some(mount) = fuse(place.path.parent().expect("a folder")) else { return };
+    let path = place.path.clone();
+    let (mut done, mut says) = std::io::pipe().expect("a pipe");
+    let (over, mut attacked) = std::io::pipe().expect("a pipe");
+    let receiver = fork(|| {
+        let limits = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..limits }).expect("lowered");
+        let options = Options::new().handshake_deadline(Duration::from_millis(50));
+        let mut mailbox = options.bind(&path).expect("binds");
+        let mut sender = Sender::connect(&path).expect("connects");
+        let mut longest = serve_honest(&mut mailbox, &mut sender);
+        let (descriptors, tasks) = (open_descriptors(), threads());
+        says.write_all(&[1]).expect("told");
+        let mut refused = 0;
+        while !is_readable(&over) {
+            longest = longest.max(serve_honest(&mut mailbox, &mut sender));
+            let faults = mailbox.faults();
+            // While files hold eight threads, a connection waits for one, and is refused for now.
+            let known = |fault: &Error| [libc::EPROTO, libc::EAGAIN].contains(&fault.errno());
+            assert!(faults.iter().all(known), "{faults:?}");
+            refused += faults.len();
+        }
+        println!("{refused} refused; longest call: {longest:?}");
+        assert!(refused >= 8, "{refused}");
+        assert!(longest < AT_ONCE, "a call took {longest:?}");
+        // The socket that lends to threads, and a pending connection.
+        let now = open_descriptors();
+        assert!(now < descriptors + 80, "{now} descriptors, {descriptors} before");
+        assert!(threads() <= tasks + 40, "{} threads, {tasks} before", threads());
+        drop((mailbox, sender));
+        says.write_all(&[2]).expect("told");
+    });
+    said(&mut done);
+    let attacker = attacker(&mount, |file| {
+        for round in 0..ROUNDS {
+            let chunk = raw::chunk(12);
+            let socket = raw::dial(&place.path);
+            let fds = vec![file.as_fd(); if round % 2 == 0 { 253 } else { 2 }];
+            match round % 4 {
+                // A lane that is admitted, and passes them later.
+                3 => {
+                    let fds = [raw::life(), chunk.fd.as_fd()];
+                    assert!(raw::send(&socket, &hello(1 << 20, &[12]), &fds));
+                    assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[file.as_fd()]));
+                    while raw::receive(&socket).0 != 0 {}
+                }
+                _ => {
+                    assert!(raw::send(&socket, &hello(1 << 20, &[12]), &fds));
+                    drop(raw::receive(&socket));
+                }
+            }
+        }
+        attacked.write_all(&[1]).expect("told");
+    });
+    said(&mut done);
+    // What the receiver's threads and the attacker hold is released with the server.
+    drop(mount);
+    assert_eq!((reap(attacker), reap(receiver)), (0, 0));
+}
+
+/// Likewise in the other direction: a receiver passed such files with its WELCOME, and
+/// `send_timeout` hung.
+#[test]
+fn fuse_files_hold_no_sender() {
+    alone!();
+    let place = place();
+    let Some(mount) = fuse(place.path.parent().expect("a folder")) else { return };
+    let path = place.path.clone();
+    let (mut done, mut says) = std::io::pipe().expect("a pipe");
+    let counts = [1, 3, 253];
+    let listener = raw::listen(&path);
+    let attacker = attacker(&mount, |file| {
+        for count in counts {
+            let socket = raw::accept(&listener);
+            let fds = vec![file.as_fd(); count];
+            assert!(raw::send(&socket, &raw::note(raw::WELCOME, &[0, 0]), &fds));
+            drop(raw::receive(&socket));
+            while raw::receive(&socket).0 != 0 {}
+        }
+    });
+    let sender = fork(|| {
+        for count in counts {
+            let mut sender = Sender::connect(&path).expect("connects");
+            let mut longest = Duration::ZERO;
+            let ended = loop {
+                let mut sent = Ok(());
+                let limit = Duration::from_millis(100);
+                longest = longest.max(timed(|| sent = sender.send_timeout(&[1; 1000], limit)));
+                match sent {
+                    Ok(()) | Err(Error::TimedOut) => {}
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(ended, Error::Protocol { .. }), "{ended}");
+            longest = longest.max(timed(|| drop(sender)));
+            println!("{count} descriptors: longest call {longest:?}");
+            assert!(longest < AT_ONCE, "{count} descriptors: {longest:?}");
+        }
+        says.write_all(&[1]).expect("told");
+    });
+    said(&mut done);
+    drop((mount, listener));
+    assert_eq!((reap(attacker), reap(sender)), (0, 0));
+}
+
+/// A process of another user connected to an abstract name, which has no permissions, and
+/// what it passed was received before its user was looked at.
+#[test]
+fn stranger_is_refused_before_anything_is_received() {
+    alone!();
+    if !is_root() {
+        return println!("skipped: only root can become another user");
+    }
+    let place = place();
+    let name = format!("tontine-stranger-{}", std::process::id());
+    let Some(mount) = fuse(place.path.parent().expect("a folder")) else { return };
+    let (mut done, mut says) = std::io::pipe().expect("a pipe");
+    let receiver = fork(|| {
+        let address = format!("@{name}");
+        let mut mailbox = Mailbox::bind(address.as_str()).expect("binds");
+        let mut sender = Sender::connect(address.as_str()).expect("connects");
+        serve_honest(&mut mailbox, &mut sender);
+        let before = open_descriptors();
+        says.write_all(&[1]).expect("told");
+        let mut faults = Vec::new();
+        until("both are refused", || {
+            let took = timed(|| drop(mailbox.try_recv().map(drop)));
+            assert!(took < AT_ONCE, "a call took {took:?}");
+            faults.extend(mailbox.faults());
+            faults.len() == 2
+        });
+        let denied =
+            |fault: &Error| matches!(fault, Error::Denied { peer: Peer { uid: STRANGER, .. }, .. });
+        assert!(faults.iter().all(denied), "{faults:?}");
+        serve_honest(&mut mailbox, &mut sender);
+        until("their connections are closed", || open_descriptors() <= before + 1);
+        // No thread is held: what was queued was in no table, and is not flushed.
+        until("no thread is left", || threads() <= 2);
+        drop((mailbox, sender));
+        says.write_all(&[2]).expect("told");
+    });
+    said(&mut done);
+    let attacker = attacker(&mount, |file| {
+        // SAFETY: numbers.
+        assert_eq!(unsafe { libc::setuid(STRANGER) }, 0);
+        let chunk = raw::chunk(12);
+        for fds in [vec![file.as_fd(); 253], vec![raw::life(), chunk.fd.as_fd()]] {
+            let socket = raw::dial_abstract(&name);
+            raw::send(&socket, &hello(1 << 20, &[12]), &fds);
+            assert_eq!(raw::refusal(&socket), libc::EACCES);
+        }
+    });
+    said(&mut done);
+    drop(mount);
+    assert_eq!((reap(attacker), reap(receiver)), (0, 0));
+}
+
+/// The process that connects is admitted; what arrives may be another one's, to which it passed
+/// the socket. The kernel names the sender of each message.
+#[test]
+fn hello_of_another_user_than_the_connected_one_is_refused() {
+    alone!();
+    if !is_root() {
+        return println!("skipped: only root can become another user");
+    }
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let socket = raw::dial(&place.path);
+    let sender = fork(|| {
+        let chunk = raw::chunk(12);
+        // SAFETY: numbers.
+        assert_eq!(unsafe { libc::setuid(STRANGER) }, 0);
+        assert!(raw::send(&socket, &hello(1 << 20, &[12]), &[raw::life(), chunk.fd.as_fd()]));
+    });
+    assert_eq!(reap(sender), 0);
+    assert_eq!(mailbox.try_recv().expect_err("refused"), Error::WouldBlock);
+    let faults = mailbox.faults();
+    assert!(
+        matches!(&faults[..], [Error::Denied { peer: Peer { uid: STRANGER, .. }, .. }]),
+        "{faults:?}"
+    );
+    assert_eq!(raw::refusal(&socket), libc::EACCES);
+    assert_eq!(mailbox.lanes(), 0);
+}
+
+/// A record lock on the whole of a file, as databases take it.
+fn lock(file: &File) -> bool {
+    // SAFETY: integers only, for which zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as _;
+    // SAFETY: a structure that the call reads.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) == 0 }
+}
+
+/// A peer passed a read-only descriptor of the receiver's `PATH.lock`, or of a database on which
+/// the receiver's program held a record lock. Closing it dropped the lock, and a second process
+/// took the living owner's address.
+#[test]
+fn passed_descriptors_drop_no_record_locks() {
+    alone!();
+    let place = place();
+    let database = place.path.with_file_name("database");
+    let path = place.path.clone();
+    let (go, mut goes) = std::io::pipe().expect("a pipe");
+    let (mut told, mut tells) = std::io::pipe().expect("a pipe");
+    let receiver = fork(|| {
+        let file = File::create(&database).expect("a file");
+        assert!(lock(&file));
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        tells.write_all(&[1]).expect("told");
+        while !is_readable(&go) {
+            let _ = mailbox.recv_timeout(Duration::from_millis(1)).map(drop);
+        }
+        drop(mailbox);
+    });
+    said(&mut told);
+    let files = ["mailbox.lock", "database"]
+        .map(|name| File::open(place.path.with_file_name(name)).expect("readable"));
+    let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    for bytes in [hello(1 << 20, &[12]), raw::note(77, &[])] {
+        let socket = raw::dial(&place.path);
+        assert!(raw::send(&socket, &bytes, &fds));
+        assert_ne!(raw::refusal(&socket), 0);
+    }
+    let (socket, _chunk) = raw::lane(&place.path);
+    assert_eq!(raw::receive(&socket).0, raw::WELCOME);
+    for fd in fds {
+        raw::send(&socket, &raw::chunk_note(12, 1), &[fd]);
+    }
+    until("the lane is closed", || raw::receive(&socket).0 == 0);
+    // The receiver has forgotten what was passed, and its threads have closed it.
+    let threads = || std::fs::read_dir(format!("/proc/{receiver}/task")).map_or(0, Iterator::count);
+    until("its threads have ended", || threads() == 1);
+    let taken = Mailbox::bind(&place.path).expect_err("it has a living owner");
+    assert!(matches!(taken, Error::InUse { .. }), "{taken}");
+    assert!(!lock(&File::options().write(true).open(&database).expect("opens")));
+    goes.write_all(&[1]).expect("told");
+    assert_eq!(reap(receiver), 0);
+}
+
+/// The time that closing this as its last holder takes.
+fn price(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
+    let made = make();
+    timed(|| drop(made))
+}
+
+/// Passes everything that `make` made to the mailbox, keeps none of it, and returns the longest
+/// call that the mailbox makes meanwhile.
+fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    serve_honest(&mut mailbox, &mut sender);
+    let (socket, _chunk) = raw::lane(&place.path);
+    let stranger = raw::dial(&place.path);
+    let made = make();
+    let (later, first) = made.split_at(made.len() / 2);
+    let borrow = |fds: &[OwnedFd]| -> Vec<std::os::fd::RawFd> {
+        fds.iter().map(AsRawFd::as_raw_fd).collect()
+    };
+    let mut passed = true;
+    for (socket, bytes, fds) in [
+        (&stranger, hello(1 << 20, &[12]), borrow(first)),
+        (&socket, raw::chunk_note(12, 1), borrow(later)),
+    ] {
+        for fds in fds.chunks(200) {
+            // SAFETY: they are open as long as `made`.
+            let fds: Vec<_> =
+                fds.iter().map(|&fd| unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }).collect();
+            passed &= raw::send(socket, &bytes, &fds);
+        }
+    }
+    assert!(passed, "the kernel passes them");
+    drop(made);
+    let mut longest = Duration::ZERO;
+    let mut faults = Vec::new();
+    until("both are refused", || {
+        longest = longest.max(serve_honest(&mut mailbox, &mut sender));
+        faults.extend(mailbox.faults());
+        faults.len() == 2
+    });
+    drop((socket, stranger));
+    longest.max(timed(|| drop((mailbox, sender))))
+}
+
+/// Closing these takes the kernel long, and the receiver closed them in its own time: 128 inotify
+/// instances held it for 1.7 s a message, 60 epoll sets for 1.3 s, a memfd of 6 GiB for 1.9 s.
+#[test]
+fn slow_descriptors_hold_no_call() {
+    alone!();
+    type Make = Box<dyn Fn() -> Vec<OwnedFd>>;
+    let kinds: [(&str, Make); 3] = [
+        ("inotify instances", Box::new(|| (0..40).map(|_| inotify()).collect())),
+        ("epoll sets", Box::new(|| (0..20).map(|_| epoll(15_000)).collect())),
+        ("memory", Box::new(|| vec![memory(1 << 29), memory(1 << 29)])),
+    ];
+    for (name, make) in kinds {
+        let price = price(&*make);
+        // Too little to be told from the noise of a busy machine.
+        if price < Duration::from_millis(40) {
+            println!("{name}: closing all of it takes only {price:?}");
+            continue;
+        }
+        // A call that closed them would take that long each time; one of a busy machine does not.
+        let attempts = (0..10).map(|_| longest_call(&*make));
+        let mut longest = Duration::MAX;
+        let is_short = attempts.into_iter().any(|one| {
+            longest = longest.min(one);
+            longest < price / 2
+        });
+        println!("{name}: closing all of it takes {price:?}, the longest call took {longest:?}");
+        assert!(is_short, "{name}: {longest:?}");
+    }
+}
+
+/// A socket that was told to linger, whose last close waits for a network that never answers.
+#[test]
+fn lingering_sockets_hold_no_call() {
+    alone!();
+    let silent = std::cell::RefCell::new(Vec::new());
+    let make = || {
+        let all = (0..4).map(|_| raw::lingering());
+        all.map(|(socket, other)| {
+            silent.borrow_mut().push(other);
+            socket
+        })
+        .collect()
+    };
+    let longest = longest_call(&make);
+    assert!(longest < AT_ONCE, "{longest:?}");
+}
+
+/// Closing an io_uring instance takes long as well. Kernels since 6.8 pass none; on an older one
+/// it is the receiver's thread that waits.
+#[test]
+fn io_uring_instances_hold_no_call() {
+    alone!();
+    let mut parameters = [0_u32; 30];
+    // SAFETY: the kernel fills in 120 bytes, and returns a new descriptor.
+    let ring = unsafe {
+        let fd = libc::syscall(libc::SYS_io_uring_setup, 8, parameters.as_mut_ptr());
+        if fd < 0 {
+            return println!("skipped: the machine offers no io_uring");
+        }
+        OwnedFd::from_raw_fd(fd as i32)
+    };
+    let (ours, _theirs) = raw::pair();
+    if !raw::send(&ours, b"ring", &[ring.as_fd()]) {
+        // As it should be: the kernel refuses.
+        return;
+    }
+    drop((ring, ours));
+    let make = || {
+        let mut parameters = [0_u32; 30];
+        // SAFETY: as above.
+        let one = |_| unsafe {
+            let fd = libc::syscall(libc::SYS_io_uring_setup, 8, parameters.as_mut_ptr());
+            assert!(fd >= 0, "io_uring_setup");
+            OwnedFd::from_raw_fd(fd as i32)
+        };
+        (0..40).map(one).collect::<Vec<_>>()
+    };
+    let longest = longest_call(&|| make());
+    assert!(longest < AT_ONCE, "{longest:?}");
+}
+
+/// An inotify instance with some watches. A user has 128, of which some may still be closing.
+fn inotify() -> OwnedFd {
+    use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
+    let mut made = None;
+    until("an inotify instance is free", || {
+        made = init(CreateFlags::CLOEXEC).ok();
+        made.is_some()
+    });
+    let fd = made.expect("made");
+    for path in ["/", "/proc", "/dev", "/etc", "/usr", "/tmp"] {
+        let _ = add_watch(&fd, path, WatchFlags::ATTRIB);
+    }
+    fd
+}
+
+/// An epoll set with many entries, all of one eventfd's copies.
+fn epoll(entries: usize) -> OwnedFd {
+    use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
+    let set = create(CreateFlags::CLOEXEC).expect("epoll");
+    let flags = rustix::event::EventfdFlags::CLOEXEC;
+    let event = rustix::event::eventfd(0, flags).expect("eventfd");
+    let limits = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
+    let mut copies = Vec::new();
+    for number in 0..entries {
+        let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&event, 0) else { break };
+        let data = EventData::new_u64(number as u64);
+        let _ = add(&set, &copy, data, EventFlags::IN);
+        copies.push(copy);
+    }
+    // The entries stay: another descriptor of the same open file keeps them.
+    std::mem::forget(event);
+    set
+}
+
+fn memory(size: usize) -> OwnedFd {
+    let fd = raw::memfd(size);
+    let none = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&fd, none, 0, size as u64).expect("memory");
+    fd
+}
+
+/// Sends a HELLO that names many chunks of the largest size: each would be looked at, page by page.
+#[test]
+fn announced_memory_beyond_the_cap_is_not_mapped() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(1 << 20);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    serve_honest(&mut mailbox, &mut sender);
+    let large = raw::Memory::new(1 << 22);
+    let socket = raw::dial(&place.path);
+    let fds = [raw::life(), large.fd.as_fd(), large.fd.as_fd()];
+    assert!(raw::send(&socket, &hello(1 << 30, &[22, 22]), &fds));
+    until("it is refused", || {
+        serve_honest(&mut mailbox, &mut sender);
+        !mailbox.faults().is_empty()
+    });
+    assert_eq!(raw::refusal(&socket), libc::ENOBUFS);
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    // No other test makes memory of that size.
+    let size = |line: &str| {
+        let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
+        Some(u64::from_str_radix(end, 16).ok()? - u64::from_str_radix(begin, 16).ok()?)
+    };
+    let mapped = maps.lines().filter(|line| size(line) == Some(1 << 22)).count();
+    assert_eq!(mapped, 1, "this test's own: {maps}");
+}

@@ -1,0 +1,15 @@
+//! Hostile peers: what they send, pass or withhold harms neither the other end nor third parties.
+//!
+//! Each test runs in a process of its own ([`alone`]).
+
+#[macro_use]
+#[path = "../alone/mod.rs"]
+mod alone;
+#[path = "../common/mod.rs"]
+mod common;
+mod descriptors;
+mod queues;
+#[path = "../raw/mod.rs"]
+mod raw;
+mod receivers;
+mod senders;

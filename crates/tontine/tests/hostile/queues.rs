@@ -1,0 +1,235 @@
+//! Hostile peers that hide descriptors in a queue which somebody else will close: the last to close
+//! a socket that lingers waits for it, and a Unix socket holds what nobody took out of it.
+
+#![allow(unsafe_code, reason = "a socket option")]
+
+use crate::common;
+use crate::raw;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crate::common::place;
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+/// Longer than a call takes that does not wait for a socket that lingers.
+const AT_ONCE: Duration = Duration::from_secs(30);
+
+fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
+    rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair")
+}
+
+/// A Unix socket in whose queue lies one that lies in ... in whose queue a lingering one lies.
+fn nested(kind: SocketType, depth: usize) -> (OwnedFd, TcpStream) {
+    let (mut inner, silent) = raw::lingering();
+    for _ in 0..depth {
+        let (outer, other) = pair(kind);
+        assert!(raw::send(&other, b"rubbish", &[]));
+        assert!(raw::send(&other, b"in it", &[inner.as_fd()]));
+        inner = outer;
+    }
+    (inner, silent)
+}
+
+fn in_time(what: &str, call: impl FnOnce()) {
+    let started = Instant::now();
+    call();
+    let took = started.elapsed();
+    assert!(took < AT_ONCE, "{what} took {took:?}");
+}
+
+/// The receiver closed a connection at the first wrong message; with it went the second, which
+/// nobody had looked at, and `try_recv` waited as long as the peer liked.
+#[test]
+fn what_lies_behind_a_refused_hello_holds_nobody() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    for count in [1, 3] {
+        let (tcp, _silent) = raw::lingering();
+        let socket = raw::dial(&place.path);
+        for _ in 0..count {
+            assert!(raw::send(&socket, b"rubbish", &[]));
+        }
+        assert!(raw::send(&socket, b"", &[tcp.as_fd()]));
+        drop((tcp, socket));
+        in_time("try_recv", || drop(mailbox.try_recv().map(drop)));
+        assert!(!mailbox.faults().is_empty());
+    }
+}
+
+/// The same a level deeper: Unix sockets were taken for harmless.
+#[test]
+fn what_lies_in_a_passed_socket_holds_nobody() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    for kind in [SocketType::SEQPACKET, SocketType::STREAM, SocketType::DGRAM] {
+        for depth in [1, 3] {
+            let (outer, _silent) = nested(kind, depth);
+            let socket = raw::dial(&place.path);
+            assert!(raw::send(&socket, b"rubbish", &[outer.as_fd()]));
+            drop((outer, socket));
+            in_time("try_recv", || drop(mailbox.try_recv().map(drop)));
+            assert!(!mailbox.faults().is_empty());
+        }
+    }
+}
+
+/// The same where nobody looks into the connection at all: dropped as one of too many, as a silent
+/// one, and with the mailbox, accepted or not.
+#[test]
+fn connections_that_nobody_reads_hold_nobody() {
+    alone!();
+    let place = place();
+    let mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (tcp, _silent) = raw::lingering();
+    let socket = raw::dial(&place.path);
+    assert!(raw::send(&socket, b"rubbish", &[tcp.as_fd()]));
+    drop((tcp, socket));
+    in_time("dropping the mailbox", || drop(mailbox));
+    Mailbox::bind(&place.path).expect("the name is free");
+}
+
+/// The doorbell takes bytes, and took descriptors with them: taking the rings out waited, and so
+/// did dropping the lane.
+#[test]
+fn descriptors_at_the_doorbell_hold_nobody() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    for ends in [false, true] {
+        let (socket, _chunk) = raw::lane(&place.path);
+        drop(mailbox.try_recv().map(drop));
+        let (kind, _, passed) = raw::receive(&socket);
+        assert_eq!(kind, raw::WELCOME);
+        let (tcp, _silent) = raw::lingering();
+        // A kernel that lets us refuse them does.
+        if !raw::send(&passed[2], b"1", &[tcp.as_fd()]) {
+            sockopt::set_socket_linger(&tcp, None).expect("set");
+        }
+        drop(tcp);
+        if ends {
+            drop((socket, passed));
+        }
+        in_time("try_recv", || drop(mailbox.try_recv().map(drop)));
+        in_time("try_recv", || drop(mailbox.try_recv().map(drop)));
+    }
+    in_time("dropping the mailbox", || drop(mailbox));
+}
+
+/// Notes behind `WELCOME`, and the button itself, held up the drop of a sender.
+#[test]
+fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
+    alone!();
+    for welcomes in [false, true] {
+        let place = place();
+        let listener = raw::listen(&place.path);
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        let socket = raw::accept(&listener);
+        let (page, control) = (raw::process_page(1), raw::control(0, 4096));
+        let (button, _silent) = if welcomes {
+            let (button, silent) = nested(SocketType::DGRAM, 1);
+            (Some(button), Some(silent))
+        } else {
+            (None, None)
+        };
+        if let Some(button) = &button {
+            raw::welcome(&socket, page.fd.as_fd(), &control, button.as_fd());
+            sender.service().expect("welcome");
+            assert!(sender.peer().is_some());
+        }
+        let (tcp, _silent_too) = raw::lingering();
+        assert!(raw::send(&socket, b"rubbish", &[tcp.as_fd()]));
+        drop((tcp, button, socket, listener));
+        in_time("dropping the sender", || drop(sender));
+    }
+}
+
+/// A look at the queue of a doorbell that a peer made proved nothing: an empty datagram hid what
+/// lay behind it, and so did SO_PEEK_OFF. The sender that dropped it waited for a lingering socket.
+#[test]
+fn doorbell_with_hidden_messages_holds_no_drop() {
+    alone!();
+    const SO_PEEK_OFF: i32 = 42;
+    for hides_by_offset in [false, true] {
+        let place = place();
+        let listener = raw::listen(&place.path);
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        let socket = raw::accept(&listener);
+        let (page, control) = (raw::process_page(1), raw::control(0, 4096));
+        let (button, other) = pair(SocketType::DGRAM);
+        let (tcp, _silent) = raw::lingering();
+        if hides_by_offset {
+            let offset = 1_i32 << 20;
+            // SAFETY: the option's value is one integer.
+            let set = unsafe {
+                libc::setsockopt(
+                    button.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    SO_PEEK_OFF,
+                    (&raw const offset).cast(),
+                    size_of::<i32>() as libc::socklen_t,
+                )
+            };
+            assert_eq!(set, 0);
+        } else {
+            assert!(raw::send(&other, b"", &[]));
+        }
+        assert!(raw::send(&other, b"hidden", &[tcp.as_fd()]));
+        raw::welcome(&socket, page.fd.as_fd(), &control, button.as_fd());
+        sender.service().expect("welcome");
+        assert!(sender.peer().is_some());
+        drop((tcp, button, other, socket, listener));
+        in_time("dropping the sender", || drop(sender));
+    }
+}
+
+/// A child's copies are closed and not shut down: the connections are its parent's.
+#[test]
+fn a_forked_child_ends_none_of_its_parents_connections() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"before").expect("sent");
+    assert_eq!(&*mailbox.recv().expect("a message"), b"before");
+    let mut handles = Some((mailbox, sender));
+    let child = common::fork(|| drop(handles.take()));
+    assert_eq!(common::reap(child), 0);
+    let (mut mailbox, mut sender) = handles.take().expect("the parent's");
+    sender.send(b"after").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(common::AMPLE).expect("a message"), b"after");
+    sender.wait_read(Some(Duration::ZERO)).expect_err("not acknowledged");
+    Options::new().connect(&place.path).expect("the listener is there");
+}
+
+/// Threads receive and close descriptors, and end when they have done so: honest programs have no
+/// thread of the library's, however a lane ends.
+#[test]
+fn no_thread_stays_after_honest_ends() {
+    alone!();
+    let threads = || std::fs::read_dir("/proc/self/task").expect("a folder").count();
+    // Alone in a process: other tests do start some.
+    let place = place();
+    let path = place.path.clone();
+    let child = common::fork(move || {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let unread = Sender::connect(&path).expect("connects");
+        drop(mailbox.try_recv().map(drop));
+        // With its WELCOME unread.
+        drop(unread);
+        let mut sender = Sender::connect(&path).expect("connects");
+        for _ in 0..10 {
+            sender.send(&[1; 500]).expect("sent");
+            mailbox.recv().expect("a message");
+        }
+        let late = Sender::connect(&path).expect("connects");
+        drop(mailbox);
+        drop((sender, late));
+        common::until("no other thread is left", || threads() == 1);
+    });
+    assert_eq!(common::reap(child), 0);
+}

@@ -1,0 +1,358 @@
+//! Hostile receivers: raw sockets and memory against an honest sender. Whatever they do, it does
+//! not crash, and a call with a deadline keeps it.
+
+#![allow(unsafe_code, reason = "setuid in a forked child")]
+
+use crate::common;
+use crate::raw;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{AMPLE, fork, place, reap};
+use crate::raw::Memory;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+
+const SHORT: Duration = Duration::from_millis(100);
+
+fn bell_pair() -> (OwnedFd, OwnedFd) {
+    let flags = SocketFlags::CLOEXEC;
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None).expect("a pair")
+}
+
+/// A sender, and the hostile end of its lane: everything that a receiver holds.
+struct Lane {
+    sender: Sender,
+    socket: OwnedFd,
+    page: Memory,
+    control: Memory,
+    _bell: (OwnedFd, OwnedFd),
+    _place: common::Place,
+}
+
+/// A lane to a receiver that looks honest so far.
+fn lane(options: &Options) -> Lane {
+    let place = place();
+    let listener = raw::listen(&place.path);
+    let mut sender = options.connect(&place.path).expect("connects");
+    let socket = raw::accept(&listener);
+    assert_eq!(raw::receive(&socket).0, raw::HELLO);
+    let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
+    raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
+    sender.service().expect("welcome");
+    Lane { sender, socket, page, control, _bell: bell, _place: place }
+}
+
+/// Fills the lane until a send times out, and in time.
+fn fill(sender: &mut Sender) {
+    let started = Instant::now();
+    let filled = loop {
+        match sender.send_timeout(&[7; 1000], SHORT) {
+            Ok(()) => assert!(started.elapsed() < AMPLE, "it never fills"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(filled, Error::TimedOut);
+    let started = Instant::now();
+    assert_eq!(sender.send_timeout(&[7; 1000], SHORT), Err(Error::TimedOut));
+    assert_eq!(sender.wait_read(Some(SHORT)), Err(Error::TimedOut));
+    assert!(started.elapsed() < AMPLE / 2, "{:?}", started.elapsed());
+}
+
+#[test]
+fn one_that_never_answers_or_reads_costs_no_more_than_the_deadline() {
+    alone!();
+    let place = place();
+    let listener = raw::listen(&place.path);
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    fill(&mut sender);
+    drop(listener);
+    let mut lane = lane(&Options::new());
+    fill(&mut lane.sender);
+}
+
+#[test]
+fn a_welcome_of_garbage_is_a_broken_protocol() {
+    alone!();
+    let (good_page, good, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
+    let no_page = Memory::new(4096);
+    let stray = raw::process_page(1);
+    stray.half(12).store(2000, Ordering::Relaxed);
+    let odd = raw::control(0, 4096);
+    odd.half(8).store(3, Ordering::Relaxed);
+    let unsealed = raw::memfd(4096);
+    let (pipe, _) = rustix::pipe::pipe().expect("a pipe");
+    let (page, control, ring) = (good_page.fd.as_fd(), good.fd.as_fd(), bell.1.as_fd());
+    let welcome = raw::note(raw::WELCOME, &[0, 0]);
+    let cases = [
+        ("no descriptors", welcome.clone(), vec![]),
+        ("four", welcome.clone(), vec![page, control, ring, ring]),
+        ("no page", welcome.clone(), vec![no_page.fd.as_fd(), control, ring]),
+        ("a stray life word", welcome.clone(), vec![stray.fd.as_fd(), control, ring]),
+        ("no control page", welcome.clone(), vec![page, no_page.fd.as_fd(), ring]),
+        ("another version's", welcome.clone(), vec![page, odd.fd.as_fd(), ring]),
+        ("unsealed", welcome.clone(), vec![page, unsealed.as_fd(), ring]),
+        ("a bell that blocks", welcome.clone(), vec![page, control, pipe.as_fd()]),
+        ("desk 62", raw::note(raw::WELCOME, &[0, 62]), vec![page, control, ring]),
+        ("no such fences", raw::note(raw::WELCOME, &[2, 0]), vec![page, control, ring]),
+        ("cut off", welcome[..12].to_vec(), vec![page, control, ring]),
+        ("too long", [welcome.as_slice(), &[0; 100]].concat(), vec![page, control, ring]),
+        ("what senders say", raw::note(raw::WANT, &[0, 0]), vec![]),
+        ("nothing", vec![], vec![page]),
+    ];
+    for (name, bytes, fds) in cases {
+        let place = place();
+        let listener = raw::listen(&place.path);
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        sender.send(b"unread").expect("there is room in the first chunk");
+        let socket = raw::accept(&listener);
+        assert!(raw::send(&socket, &bytes, &fds));
+        let error = sender.send(b"more").expect_err(name);
+        assert_eq!(error.errno(), libc::EPROTO, "{name}: {error}");
+        assert_eq!(sender.unread().expect("it is over"), [b"unread"], "{name}");
+    }
+}
+
+#[test]
+fn refusals_and_other_versions_are_told() {
+    alone!();
+    for (bytes, expected) in [
+        (raw::note(raw::REFUSED, &[libc::ENOSPC as u32]), libc::ECONNABORTED),
+        (raw::note(raw::REFUSED, &[libc::EACCES as u32]), libc::EACCES),
+        (raw::note(raw::REFUSED, &[u32::MAX]), libc::ECONNABORTED),
+        ([[9, 0, 0, 0], [5, 0, 0, 0]].concat(), libc::EPROTONOSUPPORT),
+    ] {
+        let place = place();
+        let listener = raw::listen(&place.path);
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        assert!(raw::send(&raw::accept(&listener), &bytes, &[]));
+        let error = sender.send(b"more").expect_err("refused");
+        assert_eq!(error.errno(), expected, "{error}");
+    }
+}
+
+#[test]
+fn positions_that_cannot_be_are_not_believed() {
+    alone!();
+    for position in [1 << 20, 1024, 20, u64::MAX, u64::MAX - 7] {
+        let mut lane = self::lane(&Options::new().lane_cap(8192));
+        for number in 0..10_u8 {
+            lane.sender.send(&[number; 8]).expect("sent");
+        }
+        lane.control.put(128, 32);
+        lane.sender.service().expect("two are read");
+        lane.control.put(128, position);
+        let error = lane.sender.wait_read(Some(AMPLE)).expect_err("a lie");
+        assert_eq!(error.errno(), libc::EPROTO, "{position}: {error}");
+        assert_eq!(lane.sender.unread().expect("it is over").len(), 8, "{position}");
+    }
+    // Word of room that cannot be.
+    let mut lane = self::lane(&Options::new().lane_cap(8192));
+    lane.control.put(192, 1 << 20);
+    let error = loop {
+        if let Err(error) = lane.sender.send_timeout(&[1; 500], AMPLE) {
+            break error;
+        }
+    };
+    assert_eq!(error.errno(), libc::EPROTO, "{error}");
+    drop(lane);
+    // Backwards.
+    let mut lane = self::lane(&Options::new());
+    lane.sender.send(&[1; 24]).expect("sent");
+    lane.control.put(128, 32);
+    lane.sender.wait_read(Some(AMPLE)).expect("it says so");
+    lane.control.put(128, 8);
+    assert_eq!(lane.sender.service().expect_err("a lie").errno(), libc::EPROTO);
+}
+
+/// A receiver that stopped in the middle of a message had its sender read headers where the
+/// message's bytes are; a `next` among them led into a chunk that begins later, and to an overflow.
+#[test]
+fn a_position_inside_a_message_only_costs_messages() {
+    alone!();
+    let mut lane = lane(&Options::new());
+    lane.control.put(72, 1 << 20);
+    let fake = [raw::header(3, 13), raw::header(2, 1 << 31), raw::header(1, 1 << 20)];
+    for word in fake {
+        lane.sender.send(&word.to_le_bytes().repeat(100)).expect("sent");
+    }
+    while lane.sender.try_send(&[7; 900]).is_ok() {}
+    lane.control.put(128, 16);
+    lane.sender.wait_read(Some(SHORT)).expect_err("not all is read");
+    lane.page.half(64).store(1 << 30, Ordering::Relaxed);
+    let unread = lane.sender.unread().expect("it looks dead");
+    assert!(unread.iter().all(|message| message.len() <= 1 << 20), "{}", unread.len());
+}
+
+#[test]
+fn grants_beyond_reason_do_not_exceed_our_own_cap() {
+    alone!();
+    let mut lane = lane(&Options::new().lane_cap(1 << 16));
+    lane.control.put(72, u64::MAX);
+    fill(&mut lane.sender);
+    assert!(lane.sender.unread_bytes() <= 1 << 16);
+    lane.control.put(72, 0);
+    fill(&mut lane.sender);
+    // State bits that nobody defined, and for ever wanting memory back.
+    lane.control.half(64).store(!1, Ordering::Relaxed);
+    fill(&mut lane.sender);
+    lane.control.half(64).store(1, Ordering::Relaxed);
+    assert_eq!(lane.sender.send(b"x").expect_err("closed").errno(), libc::EPIPE);
+}
+
+/// The doorbell was an eventfd. A receiver that filled it, took `O_NONBLOCK` away and said that it
+/// sleeps held every `send` for ever, also one that may not wait.
+#[test]
+fn a_bell_that_is_full_or_gone_holds_nobody() {
+    alone!();
+    for drop_ear in [false, true] {
+        let mut lane = lane(&Options::new());
+        let (ear, button) = &lane._bell;
+        rustix::io::ioctl_fionbio(button, false).expect("it would wait now");
+        let flags = rustix::net::SendFlags::DONTWAIT;
+        while rustix::net::send(button, &[1; 1000], flags).is_ok() {}
+        if drop_ear {
+            rustix::net::shutdown(ear, rustix::net::Shutdown::Both).expect("shut");
+        }
+        lane.page.half(128).store(1, Ordering::Relaxed);
+        for _ in 0..50 {
+            lane.sender.try_send(b"wake up").expect("there is room");
+        }
+    }
+}
+
+/// A sender reads what its receiver says until there is nothing more; from one that says things
+/// faster than that it never came back.
+#[test]
+fn a_flood_of_words_does_not_hold_a_sender() {
+    alone!();
+    let mut lane = lane(&Options::new());
+    let (socket, stop) = (&lane.socket, AtomicBool::new(false));
+    thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    raw::send(socket, &raw::note(raw::ROOM, &[]), &[]);
+                }
+            });
+        }
+        fill(&mut lane.sender);
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_life_word_that_lies_does_not_outlast_the_process_or_the_connection() {
+    alone!();
+    let place = place();
+    for hold_connection in [false, true] {
+        let _ = std::fs::remove_file(&place.path);
+        let listener = raw::listen(&place.path);
+        // In the child it stays open in a grandchild; the pidfd tells.
+        let child = fork(|| {
+            let socket = raw::accept(&listener);
+            let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
+            raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
+            if hold_connection {
+                // SAFETY: the grandchild sleeps and leaves.
+                match unsafe { libc::fork() } {
+                    0 => thread::sleep(Duration::from_secs(3)),
+                    _ => thread::sleep(SHORT),
+                }
+            } else {
+                thread::sleep(SHORT);
+            }
+        });
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        let started = Instant::now();
+        let error = loop {
+            if let Err(error) = sender.send_timeout(&[1; 1000], AMPLE) {
+                break error;
+            }
+        };
+        assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        assert_eq!(reap(child), 0);
+    }
+}
+
+/// A successor was looked for with the patience of a first connection, 5 s, and one that had not
+/// come was an error even for those who wait.
+#[test]
+fn a_successor_that_accepts_nobody_costs_no_more_than_the_deadline() {
+    alone!();
+    let options = Options::new().on_death(OnDeath::WaitForSuccessor);
+    let mut lane = lane(&options);
+    let path = lane._place.path.clone();
+    std::fs::remove_file(&path).expect("its name goes");
+    let socket = raw::socket();
+    let address = rustix::net::SocketAddrUnix::new(&path).expect("a path");
+    rustix::net::bind(&socket, &address).expect("bind");
+    rustix::net::listen(&socket, 0).expect("listen");
+    let _first = raw::dial(&path);
+    lane.page.half(64).store(1 << 30, Ordering::Relaxed);
+    let started = Instant::now();
+    for _ in 0..3 {
+        match lane.sender.send_timeout(&[1; 3000], SHORT) {
+            Ok(()) | Err(Error::TimedOut) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+}
+
+#[test]
+fn another_user_is_refused_unless_allowed() {
+    alone!();
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder, open).expect("chmod");
+    for allowed in [false, true] {
+        let mut options = Options::new().mode(0o666);
+        if allowed {
+            options = options.allow_uid(NOBODY);
+        }
+        let mut mailbox = options.bind(&place.path).expect("binds");
+        let path = place.path.clone();
+        let child = fork(move || {
+            // SAFETY: the child is single-threaded, and gives up what it is.
+            assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
+            let refused = Sender::connect(&path).and_then(|mut sender| {
+                sender.send(b"hello")?;
+                sender.wait_read(Some(AMPLE))
+            });
+            assert_eq!(refused.expect_err("the owner is not of our user").errno(), libc::EACCES);
+            let answer = Options::new().allow_uid(0).connect(&path).and_then(|mut sender| {
+                sender.send(b"hello")?;
+                sender.wait_read(Some(AMPLE))
+            });
+            match answer {
+                Ok(()) => assert!(allowed),
+                Err(error) => assert!(!allowed && error.errno() == libc::EACCES, "{error}"),
+            }
+        });
+        let started = Instant::now();
+        let mut got = 0;
+        let mut status = 0;
+        // SAFETY: our own child, and an integer to write to.
+        while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+            got += usize::from(mailbox.recv_timeout(Duration::from_millis(5)).is_ok());
+            mailbox.acknowledge();
+            assert!(started.elapsed() < AMPLE);
+        }
+        assert_eq!(status, 0, "allowed: {allowed}, {got} received, {:?}", mailbox.faults());
+        if !allowed {
+            assert_eq!(got, 0);
+        }
+        Mailbox::close(mailbox);
+    }
+}

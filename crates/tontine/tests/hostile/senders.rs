@@ -1,0 +1,442 @@
+//! Hostile senders: raw sockets and memory against an honest mailbox. Whatever they do, it neither
+//! crashes nor hangs nor loses another sender's mail.
+
+use crate::raw;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{AMPLE, place, until};
+use crate::raw::{RING, header, hello, hello_at};
+use rustix::fs::MemfdFlags;
+use tontine::mailbox::{Mailbox, Options, Sender};
+use tontine::{Error, Peer};
+
+/// What the mailbox says of a peer that broke the protocol.
+fn broken(faults: &[Error]) -> &'static str {
+    match faults {
+        [Error::Protocol { what, .. }] => what,
+        other => panic!("expected one broken lane, found {other:?}"),
+    }
+}
+
+/// That an honest sender's mail still comes.
+fn still_serves(mailbox: &mut Mailbox, sender: &mut Sender) {
+    sender.send(b"honest").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"honest");
+}
+
+/// Serves until the mailbox has something to say against somebody.
+fn faults(mailbox: &mut Mailbox) -> Vec<Error> {
+    let mut found = Vec::new();
+    until("a fault is noticed", || {
+        let nothing = mailbox.recv_timeout(Duration::from_millis(1)).is_err();
+        assert!(nothing, "a message that nobody sent");
+        found.extend(mailbox.faults());
+        !found.is_empty()
+    });
+    found
+}
+
+#[test]
+fn a_silent_connection_is_dropped_and_holds_nobody_up() {
+    alone!();
+    let place = place();
+    let options = Options::new().handshake_deadline(Duration::from_millis(100));
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let silent = raw::dial(&place.path);
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    still_serves(&mut mailbox, &mut sender);
+    // The receiver sleeps, and wakes for the deadline by itself.
+    let nothing = mailbox.recv_timeout(Duration::from_millis(400)).expect_err("nobody sends");
+    assert_eq!(nothing, Error::TimedOut);
+    let (kind, ..) = raw::receive(&silent);
+    assert_eq!(kind, 0, "it hung up");
+    still_serves(&mut mailbox, &mut sender);
+}
+
+#[test]
+fn ten_thousand_connections_are_bounded() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let open = || std::fs::read_dir("/proc/self/fd").expect("a folder").count();
+    let (path, done) = (place.path.clone(), AtomicBool::new(false));
+    thread::scope(|threads| {
+        let before = open();
+        threads.spawn(|| {
+            let mut held = std::collections::VecDeque::new();
+            for _ in 0..10_000 {
+                held.push_back(raw::dial(&path));
+                if held.len() > 100 {
+                    held.pop_front();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let honest = threads.spawn(|| {
+            for number in 0..50_u32 {
+                let mut sender = Sender::connect(&path).expect("connects");
+                sender.send_timeout(&number.to_le_bytes(), AMPLE).expect("sent");
+                sender.wait_read(Some(AMPLE)).expect("read");
+            }
+        });
+        let mut received = 0_u32;
+        while received < 50 || !done.load(Ordering::Relaxed) {
+            match mailbox.recv_timeout(Duration::from_millis(10)) {
+                Ok(message) => {
+                    assert_eq!(*message, received.to_le_bytes());
+                    received += 1;
+                }
+                Err(error) => assert_eq!(error, Error::TimedOut),
+            }
+            // 64 who knock, 101 of the hostile peer's own, and what other tests have.
+            assert!(open() < before + 400, "{} descriptors, {before} before", open());
+            mailbox.acknowledge();
+        }
+        honest.join().expect("all was read");
+    });
+}
+
+#[test]
+fn a_malformed_hello_is_refused() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    still_serves(&mut mailbox, &mut sender);
+    let good = hello(1 << 20, &[12]);
+    let longest = hello(1 << 20, &[12; 32]);
+    let mut fences = good.clone();
+    fences[8] = 7;
+    let cases: [(&str, Vec<u8>); 9] = [
+        ("nothing", Vec::new()),
+        ("a byte", vec![1]),
+        ("no chunks", hello(1 << 20, &[])),
+        ("a chunk of size 0", hello(1 << 20, &[12, 0])),
+        ("cut off", good[..39].to_vec()),
+        ("too long", [longest.as_slice(), &[12]].concat()),
+        ("fences that do not exist", fences),
+        ("something else first", raw::note(raw::WANT, &[0, 0])),
+        ("an unknown kind", raw::note(77, &[])),
+    ];
+    for (what, bytes) in cases {
+        let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
+        raw::send(&socket, &bytes, &[raw::life(), chunk.fd.as_fd()]);
+        let found = faults(&mut mailbox);
+        assert_eq!(raw::refusal(&socket), libc::EPROTO, "{what}: {found:?}");
+        still_serves(&mut mailbox, &mut sender);
+    }
+    assert_eq!(mailbox.lanes(), 1);
+}
+
+#[test]
+fn another_version_is_refused_and_both_are_named() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
+    let mut bytes = hello(1 << 20, &[12]);
+    bytes[4] = 9;
+    raw::send(&socket, &bytes, &[raw::life(), chunk.fd.as_fd()]);
+    assert_eq!(faults(&mut mailbox), [Error::Version { ours: 1, theirs: 9 }]);
+    assert_eq!(raw::refusal(&socket), libc::EPROTONOSUPPORT);
+}
+
+#[test]
+fn the_number_of_descriptors_must_be_right() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let chunk = raw::chunk(12);
+    for count in [0, 1, 3, 253] {
+        let socket = raw::dial(&place.path);
+        let fds = vec![chunk.fd.as_fd(); count];
+        assert!(raw::send(&socket, &hello(1 << 20, &[12]), &fds));
+        let found = faults(&mut mailbox);
+        assert!(broken(&found).contains("number of descriptors"), "{count}: {found:?}");
+    }
+    assert_eq!(mailbox.lanes(), 0);
+}
+
+/// Descriptors that are no chunk of 4 KiB, each with its name.
+fn unfit() -> Vec<(&'static str, OwnedFd)> {
+    let (pipe, _) = rustix::pipe::pipe().expect("a pipe");
+    let flags = rustix::event::epoll::CreateFlags::CLOEXEC;
+    let epoll = rustix::event::epoll::create(flags).expect("epoll");
+    let unsealed = raw::memfd(4096);
+    rustix::io::pwrite(&unsealed, &[1; 4096], 0).expect("written");
+    let sparse = raw::memfd(4096);
+    rustix::fs::fcntl_add_seals(&sparse, raw::SEALS).expect("seals");
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(4096).expect("as long as a chunk");
+    let mut found = vec![
+        ("a pipe", pipe),
+        ("an epoll set", epoll),
+        ("an unsealed memfd", unsealed),
+        ("a sparse memfd", sparse),
+        ("a regular file", file.into()),
+        ("a large memfd", raw::Memory::new(8192).fd.try_clone().expect("a copy")),
+    ];
+    let huge = MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
+    if let Ok(huge) = rustix::fs::memfd_create("huge", huge) {
+        rustix::fs::fcntl_add_seals(&huge, raw::SEALS).expect("seals");
+        found.push(("huge pages", huge));
+    }
+    found
+}
+
+#[test]
+fn descriptors_of_another_kind_are_refused() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    still_serves(&mut mailbox, &mut sender);
+    let chunk = raw::chunk(12);
+    for (name, unfit) in unfit() {
+        for fds in [[unfit.as_fd(), chunk.fd.as_fd()], [raw::life(), unfit.as_fd()]] {
+            let socket = raw::dial(&place.path);
+            assert!(raw::send(&socket, &hello(1 << 20, &[12]), &fds));
+            let found = faults(&mut mailbox);
+            assert!(broken(&found).starts_with("expected a "), "{name}: {found:?}");
+            assert_eq!(raw::refusal(&socket), libc::EPROTO, "{name}");
+        }
+        // The same, passed later.
+        let (socket, first) = raw::lane(&place.path);
+        assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[unfit.as_fd()]));
+        assert!(broken(&faults(&mut mailbox)).starts_with("expected a "), "{name}");
+        drop(first);
+        still_serves(&mut mailbox, &mut sender);
+    }
+    assert_eq!(mailbox.lanes(), 1);
+}
+
+/// Descriptors that came with something refusable were closed in passing, by a plain `close`: a
+/// socket told to linger held the receiver for as long as it liked. Only those of a `HELLO` with
+/// too many or too few were closed with care.
+#[test]
+fn closing_what_was_passed_does_not_wait() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let chunk = raw::chunk(12);
+    let good = hello(1 << 20, &[12]);
+    let mut version = good.clone();
+    version[4] = 2;
+    let started = Instant::now();
+    for bytes in [good.clone(), version, raw::note(77, &[]), raw::note(raw::ROOM, &[])] {
+        let (tcp, _unread) = raw::lingering();
+        let socket = raw::dial(&place.path);
+        assert!(raw::send(&socket, &bytes, &[tcp.as_fd(), chunk.fd.as_fd()]));
+        drop(tcp);
+        faults(&mut mailbox);
+    }
+    for bytes in [raw::chunk_note(12, 1), raw::note(raw::WANT, &[0, 0]), vec![1]] {
+        let (tcp, _unread) = raw::lingering();
+        let (socket, _chunk) = raw::lane(&place.path);
+        assert!(raw::send(&socket, &bytes, &[tcp.as_fd()]));
+        drop(tcp);
+        faults(&mut mailbox);
+    }
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+}
+
+#[test]
+fn garbage_in_a_chunk_closes_its_lane_and_no_other() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    still_serves(&mut mailbox, &mut sender);
+    let end = 4096 - RING as u64;
+    let cases = [
+        ("a kind that is none", header(9, 0), "a header that is none"),
+        ("bits that are zero", 1 << 63 | header(1, 8), "a header that is none"),
+        ("longer than the ring", header(1, end - 7), "a message longer than the ring"),
+        ("the longest of all", header(1, u64::from(u32::MAX)), "a message longer than the ring"),
+        ("padding too short", header(2, 8), "padding that does not reach"),
+        ("padding too long", header(2, end), "padding that does not reach"),
+        ("padding for ever", header(2, end - 8), "padding after padding"),
+        ("next, and nothing queued", header(3, 12), "no chunk was passed"),
+    ];
+    for (name, word, expected) in cases {
+        let (_socket, chunk) = raw::lane(&place.path);
+        chunk.put(RING, word);
+        let found = faults(&mut mailbox);
+        assert!(broken(&found).contains(expected), "{name}: {found:?}");
+        let us = Peer { pid: Some(std::process::id()), uid: rustix::process::geteuid().as_raw() };
+        assert!(matches!(&found[0], Error::Protocol { peer, .. } if *peer == us), "{found:?}");
+        still_serves(&mut mailbox, &mut sender);
+    }
+    assert_eq!(mailbox.lanes(), 1);
+}
+
+#[test]
+fn chains_of_empty_chunks_are_bounded() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    still_serves(&mut mailbox, &mut sender);
+    let (socket, mut chunk) = raw::lane(&place.path);
+    for sequence in 1..200 {
+        let next = raw::chunk(12);
+        assert!(raw::send(&socket, &raw::chunk_note(12, sequence), &[next.fd.as_fd()]));
+        chunk.put(RING, header(3, 12));
+        mailbox.try_recv().expect_err("no message");
+        still_serves(&mut mailbox, &mut sender);
+        chunk = next;
+    }
+    assert_eq!(mailbox.faults(), []);
+    // More of them queued than any honest sender queues.
+    let next = raw::chunk(12);
+    for sequence in 200..240 {
+        raw::send(&socket, &raw::chunk_note(12, sequence), &[next.fd.as_fd()]);
+    }
+    assert!(broken(&faults(&mut mailbox)).contains("chunk"));
+    // `next` names another size than what was passed.
+    let (socket, chunk) = raw::lane(&place.path);
+    assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[next.fd.as_fd()]));
+    chunk.put(RING, header(3, 13));
+    assert!(broken(&faults(&mut mailbox)).contains("another size"));
+    still_serves(&mut mailbox, &mut sender);
+}
+
+/// A lane handed over at the end of all positions made the receiver's sum overflow.
+#[test]
+fn positions_that_no_lane_reaches_are_refused() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let last = u64::MAX - 7;
+    let cases = [(last, last), (8, 16), (4, 0), (last, 0), (9, 8), (1 << 63, 1 << 63)];
+    for (position, base) in cases {
+        let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
+        chunk.put_message(RING, 64);
+        let bytes = hello_at(1 << 20, position, base, &[12]);
+        assert!(raw::send(&socket, &bytes, &[raw::life(), chunk.fd.as_fd()]));
+        assert!(broken(&faults(&mut mailbox)).contains("position"));
+    }
+}
+
+#[test]
+fn a_chunk_that_changes_while_it_is_read_does_no_harm() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let until = Instant::now() + Duration::from_millis(300);
+    let stop = AtomicBool::new(false);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let lengths = [1_u64, 8, 600, 2000, 3952, 3961, 0, 1 << 31];
+            while !stop.load(Ordering::Relaxed) {
+                let (_socket, chunk) = raw::lane(&place.path);
+                for round in 0..20_000_usize {
+                    let at = RING + round % 100 * 8;
+                    chunk.put(at, header(1 + round as u64 % 3, lengths[round % lengths.len()]));
+                    chunk.put(RING, header(1, lengths[round % 6]));
+                }
+            }
+        });
+        let mut longest = 0;
+        while Instant::now() < until {
+            if let Ok(message) = mailbox.recv_timeout(Duration::from_millis(1)) {
+                longest = longest.max(message.len());
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(longest <= 4096 - RING - 8, "{longest}");
+    });
+}
+
+#[test]
+fn a_flood_of_notes_does_not_hold_the_others_up() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    let stop = AtomicBool::new(false);
+    let (socket, _chunk) = raw::lane(&place.path);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut wanted = 0_u32;
+            while !stop.load(Ordering::Relaxed) {
+                wanted = wanted.wrapping_add(4096);
+                raw::send(&socket, &raw::note(raw::WANT, &[wanted, 0]), &[]);
+            }
+        });
+        for _ in 0..300 {
+            still_serves(&mut mailbox, &mut sender);
+            // Newcomers find a place too.
+            let mut another = Sender::connect(&place.path).expect("connects");
+            still_serves(&mut mailbox, &mut another);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// The mailbox forgot a lane that it closed for an error, and its sender was not told: it filled
+/// the rest of the ring, and then heard that its living reader was dead.
+#[test]
+fn who_broke_the_protocol_is_told_at_the_next_message() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (ours, theirs) = raw::pair();
+    mailbox.adopt(ours).expect("takes the socket");
+    let another = theirs.try_clone().expect("a copy");
+    let mut sender = Sender::over(theirs).expect("begins a lane");
+    still_serves(&mut mailbox, &mut sender);
+    until("it is welcome", || sender.service().is_ok() && sender.peer().is_some());
+    // Somebody else writes to its socket.
+    assert!(raw::send(&another, b"rubbish", &[]));
+    assert!(broken(&faults(&mut mailbox)).contains("does not send"));
+    let error = sender.send(b"more").expect_err("nobody reads it");
+    assert!(matches!(error, Error::Closed { .. }), "{error:?}");
+    assert_eq!(error.errno(), libc::EPIPE);
+}
+
+/// A sender withdrew its `HELLO` while the receiver answered, and the receiver hung up. It left its
+/// control page as that of an open lane, so the sender's `send` went on without a look at the
+/// socket until the chunk was full.
+#[test]
+fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
+    const HANDOVER_AT: usize = 68;
+    chunk.half(HANDOVER_AT).store(1, Ordering::Relaxed);
+    raw::send(&socket, &hello(1 << 20, &[12]), &[raw::life(), chunk.fd.as_fd()]);
+    assert!(mailbox.recv_timeout(Duration::from_millis(50)).is_err(), "expected no message");
+    assert_eq!((mailbox.lanes(), mailbox.faults()), (0, vec![]));
+    let (kind, _, descriptors) = raw::receive(&socket);
+    assert_eq!((kind, descriptors.len()), (raw::WELCOME, 3));
+    const STATE_AT: usize = 64;
+    let mut state = [0; 4];
+    rustix::io::pread(&descriptors[1], &mut state, STATE_AT as u64).expect("read");
+    assert_ne!(u32::from_le_bytes(state), 0, "the state that lets a sender continue");
+}
+
+/// A sender asked for more memory of a mailbox with a huge `max_lanes`. The receiver panicked where
+/// overflow is checked: the places of all senders that may still come overflowed a number.
+#[test]
+fn request_for_memory_with_huge_max_lanes_is_harmless() {
+    alone!();
+    let place = place();
+    let options = Options::new().max_lanes(usize::MAX).lane_cap(u64::MAX);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
+    raw::send(&socket, &hello(1 << 20, &[12]), &[raw::life(), chunk.fd.as_fd()]);
+    for bytes in [1 << 30, u64::MAX] {
+        let halves = [bytes as u32, (bytes >> 32) as u32];
+        raw::send(&socket, &raw::note(raw::WANT, &halves), &[]);
+        let nothing = mailbox.recv_timeout(Duration::from_millis(20)).expect_err("no message");
+        assert_eq!((nothing, mailbox.lanes(), mailbox.faults()), (Error::TimedOut, 1, vec![]));
+    }
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    still_serves(&mut mailbox, &mut sender);
+}

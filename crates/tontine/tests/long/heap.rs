@@ -1,0 +1,32 @@
+//! Members of one heap that allocate, free, hand over, accept and look after the dead at random,
+//! and are killed at random moments, and replaced. The survivors go on meanwhile, and look at every
+//! byte of what they have. After each round nothing may be left but what the survivor of all has.
+//!
+//! `TONTINE_KILLS` says how many members are killed, `TONTINE_SEED` repeats the random choices (not
+//! the kernel's).
+
+use crate::heap_members;
+use std::time::Instant;
+
+/// Kills, unless the environment says another number.
+const DEFAULT_KILLS: u64 = 1_500;
+
+#[test]
+fn the_killed_leave_nothing_and_spoil_nothing() {
+    alone!();
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let kills: u64 = number("TONTINE_KILLS").unwrap_or(DEFAULT_KILLS);
+    let seed =
+        number("TONTINE_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1_u64);
+    println!("seed {seed}, {kills} kills");
+    let began = Instant::now();
+    let heap_members::Counts { kills, in_recovery, steps, accepted, stale, full, recovered } =
+        heap_members::torment(seed, |done| done >= kills);
+    println!(
+        "{kills} kills in {:.1} s, {in_recovery} of them during a recovery; {steps} steps, \
+         {accepted} blocks accepted, {stale} stale, {full} times full, {recovered} recovered by \
+         members; leak 0, double use 0",
+        began.elapsed().as_secs_f64()
+    );
+    assert!(accepted > 0 && recovered > 0 && in_recovery > 0);
+}

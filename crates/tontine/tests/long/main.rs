@@ -1,0 +1,14 @@
+//! Processes that are killed at random for many seconds.
+//!
+//! Each test runs in a process of its own ([`alone`]).
+
+#[macro_use]
+#[path = "../alone/mod.rs"]
+mod alone;
+#[path = "../common/mod.rs"]
+mod common;
+mod heap;
+#[path = "../heap_members/mod.rs"]
+mod heap_members;
+mod mailbox;
+mod out_of_memory;

@@ -1,0 +1,173 @@
+//! Addresses: relative and long paths, names that another process took, files that stay behind.
+
+#![allow(unsafe_code, reason = "fork")]
+
+use crate::common;
+use std::env::set_current_dir;
+use std::path::{Path, PathBuf};
+
+use crate::common::{AMPLE, Signal, fork, kill, place, reap, signal, sleep_for_ever, until};
+use tontine::Error;
+use tontine::mailbox::{Address, Mailbox, OnDeath, Options, Sender};
+
+/// Two folders next to each other.
+fn folders(place: &common::Place) -> [PathBuf; 2] {
+    ["one", "two"].map(|name| {
+        let folder = place.path.with_file_name(name);
+        std::fs::create_dir(&folder).expect("a folder");
+        folder
+    })
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("read");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    let mut names: Vec<_> =
+        entries.map(|entry| name(entry).into_string().expect("a name")).collect();
+    names.sort();
+    names
+}
+
+/// A program bound a relative path, changed its folder and dropped the mailbox. The drop removed
+/// the file that had the same name in the new folder, and left the socket in the old one.
+#[test]
+fn relative_mailbox_dropped_after_chdir_removes_only_its_socket() {
+    alone!();
+    let place = place();
+    let [one, two] = folders(&place);
+    std::fs::write(two.join("jobs"), "another program's").expect("written");
+    let child = fork(|| {
+        set_current_dir(&one).expect("there");
+        let mailbox = Mailbox::bind("jobs").expect("binds");
+        set_current_dir(&two).expect("there");
+        drop(mailbox);
+    });
+    assert_eq!(reap(child), 0);
+    assert_eq!(names(&two), ["jobs"]);
+    assert_eq!(std::fs::read(two.join("jobs")).expect("read"), b"another program's");
+    assert_eq!(names(&one), ["jobs.lock"]);
+}
+
+/// A sender connected by a relative path, changed its folder and waited for its receiver's
+/// successor. It looked for the successor in the new folder, and never found it.
+#[test]
+fn relative_sender_after_chdir_finds_successor() {
+    alone!();
+    let place = place();
+    let [one, two] = folders(&place);
+    let mut first = Mailbox::bind(one.join("jobs")).expect("binds");
+    let connected = Signal::new();
+    let child = fork(|| {
+        set_current_dir(&one).expect("there");
+        let options = Options::new().on_death(OnDeath::WaitThroughRestarts);
+        let mut sender = options.connect("jobs").expect("connects");
+        set_current_dir(&two).expect("there");
+        sender.send(b"one").expect("sent");
+        sender.wait_read(Some(AMPLE)).expect("read");
+        connected.give(0);
+        sender.send(b"two").expect("sent");
+        sender.wait_read(Some(AMPLE)).expect("read by the successor");
+    });
+    assert_eq!(&*first.recv_timeout(AMPLE).expect("a message"), b"one");
+    first.acknowledge();
+    connected.take();
+    drop(first);
+    let mut successor = Mailbox::bind(one.join("jobs")).expect("binds");
+    assert_eq!(&*successor.recv_timeout(AMPLE).expect("handed over"), b"two");
+    successor.acknowledge();
+    assert_eq!(reap(child), 0);
+}
+
+/// A socket's address holds 107 bytes. A folder's path beyond that was the reason to use a relative
+/// path, and made absolute it must still work, from each side and after a `chdir`.
+#[test]
+fn long_folder_path_works_relative_and_absolute() {
+    alone!();
+    let place = place();
+    let folder = place.path.with_file_name("x".repeat(150)).join("y".repeat(150));
+    std::fs::create_dir_all(&folder).expect("folders");
+    let child = fork(|| {
+        set_current_dir(&folder).expect("there");
+        let mut mailbox = Mailbox::bind("jobs").expect("binds");
+        let mut relative = Sender::connect("jobs").expect("connects");
+        set_current_dir("/").expect("there");
+        let mut absolute = Sender::connect(folder.join("jobs")).expect("connects");
+        for (sender, text) in [(&mut relative, b"one"), (&mut absolute, b"two")] {
+            sender.send(text).expect("sent");
+            assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), text);
+        }
+        let error = Mailbox::bind(folder.join("jobs")).expect_err("taken");
+        assert!(matches!(error, Error::InUse { .. }), "{error}");
+    });
+    assert_eq!(reap(child), 0);
+    assert_eq!(names(&folder), ["jobs.lock"]);
+    let error = Sender::connect(folder.join("jobs")).expect_err("nothing is there");
+    let address = folder.join("jobs").display().to_string();
+    assert_eq!(error, Error::NoMailbox { address });
+}
+
+/// A cleaner of old files removed the socket and the lock of a living mailbox, and another process
+/// bound the path. When the first mailbox was dropped, it removed the second one's socket.
+#[test]
+fn drop_after_another_bind_keeps_new_socket() {
+    alone!();
+    let place = place();
+    let first = Mailbox::bind(&place.path).expect("binds");
+    std::fs::remove_file(&place.path).expect("removed");
+    std::fs::remove_file(place.path.with_file_name("mailbox.lock")).expect("removed");
+    let _second = Mailbox::bind(&place.path).expect("binds, as there is no lock any more");
+    drop(first);
+    Sender::connect(&place.path).expect("the second one's socket is there");
+}
+
+/// A process binds 62 mailboxes at most. The 63rd was refused after its socket had been made, and
+/// the socket stayed in the folder.
+#[test]
+fn refused_bind_leaves_no_file() {
+    alone!();
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let child = fork(|| {
+        let _mailboxes: Vec<_> = (0..62).map(|_| Mailbox::unbound().expect("free")).collect();
+        let error = Mailbox::bind(&place.path).expect_err("all are taken");
+        assert_eq!(error, Error::Full { what: "mailboxes", most: 62 });
+    });
+    assert_eq!(reap(child), 0);
+    assert_eq!(names(folder), Vec::<String>::new());
+}
+
+/// A folder was at the name under which the socket is made first, and `bind` said that a process
+/// used that name.
+#[test]
+fn folder_at_temporary_name_is_reported_as_folder() {
+    alone!();
+    let place = place();
+    let folder = place.path.with_file_name("mailbox.tmp");
+    std::fs::create_dir(&folder).expect("a folder");
+    let error = Mailbox::bind(&place.path).expect_err("its first name is taken");
+    let Error::BadAddress { address, why } = &error else { panic!("{error}") };
+    assert_eq!(*address, folder.display().to_string());
+    assert!(why.contains("a folder"), "{error}");
+}
+
+/// The limit that [`Address`] names: a forked child of a killed owner has the listener too, so an
+/// abstract name stays in use until the child has ended. A path is free at once.
+#[test]
+fn abstract_name_of_killed_owner_is_free_after_its_child() {
+    alone!();
+    let place = place();
+    let name = Address::abstract_name(place.path.as_os_str().as_encoded_bytes());
+    let bound = Signal::new();
+    let owner = fork(|| {
+        let _mailboxes = [Mailbox::bind(&name), Mailbox::bind(&place.path)];
+        bound.give(fork(sleep_for_ever));
+        sleep_for_ever();
+    });
+    let child = bound.take();
+    kill(owner);
+    assert!(matches!(Sender::connect(&name), Err(Error::NoMailbox { .. })));
+    assert!(matches!(Mailbox::bind(&name), Err(Error::InUse { holder: None, .. })));
+    until("the path is free", || Mailbox::bind(&place.path).is_ok());
+    signal(child, libc::SIGKILL);
+    until("the name is free", || Mailbox::bind(&name).is_ok());
+}

@@ -1,0 +1,390 @@
+//! Both ends on tokio, on one thread and on several.
+
+#![cfg(feature = "tokio")]
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, bare_fork, connect, fork, kill, place, reap};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tontine::Error;
+use tontine::mailbox::{AsyncMailbox, AsyncSender, Message, OnDeath, Options, Sender};
+
+/// The smallest lane that still grows: its sender waits for room again and again.
+const NARROW: u64 = 8192;
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn both() -> [Runtime; 2] {
+    let several = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    [one_thread(), several.expect("a runtime")]
+}
+
+fn mailbox(options: &Options, path: &Path) -> AsyncMailbox {
+    AsyncMailbox::new(options.bind(path).expect("binds")).expect("is watched")
+}
+
+fn sender(options: &Options, path: &Path) -> AsyncSender {
+    AsyncSender::new(options.connect(path).expect("connects"))
+}
+
+fn connected(count: usize, path: &Path) -> Vec<Sender> {
+    (0..count).map(|_| Sender::connect(path).expect("connects")).collect()
+}
+
+/// The next message, which must come.
+async fn one(mailbox: &mut AsyncMailbox) -> Message<'_> {
+    timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("one")
+}
+
+/// Awaits `recv` for so long, in which nothing may come.
+async fn nothing(mailbox: &mut AsyncMailbox, for_so_long: Duration) {
+    let came = timeout(for_so_long, mailbox.recv()).await;
+    assert!(came.is_err(), "expected no message, found one");
+}
+
+#[test]
+fn messages_of_several_senders_arrive_in_order() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(NARROW);
+    for runtime in both() {
+        runtime.block_on(async {
+            let mut mailbox = mailbox(&options, &place.path);
+            let mut sending = Vec::new();
+            for name in 0..4_u32 {
+                let mut sender = sender(&options, &place.path);
+                sending.push(tokio::spawn(async move {
+                    for number in 0..5_000_u32 {
+                        let message = [name.to_le_bytes(), number.to_le_bytes()].concat();
+                        sender.send(&message).await.expect("sent");
+                    }
+                    sender
+                }));
+            }
+            let mut expected = [0_u32; 4];
+            for _ in 0..20_000 {
+                let message = one(&mut mailbox).await;
+                let word = |at: usize| u32::from_le_bytes(message[at..at + 4].try_into().unwrap());
+                assert_eq!(word(4), expected[word(0) as usize]);
+                expected[word(0) as usize] += 1;
+            }
+            for task in sending {
+                task.await.expect("the sender's task");
+            }
+            assert!(mailbox.get_mut().faults().is_empty());
+        });
+    }
+}
+
+#[test]
+fn an_awaited_recv_is_woken() {
+    alone!();
+    let place = place();
+    for runtime in both() {
+        runtime.block_on(async {
+            let mut mailbox = mailbox(&Options::new(), &place.path);
+            let path = place.path.clone();
+            let sending = thread::spawn(move || {
+                let mut sender = Sender::connect(&path).expect("connects");
+                for number in 0..300_u32 {
+                    thread::sleep(Duration::from_micros(u64::from(number % 7) * 50));
+                    sender.send(&number.to_le_bytes()).expect("sent");
+                }
+                sender.wait_read(Some(AMPLE)).expect("all is read");
+            });
+            for number in 0..300_u32 {
+                let message = one(&mut mailbox).await;
+                assert_eq!(*message, number.to_le_bytes());
+            }
+            mailbox.get_mut().acknowledge();
+            let _ = mailbox.get_mut().try_recv();
+            sending.join().expect("the sender's thread");
+        });
+    }
+}
+
+#[test]
+fn a_dropped_recv_loses_nothing() {
+    alone!();
+    let place = place();
+    for runtime in both() {
+        runtime.block_on(async {
+            let mut mailbox = mailbox(&Options::new(), &place.path);
+            let path = place.path.clone();
+            let sending = thread::spawn(move || {
+                let mut sender = Sender::connect(&path).expect("connects");
+                for number in 0..2_000_u32 {
+                    if number % 16 == 0 {
+                        thread::sleep(Duration::from_millis(2));
+                    }
+                    sender.send(&number.to_le_bytes()).expect("sent");
+                }
+                sender
+            });
+            let (mut expected, mut dropped) = (0, 0);
+            while expected < 2_000_u32 {
+                match timeout(Duration::from_micros(300), mailbox.recv()).await {
+                    Ok(message) => {
+                        assert_eq!(*message.expect("one"), expected.to_le_bytes());
+                        expected += 1;
+                    }
+                    Err(_) => dropped += 1,
+                }
+                assert!(dropped < 100_000, "{expected} messages came");
+            }
+            assert!(dropped > 0, "no future was ever dropped");
+            sending.join().expect("the sender's thread");
+        });
+    }
+}
+
+#[test]
+fn a_dropped_send_has_sent_nothing() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(NARROW);
+    for runtime in both() {
+        runtime.block_on(async {
+            let mut mailbox = mailbox(&options, &place.path);
+            let mut sender = sender(&options, &place.path);
+            let sending = tokio::spawn(async move {
+                let mut dropped = 0;
+                for number in 0..1_000_u32 {
+                    let message = number.to_le_bytes().repeat(50);
+                    loop {
+                        let wait = Duration::from_millis(1);
+                        match timeout(wait, sender.send(&message)).await {
+                            Ok(sent) => break sent.expect("sent"),
+                            Err(_) => dropped += 1,
+                        }
+                    }
+                }
+                (sender, dropped)
+            });
+            for number in 0..1_000_u32 {
+                if number % 50 == 0 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                let message = one(&mut mailbox).await;
+                assert_eq!(*message, number.to_le_bytes().repeat(50));
+            }
+            let (_sender, dropped) = sending.await.expect("the sender's task");
+            assert!(dropped > 0, "no future was ever dropped");
+            // Or one has come twice.
+            nothing(&mut mailbox, Duration::from_millis(20)).await;
+        });
+    }
+}
+
+#[test]
+fn an_awaited_send_ends_with_its_reader() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(NARROW);
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Options::new().lane_cap(NARROW).bind(&path).expect("binds");
+        mailbox.recv().expect("the first message");
+        // Its child keeps the connection open when it is killed: only the pidfd tells.
+        let child = fork(|| thread::sleep(Duration::from_secs(2)));
+        reap(child);
+    });
+    one_thread().block_on(async {
+        let mut sender = AsyncSender::new(connect(&options, &place.path));
+        let filling = async {
+            loop {
+                if let Err(error) = sender.send(&[1; 500]).await {
+                    break error;
+                }
+            }
+        };
+        let killing = tokio::task::spawn_blocking(move || {
+            thread::sleep(Duration::from_millis(200));
+            kill(reader);
+        });
+        let error = timeout(AMPLE, filling).await.expect("it ends");
+        assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
+        killing.await.expect("killed");
+        assert!(sender.get_mut().unread().expect("its mail").len() > 3);
+    });
+}
+
+#[test]
+fn an_awaited_send_finds_the_successor() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(NARROW).on_death(OnDeath::WaitForSuccessor);
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Options::new().lane_cap(NARROW).bind(&path).expect("binds");
+        mailbox.recv().expect("the first message");
+        loop {
+            thread::park();
+        }
+    });
+    one_thread().block_on(async {
+        let mut sender = AsyncSender::new(connect(&options, &place.path));
+        let sending = tokio::spawn(async move {
+            for number in 0..100_u32 {
+                sender.send(&number.to_le_bytes().repeat(100)).await.expect("it waits");
+            }
+            sender
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::task::spawn_blocking(move || kill(reader)).await.expect("killed");
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let mut mailbox = mailbox(&options, &place.path);
+        // The first was handed out and never acknowledged.
+        for number in 0..100_u32 {
+            let message = one(&mut mailbox).await;
+            assert_eq!(*message, number.to_le_bytes().repeat(100));
+        }
+        sending.await.expect("the sender's task");
+    });
+}
+
+#[test]
+fn more_newcomers_than_one_look_takes_are_all_welcome() {
+    alone!();
+    let place = place();
+    one_thread().block_on(async {
+        let mut mailbox = mailbox(&Options::new(), &place.path);
+        let mut senders = connected(100, &place.path);
+        nothing(&mut mailbox, Duration::from_millis(100)).await;
+        assert_eq!(mailbox.get_ref().lanes(), 100);
+        senders[99].send(b"from the last").expect("sent");
+        let message = one(&mut mailbox).await;
+        assert_eq!(&*message, b"from the last");
+    });
+}
+
+#[test]
+fn more_ends_than_one_look_takes_are_all_seen() {
+    alone!();
+    let place = place();
+    one_thread().block_on(async {
+        let mut mailbox = mailbox(&Options::new(), &place.path);
+        let senders = connected(200, &place.path);
+        nothing(&mut mailbox, Duration::from_millis(100)).await;
+        assert_eq!(mailbox.get_ref().lanes(), 200);
+        drop(senders);
+        nothing(&mut mailbox, Duration::from_millis(500)).await;
+        assert_eq!(mailbox.get_ref().lanes(), 0);
+    });
+}
+
+#[test]
+fn a_silent_newcomer_is_dropped_while_recv_is_awaited() {
+    alone!();
+    let place = place();
+    one_thread().block_on(async {
+        let options = Options::new().handshake_deadline(Duration::from_millis(50));
+        let mut mailbox = mailbox(&options, &place.path);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let silent =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
+        let address = SocketAddrUnix::new(&place.path).expect("an address");
+        rustix::net::connect(&silent, &address).expect("connects");
+        nothing(&mut mailbox, Duration::from_millis(500)).await;
+        let mut byte = [0; 1];
+        assert_eq!(rustix::io::read(&silent, &mut byte), Ok(0), "it is still connected");
+    });
+}
+
+/// Polls a future that is expected to wait.
+fn poll_pending<T>(future: Pin<&mut impl Future<Output = T>>) {
+    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "expected a pending future, found a ready one");
+}
+
+/// Polls a future of a forked child, which is expected to fail at once.
+fn poll_forked<T>(future: Pin<&mut impl Future<Output = tontine::Result<T>>>) {
+    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
+    let std::task::Poll::Ready(Err(error)) = polled else { panic!("expected an error") };
+    assert_eq!(error, Error::Forked);
+}
+
+/// A program forked while a `recv` was pending, and the child dropped or polled its copy of the
+/// future. It was killed by SIGSEGV, since it cleared a word on a page that a child does not
+/// inherit. Its drop also removed the parent's descriptor from the runtime's epoll set, which both
+/// share: no message woke the parent any more.
+#[test]
+fn pending_recv_in_forked_child_fails_and_parent_is_woken() {
+    alone!();
+    for polls in [false, true] {
+        for runtime in both() {
+            let place = place();
+            runtime.block_on(async {
+                let mut mailbox = mailbox(&Options::new(), &place.path);
+                let mut recv = Some(Box::pin(mailbox.recv()));
+                poll_pending(recv.as_mut().expect("the future").as_mut());
+                let child = bare_fork(|| {
+                    let mut recv = recv.take().expect("the child's copy");
+                    if polls {
+                        poll_forked(recv.as_mut());
+                    }
+                });
+                assert_eq!(reap(child), 0, "polls: {polls}");
+                let path = place.path.clone();
+                let sending = thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(20));
+                    Sender::connect(&path).expect("connects").send(b"one").expect("sent");
+                });
+                let received = timeout(AMPLE, recv.expect("the parent's")).await;
+                assert_eq!(&*received.expect("in time").expect("a message"), b"one");
+                sending.join().expect("the sender's thread");
+                let child = bare_fork(|| drop(mailbox));
+                assert_eq!(reap(child), 0, "the mailbox dropped in a child");
+            });
+        }
+    }
+}
+
+/// A program forked while a `send` waited for room, and the child dropped or polled its copy of
+/// the future. It was killed by SIGSEGV, since it wrote to the lane's chunks, which a child does
+/// not inherit.
+#[test]
+fn pending_send_in_forked_child_fails_and_parent_is_woken() {
+    alone!();
+    for polls in [false, true] {
+        for runtime in both() {
+            let place = place();
+            let options = Options::new().lane_cap(NARROW);
+            runtime.block_on(async {
+                let mut mailbox = options.bind(&place.path).expect("binds");
+                let mut sender = sender(&options, &place.path);
+                sender.send(&[0; 1000]).await.expect("sent");
+                assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 1000);
+                while sender.get_mut().try_send(&[1; 1000]).is_ok() {}
+                let mut send = Some(Box::pin(sender.send(&[2; 1000])));
+                poll_pending(send.as_mut().expect("the future").as_mut());
+                let child = bare_fork(|| {
+                    let mut send = send.take().expect("the child's copy");
+                    if polls {
+                        poll_forked(send.as_mut());
+                    }
+                });
+                assert_eq!(reap(child), 0, "polls: {polls}");
+                let receiving = thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(20));
+                    let mut last = 0;
+                    while last != 2 {
+                        last = mailbox.recv_timeout(AMPLE).expect("a message")[0];
+                    }
+                });
+                let sent = timeout(AMPLE, send.expect("the parent's")).await;
+                sent.expect("in time").expect("sent");
+                receiving.join().expect("the receiver's thread");
+            });
+        }
+    }
+}

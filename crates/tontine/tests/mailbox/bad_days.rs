@@ -1,0 +1,456 @@
+//! Bad days of honest processes: paths that are taken, too long or forbidden, ends that stop, close
+//! or die at the wrong moment. Forks and execs are in `forks.rs`.
+
+#![allow(unsafe_code, reason = "setuid")]
+
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{
+    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_for_ever,
+    until,
+};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+
+/// The address' claim was taken for `PATH.lock`, which gave `PATH.lock.lock`, and errors that named
+/// a file instead of the mailbox.
+#[test]
+fn a_live_owners_path_is_named_in_the_error_and_its_lock_is_where_the_documents_say() {
+    alone!();
+    let place = place();
+    let _mailbox = Mailbox::bind(&place.path).expect("binds");
+    let error = Mailbox::bind(&place.path).expect_err("taken");
+    let address = place.path.display().to_string();
+    assert_eq!(error, Error::InUse { address, holder: Some(std::process::id()) });
+    let folder = std::fs::read_dir(place.path.parent().expect("a folder")).expect("read");
+    let mut names: Vec<_> = folder.map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["mailbox", "mailbox.lock"]);
+}
+
+#[test]
+fn a_path_that_is_no_socket_or_too_long_is_refused_and_left_alone() {
+    alone!();
+    let place = place();
+    std::fs::write(&place.path, "precious").expect("written");
+    let error = Mailbox::bind(&place.path).expect_err("a file");
+    assert_eq!(error.errno(), libc::EINVAL, "{error}");
+    assert_eq!(std::fs::read(&place.path).expect("still there"), b"precious");
+    let error = Sender::connect(&place.path).expect_err("a file");
+    assert_eq!(error.errno(), libc::ECONNREFUSED, "{error}");
+    let folder = place.path.parent().expect("a folder");
+    let long = |length: usize| {
+        let rest = length - folder.as_os_str().len() - 1;
+        folder.join("x".repeat(rest))
+    };
+    for length in [108, 109, 200] {
+        for error in [
+            Mailbox::bind(long(length)).expect_err("too long"),
+            Sender::connect(long(length)).expect_err("too long"),
+        ] {
+            assert!(
+                matches!(&error, Error::BadAddress { address, .. }
+                if *address == long(length).display().to_string()),
+                "{error}"
+            );
+        }
+    }
+    let error = Mailbox::bind(folder.join("none/mailbox")).expect_err("no such folder");
+    assert_eq!(error.errno(), libc::ENOENT, "{error}");
+}
+
+/// *open of the lock file failed: Permission denied*: of which lock file?
+#[test]
+fn system_errors_name_the_file_that_they_are_about() {
+    alone!();
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let names = |error: &Error, call: &str, path: &std::path::Path| {
+        let start = format!("{call} failed at {}: ", path.display());
+        assert!(error.to_string().starts_with(&start), "{error}");
+    };
+    let path = folder.join("none/mailbox");
+    let error = Mailbox::bind(&path).expect_err("no such folder");
+    names(&error, "open of the lock file", &path.with_file_name("mailbox.lock"));
+    // What a dead owner may have left under that name is removed; a folder is not.
+    std::fs::create_dir(folder.join("mailbox.tmp")).expect("a folder");
+    let error = Mailbox::bind(&place.path).expect_err("its first name is taken");
+    assert!(error.to_string().contains("mailbox.tmp"), "{error}");
+    std::fs::remove_dir(folder.join("mailbox.tmp")).expect("removed");
+    // A file instead of a folder.
+    std::fs::write(folder.join("file"), "").expect("written");
+    let path = folder.join("file/mailbox");
+    let error = Sender::connect(&path).expect_err("no folder");
+    names(&error, "connect", &path);
+    if rustix::process::geteuid().is_root() {
+        let path = place.path.clone();
+        std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("chmod");
+        // The lock is anybody's, the folder is not.
+        std::fs::write(folder.join("mailbox.lock"), "").expect("written");
+        let anybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(folder.join("mailbox.lock"), anybody).expect("chmod");
+        let child = fork(move || {
+            // SAFETY: the child is single-threaded, and gives up what it is.
+            assert_eq!(unsafe { libc::setuid(65534) }, 0);
+            let error = Mailbox::bind(&path).expect_err("nothing can be made there");
+            names(&error, "bind", &path.with_file_name("mailbox.tmp"));
+        });
+        assert_eq!(reap(child), 0);
+    }
+    Mailbox::bind(&place.path).expect("binds");
+}
+
+/// A path of 107 bytes fits into a socket's address, and was refused for the name under which the
+/// socket is made first.
+#[test]
+fn the_longest_path_of_all_works() {
+    alone!();
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let path = folder.join("x".repeat(107 - folder.as_os_str().len() - 1));
+    let mut mailbox = Mailbox::bind(&path).expect("binds");
+    Sender::connect(&path).expect("connects").send(b"far").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"far");
+}
+
+#[test]
+fn a_folder_without_permission_is_refused() {
+    alone!();
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let place = place();
+    let path = place.path.clone();
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(path.parent().expect("a folder"), closed).expect("chmod");
+    let child = fork(move || {
+        // SAFETY: the child is single-threaded, and gives up what it is.
+        assert_eq!(unsafe { libc::setuid(65534) }, 0);
+        assert_eq!(Mailbox::bind(&path).expect_err("not ours").errno(), libc::EACCES);
+        let error = Sender::connect(&path).expect_err("not ours");
+        assert_eq!(error.errno(), libc::EACCES, "{error}");
+    });
+    assert_eq!(reap(child), 0);
+}
+
+#[test]
+fn of_two_successors_one_wins_and_is_named() {
+    alone!();
+    let place = place();
+    let rounds = 1000;
+    let rival = || {
+        let go = Signal::new();
+        let done = Signal::new();
+        let path = place.path.clone();
+        let pid = fork(|| {
+            for _ in 0..rounds {
+                go.take();
+                match Mailbox::bind(&path) {
+                    Ok(mailbox) => {
+                        done.give(0);
+                        go.take();
+                        drop(mailbox);
+                    }
+                    Err(Error::InUse { holder: Some(holder), .. }) => {
+                        done.give(holder.cast_signed());
+                        go.take();
+                    }
+                    Err(_) => done.give(-1),
+                }
+                done.give(-2);
+            }
+        });
+        (pid, go, done)
+    };
+    let rivals = [rival(), rival()];
+    for round in 0..rounds {
+        rivals.iter().for_each(|(_, go, _)| go.give(1));
+        let answers = rivals.each_ref().map(|(_, _, done)| done.take());
+        let winner = answers.iter().position(|&answer| answer == 0).expect("one wins");
+        assert_eq!(answers[1 - winner], rivals[winner].0, "round {round}: the loser names it");
+        rivals.iter().for_each(|(_, go, _)| go.give(1));
+        rivals.iter().for_each(|(_, _, done)| assert_eq!(done.take(), -2));
+    }
+    rivals.iter().for_each(|(pid, ..)| assert_eq!(reap(*pid), 0));
+}
+
+#[test]
+fn a_stopped_receiver_takes_up_where_it_stopped() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
+        let mut expected = 0_u32;
+        loop {
+            let message = mailbox.recv().expect("a message");
+            assert_eq!(message[..4], expected.to_le_bytes());
+            expected += 1;
+        }
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    let mut next = 0_u32;
+    let message = |next: &mut u32| {
+        let bytes = next.to_le_bytes().repeat(100);
+        *next += 1;
+        bytes
+    };
+    sender.send(&message(&mut next)).expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    signal(reader, libc::SIGSTOP);
+    let full = loop {
+        let bytes = message(&mut next);
+        if let Err(error) = sender.try_send(&bytes) {
+            next -= 1;
+            break error;
+        }
+    };
+    assert_eq!(full, Error::WouldBlock);
+    assert!(sender.unread_bytes() > 1 << 14, "it fills");
+    assert_eq!(sender.send_timeout(&[0; 400], SHORT), Err(Error::TimedOut));
+    signal(reader, libc::SIGCONT);
+    for _ in 0..1000 {
+        sender.send_timeout(&message(&mut next), AMPLE).expect("sent");
+    }
+    kill(reader);
+}
+
+#[test]
+fn closing_ends_a_blocked_send() {
+    alone!();
+    let place = place();
+    for waiting in [Waiting::Sleep, Waiting::Spin] {
+        let mut mailbox = Options::new().lane_cap(1 << 13).bind(&place.path).expect("binds");
+        let mut sender = Options::new().waiting(waiting).connect(&place.path).expect("connects");
+        mailbox.try_recv().expect_err("it only accepts");
+        let sending = thread::spawn(move || {
+            loop {
+                if let Err(error) = sender.send(&[1; 500]) {
+                    return (error, sender.unread().expect("closed").len());
+                }
+            }
+        });
+        mailbox.recv_timeout(AMPLE).expect("a message");
+        thread::sleep(SHORT);
+        mailbox.close();
+        let (error, unread) = sending.join().expect("it ends");
+        assert_eq!(error.errno(), libc::EPIPE, "{error}");
+        assert!(unread > 3, "{unread}");
+    }
+}
+
+#[test]
+fn empty_messages_are_messages() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    for _ in 0..10_000 {
+        sender.send(b"").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
+    }
+    sender.reserve(0).expect("room").commit().expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
+}
+
+/// A large chunk was given back, and the reader died before it went on to the small one: what it
+/// had read was a position before the small chunk, which no successor takes.
+#[test]
+fn a_reader_may_die_between_giving_back_and_going_on() {
+    alone!();
+    let place = place();
+    for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {
+        let path = place.path.clone();
+        let reader = fork(|| {
+            let options = Options::new().give_back_after(Duration::from_millis(10));
+            let mut mailbox = options.bind(&path).expect("binds");
+            for _ in 0..100 {
+                mailbox.recv().expect("a message");
+            }
+            mailbox.acknowledge();
+            let _ = mailbox.recv_timeout(Duration::from_millis(200));
+            sleep_for_ever();
+        });
+        let mut sender = connect(&Options::new().on_death(on_death), &place.path);
+        for _ in 0..100 {
+            sender.send(&[1; 1000]).expect("sent");
+        }
+        sender.wait_read(Some(AMPLE)).expect("read");
+        thread::sleep(Duration::from_millis(400));
+        sender.send(b"first").expect("sent, in the small chunk");
+        assert_eq!(sender.unread().expect_err("it is alive"), Error::WouldBlock);
+        sender.send(b"second").expect("sent");
+        kill(reader);
+        if on_death == OnDeath::Fail {
+            sender.send(b"third").expect_err("dead");
+            assert_eq!(sender.unread().expect("dead"), [&b"first"[..], b"second"]);
+            continue;
+        }
+        let mut mailbox = Mailbox::bind(&place.path).expect("free");
+        until("the successor is found", || {
+            sender.service().expect("it is no error to look");
+            mailbox.try_recv().is_ok_and(|message| *message == *b"first")
+        });
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"second");
+        drop(mailbox);
+    }
+}
+
+/// A mailbox for nobody was bound and refused everybody; and of a mode's further bits some were
+/// taken for permissions.
+#[test]
+fn settings_that_mean_nothing_are_refused() {
+    alone!();
+    let place = place();
+    for (options, named) in
+        [(Options::new().max_lanes(0), "max_lanes"), (Options::new().mode(0o1777), "mode")]
+    {
+        for refused in [options.bind(&place.path), options.unbound()] {
+            let error = refused.expect_err("it means nothing");
+            assert!(
+                matches!(&error, Error::BadOption { option, .. } if *option == named),
+                "{error}"
+            );
+        }
+        assert!(!place.path.exists(), "nothing was made");
+    }
+}
+
+fn limit_files(bytes: u64) {
+    let limit = Some(bytes);
+    let limit = rustix::process::Rlimit { current: limit, maximum: limit };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).expect("lowered");
+}
+
+/// A process under `ulimit -f` bound a mailbox, connected to one, sent a message for which its lane
+/// had to grow, or made a shared heap. Each time SIGXFSZ killed it, since a memory file counts.
+#[test]
+fn file_size_limit_is_an_error_and_no_signal() {
+    alone!();
+    use tontine::heap;
+    let place = place();
+    let child = bare_fork(|| {
+        limit_files(0);
+        let error = Mailbox::bind(&place.path).expect_err("no page for its life");
+        assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
+        let error = heap::shared::Heap::create(&heap::shared::Options::new(1 << 20));
+        assert!(matches!(error, Err(heap::Error::FileTooLarge { limit: 0, .. })));
+    });
+    assert_eq!(reap(child), 0);
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let sent = Signal::new();
+    let child = fork(|| {
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        sender.send(b"one").expect("sent");
+        sender.wait_read(Some(AMPLE)).expect("read");
+        limit_files(4096);
+        // Too long for the chunk that there is.
+        let error = sender.send(&[1; 10_000]).expect_err("no larger chunk");
+        assert!(matches!(error, Error::FileTooLarge { limit: 4096, .. }), "{error}");
+        // Not too long: waits as where the cap is reached.
+        let error = loop {
+            if let Err(error) = sender.try_send(&[2; 1000]) {
+                break error;
+            }
+        };
+        assert_eq!(error, Error::WouldBlock);
+        sent.give(0);
+        sender.send(&[3; 1000]).expect("the reader makes room");
+        limit_files(0);
+        let error = Sender::connect(&place.path).expect_err("no chunk");
+        assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
+    });
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"one");
+    mailbox.acknowledge();
+    sent.take();
+    while mailbox.recv_timeout(AMPLE).expect("a message")[0] != 3 {}
+    assert_eq!(reap(child), 0);
+}
+
+/// A process gave up its user after it had made its options, and refused peers of its new user:
+/// the error said that "uid 65534 was expected" of a process of uid 65534.
+#[test]
+fn refusal_after_setuid_names_the_allowed_users() {
+    alone!();
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("chmod");
+    let bound = Signal::new();
+    let path = place.path.clone();
+    let receiver = fork(|| {
+        let mut mailbox = Options::new().mode(0o666).allow_uid(7).bind(&path).expect("binds");
+        // SAFETY: the child is single-threaded, and gives up what it is.
+        assert_eq!(unsafe { libc::setuid(65534) }, 0);
+        bound.give(0);
+        until("it is refused", || {
+            let _ = mailbox.recv_timeout(SHORT);
+            mailbox.faults().first().is_some_and(|error| {
+                let text = error.to_string();
+                assert!(text.contains("(uid 65534) was refused: uid 0 or 7 was"), "{text}");
+                true
+            })
+        });
+    });
+    bound.take();
+    let sender = fork(|| {
+        let options = Options::new().allow_uid(65534);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setuid(65534) }, 0);
+        // It may be refused before its first message.
+        let mut error = None;
+        match options.connect(&path) {
+            Ok(mut sender) => until("it is refused", || {
+                error = sender.service().err();
+                error.is_some()
+            }),
+            Err(refused) => error = Some(refused),
+        }
+        let text = error.expect("refused").to_string();
+        assert!(text.contains("(uid 65534) was refused by the other end"), "{text}");
+        // It allows uid 0 only, and the listener belongs to 0: only of a new connection.
+        let error = Options::new().connect(&path).err();
+        assert!(error.is_none_or(|error| error.to_string().contains("uid 65534 was expected")));
+    });
+    assert_eq!((reap(sender), reap(receiver)), (0, 0));
+}
+
+/// `adopt` and `over` took any socket. A stream joins messages and a datagram socket has no end, so
+/// the lane broke later, with an error that named the peer.
+#[test]
+fn sockets_of_another_kind_are_refused() {
+    alone!();
+    use std::os::fd::OwnedFd;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, socketpair};
+    let _place = place();
+    let mut mailbox = Mailbox::unbound().expect("made");
+    let (unix, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    let mut refused = |socket: OwnedFd, errno: i32, word: &str| {
+        let copy = socket.try_clone().expect("a copy");
+        for error in [mailbox.adopt(socket).err(), Sender::over(copy).err()] {
+            let error = error.expect("an error");
+            assert_eq!(error.errno(), errno, "{error}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    };
+    for (kind, word) in [(SocketType::STREAM, "SOCK_STREAM"), (SocketType::DGRAM, "SOCK_DGRAM")] {
+        let (one, _other) = socketpair(unix, kind, flags, None).expect("a pair");
+        refused(one, libc::EPROTOTYPE, word);
+    }
+    let lone = socket_with(unix, SocketType::SEQPACKET, flags, None).expect("a socket");
+    refused(lone, libc::EPROTOTYPE, "not connected");
+    let inet = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket");
+    refused(inet, libc::EPROTOTYPE, "Unix");
+    let file = std::fs::File::open("/dev/null").expect("it is there");
+    refused(file.into(), libc::ENOTSOCK, "SO_DOMAIN");
+    let (one, other) = socketpair(unix, SocketType::SEQPACKET, flags, None).expect("a pair");
+    drop(other);
+    mailbox.adopt(one).expect("a socket whose other end was closed");
+}

@@ -1,0 +1,114 @@
+//! What a lane takes at most: whose cap counts, and when that is known.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, place, until};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender, Waiting};
+
+/// Longer than a look around, shorter than patience.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Whose cap a refusal names, and the most that it says the lane takes.
+fn limit(error: &Error) -> (u64, Option<u32>) {
+    match error {
+        Error::TooLarge { most, set_by, .. } => (*most, set_by.and_then(|peer| peer.pid)),
+        other => panic!("{other}"),
+    }
+}
+
+/// A message under the sender's cap and over the receiver's waited for room that could never come,
+/// in `send` for ever.
+#[test]
+fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
+    alone!();
+    let place = place();
+    let narrow = Options::new().lane_cap(1 << 16);
+    // All of a mailbox's memory, and what is left of it when others have their places.
+    let shared = Options::new().mailbox_cap(1 << 16).max_lanes(1);
+    let places = Options::new().mailbox_cap(1 << 16).max_lanes(9);
+    for (theirs, cap) in [(narrow, 1 << 16), (shared, 1 << 16), (places, 1 << 15)] {
+        let mut mailbox = theirs.bind(&place.path).expect("binds");
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        let before = sender.longest_message();
+        mailbox.try_recv().expect_err("it only accepts");
+        let error = sender.send_timeout(&[7; 20_000], AMPLE).expect_err("it never fits");
+        let (most, by) = limit(&error);
+        assert!((cap / 4 - 200..cap / 4).contains(&most), "{most} of {cap}");
+        assert_eq!(by, Some(std::process::id()), "{error}");
+        assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
+        assert_eq!(sender.longest_message() as u64, most);
+        assert!(sender.longest_message() < before);
+        assert_eq!(sender.try_send(&[7; 20_000]), Err(error.clone()));
+        assert_eq!(sender.arm(20_000), Err(error.clone()));
+        assert_eq!(sender.reserve(20_000).expect_err("it never fits"), error);
+        // Up to there everything goes.
+        let longest = vec![7; most as usize];
+        until("the longest is sent", || {
+            let _ = mailbox.try_recv();
+            sender.try_send(&longest).is_ok()
+        });
+        assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *longest);
+        assert_eq!(mailbox.faults(), []);
+    }
+}
+
+/// Until the receiver has said what it takes, a message beyond its cap has to wait like any other
+/// large one; a `send` that waited was not told when it was known.
+#[test]
+fn a_blocked_send_is_told_of_the_receivers_cap_when_it_is_known() {
+    alone!();
+    let place = place();
+    for waiting in [Waiting::Sleep, Waiting::Spin] {
+        let mut mailbox = Options::new().lane_cap(1 << 16).bind(&place.path).expect("binds");
+        let options = Options::new().waiting(waiting);
+        let mut sender = options.connect(&place.path).expect("connects");
+        assert_eq!(sender.try_send(&[7; 20_000]), Err(Error::WouldBlock));
+        thread::scope(|scope| {
+            let sending = scope.spawn(|| sender.send_timeout(&[7; 20_000], AMPLE));
+            thread::sleep(SHORT);
+            mailbox.try_recv().expect_err("it only accepts");
+            let error = sending.join().expect("no panic").expect_err("it never fits");
+            assert_eq!(limit(&error).1, Some(std::process::id()));
+        });
+    }
+}
+
+/// What the receiver grants is not known before it has taken the connection: larger chunks than the
+/// first cannot be passed, and large messages wait. Nothing is lost, nothing overtakes.
+#[test]
+fn before_the_welcome_a_large_message_waits_and_small_ones_do_not() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    let large = vec![9; 100_000];
+    sender.send(b"small").expect("the first chunk has room");
+    assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
+    assert_eq!(sender.send_timeout(&large, SHORT), Err(Error::TimedOut));
+    assert_eq!(sender.arm(large.len()), Ok(true), "there is no room, and word will come");
+    // As many as the first chunk takes, and no more.
+    let mut sent = 1;
+    while sender.try_send(b"small").is_ok() {
+        sent += 1;
+        assert!(sent < 1000, "it grew, and nobody has granted that");
+    }
+    assert!(sent > 200, "{sent} records of 16 bytes in 4 KiB");
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| sender.send_timeout(&large, AMPLE));
+        thread::sleep(SHORT);
+        assert!(!sending.is_finished(), "nobody has accepted it yet");
+        for _ in 0..sent {
+            assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
+        }
+        assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
+        sending.join().expect("no panic").expect("sent");
+    });
+    assert_eq!(mailbox.faults(), []);
+    // Whoever knows that it has much to say at once brings a larger chunk.
+    let options = Options::new().first_chunk(1 << 18);
+    let mut sender = options.connect(&place.path).expect("connects");
+    sender.try_send(&large).expect("there is room before anybody accepts");
+    assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
+}

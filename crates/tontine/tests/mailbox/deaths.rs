@@ -1,0 +1,251 @@
+//! What a sender sees of each way in which its reader can end, or seem to.
+
+#![allow(unsafe_code, reason = "waitpid for a process that stops")]
+
+use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, connect, fork, kill, place, reap, signal, sleep_for_ever, until};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+/// Sends until the lane is full.
+fn fill(sender: &mut Sender) {
+    while sender.try_send(&[1; 100]).is_ok() {}
+}
+
+#[test]
+fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        let _ = Command::new("sleep").arg("1000").exec();
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"go").expect("sent");
+    let mut error = None;
+    until("the reader calls exec", || {
+        error = sender.send(b"more").err();
+        error.is_some()
+    });
+    assert!(matches!(error, Some(Error::OwnerDied { .. })), "{error:?}");
+    signal(reader, 0);
+    assert!(!sender.unread().expect("its mail").is_empty());
+    // The kernel marks the life a moment before it closes what exec closes, the lock with it.
+    until("the name is free while the process lives", || Mailbox::bind(&place.path).is_ok());
+    kill(reader);
+}
+
+#[test]
+fn a_stopped_reader_is_alive_and_a_deadline_ends_the_wait_for_it() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(1 << 16);
+    let (path, theirs) = (place.path.clone(), options.clone());
+    let reader = fork(|| {
+        let mut mailbox = theirs.bind(&path).expect("binds");
+        while mailbox.recv().is_ok() {}
+    });
+    let mut sender = connect(&options, &place.path);
+    sender.send(b"go").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    signal(reader, libc::SIGSTOP);
+    let mut status = 0;
+    // SAFETY: our own child, and an integer to write to.
+    let stopped = unsafe { libc::waitpid(reader, &raw mut status, libc::WUNTRACED) };
+    assert_eq!(stopped, reader);
+    fill(&mut sender);
+    let error = sender.send_timeout(&[1; 100], Duration::from_millis(50)).expect_err("full");
+    assert_eq!(error, Error::TimedOut);
+    signal(reader, libc::SIGCONT);
+    sender.send_timeout(&[1; 100], AMPLE).expect("it reads on");
+    kill(reader);
+}
+
+#[test]
+fn a_killed_reader_is_dead_though_its_forked_child_keeps_the_connection() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(1 << 16);
+    let (path, theirs) = (place.path.clone(), options.clone());
+    let reader = fork(|| {
+        let mut mailbox = theirs.bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        fork(|| thread::sleep(Duration::from_secs(5)));
+        sleep_for_ever();
+    });
+    let mut sender = connect(&options, &place.path);
+    sender.send(b"go").expect("sent");
+    until("it is welcome", || sender.peer().is_some() || sender.service().is_err());
+    fill(&mut sender);
+    let killing = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        kill(reader);
+    });
+    let error = sender.send_timeout(&[1; 100], AMPLE).expect_err("it ends with the reader");
+    assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
+    killing.join().expect("killed");
+}
+
+#[test]
+fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        sleep_for_ever();
+    });
+    let path = place.path.clone();
+    let sender = fork(|| {
+        let mut sender = connect(&Options::new(), &path);
+        for _ in 0..100 {
+            sender.send(b"lost with both").expect("sent");
+        }
+        std::fs::write(path.with_extension("sent"), b"").expect("says so");
+        sleep_for_ever();
+    });
+    until("all is sent", || place.path.with_extension("sent").exists());
+    kill(sender);
+    kill(reader);
+    let left = std::fs::read_dir(place.path.parent().expect("a folder")).expect("it");
+    let mut left: Vec<_> = left.map(|entry| entry.expect("one").file_name()).collect();
+    left.sort();
+    // The lock file was once called `mailbox.lock.lock`, since two modules named it.
+    assert_eq!(left, ["mailbox", "mailbox.lock", "mailbox.sent"]);
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let nothing = mailbox.recv_timeout(Duration::from_millis(50)).expect_err("all is gone");
+    assert_eq!(nothing, Error::TimedOut);
+}
+
+#[test]
+fn a_reader_that_ends_by_itself_is_dead() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        // `_exit` runs no destructor: nothing is closed on purpose.
+        std::mem::forget(mailbox);
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"go").expect("sent");
+    assert_eq!(reap(reader), 0);
+    let error = sender.send(b"more").expect_err("dead");
+    assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
+    assert_eq!(sender.unread().expect("its mail"), [b"go"]);
+}
+
+/// Ends this process with a core dump, into `folder` where the system writes cores to where a
+/// process works. A program's own handlers would return.
+fn dump_core(folder: &std::path::Path, signal: i32) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    std::env::set_current_dir(folder).expect("a folder");
+    let Rlimit { maximum, .. } = getrlimit(Resource::Core);
+    let most = maximum.unwrap_or(u64::MAX).min(1 << 28);
+    setrlimit(Resource::Core, Rlimit { current: Some(most), maximum }).expect("raised");
+    // SAFETY: the process ends by this signal; nothing is run that handles it.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+#[test]
+fn a_sender_that_dumps_core_leaves_what_it_sent() {
+    alone!();
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.starts_with('/') {
+        println!("skipped: cores would be left in {pattern}");
+        return;
+    }
+    for signal in [libc::SIGABRT, libc::SIGSEGV] {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let folder = place.path.parent().expect("a folder");
+        let child = fork(|| {
+            let mut sender = Sender::connect(&place.path).expect("connects");
+            for number in 0..300_u32 {
+                sender.send(&number.to_le_bytes().repeat(100)).expect("sent");
+            }
+            dump_core(folder, signal);
+        });
+        for number in 0..300_u32 {
+            let message = mailbox.recv_timeout(AMPLE).expect("a message");
+            assert_eq!(*message, number.to_le_bytes().repeat(100));
+        }
+        until("its end is noticed", || {
+            assert!(mailbox.recv_timeout(std::time::Duration::from_millis(1)).is_err());
+            mailbox.lanes() == 0
+        });
+        assert_eq!(mailbox.faults(), []);
+        let status = reap(child);
+        assert_eq!(libc::WTERMSIG(status), signal);
+        if !libc::WCOREDUMP(status) {
+            println!("no core was written here");
+        }
+    }
+}
+
+/// A handler that panicked lost its job: unwinding dropped the mailbox, and dropping acknowledges
+/// what was received last.
+#[test]
+fn a_panicking_reader_leaves_the_message_in_hand() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    for job in ["done", "in hand", "waiting"] {
+        sender.send(job.as_bytes()).expect("sent");
+    }
+    let panicked = catch_unwind(AssertUnwindSafe(move || {
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"done");
+        let job = mailbox.recv_timeout(AMPLE).expect("a message");
+        panic!("could not do {}", job.escape_ascii());
+    }));
+    assert!(panicked.is_err());
+    assert!(matches!(sender.send(b"more"), Err(Error::Closed { .. })));
+    assert_eq!(sender.unread().expect("its mail"), [b"in hand".to_vec(), b"waiting".to_vec()]);
+}
+
+/// So did a batch of which one message was too much, when the program went on with the next call.
+#[test]
+fn a_message_at_which_a_batch_panics_is_received_again() {
+    alone!();
+    for panics_at in 0..5 {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut senders: Vec<Sender> =
+            (0..2).map(|_| Sender::connect(&place.path).expect("connects")).collect();
+        mailbox.try_recv().expect_err("it only accepts");
+        for number in 0..6_u8 {
+            senders[usize::from(number / 3)].send(&[number]).expect("sent");
+        }
+        let mut given = Vec::new();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            mailbox.recv_batch(6, |message| {
+                given.push(message[0]);
+                assert!(given.len() != panics_at + 1, "could not do {}", message[0]);
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(given.len(), panics_at + 1);
+        let last = given.pop();
+        let mut rest = Vec::new();
+        while let Ok(message) = mailbox.try_recv() {
+            rest.push(message[0]);
+        }
+        assert!(rest.contains(&last.expect("the one that was too much")), "{given:?}, {rest:?}");
+        given.append(&mut rest);
+        given.sort_unstable();
+        assert_eq!(given, [0, 1, 2, 3, 4, 5], "each is received, and none again that was done");
+    }
+}

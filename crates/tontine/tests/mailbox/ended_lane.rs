@@ -1,0 +1,277 @@
+//! Results of a sender's calls after its receiver's end: the same error each time, whatever
+//! was called before.
+
+#![allow(unsafe_code, reason = "robust mutexes in a forked process")]
+
+use crate::raw;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::common::{AMPLE, Place, Signal, connect, fork, kill, place, sleep_for_ever, until};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+
+/// More entries than the kernel walks of one thread's robust list (`ROBUST_LIST_LIMIT`, 2,048).
+const ROBUST_MUTEXES: usize = 2100;
+
+fn waiting() -> Options {
+    Options::new().on_death(OnDeath::WaitForSuccessor)
+}
+
+/// Starts a receiver that acknowledges one message and then sleeps.
+fn receiver(path: &Path) -> i32 {
+    let path = path.to_owned();
+    fork(move || {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        mailbox.acknowledge();
+        sleep_for_ever();
+    })
+}
+
+/// A sender with two unacknowledged messages for a receiver that was killed.
+fn sender_of_killed(place: &Place, options: &Options) -> Sender {
+    let receiver = receiver(&place.path);
+    let mut sender = connect(options, &place.path);
+    sender.send(b"read").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.send(b"one").expect("sent");
+    sender.send(b"two").expect("sent");
+    kill(receiver);
+    sender
+}
+
+/// Asserts that every call returns `errno`, in any order.
+fn assert_all_fail(sender: &mut Sender, errno: i32) {
+    let found = |result: tontine::Result<()>| result.map_err(|error| error.errno());
+    for _ in 0..2 {
+        assert_eq!(found(sender.service()), Err(errno), "service");
+        assert_eq!(found(sender.send(b"more")), Err(errno), "send");
+        assert_eq!(found(sender.try_send(b"more")), Err(errno), "try_send");
+        assert_eq!(found(sender.reserve(4).map(drop)), Err(errno), "reserve");
+        assert_eq!(found(sender.try_reserve(4).map(drop)), Err(errno), "try_reserve");
+        assert_eq!(found(sender.arm(4).map(drop)), Err(errno), "arm");
+        assert_eq!(sender.send_timeout(b"more", AMPLE).map_err(|error| error.errno()), Err(errno));
+    }
+}
+
+/// A program took back what its dead receiver had not read. From then on every call returned
+/// EPROTO: the sender counted what it had taken back as read, and took the dead receiver's control
+/// page, which still showed the position before it, for a lie.
+#[test]
+fn unread_from_dead_receiver_keeps_owner_dead_error() {
+    alone!();
+    let place = place();
+    let mut sender = sender_of_killed(&place, &Options::new());
+    assert_eq!(sender.send(b"more").map_err(|error| error.errno()), Err(libc::EOWNERDEAD));
+    assert_eq!(sender.unread().expect("its messages"), [b"one", b"two"]);
+    assert_eq!(sender.unread_bytes(), 0);
+    assert_all_fail(&mut sender, libc::EOWNERDEAD);
+    assert_eq!(sender.unread().expect("nothing is left"), Vec::<Vec<u8>>::new());
+    sender.wait_read(Some(AMPLE)).expect("nothing is unread");
+    assert_all_fail(&mut sender, libc::EOWNERDEAD);
+}
+
+/// Likewise, with a receiver that closed its mailbox.
+#[test]
+fn unread_from_closed_receiver_keeps_broken_pipe_error() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"read").expect("sent");
+    sender.send(b"unread").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"read");
+    mailbox.close();
+    assert_eq!(sender.unread().expect("its messages"), [b"unread"]);
+    assert_eq!(sender.unread_bytes(), 0);
+    assert_all_fail(&mut sender, libc::EPIPE);
+}
+
+/// A sender that waits for a successor took back what the dead receiver had left. It could never
+/// be handed over after that: before each hand-over it reads the dead receiver's position once
+/// more, and refused it.
+#[test]
+fn unread_while_waiting_for_successor_is_handed_over() {
+    alone!();
+    let place = place();
+    let mut sender = sender_of_killed(&place, &waiting());
+    assert_eq!(sender.unread().expect("its messages"), [b"one", b"two"]);
+    sender.service().expect("waits for a successor");
+    sender.send(b"three").expect("stays in the lane");
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    until("the successor has the lane", || {
+        sender.service().expect("in service");
+        match mailbox.try_recv() {
+            Ok(message) => {
+                assert_eq!(&*message, b"three");
+                true
+            }
+            Err(error) => {
+                assert_eq!(error, Error::WouldBlock);
+                false
+            }
+        }
+    });
+    for number in 0..1000_u32 {
+        sender.send(&number.to_le_bytes()).expect("sent");
+        let message = mailbox.recv_timeout(AMPLE).expect("a message");
+        assert_eq!(*message, number.to_le_bytes());
+    }
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// Locks that many robust mutexes in the calling thread, behind its life word in the list: the
+/// kernel walks the newest first and stops before it comes to the word.
+fn lock_robust_mutexes() {
+    // SAFETY: zero bytes are a value of both types, which the calls below initialise; the mutexes
+    // stay where they are until the process ends.
+    unsafe {
+        let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
+        assert_eq!(libc::pthread_mutexattr_init(&raw mut attributes), 0);
+        let robust = libc::PTHREAD_MUTEX_ROBUST;
+        assert_eq!(libc::pthread_mutexattr_setrobust(&raw mut attributes, robust), 0);
+        for _ in 0..ROBUST_MUTEXES {
+            let mutex: &mut libc::pthread_mutex_t = Box::leak(Box::new(std::mem::zeroed()));
+            assert_eq!(libc::pthread_mutex_init(mutex, &raw const attributes), 0);
+            assert_eq!(libc::pthread_mutex_lock(mutex), 0);
+        }
+    }
+}
+
+/// A forked receiver whose death the kernel does not mark in its life word, and a sender from which
+/// it has read one message.
+fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) {
+    let (path, ready) = (place.path.clone(), Signal::new());
+    let receiver = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        mailbox.acknowledge();
+        lock_robust_mutexes();
+        ready.give(1);
+        sleep_for_ever();
+    });
+    let mut sender = connect(options, &place.path);
+    sender.send(b"read").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    assert_eq!(ready.take(), 1);
+    (receiver, sender)
+}
+
+/// The life thread of a receiver held 2,100 robust mutexes of its program when it was killed, more
+/// than the kernel walks, so its life word was never marked. The hang-up showed the end, and
+/// `service` returned EOWNERDEAD; `send`, which looked at the life word alone, returned `Ok` until
+/// the chunk was full.
+#[test]
+fn send_after_service_reported_death_fails_despite_life_word() {
+    alone!();
+    let place = place();
+    let (receiver, mut sender) = lane_to_unmarked_receiver(&place, &Options::new());
+    sender.send(b"unread").expect("sent");
+    kill(receiver);
+    until("the hang-up is noticed", || sender.service().is_err());
+    assert_all_fail(&mut sender, libc::EOWNERDEAD);
+    assert_eq!(sender.unread().expect("its messages"), [b"unread"]);
+    assert_all_fail(&mut sender, libc::EOWNERDEAD);
+}
+
+/// A sender that waits for a successor of such a receiver sent on into the lane by the fast path,
+/// which never looks for a successor: the next owner got nothing until the chunk was full.
+#[test]
+fn sends_after_unmarked_death_reach_successor_at_once() {
+    alone!();
+    let place = place();
+    let (receiver, mut sender) = lane_to_unmarked_receiver(&place, &waiting());
+    kill(receiver);
+    std::thread::sleep(Duration::from_millis(20));
+    sender.service().expect("waits for a successor");
+    sender.send(b"one").expect("stays in the lane");
+    let mut reserved = sender.reserve(3).expect("space");
+    reserved.copy_from_slice(b"two");
+    reserved.commit().expect("stays in the lane");
+    let _ = sender.reserve(4).expect("space, and nothing is sent");
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    // Longer than the pause between two looks for a successor.
+    std::thread::sleep(Duration::from_millis(20));
+    sender.try_send(b"three").expect("handed over");
+    for expected in [&b"one"[..], b"two", b"three"] {
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), expected);
+    }
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// A raw receiver whose life word says that it lives, whatever happens to it.
+struct Hostile {
+    sender: Sender,
+    socket: OwnedFd,
+    control: raw::Memory,
+    page: raw::Memory,
+    bell: (OwnedFd, OwnedFd),
+    _place: Place,
+}
+
+fn hostile(options: &Options) -> Hostile {
+    let place = place();
+    let listener = raw::listen(&place.path);
+    let mut sender = options.connect(&place.path).expect("connects");
+    let socket = raw::accept(&listener);
+    // A child that another test forks holds a copy of the listener, which would accept a handover.
+    std::fs::remove_file(&place.path).expect("its name goes");
+    assert_eq!(raw::receive(&socket).0, raw::HELLO);
+    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+    let bell = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).expect("a pair");
+    let (page, control) = (raw::process_page(1), raw::control(0, 1 << 20));
+    raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
+    sender.service().expect("welcome");
+    Hostile { sender, socket, control, page, bell, _place: place }
+}
+
+/// A receiver said something false on its page, and its life word went on saying that it lives:
+/// `service` returned EPROTO, and `send` returned `Ok` 58 times after that. A reservation that was
+/// made before could be committed, too.
+#[test]
+fn send_after_service_reported_false_position_fails() {
+    alone!();
+    let mut lane = hostile(&Options::new());
+    lane.sender.send(b"unread").expect("sent");
+    lane.control.put(128, 1 << 20);
+    assert_eq!(lane.sender.service().map_err(|error| error.errno()), Err(libc::EPROTO));
+    assert_all_fail(&mut lane.sender, libc::EPROTO);
+    assert_eq!(lane.sender.unread().expect("it is over"), [b"unread"]);
+    assert_all_fail(&mut lane.sender, libc::EPROTO);
+}
+
+/// A receiver's life word was marked and then looked alive again. What was taken back in between
+/// ended the lane only as long as the word said so: later messages went into it, and were lost.
+#[test]
+fn unread_ends_lane_though_life_word_revives() {
+    alone!();
+    let mut lane = hostile(&Options::new());
+    lane.sender.send(b"unread").expect("sent");
+    lane.page.half(64).store(1 << 30, Ordering::Relaxed);
+    assert_eq!(lane.sender.unread().expect("it looks dead"), [b"unread"]);
+    lane.page.half(64).store(1, Ordering::Relaxed);
+    assert_all_fail(&mut lane.sender, libc::EOWNERDEAD);
+}
+
+/// A sender that waits for a successor rang the old receiver's doorbell for each message that it
+/// left in the lane.
+#[test]
+fn sends_while_waiting_do_not_ring_old_receiver() {
+    alone!();
+    let mut lane = hostile(&waiting());
+    // A child that another test forks holds a copy of the socket: closing would not hang up.
+    rustix::net::shutdown(&lane.socket, rustix::net::Shutdown::Both).expect("hung up");
+    lane.sender.service().expect("waits for a successor");
+    lane.page.half(128).store(1, Ordering::Relaxed);
+    for _ in 0..3 {
+        lane.sender.send(b"unread").expect("stays in the lane");
+    }
+    let mut byte = [0];
+    let rung = rustix::net::recv(&lane.bell.0, &mut byte, rustix::net::RecvFlags::DONTWAIT);
+    assert_eq!(rung.map(|(length, _)| length), Err(rustix::io::Errno::AGAIN));
+    assert_eq!(lane.sender.unread().expect("it is dead").len(), 3);
+}

@@ -1,0 +1,334 @@
+//! How a sender fares when its reader ends, closes or starts again, and what its calls do then.
+
+#![allow(unsafe_code, reason = "processor time, users and the end of a process")]
+
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+
+/// Longer than a look around, shorter than patience.
+const SHORT: Duration = Duration::from_millis(50);
+
+fn sleep_for_ever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// Processor time of this process.
+fn used() -> Duration {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: a struct to write to, which is plain numbers.
+    let usage = unsafe {
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
+        usage.assume_init()
+    };
+    let of = |time: libc::timeval| {
+        Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
+    };
+    of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+/// The bytes of a record were counted without a look at how many there can be: room for almost all
+/// of memory took 8 bytes, and its view reached beyond every mapping.
+#[test]
+fn room_for_more_than_there_can_be_is_refused() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    for joined in [false, true] {
+        for length in [usize::MAX, usize::MAX - 7, usize::MAX - 15, isize::MAX as usize, 1 << 40] {
+            let refused = |error: Error| matches!(error, Error::TooLarge { .. });
+            assert!(refused(sender.reserve(length).expect_err("never")), "{joined} {length}");
+            assert!(refused(sender.try_reserve(length).expect_err("never")), "{joined} {length}");
+            assert!(refused(sender.arm(length).expect_err("never")), "{joined} {length}");
+        }
+        mailbox.try_recv().expect_err("it only accepts");
+        sender.service().expect("welcome");
+    }
+    // Dropped or forgotten is the same: nothing was sent.
+    let _ = sender.reserve(10).expect("room");
+    sender.send(b"sent").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"sent");
+}
+
+/// `commit` asked only whether the reader was alive, and said that a message was sent to a mailbox
+/// that had closed.
+#[test]
+fn what_was_reserved_before_the_reader_closed_is_not_sent() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"unread").expect("sent");
+    mailbox.recv_timeout(AMPLE).expect("it accepts");
+    mailbox.put_back();
+    sender.service().expect("welcome");
+    let mut room = sender.reserve(4).expect("room");
+    room.copy_from_slice(b"late");
+    mailbox.close();
+    assert_eq!(room.commit().expect_err("closed").errno(), libc::EPIPE);
+    assert_eq!(sender.unread().expect("it is closed"), [b"unread"]);
+}
+
+/// The reader had asked for the large chunk back and was killed while a message stood in it that
+/// was not committed: `commit` gave the chunk back first, and published what stood at that place in
+/// the small one, or behind its end.
+#[test]
+fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let options = Options::new().give_back_after(Duration::from_millis(100));
+        let mut mailbox = options.bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        mailbox.acknowledge();
+        let _ = mailbox.recv_timeout(Duration::from_millis(400));
+        sleep_for_ever();
+    });
+    let options = Options::new().on_death(OnDeath::WaitForSuccessor);
+    let mut sender = connect(&options, &place.path);
+    sender.send(&[1; 30_000]).expect("the lane grows");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    let written: Vec<u8> = (0..20_000).map(|n| (n % 251) as u8).collect();
+    let mut room = sender.reserve(written.len()).expect("room");
+    room.copy_from_slice(&written);
+    thread::sleep(Duration::from_millis(700));
+    kill(reader);
+    room.commit().expect("it waits for the successor");
+    let mut mailbox = Mailbox::bind(&place.path).expect("free");
+    until("the successor is found", || {
+        sender.service().expect("it is no error to look");
+        mailbox.try_recv().is_ok_and(|message| *message == *written)
+    });
+    sender.send(b"on we go").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"on we go");
+}
+
+/// A reader that had closed its mailbox and then ended was called dead where its forked child kept
+/// the connection: the life word was asked first.
+#[test]
+fn a_reader_that_closed_before_it_ended_has_closed() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        let child = fork(|| sleep_for_ever());
+        std::io::Write::write_all(&mut tell, &child.to_ne_bytes()).expect("told");
+        mailbox.close();
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"read").expect("sent");
+    let mut child = [0; 4];
+    std::io::Read::read_exact(&mut told, &mut child).expect("told");
+    assert_eq!(reap(reader), 0);
+    let error = sender.send(b"late").expect_err("closed");
+    // SAFETY: a process that the reader started and that nobody has reaped yet but its adopter.
+    unsafe { libc::kill(i32::from_ne_bytes(child), libc::SIGKILL) };
+    assert_eq!(error.errno(), libc::EPIPE, "{error}");
+}
+
+/// A sender that asked whether everything was read heard that the reader had closed, or died, as if
+/// something were left.
+#[test]
+fn what_was_read_before_the_end_is_read() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"read").expect("sent");
+    mailbox.recv_timeout(AMPLE).expect("a message");
+    mailbox.close();
+    sender.wait_read(Some(AMPLE)).expect("it was read");
+    sender.wait_read(None).expect("it still was");
+    assert_eq!(sender.service().expect_err("and it has closed").errno(), libc::EPIPE);
+
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        mailbox.acknowledge();
+        sleep_for_ever();
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"read").expect("sent");
+    until("it is acknowledged", || sender.unread_bytes() == 0);
+    kill(reader);
+    sender.wait_read(Some(AMPLE)).expect("it was read");
+
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"read").expect("sent");
+    sender.send(b"unread").expect("sent");
+    mailbox.recv_timeout(AMPLE).expect("a message");
+    mailbox.close();
+    assert_eq!(sender.wait_read(None).expect_err("one is left").errno(), libc::EPIPE);
+}
+
+/// A welcome for which the sender's descriptor table had no room left its socket readable: whoever
+/// waited for room took a whole processor for it.
+#[test]
+fn a_sender_without_a_free_descriptor_waits_asleep() {
+    alone!();
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let place = place();
+    let path = place.path.clone();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let child = fork(|| {
+        let mut sender = Options::new().waiting(Waiting::Sleep).connect(&path).expect("connects");
+        let spare = std::fs::File::open("/dev/null").expect("opened");
+        let limit = Rlimit { current: Some(100), maximum: Some(100) };
+        setrlimit(Resource::Nofile, limit).expect("lowered");
+        let mut held = Vec::new();
+        while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&spare, 0) {
+            held.push(copy);
+        }
+        std::io::Write::write_all(&mut tell, &[1]).expect("told");
+        std::io::Read::read_exact(&mut go, &mut [0]).expect("told");
+        let before = used();
+        let waited = sender.send_timeout(&[7; 100_000], Duration::from_secs(1));
+        assert_eq!(waited, Err(Error::TimedOut));
+        let used = used() - before;
+        assert!(used < Duration::from_millis(300), "{used:?} of a second's wait");
+        drop(held);
+        sender.send_timeout(&[7; 100_000], AMPLE).expect("sent");
+    });
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("its table is full");
+    until("it is accepted", || {
+        let _ = mailbox.try_recv();
+        mailbox.lanes() == 1
+    });
+    std::io::Write::write_all(&mut ready, &[1]).expect("told");
+    assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 100_000);
+    assert_eq!(reap(child), 0);
+}
+
+/// Waiting for a stopped or slow reader costs a processor no more than the time that was set for
+/// spinning.
+#[test]
+fn a_sender_without_room_waits_asleep() {
+    alone!();
+    let place = place();
+    let mut mailbox = Options::new().lane_cap(8192).bind(&place.path).expect("binds");
+    let path = place.path.clone();
+    let child = fork(|| {
+        let mut sender = connect(&Options::new(), &path);
+        let waited = loop {
+            if let Err(error) = sender.send_timeout(&[7; 100], SHORT) {
+                break error;
+            }
+        };
+        assert_eq!(waited, Error::TimedOut);
+        let before = used();
+        assert_eq!(sender.send_timeout(&[7; 100], Duration::from_secs(1)), Err(Error::TimedOut));
+        let waited = sender.wait_read(Some(Duration::from_secs(1)));
+        assert_eq!(waited, Err(Error::TimedOut));
+        let used = used() - before;
+        assert!(used < Duration::from_millis(300), "{used:?} of a wait of two seconds");
+    });
+    until("it is accepted", || {
+        let _ = mailbox.try_recv();
+        mailbox.lanes() == 1
+    });
+    assert_eq!(reap(child), 0);
+}
+
+/// Deadlines that no clock reaches are none; one of a handshake overflowed.
+#[test]
+fn the_longest_deadlines_are_none() {
+    alone!();
+    let place = place();
+    let options = Options::new()
+        .handshake_deadline(Duration::MAX)
+        .give_back_after(Duration::MAX)
+        .waiting(Waiting::SpinThenSleep(Duration::MAX));
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let silent = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        None,
+    );
+    let silent = silent.expect("a socket");
+    let address = rustix::net::SocketAddrUnix::new(&place.path).expect("an address");
+    rustix::net::connect(&silent, &address).expect("connected");
+    let mut sender = options.connect(&place.path).expect("connects");
+    sender.send_timeout(b"first", Duration::MAX).expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(Duration::MAX).expect("a message"), b"first");
+    assert_eq!(mailbox.recv_timeout(SHORT).expect_err("none"), Error::TimedOut);
+    sender.wait_read(Some(Duration::MAX)).expect("read");
+    drop(mailbox);
+    let mut mailbox = options.clone().waiting(Waiting::Sleep).bind(&place.path).expect("binds");
+    let again = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        None,
+    );
+    let again = again.expect("a socket");
+    rustix::net::connect(&again, &address).expect("connected");
+    assert_eq!(mailbox.recv_timeout(SHORT).expect_err("none"), Error::TimedOut);
+}
+
+/// A reader that a service manager stops and starts again closes its mailbox: whoever had chosen to
+/// wait for a successor got EPIPE all the same, and had no way to say that it waits for that too.
+#[test]
+fn a_restart_is_waited_out_by_who_asked_for_that() {
+    alone!();
+    let place = place();
+    let narrow = Options::new().lane_cap(1 << 16);
+    let mut mailbox = narrow.bind(&place.path).expect("binds");
+    let patient = Options::new().on_death(OnDeath::WaitThroughRestarts);
+    let mut sender = patient.connect(&place.path).expect("connects");
+    let waiting = Options::new().on_death(OnDeath::WaitForSuccessor);
+    let mut other = waiting.connect(&place.path).expect("connects");
+    for number in 0..5_u8 {
+        sender.send(&[number]).expect("sent");
+    }
+    for number in 0..3_u8 {
+        assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), [number]);
+    }
+    other.service().expect("welcome");
+    drop(mailbox);
+    assert_eq!(other.send(b"late").expect_err("closed on purpose").errno(), libc::EPIPE);
+    sender.send(&[5]).expect("it waits for the next one");
+    sender.service().expect("so does this");
+    assert_eq!(sender.wait_read(Some(SHORT)), Err(Error::TimedOut));
+    // Several times, and while it waits for room. Between two readers the lane must not grow beyond
+    // what they take.
+    for round in 0..3 {
+        let mut mailbox = narrow.bind(&place.path).expect("free");
+        thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                for number in 6..200_u8 {
+                    sender.send_timeout(&[number; 1000], AMPLE).expect("sent");
+                }
+                sender.wait_read(Some(AMPLE)).expect("read");
+            });
+            if round == 0 {
+                for number in 3..6_u8 {
+                    assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), [number]);
+                }
+            }
+            for number in 6..200_u8 {
+                assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), [number; 1000]);
+                if number == 100 {
+                    thread::sleep(SHORT);
+                    drop(mailbox);
+                    thread::sleep(SHORT);
+                    mailbox = narrow.bind(&place.path).expect("free");
+                }
+            }
+            mailbox.acknowledge();
+            sending.join().expect("no panic");
+        });
+    }
+}

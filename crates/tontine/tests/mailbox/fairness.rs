@@ -1,0 +1,125 @@
+//! Lanes take turns: a sender that floods starves nobody.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::common::{AMPLE, place};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Sender};
+
+/// Messages of one lane between two looks at the others, as the mailbox promises, and the same
+/// again for lanes that were idle.
+const TURN: u32 = 64;
+
+/// Turns, of a flooding lane, between two looks at who connects, where they take no time.
+const TURNS_BETWEEN_LOOKS: u32 = 1024 + 1;
+
+#[test]
+fn a_full_lane_does_not_keep_another_waiting() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut floods: Vec<Sender> =
+        (0..3).map(|_| Sender::connect(&place.path).expect("connects")).collect();
+    let mut modest = Sender::connect(&place.path).expect("connects");
+    mailbox.try_recv().expect_err("it only accepts");
+    // All lanes are filled before anything is read, so that the order is the mailbox's own.
+    for flood in &mut floods {
+        for _ in 0..20_000 {
+            flood.try_send(b"flood").expect("the lane grows");
+        }
+    }
+    for _ in 0..50 {
+        modest.try_send(b"modest").expect("there is room");
+    }
+    let (mut between, mut longest, mut modest_ones) = (0, 0, 0);
+    for _ in 0..60_050 {
+        if *mailbox.try_recv().expect("a message") == *b"modest" {
+            (longest, between, modest_ones) = (longest.max(between), 0, modest_ones + 1);
+        } else if modest_ones < 50 {
+            between += 1;
+        }
+    }
+    assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
+    assert_eq!(modest_ones, 50);
+    assert!(longest <= 2 * 3 * TURN, "{longest} messages of three others came before one");
+}
+
+/// Lanes that had nothing for a while were looked at only when all others had nothing either: two
+/// of these four lanes were never heard again.
+#[test]
+fn lanes_that_are_always_full_get_equal_shares() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut lanes: Vec<Sender> =
+        (0..4).map(|_| Sender::connect(&place.path).expect("connects")).collect();
+    mailbox.try_recv().expect_err("it only accepts");
+    for (index, lane) in lanes.iter_mut().enumerate() {
+        (0..10_000).for_each(|_| lane.try_send(&[index as u8; 30]).expect("the lane grows"));
+    }
+    let mut shares = [0_u32; 4];
+    for _ in 0..20_000 {
+        shares[usize::from(mailbox.try_recv().expect("a message")[0])] += 1;
+    }
+    let least = shares.iter().min().copied().unwrap_or(0);
+    let most = shares.iter().max().copied().unwrap_or(0);
+    assert!(most - least <= 2 * TURN, "{shares:?}");
+}
+
+/// Turns were counted, not timed: with a millisecond of work for each message, a newcomer waited
+/// for a minute behind 65,527 messages of another.
+#[test]
+fn a_newcomer_is_heard_though_each_message_takes_long() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut flood = Sender::connect(&place.path).expect("connects");
+    mailbox.try_recv().expect_err("it only accepts");
+    for _ in 0..1000 {
+        flood.try_send(b"flood").expect("the lane grows");
+    }
+    let mut work = || {
+        let is_new = *mailbox.recv_timeout(AMPLE).expect("a message") == *b"new";
+        thread::sleep(std::time::Duration::from_millis(1));
+        is_new
+    };
+    // The first turn is a long one: nothing is known yet.
+    for _ in 0..2 * TURN {
+        assert!(!work(), "nobody is new");
+    }
+    for _ in 0..5 {
+        let mut newcomer = Sender::connect(&place.path).expect("connects");
+        newcomer.send(b"new").expect("sent");
+        let floods = (0..100).take_while(|_| !work()).count();
+        assert!(floods <= TURN as usize / 2, "{floods} messages of another came first");
+    }
+}
+
+#[test]
+fn a_newcomer_is_heard_while_another_floods() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (mut flood, stop) =
+        (Sender::connect(&place.path).expect("connects"), AtomicBool::new(false));
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                flood.send_timeout(b"flood", AMPLE).expect("sent");
+            }
+        });
+        for _ in 0..20 {
+            let mut newcomer = Sender::connect(&place.path).expect("connects");
+            newcomer.send(b"new").expect("sent");
+            let floods = (0_u32..)
+                .take_while(|_| *mailbox.recv_timeout(AMPLE).expect("a message") == *b"flood")
+                .count();
+            // Connections are looked at after so many turns at the latest.
+            let most = (TURNS_BETWEEN_LOOKS * TURN) as usize;
+            assert!(floods <= most + 2 * TURN as usize, "{floods} messages of another came first");
+        }
+        stop.store(true, Ordering::Relaxed);
+        while mailbox.recv_timeout(std::time::Duration::from_millis(20)).is_ok() {}
+    });
+}

@@ -1,0 +1,328 @@
+//! Forks and execs in the middle of everything: handles that a child inherits, and ends that die or
+//! change their program while a child keeps what they had open.
+
+#![allow(unsafe_code, reason = "fork and exec")]
+
+use crate::common;
+use std::thread;
+use std::time::Instant;
+
+use crate::common::{
+    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_for_ever,
+    until,
+};
+use tontine::Error;
+use tontine::heap;
+use tontine::heap::shared::Heap;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+fn exec_sleep() {
+    let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
+    // SAFETY: terminated strings in a terminated list.
+    unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
+}
+
+/// The child of a fork in the middle of a batch acknowledged on a page that it does not inherit,
+/// and crashed; or it was told that it is forked, and not how many messages it had been given.
+#[test]
+fn a_batch_ends_with_the_fork_in_it() {
+    alone!();
+    for forks_at in 0..3 {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        for number in 0..3_u8 {
+            sender.send(&[number]).expect("sent");
+        }
+        let (mut given, mut child) = (0, None);
+        let count = mailbox.recv_batch(3, |_| {
+            if given == forks_at {
+                // SAFETY: the child leaves by `_exit` below, or a signal.
+                child = Some(unsafe { libc::fork() });
+            }
+            given += 1;
+        });
+        let child = child.expect("it forked");
+        if child == 0 {
+            let fine = count == Ok(forks_at + 1)
+                && mailbox.try_recv().is_err_and(|error| error == Error::Forked);
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(if fine { 0 } else { 101 }) }
+        }
+        assert_eq!(reap(child), 0, "a fork in message {forks_at}");
+        assert_eq!(count, Ok(3));
+        sender.wait_read(Some(AMPLE)).expect("the parent acknowledged all");
+    }
+}
+
+/// An armed mailbox, or one with a message handed out, touched in a forked child memory that a
+/// child does not inherit, and the child crashed. A reservation did the same.
+#[test]
+fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"one").expect("sent");
+    mailbox.recv_timeout(AMPLE).expect("handed out, not acknowledged");
+    let child = bare_fork(|| {
+        mailbox.acknowledge();
+        assert_eq!(mailbox.try_recv().expect_err("stale"), Error::Forked);
+    });
+    assert_eq!(reap(child), 0);
+    mailbox.acknowledge();
+    while !mailbox.arm().expect("arms") {}
+    let child = bare_fork(|| {
+        assert_eq!(mailbox.try_recv().expect_err("stale"), Error::Forked);
+        assert_eq!(mailbox.recv_timeout(SHORT).expect_err("stale"), Error::Forked);
+        assert_eq!(mailbox.arm().expect_err("stale"), Error::Forked);
+        assert_eq!(mailbox.recv_batch(1, |_| ()).expect_err("stale"), Error::Forked);
+        // Asking must not take what the parent was sent.
+        sender.unread_bytes();
+        assert_eq!(sender.wait_read(None).expect_err("stale"), Error::Forked);
+        assert_eq!(sender.unread().expect_err("stale"), Error::Forked);
+        assert_eq!(sender.service().expect_err("stale"), Error::Forked);
+        assert_eq!(sender.try_clone().expect_err("stale"), Error::Forked);
+    });
+    assert_eq!(reap(child), 0);
+    let mut reserved = Some(sender.reserve(3).expect("room"));
+    let child = bare_fork(|| {
+        let reserved = reserved.take().expect("the child's copy");
+        assert_eq!(reserved.commit().expect_err("stale"), Error::Forked);
+    });
+    assert_eq!(reap(child), 0);
+    let mut reserved = reserved.expect("the parent's");
+    reserved.copy_from_slice(b"two");
+    reserved.commit().expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"two");
+    mailbox.acknowledge();
+    sender.wait_read(Some(AMPLE)).expect("read");
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// Each handle of the mailbox, armed and with a message received, reserved or unread, is asked for
+/// everything in a forked child and dropped there. A method without a check would write to a page
+/// that the child does not inherit, and the child would be killed by SIGSEGV.
+#[test]
+fn mailbox_handles_in_forked_child_change_nothing() {
+    alone!();
+    let place = place();
+    let mut mailbox = Some(Mailbox::bind(&place.path).expect("binds"));
+    let mut sender = Some(Options::new().lane_cap(8192).connect(&place.path).expect("connects"));
+    let (ours, theirs) = (mailbox.as_mut().expect("it"), sender.as_mut().expect("it"));
+    theirs.send(b"one").expect("sent");
+    let id = ours.recv_timeout(AMPLE).expect("a message").sender();
+    while theirs.try_send(&[1; 1000]).is_ok() {}
+    assert!(theirs.arm(1000).expect("arms"), "expected a full lane");
+    let child = bare_fork(|| {
+        let (mut mailbox, mut sender) = (mailbox.take().expect("it"), sender.take().expect("it"));
+        let _ = format!("{mailbox:?} {sender:?}");
+        let _ = (mailbox.lanes(), mailbox.faults(), mailbox.is_alive(id), sender.peer());
+        let _ = (sender.longest_message(), sender.unread_bytes());
+        mailbox.acknowledge();
+        assert_eq!(mailbox.recv().expect_err("forked"), Error::Forked);
+        // SAFETY: the sender is this process's parent, which changes nothing.
+        unsafe {
+            assert_eq!(mailbox.recv_in_place().err(), Some(Error::Forked));
+            assert_eq!(mailbox.try_recv_in_place().err(), Some(Error::Forked));
+        }
+        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        assert_eq!(mailbox.adopt(one.into()).expect_err("forked"), Error::Forked);
+        assert_eq!(mailbox.arm().expect_err("forked"), Error::Forked);
+        mailbox.put_back();
+        assert_eq!(sender.send(b"x").expect_err("forked"), Error::Forked);
+        assert_eq!(sender.try_send(b"x").expect_err("forked"), Error::Forked);
+        assert_eq!(sender.send_timeout(b"x", SHORT).expect_err("forked"), Error::Forked);
+        assert_eq!(sender.reserve(1).err(), Some(Error::Forked));
+        assert_eq!(sender.try_reserve(1).err(), Some(Error::Forked));
+        assert_eq!(sender.arm(1).expect_err("forked"), Error::Forked);
+        mailbox.close();
+    });
+    assert_eq!(reap(child), 0);
+    let (mut mailbox, mut sender) = (mailbox.expect("it"), sender.expect("it"));
+    let unread = sender.unread_bytes();
+    assert!(unread > 1000, "{unread}");
+    assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 1000);
+    while mailbox.recv_timeout(SHORT).is_ok() {}
+    sender.send(b"last").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"last");
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// Each handle of a shared heap is asked for everything in a forked child and dropped there. A
+/// method without a check would write to the heap's pages, which the child does not inherit.
+#[test]
+fn heap_handles_in_forked_child_change_nothing() {
+    alone!();
+    let place = place();
+    let options = heap::shared::Options::new(1 << 20);
+    let heap = Heap::create(&options).expect("there is memory");
+    let mut inbox = Some(heap.inbox(Mailbox::bind(&place.path).expect("binds")).expect("ours"));
+    let lane = Sender::connect(&place.path).expect("connects");
+    let mut outbox = Some(heap.outbox(lane, heap.member()).expect("ours"));
+    assert!(inbox.as_mut().expect("it").try_recv().is_err(), "nothing was sent");
+    for _ in 0..2 {
+        let sent = outbox.as_mut().expect("it").send(heap.alloc(100).expect("room"));
+        assert!(sent.is_ok());
+    }
+    let (received, _) = inbox.as_mut().expect("it").recv().expect("a block");
+    let mut blocks = Some((received, heap.alloc(100_000).expect("room")));
+    let mut published = Some(heap.alloc(64).expect("room").publish().expect("sound"));
+    let child = bare_fork(|| {
+        std::panic::set_hook(Box::new(|_| ()));
+        let forked = |error: heap::Error| {
+            let lanes = heap::Error::Mailbox(Error::Forked);
+            assert!(error == heap::Error::Forked || error == lanes, "{error}");
+        };
+        let (mut inbox, mut outbox) = (inbox.take().expect("it"), outbox.take().expect("it"));
+        let (small, large) = blocks.take().expect("they");
+        let published = published.take().expect("it");
+        let _ = format!("{heap:?} {inbox:?} {outbox:?} {small:?} {large:?} {published:?}");
+        let _ = (inbox.lanes(), inbox.faults(), inbox.skipped(), outbox.peer());
+        let _ = (published.handle(), published.words(), large.offset());
+        forked(inbox.try_recv().expect_err("forked"));
+        forked(inbox.recv().expect_err("forked"));
+        forked(inbox.arm().expect_err("forked"));
+        forked(outbox.arm().expect_err("forked"));
+        forked(outbox.service().expect_err("forked"));
+        forked(outbox.wait_read(None).expect_err("forked"));
+        forked(outbox.unread().expect_err("forked"));
+        let (error, small) = outbox.try_send(small).expect_err("forked");
+        forked(error);
+        let (error, small) = outbox.send(small).expect_err("forked");
+        forked(error);
+        forked(heap.read(published.handle(), &mut [0; 8]).expect_err("forked"));
+        let load = std::panic::AssertUnwindSafe(|| published.load(0));
+        assert!(std::panic::catch_unwind(load).is_err(), "expected a panic");
+        drop((small, published, inbox, outbox));
+        let _ = large.into_handle();
+    });
+    assert_eq!(reap(child), 0);
+    let (other, _) = inbox.as_mut().expect("it").recv().expect("the other block");
+    drop((other, blocks, published));
+    drop((outbox, inbox));
+    let report = heap.check().expect("not forked");
+    assert_eq!((report.in_use(), report.faults.len()), (0, 0), "{report}");
+}
+
+/// A reader with a forked child that keeps its connections, its listener or both.
+fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce()) -> (i32, i32) {
+    let told = Signal::new();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
+        told.give(0);
+        for _ in 0..receives {
+            mailbox.recv().expect("a message");
+        }
+        mailbox.acknowledge();
+        let child = fork(sleep_for_ever);
+        told.give(child);
+        thread::sleep(SHORT);
+        end();
+    });
+    assert_eq!(told.take(), 0);
+    let mut sender = None;
+    if receives > 0 {
+        let mut first = Sender::connect(&place.path).expect("connects");
+        (0..receives).for_each(|_| first.send(b"x").expect("sent"));
+        sender = Some(first);
+    }
+    let child = told.take();
+    // Blocked, or about to.
+    let mut sender = sender.unwrap_or_else(|| Sender::connect(&place.path).expect("connects"));
+    let started = Instant::now();
+    let error = loop {
+        if let Err(error) = sender.send_timeout(&[1; 1000], AMPLE) {
+            break error;
+        }
+    };
+    assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+    assert!(started.elapsed() < AMPLE / 2, "{:?}", started.elapsed());
+    (reader, child)
+}
+
+/// Ends this process without dropping anything: a mailbox that is dropped is closed, not dead.
+fn end_at_once() {
+    // SAFETY: ends this process.
+    unsafe { libc::_exit(0) }
+}
+
+/// Before the welcome, only the connection was watched: a sender in the queue of a listener that a
+/// dead owner's child kept open waited for ever.
+#[test]
+fn a_reader_that_dies_while_its_forked_child_lives_is_noticed() {
+    alone!();
+    for receives in [3, 0] {
+        let place = place();
+        let (reader, child) = reader_with_child(&place, receives, end_at_once);
+        assert_eq!(reap(reader), 0);
+        let error = Sender::connect(&place.path).expect_err("nobody is there");
+        assert_eq!(error.errno(), libc::ECONNREFUSED, "{error}");
+        let _successor = Mailbox::bind(&place.path).expect("free");
+        signal(child, libc::SIGKILL);
+    }
+}
+
+#[test]
+fn a_reader_that_calls_exec_is_dead() {
+    alone!();
+    for with_child in [false, true] {
+        let place = place();
+        let path = place.path.clone();
+        let told = Signal::new();
+        let reader = fork(|| {
+            let mut mailbox = Options::new().lane_cap(1 << 14).bind(&path).expect("binds");
+            mailbox.recv().expect("a message");
+            told.give(if with_child { fork(sleep_for_ever) } else { 0 });
+            exec_sleep();
+        });
+        let mut sender = connect(&Options::new(), &place.path);
+        sender.send(b"one").expect("sent");
+        let child = told.take();
+        let error = loop {
+            if let Err(error) = sender.send_timeout(&[1; 1000], AMPLE) {
+                break error;
+            }
+        };
+        assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+        // The word is marked a moment before `exec` closes what the claim stands on.
+        until("its path is free", || Mailbox::bind(&place.path).is_ok());
+        kill(reader);
+        if with_child {
+            signal(child, libc::SIGKILL);
+        }
+    }
+}
+
+/// A sender that called `exec` while its forked child kept the connection was never forgotten:
+/// neither hang-up nor pidfd tell of it, and the receiver did not look at the life word.
+#[test]
+fn a_sender_that_calls_exec_is_forgotten_after_its_mail_is_read() {
+    alone!();
+    for with_child in [false, true] {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let path = place.path.clone();
+        let told = Signal::new();
+        let child = fork(|| {
+            let mut sender = Sender::connect(&path).expect("connects");
+            sender.send(b"before").expect("sent");
+            sender.wait_read(Some(AMPLE)).expect("read");
+            sender.send(b"after").expect("sent");
+            told.give(if with_child { fork(sleep_for_ever) } else { 0 });
+            exec_sleep();
+        });
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"after");
+        let grandchild = told.take();
+        until("its lane is gone", || {
+            assert!(mailbox.recv_timeout(SHORT).is_err());
+            mailbox.lanes() == 0
+        });
+        kill(child);
+        if with_child {
+            signal(grandchild, libc::SIGKILL);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! How senders share a mailbox's memory: each has a little for itself, asks for more when it needs
+//! it, and gives it back.
+
+use crate::common;
+use crate::raw;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, connect, fork, kill, place, until};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+const LARGE: usize = 1 << 20;
+
+/// Senders whose first message was read.
+fn senders(
+    count: usize,
+    options: &Options,
+    mailbox: &mut Mailbox,
+    place: &common::Place,
+) -> Vec<Sender> {
+    let connected = (0..count).map(|_| {
+        let mut sender = options.connect(&place.path).expect("connects");
+        sender.send(b"small").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
+        sender
+    });
+    connected.collect()
+}
+
+/// Each newcomer was granted 64 MiB for ever, as long as there was as much: with the default
+/// options the twentieth sender could not send 1 MiB, while the memory lay idle.
+#[test]
+fn forty_senders_send_a_large_message_in_turn_and_again() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(move || {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        loop {
+            mailbox.recv().expect("a message");
+            assert_eq!(mailbox.faults(), []);
+        }
+    });
+    let large = vec![1; LARGE];
+    let mut senders: Vec<Sender> = Vec::new();
+    for _ in 0..40 {
+        let mut sender = connect(&Options::new(), &place.path);
+        sender.send_timeout(&large, AMPLE).expect("there is room");
+        sender.wait_read(Some(AMPLE)).expect("read");
+        senders.push(sender);
+    }
+    for sender in &mut senders {
+        sender.send(b"small again").expect("there is room");
+        sender.send_timeout(&large, AMPLE).expect("there is room");
+        sender.wait_read(Some(AMPLE)).expect("read");
+    }
+    kill(reader);
+}
+
+/// What a lane had given back stayed granted to it: a mailbox that has room for two large lanes at
+/// once could only ever have two.
+#[test]
+fn what_is_given_back_is_granted_to_others() {
+    alone!();
+    let place = place();
+    let options = Options::new().mailbox_cap(16 << 20).max_lanes(8);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut senders = senders(8, &Options::new(), &mut mailbox, &place);
+    let large = vec![1; LARGE];
+    for turn in (0..8).chain((0..8).rev()) {
+        until("there is room", || {
+            let sent = match senders[turn].try_send(&large) {
+                Ok(()) => true,
+                Err(Error::WouldBlock) => false,
+                Err(error) => panic!("{error}"),
+            };
+            senders.iter_mut().for_each(|sender| sender.service().expect("alive"));
+            while mailbox.try_recv().is_ok() {}
+            assert_eq!(mailbox.faults(), []);
+            sent
+        });
+    }
+}
+
+/// A grant came after the sender's deadline, and nobody ever used it.
+#[test]
+fn what_is_granted_and_not_used_is_given_up_where_others_want_it() {
+    alone!();
+    let place = place();
+    // A message takes a chunk of 2 MiB, and three of those do not fit.
+    let options = Options::new().mailbox_cap(5 << 20).max_lanes(3);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut senders = senders(3, &Options::new(), &mut mailbox, &place);
+    let large = vec![1; LARGE - 4096];
+    for sender in &mut senders[..2] {
+        assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
+        assert_eq!(mailbox.try_recv().expect_err("it only grants"), Error::WouldBlock);
+    }
+    let mut idle_but = |last: usize| {
+        until("it has what the others did not use", || {
+            let sent = senders[last].try_send(&large);
+            senders.iter_mut().for_each(|sender| sender.service().expect("alive"));
+            while mailbox.try_recv().is_ok() {}
+            assert_eq!(mailbox.faults(), []);
+            sent.is_ok()
+        });
+    };
+    idle_but(2);
+    // And it comes back.
+    idle_but(0);
+}
+
+/// Both ends at their own pace, in every order of growing, asking, giving back and lowering that
+/// they come upon: nobody is taken for one who exceeds its grant.
+#[test]
+fn giving_back_and_growing_at_once_breaks_no_lane() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(move || {
+        let options = Options::new().mailbox_cap(2 << 20).max_lanes(4);
+        let mut mailbox =
+            options.give_back_after(Duration::from_millis(1)).bind(&path).expect("binds");
+        for _ in 0..4 * 300 {
+            mailbox.recv_timeout(AMPLE).expect("a message");
+            assert_eq!(mailbox.faults(), []);
+        }
+        mailbox.acknowledge();
+        let _ = mailbox.recv_timeout(AMPLE);
+    });
+    thread::scope(|scope| {
+        for name in 0..4_usize {
+            let mut sender = connect(&Options::new().lane_cap(1 << 20), &place.path);
+            scope.spawn(move || {
+                for number in 0..300 {
+                    let length = [8, 100_000, 3_000, 40_000][(number * 7 + name) % 4];
+                    sender.send_timeout(&vec![1; length], AMPLE).expect("sent");
+                    if number % 5 == 0 {
+                        sender.wait_read(Some(AMPLE)).expect("read");
+                    }
+                }
+                sender.wait_read(Some(AMPLE)).expect("read");
+            });
+        }
+    });
+    kill(reader);
+}
+
+/// A lowered grant takes the sender's word, once for each time that it is asked.
+#[test]
+fn a_return_that_nobody_asked_for_closes_its_lane() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (socket, _chunk) = raw::lane(&place.path);
+    until("it is taken", || mailbox.try_recv().is_err() && mailbox.lanes() == 1);
+    assert!(raw::send(&socket, &raw::note(raw::RETURNED, &[]), &[]));
+    until("it is closed", || mailbox.try_recv().is_err() && mailbox.lanes() == 0);
+    let faults = mailbox.faults();
+    assert!(faults.len() == 1 && faults[0].errno() == libc::EPROTO, "{faults:?}");
+}

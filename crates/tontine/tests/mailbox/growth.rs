@@ -1,0 +1,180 @@
+//! A lane grows: to what the mailbox can spare, and while descriptor tables are full. What it costs
+//! is in `footprint.rs`.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+/// Sends messages of 1,000 bytes until there is no room; how many.
+fn fill(sender: &mut Sender) -> u64 {
+    let mut sent = 0;
+    loop {
+        match sender.try_send(&[7; 1000]) {
+            Ok(()) => sent += 1,
+            Err(Error::WouldBlock) => return sent,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// The most messages that found room at once, while the mailbox has time to grant more.
+fn most_at_once(mailbox: &mut Mailbox, sender: &mut Sender) -> u64 {
+    let rounds = (0..20).map(|_| {
+        let sent = fill(sender);
+        thread::sleep(Duration::from_millis(12));
+        while mailbox.try_recv().is_ok() {}
+        assert_eq!(mailbox.faults(), []);
+        sent
+    });
+    rounds.max().unwrap_or(0)
+}
+
+/// A sender that asked for more than its first share was never given any: the mailbox compared what
+/// it wants with what it had said at first, which is the same. And one that had given a large chunk
+/// back and grew again did not count that chunk, which the receiver had not left yet: it was taken
+/// for a sender that exceeds its grant, and its lane closed.
+#[test]
+fn lanes_share_a_mailbox_and_get_what_others_left() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(1 << 20).mailbox_cap(1 << 20).max_lanes(64);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut first = options.connect(&place.path).expect("connects");
+    mailbox.try_recv().expect_err("it only accepts");
+    let one = most_at_once(&mut mailbox, &mut first) * 1008;
+    assert!((200_000..1 << 20).contains(&one), "{one} bytes of a mailbox of 1 MiB");
+    // Somebody else finds a place all the same.
+    let mut second = options.connect(&place.path).expect("connects");
+    second.send(b"late").expect("there is room in the first chunk");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"late");
+    assert_eq!(mailbox.faults(), []);
+    // The first goes, and the second can have what it had.
+    drop(first);
+    until("the first is gone", || {
+        let _ = mailbox.try_recv();
+        mailbox.lanes() == 1
+    });
+    let two = most_at_once(&mut mailbox, &mut second) * 1008;
+    assert!(two > 200_000, "{two} bytes");
+}
+
+/// A chunk that was passed while the receiver's descriptor table was full was taken for one that
+/// was not passed, and an honest lane closed, with all its mail.
+#[test]
+fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
+    alone!();
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let place = place();
+    let path = place.path.clone();
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        mailbox.acknowledge();
+        let mut held: Vec<_> = (0..40)
+            .map(|_| rustix::io::fcntl_dupfd_cloexec(&tell, 0).expect("a descriptor"))
+            .collect();
+        // No room at all; then one descriptor more at each step.
+        let open = std::fs::read_dir("/proc/self/fd").expect("a folder").count() as u64 - 1;
+        let limit = Rlimit { current: Some(open), maximum: Some(open) };
+        setrlimit(Resource::Nofile, limit).expect("lowered");
+        std::io::Write::write_all(&mut tell, &[1]).expect("told");
+        std::io::Read::read_exact(&mut go, &mut [0]).expect("told");
+        let mut received = 0_u32;
+        while received < 300 {
+            match mailbox.recv_timeout(Duration::from_millis(2)) {
+                Ok(message) => {
+                    assert_eq!(message[..4], received.to_le_bytes());
+                    received += 1;
+                }
+                Err(Error::TimedOut) => drop(held.pop()),
+                Err(error) => assert_eq!(error.errno(), libc::EMFILE),
+            }
+        }
+        mailbox.acknowledge();
+        let faults = mailbox.faults();
+        assert!(faults.iter().all(|fault| fault.errno() == libc::EMFILE), "{faults:?}");
+        std::io::Write::write_all(&mut tell, &[1]).expect("told");
+        loop {
+            thread::park();
+        }
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"first").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("its table is full");
+    let mut rest = 0..300_u32;
+    let message = |number: u32| number.to_le_bytes().repeat(250);
+    // Several chunks are passed to a reader that can take none.
+    let waiting = rest.by_ref().take(20);
+    waiting.for_each(|number| sender.try_send(&message(number)).expect("the lane grows"));
+    std::io::Write::write_all(&mut ready, &[1]).expect("told");
+    rest.for_each(|number| sender.send_timeout(&message(number), AMPLE).expect("sent"));
+    sender.wait_read(Some(AMPLE)).expect("read");
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("all were received, in order");
+    kill(reader);
+}
+
+/// A sender whose descriptor table was full when the welcome came could not ring, and the receiver
+/// slept beside its mail.
+#[test]
+fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
+    alone!();
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let place = place();
+    let path = place.path.clone();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (mut heard, mut hear) = std::io::pipe().expect("a pipe");
+    let child = fork(|| {
+        let mut held = Vec::new();
+        let limit = Rlimit { current: Some(60), maximum: Some(60) };
+        setrlimit(Resource::Nofile, limit).expect("lowered");
+        let spare = std::fs::File::open("/dev/null").expect("opened");
+        while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&spare, 0) {
+            held.push(copy);
+        }
+        // Connecting: a clear error, until there is room.
+        let mut sender = loop {
+            match Sender::connect(&path) {
+                Ok(sender) => break sender,
+                Err(error) => assert_eq!(error.errno(), libc::EMFILE, "{error}"),
+            }
+            drop(held.pop().expect("60 are enough"));
+        };
+        while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&spare, 0) {
+            held.push(copy);
+        }
+        for number in 0..20_u32 {
+            thread::sleep(Duration::from_millis(10));
+            sender.send(&number.to_le_bytes()).expect("sent");
+        }
+        assert_eq!(sender.peer(), None, "the welcome has no room");
+        std::io::Read::read_exact(&mut heard, &mut [0]).expect("all were heard nevertheless");
+        // Growing: like no room, until there is some.
+        let large = [7; 100_000];
+        assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
+        loop {
+            match sender.send_timeout(&large, Duration::from_millis(5)) {
+                Ok(()) => break,
+                Err(error) => assert_eq!(error, Error::TimedOut),
+            }
+            drop(held.pop().expect("60 are enough"));
+        }
+        sender.wait_read(Some(AMPLE)).expect("read");
+    });
+    for number in 0..20_u32 {
+        let started = Instant::now();
+        let message = mailbox.recv_timeout(AMPLE / 2).expect("a message");
+        assert_eq!(*message, number.to_le_bytes());
+        // Not by its own deadline, when it looks once more.
+        assert!(started.elapsed() < AMPLE / 4, "it was not woken");
+    }
+    std::io::Write::write_all(&mut hear, &[1]).expect("told");
+    assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 100_000);
+    let _ = mailbox.recv_timeout(Duration::from_millis(100));
+    assert_eq!(reap(child), 0);
+}

@@ -1,0 +1,359 @@
+//! Chunks that a receiver does not let go of: they count against the sender's cap. Those that it
+//! lets go of do not, so an honest lane grows and shrinks without end.
+
+#![allow(unsafe_code, reason = "mappings, and a filter of system calls")]
+
+use crate::raw;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{Place, fork, kill, place, reap, sleep_for_ever, until};
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+const CAP: u64 = 1 << 20;
+
+/// Bytes that a lane may have beyond its cap: its first chunk, and the one that it returns to.
+const SMALL: u64 = 2 * 4096;
+
+const STATE_AT: usize = 64;
+const POSITION_AT: usize = 128;
+const ROOM_AT: usize = 192;
+const GIVE_BACK: u32 = 2;
+
+/// The way in which a hostile receiver holds a chunk.
+#[derive(Debug, Clone, Copy)]
+enum Hold {
+    Descriptor,
+    /// A descriptor that was opened with `O_PATH`: no open file of the chunk is left.
+    PathDescriptor,
+    Mapping,
+    /// The descriptor is in the queue of a socket.
+    InFlight,
+}
+
+/// A raw receiver that acknowledges everything and lets go of nothing.
+struct Hostile {
+    sender: Sender,
+    socket: OwnedFd,
+    control: raw::Memory,
+    _page: raw::Memory,
+    _bell: (OwnedFd, OwnedFd),
+    hold: Hold,
+    held: Vec<OwnedFd>,
+    /// Bytes of the chunks that it holds.
+    bytes: u64,
+    position: u64,
+    _place: Place,
+}
+
+impl Hostile {
+    fn new(options: &Options, hold: Hold) -> Self {
+        let place = place();
+        let listener = raw::listen(&place.path);
+        let mut sender = options.connect(&place.path).expect("connects");
+        let socket = raw::accept(&listener);
+        let (kind, _, mut chunks) = raw::receive(&socket);
+        assert_eq!(kind, raw::HELLO);
+        let flags = SocketFlags::CLOEXEC;
+        let bell = rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+        let (page, control, bell) = (raw::process_page(1), raw::control(0, u64::MAX), bell);
+        let bell = bell.expect("a pair");
+        raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
+        sender.service().expect("welcome");
+        let (held, position) = (Vec::new(), 0);
+        let (_page, _bell, _place, bytes) = (page, bell, place, 0);
+        let mut hostile =
+            Self { sender, socket, control, _page, _bell, hold, held, bytes, position, _place };
+        hostile.keep(chunks.remove(1));
+        hostile
+    }
+
+    fn keep(&mut self, chunk: OwnedFd) {
+        let size = rustix::fs::fstat(&chunk).expect("fstat").st_size as u64;
+        self.bytes += size;
+        match self.hold {
+            Hold::Descriptor => self.held.push(chunk),
+            Hold::PathDescriptor => {
+                let path = format!("/proc/self/fd/{}", chunk.as_raw_fd());
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                self.held.push(rustix::fs::open(path, flags, Mode::empty()).expect("opens"));
+            }
+            Hold::Mapping => {
+                let (any, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
+                // SAFETY: a new mapping where the kernel finds space.
+                let mapping = unsafe {
+                    rustix::mm::mmap(any, size as usize, ProtFlags::READ, flags, &chunk, 0)
+                };
+                mapping.expect("maps");
+            }
+            Hold::InFlight => {
+                let (ours, theirs) = raw::pair();
+                assert!(raw::send(&ours, b"x", &[chunk.as_fd()]));
+                self.held.extend([ours, theirs]);
+            }
+        }
+    }
+
+    /// Keeps every chunk that was passed; returns whether the sender said `RETURNED`.
+    fn listen(&mut self) -> bool {
+        let mut returned = false;
+        let waits = |socket: &OwnedFd| {
+            let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+            rustix::net::recv(socket, &mut [0; 1], flags).is_ok()
+        };
+        while waits(&self.socket) {
+            let (kind, _, chunks) = raw::receive(&self.socket);
+            returned |= kind == raw::RETURNED;
+            chunks.into_iter().for_each(|chunk| self.keep(chunk));
+        }
+        let most = CAP + SMALL;
+        assert!(self.bytes <= most, "{:?}: {} bytes of {most}", self.hold, self.bytes);
+        returned
+    }
+
+    fn acknowledge_all(&mut self) {
+        self.position += self.sender.unread_bytes();
+        self.control.put(POSITION_AT, self.position);
+        self.control.put(ROOM_AT, self.position);
+        assert_eq!(self.sender.unread_bytes(), 0);
+    }
+
+    /// Sends until the lane is full.
+    fn fill(&mut self, length: usize) -> usize {
+        let mut sent = 0;
+        loop {
+            match self.sender.try_send(&vec![7; length]) {
+                Ok(()) => sent += 1,
+                Err(error) => {
+                    assert_eq!(error, Error::WouldBlock);
+                    return sent;
+                }
+            }
+        }
+    }
+
+    /// Sends the longest message and short ones: what is held keeps none of them away.
+    fn send_on(&mut self) {
+        let longest = vec![3; self.sender.longest_message()];
+        self.sender.try_send(&longest).expect("there is space for the longest");
+        self.acknowledge_all();
+        for _ in 0..1000 {
+            self.sender.try_send(&[1; 1000]).expect("there is space");
+            self.acknowledge_all();
+        }
+        self.listen();
+    }
+
+    /// Asks the sender for its large chunk.
+    fn ask_back(&mut self) {
+        self.control.half(STATE_AT).store(GIVE_BACK, std::sync::atomic::Ordering::Relaxed);
+        self.sender.service().expect("alive");
+        assert!(self.listen(), "it answers each time");
+        self.control.half(STATE_AT).store(0, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// A receiver acknowledged everything, kept every chunk mapped and asked for the large chunk again
+/// and again. The sender counted what it had given back as free, and made a new chunk each time:
+/// 5 GiB were charged to a sender whose cap was 64 MiB, and in a control group with a limit it was
+/// the sender that the kernel killed.
+#[test]
+fn chunks_given_back_and_held_count_against_cap() {
+    alone!();
+    give_back_again_and_again();
+}
+
+fn give_back_again_and_again() {
+    for hold in [Hold::Descriptor, Hold::PathDescriptor, Hold::Mapping, Hold::InFlight] {
+        let mut lane = Hostile::new(&Options::new().lane_cap(CAP), hold);
+        for round in 0..100 {
+            lane.fill([100_000, 20_000, 3_000][round % 3]);
+            lane.listen();
+            lane.acknowledge_all();
+            lane.ask_back();
+        }
+        assert!(lane.bytes >= CAP / 4, "it grew: {} bytes", lane.bytes);
+        lane.send_on();
+    }
+}
+
+/// A chunk that its receiver had read to the end was no longer counted, though the receiver could
+/// keep it: a lane that was filled and read again and again went on in new chunks without end.
+#[test]
+fn chunks_read_and_held_count_against_cap() {
+    alone!();
+    read_again_and_again();
+}
+
+fn read_again_and_again() {
+    for hold in [Hold::Descriptor, Hold::PathDescriptor, Hold::Mapping, Hold::InFlight] {
+        let mut lane = Hostile::new(&Options::new().lane_cap(CAP), hold);
+        for round in 0..100 {
+            assert!(lane.fill([100_000, 20_000, 3_000][round % 3]) > 0, "it sends on");
+            lane.listen();
+            lane.acknowledge_all();
+        }
+        lane.send_on();
+    }
+}
+
+/// Returns the bytes that this process has mapped of chunks, at either end.
+fn mapped() -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let sizes = maps.lines().filter(|line| line.contains("tontine-chunk")).map(|line| {
+        let range = line.split(' ').next().expect("a range");
+        let (from, to) = range.split_once('-').expect("two addresses");
+        let address = |text| u64::from_str_radix(text, 16).expect("an address");
+        address(to) - address(from)
+    });
+    sizes.sum()
+}
+
+/// A lane of an honest receiver that asks for its memory after each of many large messages.
+///
+/// After each, it looks up to `looks` times, 2 ms apart, whether the memory is gone.
+fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
+    // A forked child inherits what other tests of this process hold.
+    let inherited = mapped();
+    let place = place();
+    let receiving = options.clone().give_back_after(Duration::from_millis(1));
+    let mut mailbox = receiving.bind(&place.path).expect("binds");
+    let mut sender = options.connect(&place.path).expect("connects");
+    let mut shrunk = 0;
+    for round in 0..rounds {
+        let large = vec![round as u8; [200_000, 60_000, 250_000][round % 3]];
+        let mut received = None;
+        until("there is space", || {
+            match sender.try_send(&large) {
+                Ok(()) | Err(Error::WouldBlock) => {}
+                Err(error) => panic!("{error}"),
+            }
+            received = mailbox.try_recv().map(|message| message.to_vec()).ok();
+            received.is_some()
+        });
+        assert!(received.expect("received") == large);
+        while mailbox.try_recv().is_ok() {}
+        let before = mapped() - inherited;
+        assert!(before >= large.len() as u64, "{before} bytes");
+        for _ in 0..looks {
+            sender.service().expect("alive");
+            assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
+            if mapped() - inherited <= 4 * 4096 {
+                shrunk += 1;
+                break;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(mailbox.faults(), []);
+    }
+    shrunk
+}
+
+/// Memory that an honest receiver let go of is the lane's again: it grows and shrinks as often as
+/// it is asked, through many times its cap.
+#[test]
+fn honest_lane_grows_and_shrinks_many_times_its_cap() {
+    alone!();
+    let child = fork(|| {
+        // A user has 128, of which other programs may hold some.
+        let init = || rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC);
+        until("an inotify instance is free", || init().is_ok());
+        assert_eq!(grow_and_shrink(60, 1_000, &Options::new().lane_cap(CAP)), 60);
+    });
+    assert_eq!(reap(child), 0);
+}
+
+/// From here on this process gets no inotify instance.
+fn forbid_inotify() {
+    let rules = BTreeMap::from([(libc::SYS_inotify_init1, Vec::new())]);
+    let arch = std::env::consts::ARCH.try_into().expect("a known processor");
+    let errno = SeccompAction::Errno(libc::EMFILE.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch);
+    let program: BpfProgram = filter.expect("a sound filter").try_into().expect("compiles");
+    apply_filter(&program).expect("filters may be set");
+}
+
+/// If no instance is available (128 for a user by default), each released chunk counts until the
+/// connection ends. A hostile receiver gets no more than the cap.
+#[test]
+fn held_chunks_count_against_cap_without_inotify() {
+    alone!();
+    let child = fork(|| {
+        forbid_inotify();
+        give_back_again_and_again();
+        read_again_and_again();
+    });
+    assert_eq!(reap(child), 0);
+}
+
+/// And an honest lane does not get stuck: it shrinks while its cap allows that, then keeps its
+/// large chunk and sends on.
+#[test]
+fn honest_lane_keeps_large_chunk_without_inotify() {
+    alone!();
+    let child = fork(|| {
+        forbid_inotify();
+        let shrunk = grow_and_shrink(30, 20, &Options::new().lane_cap(CAP));
+        assert!((1..30).contains(&shrunk), "{shrunk} times");
+    });
+    assert_eq!(reap(child), 0);
+}
+
+/// Sends `message` and receives it, however many calls that takes.
+fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
+    let mut sent = false;
+    until("the message has crossed", || {
+        if !sent {
+            match sender.try_send(message) {
+                Ok(()) => sent = true,
+                Err(error) => assert_eq!(error, Error::WouldBlock),
+            }
+        }
+        mailbox.try_recv().is_ok_and(|received| {
+            assert!(*received == *message);
+            true
+        })
+    });
+    while mailbox.try_recv().is_ok() {}
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// A receiver forked a worker while a lane was large, and the worker's copy of the mapping holds
+/// the large chunk for as long as it lives. The lane that returned to a small chunk and grew a
+/// little must not be kept from its longest message for good.
+#[test]
+fn chunk_held_by_forked_worker_keeps_no_message_away() {
+    alone!();
+    for inotify in [true, false] {
+        let child = fork(|| {
+            if !inotify {
+                forbid_inotify();
+            }
+            let place = place();
+            let options = Options::new().lane_cap(CAP);
+            let receiving = options.clone().give_back_after(Duration::from_millis(1));
+            let mut mailbox = receiving.bind(&place.path).expect("binds");
+            let mut sender = options.connect(&place.path).expect("connects");
+            let longest = vec![1; sender.longest_message()];
+            cross(&mut mailbox, &mut sender, &longest);
+            let worker = fork(sleep_for_ever);
+            for length in [8, 60_000, longest.len(), 8, 30_000, 60_000, 120_000, longest.len()] {
+                for _ in 0..5 {
+                    thread::sleep(Duration::from_millis(2));
+                    sender.service().expect("alive");
+                    assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
+                }
+                cross(&mut mailbox, &mut sender, &vec![2; length]);
+            }
+            kill(worker);
+        });
+        assert_eq!(reap(child), 0, "inotify: {inotify}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Nobody sleeps beside mail: the look before each sleep is at every lane, and to its end.
+
+#![allow(unsafe_code, reason = "another process's limits")]
+
+use crate::raw;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, connect, fork, kill, place};
+use crate::raw::{RING, header};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender, Waiting};
+
+/// Sends something, and sees that it came and that both know each other.
+fn begin(mailbox: &mut Mailbox, sender: &mut Sender) {
+    sender.send(b"first").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
+    mailbox.acknowledge();
+    sender.wait_read(Some(AMPLE)).expect("read");
+    assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
+}
+
+/// Leaves chunks behind in which there is no message.
+fn leave_empty_chunks(sender: &mut Sender) {
+    for length in (12..19).map(|log2| 3 << log2) {
+        let reserved = sender.reserve(length).expect("the lane grows");
+        assert_eq!(reserved.len(), length, "and it is dropped without commit");
+    }
+}
+
+/// A look followed one change of chunks and took an empty one for the end of the lane: `arm` said
+/// that nothing was there, with a message two chunks on, and nobody rang for it again.
+#[test]
+fn mail_behind_empty_chunks_is_seen_before_waiting() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    begin(&mut mailbox, &mut sender);
+    leave_empty_chunks(&mut sender);
+    sender.send(b"behind them").expect("sent");
+    assert_eq!(mailbox.arm(), Ok(false), "a message is there");
+    assert_eq!(&*mailbox.try_recv().expect("a message"), b"behind them");
+}
+
+/// The same beside one that sleeps already, and in `recv` with and without a deadline.
+#[test]
+fn mail_behind_empty_chunks_wakes() {
+    alone!();
+    let place = place();
+    let mut mailbox = Options::new().waiting(Waiting::Sleep).bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    begin(&mut mailbox, &mut sender);
+    assert_eq!(mailbox.arm(), Ok(true), "nothing is there");
+    leave_empty_chunks(&mut sender);
+    sender.send(b"behind them").expect("sent");
+    let mut polled = [PollFd::from_borrowed_fd(mailbox.descriptor(), PollFlags::IN)];
+    let ample = Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "nobody rang");
+    let none = mailbox.recv_timeout(Duration::ZERO).map(|message| message.to_vec());
+    assert_eq!(none, Ok(b"behind them".to_vec()));
+
+    let path = &place.path;
+    thread::scope(|threads| {
+        let receiving = threads.spawn(move || {
+            let message = mailbox.recv().expect("a message").to_vec();
+            (mailbox, message)
+        });
+        let mut another = Sender::connect(path).expect("connects");
+        leave_empty_chunks(&mut another);
+        another.send(b"behind others").expect("sent");
+        let (_mailbox, message) = receiving.join().expect("no panic");
+        assert_eq!(message, b"behind others");
+    });
+}
+
+/// As long as honest senders leave chains, and by a sender that leaves nothing out of that.
+#[test]
+fn the_longest_chain_of_empty_chunks_is_followed_in_one_look() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (socket, mut chunk) = raw::lane(&place.path);
+    mailbox.try_recv().expect_err("it only accepts");
+    let mut chunks = Vec::new();
+    for sequence in 1..=31 {
+        let next = raw::chunk(12);
+        assert!(raw::send(&socket, &raw::chunk_note(12, sequence), &[next.fd.as_fd()]));
+        chunk.put(RING, header(3, 12));
+        chunks.push(std::mem::replace(&mut chunk, next));
+    }
+    chunk.put_message(RING, 5);
+    assert_eq!(mailbox.arm(), Ok(false), "a message is there");
+    assert_eq!(&*mailbox.try_recv().expect("a message"), [0; 5]);
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// A look at all idle lanes went along a list from which it took lanes as they woke, and the last
+/// of the list into their place: that one was passed over. Where the lane that woke had no message
+/// (it was broken, or ended, or went on in an empty chunk), the receiver went to sleep beside the
+/// other's.
+#[test]
+fn no_lane_is_passed_over_because_another_breaks() {
+    alone!();
+    for broken_at in 0..6 {
+        for modest in 0..5 {
+            for turns in 0..7 {
+                let place = place();
+                let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+                let mut senders = Vec::new();
+                let mut broken = None;
+                for index in 0..6 {
+                    if index == broken_at {
+                        broken = Some(raw::lane(&place.path));
+                        mailbox.try_recv().expect_err("it only accepts");
+                    } else {
+                        let mut sender = Sender::connect(&place.path).expect("connects");
+                        begin(&mut mailbox, &mut sender);
+                        senders.push(sender);
+                    }
+                }
+                // Until all are idle, and on, so that the turn is anybody's.
+                for _ in 0..10 + turns {
+                    mailbox.try_recv().expect_err("nothing is there");
+                }
+                let (_socket, chunk) = broken.expect("made above");
+                chunk.put(RING, header(7, 0));
+                senders[modest].send(b"modest").expect("sent");
+                let armed = mailbox.arm();
+                assert_eq!(armed, Ok(false), "{broken_at} broke, {modest} sent, {turns} turns");
+                assert_eq!(&*mailbox.try_recv().expect("a message"), b"modest");
+            }
+        }
+    }
+}
+
+/// Bytes of address space that a process may have from now on.
+fn limit_address_space(pid: i32, bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a child of ours, a limit to set and none to get.
+    let done = unsafe { libc::prlimit(pid, libc::RLIMIT_AS, &limit, std::ptr::null_mut()) };
+    assert_eq!(done, 0, "prlimit");
+}
+
+/// A receiver that lacked the memory to map a chunk slept on, and nobody rings when there is memory
+/// again.
+#[test]
+fn a_chunk_that_found_no_memory_is_tried_again() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let receiver = fork(move || {
+        let options = Options::new().waiting(Waiting::Sleep);
+        let mut mailbox = options.bind(&path).expect("binds");
+        loop {
+            let _ = mailbox.recv().expect("a message").len();
+            mailbox.acknowledge();
+        }
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"first").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    let sizes = std::fs::read_to_string(format!("/proc/{receiver}/statm")).expect("its sizes");
+    let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).expect("pages");
+    limit_address_space(receiver, (pages + 64) * 4096);
+    // Its chunk is four times as large as what is left.
+    sender.send(&[7; 400_000]).expect("sent");
+    let error = sender.wait_read(Some(Duration::from_millis(300))).expect_err("no memory for it");
+    assert_eq!(error, Error::TimedOut);
+    limit_address_space(receiver, libc::RLIM_INFINITY);
+    sender.wait_read(Some(AMPLE)).expect("tried again");
+    kill(receiver);
+}

@@ -1,0 +1,329 @@
+//! Lives and claims among real processes: each way to end, and what must not look like one.
+
+#![allow(unsafe_code, reason = "fork, kill and bare clones")]
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::child::{Child, Pipe, eventually};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::Signal;
+use tontine::Error;
+use tontine::life::{Life, Watch};
+
+/// A child that has joined, does `then`, and the watch on it.
+fn joined(then: impl FnOnce(&Pipe)) -> (Child, Watch) {
+    let child = Child::fork(|pipe| {
+        pipe.send_descriptor(Life::join().expect("life").descriptor());
+        then(pipe);
+    });
+    let watch = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    assert!(watch.is_alive());
+    (child, watch)
+}
+
+fn sleep_for_ever(_: &Pipe) {
+    loop {
+        std::thread::sleep(Duration::from_secs(1000));
+    }
+}
+
+#[test]
+fn dead_after_sigkill_and_not_before() {
+    alone!();
+    let (mut child, watch) = joined(sleep_for_ever);
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(watch.is_alive());
+    child.kill();
+    assert!(!watch.is_alive());
+}
+
+#[test]
+fn dead_after_exit() {
+    alone!();
+    let (mut child, watch) = joined(|pipe| _ = pipe.receive_byte());
+    child.pipe.send_byte(1);
+    assert_eq!(child.wait(), 0);
+    assert!(!watch.is_alive());
+}
+
+#[test]
+fn dead_after_a_crash() {
+    alone!();
+    let (mut child, watch) = joined(|pipe| {
+        pipe.receive_byte();
+        // SAFETY: ends the process.
+        unsafe { libc::abort() }
+    });
+    child.pipe.send_byte(1);
+    assert_eq!(child.wait(), 128 + libc::SIGABRT);
+    assert!(!watch.is_alive());
+}
+
+#[test]
+fn dead_after_exec_though_the_process_lives() {
+    alone!();
+    let (mut child, watch) = joined(|pipe| {
+        pipe.receive_byte();
+        let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
+        // SAFETY: terminated strings in a terminated list.
+        unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
+    });
+    child.pipe.send_byte(1);
+    assert!(eventually(|| !watch.is_alive()));
+    assert!(child.is_running());
+    child.kill();
+}
+
+#[test]
+fn dead_when_only_the_holding_thread_ends() {
+    alone!();
+    let (mut child, watch) = joined(|pipe| {
+        std::thread::spawn(|| std::thread::sleep(Duration::from_secs(1000)));
+        pipe.receive_byte();
+        // SAFETY: ends the main thread and no other, as `pthread_exit` does, without unwinding.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    });
+    child.pipe.send_byte(1);
+    assert!(eventually(|| !watch.is_alive()));
+    assert!(child.is_running());
+    child.kill();
+}
+
+#[test]
+fn a_threads_own_life_ends_with_the_thread_and_another_can_begin() {
+    alone!();
+    let mut child = Child::fork(|pipe| {
+        let thread = std::thread::spawn(|| Life::join_thread().expect("life"));
+        let life = thread.join().expect("thread");
+        pipe.send_descriptor(life.descriptor());
+        assert!(eventually(|| Life::current().is_none()));
+        let next = Life::join().expect("a new life");
+        pipe.send_descriptor(next.descriptor());
+        pipe.receive_byte();
+    });
+    let first = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    assert!(eventually(|| !first.is_alive()));
+    let second = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    assert!(second.is_alive() && !first.is_alive());
+    child.pipe.send_byte(1);
+    assert_eq!(child.wait(), 0);
+    assert!(!second.is_alive());
+}
+
+#[test]
+fn alive_while_stopped() {
+    alone!();
+    let (mut child, watch) = joined(sleep_for_ever);
+    child.signal(Signal::STOP);
+    child.wait_until_stopped();
+    assert!(watch.is_alive());
+    child.kill();
+    assert!(!watch.is_alive());
+}
+
+#[test]
+fn a_forked_child_does_not_keep_its_parents_life() {
+    alone!();
+    let (mut child, watch) = joined(|pipe| {
+        let grandchild = Child::fork(sleep_for_ever);
+        pipe.send_pid(grandchild.pid());
+        sleep_for_ever(pipe);
+    });
+    let grandchild = child.pipe.receive_pid();
+    child.kill();
+    assert!(!watch.is_alive());
+    rustix::process::test_kill_process(grandchild).expect("the grandchild lives");
+    rustix::process::kill_process(grandchild, Signal::KILL).expect("kill");
+}
+
+#[test]
+fn a_forked_child_has_no_life_until_it_joins() {
+    alone!();
+    let (mut child, parents) = joined(|pipe| {
+        let mut grandchild = Child::fork(|_| {
+            assert!(Life::current().is_none());
+            let anew = Life::join().expect("life");
+            assert!(std::ptr::eq(anew, Life::current().expect("joined")));
+            pipe.send_descriptor(anew.descriptor());
+            pipe.receive_byte();
+        });
+        assert_eq!(grandchild.wait(), 0);
+        assert!(Life::current().is_some());
+        sleep_for_ever(pipe);
+    });
+    let childs = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    assert!(childs.is_alive() && parents.is_alive());
+    child.pipe.send_byte(1);
+    assert!(eventually(|| !childs.is_alive()));
+    assert!(parents.is_alive());
+    child.kill();
+}
+
+#[test]
+fn a_process_made_behind_the_c_librarys_back_is_refused() {
+    alone!();
+    for joins_first in [false, true] {
+        let mut child = Child::fork(|_| {
+            if joins_first {
+                Life::join().expect("life");
+            }
+            let mut arguments = [0_u64; 8];
+            arguments[4] = libc::SIGCHLD as u64;
+            // SAFETY: clone3 without CLONE_VM is a fork that the C library does not hear of; the
+            // copy leaves by `_exit`.
+            let stranger = unsafe {
+                libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments))
+            };
+            if stranger == 0 {
+                let refused = Life::join().is_err_and(|error| error.errno() == libc::EOPNOTSUPP);
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(i32::from(!refused)) };
+            }
+            assert!(stranger > 0, "clone3: {}", std::io::Error::last_os_error());
+            let mut status = 1;
+            // SAFETY: `status` is writable.
+            unsafe { libc::waitpid(stranger as i32, &raw mut status, 0) };
+            assert_eq!(status, 0, "the stranger was refused");
+        });
+        assert_eq!(child.wait(), 0, "joins first: {joins_first}");
+    }
+}
+
+#[test]
+fn off_the_main_thread_join_names_the_other_ways() {
+    alone!();
+    let mut child = Child::fork(|pipe| {
+        let on_thread = || std::thread::spawn(Life::join).join().expect("thread");
+        let error = on_thread().expect_err("not the main thread");
+        assert_eq!(error, Error::NotMainThread);
+        let text = error.to_string();
+        assert!(text.contains("with_anchor_thread") && text.contains("join_thread"));
+        let anchored = std::thread::spawn(Life::with_anchor_thread).join().expect("thread");
+        pipe.send_descriptor(anchored.expect("life").descriptor());
+        on_thread().expect("a process that has a life has joined");
+        pipe.receive_byte();
+    });
+    let watch = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    assert!(watch.is_alive(), "though the thread that asked for it has ended");
+    child.pipe.send_byte(1);
+    assert_eq!(child.wait(), 0);
+    assert!(!watch.is_alive());
+}
+
+#[test]
+fn the_anchor_thread_takes_no_signals() {
+    alone!();
+    Life::with_anchor_thread().expect("life");
+    let mask_of = |wanted: &str| {
+        std::fs::read_dir("/proc/self/task").expect("threads").find_map(|thread| {
+            let status = std::fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
+            let field = |name: &str| {
+                status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+            };
+            (field("Name:")? == wanted).then(|| field("SigBlk:"))?
+        })
+    };
+    let blocked = mask_of("tontine-anchor").expect("the anchor thread");
+    let blocked = u64::from_str_radix(&blocked, 16).expect("a mask");
+    // All but those that cannot be blocked and the C library's own.
+    let expected = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1) | 0b111 << 31);
+    assert_eq!(blocked & expected, expected, "{blocked:#x}");
+    let mut own = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: asks for this thread's mask; the set is writable.
+    let term_is_blocked = unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), own.as_mut_ptr());
+        libc::sigismember(own.as_ptr(), libc::SIGTERM)
+    };
+    assert_eq!(term_is_blocked, 0, "the caller's mask is as it was");
+}
+
+#[test]
+fn nobody_but_its_owner_can_write_a_page() {
+    alone!();
+    let life = Life::with_anchor_thread().expect("life");
+    let fd = life.descriptor();
+    let writable = |fd: std::os::fd::BorrowedFd<'_>| {
+        // SAFETY: a new mapping, unmapped by nobody, of a descriptor that is open.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        at != libc::MAP_FAILED
+    };
+    assert!(!writable(fd));
+    assert_eq!(rustix::io::pwrite(fd, &[0], 0), Err(rustix::io::Errno::PERM));
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    if let Ok(again) = std::fs::OpenOptions::new().read(true).write(true).open(path) {
+        assert!(!writable(again.as_fd()));
+        assert_eq!(rustix::io::pwrite(&again, &[0], 0), Err(rustix::io::Errno::PERM));
+    }
+    // SAFETY: a new mapping for reading, which the second call cannot widen.
+    let widened = unsafe {
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            fd.as_raw_fd(),
+            0,
+        );
+        assert_ne!(at, libc::MAP_FAILED);
+        libc::mprotect(at, 4096, libc::PROT_READ | libc::PROT_WRITE)
+    };
+    assert_eq!(widened, -1);
+}
+
+/// A sealed memfd of one page that begins with these bytes.
+fn page(magic: &[u8; 8], version: u32, life: u32) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create("hostile", flags).expect("memfd");
+    let mut bytes = [0_u8; 4096];
+    bytes[..8].copy_from_slice(magic);
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
+    bytes[12..16].copy_from_slice(&life.to_le_bytes());
+    assert_eq!(rustix::io::write(&fd, &bytes), Ok(4096));
+    let seals = SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&fd, seals).expect("seal");
+    fd
+}
+
+#[test]
+fn a_page_that_is_none_is_refused() {
+    alone!();
+    let errno = |fd: &OwnedFd| Watch::from_descriptor(fd).map_err(|error| error.errno());
+    let well_formed = page(b"TONTPROC", 1, 64);
+    assert!(!Watch::from_descriptor(&well_formed).expect("well-formed").is_alive());
+    assert_eq!(errno(&page(b"TONTLANE", 1, 64)).err(), Some(libc::EPROTO));
+    assert_eq!(errno(&page(b"TONTPROC", 2, 64)).err(), Some(libc::EPROTONOSUPPORT));
+    for life in [0, 60, 65, 126, 128, 4092, 4096, u32::MAX, u32::MAX - 3] {
+        assert_eq!(errno(&page(b"TONTPROC", 1, life)).err(), Some(libc::EPROTO), "{life}");
+    }
+    for life in [64, 68, 124] {
+        assert!(errno(&page(b"TONTPROC", 1, life)).is_ok(), "{life}");
+    }
+    let (pipe, _writer) = rustix::pipe::pipe().expect("pipe");
+    let error = Watch::from_descriptor(&pipe).expect_err("a pipe");
+    assert!(error.to_string().contains("descriptor of another kind"), "{error}");
+}
+
+#[test]
+fn a_watch_outlives_the_descriptor_and_works_in_a_forked_child() {
+    alone!();
+    let (mut child, watch) = joined(sleep_for_ever);
+    let watch = &watch;
+    let mut observer = Child::fork(|pipe| {
+        assert!(watch.is_alive());
+        pipe.send_byte(1);
+        assert!(eventually(|| !watch.is_alive()));
+    });
+    observer.pipe.receive_byte();
+    child.kill();
+    assert_eq!(observer.wait(), 0);
+}

@@ -1,0 +1,37 @@
+//! The mailbox and the lives of its processes, from the outside.
+//!
+//! Each test runs in a process of its own ([`alone`]).
+
+#[macro_use]
+#[path = "../alone/mod.rs"]
+mod alone;
+mod addresses;
+mod asynchronous;
+mod bad_days;
+mod caps;
+#[path = "../child/mod.rs"]
+mod child;
+mod claim;
+#[path = "../common/mod.rs"]
+mod common;
+mod deaths;
+mod ended_lane;
+mod ends;
+mod fairness;
+mod footprint;
+mod forks;
+mod grants;
+mod growth;
+mod held_chunks;
+mod last_look;
+mod life;
+mod messages;
+mod namespaces;
+mod no_memory;
+mod no_system_call;
+#[path = "../raw/mod.rs"]
+mod raw;
+mod reservation;
+mod room;
+mod shortage;
+mod succession;

@@ -1,0 +1,447 @@
+//! The mailbox as its users meet it, between threads of one process and between processes.
+
+#![allow(unsafe_code, reason = "zero-copy receiving")]
+
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tontine::Error;
+use tontine::mailbox::{Fences, Mailbox, OnDeath, Options, Sender, Waiting};
+
+#[test]
+fn messages_arrive_whole_and_in_order() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"before anybody accepted").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before anybody accepted");
+    for length in 0..300_usize {
+        sender.send(&vec![length as u8; length]).expect("sent");
+    }
+    for length in 0..300_usize {
+        let message = mailbox.recv_timeout(AMPLE).expect("a message");
+        assert_eq!(&*message, vec![length as u8; length]);
+        assert_eq!(message.peer().pid, Some(std::process::id()));
+    }
+    assert_eq!(mailbox.try_recv().expect_err("nothing more"), Error::WouldBlock);
+    assert!(mailbox.faults().is_empty());
+}
+
+#[test]
+fn small_messages_cross_in_every_mode() {
+    alone!();
+    let place = place();
+    for fences in [Fences::Asymmetric, Fences::Symmetric] {
+        for waiting in [Waiting::SpinThenSleep(Duration::from_micros(5)), Waiting::Sleep] {
+            let options = Options::new().fences(fences).waiting(waiting).lane_cap(1 << 16);
+            let mut mailbox = options.bind(&place.path).expect("binds");
+            let mut sender = options.connect(&place.path).expect("connects");
+            let count = 100_000_u64;
+            let sending = thread::spawn(move || {
+                for number in 0..count {
+                    sender.send_timeout(&number.to_le_bytes(), AMPLE).expect("sent");
+                }
+                sender.wait_read(Some(AMPLE)).expect("all read");
+            });
+            for number in 0..count {
+                let message = mailbox.recv_timeout(AMPLE).expect("a message");
+                assert_eq!(*message, number.to_le_bytes(), "{fences:?} {waiting:?}");
+            }
+            mailbox.acknowledge();
+            assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
+            sending.join().expect("the sender ends");
+        }
+    }
+}
+
+/// A receiver that had passed padding and found nothing behind it told of the room, padding
+/// included, and not of the position: a sender that saw the one and then the other took it for a
+/// liar and closed the lane.
+#[test]
+fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
+    alone!();
+    let place = place();
+    let options = Options::new().first_chunk(1 << 16).lane_cap(1 << 16);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut sender = options.connect(&place.path).expect("connects");
+    let message = [7; 20_000];
+    // Three fill the ring but for what is too short for a fourth.
+    for _ in 0..3 {
+        sender.send_timeout(&message, AMPLE).expect("sent");
+    }
+    for _ in 0..3 {
+        mailbox.recv_timeout(AMPLE).expect("a message");
+    }
+    mailbox.acknowledge();
+    // Welcome by now, and at the end of the ring: room means padding. Nothing is sent.
+    sender.wait_read(Some(AMPLE)).expect("all read");
+    let _ = sender.try_reserve(message.len()).expect("room behind padding");
+    assert_eq!(mailbox.try_recv().expect_err("padding only"), Error::WouldBlock);
+    // The third looks for room twice, the fourth at the position.
+    for _ in 0..3 {
+        sender.send_timeout(&message, AMPLE).expect("sent");
+    }
+    assert_eq!(sender.try_send(&message).expect_err("full"), Error::WouldBlock);
+    for _ in 0..3 {
+        assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), message);
+    }
+}
+
+#[test]
+fn a_lane_grows_to_the_smaller_cap_and_no_further() {
+    alone!();
+    let place = place();
+    for (theirs, ours) in [(1 << 20, 64 << 20), (64 << 20, 1 << 20)] {
+        let mut mailbox = Options::new().lane_cap(theirs).bind(&place.path).expect("binds");
+        let mut sender = Options::new().lane_cap(ours).connect(&place.path).expect("connects");
+        mailbox.try_recv().expect_err("it only accepts");
+        let mut sent = 0_u32;
+        loop {
+            match sender.try_send(&[7; 1000]) {
+                Ok(()) => sent += 1,
+                Err(Error::WouldBlock) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!((500..1_049).contains(&sent), "{sent} messages of 1,000 bytes in 1 MiB");
+        for _ in 0..sent {
+            assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 1000]);
+        }
+        mailbox.try_recv().expect_err("all were received");
+        sender.try_send(&[7; 1000]).expect("room again");
+    }
+}
+
+#[test]
+fn a_message_beyond_the_cap_is_refused_and_the_longest_is_not() {
+    alone!();
+    let place = place();
+    let options = Options::new().lane_cap(1 << 20);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut sender = options.connect(&place.path).expect("connects");
+    mailbox.try_recv().expect_err("it only accepts");
+    let most = sender.longest_message();
+    let error = sender.try_send(&vec![0; most + 1]).expect_err("too large");
+    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, most: most as u64, set_by: None });
+    let longest: Vec<u8> = (0..most).map(|n| n as u8).collect();
+    for _ in 0..5 {
+        until("the longest has room", || {
+            let _ = mailbox.try_recv();
+            sender.try_send(&longest).is_ok()
+        });
+        assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *longest);
+    }
+}
+
+#[test]
+fn a_dead_reader_is_noticed_and_leaves_its_mail() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        for _ in 0..3 {
+            mailbox.recv().expect("a message");
+        }
+        loop {
+            thread::park();
+        }
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    for number in 0..10_u8 {
+        sender.send(&[number; 5]).expect("sent");
+    }
+    until("two are acknowledged", || sender.unread_bytes() == 8 * 16);
+    assert_eq!(sender.unread().expect_err("it is alive"), Error::WouldBlock);
+    kill(reader);
+    let error = sender.send(b"too late").expect_err("dead");
+    assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+    assert!(error.to_string().contains(&format!("pid {reader}")), "{error}");
+    // The third was handed out and never acknowledged.
+    let unread = sender.unread().expect("it is dead");
+    assert_eq!(unread, (2..10_u8).map(|number| vec![number; 5]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_successor_inherits_what_was_not_acknowledged() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        for _ in 0..100 {
+            mailbox.recv().expect("a message");
+        }
+        loop {
+            thread::park();
+        }
+    });
+    let options = Options::new().on_death(OnDeath::WaitForSuccessor);
+    let mut sender = connect(&options, &place.path);
+    let message = |number: u32| [number.to_le_bytes(); 20].concat();
+    for number in 0..500 {
+        sender.send(&message(number)).expect("sent");
+    }
+    until("99 are acknowledged", || sender.unread_bytes() < 402 * 88);
+    kill(reader);
+    for number in 500..600 {
+        sender.send(&message(number)).expect("it waits for the successor");
+    }
+    let mut mailbox = Mailbox::bind(&place.path).expect("the dead reader's path is free");
+    until("the successor is found", || {
+        sender.service().expect("it is no error to look");
+        mailbox.try_recv().is_ok_and(|first| *first == *message(99))
+    });
+    for number in 100..600 {
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), message(number));
+    }
+    sender.send(b"on we go").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"on we go");
+}
+
+#[test]
+fn a_closed_mailbox_is_a_broken_pipe_and_its_name_is_free() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    let error = Mailbox::bind(&place.path).expect_err("taken");
+    assert_eq!(error.errno(), libc::EADDRINUSE, "{error}");
+    sender.send(b"read").expect("sent");
+    mailbox.recv_timeout(AMPLE).expect("accepts and reads");
+    sender.send(b"unread").expect("sent");
+    mailbox.close();
+    let error = sender.send(b"more").expect_err("closed");
+    assert_eq!(error.errno(), libc::EPIPE, "{error}");
+    assert_eq!(sender.unread().expect("it is closed"), [b"unread"]);
+    assert!(!place.path.exists());
+    Mailbox::bind(&place.path).expect("free again");
+}
+
+#[test]
+fn a_sender_that_ends_leaves_what_it_sent() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let path = place.path.clone();
+    let child = fork(|| {
+        let mut sender = Sender::connect(&path).expect("connects");
+        for number in 0..100_u32 {
+            sender.send(&number.to_le_bytes()).expect("sent");
+        }
+    });
+    assert_eq!(reap(child), 0);
+    for number in 0..100_u32 {
+        let message = mailbox.recv_timeout(AMPLE).expect("a message");
+        assert_eq!(*message, number.to_le_bytes());
+        assert_eq!(message.peer().pid, u32::try_from(child).ok());
+    }
+    assert_eq!(mailbox.recv_timeout(Duration::from_millis(50)).expect_err("over"), Error::TimedOut);
+    assert_eq!(mailbox.lanes(), 0, "its lane is gone");
+}
+
+#[test]
+fn handles_are_dead_in_a_forked_child() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"from the parent").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"from the parent");
+    // The copies that a forked child has of both handles.
+    let mut copies = Some((sender, mailbox));
+    let child = fork(|| {
+        let (mut sender, mut mailbox) = copies.take().expect("the child's copies");
+        assert_eq!(sender.send(b"from the child").expect_err("not mine"), Error::Forked);
+        assert_eq!(mailbox.try_recv().expect_err("not mine"), Error::Forked);
+        drop((sender, mailbox));
+    });
+    assert_eq!(reap(child), 0);
+    let (mut sender, mut mailbox) = copies.take().expect("the parent's are untouched");
+    sender.send(b"still here").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"still here");
+    assert!(place.path.exists(), "the child did not remove it");
+}
+
+#[test]
+fn a_pair_of_sockets_needs_no_address() {
+    alone!();
+    let _place = place();
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("a pair");
+    let mut mailbox = Mailbox::unbound().expect("opens");
+    mailbox.adopt(ours).expect("takes it");
+    let mut sender = Sender::over(theirs).expect("begins a lane");
+    sender.send(b"no name").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"no name");
+    assert!(sender.try_clone().is_err(), "there is no address to go to");
+}
+
+/// A program that adopted a hundred sockets, for children that were still to start, lost the first
+/// of them without a word: they were taken for strangers who knock and say nothing.
+#[test]
+fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
+    alone!();
+    let _place = place();
+    let deadline = Duration::from_millis(10);
+    let mut mailbox = Options::new().handshake_deadline(deadline).unbound().expect("opens");
+    let mut theirs = Vec::new();
+    for _ in 0..100 {
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        mailbox.adopt(one).expect("takes it");
+        theirs.push(other);
+    }
+    assert_eq!(mailbox.recv_timeout(10 * deadline).expect_err("all are silent"), Error::TimedOut);
+    let mut senders = Vec::new();
+    for (number, socket) in theirs.into_iter().enumerate() {
+        let mut sender = Sender::over(socket).expect("begins a lane");
+        sender.send(&number.to_le_bytes()).expect("sent");
+        senders.push(sender);
+    }
+    let mut heard: Vec<_> =
+        (0..100).map(|_| mailbox.recv_timeout(AMPLE).expect("a message").to_vec()).collect();
+    heard.sort();
+    heard.dedup();
+    assert_eq!((heard.len(), mailbox.lanes()), (100, 100));
+    assert_eq!(mailbox.faults(), []);
+}
+
+#[test]
+fn an_abstract_name_works_like_a_path() {
+    alone!();
+    let _place = place();
+    let name = format!("@tontine-test-{}", std::process::id());
+    let mut mailbox = Mailbox::bind(&name).expect("binds");
+    let mut sender = Sender::connect(&name).expect("connects");
+    let mut another = sender.try_clone().expect("a lane of its own");
+    sender.send(b"one").expect("sent");
+    another.send(b"two").expect("sent");
+    let first = mailbox.recv_timeout(AMPLE).map(|message| message.sender()).expect("a message");
+    let second = mailbox.recv_timeout(AMPLE).map(|message| message.sender()).expect("a message");
+    assert_ne!(first, second);
+    assert_eq!(mailbox.lanes(), 2);
+}
+
+#[test]
+fn what_is_reserved_is_sent_when_committed() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    let _ = sender.reserve(100).expect("room");
+    let mut reserved = sender.reserve(5).expect("room");
+    reserved.copy_from_slice(b"later");
+    reserved.commit().expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"later");
+    sender.send(b"in place").expect("sent");
+    // SAFETY: the sender is this test, and changes nothing.
+    let message = unsafe { mailbox.recv_in_place() }.expect("a message");
+    assert_eq!(&*message, b"in place");
+}
+
+#[test]
+fn a_sleeping_receiver_is_woken() {
+    alone!();
+    let place = place();
+    for fences in [Fences::Asymmetric, Fences::Symmetric] {
+        let options = Options::new().waiting(Waiting::Sleep).fences(fences);
+        let mut mailbox = options.bind(&place.path).expect("binds");
+        let mut sender = options.connect(&place.path).expect("connects");
+        let sending = thread::spawn(move || {
+            for number in 0..200_u32 {
+                thread::sleep(Duration::from_micros(200));
+                sender.send(&number.to_le_bytes()).expect("sent");
+            }
+        });
+        for number in 0..200_u32 {
+            let message = mailbox.recv_timeout(AMPLE).expect("a message");
+            assert_eq!(*message, number.to_le_bytes());
+        }
+        sending.join().expect("the sender ends");
+    }
+}
+
+#[test]
+fn poll_and_arm_tell_of_mail() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let path = place.path.clone();
+    let sending = thread::spawn(move || {
+        let mut sender = Sender::connect(&path).expect("connects");
+        for number in 0..100_u32 {
+            thread::sleep(Duration::from_micros(300));
+            sender.send(&number.to_le_bytes()).expect("sent");
+        }
+        sender.wait_read(Some(AMPLE)).expect("read");
+    });
+    let mut expected = 0;
+    while expected < 100_u32 {
+        if mailbox.arm().expect("arms") {
+            let descriptor = mailbox.descriptor();
+            let mut polled = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
+            let ready = poll(&mut polled, Some(&Timespec { tv_sec: 20, tv_nsec: 0 }));
+            assert_eq!(ready, Ok(1), "message {expected} was not told of");
+        }
+        loop {
+            match mailbox.try_recv() {
+                Ok(message) => assert_eq!(*message, expected.to_le_bytes()),
+                Err(Error::WouldBlock) => break,
+                Err(error) => panic!("{error}"),
+            }
+            expected += 1;
+        }
+    }
+    mailbox.acknowledge();
+    let _ = mailbox.try_recv();
+    sending.join().expect("the sender ends");
+}
+
+#[test]
+fn what_was_put_back_is_received_again_or_stays_the_senders() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    for message in [b"one", b"two"] {
+        sender.send(message).expect("sent");
+    }
+    for _ in 0..3 {
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"one");
+        mailbox.put_back();
+    }
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("again"), b"one");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("the next"), b"two");
+    mailbox.put_back();
+    drop(mailbox);
+    assert_eq!(sender.unread().expect("closed"), [b"two"]);
+}
+
+/// The lock file was once called `mailbox.lock.lock`, and a living owner's address `mailbox.lock`:
+/// both the mailbox and the claim added the ending.
+#[test]
+fn the_lock_file_and_a_refusal_have_the_names_that_are_documented() {
+    alone!();
+    let place = place();
+    let mailbox = Mailbox::bind(&place.path).expect("binds");
+    let Err(Error::InUse { address, .. }) = Mailbox::bind(&place.path) else {
+        panic!("it has a living owner");
+    };
+    assert_eq!(address, place.path.display().to_string());
+    drop(mailbox);
+    let folder = place.path.parent().expect("a folder");
+    let names: Vec<_> = std::fs::read_dir(folder)
+        .expect("readable")
+        .flatten()
+        .map(|file| file.file_name())
+        .collect();
+    assert_eq!(names, ["mailbox.lock"]);
+}

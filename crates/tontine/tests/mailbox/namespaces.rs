@@ -1,0 +1,244 @@
+//! Between containers: PID, mount and network namespaces of their own, which share one folder, or
+//! one descriptor that was passed in.
+
+#![allow(unsafe_code, reason = "unshare, mount and kill")]
+
+use std::ffi::CString;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, connect, fork, place, reap, until};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+
+const NAMESPACES: i32 = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWNET;
+
+/// A test that hangs in a container is ended after so long.
+const LIMIT_S: u32 = 60;
+
+/// Leaves all namespaces that the test is in.
+fn unshare() -> std::io::Result<()> {
+    // SAFETY: changes what this process sees, and nothing of its memory.
+    if unsafe { libc::unshare(NAMESPACES) } == 0 {
+        return Ok(());
+    }
+    // SAFETY: as above; with a user namespace it needs no privilege, where the system allows that.
+    match unsafe { libc::unshare(NAMESPACES | libc::CLONE_NEWUSER) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Whether there are containers here; if not, it says why.
+fn possible() -> bool {
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let child = fork(|| {
+        let errno = unshare().err().and_then(|error| error.raw_os_error());
+        tell.write_all(&errno.unwrap_or(0).to_ne_bytes()).expect("told");
+    });
+    let mut errno = [0; 4];
+    told.read_exact(&mut errno).expect("told");
+    reap(child);
+    match i32::from_ne_bytes(errno) {
+        0 => true,
+        errno => {
+            let why = std::io::Error::from_raw_os_error(errno);
+            println!("skipped: no namespaces can be made here: {why}");
+            false
+        }
+    }
+}
+
+/// A process with namespaces of its own: the first in its PID namespace.
+struct Container {
+    /// Who made it, and waits for it.
+    outer: i32,
+    inner: i32,
+}
+
+impl Container {
+    fn run(body: impl FnOnce()) -> Self {
+        let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+        let outer = fork(|| {
+            unshare().expect("it could be done before");
+            let inner = fork(|| {
+                // SAFETY: a timer.
+                unsafe { libc::alarm(LIMIT_S) };
+                assert_eq!(std::process::id(), 1, "a PID namespace of its own");
+                body();
+            });
+            tell.write_all(&inner.to_ne_bytes()).expect("told");
+            reap(inner);
+        });
+        let mut inner = [0; 4];
+        told.read_exact(&mut inner).expect("told");
+        Self { outer, inner: i32::from_ne_bytes(inner) }
+    }
+
+    fn kill(self) {
+        // SAFETY: the process that made it has not ended, and reaps it no sooner than it ends.
+        assert_eq!(unsafe { libc::kill(self.inner, libc::SIGKILL) }, 0);
+        self.wait();
+    }
+
+    fn wait(self) {
+        reap(self.outer);
+    }
+}
+
+/// Shows the folder at another place, which only this mount namespace has.
+fn show_elsewhere(folder: &Path, elsewhere: &Path) {
+    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("no zeros");
+    let (from, to, root) = (text(folder), text(elsewhere), text(Path::new("/")));
+    let none = std::ptr::null();
+    // SAFETY: terminated strings; the kernel keeps none of them.
+    unsafe {
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        let made = libc::mount(none, root.as_ptr(), none, private, none.cast());
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        let bound = libc::mount(from.as_ptr(), to.as_ptr(), none, libc::MS_BIND, none.cast());
+        assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// With a user namespace each side sees the other as nobody.
+fn options() -> Options {
+    Options::new().allow_any_uid().lane_cap(1 << 16)
+}
+
+fn say(pipe: &mut PipeWriter) {
+    pipe.write_all(&[1]).expect("told");
+}
+
+fn hear(pipe: &mut PipeReader) {
+    pipe.read_exact(&mut [0]).expect("told");
+}
+
+fn receive(mailbox: &mut Mailbox, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let message = mailbox.recv_timeout(AMPLE).expect("a message");
+        assert_eq!(*message, number.to_le_bytes());
+        assert_eq!(message.peer().pid, None, "it cannot be seen from here");
+    }
+    mailbox.acknowledge();
+}
+
+fn send(sender: &mut Sender, mut numbers: std::ops::Range<u32>) {
+    numbers.try_for_each(|number| sender.send_timeout(&number.to_le_bytes(), AMPLE)).expect("sent");
+}
+
+#[test]
+fn containers_that_share_a_folder_talk_and_notice_deaths() {
+    alone!();
+    if !possible() {
+        return;
+    }
+    let place = place();
+    let folder = place.path.parent().expect("a folder").to_owned();
+    let other = tempfile::tempdir().expect("a folder");
+    let (mut from_reader, mut reader_tells) = std::io::pipe().expect("a pipe");
+    let (mut from_sender, mut sender_tells) = std::io::pipe().expect("a pipe");
+    let reader = Container::run(|| {
+        show_elsewhere(&folder, other.path());
+        let mut mailbox = options().bind(other.path().join("mailbox")).expect("binds");
+        say(&mut reader_tells);
+        receive(&mut mailbox, 0..1000);
+        say(&mut reader_tells);
+        loop {
+            thread::park();
+        }
+    });
+    hear(&mut from_reader);
+    let sender = Container::run(|| {
+        let options = options().on_death(OnDeath::WaitForSuccessor);
+        let mut lane = connect(&options, &place.path);
+        send(&mut lane, 0..1100);
+        say(&mut sender_tells);
+        // Blocked until the reader dies, its successor comes and reads.
+        lane.wait_read(Some(AMPLE)).expect("read by the successor");
+        send(&mut lane, 1100..1200);
+        lane.wait_read(Some(AMPLE)).expect("read");
+        say(&mut sender_tells);
+        loop {
+            thread::park();
+        }
+    });
+    hear(&mut from_reader);
+    hear(&mut from_sender);
+    // A rival elsewhere is kept out, and is told no pid that would mean somebody else here.
+    let rival = Container::run(|| {
+        let error = options().bind(&place.path).expect_err("taken");
+        assert!(matches!(error, Error::InUse { holder: None, .. }), "{error}");
+        say(&mut reader_tells);
+    });
+    hear(&mut from_reader);
+    rival.wait();
+    reader.kill();
+    let successor = Container::run(|| {
+        let mut mailbox = options().bind(&place.path).expect("free");
+        receive(&mut mailbox, 1000..1200);
+        say(&mut reader_tells);
+        until("the sender's death is noticed", || {
+            let _ = mailbox.recv_timeout(Duration::from_millis(20));
+            mailbox.lanes() == 0
+        });
+        say(&mut reader_tells);
+    });
+    hear(&mut from_reader);
+    hear(&mut from_sender);
+    sender.kill();
+    hear(&mut from_reader);
+    successor.wait();
+}
+
+#[test]
+fn one_passed_descriptor_is_enough() {
+    alone!();
+    if !possible() {
+        return;
+    }
+    let _place = place();
+    let flags = SocketFlags::CLOEXEC;
+    let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let (ours, theirs): (OwnedFd, OwnedFd) = pair().expect("a pair");
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let (mut ours, mut theirs) = (Some(ours), Some(theirs));
+    let reader = Container::run(|| {
+        drop(theirs.take());
+        let mut mailbox = options().unbound().expect("opens");
+        mailbox.adopt(ours.take().expect("passed in")).expect("takes it");
+        receive(&mut mailbox, 0..1000);
+        say(&mut tell);
+        loop {
+            thread::park();
+        }
+    });
+    let sender = Container::run(|| {
+        drop(ours.take());
+        let mut lane = options().over(theirs.take().expect("passed in")).expect("begins");
+        send(&mut lane, 0..1000);
+        lane.wait_read(Some(AMPLE)).expect("read");
+        say(&mut tell);
+        // The pair is still open elsewhere: no hang-up tells of the reader's death.
+        let error = loop {
+            if let Err(error) = lane.send_timeout(&[0; 1000], AMPLE) {
+                break error;
+            }
+        };
+        assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+        assert!(lane.unread().expect("it is dead").len() > 10);
+        say(&mut tell);
+    });
+    hear(&mut told);
+    hear(&mut told);
+    thread::sleep(Duration::from_millis(50));
+    reader.kill();
+    hear(&mut told);
+    sender.wait();
+    drop((ours, theirs));
+}

@@ -1,0 +1,286 @@
+//! Memory or room that is not to be had, at each step of binding, connecting, welcoming and
+//! growing: a filter has one system call of one thread fail. The error names the call, nothing
+//! half-made is left, others are served, and in another thread the same works.
+
+#![allow(unsafe_code, reason = "mounts a file system in a namespace of its own")]
+
+use crate::common;
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, connect, place};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender, Waiting};
+
+const A_WHILE: Duration = Duration::from_millis(40);
+
+/// A call that fails, where one of its arguments has these bits, and how the error names it.
+#[derive(Clone, Copy)]
+struct Lack {
+    call: i64,
+    when: Option<(u8, u64)>,
+    errno: i32,
+    name: &'static str,
+}
+
+const fn lack(call: i64, errno: i32, name: &'static str) -> Lack {
+    Lack { call, when: None, errno, name }
+}
+
+impl Lack {
+    /// Only where the argument of this number has these bits.
+    const fn when(self, argument: u8, bits: i32) -> Self {
+        Self { when: Some((argument, bits as u64)), ..self }
+    }
+
+    /// Runs `body` in a thread of its own, for which the call fails.
+    fn during<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
+        let conditions = self.when.map(|(argument, bits)| {
+            let has = SeccompCmpOp::MaskedEq(bits);
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, has, bits).expect("sound")
+        });
+        let rules = conditions.map(|one| SeccompRule::new(vec![one]).expect("sound"));
+        let rules = BTreeMap::from([(self.call, rules.into_iter().collect())]);
+        let fails = SeccompAction::Errno(self.errno.cast_unsigned());
+        let arch = std::env::consts::ARCH.try_into().expect("a known processor");
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, fails, arch);
+        let program: BpfProgram = filter.expect("a sound filter").try_into().expect("compiles");
+        thread::scope(|threads| {
+            let thread = threads.spawn(|| {
+                apply_filter(&program).expect("filters may be set");
+                body()
+            });
+            thread.join().expect("the thread's assertions hold")
+        })
+    }
+
+    fn is_named_by(self, error: &Error) {
+        assert_eq!(error.errno(), self.errno, "{}: {error}", self.name);
+        assert!(error.to_string().contains(self.name), "{}: {error}", self.name);
+    }
+}
+
+/// What it takes to make memory and pass it.
+const MEMORY: [Lack; 5] = [
+    lack(libc::SYS_memfd_create, libc::ENOMEM, "memfd_create"),
+    lack(libc::SYS_fallocate, libc::ENOSPC, "fallocate"),
+    lack(libc::SYS_mmap, libc::ENOMEM, "mmap").when(3, libc::MAP_SHARED),
+    lack(libc::SYS_madvise, libc::ENOMEM, "madvise").when(2, libc::MADV_DONTFORK),
+    lack(libc::SYS_sendmsg, libc::ENOMEM, "sendmsg"),
+];
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("a folder").count()
+}
+
+#[test]
+fn binding() {
+    alone!();
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let mut lacks = vec![
+        lack(libc::SYS_epoll_create1, libc::ENOMEM, "epoll_create1"),
+        lack(libc::SYS_timerfd_create, libc::ENOMEM, "timerfd_create"),
+        lack(libc::SYS_epoll_ctl, libc::ENOSPC, "epoll_ctl"),
+        lack(libc::SYS_openat, libc::ENOSPC, "open of the lock file").when(2, libc::O_CREAT),
+        lack(libc::SYS_socket, libc::ENOMEM, "socket"),
+        lack(libc::SYS_bind, libc::ENOSPC, "bind"),
+        lack(libc::SYS_listen, libc::ENOMEM, "listen"),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    lacks.extend([
+        lack(libc::SYS_chmod, libc::ENOSPC, "chmod"),
+        lack(libc::SYS_rename, libc::ENOSPC, "rename"),
+    ]);
+    // What a process has once, whatever it does later.
+    drop(Mailbox::bind(&place.path).expect("binds"));
+    for lack in lacks {
+        let before = open_descriptors();
+        let error = lack.during(|| Mailbox::bind(&place.path).expect_err(lack.name));
+        lack.is_named_by(&error);
+        let of_a_file = ["bind", "listen", "chmod", "rename", "open of the lock file"];
+        if of_a_file.contains(&lack.name) {
+            assert!(error.to_string().contains(&*folder.to_string_lossy()), "{error}");
+        }
+        assert_eq!(open_descriptors(), before, "{}: a descriptor was lost", lack.name);
+        let names = std::fs::read_dir(folder).expect("read").map(|entry| {
+            let name = entry.expect("an entry").file_name();
+            name.into_string().expect("ASCII")
+        });
+        let names: Vec<_> = names.filter(|name| name != "mailbox.lock").collect();
+        assert_eq!(names, Vec::<String>::new(), "{}", lack.name);
+        Mailbox::bind(&place.path).expect("it was for then only");
+    }
+}
+
+#[test]
+fn connecting() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut first = connect(&Options::new(), &place.path);
+    first.send(b"first").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
+    first.service().expect("it takes its welcome");
+    assert!(first.peer().is_some());
+    let connection = [
+        lack(libc::SYS_socket, libc::ENOMEM, "socket"),
+        lack(libc::SYS_connect, libc::ENOMEM, "connect"),
+    ];
+    for lack in connection.into_iter().chain(MEMORY) {
+        let before = open_descriptors();
+        let error = lack.during(|| Sender::connect(&place.path).expect_err(lack.name));
+        lack.is_named_by(&error);
+        assert_eq!(open_descriptors(), before, "{}: a descriptor was lost", lack.name);
+        first.send(b"others").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"others");
+        assert_eq!(mailbox.recv_timeout(A_WHILE).expect_err("nothing else"), Error::TimedOut);
+        assert_eq!(mailbox.lanes(), 1, "{}", lack.name);
+        assert_eq!(open_descriptors(), before, "{}: the mailbox keeps something", lack.name);
+    }
+    assert_eq!(mailbox.faults(), []);
+    let mut second = Sender::connect(&place.path).expect("it was for then only");
+    second.send(b"second").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"second");
+}
+
+/// Each of these used to cost the newcomer its lane for good, or `recv` its answer.
+#[test]
+fn welcoming() {
+    alone!();
+    let place = place();
+    let options = Options::new().handshake_deadline(AMPLE).waiting(Waiting::Sleep);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut first = connect(&Options::new(), &place.path);
+    first.send(b"first").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
+    first.service().expect("it takes its welcome");
+    assert!(first.peer().is_some());
+    let connection = [
+        lack(libc::SYS_accept4, libc::ENOMEM, "accept4"),
+        lack(libc::SYS_recvmsg, libc::ENOMEM, "recvmsg"),
+        lack(libc::SYS_socketpair, libc::ENOMEM, "socketpair"),
+        // EPOLL_CTL_ADD is 1, EPOLL_CTL_MOD 3: what is in the set is not asked for memory.
+        lack(libc::SYS_epoll_ctl, libc::ENOSPC, "epoll_ctl").when(1, libc::EPOLL_CTL_ADD),
+    ];
+    let open = open_descriptors();
+    for lack in connection.into_iter().chain(MEMORY) {
+        let mut newcomer = Sender::connect(&place.path).expect("connects");
+        newcomer.send(b"new").expect("there is room in the first chunk");
+        let faults = lack.during(|| {
+            let nothing = mailbox.recv_timeout(A_WHILE).expect_err(lack.name);
+            assert_eq!(nothing, Error::TimedOut, "{}", lack.name);
+            first.send(b"others").expect("sent");
+            assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"others");
+            mailbox.faults()
+        });
+        newcomer.service().expect("nobody has refused it");
+        assert_eq!(faults.len(), 1, "{}: {faults:?}", lack.name);
+        lack.is_named_by(&faults[0]);
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("it waited"), b"new", "{}", lack.name);
+        mailbox.acknowledge();
+        newcomer.wait_read(Some(AMPLE)).expect("welcome at last");
+        drop(newcomer);
+        common::until("it is gone", || {
+            assert!(mailbox.recv_timeout(Duration::from_millis(1)).is_err());
+            mailbox.lanes() == 1 && open_descriptors() == open
+        });
+        assert_eq!(mailbox.faults(), []);
+    }
+}
+
+#[test]
+fn growing() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut length = 4000;
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"first").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
+    mailbox.acknowledge();
+    for lack in MEMORY.into_iter().filter(|lack| lack.name != "sendmsg") {
+        let large = vec![7; length];
+        lack.during(|| {
+            assert_eq!(sender.try_send(&large), Err(Error::WouldBlock), "{}", lack.name);
+            let late = sender.send_timeout(&large, A_WHILE);
+            assert_eq!(late, Err(Error::TimedOut), "{}", lack.name);
+            sender.send(b"small").expect("what fits is sent");
+        });
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
+        sender.try_send(&large).expect("it was for then only");
+        assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), *large);
+        mailbox.acknowledge();
+        sender.wait_read(Some(AMPLE)).expect("read");
+        length *= 4;
+    }
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// Mounts an empty tmpfs that holds so little, where only this process sees it. `false` where that
+/// is not allowed.
+fn mount_small(folder: &std::path::Path, holds: &str) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let text = |bytes: &[u8]| std::ffi::CString::new(bytes).expect("no zeros");
+    let (kind, root, folder) = (text(b"tmpfs"), text(b"/"), text(folder.as_os_str().as_bytes()));
+    let holds = text(holds.as_bytes());
+    let none = std::ptr::null();
+    // SAFETY: changes what this process sees, and nothing of its memory; terminated strings, of
+    // which the kernel keeps none.
+    unsafe {
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, root.as_ptr(), none, private, none.cast()) == 0
+            && libc::mount(kind.as_ptr(), folder.as_ptr(), kind.as_ptr(), 0, holds.as_ptr().cast())
+                == 0
+    }
+}
+
+#[test]
+fn a_folder_on_a_full_file_system() {
+    alone!();
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let works = || {
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        sender.send(b"room").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"room");
+    };
+    // No byte is left: names need none, and messages are elsewhere.
+    let bytes = common::fork(|| {
+        if !mount_small(folder, "size=64k") {
+            return;
+        }
+        let error = std::fs::write(folder.join("filler"), vec![1; 1 << 20]).expect_err("full");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+        works();
+    });
+    assert_eq!(common::reap(bytes), 0);
+    // No file more: first none at all, then the lock's only.
+    let files = common::fork(|| {
+        if !mount_small(folder, "nr_inodes=8") {
+            return;
+        }
+        let filler = |number: u32| folder.join(format!("filler-{number}"));
+        let most = (0..).find(|&number| std::fs::File::create(filler(number)).is_err());
+        let most = most.expect("full");
+        assert!((2..8).contains(&most), "{most} files");
+        for (call, name) in [("open of the lock file", "mailbox.lock"), ("bind", "mailbox.tmp")] {
+            let error = Mailbox::bind(&place.path).expect_err("full");
+            let start = format!("{call} failed at {}: ", folder.join(name).display());
+            assert!(error.to_string().starts_with(&start), "{error}");
+            assert_eq!(error.errno(), libc::ENOSPC, "{error}");
+            let left = ["mailbox", "mailbox.tmp"].map(|name| folder.join(name).exists());
+            assert_eq!(left, [false, false]);
+            std::fs::remove_file(filler(u32::from(name == "mailbox.tmp"))).expect("removed");
+        }
+        works();
+    });
+    assert_eq!(common::reap(files), 0);
+}

@@ -1,0 +1,118 @@
+//! Sending to an awake receiver, and receiving what is there, make no system call: a filter kills
+//! whoever makes one.
+
+#![allow(unsafe_code, reason = "ends a process at once")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::common::{AMPLE, fork, place, reap};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use tontine::mailbox::{Options, Waiting};
+
+const COUNT: u64 = 10_000;
+
+/// From here on this thread may do nothing but end the process.
+fn forbid_system_calls() {
+    let rules = BTreeMap::from([(libc::SYS_exit_group, Vec::new())]);
+    let arch = std::env::consts::ARCH.try_into().expect("a known processor");
+    let filter = SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch);
+    let program: BpfProgram = filter.expect("a sound filter").try_into().expect("compiles");
+    apply_filter(&program).expect("filters may be set");
+}
+
+/// Messages of 0 to 39 bytes: several laps of the smallest ring.
+fn message(number: u64) -> Vec<u8> {
+    vec![number as u8; number as usize % 40]
+}
+
+/// A sender that had used up what it knew to be free, once a lap, used to listen on its socket
+/// before it looked how far the receiver had read: a system call each few hundred messages.
+#[test]
+fn sending_to_an_awake_receiver() {
+    alone!();
+    let place = place();
+    let options = Options::new().waiting(Waiting::Spin).first_chunk(4096);
+    let status = reap(fork(|| {
+        static RECEIVED: AtomicU64 = AtomicU64::new(0);
+        let mut mailbox = options.bind(&place.path).expect("binds");
+        let mut sender = options.connect(&place.path).expect("connects");
+        thread::spawn(move || {
+            while sender.peer().is_none() {
+                sender.service().expect("the receiver lives");
+            }
+            let messages: Vec<_> = (0..COUNT).map(message).collect();
+            forbid_system_calls();
+            for (sent, message) in (0..).zip(&messages) {
+                // Well within the ring.
+                while sent > RECEIVED.load(Ordering::Relaxed) + 16 {
+                    std::hint::spin_loop();
+                }
+                assert!(sender.send(message).is_ok());
+            }
+            // The end of a thread takes system calls.
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        for number in 0..COUNT {
+            let received = mailbox.recv_timeout(AMPLE).expect("a message").to_vec();
+            assert_eq!(received, message(number));
+            mailbox.acknowledge();
+            RECEIVED.store(number + 1, Ordering::Relaxed);
+        }
+    }));
+    assert_eq!(status, 0, "killed for a system call, or failed");
+}
+
+/// Connections are looked at after 65,536 messages or some milliseconds; between two such looks
+/// nothing is asked of the kernel. On a busy machine those milliseconds may pass at any message: of
+/// several tries one must be free of that.
+#[test]
+fn receiving_what_is_there() {
+    alone!();
+    let statuses: Vec<i32> = (0..20).map(|_| receive_without_system_calls()).collect();
+    assert!(statuses.contains(&0), "killed for a system call, or failed: {statuses:?}");
+    let others = statuses.iter().filter(|&&status| status != 0);
+    for status in others {
+        assert_eq!(libc::WTERMSIG(*status), libc::SIGSYS, "{statuses:?}");
+    }
+}
+
+fn receive_without_system_calls() -> i32 {
+    let place = place();
+    let options = Options::new().waiting(Waiting::Spin).first_chunk(4096);
+    reap(fork(|| {
+        let mut mailbox = options.bind(&place.path).expect("binds");
+        let mut sender = options.connect(&place.path).expect("connects");
+        for number in 0..100 {
+            sender.send(&message(number)).expect("sent");
+            assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), message(number));
+        }
+        let messages: Vec<_> = (0..1000).map(message).collect();
+        // The look that there is when nothing else is.
+        mailbox.try_recv().expect_err("all was received");
+        forbid_system_calls();
+        for few in messages.chunks(16) {
+            for message in few {
+                assert!(sender.send(message).is_ok());
+            }
+            for message in few {
+                assert!(mailbox.recv().is_ok_and(|received| *received == **message));
+            }
+        }
+        // SAFETY: ends this process. What would be dropped asks the kernel to unmap it.
+        unsafe { libc::_exit(0) }
+    }))
+}
+
+#[test]
+fn the_filter_kills() {
+    alone!();
+    let status = reap(fork(|| {
+        forbid_system_calls();
+        std::hint::black_box(rustix::process::getppid());
+    }));
+    assert_eq!(libc::WTERMSIG(status), libc::SIGSYS);
+}

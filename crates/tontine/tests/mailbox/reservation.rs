@@ -1,0 +1,114 @@
+//! Messages written in place: what becomes of one whose reader asks for memory, dies or closes
+//! between `reserve` and `commit`, and of one that a forked child inherits.
+
+#![allow(unsafe_code, reason = "fork")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, Place, connect, fork, kill, place, reap, until};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+
+/// After so long the reader of [`idle_reader`] asks for memory.
+const IDLE: Duration = Duration::from_millis(300);
+
+/// A reader that asks for a large chunk soon, and a sender whose lane has one.
+fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
+    let path = place.path.clone();
+    let reader = fork(move || {
+        let mut mailbox = Options::new().give_back_after(IDLE).bind(&path).expect("binds");
+        loop {
+            mailbox.recv().expect("a message");
+        }
+    });
+    let mut sender = connect(&Options::new().on_death(on_death), &place.path);
+    sender.send(b"first").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    let mut large = sender.reserve(200_000).expect("the lane grows");
+    large.fill(1);
+    large.commit().expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    (reader, sender)
+}
+
+/// An idle reader asked for the large chunk and died, and `commit`, which saw the death, gave the
+/// chunk back before it published: a header far behind the end of a chunk of 4,096 bytes, or, where
+/// the message was small, a message of what stood in the new chunk.
+#[test]
+fn a_chunk_that_was_reserved_in_is_not_given_back() {
+    alone!();
+    for length in [200_000, 100] {
+        let place = place();
+        let (reader, mut sender) = idle_reader(&place, OnDeath::WaitForSuccessor);
+        let mut reserved = sender.reserve(length).expect("room");
+        reserved.fill(7);
+        thread::sleep(4 * IDLE);
+        kill(reader);
+        reserved.commit().expect("kept for the successor");
+        let mut successor = Mailbox::bind(&place.path).expect("free");
+        until("it is handed over", || {
+            sender.service().expect("waits for a successor");
+            let message = successor.recv_timeout(Duration::from_millis(1));
+            message.is_ok_and(|message| *message == vec![7; length])
+        });
+    }
+}
+
+#[test]
+fn nothing_is_committed_to_a_dead_reader() {
+    alone!();
+    let place = place();
+    let (reader, mut sender) = idle_reader(&place, OnDeath::Fail);
+    let mut reserved = sender.reserve(200_000).expect("room");
+    reserved.fill(7);
+    thread::sleep(4 * IDLE);
+    kill(reader);
+    let error = reserved.commit().expect_err("dead");
+    assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+    assert_eq!(sender.unread().expect("it is dead"), Vec::<Vec<u8>>::new());
+}
+
+/// `commit` looked only whether the reader was alive: to one that had closed it said `Ok`.
+#[test]
+fn nothing_is_committed_to_a_closed_mailbox() {
+    alone!();
+    for on_death in [OnDeath::Fail, OnDeath::WaitForSuccessor] {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut sender = Options::new().on_death(on_death).connect(&place.path).expect("connects");
+        sender.send(b"first").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
+        mailbox.acknowledge();
+        sender.wait_read(Some(AMPLE)).expect("read");
+        let mut reserved = sender.reserve(8).expect("room");
+        reserved.fill(7);
+        mailbox.close();
+        let error = reserved.commit().expect_err("closed");
+        assert_eq!(error.errno(), libc::EPIPE, "{error}");
+        assert_eq!(sender.unread().expect("it is closed"), Vec::<Vec<u8>>::new());
+    }
+}
+
+/// A child does not inherit the memory of its parent's reservation. It crashed when it looked, or
+/// wrote into whatever it had mapped there since, from code without `unsafe`.
+#[test]
+fn a_forked_child_panics_where_it_looks_at_its_parents_reservation() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    let mut reserved = sender.reserve(3).expect("room");
+    let child = fork(|| {
+        let reading = catch_unwind(AssertUnwindSafe(|| reserved[0])).expect_err("reads");
+        let writing = catch_unwind(AssertUnwindSafe(|| reserved.fill(9))).expect_err("writes");
+        for panic in [reading, writing] {
+            let text = panic.downcast_ref::<&str>().expect("a message");
+            assert!(text.contains("forked child"), "{text}");
+        }
+    });
+    assert_eq!(reap(child), 0);
+    reserved.copy_from_slice(b"two");
+    reserved.commit().expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"two");
+}

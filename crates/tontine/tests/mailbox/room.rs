@@ -1,0 +1,120 @@
+//! Waiting for room in a loop of one's own: `Sender::arm` and the descriptor.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, place, until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+/// A lane without room, and the number of its messages.
+fn full(options: &Options, path: &std::path::Path) -> (Mailbox, Sender, usize) {
+    let mut mailbox = options.bind(path).expect("binds");
+    let mut sender = options.connect(path).expect("connects");
+    mailbox.try_recv().expect_err("it only accepts");
+    let mut sent = 0;
+    until("the lane is full", || {
+        let _ = sender.service();
+        while sender.try_send(&[7; 100]).is_ok() {
+            sent += 1;
+        }
+        sent > 30
+    });
+    (mailbox, sender, sent)
+}
+
+fn is_told(sender: &Sender, seconds: i64) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(sender.descriptor(), PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })) == Ok(1)
+}
+
+#[test]
+fn an_armed_sender_is_told_of_room() {
+    alone!();
+    let place = place();
+    let (mut mailbox, mut sender, sent) = full(&Options::new().lane_cap(8192), &place.path);
+    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    assert!(!is_told(&sender, 0), "nothing has changed");
+    for _ in 0..sent {
+        mailbox.recv_timeout(AMPLE).expect("a message");
+    }
+    mailbox.try_recv().expect_err("all were received");
+    assert!(is_told(&sender, 20), "room was made and nobody said so");
+    assert_eq!(sender.arm(100), Ok(false), "there is room");
+    sender.try_send(&[7; 100]).expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 100]);
+}
+
+/// Word of room went out for each quarter of the ring, and when the lane was found empty: a reader
+/// that acknowledged one message and worked for an hour left an armed sender without any, and one
+/// that waited for its mail to be read to its own clock.
+#[test]
+fn a_sender_is_told_of_each_acknowledgement_that_the_program_makes() {
+    alone!();
+    let place = place();
+    let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
+    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    mailbox.recv_timeout(AMPLE).expect("a message");
+    assert!(!is_told(&sender, 0), "nothing has changed");
+    mailbox.acknowledge();
+    assert!(is_told(&sender, 0), "a message was acknowledged and nobody said so");
+}
+
+/// The same of a reader that takes long for each message and leaves acknowledging to the next call.
+#[test]
+fn a_slow_reader_tells_of_room_in_time() {
+    alone!();
+    let place = place();
+    let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
+    let work = |mailbox: &mut Mailbox| {
+        mailbox.recv_timeout(AMPLE).expect("a message");
+        thread::sleep(Duration::from_millis(6));
+    };
+    let fill = |sender: &mut Sender| while sender.try_send(&[7; 100]).is_ok() {};
+    // Until the mailbox has noticed.
+    for _ in 0..80 {
+        work(&mut mailbox);
+        fill(&mut sender);
+    }
+    // Until it has just told, for whatever reason.
+    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    until("word of room", || {
+        work(&mut mailbox);
+        is_told(&sender, 0)
+    });
+    fill(&mut sender);
+    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    let less_than_a_quarter = 4096 / 4 / 112 - 1;
+    let told = (0..less_than_a_quarter).any(|_| {
+        work(&mut mailbox);
+        is_told(&sender, 0)
+    });
+    assert!(told, "{less_than_a_quarter} messages were read and nobody said so");
+}
+
+#[test]
+fn a_sender_that_is_not_armed_is_left_alone() {
+    alone!();
+    let place = place();
+    let (mut mailbox, mut sender, sent) = full(&Options::new().lane_cap(8192), &place.path);
+    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    assert_eq!(sender.try_send(&[7; 100]).expect_err("full"), Error::WouldBlock);
+    for _ in 0..sent {
+        mailbox.recv_timeout(AMPLE).expect("a message");
+    }
+    mailbox.try_recv().expect_err("all were received");
+    assert!(!is_told(&sender, 0), "it did not say any longer that it waits");
+}
+
+#[test]
+fn arming_says_what_is_wrong() {
+    alone!();
+    let place = place();
+    let (mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
+    let most = sender.longest_message();
+    let error = sender.arm(most + 1).expect_err("it never fits");
+    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, most: most as u64, set_by: None });
+    mailbox.close();
+    assert!(matches!(sender.arm(100), Err(Error::Closed { .. })));
+}

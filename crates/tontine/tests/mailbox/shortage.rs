@@ -1,0 +1,465 @@
+//! Bad days of the machine: descriptor tables that are full, memory that is not to be had. Whoever
+//! lacks something says what, waits without burning a processor, and goes on when it is there.
+
+#![allow(unsafe_code, reason = "changes limits of forked processes")]
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+
+/// The most descriptors that a process of these tests may have.
+const TABLE: u64 = 100;
+
+/// How long a wait lasts whose price is looked at.
+const A_WHILE: Duration = Duration::from_millis(600);
+
+/// Descriptors that leave a process only so many free ones.
+struct Held(Vec<OwnedFd>);
+
+impl Held {
+    fn new() -> Self {
+        let limit = Rlimit { current: Some(TABLE), maximum: Some(TABLE) };
+        setrlimit(Resource::Nofile, limit).expect("lowered");
+        Self(Vec::with_capacity(TABLE as usize))
+    }
+
+    fn leave(&mut self, free: usize) {
+        while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 0) {
+            self.0.push(copy);
+        }
+        self.0.truncate(self.0.len() - free);
+    }
+
+    fn leave_all(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Descriptors that are open, but for the one that looks.
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("a folder").count() - 1
+}
+
+fn say(pipe: &mut PipeWriter, byte: u8) {
+    pipe.write_all(&[byte]).expect("told");
+}
+
+fn hear(pipe: &mut PipeReader) -> u8 {
+    let ample = Timespec { tv_sec: 3 * AMPLE.as_secs().cast_signed(), tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&ample));
+    assert_eq!(ready, Ok(1), "the other process has failed");
+    let mut byte = [0];
+    pipe.read_exact(&mut byte).expect("told");
+    byte[0]
+}
+
+/// How a program waits for its mail, and how often it was woken for nothing.
+#[derive(Clone, Copy)]
+enum Waits {
+    InRecv,
+    OnTheDescriptor,
+}
+
+/// The next message within `time`; adds the wake-ups to `woken`.
+fn wait(mailbox: &mut Mailbox, how: Waits, time: Duration, woken: &mut u64) -> Option<Vec<u8>> {
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let received = match how {
+            Waits::InRecv => mailbox.recv_timeout(left),
+            Waits::OnTheDescriptor => mailbox.try_recv(),
+        };
+        match received {
+            Ok(message) => return Some(message.to_vec()),
+            Err(Error::TimedOut) => return None,
+            Err(Error::WouldBlock) if left.is_zero() => return None,
+            Err(error) => assert_eq!(error, Error::WouldBlock),
+        }
+        *woken += 1;
+        if mailbox.arm().expect("armed") {
+            let timeout = Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let descriptor = mailbox.descriptor();
+            let mut polled = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
+            let _ = poll(&mut polled, Some(&timeout));
+        }
+    }
+}
+
+/// Lets this process map so little more than it has.
+fn limit_memory(more: u64) {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    let pages: u64 = pages.split(' ').next().expect("a number").parse().expect("a number");
+    let limit = Rlimit { current: Some(pages * 4096 + more), ..getrlimit(Resource::As) };
+    setrlimit(Resource::As, limit).expect("lowered");
+}
+
+fn processor_time() -> Duration {
+    // SAFETY: integers only, for which zero is a value; the structure is writable.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), 0);
+        usage
+    };
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.cast_unsigned())
+            + Duration::from_micros(time.tv_usec.cast_unsigned())
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// A full descriptor table used to keep the receiver awake: a listener with newcomers, and a socket
+/// with a chunk that cannot be received, stay readable, and `recv` asked for nothing else a hundred
+/// thousand times a second.
+#[test]
+fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
+    alone!();
+    for how in [Waits::InRecv, Waits::OnTheDescriptor] {
+        let place = place();
+        let path = place.path.clone();
+        let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+        let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+        let reader = fork(|| {
+            let options = Options::new().waiting(Waiting::Sleep).handshake_deadline(AMPLE);
+            let mut mailbox = options.bind(&path).expect("binds");
+            let mut woken = 0;
+            for _ in 0..2 {
+                wait(&mut mailbox, how, AMPLE, &mut woken).expect("a message");
+            }
+            let mut held = Held::new();
+            held.leave(0);
+            say(&mut tell, 1);
+            hear(&mut go);
+            // A newcomer knocks, a lane has passed chunks, another one's sender has been killed.
+            let mut first = 0_u32;
+            let (mut woken, before) = (0, processor_time());
+            let end = Instant::now() + A_WHILE;
+            while Instant::now() < end {
+                let left = end.saturating_duration_since(Instant::now());
+                if let Some(message) = wait(&mut mailbox, how, left, &mut woken) {
+                    assert_eq!(message[..4], first.to_le_bytes());
+                    first += 1;
+                    // What the dead one's lane gives back is not for the newcomer.
+                    held.leave(0);
+                }
+                held.leave(0);
+            }
+            assert!(woken < 400, "woken {woken} times in {A_WHILE:?}");
+            let spent = processor_time() - before;
+            assert!(spent < A_WHILE / 4, "{spent:?} of a processor in {A_WHILE:?}");
+            assert!(first >= 3, "{first} messages of a lane that is served");
+            held.leave_all();
+            let mut newcomer = false;
+            while first < 20 || !newcomer {
+                let message = wait(&mut mailbox, how, AMPLE, &mut woken).expect("a message");
+                if message == b"new" {
+                    newcomer = true;
+                } else {
+                    assert_eq!(message[..4], first.to_le_bytes());
+                    first += 1;
+                }
+            }
+            until("the dead one is forgotten", || {
+                let _ = mailbox.try_recv();
+                mailbox.lanes() == 2
+            });
+            let faults = mailbox.faults();
+            assert!(!faults.is_empty() && faults.len() < 5, "{faults:?}");
+            assert!(faults.iter().all(|fault| fault.errno() == libc::EMFILE), "{faults:?}");
+            say(&mut tell, 2);
+            hear(&mut go);
+        });
+        let doomed = fork(|| {
+            let mut sender = connect(&Options::new(), &path);
+            sender.send(b"doomed").expect("sent");
+            loop {
+                thread::park();
+            }
+        });
+        let mut sender = connect(&Options::new(), &place.path);
+        sender.send(b"first").expect("sent");
+        hear(&mut told);
+        for number in 0..20_u32 {
+            sender.try_send(&number.to_le_bytes().repeat(250)).expect("the lane grows");
+        }
+        let mut newcomer = Sender::connect(&place.path).expect("connects");
+        newcomer.send(b"new").expect("sent");
+        kill(doomed);
+        say(&mut ready, 1);
+        assert_eq!(hear(&mut told), 2);
+        newcomer.wait_read(Some(AMPLE)).expect("read");
+        say(&mut ready, 1);
+        assert_eq!(reap(reader), 0);
+    }
+}
+
+/// Each descriptor that a newcomer needs is missing once. A welcome that failed for one used to
+/// refuse the newcomer for good.
+#[test]
+fn a_receiver_lacks_each_descriptor_once() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let reader = fork(|| {
+        let mut mailbox = Options::new().handshake_deadline(AMPLE * 2).bind(&path).expect("binds");
+        let mut held = Held::new();
+        loop {
+            let message = mailbox.recv().expect("a message").to_vec();
+            match message[..] {
+                [b'l', free] => held.leave(free.into()),
+                [b'f'] => held.leave_all(),
+                [b'c'] => {
+                    until("the newcomer is gone", || {
+                        let _ = mailbox.try_recv();
+                        mailbox.lanes() == 1
+                    });
+                    // What it had is closed at the next look.
+                    assert_eq!(mailbox.try_recv().expect_err("all is read"), Error::WouldBlock);
+                    let faults = mailbox.faults();
+                    let all = faults.iter().all(|fault| fault.errno() == libc::EMFILE);
+                    assert!(all, "{faults:?}");
+                    say(&mut tell, u8::from(faults.is_empty()));
+                    say(&mut tell, open_descriptors() as u8);
+                }
+                _ => assert!([&b"new"[..], b"served"].contains(&&message[..]), "{message:?}"),
+            }
+            mailbox.acknowledge();
+        }
+    });
+    let mut first = connect(&Options::new(), &place.path);
+    let mut say = |message: &[u8]| {
+        first.send(message).expect("sent");
+        first.wait_read(Some(AMPLE)).expect("read");
+    };
+    let mut before = None;
+    let mut short = 0;
+    for free in 0..12 {
+        say(&[b'l', free]);
+        let mut newcomer = Sender::connect(&place.path).expect("connects");
+        newcomer.send(b"new").expect("there is room in the first chunk");
+        say(b"served");
+        // Long enough for several attempts.
+        thread::sleep(Duration::from_millis(30));
+        newcomer.service().expect("nobody refuses it");
+        say(b"f");
+        newcomer.wait_read(Some(AMPLE)).expect("read at last");
+        drop(newcomer);
+        say(b"c");
+        short += u8::from(hear(&mut told) == 0);
+        let open = hear(&mut told);
+        assert_eq!(*before.get_or_insert(open), open, "{free} were free");
+    }
+    // The connection; page, chunk and pidfd; a page of ours, and a bell with two ends.
+    assert!((4..12).contains(&short), "with {short} descriptors it can be taken");
+    kill(reader);
+}
+
+#[test]
+fn a_sender_lacks_each_descriptor_once() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let path = place.path.clone();
+    let child = fork(|| {
+        // What a process has once, whatever it does later.
+        drop(Sender::connect(&path).expect("connects"));
+        let mut held = Held::new();
+        let (mut failed, mut unheard) = (0, 0);
+        for free in 0..12 {
+            held.leave(free);
+            let before = held.0.len() + free;
+            match Sender::connect(&path) {
+                Ok(mut sender) => {
+                    sender.send(&[b'0' + free as u8]).expect("sent");
+                    thread::sleep(Duration::from_millis(20));
+                    sender.service().expect("the reader lives");
+                    unheard += u8::from(sender.peer().is_none());
+                    held.leave_all();
+                    sender.wait_read(Some(AMPLE)).expect("read");
+                    assert!(sender.peer().is_some());
+                }
+                Err(error) => {
+                    assert_eq!(error.errno(), libc::EMFILE, "{error}");
+                    let text = error.to_string();
+                    let call = ["socket", "memfd_create"].iter().any(|call| text.contains(call));
+                    assert!(call, "{text}");
+                    failed += 1;
+                }
+            }
+            held.leave(0);
+            assert_eq!(held.0.len(), before, "a descriptor was lost with {free} free");
+            held.leave_all();
+        }
+        assert!(failed >= 2 && unheard >= 1, "{failed} failed, {unheard} were not welcomed");
+        let mut sender = Sender::connect(&path).expect("connects");
+        sender.send(b"end").expect("sent");
+        sender.wait_read(Some(AMPLE)).expect("read");
+    });
+    loop {
+        let message = mailbox.recv_timeout(AMPLE).expect("a message");
+        if *message == *b"end" {
+            break;
+        }
+    }
+    let _ = mailbox.recv_timeout(Duration::from_millis(50));
+    assert_eq!(mailbox.faults(), []);
+    assert_eq!(reap(child), 0);
+}
+
+#[test]
+fn binding_lacks_each_descriptor_once() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let child = fork(|| {
+        // What a process has once, whatever it does later.
+        drop(Mailbox::bind(&path).expect("binds"));
+        let mut held = Held::new();
+        let mut failed = 0;
+        for free in 0..8 {
+            held.leave(free);
+            let before = held.0.len() + free;
+            match Mailbox::bind(&path) {
+                Ok(mailbox) => drop(mailbox),
+                Err(error) => {
+                    assert_eq!(error.errno(), libc::EMFILE, "{error}");
+                    failed += 1;
+                }
+            }
+            // A listener is emptied before it is closed, and where there is no descriptor for that,
+            // a thread does both a little later.
+            until("no descriptor is lost", || {
+                held.leave(0);
+                held.0.len() == before
+            });
+            held.leave_all();
+            let left = ["mailbox", "mailbox.tmp"].map(|name| path.with_file_name(name).exists());
+            assert_eq!(left, [false, false], "{free} were free");
+        }
+        assert_eq!(failed, 4, "set, timer, lock and listener");
+    });
+    assert_eq!(reap(child), 0);
+}
+
+/// Who waits for longer than a handshake may take is refused, and told that it is not for good. A
+/// sender that was to wait for a successor gave up then.
+#[test]
+fn a_long_lack_refuses_for_now() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let reader = fork(|| {
+        let options = Options::new().handshake_deadline(Duration::from_millis(40));
+        let mut mailbox = options.bind(&path).expect("binds");
+        let mut held = Held::new();
+        held.leave(2);
+        say(&mut tell, 1);
+        // Until the parent has seen what it wants to see.
+        let mut asked = [PollFd::new(&go, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        while poll(&mut asked, Some(&at_once)) == Ok(0) {
+            let error = mailbox.recv_timeout(Duration::from_millis(10)).expect_err("nobody");
+            assert_eq!(error, Error::TimedOut);
+        }
+        hear(&mut go);
+        held.leave_all();
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"patient");
+        mailbox.acknowledge();
+        say(&mut tell, 2);
+        hear(&mut go);
+    });
+    hear(&mut told);
+    let mut brief = Sender::connect(&place.path).expect("connects");
+    brief.send(b"brief").expect("there is room in the first chunk");
+    let mut error = None;
+    until("it is refused", || {
+        error = brief.service().err();
+        error.is_some()
+    });
+    assert_eq!(error, Some(Error::Refused { errno: libc::EMFILE }));
+    let text = error.expect("refused").to_string();
+    assert!(text.contains("connect again later"), "{text}");
+    assert_eq!(brief.unread().expect("refused"), [b"brief"]);
+
+    let options = Options::new().on_death(OnDeath::WaitForSuccessor);
+    let mut patient = options.connect(&place.path).expect("connects");
+    patient.send(b"patient").expect("there is room in the first chunk");
+    let end = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < end {
+        patient.service().expect("it waits on");
+        thread::sleep(Duration::from_millis(5));
+    }
+    say(&mut ready, 1);
+    patient.wait_read(Some(AMPLE)).expect("read");
+    assert_eq!(hear(&mut told), 2);
+    say(&mut ready, 1);
+    assert_eq!(reap(reader), 0);
+}
+
+/// A newcomer whose chunk could not be mapped was refused for good. A chunk of a lane that could
+/// not be mapped was tried again only when something else woke the receiver: it slept beside mail.
+#[test]
+fn what_cannot_be_mapped_now_is_mapped_later() {
+    alone!();
+    const LARGE: usize = 3 << 20;
+    let place = place();
+    let path = place.path.clone();
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let reader = fork(|| {
+        let options = Options::new().waiting(Waiting::Sleep).handshake_deadline(AMPLE);
+        let mut mailbox = options.bind(&path).expect("binds");
+        assert_eq!(&*mailbox.recv().expect("a message"), b"first");
+        mailbox.acknowledge();
+        for (round, length) in [(1, 3), (2, LARGE)] {
+            let before = getrlimit(Resource::As);
+            let (begin, begun) = std::sync::mpsc::channel();
+            let raised = thread::Builder::new().stack_size(1 << 18).spawn(move || {
+                begun.recv().expect("told");
+                thread::sleep(Duration::from_millis(300));
+                setrlimit(Resource::As, before).expect("raised");
+            });
+            limit_memory(2 << 20);
+            say(&mut tell, round);
+            hear(&mut go);
+            begin.send(()).expect("told");
+            let started = Instant::now();
+            assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), length);
+            assert!(started.elapsed() < AMPLE / 2, "it slept beside its mail");
+            mailbox.acknowledge();
+            raised.expect("a thread").join().expect("raised");
+        }
+        let faults = mailbox.faults();
+        assert!(faults.iter().all(|fault| fault.errno() == libc::ENOMEM), "{faults:?}");
+        // The newcomer's; none where this process was not run for so long.
+        assert!(faults.len() < 2, "{faults:?}");
+        hear(&mut go);
+    });
+    let mut first = connect(&Options::new(), &place.path);
+    first.send(b"first").expect("sent");
+    first.wait_read(Some(AMPLE)).expect("read");
+    assert_eq!(hear(&mut told), 1);
+    let options = Options::new().first_chunk(8 << 20);
+    let mut newcomer = options.connect(&place.path).expect("connects");
+    newcomer.send(b"new").expect("sent");
+    say(&mut ready, 1);
+    newcomer.wait_read(Some(AMPLE)).expect("read");
+    assert_eq!(hear(&mut told), 2);
+    first.send(&[0; LARGE]).expect("the lane grows");
+    say(&mut ready, 1);
+    first.wait_read(Some(AMPLE)).expect("read");
+    say(&mut ready, 1);
+    assert_eq!(reap(reader), 0);
+}

@@ -1,0 +1,295 @@
+//! Handing a lane over when something is in the way: a listener that nobody reads, an owner without
+//! room, a system that refuses.
+
+#![allow(unsafe_code, reason = "exec")]
+
+use crate::raw;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+
+fn waiting() -> Options {
+    Options::new().on_death(OnDeath::WaitForSuccessor)
+}
+
+/// A sender with one message that its killed reader did not acknowledge.
+fn orphan(path: &Path, options: &Options) -> Sender {
+    let bound = path.to_owned();
+    let reader = fork(move || {
+        let mut mailbox = Mailbox::bind(&bound).expect("binds");
+        mailbox.recv().expect("a message");
+        mailbox.acknowledge();
+        loop {
+            thread::park();
+        }
+    });
+    let mut sender = connect(options, path);
+    sender.send(b"hello").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    kill(reader);
+    sender.send(b"unread").expect("kept for the successor");
+    sender
+}
+
+/// Receives until `sender` has handed over, and gives everything that came.
+fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
+    let mut got = Vec::new();
+    until("the successor has the mail", || {
+        sender.service().expect("in service");
+        let message =
+            mailbox.recv_timeout(Duration::from_millis(1)).map(|message| message.to_vec());
+        mailbox.acknowledge();
+        got.extend(message.ok());
+        sender.wait_read(Some(Duration::ZERO)).is_ok()
+    });
+    while let Ok(message) = mailbox.recv_timeout(Duration::from_millis(20)) {
+        got.push(message.to_vec());
+    }
+    got
+}
+
+/// The first look for a successor comes with the notice of the end, however short a time ago the
+/// sender looked whether its first reader, which had not answered yet, still owned the path.
+#[test]
+fn the_first_look_for_a_successor_does_not_wait() {
+    alone!();
+    for round in 0..20 {
+        let place = place();
+        let path = place.path.clone();
+        let reader = fork(move || {
+            let _mailbox = Mailbox::bind(&path).expect("binds");
+            loop {
+                thread::park();
+            }
+        });
+        let mut sender = connect(&waiting(), &place.path);
+        sender.send(b"unread").expect("kept for whoever reads");
+        sender.service().expect("waits");
+        kill(reader);
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        sender.service().expect("hands over");
+        let message = mailbox.recv_timeout(AMPLE);
+        assert_eq!(message.as_deref().ok(), Some(&b"unread"[..]), "round {round}");
+    }
+}
+
+/// The reader forked a worker, then called `exec`. The worker's copy of the listener still accepts,
+/// and the pidfd does not fire: the lane was handed to nobody, and the owner that came later, whose
+/// socket the path led to, never got it.
+#[test]
+fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(move || {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        mailbox.acknowledge();
+        let worker = fork(|| thread::sleep(Duration::from_secs(60)));
+        std::fs::write(path.with_extension("worker"), worker.to_string()).expect("says who");
+        let seconds = c"60";
+        // SAFETY: ends in a null pointer; strings are terminated.
+        unsafe {
+            libc::execl(
+                c"/bin/sleep".as_ptr(),
+                c"sleep".as_ptr(),
+                seconds.as_ptr(),
+                std::ptr::null::<libc::c_char>(),
+            );
+        }
+    });
+    let mut sender = connect(&waiting(), &place.path);
+    sender.send(b"hello").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    let mut name = String::new();
+    until("exec", || {
+        name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
+        name == "sleep\n"
+    });
+    // It is handed to the listener that nobody reads.
+    until("a hand-over", || {
+        sender.service().expect("waits");
+        sender.peer().is_none()
+    });
+    sender.send(b"unread").expect("kept for the successor");
+    // A sender that begins now reaches the same.
+    let mut second = waiting().connect(&place.path).expect("connects");
+    second.send(b"second").expect("sent");
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    assert_eq!(inherit(&mut mailbox, &mut sender), [b"unread"]);
+    assert_eq!(inherit(&mut mailbox, &mut second), [b"second"]);
+    kill(reader);
+    let worker = std::fs::read_to_string(place.path.with_extension("worker")).expect("who");
+    let worker: i32 = worker.parse().expect("a pid");
+    // SAFETY: a process that this test started by way of its child.
+    unsafe { libc::kill(worker, libc::SIGKILL) };
+}
+
+/// A `HELLO` that is withdrawn and answered all the same must not be read twice: by the owner that
+/// comes to it late, and by the one it went to meanwhile.
+#[test]
+fn what_was_withdrawn_is_read_by_nobody_else() {
+    alone!();
+    let place = place();
+    let mut late = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = waiting().connect(&place.path).expect("connects");
+    sender.send(b"one").expect("sent");
+    // Somebody else's socket takes the name.
+    let other = place.path.with_extension("other");
+    let mut owner = Mailbox::bind(&other).expect("binds");
+    std::fs::rename(&other, &place.path).expect("renamed");
+    assert_eq!(inherit(&mut owner, &mut sender), [b"one"]);
+    let nothing = late.recv_timeout(Duration::from_millis(50)).expect_err("withdrawn");
+    assert_eq!((nothing, late.faults(), late.lanes()), (Error::TimedOut, vec![], 0));
+    sender.send(b"two").expect("sent");
+    assert_eq!(&*owner.recv_timeout(AMPLE).expect("a message"), b"two");
+}
+
+/// All errors in a hand-over were taken for "no successor yet", for ever.
+#[test]
+fn what_keeps_every_successor_away_is_told_and_the_mail_given_back() {
+    alone!();
+    let place = place();
+    let mut sender = orphan(&place.path, &waiting());
+    std::fs::remove_file(&place.path).expect("removed");
+    // Another program's socket has the name: connecting fails with EPROTOTYPE.
+    let stream = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    let stream: OwnedFd = stream.expect("a socket");
+    rustix::net::bind(&stream, &SocketAddrUnix::new(&place.path).expect("a path")).expect("bind");
+    rustix::net::listen(&stream, 1).expect("listen");
+    let mut told = None;
+    until("it is told", || {
+        told = sender.service().err();
+        told.is_some()
+    });
+    assert_eq!(told.map(|error| error.errno()), Some(libc::EPROTOTYPE));
+    assert_eq!(sender.send(b"more").expect_err("for good").errno(), libc::EPROTOTYPE);
+    assert_eq!(sender.unread().expect("its mail"), [b"unread"]);
+}
+
+/// Being short of descriptors is no end: it is told when it lasts, and the lane goes on.
+#[test]
+fn a_sender_short_of_descriptors_goes_on_when_it_has_some() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    let child = fork(move || {
+        let options = waiting().handshake_deadline(Duration::from_millis(100));
+        let mut sender = orphan(&path, &options);
+        let most = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: most.maximum })
+            .expect("less");
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        let mut held = Vec::new();
+        while let Ok(copy) = file.try_clone() {
+            held.push(copy);
+        }
+        let mut told = None;
+        until("it is told", || {
+            told = sender.service().err();
+            told.is_some()
+        });
+        assert_eq!(told.map(|error| error.errno()), Some(libc::EMFILE));
+        drop(held);
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        assert_eq!(inherit(&mut mailbox, &mut sender), [b"unread"]);
+    });
+    assert_eq!(reap(child), 0);
+}
+
+/// A mailbox whose only place is taken.
+fn full_mailbox(path: &Path) -> (Mailbox, Sender) {
+    let mut mailbox = Options::new().max_lanes(1).bind(path).expect("binds");
+    let mut occupant = Sender::connect(path).expect("connects");
+    occupant.send(b"here").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"here");
+    (mailbox, occupant)
+}
+
+/// A successor without room for one more lane ended the lane for good.
+#[test]
+fn a_successor_without_room_is_waited_out() {
+    alone!();
+    let place = place();
+    let mut sender = orphan(&place.path, &waiting());
+    let (mut full, _occupant) = full_mailbox(&place.path);
+    let mut refused = Vec::new();
+    until("it refuses", || {
+        sender.service().expect("no end");
+        let _ = full.recv_timeout(Duration::from_millis(1)).map(drop);
+        refused.extend(full.faults());
+        !refused.is_empty()
+    });
+    assert!(refused.iter().all(|fault| matches!(fault, Error::Full { .. })), "{refused:?}");
+    sender.send(b"more").expect("kept");
+    drop(full);
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    assert_eq!(inherit(&mut mailbox, &mut sender), [&b"unread"[..], b"more"]);
+
+    // Or its mail is taken back meanwhile.
+    let mut sender = orphan(&place.path.with_extension("b"), &waiting());
+    let small = place.path.with_extension("b");
+    let (mut full, _occupant) = full_mailbox(&small);
+    until("it refuses", || {
+        sender.service().expect("no end");
+        let _ = full.recv_timeout(Duration::from_millis(1)).map(drop);
+        !full.faults().is_empty()
+    });
+    assert_eq!(sender.unread().expect("its mail"), [b"unread"]);
+}
+
+/// A refusal for another reason is one: it ends the lane, and the mail can be taken back.
+#[test]
+fn a_successor_that_refuses_ends_the_lane() {
+    alone!();
+    for errno in [libc::EACCES, libc::EPROTONOSUPPORT] {
+        let place = place();
+        let mut sender = orphan(&place.path, &waiting());
+        std::fs::remove_file(&place.path).expect("removed");
+        let listener = raw::listen(&place.path);
+        until("it is handed over", || {
+            sender.service().expect("nobody refuses yet");
+            sender.peer().is_none()
+        });
+        let socket = raw::accept(&listener);
+        assert_eq!(raw::receive(&socket).0, raw::HELLO);
+        let refused = raw::note(raw::REFUSED, &[errno.cast_unsigned()]);
+        assert!(raw::send(&socket, &refused, &[]));
+        let error = sender.service().expect_err("refused");
+        assert!(matches!(error, Error::Refused { .. } | Error::Denied { .. }), "{error:?}");
+        assert_eq!(sender.unread().expect("its mail"), [b"unread"]);
+    }
+}
+
+/// "A process of uid 4294967295 died": nobody knew who it was before its `WELCOME`, but the kernel.
+#[test]
+fn one_that_hangs_up_before_it_welcomes_has_a_name() {
+    alone!();
+    let place = place();
+    let listener = raw::listen(&place.path);
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    drop(raw::accept(&listener));
+    let error = sender.send(b"to nobody").expect_err("it hung up");
+    assert!(error.to_string().starts_with(&format!("pid {} ", std::process::id())), "{error}");
+
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .expect("a pair");
+    let mut sender = Sender::over(ours).expect("begins");
+    drop(theirs);
+    let error = sender.send(b"to nobody").expect_err("it hung up");
+    assert!(error.to_string().starts_with("a process that had not said who it is"), "{error}");
+}

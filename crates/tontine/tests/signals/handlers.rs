@@ -1,0 +1,365 @@
+//! Handlers that do only what a handler may: what they do, and what they put back.
+//!
+//! Dispositions are the process's: each test has a process of its own.
+
+#![allow(unsafe_code, reason = "raise, errno")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tontine::signal::handler::{Counter, Flag, Wake};
+use tontine::signal::{Blocked, Error, Signal};
+
+use crate::child::Child;
+use crate::shared::*;
+
+fn raise(signal: Signal) {
+    // SAFETY: takes a number. The handler has run when it returns.
+    assert_eq!(unsafe { libc::raise(signal.as_raw()) }, 0);
+}
+
+fn is_readable(wake: &Wake) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(wake, PollFlags::IN)], Some(&at_once)) == Ok(1)
+}
+
+#[test]
+fn each_says_that_its_signal_has_come() {
+    alone!();
+    in_a_process(|| {
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        let counter = Counter::install(Signal::USR1).expect("installed");
+        let wake = Wake::install(Signal::USR1).expect("installed");
+        let other = Flag::install(Signal::USR2).expect("installed");
+        assert!(!flag.is_set() && counter.get() == 0 && !is_readable(&wake) && !wake.take());
+        (0..3).for_each(|_| raise(Signal::USR1));
+        assert!(flag.is_set() && flag.take() && !flag.is_set() && !flag.take());
+        assert_eq!(counter.get(), 3);
+        assert!(is_readable(&wake) && wake.take() && !is_readable(&wake) && !wake.take());
+        assert!(!other.is_set());
+        raise(Signal::USR2);
+        assert!(other.is_set() && counter.get() == 3);
+        let (_, flags) = disposition(Signal::USR1);
+        let wanted = libc::SA_RESTART | libc::SA_ONSTACK;
+        assert_eq!(flags & wanted, wanted);
+    });
+}
+
+#[test]
+fn the_disposition_that_was_there_comes_back_with_the_last_one() {
+    alone!();
+    in_a_process(|| {
+        dispose(Signal::USR1, libc::SIG_IGN, libc::SA_NODEFER);
+        let before = disposition(Signal::USR1);
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        let counter = Counter::install(Signal::USR1).expect("installed");
+        let wake = Wake::install(Signal::USR1).expect("installed");
+        drop(counter);
+        drop(flag);
+        raise(Signal::USR1);
+        assert!(wake.take(), "the last one still has its handler");
+        drop(wake);
+        assert_eq!(disposition(Signal::USR1), before);
+        raise(Signal::USR1);
+        // And again, with the pipe of before, of which nothing is left over.
+        raise(Signal::USR1);
+        let wake = Wake::install(Signal::USR1).expect("installed");
+        assert!(!is_readable(&wake) && !wake.take());
+        raise(Signal::USR1);
+        assert!(wake.take());
+    });
+}
+
+#[test]
+fn a_full_pipe_is_well_and_errno_is_as_before() {
+    alone!();
+    in_a_process(|| {
+        let wake = Wake::install(Signal::USR1).expect("installed");
+        // More than a pipe holds: the last ones fail with EAGAIN, which nobody must see.
+        for _ in 0..70_000 {
+            // SAFETY: this thread's errno.
+            unsafe { *libc::__errno_location() = libc::EXDEV };
+            raise(Signal::USR1);
+            // SAFETY: as above.
+            assert_eq!(unsafe { *libc::__errno_location() }, libc::EXDEV);
+        }
+        assert!(is_readable(&wake) && wake.take() && !is_readable(&wake));
+        raise(Signal::USR1);
+        assert!(is_readable(&wake) && wake.take());
+    });
+}
+
+#[test]
+fn they_come_and_go_while_their_handlers_run() {
+    alone!();
+    in_a_process(|| {
+        let always = Counter::install(Signal::USR1).expect("installed");
+        let stop = Arc::new(AtomicBool::new(false));
+        let its_stop = Arc::clone(&stop);
+        let raises = std::thread::spawn(move || {
+            let mut raised = 0;
+            while !its_stop.load(Ordering::Relaxed) {
+                raise(Signal::USR1);
+                raised += 1;
+            }
+            raised
+        });
+        for _ in 0..2_000 {
+            let flag = Flag::install(Signal::USR1).expect("installed");
+            let wake = Wake::install(Signal::USR1).expect("installed");
+            let counter = Counter::install(Signal::USR1).expect("installed");
+            drop(wake);
+            drop(flag);
+            drop(counter);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let raised = raises.join().expect("joined");
+        assert_eq!(always.get(), raised, "none was missed");
+    });
+}
+
+#[test]
+fn a_forked_child_wakes_nobody_but_itself() {
+    alone!();
+    in_a_process(|| {
+        let wake = Wake::install(Signal::USR1).expect("installed");
+        let mut child = Child::fork(|_| {
+            raise(Signal::USR1);
+            drop(wake);
+            let own = Wake::install(Signal::USR1).expect("its own");
+            assert!(!own.take());
+            raise(Signal::USR1);
+            assert!(is_readable(&own) && own.take());
+        });
+        assert_eq!(child.wait(), 0);
+    });
+    in_a_process(|| {
+        let wake = Wake::install(Signal::USR1).expect("installed");
+        let mut child = Child::fork(|_| raise(Signal::USR1));
+        assert_eq!(child.wait(), 0);
+        assert!(!is_readable(&wake) && !wake.take());
+        raise(Signal::USR1);
+        assert!(wake.take());
+    });
+}
+
+#[test]
+fn what_means_one_thread_has_no_handler_here() {
+    alone!();
+    for signal in [Signal::KILL, Signal::STOP, Signal::SEGV, Signal::ILL] {
+        let error = Flag::install(signal).expect_err("refused");
+        assert!(matches!(error, Error::CannotTake { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_blocked_signal_never_gets_to_its_handler() {
+    alone!();
+    in_a_process(|| {
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        let blocked = Blocked::new(Signal::USR1).expect("blocked");
+        raise(Signal::USR1);
+        assert!(!flag.is_set());
+        assert!(blocked.wait(Some(LONG)).expect("waits").is_some());
+        drop(blocked);
+        assert!(!flag.is_set());
+        raise(Signal::USR1);
+        assert!(flag.is_set());
+    });
+}
+
+/// Handlers of another library, which calls what it found when it was installed.
+mod other {
+    use std::mem::zeroed;
+    use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tontine::signal::Signal;
+
+    pub(super) static CALLS: AtomicUsize = AtomicUsize::new(0);
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    static DEPTH: AtomicUsize = AtomicUsize::new(0);
+
+    type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+    extern "C" fn chain(number: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        if DEPTH.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::process::abort();
+        }
+        let found = FOUND.load(Ordering::Relaxed);
+        if found != libc::SIG_DFL && found != libc::SIG_IGN {
+            // SAFETY: a handler; one of a single argument ignores the other two.
+            let found = unsafe { std::mem::transmute::<usize, Handler>(found) };
+            found(number, info, context);
+        }
+        DEPTH.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Installs the handler that calls the one before it.
+    pub(super) fn install(signal: Signal) {
+        // SAFETY: zero is a valid action; live locals; the handler touches atomics alone.
+        unsafe {
+            let mut action: libc::sigaction = zeroed();
+            let mut before: libc::sigaction = zeroed();
+            action.sa_sigaction = chain as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            assert_eq!(libc::sigaction(signal.as_raw(), null_mut(), &mut before), 0);
+            FOUND.store(before.sa_sigaction, Ordering::Relaxed);
+            assert_eq!(libc::sigaction(signal.as_raw(), &action, null_mut()), 0);
+        }
+    }
+
+    pub(super) fn calls() -> usize {
+        CALLS.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn address() -> usize {
+        chain as *const () as usize
+    }
+}
+
+static FIRST_CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// The handler of a program that installed it before any library did.
+extern "C" fn first(_: libc::c_int) {
+    FIRST_CALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn first_calls() -> usize {
+    FIRST_CALLS.load(Ordering::Relaxed)
+}
+
+/// A program installed a flag, then a library that installed a handler of its own. The program
+/// dropped the flag, which restored the default disposition, and the next signal killed the
+/// process, because the drop did not look whose handler it replaced.
+#[test]
+fn flag_dropped_under_newer_handler_leaves_that_handler() {
+    alone!();
+    in_a_process(|| {
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        other::install(Signal::USR1);
+        raise(Signal::USR1);
+        assert!(flag.take(), "the newer handler calls the older one");
+        drop(flag);
+        assert_eq!(disposition(Signal::USR1).0, other::address());
+        raise(Signal::USR1);
+        assert_eq!(other::calls(), 2);
+    });
+}
+
+/// The program's own handler was replaced by a flag's, and that one by a library's, which calls
+/// the handler it replaced. After the flag was dropped the call reached a handler without work,
+/// and the program's handler was never called again.
+#[test]
+fn handler_beneath_dropped_flag_is_called_through_chain() {
+    alone!();
+    in_a_process(|| {
+        dispose(Signal::USR1, first as *const () as usize, libc::SA_RESTART);
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        other::install(Signal::USR1);
+        raise(Signal::USR1);
+        assert_eq!((flag.take(), other::calls(), first_calls()), (true, 1, 0));
+        drop(flag);
+        raise(Signal::USR1);
+        assert_eq!((other::calls(), first_calls()), (2, 1));
+        // A second flag replaces the chain, and must not close it to a circle when it is dropped.
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        raise(Signal::USR1);
+        assert_eq!((flag.take(), other::calls(), first_calls()), (true, 2, 1));
+        drop(flag);
+        assert_eq!(disposition(Signal::USR1).0, other::address());
+        raise(Signal::USR1);
+        assert_eq!((other::calls(), first_calls()), (3, 2));
+    });
+}
+
+/// A thread ran a program by the C library's `system`, which ignores SIGINT meanwhile and then
+/// restores what it found: a flag's handler, although the flag had been dropped in between. That
+/// handler swallowed the signal, so the process could not be interrupted any more.
+#[test]
+fn handler_restored_after_drop_does_what_was_beneath() {
+    alone!();
+    let restored = |beneath: usize| {
+        status_of(|| {
+            dispose(Signal::INT, beneath, 0);
+            let flag = Flag::install(Signal::INT).expect("installed");
+            let (ours, flags) = dispose(Signal::INT, libc::SIG_IGN, 0);
+            drop(flag);
+            assert_eq!(disposition(Signal::INT).0, libc::SIG_IGN, "the newer one stays");
+            dispose(Signal::INT, ours, flags);
+            raise(Signal::INT);
+            assert_eq!(first_calls(), usize::from(beneath == first as *const () as usize));
+            // Once more: the handler is found where the last one left it, and used again.
+            let flag = Flag::install(Signal::INT).expect("installed");
+            raise(Signal::INT);
+            assert!(flag.take());
+            drop(flag);
+            assert_eq!(disposition(Signal::INT).0, beneath);
+        })
+    };
+    assert_eq!(restored(libc::SIG_DFL), 128 + libc::SIGINT);
+    assert_eq!(restored(libc::SIG_IGN), 0);
+    assert_eq!(restored(first as *const () as usize), 0);
+}
+
+/// Threads installed and dropped handlers while the main thread forked. Where another thread held
+/// the lock over the lists or over the spare pipes at the fork, no thread of the child ever
+/// released it, and the child hung in `Flag::install`.
+#[test]
+fn child_forked_during_installs_does_not_hang() {
+    alone!();
+    in_a_process(|| {
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let flag = Flag::install(Signal::USR2).expect("installed");
+                        let wake = Wake::install(Signal::USR2).expect("installed");
+                        drop((Flag::install(Signal::USR1), flag, wake));
+                    }
+                });
+            }
+            let begin = Instant::now();
+            // On a machine that is busy with other programs a round takes long.
+            for round in (0..300).take_while(|_| begin.elapsed() < Duration::from_secs(5)) {
+                let status = status_of(|| in_child_of_busy_parent(&flag));
+                if status != 0 {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                assert_eq!(status, 0, "child {round}");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        drop(flag);
+        assert_eq!(disposition(Signal::USR1).0, libc::SIG_DFL);
+        assert_eq!(disposition(Signal::USR2).0, libc::SIG_DFL);
+    });
+}
+
+fn in_child_of_busy_parent(inherited: &Flag) {
+    // SAFETY: takes a number. The signal ends a child that hangs.
+    unsafe { libc::alarm(20) };
+    raise(Signal::USR1);
+    assert!(inherited.take(), "the forking thread's own flag works on");
+    for signal in [Signal::USR1, Signal::USR2] {
+        let flag = Flag::install(signal).expect("installed");
+        let wake = Wake::install(signal).expect("installed");
+        raise(signal);
+        assert!(flag.take() && wake.take());
+        drop(flag);
+        raise(signal);
+        assert!(wake.take());
+    }
+    // No thread of the parent uses this one, which nohup(1) ignores.
+    dispose(Signal::HUP, libc::SIG_DFL, 0);
+    let flag = Flag::install(Signal::HUP).expect("installed");
+    raise(Signal::HUP);
+    assert!(flag.take());
+    drop(flag);
+    assert_eq!(disposition(Signal::HUP).0, libc::SIG_DFL);
+}

@@ -1,0 +1,467 @@
+//! Signals that are blocked and taken: who is refused, what is said of them, what is put back.
+//!
+//! Each test runs in a child of one thread: the harness's own threads block nothing.
+
+#![allow(unsafe_code, reason = "timers, tgkill, waitpid")]
+
+use crate::child;
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tontine::signal::handler::Counter;
+use tontine::signal::{self, Blocked, Error, Received, Set, Signal};
+
+use crate::child::Child;
+use crate::shared::*;
+
+/// A thread that lives until this is dropped; its id.
+fn thread(name: &str, first: impl FnOnce() + Send + 'static) -> (u32, mpsc::Sender<()>) {
+    let (stay, gone) = mpsc::channel::<()>();
+    let (say, said) = mpsc::channel();
+    let body = move || {
+        first();
+        // SAFETY: takes nothing.
+        say.send(unsafe { libc::gettid() }.cast_unsigned()).expect("said");
+        let _ = gone.recv();
+    };
+    std::thread::Builder::new().name(name.into()).spawn(body).expect("a thread");
+    (said.recv().expect("its id"), stay)
+}
+
+fn take(blocked: &Blocked) -> Received {
+    blocked.wait(Some(LONG)).expect("waits").expect("a signal")
+}
+
+fn nothing(blocked: &Blocked) {
+    assert_eq!(blocked.wait(Some(SHORT)), Ok(None));
+}
+
+#[test]
+fn a_thread_that_runs_unblocked_is_named_with_what_it_lacks() {
+    alone!();
+    in_a_process(|| {
+        let (id, _stay) = thread("unaware", || signals_blocked(Signal::USR1));
+        let error = Blocked::new([Signal::TERM, Signal::USR1]).expect_err("it is unaware");
+        let expected =
+            Error::Unblocked { thread: id, name: "unaware".into(), signals: Signal::TERM.into() };
+        assert_eq!(error, expected);
+        let text = error.to_string();
+        assert!(text.contains(&format!("thread {id} (unaware) runs with SIGTERM unb")), "{text}");
+        assert!(text.contains("block signals before the first thread starts"), "{text}");
+        assert_eq!(mask("SigBlk"), 0, "what was blocked is unblocked again");
+    });
+}
+
+/// Blocks one, in this thread, by the C library.
+fn signals_blocked(signal: Signal) {
+    // SAFETY: live locals, for which zero is valid.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, signal.as_raw());
+        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()), 0);
+    }
+}
+
+#[test]
+fn threads_that_block_them_or_have_ended_are_well() {
+    alone!();
+    in_a_process(|| {
+        let (_, stay) = thread("aware", || signals_blocked(Signal::TERM));
+        let blocked = Blocked::new(Signal::TERM).expect("all block it");
+        drop((blocked, stay));
+        assert!(child::eventually(|| threads() == 1), "it ends");
+        Blocked::new(Signal::USR1).expect("it has ended");
+    });
+}
+
+#[test]
+fn threads_inherit_and_those_that_are_being_born_are_no_offenders() {
+    alone!();
+    in_a_process(|| {
+        let blocked = Blocked::new([Signal::TERM, realtime(3)]).expect("blocked");
+        let inherited = std::thread::spawn(|| mask("SigBlk")).join().expect("joined");
+        assert_eq!(inherited, mask("SigBlk"));
+        assert!(is_in(inherited, Signal::TERM) && is_in(inherited, realtime(3)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let its_stop = Arc::clone(&stop);
+        let births = std::thread::spawn(move || {
+            while !its_stop.load(Ordering::Relaxed) {
+                std::thread::spawn(|| ()).join().expect("joined");
+            }
+        });
+        for _ in 0..50 {
+            Blocked::new(Signal::TERM).expect("everybody has it blocked");
+        }
+        stop.store(true, Ordering::Relaxed);
+        births.join().expect("joined");
+        drop(blocked);
+        assert_eq!(mask("SigBlk"), 0);
+    });
+}
+
+#[test]
+fn what_nobody_can_take_is_refused_with_the_reason() {
+    alone!();
+    let one_thread_s = [Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::SYS];
+    for (signals, why) in [
+        (&[Signal::KILL, Signal::STOP][..], "no program can block"),
+        (&one_thread_s[..], "the thread whose instruction made it"),
+        (&[Signal::from_raw(32).expect("a number")][..], "the C library's own"),
+    ] {
+        for &signal in signals {
+            let error = Blocked::new([Signal::TERM, signal]).expect_err("refused");
+            assert!(matches!(error, Error::CannotTake { signal: named, .. } if named == signal));
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+    assert_eq!(Blocked::new(Set::new()).expect_err("empty"), Error::Nothing);
+}
+
+#[test]
+fn what_was_taken_says_who_sent_it_and_with_what() {
+    alone!();
+    in_a_process(|| {
+        let queued = realtime(1);
+        let blocked = Blocked::new([Signal::USR1, queued]).expect("blocked");
+        nothing(&blocked);
+        // SAFETY: takes nothing.
+        let uid = unsafe { libc::getuid() };
+        let mut sender = Child::fork(|pipe| {
+            let to = pipe.receive_pid().as_raw_nonzero().get();
+            kill(to, Signal::USR1);
+            queue(to, queued, -7);
+        });
+        let (pid, own) = (sender.pid().as_raw_nonzero().get(), own_pid());
+        sender.pipe.send_pid(rustix::process::Pid::from_raw(own).expect("a pid"));
+        assert_eq!(sender.wait(), 0);
+        let one = take(&blocked);
+        assert_eq!((one.signal(), one.code(), one.value()), (Signal::USR1, libc::SI_USER, None));
+        assert_eq!((one.pid(), one.uid()), (Some(pid.cast_unsigned()), Some(uid)));
+        let two = take(&blocked);
+        assert_eq!((two.signal(), two.code(), two.value()), (queued, libc::SI_QUEUE, Some(-7)));
+        assert_eq!((two.pid(), two.merged()), (Some(pid.cast_unsigned()), 0));
+        // The kernel keeps one of each standard signal, with what the first said.
+        for _ in 0..5 {
+            kill_self(Signal::USR1);
+        }
+        assert_eq!(take(&blocked).merged(), 0, "the kernel tells nobody");
+        nothing(&blocked);
+    });
+}
+
+#[test]
+fn none_of_the_real_time_signals_of_several_processes_is_lost() {
+    alone!();
+    const SENDERS: i32 = 4;
+    const EACH: i32 = 500;
+    in_a_process(|| {
+        let signal = realtime(2);
+        let blocked = Blocked::new(signal).expect("blocked");
+        let to = own_pid();
+        let mut senders: Vec<Child> = (0..SENDERS)
+            .map(|sender| {
+                Child::fork(move |_| {
+                    for number in 0..EACH {
+                        while !try_queue(to, signal, sender * EACH + number) {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let pids: Vec<u32> =
+            senders.iter().map(|one| one.pid().as_raw_nonzero().get().cast_unsigned()).collect();
+        let mut next = [0; SENDERS as usize];
+        for _ in 0..SENDERS * EACH {
+            let one = take(&blocked);
+            let value = one.value().expect("a value");
+            let sender = (value / EACH) as usize;
+            assert_eq!(one.pid(), Some(pids[sender]));
+            assert_eq!(value % EACH, next[sender], "in order, none lost, none twice");
+            next[sender] += 1;
+        }
+        nothing(&blocked);
+        assert!(senders.iter_mut().all(|sender| sender.wait() == 0));
+    });
+}
+
+#[test]
+fn the_time_is_held_though_handlers_interrupt() {
+    alone!();
+    in_a_process(|| {
+        let blocked = Blocked::new(Signal::TERM).expect("blocked");
+        let alarms = Counter::install(Signal::ALRM).expect("a handler");
+        let every = libc::timeval { tv_sec: 0, tv_usec: 10_000 };
+        let timer = libc::itimerval { it_interval: every, it_value: every };
+        // SAFETY: a live local.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+        let since = Instant::now();
+        let time = Duration::from_millis(200);
+        assert_eq!(blocked.wait(Some(time)), Ok(None));
+        assert!(since.elapsed() >= time && alarms.get() > 1, "{:?}", since.elapsed());
+        // Without a time it goes on through them.
+        let pid = own_pid();
+        let sender = std::thread::spawn(move || {
+            std::thread::sleep(SHORT);
+            kill(pid, Signal::TERM);
+        });
+        assert_eq!(blocked.wait(None).expect("waits").map(|one| one.signal()), Some(Signal::TERM));
+        sender.join().expect("joined");
+    });
+}
+
+#[test]
+fn a_timer_says_how_often_it_expired() {
+    alone!();
+    in_a_process(|| {
+        let signal = realtime(4);
+        let blocked = Blocked::new(signal).expect("blocked");
+        let every = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        // SAFETY: live locals, for which zero is valid; the timer ends with the process.
+        unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_SIGNAL;
+            event.sigev_signo = signal.as_raw();
+            event.sigev_value.sival_ptr = 77 as *mut libc::c_void;
+            let mut timer = std::ptr::null_mut();
+            assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), 0);
+            let times = libc::itimerspec { it_interval: every, it_value: every };
+            assert_eq!(libc::timer_settime(timer, 0, &times, std::ptr::null_mut()), 0);
+        }
+        for descriptor in [false, true] {
+            std::thread::sleep(SHORT);
+            let one = match descriptor {
+                false => take(&blocked),
+                true => blocked.descriptor().expect("made").take().expect("read").expect("one"),
+            };
+            assert!(one.merged() >= 10, "{descriptor}: {one:?}");
+            assert_eq!((one.value(), one.pid(), one.uid()), (Some(77), None, None));
+        }
+        // The timer goes on: unblocked, its signal would end this process.
+        std::mem::forget(blocked);
+    });
+}
+
+fn child_that_exits(status: i32) -> i32 {
+    // SAFETY: the child leaves at once.
+    match unsafe { libc::fork() } {
+        // SAFETY: ends the child.
+        0 => unsafe { libc::_exit(status) },
+        pid => pid,
+    }
+}
+
+#[test]
+fn a_child_s_end_is_told_whatever_the_disposition_was() {
+    alone!();
+    let reaped = |pid| {
+        // SAFETY: takes numbers.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) == pid }
+    };
+    for (handler, flags) in [
+        (libc::SIG_DFL, 0),
+        (libc::SIG_DFL, libc::SA_NOCLDWAIT),
+        (libc::SIG_IGN, 0),
+        (libc::SIG_DFL, libc::SA_NOCLDWAIT | libc::SA_NOCLDSTOP),
+    ] {
+        in_a_process(|| {
+            dispose(Signal::CHLD, handler, flags);
+            let before = disposition(Signal::CHLD);
+            let blocked = Blocked::new(Signal::CHLD).expect("blocked");
+            let again = Blocked::new(Signal::CHLD).expect("twice");
+            let pid = child_that_exits(7);
+            let one = take(&blocked);
+            assert_eq!(one.child(), Some(signal::Child::Exited(7)), "{handler} {flags:#x}");
+            assert_eq!(one.pid(), Some(pid.cast_unsigned()));
+            assert!(reaped(pid), "it can be waited for");
+            let killed = Child::fork(|_| std::thread::sleep(LONG));
+            let descriptor = blocked.descriptor().expect("made");
+            killed.signal(rustix::process::Signal::KILL);
+            readable(&descriptor, true);
+            let one = descriptor.take().expect("read").expect("one");
+            assert_eq!(one.child(), Some(signal::Child::Killed(Signal::KILL, false)));
+            drop(descriptor);
+            drop(blocked);
+            if flags & libc::SA_NOCLDWAIT != 0 || handler == libc::SIG_IGN {
+                assert_ne!(disposition(Signal::CHLD), before, "the second one needs it still");
+            }
+            drop(again);
+            assert_eq!(disposition(Signal::CHLD), before, "given back");
+        });
+    }
+}
+
+/// A program ignored SIGCHLD, blocked it, and installed a handler of its own. When it unblocked the
+/// signal it got back the ignored one, not its handler: the drop did not look what it replaced.
+#[test]
+fn blocked_sigchld_dropped_leaves_newer_handler() {
+    alone!();
+    extern "C" fn newer(_: libc::c_int) {}
+    in_a_process(|| {
+        dispose(Signal::CHLD, libc::SIG_IGN, 0);
+        let blocked = Blocked::new(Signal::CHLD).expect("blocked");
+        assert_eq!(disposition(Signal::CHLD).0, libc::SIG_DFL);
+        dispose(Signal::CHLD, newer as *const () as usize, 0);
+        drop(blocked);
+        assert_eq!(disposition(Signal::CHLD).0, newer as *const () as usize);
+    });
+}
+
+#[test]
+fn a_blocked_signal_is_taken_whatever_its_disposition_is() {
+    alone!();
+    in_a_process(|| {
+        let all = [Signal::HUP, Signal::WINCH, Signal::USR1];
+        dispose(Signal::HUP, libc::SIG_IGN, 0);
+        let blocked = Blocked::new(all).expect("blocked");
+        for signal in all {
+            kill_self(signal);
+            assert_eq!(take(&blocked).signal(), signal);
+        }
+        kill_self(Signal::USR1);
+        dispose(Signal::USR1, libc::SIG_IGN, 0);
+        nothing(&blocked);
+    });
+}
+
+fn readable(descriptor: &impl AsFd, wanted: bool) {
+    let time = Timespec { tv_sec: if wanted { 30 } else { 0 }, tv_nsec: 50_000_000 };
+    let found = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&time));
+    assert_eq!(found, Ok(usize::from(wanted)));
+}
+
+#[test]
+fn a_descriptor_is_readable_while_there_is_one() {
+    alone!();
+    in_a_process(|| {
+        let blocked = Blocked::new([Signal::USR1, realtime(0)]).expect("blocked");
+        let descriptor = blocked.descriptor().expect("made");
+        let flags = rustix::io::fcntl_getfd(&descriptor).expect("flags");
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        readable(&descriptor, false);
+        assert_eq!(descriptor.take(), Ok(None), "it does not wait");
+        queue(own_pid(), realtime(0), 1 << 20);
+        kill_self(Signal::USR1);
+        readable(&descriptor, true);
+        let one = descriptor.take().expect("read").expect("one");
+        assert_eq!((one.signal(), one.value()), (Signal::USR1, None));
+        assert_eq!(one.pid(), Some(std::process::id()));
+        let two = descriptor.take().expect("read").expect("one");
+        assert_eq!((two.code(), two.value()), (libc::SI_QUEUE, Some(1 << 20)));
+        assert_eq!(descriptor.take(), Ok(None));
+        readable(&descriptor, false);
+    });
+}
+
+#[test]
+fn a_program_that_is_started_begins_with_the_mask_of_before() {
+    alone!();
+    in_a_process(|| {
+        dispose(Signal::CHLD, libc::SIG_IGN, 0);
+        signals_blocked(Signal::USR2);
+        let blocked = Blocked::new([Signal::TERM, Signal::USR2, Signal::CHLD]).expect("blocked");
+        let status = |command: &mut Command| {
+            let output = command.arg("/proc/self/status").output().expect("cat");
+            let text = String::from_utf8(output.stdout).expect("text");
+            let line = |name| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name));
+                u64::from_str_radix(line.expect("the line").trim(), 16).expect("a mask")
+            };
+            (line("SigBlk:"), line("SigIgn:"))
+        };
+        let (blocks, ignores) = status(&mut Command::new("cat"));
+        assert!(is_in(blocks, Signal::TERM) && !is_in(ignores, Signal::CHLD), "as it is without");
+        let (blocks, ignores) = status(blocked.unblock_in(&mut Command::new("cat")));
+        assert!(!is_in(blocks, Signal::TERM) && !is_in(blocks, Signal::CHLD), "{blocks:x}");
+        assert!(is_in(blocks, Signal::USR2), "blocked before this program blocked it");
+        assert!(is_in(ignores, Signal::CHLD), "as it was before");
+    });
+}
+
+#[test]
+fn dropped_it_unblocks_what_it_has_blocked_and_nobody_else_has() {
+    alone!();
+    in_a_process(|| {
+        signals_blocked(Signal::HUP);
+        let before = mask("SigBlk");
+        let outer = Blocked::new([Signal::HUP, Signal::TERM]).expect("blocked");
+        let inner = Blocked::new([Signal::TERM, Signal::INT]).expect("blocked");
+        drop(outer);
+        assert!(is_in(mask("SigBlk"), Signal::TERM), "the inner one has it still");
+        drop(inner);
+        assert_eq!(mask("SigBlk"), before);
+    });
+}
+
+#[test]
+fn what_is_pending_does_what_its_disposition_says_unless_it_is_discarded() {
+    alone!();
+    let dropped = |discard: bool| {
+        status_of(|| {
+            let blocked = Blocked::new([Signal::TERM, realtime(0)]).expect("blocked");
+            kill_self(Signal::TERM);
+            queue(own_pid(), realtime(0), 1);
+            queue(own_pid(), realtime(0), 2);
+            if discard {
+                assert_eq!(blocked.discard(), Ok(3));
+                assert_eq!(blocked.discard(), Ok(0));
+            }
+        })
+    };
+    assert_eq!(dropped(false), 128 + libc::SIGTERM);
+    assert_eq!(dropped(true), 0);
+}
+
+#[test]
+fn to_die_of_one_is_as_if_it_had_never_been_taken() {
+    alone!();
+    for (signal, status) in
+        [(Signal::TERM, 128 + 15), (Signal::USR1, 128 + 10), (realtime(5), 128 + 39)]
+    {
+        let died = status_of(|| {
+            dispose(signal, libc::SIG_IGN, 0);
+            let blocked = Blocked::new(signal).expect("blocked");
+            kill_self(signal);
+            take(&blocked).die()
+        });
+        assert_eq!(died, status, "{signal}");
+    }
+    // By its own default it would stop, or nothing: it ends all the same, by its status.
+    for signal in [Signal::CHLD, Signal::TSTP] {
+        let mut child = Child::fork(|_| {
+            let blocked = Blocked::new(signal).expect("blocked");
+            kill_self(signal);
+            take(&blocked).die()
+        });
+        assert_eq!(child.wait(), 128 + signal.as_raw(), "{signal}");
+    }
+}
+
+#[test]
+fn a_forked_child_has_the_mask_and_nobody_who_takes() {
+    alone!();
+    in_a_process(|| {
+        let blocked = Blocked::new([Signal::TERM, Signal::USR1]).expect("blocked");
+        let channel = blocked.channel(4).expect("a thread");
+        let thread = blocked.thread(|_| ()).expect("another one");
+        kill_self(Signal::USR1);
+        let mut child = Child::fork(|_| {
+            assert!(is_in(mask("SigBlk"), Signal::TERM), "it inherits");
+            assert_eq!(channel.recv(), Err(Error::Forked));
+            assert_eq!(channel.try_recv(), Err(Error::Forked));
+            assert!(thread.has_ended(), "it runs in the parent");
+            assert_eq!(blocked.wait(Some(Duration::ZERO)), Ok(None), "the parent's is not here");
+            // What is dropped here must not hang, nor end what is the parent's.
+            drop((channel, thread));
+            kill_self(Signal::TERM);
+            assert_eq!(take(&blocked).signal(), Signal::TERM, "it may take its own");
+        });
+        assert_eq!(child.wait(), 0);
+        // The closure took the threads' handles along: they have ended here, and may have left it.
+        blocked.discard().expect("or it would end this process");
+    });
+}
