@@ -386,6 +386,12 @@ impl Sender {
         self.disarm();
         // Before anybody adds to the number.
         self.check_length(length)?;
+        // A program may send to a dead receiver often, and nothing changes that answer.
+        if let Some(ended) = &self.ended
+            && !self.is_waited_out(ended)
+        {
+            return Err(ended.clone());
+        }
         if self.find_room_read_meanwhile(length) {
             return Ok(());
         }
