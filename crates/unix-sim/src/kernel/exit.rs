@@ -190,7 +190,9 @@ impl Kernel {
         let unwanted = self.is_init(parent) || (!traced && self.children_vanish(&state));
         // A child that could not be spawned is none, but somebody may wait for it alone.
         let vanishes = unwanted || failed;
-        let heard = !failed && !Self::ignores(&state, Signal::CHLD);
+        // An ignored signal is dropped when it is posted, unless it is blocked. A parent that
+        // ignores its children hears of a tracee only.
+        let heard = !failed && (traced || !Self::ignores(&state, Signal::CHLD));
         if heard && self.follows(Rule::EndTold) {
             self.post_own(&mut state, info, To::Near(child.maker()));
         }

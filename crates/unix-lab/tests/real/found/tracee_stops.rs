@@ -282,6 +282,27 @@ process stopped
     )
 }
 
+/// A tracee ended while its parent ignored and blocked SIGCHLD. Linux keeps the signal pending, and
+/// a handler that is set later runs; here the parent got no signal.
+#[test]
+fn end_of_tracee_is_pending_for_parent_that_ignores_and_blocks() {
+    is_the_same(
+        "\
+process main
+  block CHLD
+  ignore CHLD
+  child = fork tracee
+  on CHLD
+    note \"handled\"
+  unblock CHLD
+  wait child
+
+process tracee
+  ptrace traceme
+",
+    );
+}
+
 /// A stopped tracee that its tracer had continued raised SIGCONT, which it blocked. On Linux its
 /// parent gets SIGCHLD for that only when the tracee next takes a signal; here it got SIGCHLD at
 /// once.
