@@ -291,7 +291,10 @@ fn end_of_tracee_is_pending_for_parent_that_ignores_and_blocks() {
 process main
   block CHLD
   ignore CHLD
+  pipe r w
   child = fork tracee
+  close w
+  read r 1
   on CHLD
     note \"handled\"
   unblock CHLD
