@@ -456,3 +456,32 @@ process stopped
 ",
     );
 }
+
+/// The foreground group of a terminal was one that no process had made yet, and a process of another
+/// session made it. Linux, which has the group's number, hangs it up when the session's leader exits
+/// after the terminal was closed; here it stayed.
+#[test]
+fn foreground_group_made_in_another_session_is_hung_up() {
+    is_the_same(
+        "\
+process main
+  openpty u t
+  controlling t
+  pipe r w
+  child = fork other
+  close w
+  tcsetpgrp t child
+  kill child USR1
+  read r 1
+  close u
+
+process other
+  block USR1
+  close u
+  sigwaitinfo {USR1}
+  setsid
+  close w
+  pause
+",
+    );
+}

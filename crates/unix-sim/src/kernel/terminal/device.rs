@@ -200,8 +200,7 @@ impl Kernel {
         if let Some(terminal) = terminal {
             terminal.disown(self);
         }
-        if let Some(held) = left {
-            let group = held.refer(self);
+        if let Some(group) = left.and_then(|held| self.made_again(held.refer(self))) {
             self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
             self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::CONT));
             may_sleep();
