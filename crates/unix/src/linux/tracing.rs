@@ -14,22 +14,28 @@ use crate::ptrace::Ptrace;
 use crate::signal::Signal;
 
 /// `ptrace`.
+///
+/// An attach is made under the table's lock, so that nobody reaps the child and its number names a
+/// stranger. The other requests find only tracees of this thread, whose numbers it alone could free
+/// for a new tracee. They are made with the table unlocked: the lock blocks signals, and a SIGCHLD
+/// that the request causes would not be ignored but wake another thread.
 pub(super) fn ptrace(request: Ptrace) -> Result<()> {
     match request {
-        Ptrace::TraceMe => ask(libc::PTRACE_TRACEME, Pid::number_only(0), None),
-        Ptrace::Attach(pid) => ask(libc::PTRACE_ATTACH, pid, None),
-        Ptrace::Continue(pid, signal) => ask(libc::PTRACE_CONT, pid, signal),
-        Ptrace::Kill(pid) => ask(libc::PTRACE_KILL, pid, None),
-        Ptrace::Detach(pid, signal) => ask(libc::PTRACE_DETACH, pid, signal),
+        Ptrace::TraceMe => ask(libc::PTRACE_TRACEME, 0, None),
+        Ptrace::Attach(pid) => with_number(pid, |process| ask(libc::PTRACE_ATTACH, process, None)),
+        Ptrace::Continue(pid, signal) => ask(libc::PTRACE_CONT, number_of(pid)?, signal),
+        Ptrace::Kill(pid) => ask(libc::PTRACE_KILL, number_of(pid)?, None),
+        Ptrace::Detach(pid, signal) => ask(libc::PTRACE_DETACH, number_of(pid)?, signal),
     }
 }
 
-fn ask(request: libc::c_uint, pid: Pid, signal: Option<Signal>) -> Result<()> {
-    with_number(pid, |process| {
-        let signal = ptr::without_provenance_mut::<libc::c_void>(number(signal) as usize);
-        // SAFETY: none of these requests reads or writes this process's memory.
-        let done =
-            unsafe { libc::ptrace(request, process, ptr::null_mut::<libc::c_void>(), signal) };
-        check_long(done).map(drop)
-    })
+fn number_of(pid: Pid) -> Result<i32> {
+    with_number(pid, Ok)
+}
+
+fn ask(request: libc::c_uint, process: i32, signal: Option<Signal>) -> Result<()> {
+    let signal = ptr::without_provenance_mut::<libc::c_void>(number(signal) as usize);
+    // SAFETY: none of these requests reads or writes this process's memory.
+    let done = unsafe { libc::ptrace(request, process, ptr::null_mut::<libc::c_void>(), signal) };
+    check_long(done).map(drop)
 }

@@ -322,3 +322,26 @@ process sleeper
 ",
     );
 }
+
+/// SIGCHLD of a tracee that `ptrace kill` ended was not ignored, because the Linux backend had all
+/// signals blocked meanwhile. It woke the other thread, whose `read` began anew, of a file that had
+/// been closed.
+#[test]
+fn sigchld_of_killed_tracee_wakes_no_other_thread() {
+    is_the_same(
+        "\
+process main
+  pipe r w
+  thread reader
+  close r
+  child = fork child
+  ptrace attach child
+  ptrace kill child
+
+process child
+
+thread reader
+  read r 4
+",
+    );
+}
