@@ -1,6 +1,7 @@
 //! Descriptors ([`Files`]) and the files that they name ([`File`]): ends of pipes and of terminals,
 //! and the null device.
 
+use std::mem;
 use std::sync::Arc;
 
 use tontine_unix::{Code, Errno, Fd, Resource, Result, Signal, SignalInfo};
@@ -20,15 +21,18 @@ use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
 use crate::rule::Rule;
 
-/// A process's descriptors, by number.
+/// A process's descriptors, by number. Those behind the end are as in a first process:
+/// [`Slot::untouched`]. Most processes touch none, and have an empty list.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Files {
-    /// The descriptors that name a file.
-    open: Vec<Option<Descriptor>>,
-    /// Bit mask of the standard descriptors that are still the null device; each is free in `open`.
-    /// Most processes use none of them, so that children inherit them without a [`File`] that all
-    /// processes would share.
-    null: u8,
+pub(super) struct Files(Vec<Slot>);
+
+/// What a number stands for.
+#[derive(Debug, Clone)]
+enum Slot {
+    Free,
+    /// The null device. No [`File`] stands for it, which all processes would share.
+    Null,
+    Open(Descriptor),
 }
 
 /// Number of standard descriptors.
@@ -78,49 +82,56 @@ struct ChannelState {
     sleepers: Sleepers,
 }
 
+impl Slot {
+    /// What this number stands for before a process has opened or closed it: the standard ones are
+    /// the null device.
+    fn untouched(at: usize) -> Self {
+        if at < STANDARD { Self::Null } else { Self::Free }
+    }
+
+    fn open(&self) -> Option<&Descriptor> {
+        match self {
+            Self::Open(descriptor) => Some(descriptor),
+            Self::Free | Self::Null => None,
+        }
+    }
+
+    fn file(self) -> Option<Arc<File>> {
+        match self {
+            Self::Open(descriptor) => Some(descriptor.file),
+            Self::Free | Self::Null => None,
+        }
+    }
+}
+
 impl Files {
-    /// Returns the descriptors of a first process: the standard ones, on the null device.
-    pub(super) fn standard() -> Self {
-        Self { open: Vec::new(), null: (1 << STANDARD) - 1 }
-    }
-
-    /// Returns `true` if this number is a standard descriptor that is still the null device.
-    fn is_null(&self, at: usize) -> bool {
-        at < STANDARD && self.null & 1 << at != 0
-    }
-
     fn get(&self, kernel: &Kernel, descriptor: Fd) -> Result<Arc<File>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
-        if self.is_null(at) {
-            return Ok(File::new(kernel, End::Null));
+        match self.0.get(at).unwrap_or(&Slot::untouched(at)) {
+            Slot::Free => Err(Errno::EBADF),
+            Slot::Null => Ok(File::new(kernel, End::Null)),
+            Slot::Open(descriptor) => Ok(Arc::clone(&descriptor.file)),
         }
-        let found = self.open.get(at).and_then(Option::as_ref);
-        found.map(|descriptor| Arc::clone(&descriptor.file)).ok_or(Errno::EBADF)
     }
 
     /// The lowest free number below `limit`.
     fn lowest(&self, limit: u64) -> Result<usize> {
-        let is_free =
-            |at: &usize| !self.is_null(*at) && self.open.get(*at).is_none_or(Option::is_none);
-        let at = (0..=self.open.len() + STANDARD).find(is_free).expect("one is always free");
+        let free = self.0.iter().position(|slot| matches!(slot, Slot::Free));
+        let at = free.unwrap_or(self.0.len().max(STANDARD));
         if at as u64 >= limit.min(MOST) { Err(Errno::EMFILE) } else { Ok(at) }
     }
 
-    /// Returns the entry of this number, which is not the null device afterwards.
-    fn place(&mut self, at: usize) -> &mut Option<Descriptor> {
-        if at < STANDARD {
-            self.null &= !(1 << at);
-        }
-        if self.open.len() <= at {
-            self.open.resize(at + 1, None);
-        }
-        &mut self.open[at]
+    /// The entry of this number.
+    fn slot(&mut self, at: usize) -> &mut Slot {
+        let untouched = self.0.len()..=at;
+        self.0.extend(untouched.map(Slot::untouched));
+        &mut self.0[at]
     }
 
     /// Opens the lowest one.
     fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
         let at = self.lowest(limit)?;
-        *self.place(at) = Some(Descriptor { file, closed_by_exec: true });
+        *self.slot(at) = Slot::Open(Descriptor { file, closed_by_exec: true });
         Ok(Fd(at as i32))
     }
 
@@ -135,36 +146,41 @@ impl Files {
         if at as u64 >= limit.min(MOST) {
             return Err(Errno::EBADF);
         }
-        let before = self.place(at).replace(Descriptor { file, closed_by_exec: false });
-        Ok(before.map(|descriptor| descriptor.file))
+        let now = Slot::Open(Descriptor { file, closed_by_exec: false });
+        Ok(mem::replace(self.slot(at), now).file())
     }
 
     /// Removes a descriptor. Returns its file, or `None` if it was the null device.
     fn remove(&mut self, descriptor: Fd) -> Result<Option<Arc<File>>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
-        if self.is_null(at) {
-            self.null &= !(1 << at);
-            return Ok(None);
+        if at >= self.0.len().max(STANDARD) {
+            return Err(Errno::EBADF);
         }
-        let taken = self.open.get_mut(at).and_then(Option::take);
-        taken.map(|descriptor| Some(descriptor.file)).ok_or(Errno::EBADF)
+        match mem::replace(self.slot(at), Slot::Free) {
+            Slot::Free => Err(Errno::EBADF),
+            removed => Ok(removed.file()),
+        }
+    }
+
+    /// The descriptors that name a file.
+    fn open(&self) -> impl Iterator<Item = &Descriptor> {
+        self.0.iter().filter_map(Slot::open)
     }
 
     /// The pipes of which there is an end, by the numbers of their locks; each end once.
     pub(super) fn pipe_ends(&self) -> Vec<(i32, PipeEnd)> {
-        let files = self.open.iter().flatten().map(|descriptor| &descriptor.file.end);
-        let mut ends: Vec<_> = files.filter_map(End::of_pipe).collect();
+        let mut ends: Vec<_> =
+            self.open().filter_map(|descriptor| descriptor.file.end.of_pipe()).collect();
         ends.sort_unstable();
         ends.dedup();
         ends
     }
 
-    /// Takes out what the next program is not to have.
-    fn executed(&mut self) -> Self {
-        let closed = |descriptor: &mut Option<Descriptor>| {
-            descriptor.take_if(|descriptor| descriptor.closed_by_exec)
-        };
-        Self { open: self.open.iter_mut().map(closed).collect(), null: 0 }
+    /// Removes what the next program is not to have, and returns it.
+    fn executed(&mut self) -> Vec<Slot> {
+        let closed =
+            self.0.iter_mut().filter(|slot| slot.open().is_some_and(|it| it.closed_by_exec));
+        closed.map(|slot| mem::replace(slot, Slot::Free)).collect()
     }
 }
 
@@ -419,7 +435,7 @@ impl Kernel {
     /// Closes what a process's next program is not to have.
     pub(super) fn close_for_exec(&self, proc: &Proc) {
         let mut state = proc.lock(&self.locks);
-        let closes = state.files.open.iter().flatten().any(|descriptor| descriptor.closed_by_exec);
+        let closes = state.files.open().any(|descriptor| descriptor.closed_by_exec);
         let closed = (closes && self.follows(Rule::ExecCloses)).then(|| state.files.executed());
         drop(state);
         drop(closed);

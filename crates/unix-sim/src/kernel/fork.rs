@@ -186,7 +186,7 @@ impl Call<'_> {
             child.actions = Arc::default();
         }
         if !kernel.follows(Rule::ForkKeepsDescriptors) {
-            child.files = Files::standard();
+            child.files = Files::default();
         }
     }
 

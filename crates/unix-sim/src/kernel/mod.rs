@@ -53,7 +53,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actions::Actions;
 use deferred::Events;
-use files::Files;
 use limits::Limits;
 use master::Master;
 use pgrp::{Pgrp, Session};
@@ -222,7 +221,6 @@ impl Kernel {
         let body = Box::new(move || kernel.get().generate_deferred());
         let start = Start { processor: Some(0), context: 0, name: 0, body };
         self.executor.start(start).expect("there is a stack for the signal thread");
-        proc.lock(&self.locks).files = Files::standard();
         if let Some(console) = self.config.console.clone() {
             self.attach_console(proc, console);
         }
