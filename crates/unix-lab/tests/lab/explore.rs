@@ -45,6 +45,21 @@ fn each_races_mutation_is_found_with_few_preemptions_and_replayed() {
     }
 }
 
+/// While a signal could arrive between a call's beginning and its first lock, a fork that does not
+/// look for signals again was noticed in the modes `uniprocessor` and `master` too, where no
+/// processor can switch there.
+#[test]
+fn fork_without_second_look_is_harmless_where_no_processor_switches() {
+    let known = KNOWN.iter().find(|known| known.name == "killpg against fork").expect("known");
+    for mode in [Mode::Uniprocessor, Mode::Master] {
+        assert!(!known.modes.contains(&mode), "{mode}");
+        let outcome = known.mutated(mode).bound(2).run();
+        println!("{mode}: nothing in {}", outcome.schedules);
+        assert_held(&format!("{} without its protection, {mode}", known.name), &outcome);
+        assert!(outcome.complete, "{mode}");
+    }
+}
+
 /// Maximum number of schedules to a lost wake-up: some hundredths of a second.
 const MAX_SCHEDULES_TO_LOST: u64 = 600;
 

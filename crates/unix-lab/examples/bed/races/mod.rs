@@ -33,7 +33,7 @@ pub(crate) struct Race {
     pub(crate) right: Program,
 }
 
-/// Preemptions within which each mistake shows.
+/// Preemptions with which all schedules are gone through. Each mistake shows with one.
 pub(crate) const BOUND: u32 = 2;
 
 /// All of them.

@@ -7,8 +7,9 @@ use super::suite::{Suite, Tally};
 
 /// The text that follows the head of each page.
 const VERDICTS: &str = "
-- *holds*: the tests named show it. Those of `rules` and `jobs` run on the virtual Unix in every
-  mode, simulated and parallel, and most of them on Linux too; those of `linux` on Linux alone.
+- *holds*: the tests named show it. Those of `sim::rules` and `sim::jobs` run on the virtual
+  Unix in every mode, simulated and parallel, and most of them on Linux too; those of `linux` on
+  Linux alone.
 - *n/a*: it does not apply to this crate, for one of the reasons below.
 - *open*: it does not hold, or nothing here shows that it does.
 

@@ -78,6 +78,9 @@ pub(crate) const ROWS: &[Row] = &[
     refused("ptrace(request)", "to kill who was waited for", Errno::ESRCH, |sys| {
         kill(sys, reaped(sys))
     }),
+    allowed("ptrace(request)", "to kill a tracee that runs", |sys| {
+        to_a_tracee_that_runs(sys, kill)
+    }),
     allowed("ptrace(request)", "to kill a tracee that has ended", |sys| {
         kill(sys, ended_tracee(sys))
     }),
