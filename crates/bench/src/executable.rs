@@ -42,14 +42,14 @@ impl Executable {
         let path = path.canonicalize()?;
         let file = File::open(&path)?;
         let about = file.metadata()?;
-        let modified = about.modified().ok().and_then(|time| jiff::Timestamp::try_from(time).ok());
+        let modified = about.modified().ok();
         let cache = ReadCache::new(file);
         let parsed = object::File::parse(&cache).ok();
         let build_id = parsed.and_then(|parsed| parsed.build_id().ok().flatten().map(hexadecimal));
         Ok(Self {
             path,
             bytes: about.len(),
-            modified: modified.map(|time| time.to_string()),
+            modified: modified.map(|time| humantime::format_rfc3339(time).to_string()),
             build_id,
         })
     }

@@ -21,7 +21,7 @@ pub mod stop;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crate::engine::collect::{Collector, Rows};
 use crate::engine::invoked::{Order, Outcome, Reply};
@@ -67,7 +67,7 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Results {
     let began = Instant::now();
-    let started = jiff::Timestamp::now().round(jiff::Unit::Second);
+    let started = humantime::format_rfc3339_seconds(SystemTime::now());
     let mut machine = machine_facts(&plan.suite.machine());
     let executable = Executable::at(&launcher.program).ok();
     let mut collector = Collector::new(plan);
@@ -118,7 +118,7 @@ pub fn run(
         schema: SCHEMA,
         machine,
         order_seed: plan.seed,
-        started: started.map_or_else(|_| String::new(), |stamp| stamp.to_string()),
+        started: started.to_string(),
         seconds: began.elapsed().as_secs_f64(),
         ledger,
         size: plan.size,

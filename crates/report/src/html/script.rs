@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, PreEscaped, html};
-use sha2::{Digest, Sha256};
 
 const SCRIPT: &str = include_str!("script.js");
 
@@ -20,7 +19,7 @@ pub(super) fn script() -> Markup {
 /// Forbids the page to fetch anything, and to run anything but [`script`].
 pub(super) fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
-        let hash = STANDARD.encode(Sha256::digest(SCRIPT));
+        let hash = STANDARD.encode(hmac_sha256::Hash::hash(SCRIPT.as_bytes()));
         format!(
             "default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; \
              img-src data:; base-uri 'none'; form-action 'none'"
