@@ -1,5 +1,8 @@
 //! The `tontine` command as its users meet it: names, files, exit statuses, bad days.
+//!
+//! A program of its own: it looks for files that a run left anywhere on the machine.
 
+#[path = "commands/common.rs"]
 mod common;
 
 use std::fs;

@@ -17,3 +17,4 @@ mod scenario_virtual;
 #[cfg(any(debug_assertions, feature = "mutations"))]
 #[path = "../scenes/mod.rs"]
 mod scenes;
+mod supervisor;

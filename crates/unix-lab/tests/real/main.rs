@@ -1,4 +1,4 @@
-//! Scenarios on real processes, and compared with the virtual Unix.
+//! Scenarios on real processes, and compared with the virtual Unix; the shell on both.
 
 #[path = "../examples/calls.rs"]
 mod calls;
@@ -9,4 +9,6 @@ mod examples;
 mod found;
 #[path = "../../../unix/tests/keeper/mod.rs"]
 mod keeper;
+mod programs;
 mod scenario_linux;
+mod shell;

@@ -151,7 +151,7 @@ fn without_visibility(line: &str) -> &str {
 fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
     let sources = Sources::of_the_unix();
     for path in [
-        "shell::a_pipeline_passes_bytes_on_and_ends_with_its_reader",
+        "host::keys_pass_raw_and_the_terminal_is_restored",
         "lab::conformance::an_assertion_is_listed_once",
         "lab::conformance::sources::a_test_is_found_in_a_target_a_module_a_file_and_the_library",
         "sim::rules::kill::the_null_signal_only_asks",

@@ -1,8 +1,6 @@
 //! `tontine compare` as its users meet it: two files, real and doctored; what it prints, and its
 //! exit status.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -14,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use common::{left_behind, text, tontine};
+use crate::common::{left_behind, text, tontine};
 
 /// One real run of three cells that the doctored ones are made of: times, answers, shares.
 static RUN: LazyLock<Value> = LazyLock::new(|| {

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::scenarios::{scenario, text, unix};
+use super::scenarios::{scenario, unix};
+use crate::common::text;
 
 fn explore(arguments: &[&str], file: &Path) -> Output {
     unix("explore", arguments, file)
 }
 
-const BELIEVES: &str = include_str!("../../../unix-lab/tests/scenes/believes.unix");
+const BELIEVES: &str = include_str!("../../../../unix-lab/tests/scenes/believes.unix");
 
 #[test]
 fn what_holds_in_every_schedule_is_said_to() {

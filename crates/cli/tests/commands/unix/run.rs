@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::scenarios::{scenario, text, unix};
+use super::scenarios::{scenario, unix};
+use crate::common::text;
 
 fn run(arguments: &[&str], file: &Path) -> Output {
     unix("run", arguments, file)
@@ -60,6 +61,20 @@ fn json_says_what_failed_and_where() {
     assert_eq!(document["failures"][0]["found"], "ECHILD");
     let timeline = document["timeline"].as_array().expect("events");
     assert!(timeline.iter().any(|event| event["kind"] == "miss"), "{document}");
+}
+
+#[test]
+fn json_names_the_thread_of_a_failure_in_a_process_with_several() {
+    let file = scenario(
+        "process main\n  thread other\n  join other\n  wait -> exited 3\n\n\
+         thread other\n  wait -> exited 4\n",
+    );
+    let output = run(&["--format", "json"], file.path());
+    let document: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
+    let failures = document["failures"].as_array().expect("failures");
+    let of = |line| failures.iter().find(|failure| failure["line"] == line).expect("it fails");
+    let (first, other) = (of(4)["thread"].as_i64(), of(7)["thread"].as_i64());
+    assert!(first.is_some() && other.is_some() && first != other, "{document}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What tests of `measure` and `compare` share: the command, its text, and who outlived it.
+//! What the tests of the command share: the command, its text, and who outlived it.
 
 use std::fs;
 use std::path::Path;

@@ -1,13 +1,11 @@
 //! The explorer on heaps: Tontine's, which survives every kill, and ones that are broken on
 //! purpose.
 
-mod common;
-
 use tontine_crash::Mode;
 use tontine_crash::subject::Operation;
 use tontine_crash::verdict::Verdict;
 
-use self::common::{explore, operations};
+use crate::common::{explore, operations};
 
 /// No block is given out twice, none is lost, and nobody waits.
 #[test]

@@ -2,23 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-fn tontine() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tontine"))
-}
+use crate::common::{text, tontine};
 
 fn crash(arguments: &[&str]) -> Output {
     tontine().arg("crash").args(arguments).output().expect("tontine runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The first operation of a report in JSON; `None` where the machine does not allow tracing.

@@ -1,6 +1,6 @@
 //! The report of a real run, in a real browser.
 
-#[path = "../../report/src/html/browser/chromium.rs"]
+#[path = "../../../report/src/html/browser/chromium.rs"]
 mod chromium;
 
 use std::fs;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use crate::scenarios::{scenario, text, unix};
+use super::scenarios::{scenario, unix};
+use crate::common::text;
 
 fn check(arguments: &[&str], file: &Path) -> Output {
     unix("check", arguments, file)

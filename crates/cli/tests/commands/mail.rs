@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::common::text;
+
 /// Longer than any of it takes.
 const AMPLE: Duration = Duration::from_secs(60);
 
@@ -93,10 +95,6 @@ impl Drop for Run {
             let _ = child.wait();
         }
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A folder, and in it a path for a mailbox.
@@ -382,7 +380,7 @@ fn a_line_that_is_too_long_is_named_by_its_number() {
 /// The session in the README, word for word: a reader that hangs is killed, its successor inherits.
 #[test]
 fn the_session_of_the_readme_is_true() {
-    let readme = include_str!("../../../README.md");
+    let readme = include_str!("../../../../README.md");
     let start = readme.find("$ tontine recv").expect("the session");
     let session = readme[start..].split("```").next().expect("its end");
     let (commands, printed): (Vec<&str>, Vec<&str>) =

@@ -1,15 +1,13 @@
 //! The explorer at work: on mechanisms that survive, on those that are known not to, and on ones
 //! that are broken on purpose, without which nobody would know that it can find anything.
 
-mod common;
-
 use std::collections::BTreeSet;
 
 use tontine_crash::Mode;
 use tontine_crash::subject::Operation;
 use tontine_crash::verdict::Verdict;
 
-use self::common::{explore, operations};
+use crate::common::{explore, operations};
 
 #[test]
 fn the_mailbox_survives_every_kill() {

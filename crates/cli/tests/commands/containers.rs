@@ -1,8 +1,6 @@
 //! The container rows as their users meet them: a real engine, machines without one, and what is
 //! left after a kill.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -18,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use serde_json::Value;
 
-use common::{left_behind, text, tontine};
+use crate::common::{left_behind, text, tontine};
 
 /// An engine serves one test after the other: each counts what is left.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -1,0 +1,19 @@
+//! What tests of `tontine unix` share: its commands on a file with a scenario.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use crate::common::tontine;
+
+/// Runs one of its commands on a file.
+pub(crate) fn unix(command: &str, arguments: &[&str], file: &Path) -> Output {
+    tontine().args(["unix", command]).args(arguments).arg(file).output().expect("tontine runs")
+}
+
+/// A file with this scenario.
+pub(crate) fn scenario(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".unix").tempfile().expect("a file");
+    fs::write(file.path(), text).expect("written");
+    file
+}
