@@ -5,8 +5,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::joined::Joined;
 use super::options::Options;
-use super::outbound::Joined;
 use super::sender::Sender;
 use super::wire::{self, MOST_CHUNKS, Note};
 use crate::error::{Error, Peer, Result};

@@ -30,13 +30,14 @@ mod account;
 mod address;
 #[cfg(feature = "tokio")]
 mod asynchronous;
+mod connection;
 mod door;
 mod growth;
 mod inbound;
+mod joined;
 mod lanes;
 mod message;
 mod options;
-mod outbound;
 mod pace;
 mod patience;
 mod receiver;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::joined::Joined;
 use super::options::Waiting;
-use super::outbound::Joined;
 use super::sender::Sender;
 use crate::error::{Error, Result};
 use crate::lane::mapped::half_of_own;

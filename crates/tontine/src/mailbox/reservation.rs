@@ -4,7 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::outbound::Joined;
+use super::joined::Joined;
 use super::sender::Sender;
 use crate::error::Result;
 use crate::lane::writer::Place;

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::account::ChunkAccount;
 use super::address::{Address, FileId};
+use super::connection::{Connection, Heard};
 use super::growth::first_log2;
+use super::joined::Joined;
 use super::options::{Fences, Options};
-use super::outbound::{Connection, Heard, Joined};
 use super::patience::Patience;
 use super::reservation::Reservation;
 use super::succession;

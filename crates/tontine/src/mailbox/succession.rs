@@ -7,9 +7,9 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::address::{Address, Place};
+use super::connection::Connection;
 use super::growth::first_log2;
 use super::options::Options;
-use super::outbound::Connection;
 use super::sender::Sender;
 use super::wire::{self, Hello, MOST_CHUNKS, Note};
 use crate::error::{Error, Peer, Result};

@@ -1,28 +1,14 @@
-//! A sender's connection to one receiver: [`Connection`], and [`Joined`] once it is welcome.
+//! A sender's connection to one receiver: [`Connection`], with a [`Joined`] once it is welcome.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::wire::{self, FenceMode, Note, Unreadable, Welcome};
+use super::joined::{Joined, join};
+use super::wire::{self, Note, Unreadable};
 use crate::error::{Error, Peer, Result};
-use crate::lane::control::Controlled;
 use crate::lane::page::{CLOSED, VERSION};
-use crate::life::Watch;
 use crate::sync::{Ordering, fence};
-use crate::sys::socket::{self, Credentials, Passed, Sent, Socket};
-use crate::sys::{bell, membarrier, pidfd, quarantine};
-
-/// What a welcome sender holds of its receiver.
-pub(super) struct Joined {
-    watch: Watch,
-    desk: u32,
-    control: Controlled,
-    doorbell: Socket,
-    symmetric: bool,
-    /// We gave back what we were asked for, and have not seen that the receiver noted it.
-    returned: bool,
-    pub(super) process: Option<OwnedFd>,
-    pub(super) peer: Peer,
-}
+use crate::sys::quarantine;
+use crate::sys::socket::{self, Credentials, Sent, Socket};
 
 /// A connection, with or without a welcome.
 pub(super) struct Connection {
@@ -47,90 +33,6 @@ pub(super) enum Heard {
     Something,
     /// The other end is gone.
     HungUp,
-}
-
-impl Joined {
-    /// Whether a message may be sent without a closer look: the receiver lives, takes messages, and
-    /// wants nothing back.
-    #[inline(always)]
-    pub(super) fn is_open(&self) -> bool {
-        self.watch.is_alive() && self.control.state() == 0
-    }
-
-    #[inline(always)]
-    pub(super) fn is_alive(&self) -> bool {
-        self.watch.is_alive()
-    }
-
-    pub(super) fn state(&self) -> u32 {
-        self.control.state()
-    }
-
-    pub(super) fn position(&self) -> u64 {
-        self.control.position()
-    }
-
-    pub(super) fn room(&self) -> u64 {
-        self.control.room()
-    }
-
-    /// Bytes of chunks that we may have; `None` while that is about to become less: we gave back
-    /// what we were asked for, and until the receiver has noted it the old number stands there.
-    pub(super) fn granted(&mut self) -> Option<u64> {
-        self.returned &= self.control.asks_back();
-        (!self.returned).then(|| self.control.granted())
-    }
-
-    pub(super) fn most(&self) -> Option<u64> {
-        self.control.most()
-    }
-
-    /// Rings if the receiver sleeps; after a header store.
-    #[inline(always)]
-    pub(super) fn ring_if_asleep(&self) {
-        self.separate();
-        if self.is_asleep() {
-            self.ring();
-        }
-    }
-
-    /// Whether the receiver sleeps or is about to.
-    #[inline(always)]
-    pub(super) fn is_asleep(&self) -> bool {
-        // There is such a desk: `join` looked.
-        self.watch.sleeping(self.desk).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
-    }
-
-    /// What stands between our store and our load of the receiver's word.
-    // SYNC doorbell: pairs with the barrier in `Mailbox::announce_sleep`; the proof stands there.
-    #[inline(always)]
-    pub(super) fn separate(&self) {
-        if self.symmetric {
-            separate_fully();
-        }
-        membarrier::light();
-    }
-
-    /// The other side's barrier: for when we are about to sleep. `false` where the kernel forbids
-    /// by now what makes it sure that we are woken.
-    // SYNC room-waiting: pairs with `membarrier::light` or the fence in `Inbound::tell_of_room`.
-    pub(super) fn separate_heavily(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.symmetric || membarrier::heavy()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn ring(&self) {
-        bell::ring(&self.doorbell);
-    }
-}
-
-// SYNC doorbell: the symmetric mode's half of the pair described above.
-#[cold]
-#[inline(never)]
-fn separate_fully() {
-    fence(Ordering::SeqCst);
 }
 
 impl Connection {
@@ -252,31 +154,4 @@ impl Connection {
         let process = self.joined.as_ref().map_or(&self.owner, |joined| &joined.process).as_ref();
         (self.socket.as_fd(), process.map(AsFd::as_fd))
     }
-}
-
-fn join(welcome: Welcome, passed: Passed, admit: &dyn Fn(Peer) -> Result<()>) -> Result<Joined> {
-    let from = passed
-        .from
-        .ok_or(Error::Protocol { peer: Peer::UNKNOWN, what: "a WELCOME without credentials" })?;
-    let peer = from.peer();
-    admit(peer)?;
-    let wrong = |what| Error::Protocol { peer, what };
-    if passed.count != 3 {
-        return Err(wrong("WELCOME with another number of descriptors than three"));
-    }
-    let mut memory = passed.memory.map_err(|unfit| unfit.into_error(peer))?;
-    let (Some(control), Some(page)) = (memory.pop(), memory.pop()) else {
-        return Err(wrong("WELCOME without a process page and a control page"));
-    };
-    let not_a_doorbell = "WELCOME with a doorbell that is not a Unix datagram socket";
-    let doorbell = passed.doorbell.ok_or_else(|| wrong(not_a_doorbell))?;
-    let watch = Watch::of_peer(page, peer)?;
-    if watch.sleeping(welcome.desk).is_none() {
-        return Err(wrong("WELCOME with a desk that is none"));
-    }
-    let control = Controlled::new(control).map_err(wrong)?;
-    let process = passed.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
-    let symmetric = welcome.fences == FenceMode::Symmetric;
-    let (desk, returned) = (welcome.desk, false);
-    Ok(Joined { watch, desk, control, doorbell, symmetric, returned, process, peer })
 }
