@@ -25,7 +25,7 @@ const STANDING: [(&str, &str); 11] = [
     ("crates/experiments/shared_heaps", "harness picture"),
     ("crates/tontine", "lane sync"),
     ("crates/tontine/heap/shared", "arena block canary core flight local recover"),
-    ("crates/tontine/mailbox", "growth options patience receiver reservation sender succession"),
+    ("crates/tontine/mailbox", "growth patience reservation sender succession"),
     ("crates/unix/linux", "fork groups handlers place send table threads wait"),
     ("crates/unix-sim", "executor lock"),
     (

@@ -1,10 +1,9 @@
 //! How a mailbox or a sender behaves: [`Options`].
+//!
+//! Neighbours: [`super::receiver`] and [`super::sender`] have the functions that make either.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::address::Address;
-use super::{Mailbox, Sender};
 use crate::error::{Error, Peer, Result};
 
 /// Settings of either end; each end has its own. What an end does not use it ignores.
@@ -62,7 +61,8 @@ pub enum Fences {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDeath {
-    /// Says `EOWNERDEAD`; [`Sender::unread`] gives back what was not read.
+    /// Says `EOWNERDEAD`; [`Sender::unread`](super::Sender::unread) gives back what was not
+    /// read.
     Fail,
     /// Keeps what was not read for the next owner of the address, and hands it over. A reader that
     /// closes has left on purpose: [`Error::Closed`](crate::Error::Closed), as with `Fail`.
@@ -210,38 +210,6 @@ impl Options {
     pub fn give_back_after(mut self, idle: Duration) -> Self {
         self.give_back_after = idle;
         self
-    }
-
-    /// A mailbox at `address`: [`Mailbox::bind`] with these settings.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn bind(&self, address: impl Into<Address>) -> Result<Mailbox> {
-        Mailbox::open(Some(address.into()), self.clone())
-    }
-
-    /// A mailbox without an address: [`Mailbox::unbound`] with these settings.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn unbound(&self) -> Result<Mailbox> {
-        Mailbox::open(None, self.clone())
-    }
-
-    /// A lane to the mailbox at `address`: [`Sender::connect`] with these settings.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn connect(&self, address: impl Into<Address>) -> Result<Sender> {
-        Sender::open(address.into(), self.clone())
-    }
-
-    /// A lane over a connected socket: [`Sender::over`] with these settings.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn over(&self, socket: OwnedFd) -> Result<Sender> {
-        Sender::open_over(socket, self.clone())
     }
 
     /// Refuses what a mailbox cannot be.

@@ -44,6 +44,24 @@ impl std::fmt::Debug for Mailbox {
     }
 }
 
+impl Options {
+    /// A mailbox at `address`: [`Mailbox::bind`] with these settings.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn bind(&self, address: impl Into<Address>) -> Result<Mailbox> {
+        Mailbox::open(Some(address.into()), self.clone())
+    }
+
+    /// A mailbox without an address: [`Mailbox::unbound`] with these settings.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn unbound(&self) -> Result<Mailbox> {
+        Mailbox::open(None, self.clone())
+    }
+}
+
 impl Mailbox {
     /// Opens a mailbox at `address`, in place of a dead owner if there was one.
     ///

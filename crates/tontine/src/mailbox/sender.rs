@@ -74,6 +74,24 @@ impl std::fmt::Debug for Sender {
     }
 }
 
+impl Options {
+    /// A lane to the mailbox at `address`: [`Sender::connect`] with these settings.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect(&self, address: impl Into<Address>) -> Result<Sender> {
+        Sender::open(address.into(), self.clone())
+    }
+
+    /// A lane over a connected socket: [`Sender::over`] with these settings.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn over(&self, socket: OwnedFd) -> Result<Sender> {
+        Sender::open_over(socket, self.clone())
+    }
+}
+
 impl Sender {
     /// Begins a lane to the mailbox at `address`.
     ///
