@@ -78,9 +78,8 @@ impl Sender {
         if self.ended.is_none() {
             self.look_at_reader();
         }
-        let heirs = self.address.is_some();
         match &self.ended {
-            Some(ended) if heirs && self.is_waited_out(ended) => Ok(()),
+            Some(ended) if self.is_waited_out(ended) => Ok(()),
             Some(ended) => Err(ended.clone()),
             None => Ok(()),
         }

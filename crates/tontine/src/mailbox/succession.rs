@@ -108,11 +108,12 @@ impl Sender {
     }
 
     /// Whether what ended the lane is no end of it: there may be a successor, or one that has no
-    /// room for us at the moment may have it later.
+    /// room for us at the moment may have it later. A lane without an address has none.
     pub(super) fn is_waited_out(&self, ended: &Error) -> bool {
         let policy = self.options.on_death;
         let is_full = matches!(ended, Error::Refused { errno: libc::ENOBUFS });
-        policy.outlives(ended) || is_full && self.handover != 0 && policy.waits()
+        let is_outlived = policy.outlives(ended) || is_full && self.handover != 0 && policy.waits();
+        self.address.is_some() && is_outlived
     }
 
     /// Hands the lane to the next owner of the address, if there is one yet. If there is none, that

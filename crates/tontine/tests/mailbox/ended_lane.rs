@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::common::{AMPLE, Place, Signal, connect, fork, kill, place, sleep_for_ever, until};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::Error;
+use tontine::life::Life;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
 /// More entries than the kernel walks of one thread's robust list (`ROBUST_LIST_LIMIT`, 2,048).
@@ -122,6 +123,27 @@ fn unread_while_waiting_for_successor_is_handed_over() {
         assert_eq!(*message, number.to_le_bytes());
     }
     assert_eq!(mailbox.faults(), []);
+}
+
+/// A sender over a socket that was passed in, with the option to wait for a successor. There can be
+/// none without an address: a look for one returned the reader's end, but the calls of the next
+/// 5 ms did not look, and put their messages into a lane that nobody would ever read.
+#[test]
+fn lane_without_address_waits_for_no_successor() {
+    alone!();
+    Life::with_anchor_thread().expect("a life");
+    let flags = SocketFlags::CLOEXEC;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .expect("a pair");
+    let mut mailbox = Mailbox::unbound().expect("a mailbox");
+    mailbox.adopt(theirs).expect("adopts");
+    let mut sender = waiting().over(ours).expect("begins");
+    sender.send(b"unread").expect("sent");
+    drop(mailbox);
+    assert_all_fail(&mut sender, libc::EOWNERDEAD);
+    assert_eq!(sender.unread().expect("its message"), [b"unread"]);
+    assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
 /// Locks that many robust mutexes in the calling thread, behind its life word in the list: the
