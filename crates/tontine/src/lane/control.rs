@@ -53,7 +53,8 @@ impl Control {
 
     /// Says that nothing more is taken.
     pub(crate) fn close(&self) {
-        // SYNC closed: pairs with the fence in `Connection::end`: what was read is known before.
+        // SYNC closed: pairs with the fence in `Joined::noticed_end`: what was read is known
+        // before.
         half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Release);
     }
 

@@ -27,6 +27,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::{coop, yield_now};
 
 use super::lanes::Taken;
+use super::outbound::OutboundLane;
+use super::patience::longest_wait;
 use super::{Mailbox, Message, Sender};
 use crate::error::{Error, Result};
 use crate::sys::fork::Guard;
@@ -181,10 +183,10 @@ impl AsyncSender {
                 continue;
             }
             let armed = Asking(&mut self.sender);
-            let waits = Waits::of(armed.0)?;
+            let waits = Waits::of(armed.0.lane())?;
             waits.happen().await?;
             drop(waits);
-            armed.0.look_at_process();
+            armed.0.lane().look_at_process();
         }
     }
 
@@ -247,11 +249,11 @@ struct Waits<'a> {
 }
 
 impl<'a> Waits<'a> {
-    fn of(sender: &'a Sender) -> Result<Self> {
-        let (socket, process) = sender.watched();
+    fn of(lane: &'a OutboundLane) -> Result<Self> {
+        let (socket, process) = lane.watched();
         let descriptors = socket.into_iter().chain(process).map(Watched::new);
         let descriptors = descriptors.collect::<Result<_>>()?;
-        Ok(Self { descriptors, timer: Timer::after(sender.longest_wait())? })
+        Ok(Self { descriptors, timer: Timer::after(longest_wait(lane))? })
     }
 
     async fn happen(&self) -> Result<()> {

@@ -1,157 +1,393 @@
-//! A sender's connection to one receiver: [`Connection`], with a [`Joined`] once it is welcome.
+//! The state of a sender's connection: [`Connection`].
+//!
+//! Each state is a type with the methods that make sense in it. A lane that nobody has answered is
+//! a [`PendingLane`], an open one has its [`Joined`] receiver. One whose receiver is gone either
+//! waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended ([`EndedLane`]);
+//! both keep what the control page of the [`DepartedReceiver`] still shows. The socket is passed to
+//! what needs it: nothing is sent to a receiver that is gone.
+//!
+//! | state | event | next | the caller's call |
+//! | --- | --- | --- | --- |
+//! | none | `HELLO` sent | pending | `connect` returns |
+//! | pending | `WELCOME` | open | goes on |
+//! | pending | `WELCOME`, no free descriptor | unreadable | goes on |
+//! | pending | path leads elsewhere, `HELLO` withdrawn | awaiting | goes on |
+//! | pending, unreadable | hang-up | gone | `OwnerDied` |
+//! | pending | the listener's process ended | gone | `OwnerDied` |
+//! | open | hang-up, process ended, no `CHUNK` passes | gone | `Closed`, `OwnerDied` |
+//! | open | life word dead, `CLOSED` | gone | `Closed`, `OwnerDied` |
+//! | pending, open | `REFUSED` | gone | `Denied`, `Refused` |
+//! | pending, open | another version | ended | `Version` |
+//! | pending, open | a message of no receiver's | ended | `Protocol` |
+//! | pending, open | the system refuses | ended | `System` |
+//! | open | a false position | ended | `Protocol` |
+//! | awaiting | nobody at the address, or its queue is full | awaiting | goes on |
+//! | awaiting | a shortage here, or of lanes there | awaiting | goes on, then that error |
+//! | awaiting | refused for now, before `HELLO` was sent | awaiting | `Refused`, once |
+//! | awaiting | `HELLO` sent to the next owner | pending | goes on |
+//! | awaiting | a false position | ended | `Protocol` |
+//! | awaiting | refused, or not to be reached | ended | that error |
+//! | ended | a false position | ended | `Protocol` |
+//!
+//! *Gone* is awaiting if the lane has an address and its options outlive that end
+//! ([`OnDeath`](super::OnDeath)), where the call goes on, and ended otherwise. *Unreadable* is
+//! pending, and looks again. A call that goes on leaves its message in the lane. `Closed` is the
+//! end of a receiver whose page says so. A shortage is an error after the handshake's deadline. An
+//! ended lane returns the same error to each call, but to `unread` and a `wait_read` with nothing
+//! to wait for.
+//!
+//! Neighbours: [`super::outbound`] notices the events; [`super::succession`] connects.
 
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use super::address::FileId;
 use super::joined::{Joined, join};
 use super::wire::{self, Note, Unreadable};
 use crate::error::{Error, Peer, Result};
-use crate::lane::page::{CLOSED, VERSION};
-use crate::sync::{Ordering, fence};
+use crate::lane::page::VERSION;
 use crate::sys::quarantine;
-use crate::sys::socket::{self, Credentials, Sent, Socket};
+use crate::sys::socket::{self, Credentials, Received, Socket};
 
-/// A connection, with or without a welcome.
-pub(super) struct Connection {
-    pub(super) socket: Socket,
-    pub(super) joined: Option<Joined>,
-    /// The receiver that was joined, once the lane has ended: a fast path that finds no `joined`
-    /// sends nothing. Boxed, because an open lane does not use it.
-    left: Option<Box<Joined>>,
-    /// The process that listens where we connected to, of which we know no more until its welcome.
-    owner: Option<OwnedFd>,
-    /// Who that is.
-    listener: Peer,
+/// Interval between looks at a path that nobody owns.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// Interval between looks for an owner that had no space for the lane.
+const BETWEEN_REFUSALS: Duration = Duration::from_millis(100);
+
+/// A sender's connection to one receiver, in one of its states.
+///
+/// The state is a byte of its own, which `send` compares with a small number; one that the compiler
+/// hides in another field costs two instructions more.
+#[repr(u8)]
+pub(super) enum Connection {
+    /// `HELLO` was sent; nobody has answered.
+    Pending(PendingLane),
+    /// The receiver has accepted the lane.
+    Open(Joined),
+    /// The receiver is gone; messages stay in the lane for the next one.
+    Awaiting(AwaitingSuccessor),
+    /// Nothing can be sent any more.
+    Ended(EndedLane),
 }
 
-/// What came over the socket.
+/// A lane that nobody has accepted yet.
+pub(super) struct PendingLane {
+    /// The process that listens at the other end, and its peer, until `WELCOME` says more.
+    owner: Option<OwnedFd>,
+    listener: Peer,
+    /// The file that the path led to just before the connection was made.
+    leads_to: Option<FileId>,
+    /// When the path was last compared with that.
+    looked_elsewhere: Option<Instant>,
+    /// `WELCOME` waits on the socket until this process has a free descriptor.
+    unreadable: bool,
+}
+
+/// A lane whose receiver is gone, with an address that may get another one.
+pub(super) struct AwaitingSuccessor {
+    last: Option<DepartedReceiver>,
+    reason: Error,
+    /// When a successor was last looked for.
+    looked: Option<Instant>,
+    /// Since when this has failed for lack of something.
+    short_since: Option<Instant>,
+}
+
+/// A lane that ended.
+pub(super) struct EndedLane {
+    last: Option<DepartedReceiver>,
+    reason: Error,
+}
+
+/// A receiver that is gone: its page can be read, nothing can be sent to it.
+pub(super) struct DepartedReceiver(Joined);
+
+/// One message of the receiver's.
 pub(super) enum Heard {
-    /// Nothing more.
+    /// None.
     Nothing,
-    /// Something for which this process has too many descriptors open.
-    Unreadable,
-    /// A welcome, or word of room.
-    Something,
+    /// `ROOM`.
+    Room,
+    /// A valid `WELCOME`.
+    Welcome(Joined),
     /// The other end is gone.
     HungUp,
 }
 
 impl Connection {
-    /// To a listener.
-    pub(super) fn new(socket: Socket, owner: Option<OwnedFd>, listener: Peer) -> Self {
-        Self { socket, joined: None, left: None, owner, listener }
+    /// Returns the receiver of an open lane.
+    #[inline(always)]
+    pub(super) fn open(&self) -> Option<&Joined> {
+        match self {
+            Self::Open(joined) => Some(joined),
+            _ => None,
+        }
     }
 
-    /// Over a socket of which nobody knows who has the other end: whoever made a pair need not.
-    pub(super) fn over(socket: Socket) -> Self {
-        Self::new(socket, None, Peer::UNKNOWN)
+    /// Returns `true` while the receiver, if there is one yet, is not known to be gone.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self, Self::Pending(_) | Self::Open(_))
     }
 
-    /// Who is at the other end, as far as it is known.
+    /// Returns `true` while nobody has answered, nor tried to.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Pending(pending) if !pending.unreadable)
+    }
+
+    /// Returns `true` if `WELCOME` waits for a free descriptor.
+    pub(super) fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Pending(pending) if pending.unreadable)
+    }
+
+    /// Returns the receiver that has accepted the lane, or the last one that had.
+    pub(super) fn receiver(&self) -> Option<Peer> {
+        self.last().map(|joined| joined.peer)
+    }
+
+    /// Returns the process at the other end, as far as it is known.
     pub(super) fn peer(&self) -> Peer {
-        self.last().map_or(self.listener, |joined| joined.peer)
-    }
-
-    /// Returns the receiver that is joined, or the one that was when the lane ended.
-    pub(super) fn last(&self) -> Option<&Joined> {
-        self.joined.as_ref().or(self.left.as_deref())
-    }
-
-    /// Keeps the receiver for what its page still shows, and nothing more: no message is sent to
-    /// it, and its doorbell is not rung.
-    pub(super) fn leave(&mut self) {
-        if let Some(joined) = self.joined.take() {
-            self.left = Some(Box::new(joined));
+        match self {
+            Self::Pending(pending) => pending.listener,
+            _ => self.receiver().unwrap_or(Peer::UNKNOWN),
         }
     }
 
-    /// What an end that was noticed was: one that had closed before it ended has closed.
-    pub(super) fn end(&self) -> Error {
-        let peer = self.peer();
-        if self.last().is_none_or(|joined| joined.state() & CLOSED == 0) {
-            return Error::OwnerDied { peer };
-        }
-        // SYNC closed: pairs with `Control::close`; the position that we see now is its last.
-        fence(Ordering::Acquire);
-        Error::Closed { peer }
+    /// Returns how far the receiver has read, exactly.
+    pub(super) fn position(&self) -> Option<u64> {
+        self.last().map(Joined::position)
     }
 
-    /// Reads one message of the receiver's.
+    /// Returns how far it said last that it has read.
+    pub(super) fn room(&self) -> Option<u64> {
+        self.last().map(Joined::room)
+    }
+
+    /// Returns the receiver whose page is mapped.
+    fn last(&self) -> Option<&Joined> {
+        match self {
+            Self::Pending(_) => None,
+            Self::Open(joined) => Some(joined),
+            Self::Awaiting(AwaitingSuccessor { last, .. })
+            | Self::Ended(EndedLane { last, .. }) => last.as_ref().map(|last| &last.0),
+        }
+    }
+
+    /// Takes one message of the receiver's from the socket. Returns whether more may follow.
     ///
     /// # Errors
-    /// It refuses us, speaks another version, or breaks the protocol.
-    pub(super) fn hear(&mut self, admit: &dyn Fn(Peer) -> Result<()>) -> Result<Heard> {
-        let mut bytes = [0; wire::LONGEST];
-        let Some(received) = socket::receive(&self.socket, &mut bytes)? else {
-            return Ok(Heard::Nothing);
+    /// The reason why the lane ends: the receiver has hung up, refuses the lane, speaks another
+    /// version, or breaks the protocol.
+    pub(super) fn hear(
+        &mut self,
+        socket: &Socket,
+        admit: &dyn Fn(Peer) -> Result<()>,
+    ) -> Result<bool> {
+        let heard = match self {
+            Self::Pending(pending) => pending.hear(socket, admit)?,
+            Self::Open(joined) => hear_open(joined, socket)?,
+            Self::Awaiting(_) | Self::Ended(_) => Heard::Nothing,
         };
-        if received.hung_up {
-            return Ok(Heard::HungUp);
+        match heard {
+            Heard::Nothing => Ok(false),
+            Heard::Room => Ok(true),
+            Heard::Welcome(joined) => {
+                *self = Self::Open(joined);
+                Ok(true)
+            }
+            Heard::HungUp => Err(self.noticed_end()),
         }
-        let from = received.from;
-        if received.has_descriptors && self.joined.is_none() {
-            return self.hear_welcome(admit);
+    }
+
+    /// Returns what an end that was noticed is.
+    pub(super) fn noticed_end(&self) -> Error {
+        let died = || Error::OwnerDied { peer: self.peer() };
+        self.open().map_or_else(died, Joined::noticed_end)
+    }
+
+    /// Ends the lane for `reason`; to be waited out, or for good.
+    pub(super) fn end(&mut self, reason: Error, is_waited_out: bool) {
+        // No call returns before the state is replaced.
+        let none = EndedLane { last: None, reason: Error::WouldBlock };
+        *self = match mem::replace(self, Self::Ended(none)) {
+            Self::Pending(_) => Self::gone(None, reason, is_waited_out),
+            Self::Open(joined) => Self::gone(Some(DepartedReceiver(joined)), reason, is_waited_out),
+            Self::Awaiting(awaiting) if is_waited_out => {
+                Self::Awaiting(AwaitingSuccessor { reason, ..awaiting })
+            }
+            Self::Awaiting(AwaitingSuccessor { last, .. })
+            | Self::Ended(EndedLane { last, .. }) => Self::Ended(EndedLane { last, reason }),
+        };
+    }
+
+    fn gone(last: Option<DepartedReceiver>, reason: Error, is_waited_out: bool) -> Self {
+        if is_waited_out {
+            Self::Awaiting(AwaitingSuccessor { last, reason, looked: None, short_since: None })
+        } else {
+            Self::Ended(EndedLane { last, reason })
         }
-        let passed = usize::from(received.has_descriptors);
-        match (wire::read_received(&bytes[..received.len], received.oversize), passed) {
-            (Ok(Note::Room), 0) => Ok(Heard::Something),
-            (Ok(Note::Refused(errno)), 0) => Err(self.refused(errno, from)),
-            (Err(Unreadable::Version(theirs)), _) => Err(Error::Version { ours: VERSION, theirs }),
-            _ => Err(self.strange()),
+    }
+
+    /// Returns the end of the process at the other end, as a descriptor.
+    pub(super) fn process(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Pending(pending) => pending.owner.as_ref().map(AsFd::as_fd),
+            Self::Open(joined) => joined.process.as_ref().map(AsFd::as_fd),
+            Self::Awaiting(_) | Self::Ended(_) => None,
+        }
+    }
+}
+
+impl PendingLane {
+    /// A lane to the listener of an address.
+    pub(super) fn new(owner: Option<OwnedFd>, listener: Peer, leads_to: Option<FileId>) -> Self {
+        Self { owner, listener, leads_to, looked_elsewhere: None, unreadable: false }
+    }
+
+    /// A lane over a socket whose other end nobody knows: whoever made a pair need not have it.
+    pub(super) fn over_socket() -> Self {
+        Self::new(None, Peer::UNKNOWN, None)
+    }
+
+    /// Reads one message.
+    ///
+    /// # Errors
+    /// As [`Connection::hear`].
+    pub(super) fn hear(
+        &mut self,
+        socket: &Socket,
+        admit: &dyn Fn(Peer) -> Result<()>,
+    ) -> Result<Heard> {
+        self.unreadable = false;
+        let mut bytes = [0; wire::LONGEST];
+        match socket::receive(socket, &mut bytes)? {
+            Some(received) if received.has_descriptors && !received.hung_up => {
+                self.hear_welcome(socket, admit)
+            }
+            received => understand(received, &bytes, self.listener),
         }
     }
 
     /// Receives a message that carries descriptors: honest ones are a `WELCOME`.
-    fn hear_welcome(&mut self, admit: &dyn Fn(Peer) -> Result<()>) -> Result<Heard> {
-        if quarantine::is_full(socket::owner(&self.socket)?.uid) {
-            return Ok(Heard::Unreadable);
+    fn hear_welcome(
+        &mut self,
+        socket: &Socket,
+        admit: &dyn Fn(Peer) -> Result<()>,
+    ) -> Result<Heard> {
+        if quarantine::is_full(socket::owner(socket)?.uid) {
+            self.unreadable = true;
+            return Ok(Heard::Nothing);
         }
         let expected = |bytes: &[u8]| wire::expected(bytes, 0);
-        let passed = match socket::receive_passed(&self.socket, wire::LONGEST, true, expected) {
+        let passed = match socket::receive_passed(socket, wire::LONGEST, true, expected) {
             Ok(Some(passed)) => passed,
             Ok(None) => return Ok(Heard::Nothing),
             // It stays in the queue until this process has what it takes.
-            Err(error) if error.is_shortage() => return Ok(Heard::Unreadable),
+            Err(error) if error.is_shortage() => {
+                self.unreadable = true;
+                return Ok(Heard::Nothing);
+            }
             Err(error) => return Err(error),
         };
         match wire::read_received(&passed.bytes, passed.oversize) {
-            Ok(Note::Welcome(welcome)) => {
-                self.joined = Some(join(welcome, passed, admit)?);
-                self.owner = None;
-                Ok(Heard::Something)
-            }
+            Ok(Note::Welcome(welcome)) => join(welcome, passed, admit).map(Heard::Welcome),
             Err(Unreadable::Version(theirs)) => Err(Error::Version { ours: VERSION, theirs }),
-            _ => Err(self.strange()),
+            _ => Err(strange(self.listener)),
         }
     }
 
-    fn strange(&self) -> Error {
-        let what = "a message that a receiver does not send";
-        Error::Protocol { peer: self.peer(), what }
-    }
-
-    fn refused(&self, errno: i32, from: Option<Credentials>) -> Error {
-        match (errno, from) {
-            // It does not say which users it allows: not always its own.
-            (libc::EACCES, Some(_)) => {
-                let uid = rustix::process::geteuid().as_raw();
-                let ours = Peer { pid: Some(std::process::id()), uid };
-                Error::Denied { peer: ours, allowed: Vec::new() }
-            }
-            _ => Error::Refused { errno },
+    /// Returns `true` if it is time to look whether somebody else owns the path, and the socket has
+    /// nothing unread.
+    pub(super) fn is_look_elsewhere_due(&mut self, now: Instant) -> bool {
+        let is_recent = |looked: Instant| now - looked < BETWEEN_LOOKS;
+        let is_due = !self.unreadable && !self.looked_elsewhere.is_some_and(is_recent);
+        if is_due {
+            self.looked_elsewhere = Some(now);
         }
+        is_due
     }
 
-    /// Says that what the receiver asked for is given back. A full queue takes it the next time.
-    pub(super) fn say_returned(&mut self) {
-        if let Some(joined) = &mut self.joined {
-            let said = socket::send(&self.socket, &wire::write(Note::Returned), &[]);
-            joined.returned = matches!(said, Ok(Sent::Yes));
+    /// Returns `true` if the path, which leads to `now`, led elsewhere when the connection was
+    /// made.
+    pub(super) fn was_replaced(&self, now: Option<FileId>) -> bool {
+        now.is_some() && now != self.leads_to
+    }
+}
+
+impl AwaitingSuccessor {
+    /// Returns `true` if it is time to look for a successor.
+    pub(super) fn is_look_due(&mut self, now: Instant) -> bool {
+        let is_refusal = matches!(self.reason, Error::Refused { .. });
+        let between = if is_refusal { BETWEEN_REFUSALS } else { BETWEEN_LOOKS };
+        let is_due = self.looked.is_none_or(|looked| now - looked >= between);
+        if is_due {
+            self.looked = Some(now);
         }
+        is_due
     }
 
-    /// What to wait on: the socket, and the end of the process.
-    pub(super) fn waits(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
-        let process = self.joined.as_ref().map_or(&self.owner, |joined| &joined.process).as_ref();
-        (self.socket.as_fd(), process.map(AsFd::as_fd))
+    /// Notes that this process lacks nothing, or something. Returns for how long it has.
+    pub(super) fn note_shortage(&mut self, now: Instant, is_short: bool) -> Duration {
+        if !is_short {
+            self.short_since = None;
+            return Duration::ZERO;
+        }
+        now - *self.short_since.get_or_insert(now)
+    }
+
+    /// Returns the receiver that is gone, if it had accepted the lane.
+    pub(super) fn last(&self) -> Option<&DepartedReceiver> {
+        self.last.as_ref()
+    }
+}
+
+impl EndedLane {
+    /// Returns the reason, for each call.
+    pub(super) fn error(&self) -> Error {
+        self.reason.clone()
+    }
+}
+
+impl DepartedReceiver {
+    /// Returns its cap, if it said one.
+    pub(super) fn most(&self) -> Option<u64> {
+        self.0.most()
+    }
+}
+
+/// Reads one message of a receiver that has accepted the lane.
+fn hear_open(joined: &Joined, socket: &Socket) -> Result<Heard> {
+    let mut bytes = [0; wire::LONGEST];
+    understand(socket::receive(socket, &mut bytes)?, &bytes, joined.peer)
+}
+
+fn understand(received: Option<Received>, bytes: &[u8], peer: Peer) -> Result<Heard> {
+    let Some(received) = received else { return Ok(Heard::Nothing) };
+    if received.hung_up {
+        return Ok(Heard::HungUp);
+    }
+    let note = wire::read_received(&bytes[..received.len], received.oversize);
+    match (note, received.has_descriptors) {
+        (Ok(Note::Room), false) => Ok(Heard::Room),
+        (Ok(Note::Refused(errno)), false) => Err(refused(errno, received.from)),
+        (Err(Unreadable::Version(theirs)), _) => Err(Error::Version { ours: VERSION, theirs }),
+        _ => Err(strange(peer)),
+    }
+}
+
+fn strange(peer: Peer) -> Error {
+    Error::Protocol { peer, what: "a message that a receiver does not send" }
+}
+
+fn refused(errno: i32, from: Option<Credentials>) -> Error {
+    match (errno, from) {
+        // It does not say which users it allows: not always its own.
+        (libc::EACCES, Some(_)) => {
+            let uid = rustix::process::geteuid().as_raw();
+            let ours = Peer { pid: Some(std::process::id()), uid };
+            Error::Denied { peer: ours, allowed: Vec::new() }
+        }
+        _ => Error::Refused { errno },
     }
 }

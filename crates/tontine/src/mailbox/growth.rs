@@ -1,19 +1,20 @@
-//! Where a sender finds room: in its chunk, or in a new one.
+//! Where a sender finds space: in its chunk, or in a new one. [`Growth`] decides, by the caps.
 //!
 //! Every step is in `docs/recovery.md`: the new chunk is passed first and announced by `next` then.
+//! Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes them.
 
-use std::os::fd::AsFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use super::account::ChunkAccount;
+use super::connection::DepartedReceiver;
 use super::joined::Joined;
 use super::options::Options;
-use super::sender::Sender;
-use super::wire::{self, MOST_CHUNKS, Note};
+use super::wire::MOST_CHUNKS;
 use crate::error::{Error, Peer, Result};
-use crate::lane::Room;
+use crate::lane::Writer;
 use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for, longest_message};
 use crate::sys::region::OwnRegion;
-use crate::sys::socket::{self, Sent};
 
 /// Chunks of this size or more fill before they grow: 64 KiB.
 const COMFORTABLE_LOG2: u32 = 16;
@@ -24,56 +25,121 @@ const KEEPING_UP: Duration = Duration::from_micros(100);
 /// More room is asked for this often at most.
 const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 
-impl Sender {
-    /// Whether a message of `length` bytes has room now, in this chunk or in a new one.
-    pub(super) fn find_room(
-        &mut self,
-        length: usize,
-        at_once: bool,
-        thorough: bool,
-    ) -> Result<bool> {
-        self.check_length(length)?;
-        if self.writer.fits(length) {
-            return Ok(true);
+/// How far a lane has grown, and may grow.
+pub(super) struct Growth {
+    /// The share of the cap that the chunks take, and their descriptors where a successor may want
+    /// them.
+    chunks: ChunkAccount,
+    /// Our own cap, in bytes of chunks.
+    own_cap: u64,
+    /// Two to this power are the bytes of the first chunk.
+    first_log2: u32,
+    /// A successor may want the chunks' descriptors.
+    keeps_descriptors: bool,
+    /// The cap of the last reader that welcomed us and was replaced; our own before there was one.
+    last_cap: u64,
+    /// When more was last asked for, and how much.
+    wanted: Option<(Instant, u64)>,
+}
+
+/// One message's search for space.
+pub(super) struct SpaceRequest {
+    pub(super) length: usize,
+    /// Grows at once, rather than to wait for a receiver that keeps up.
+    pub(super) at_once: bool,
+    /// Since when the chunk has been full, while the receiver may make space.
+    full_since: Option<Instant>,
+}
+
+/// What to do where a chunk is too small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GrowthStep {
+    /// Stay in it: caps do not allow more now.
+    Stay,
+    /// Go on in a chunk of two to this power bytes.
+    GoOnIn(u32),
+    /// Ask the receiver for so many bytes in all.
+    AskFor(u64),
+}
+
+impl SpaceRequest {
+    pub(super) fn new(length: usize, at_once: bool) -> Self {
+        Self { length, at_once, full_since: None }
+    }
+
+    /// Returns `true` if the lane is better left as it is: a reader that is at work makes room
+    /// soon, and a chunk that stays in the cache is worth more than one that never fills.
+    pub(super) fn waits_for(&mut self, reader: &Joined, writer: &Writer<OwnRegion>) -> bool {
+        if self.at_once || writer.log2() < COMFORTABLE_LOG2 || reader.is_asleep() {
+            return false;
         }
-        if !thorough {
-            self.refresh_room()?;
-            return Ok(self.writer.make_room(length) == Room::Here);
-        }
-        self.refresh()?;
-        match self.writer.make_room(length) {
-            Room::Here => Ok(true),
-            Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
-            Room::Later if !at_once && self.reader_keeps_up() => Ok(false),
-            Room::Later => match self.grow(length) {
-                // The message fits into this chunk once the reader has made room.
-                Err(Error::FileTooLarge { .. }) => Ok(false),
-                grown => Ok(grown? && self.writer.make_room(length) == Room::Here),
-            },
+        let since = *self.full_since.get_or_insert_with(Instant::now);
+        since.elapsed() < KEEPING_UP
+    }
+}
+
+impl Growth {
+    /// Makes a lane's first chunk.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn begin(options: &Options) -> Result<(Self, Writer<OwnRegion>)> {
+        let first_log2 = options.first_chunk.min(options.lane_cap).ilog2();
+        let (region, descriptor) = OwnRegion::new("tontine-chunk", 1 << first_log2)?;
+        let growth = Self {
+            chunks: ChunkAccount::new(first_log2, descriptor),
+            own_cap: options.lane_cap,
+            first_log2,
+            keeps_descriptors: options.on_death.waits(),
+            last_cap: options.lane_cap,
+            wanted: None,
+        };
+        Ok((growth, Writer::new(region, first_log2)))
+    }
+
+    /// Two to this power are the bytes of the lane's first chunk.
+    pub(super) fn first_log2(&self) -> u32 {
+        self.first_log2
+    }
+
+    /// Returns the descriptors of all chunks, as far as they are kept.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.chunks.descriptors()
+    }
+
+    /// Returns `true` if the receiver may still hold chunks that the lane has left.
+    pub(super) fn is_memory_held(&self) -> bool {
+        self.chunks.held() > 0
+    }
+
+    /// Closes the descriptors that were passed, where no successor will want them.
+    pub(super) fn passed_on(&mut self) {
+        if !self.keeps_descriptors {
+            self.chunks.close_descriptors();
         }
     }
 
-    /// Refuses a message that will never fit, as soon as that is certain.
-    pub(super) fn check_length(&self, length: usize) -> Result<()> {
-        let (cap, set_by) = self.cap();
-        // A chunk may be larger than the rule wants it, and what fits there is welcome.
-        let largest = self.largest_log2(cap).max(self.writer.log2());
-        let most = longest_message(1 << largest);
-        if length <= most {
-            return Ok(());
+    /// Notes that the lane has left its oldest chunks.
+    pub(super) fn release(&mut self, writer: &Writer<OwnRegion>) {
+        self.chunks.release_until(writer.chunks());
+    }
+
+    /// Notes that the lane was handed over: what the ended receiver held is free, and its cap is
+    /// the best guess at the next one's.
+    pub(super) fn handed_over(&mut self, last: Option<&DepartedReceiver>) {
+        if let Some(last) = last {
+            self.last_cap = last.most().unwrap_or(self.own_cap);
         }
-        Err(Error::TooLarge { len: length as u64, most: most as u64, set_by })
+        self.chunks.forget_unknown();
     }
 
     /// The cap that counts in bytes of chunks, and who set it: ours, or the receiver's once it is
     /// known. What a receiver that is gone would have taken binds nobody: its successor may take
     /// more.
-    pub(super) fn cap(&self) -> (u64, Option<Peer>) {
-        let own = self.options.lane_cap;
-        match self.connection.joined.as_ref().and_then(|joined| Some((joined.most()?, joined.peer)))
-        {
-            Some((theirs, peer)) if theirs < own => (theirs, Some(peer)),
-            _ => (own, None),
+    pub(super) fn cap(&self, reader: Option<&Joined>) -> (u64, Option<Peer>) {
+        match reader.and_then(|reader| Some((reader.most()?, reader.peer))) {
+            Some((theirs, peer)) if theirs < self.own_cap => (theirs, Some(peer)),
+            _ => (self.own_cap, None),
         }
     }
 
@@ -81,158 +147,154 @@ impl Sender {
     /// it, or the first.
     pub(super) fn largest_log2(&self, cap: u64) -> u32 {
         let half = (cap.max(2).ilog2() - 1).clamp(LEAST_LOG2, MOST_LOG2);
-        half.max(first_log2(&self.options))
+        half.max(self.first_log2)
     }
 
-    /// Whether the lane is better left as it is: a reader that is at work makes room soon, and a
-    /// chunk that stays in the cache is worth more than one that never fills.
-    pub(super) fn reader_keeps_up(&mut self) -> bool {
-        let Some(joined) = &self.connection.joined else { return false };
-        if self.writer.log2() < COMFORTABLE_LOG2 || joined.is_asleep() {
-            return false;
+    /// Refuses a message that will never fit, as soon as that is certain.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub(super) fn check_length(
+        &self,
+        length: usize,
+        (cap, set_by): (u64, Option<Peer>),
+        writer: &Writer<OwnRegion>,
+    ) -> Result<()> {
+        // A chunk may be larger than the rule wants it, and what fits there is welcome.
+        let largest = self.largest_log2(cap).max(writer.log2());
+        let most = longest_message(1 << largest);
+        if length <= most {
+            return Ok(());
         }
-        let since = *self.full_since.get_or_insert_with(Instant::now);
-        since.elapsed() < KEEPING_UP
+        Err(Error::TooLarge { len: length as u64, most: most as u64, set_by })
     }
 
-    /// Goes on in a larger chunk. `false` where caps or memory do not allow it now.
-    pub(super) fn grow(&mut self, length: usize) -> Result<bool> {
+    /// Bytes of chunks that a lane without a receiver may have: the next owner takes what it is
+    /// brought, and most probably has the last one's cap.
+    pub(super) fn expected_grant(
+        &self,
+        last: Option<&DepartedReceiver>,
+        writer: &Writer<OwnRegion>,
+    ) -> u64 {
+        let last_cap = last.and_then(DepartedReceiver::most).unwrap_or(self.last_cap);
+        writer.bytes().max(last_cap)
+    }
+
+    /// Returns how to get room for a message of `length` bytes. `granted` is `None` while what is
+    /// granted is not known, or about to become less.
+    pub(super) fn plan(
+        &mut self,
+        length: usize,
+        cap: u64,
+        granted: Option<u64>,
+        writer: &Writer<OwnRegion>,
+    ) -> GrowthStep {
         let needed = log2_for(length).unwrap_or(MOST_LOG2);
-        let log2 = (self.writer.log2() + 1).max(needed).min(MOST_LOG2);
-        let granted = match &mut self.connection.joined {
-            // The next owner takes what it is brought, and most probably has the last one's cap.
-            _ if self.ended.is_some() => {
-                let most = self.connection.last().and_then(Joined::most);
-                let most = most.unwrap_or(self.most_before);
-                Some(self.writer.bytes().max(most))
-            }
-            Some(joined) => joined.granted(),
-            // Nothing is granted yet but what it was brought.
-            None => None,
-        };
-        if self.writer.chunks() == MOST_CHUNKS {
-            return Ok(false);
+        let log2 = (writer.log2() + 1).max(needed).min(MOST_LOG2);
+        if writer.chunks() == MOST_CHUNKS {
+            return GrowthStep::Stay;
         }
         self.chunks.update();
-        let fits = |log2: u32, cap: u64| self.writer.bytes() + (1 << log2) <= cap;
+        let fits = |log2: u32, cap: u64| writer.bytes() + (1 << log2) <= cap;
         // Doubling is a habit, not a need: what is left of the cap may hold a smaller one.
-        let left = self.bytes_left().max(1).ilog2();
+        let left = self.bytes_left(cap, writer).max(1).ilog2();
         let mut log2 = log2.min(left);
         if log2 < needed.max(LEAST_LOG2) {
-            return Ok(false);
+            return GrowthStep::Stay;
         }
-        if self.leaves_no_space_for_largest(log2) {
-            if needed <= self.writer.log2() {
-                return Ok(false);
+        let largest = self.largest_log2(cap);
+        if self.leaves_no_space_for_largest(log2, largest) {
+            if needed <= writer.log2() {
+                return GrowthStep::Stay;
             }
-            let largest = self.largest_log2(self.cap().0);
             if largest <= left && granted.is_some_and(|granted| fits(largest, granted)) {
                 log2 = largest;
             }
         }
         match granted {
-            None => Ok(false),
-            Some(granted) if fits(log2, granted) => self.go_on_in(log2),
+            None => GrowthStep::Stay,
+            Some(granted) if fits(log2, granted) => GrowthStep::GoOnIn(log2),
             // No more than that: what nobody uses, others cannot have.
-            Some(_) => self.ask_for(self.writer.bytes() + (1 << log2)).map(|()| false),
+            Some(_) => GrowthStep::AskFor(writer.bytes() + (1 << log2)),
         }
     }
 
     /// Returns how many bytes of chunks the caps still allow. Our own counts what the receiver
     /// holds of released chunks, with a small chunk on top, which a lane needs to give a large one
     /// back.
-    fn bytes_left(&self) -> u64 {
-        let small = if self.chunks.held() > 0 { 1 << first_log2(&self.options) } else { 0 };
-        let own = (self.options.lane_cap + small).saturating_sub(self.chunks.bytes());
-        own.min(self.cap().0.saturating_sub(self.writer.bytes()))
+    fn bytes_left(&self, cap: u64, writer: &Writer<OwnRegion>) -> u64 {
+        let small = if self.is_memory_held() { 1 << self.first_log2 } else { 0 };
+        let own = (self.own_cap + small).saturating_sub(self.chunks.bytes());
+        own.min(cap.saturating_sub(writer.bytes()))
     }
 
     /// Returns `true` if a chunk of this size would keep the lane from a larger one for as long as
     /// the receiver holds released chunks, which may be until the connection ends.
-    fn leaves_no_space_for_largest(&self, log2: u32) -> bool {
-        let largest = self.largest_log2(self.cap().0);
-        self.chunks.held() > 0
+    fn leaves_no_space_for_largest(&self, log2: u32, largest: u32) -> bool {
+        self.is_memory_held()
             && log2 < largest
             && self.exceeds_cap_with((1 << log2) + (1 << largest))
     }
 
     /// Returns `true` if our own cap, and a small chunk on top, has no space for this much more.
     fn exceeds_cap_with(&self, bytes: u64) -> bool {
-        let small = 1 << first_log2(&self.options);
-        self.chunks.bytes() + bytes > self.options.lane_cap + small
+        self.chunks.bytes() + bytes > self.own_cap + (1 << self.first_log2)
     }
 
-    /// Asks to be granted more; not at every look for room, or the queue would be full of it.
-    fn ask_for(&mut self, bytes: u64) -> Result<()> {
+    /// Returns `true` if it is time to ask for this many bytes: not at every look for room, or the
+    /// queue would be full of it.
+    pub(super) fn is_request_due(&mut self, bytes: u64) -> bool {
         let now = Instant::now();
-        if self.wanted.is_none_or(|(at, before)| bytes > before || now - at >= BETWEEN_WANTS) {
+        let is_due =
+            self.wanted.is_none_or(|(at, before)| bytes > before || now - at >= BETWEEN_WANTS);
+        if is_due {
             self.wanted = Some((now, bytes));
-            socket::send(&self.connection.socket, &wire::write(Note::Want(bytes)), &[])?;
         }
-        Ok(())
+        is_due
     }
 
-    /// Returns to a small chunk, if everything in the large one is read, and gives up what was
-    /// granted besides.
-    pub(super) fn give_back(&mut self) {
-        let Some(granted) = self.connection.joined.as_mut().and_then(Joined::granted) else {
-            return;
-        };
-        if self.refresh().is_err() || !self.writer.is_read() {
-            return;
-        }
-        let small = first_log2(&self.options);
-        let fits = self.writer.bytes() + (1 << small) <= granted;
-        // A receiver that holds what was given back before gets no more of it: the lane must still
-        // be able to grow to its largest chunk.
-        self.chunks.update();
-        let largest = self.largest_log2(self.cap().0);
-        let reaches = self.writer.log2() >= largest || !self.exceeds_cap_with(1 << largest);
-        let still_reaches = self.chunks.bytes() + (1 << largest) <= self.options.lane_cap;
-        let fits = fits && (still_reaches || !reaches);
-        // Should there be no memory for the small one, the large one stays.
-        if self.writer.log2() > small && fits && self.go_on_in(small) == Ok(true) {
-            self.writer.forget_old();
-            self.chunks.release_until(self.writer.chunks());
-        }
-        self.connection.say_returned();
-        // What was asked for before that counts no longer.
+    /// Notes that memory was given back: what was asked for before that counts no longer.
+    pub(super) fn returned(&mut self) {
         self.wanted = None;
     }
 
-    /// Passes a new chunk, then publishes that it is the next.
-    pub(super) fn go_on_in(&mut self, log2: u32) -> Result<bool> {
-        let (region, descriptor) = match OwnRegion::new("tontine-chunk", 1 << log2) {
-            Ok(made) => made,
-            // No memory, no descriptor: as if the cap were reached.
-            Err(error) if is_shortage(&error) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        // A dead reader takes no more chunks: its successor gets them all at once.
-        if self.ended.is_none() {
-            let note = wire::write(Note::Chunk(log2, self.writer.sequence()));
-            match socket::send(&self.connection.socket, &note, &[descriptor.as_fd()])? {
-                Sent::Yes => {}
-                Sent::Full => return Ok(false),
-                Sent::Gone => {
-                    self.end(self.connection.end());
-                    return Ok(false);
-                }
-            }
-        }
-        self.writer.go_on_in(region, log2);
-        self.chunks.push(log2, descriptor);
-        if !self.options.on_death.waits() {
-            self.chunks.close_descriptors();
-        }
-        self.published();
-        Ok(true)
+    /// Returns the size of the small chunk in which a lane that is all read goes on to give its
+    /// large one back; `None` if it stays where it is.
+    pub(super) fn smaller_log2(
+        &mut self,
+        cap: u64,
+        granted: u64,
+        writer: &Writer<OwnRegion>,
+    ) -> Option<u32> {
+        let small = self.first_log2;
+        let fits = writer.bytes() + (1 << small) <= granted;
+        // A receiver that holds what was given back before gets no more of it: the lane must still
+        // be able to grow to its largest chunk.
+        self.chunks.update();
+        let largest = self.largest_log2(cap);
+        let reaches = writer.log2() >= largest || !self.exceeds_cap_with(1 << largest);
+        let still_reaches = self.chunks.bytes() + (1 << largest) <= self.own_cap;
+        (writer.log2() > small && fits && (still_reaches || !reaches)).then_some(small)
     }
-}
 
-/// Two to this power are the bytes of a lane's first chunk.
-pub(super) fn first_log2(options: &Options) -> u32 {
-    options.first_chunk.min(options.lane_cap).ilog2()
+    /// Makes a chunk of two to the power `log2` bytes; `None` where memory or descriptors are
+    /// short: as if the cap were reached.
+    ///
+    /// # Errors
+    /// The system refuses for another reason.
+    pub(super) fn make_chunk(log2: u32) -> Result<Option<(OwnRegion, OwnedFd)>> {
+        match OwnRegion::new("tontine-chunk", 1 << log2) {
+            Ok(made) => Ok(Some(made)),
+            Err(error) if is_shortage(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that the lane goes on in a chunk of two to the power `log2` bytes.
+    pub(super) fn goes_on_in(&mut self, log2: u32, descriptor: OwnedFd) {
+        self.chunks.push(log2, descriptor);
+        self.passed_on();
+    }
 }
 
 fn is_shortage(error: &Error) -> bool {

@@ -1,13 +1,17 @@
 //! The receiver that has accepted a lane: [`Joined`].
+//!
+//! What its `WELCOME` brings is checked here, once. Neighbours: [`super::connection`] has the other
+//! states of a connection.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::wire::{FenceMode, Welcome};
+use super::wire::{self, FenceMode, Note, Welcome};
 use crate::error::{Error, Peer, Result};
 use crate::lane::control::Controlled;
+use crate::lane::page::{CLOSED, GIVE_BACK};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
-use crate::sys::socket::{Passed, Socket};
+use crate::sys::socket::{self, Passed, Sent, Socket};
 use crate::sys::{bell, membarrier, pidfd};
 
 /// What a welcome sender holds of its receiver.
@@ -18,7 +22,7 @@ pub(super) struct Joined {
     doorbell: Socket,
     symmetric: bool,
     /// We gave back what we were asked for, and have not seen that the receiver noted it.
-    pub(super) returned: bool,
+    returned: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
 }
@@ -31,13 +35,30 @@ impl Joined {
         self.watch.is_alive() && self.control.state() == 0
     }
 
-    #[inline(always)]
-    pub(super) fn is_alive(&self) -> bool {
-        self.watch.is_alive()
+    /// Returns `true` if the receiver died or closed.
+    pub(super) fn is_gone(&self) -> bool {
+        !self.watch.is_alive() || self.is_closed()
     }
 
-    pub(super) fn state(&self) -> u32 {
-        self.control.state()
+    fn is_closed(&self) -> bool {
+        self.control.state() & CLOSED != 0
+    }
+
+    /// Returns what an end that was noticed is: a receiver that had closed before it ended has
+    /// closed.
+    pub(super) fn noticed_end(&self) -> Error {
+        let peer = self.peer;
+        if !self.is_closed() {
+            return Error::OwnerDied { peer };
+        }
+        // SYNC closed: pairs with `Control::close`; the position that we see now is its last.
+        fence(Ordering::Acquire);
+        Error::Closed { peer }
+    }
+
+    /// Returns `true` if the receiver asks for the large chunk back.
+    pub(super) fn wants_memory_back(&self) -> bool {
+        self.control.state() & GIVE_BACK != 0
     }
 
     pub(super) fn position(&self) -> u64 {
@@ -93,6 +114,34 @@ impl Joined {
         self.symmetric || membarrier::heavy()
     }
 
+    /// Passes a chunk: the one that follows `sequence` others.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn pass_chunk(
+        &self,
+        socket: &Socket,
+        log2: u32,
+        sequence: u64,
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<Sent> {
+        socket::send(socket, &wire::write(Note::Chunk(log2, sequence)), &[descriptor])
+    }
+
+    /// Asks for this many bytes of chunks in all.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn want(&self, socket: &Socket, bytes: u64) -> Result<Sent> {
+        socket::send(socket, &wire::write(Note::Want(bytes)), &[])
+    }
+
+    /// Says that what the receiver asked for is given back. A full queue takes it the next time.
+    pub(super) fn say_returned(&mut self, socket: &Socket) {
+        let said = socket::send(socket, &wire::write(Note::Returned), &[]);
+        self.returned = matches!(said, Ok(Sent::Yes));
+    }
+
     #[cold]
     #[inline(never)]
     fn ring(&self) {
@@ -107,6 +156,10 @@ fn separate_fully() {
     fence(Ordering::SeqCst);
 }
 
+/// Checks a `WELCOME` and what it carries.
+///
+/// # Errors
+/// [`Error::Denied`], [`Error::Protocol`].
 pub(super) fn join(
     welcome: Welcome,
     passed: Passed,

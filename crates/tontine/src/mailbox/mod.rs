@@ -38,6 +38,7 @@ mod joined;
 mod lanes;
 mod message;
 mod options;
+mod outbound;
 mod pace;
 mod patience;
 mod receiver;

@@ -1,21 +1,17 @@
-//! How a sender waits: for room, for its mail to be read, for a successor.
+//! How a sender waits, for space, for its messages to be read, or for a successor: [`SenderWait`].
 //!
 //! The mirror of a receiver that sleeps: `waiting` in place of `sleeping`, the position in place of
-//! the header. Neighbours: [`super::growth`] says whether there is room.
+//! the header. Neighbours: [`super::outbound`] says whether there is what a call waits for.
 
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::joined::Joined;
+use super::growth::SpaceRequest;
 use super::options::Waiting;
-use super::sender::Sender;
+use super::outbound::OutboundLane;
 use crate::error::{Error, Result};
-use crate::lane::mapped::half_of_own;
-use crate::lane::page::WAITING_AT;
-use crate::sync::Ordering;
 
 /// Looks for room before the clock is asked.
 const LOOKS: u32 = 64;
@@ -63,47 +59,67 @@ impl Patience {
     }
 }
 
-impl Sender {
-    /// Prepares for waiting on the descriptor until there is room for a message of `length` bytes:
-    /// from now on the receiver sends word. `true`: there is none, wait; `false`: call
-    /// [`Sender::try_send`]. Arm again before each wait.
-    ///
-    /// The descriptor does not tell of a reader that called `exec` or was killed and left a forked
-    /// child behind: wait for half a second at a time. Nor does it tell of a successor, while one
-    /// is waited for.
+/// How one sender waits.
+pub(super) struct SenderWait {
+    strategy: Waiting,
+    /// The receiver was told by [`SenderWait::arm`] that we wait.
+    armed: bool,
+}
+
+impl SenderWait {
+    pub(super) fn new(strategy: Waiting) -> Self {
+        Self { strategy, armed: false }
+    }
+
+    /// Has the receiver send word of room from now on, and looks for it. Returns `true` if there is
+    /// none for a message of `length` bytes, and word of it is sure to come.
     ///
     /// # Errors
-    /// As [`Sender::try_send`], but for [`Error::WouldBlock`].
-    pub fn arm(&mut self, length: usize) -> Result<bool> {
-        self.check()?;
-        self.say_waiting(1);
+    /// As [`OutboundLane::ready`] and [`OutboundLane::find_room`].
+    pub(super) fn arm(&mut self, lane: &mut OutboundLane, length: usize) -> Result<bool> {
+        lane.check()?;
+        lane.say_waiting(true);
         self.armed = true;
         // Where the kernel forbids the barrier by now, nobody could be sure to send word: the
         // caller has to look again and again.
-        let sure = self.connection.joined.as_ref().is_none_or(Joined::separate_heavily);
-        let room = self.ready().and_then(|()| self.find_room(length, true, true));
+        let sure = lane.separate_heavily();
+        let mut request = SpaceRequest::new(length, true);
+        let room = lane.ready().and_then(|()| lane.find_room(&mut request, true));
         if !matches!(room, Ok(false)) {
-            self.disarm();
+            self.disarm(lane);
         }
         Ok(!room? && sure)
+    }
+
+    /// Reverts [`SenderWait::arm`]. A forked child that drops its parent's pending future calls
+    /// this too, and has no chunk to write to.
+    pub(super) fn disarm(&mut self, lane: &OutboundLane) {
+        if self.armed && lane.check().is_ok() {
+            lane.say_waiting(false);
+            self.armed = false;
+        }
     }
 
     /// Calls `done` until it says so; spins, then sleeps, as the options say. Told to be thorough,
     /// it asks the kernel and looks at lines that the reader writes often; else it looks only where
     /// room is told of.
-    pub(super) fn wait_until(
-        &mut self,
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]; those of `done`; what the system says.
+    pub(super) fn until(
+        &self,
+        lane: &mut OutboundLane,
         patience: &Patience,
-        mut done: impl FnMut(&mut Self, bool) -> Result<bool>,
+        mut done: impl FnMut(&mut OutboundLane, bool) -> Result<bool>,
     ) -> Result<()> {
-        if done(self, true)? {
+        if done(lane, true)? {
             return Ok(());
         }
         if matches!(patience, Patience::None) {
             return Err(Error::TimedOut);
         }
         let begun = Instant::now();
-        let spin_until = match self.options.waiting {
+        let spin_until = match self.strategy {
             Waiting::Spin => None,
             Waiting::Sleep => Some(begun),
             Waiting::SpinThenSleep(time) => begun.checked_add(time),
@@ -111,98 +127,69 @@ impl Sender {
         let (mut now, mut rounds) = (begun, 0_u32);
         while !patience.is_over(now) {
             // For a successor nobody spins.
-            if self.ended.is_some() || spin_until.is_some_and(|until| now >= until) {
-                if self.sleep(patience, &mut done)? {
+            if !lane.is_live() || spin_until.is_some_and(|until| now >= until) {
+                if sleep(lane, patience, &mut done)? {
                     return Ok(());
                 }
                 now = Instant::now();
                 continue;
             }
             for _ in 0..LOOKS {
-                if done(self, false)? {
+                if done(lane, false)? {
                     return Ok(());
                 }
                 std::hint::spin_loop();
             }
             rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(THOROUGH_AFTER) && done(self, true)? {
+            if rounds.is_multiple_of(THOROUGH_AFTER) && done(lane, true)? {
                 return Ok(());
             }
             now = Instant::now();
         }
         Err(Error::TimedOut)
     }
+}
 
-    /// Waits in the kernel for word from the receiver, or its end. Returns whether it is done.
-    fn sleep(
-        &mut self,
-        patience: &Patience,
-        done: &mut impl FnMut(&mut Self, bool) -> Result<bool>,
-    ) -> Result<bool> {
-        self.say_waiting(1);
-        let sure = self.connection.joined.as_ref().is_none_or(Joined::separate_heavily);
-        let mut slept = done(self, true);
-        if slept == Ok(false) {
-            let longest = if sure { self.longest_wait() } else { UNSURE_SLEEP };
-            slept = self.poll(patience.left(longest)).and_then(|()| done(self, true));
-        }
-        self.say_waiting(0);
-        slept
+/// Waits in the kernel for word from the receiver, or its end. Returns whether it is done.
+fn sleep(
+    lane: &mut OutboundLane,
+    patience: &Patience,
+    done: &mut impl FnMut(&mut OutboundLane, bool) -> Result<bool>,
+) -> Result<bool> {
+    lane.say_waiting(true);
+    let sure = lane.separate_heavily();
+    let mut slept = done(lane, true);
+    if slept == Ok(false) {
+        let longest = if sure { longest_wait(lane) } else { UNSURE_SLEEP };
+        slept = wait_for_word(lane, patience.left(longest)).and_then(|()| done(lane, true));
     }
+    lane.say_waiting(false);
+    slept
+}
 
-    /// Tells the receiver, in every chunk that it may be reading, whether we wait.
-    pub(super) fn say_waiting(&self, waiting: u32) {
-        for link in self.writer.chain() {
-            half_of_own(&link.region, WAITING_AT).store(waiting, Ordering::Relaxed);
-        }
-    }
+/// How long a wait may last until it is time to look again, whatever the descriptors say.
+pub(super) fn longest_wait(lane: &OutboundLane) -> Duration {
+    if lane.has_unannounced() { LOOK_AGAIN } else { LONGEST_SLEEP }
+}
 
-    /// Reverts [`Sender::arm`]. A forked child that drops its parent's pending future calls this
-    /// too, and has no chunk to write to.
-    pub(super) fn disarm(&mut self) {
-        if self.armed && self.check().is_ok() {
-            self.say_waiting(0);
-            self.armed = false;
-        }
-    }
-
-    /// How long a wait may last until it is time to look again, whatever the descriptors say.
-    pub(super) fn longest_wait(&self) -> Duration {
-        let unannounced = self.ended.is_some() || self.unreadable || self.chunks.held() > 0;
-        if unannounced { LOOK_AGAIN } else { LONGEST_SLEEP }
-    }
-
-    /// What tells of the receiver, and is not readable already for as long as nothing changes: a
-    /// socket that hung up is for ever, one with a message for which our table is full until it has
-    /// room. Then only time passes.
-    pub(super) fn watched(&self) -> (Option<BorrowedFd<'_>>, Option<BorrowedFd<'_>>) {
-        if self.ended.is_some() {
-            return (None, None);
-        }
-        let (socket, process) = self.connection.waits();
-        ((!self.unreadable).then_some(socket), process)
-    }
-
-    fn poll(&mut self, timeout: Duration) -> Result<()> {
-        let (socket, process) = self.watched();
-        let interest = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        // The process comes first, so that its answer is found.
-        let mut watched: Vec<PollFd<'_>> =
-            process.into_iter().chain(socket).map(interest).collect();
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        match poll(&mut watched, Some(&timeout)) {
-            Ok(0) | Err(Errno::INTR) => Ok(()),
-            Ok(_) => {
-                let ended = process.is_some() && !watched[0].revents().is_empty();
-                if ended {
-                    self.look_at_process();
-                }
-                Ok(())
+fn wait_for_word(lane: &mut OutboundLane, timeout: Duration) -> Result<()> {
+    let (socket, process) = lane.watched();
+    let interest = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+    // The process comes first, so that its answer is found.
+    let mut watched: Vec<PollFd<'_>> = process.into_iter().chain(socket).map(interest).collect();
+    let timeout = Timespec {
+        tv_sec: timeout.as_secs().cast_signed(),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    match poll(&mut watched, Some(&timeout)) {
+        Ok(0) | Err(Errno::INTR) => Ok(()),
+        Ok(_) => {
+            let ended = process.is_some() && !watched[0].revents().is_empty();
+            if ended {
+                lane.look_at_process();
             }
-            Err(errno) => Err(Error::system("poll", errno)),
+            Ok(())
         }
+        Err(errno) => Err(Error::system("poll", errno)),
     }
 }

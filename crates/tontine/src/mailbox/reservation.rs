@@ -4,8 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::joined::Joined;
-use super::sender::Sender;
+use super::outbound::OutboundLane;
 use crate::error::Result;
 use crate::lane::writer::Place;
 
@@ -19,17 +18,16 @@ use crate::lane::writer::Place;
 /// taken before the fork must not be touched in the child.
 #[derive(Debug)]
 pub struct Reservation<'a> {
-    sender: &'a mut Sender,
+    lane: &'a mut OutboundLane,
     place: Place,
     length: usize,
 }
 
 impl<'a> Reservation<'a> {
-    /// The room of `length` bytes that `sender` has just found.
-    pub(super) fn new(sender: &'a mut Sender, length: usize) -> Self {
-        assert!(sender.writer.fits(length));
-        let place = sender.writer.place();
-        Self { sender, place, length }
+    /// The room of `length` bytes that was just found.
+    pub(super) fn new(lane: &'a mut OutboundLane, length: usize) -> Self {
+        let place = lane.reserve(length);
+        Self { lane, place, length }
     }
 
     /// Sends what stands in it.
@@ -41,48 +39,29 @@ impl<'a> Reservation<'a> {
     /// # Errors
     /// [`Error::OwnerDied`](crate::Error::OwnerDied) where the reader died meanwhile,
     /// [`Error::Closed`](crate::Error::Closed) where it closed;
-    /// [`Error::Forked`](crate::Error::Forked); what else [`Sender::send`] says. Nothing was sent
-    /// then.
+    /// [`Error::Forked`](crate::Error::Forked); what else [`Sender::send`](super::Sender::send)
+    /// says. Nothing was sent then.
     #[inline]
     pub fn commit(self) -> Result<()> {
-        self.sender.check()?;
-        if !self.sender.connection.joined.as_ref().is_some_and(Joined::is_open) {
-            self.sender.look_before_commit()?;
+        self.lane.check()?;
+        if !self.lane.is_open() {
+            self.lane.look_before_commit()?;
         }
-        self.sender.writer.publish(self.place, self.length);
-        self.sender.published();
+        self.lane.publish(self.place, self.length);
         Ok(())
     }
 
     /// Where its bytes are.
     fn start(&self) -> *mut u8 {
         assert!(
-            self.sender.check().is_ok(),
+            self.lane.check().is_ok(),
             "a Reservation was looked at in a forked child, where its memory is not mapped; \
              reserve in the child, by a Sender that was connected there"
         );
-        let writer = &self.sender.writer;
+        let (region, at) = self.lane.payload();
         // SAFETY: the place of a message that fits lies inside the mapping, which is there: this is
         // the process that made it.
-        unsafe { writer.region().base().add(writer.payload_at()) }.as_ptr()
-    }
-}
-
-impl Sender {
-    /// Whether the reader takes what was reserved. Only looks: what was written stands in the
-    /// newest chunk, so nothing is given back here, and no successor looked for.
-    #[cold]
-    #[inline(never)]
-    fn look_before_commit(&mut self) -> Result<()> {
-        self.listen();
-        if self.ended.is_none() {
-            self.look_at_reader();
-        }
-        match &self.ended {
-            Some(ended) if self.is_waited_out(ended) => Ok(()),
-            Some(ended) => Err(ended.clone()),
-            None => Ok(()),
-        }
+        unsafe { region.base().add(at) }.as_ptr()
     }
 }
 

@@ -234,9 +234,9 @@ impl Mailbox {
             passed.pidfd = process;
             return Err(error);
         }
-        // SYNC handover: pairs with `Sender::withdraw`. It withdraws, then looks for our WELCOME;
-        // we send that, then look whether it withdrew. Both have a full fence in between, so that
-        // at least one sees the other: never do two receivers read one lane.
+        // SYNC handover: pairs with `OutboundLane::withdraw`. It withdraws, then looks for our
+        // WELCOME; we send that, then look whether it withdrew. Both have a full fence in between,
+        // so that at least one sees the other: never do two receivers read one lane.
         fence(Ordering::SeqCst);
         if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
             unwatch();

@@ -38,7 +38,7 @@ pub(crate) use option::{
 };
 pub(crate) use passed::{Expected, Passed, receive_passed};
 pub(crate) use path::SocketPath;
-pub(crate) use receive::{Credentials, receive};
+pub(crate) use receive::{Credentials, Received, receive};
 
 /// The most descriptors that the kernel passes with one message (`SCM_MAX_FD`).
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
