@@ -38,34 +38,20 @@ pub fn place() -> Place {
 
 /// Runs `child` in a forked process, with a life, and returns its pid.
 pub fn fork(child: impl FnOnce()) -> i32 {
+    bare_fork(|| {
+        Life::join().expect("the child's main thread");
+        child();
+    })
+}
+
+/// Like [`fork`], but gives the child no life: a life's page could lie where its parent's was.
+pub fn bare_fork(child: impl FnOnce()) -> i32 {
     // SAFETY: the child calls `_exit` and never returns into the harness; what it uses takes no
     // lock that another thread may hold at the fork but the allocator's, which the C library makes
     // good in the child.
     match unsafe { libc::fork() } {
         0 => {
             // A test that fails leaves its children behind; not for long.
-            // SAFETY: a timer.
-            unsafe { libc::alarm(LIMIT_S) };
-            let child = || {
-                Life::join().expect("the child's main thread");
-                child();
-            };
-            let done = catch_unwind(AssertUnwindSafe(child));
-            // SAFETY: ends this process.
-            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
-        }
-        pid => {
-            assert!(pid > 0, "fork failed");
-            pid
-        }
-    }
-}
-
-/// Like [`fork`], but gives the child no life: a life's page could lie where its parent's was.
-pub fn bare_fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: as in `fork`.
-    match unsafe { libc::fork() } {
-        0 => {
             // SAFETY: a timer.
             unsafe { libc::alarm(LIMIT_S) };
             let done = catch_unwind(AssertUnwindSafe(child));
@@ -119,10 +105,8 @@ impl Signal {
         if unsafe { libc::poll(ends.as_mut_ptr(), 1, milliseconds) } == 1 {
             return Some(self.take());
         }
-        let mut status = 0;
-        // SAFETY: our own child, and an integer to write to.
-        let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
-        assert_eq!(ended, 0, "expected a word of the child, found its end, status {status:#x}");
+        let status = ended(pid);
+        assert_eq!(status, None, "expected a word of the child, found its end and status");
         None
     }
 }
@@ -145,6 +129,15 @@ pub fn reap(pid: i32) -> i32 {
     // SAFETY: our own child, and an integer to write to.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     status
+}
+
+/// Reaps a forked process if it has ended, and returns its status.
+pub fn ended(pid: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: our own child, and an integer to write to.
+    let found = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+    assert!(found >= 0, "waitpid");
+    (found == pid).then_some(status)
 }
 
 /// Connects as soon as somebody listens.

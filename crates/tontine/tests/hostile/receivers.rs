@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{AMPLE, fork, place, reap};
+use crate::common::{AMPLE, ended, fork, place, reap};
 use crate::raw::Memory;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::Error;
@@ -342,13 +342,14 @@ fn another_user_is_refused_unless_allowed() {
         });
         let started = Instant::now();
         let mut got = 0;
-        let mut status = 0;
-        // SAFETY: our own child, and an integer to write to.
-        while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        let status = loop {
+            if let Some(status) = ended(child) {
+                break status;
+            }
             got += usize::from(mailbox.recv_timeout(Duration::from_millis(5)).is_ok());
             mailbox.acknowledge();
             assert!(started.elapsed() < AMPLE);
-        }
+        };
         assert_eq!(status, 0, "allowed: {allowed}, {got} received, {:?}", mailbox.faults());
         if !allowed {
             assert_eq!(got, 0);

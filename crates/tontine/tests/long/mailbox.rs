@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{AMPLE, connect, fork, kill, place, until};
+use crate::common::{AMPLE, Random, connect, ended, fork, kill, place, until};
 use rustix::mm::{MapFlags, ProtFlags};
 use tontine::Error;
 use tontine::mailbox::{OnDeath, Options};
@@ -26,18 +26,6 @@ const DEFAULT_SECONDS: u64 = 20;
 const TAKEN: u32 = 1;
 const ACKNOWLEDGED: u32 = 2;
 const IDLE: u32 = 3;
-
-/// A sequence of numbers that a seed determines.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -193,15 +181,6 @@ fn every_message_is_accounted_for() {
     until("the last reader has nothing left", || entries(&log_path).ends_with(&[last]));
     kill(reader);
     account(&entries(&log_path), &fates, sent, reader_number, seed);
-}
-
-/// The status of a child that has ended.
-fn ended(pid: i32) -> Option<i32> {
-    let mut status = 0;
-    // SAFETY: our own child that was not reaped, and an integer to write to.
-    let found = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
-    assert!(found >= 0, "waitpid");
-    (found == pid).then_some(status)
 }
 
 fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed: u64) {
