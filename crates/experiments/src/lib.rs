@@ -1,6 +1,6 @@
 //! The experiments, one for each question: [`SUITE`].
 //!
-//! Floors, from the bottom up: `levels`, `modes`, `published`, `told`; `allocators`,
+//! Floors, from the bottom up: `levels`, `mechanisms`, `modes`, `published`, `told`; `allocators`,
 //! `false_sharing`, `liveness_check`, `round_trip`, `shared_heaps`, `signal_delivery`, `spawn`,
 //! `survival`, `thread_vs_process`, `throughput`, `trees`; `builds`, `death_notice`,
 //! `fork_throughput`, `lost_signals`, `many_senders`, `queue_with_check`, `reentrancy`, `sessions`,
@@ -8,7 +8,8 @@
 //!
 //! Each experiment has a folder and implements [`tontine_bench::suite::Experiment`]: it names its
 //! variants and, for one machine, its tasks, and returns the samples of a task in the order in
-//! which they were taken. What several experiments send over is in `tontine-mechanisms`.
+//! which they were taken. The rows of round trip, throughput, survival and wake-up are the
+//! mechanisms of `tontine-mechanisms`, in its order.
 //! [`as_published`] has the sources' own programs, as they were, and [`published`] the figures of
 //! the sources.
 //!
@@ -25,6 +26,7 @@ pub(crate) mod levels;
 pub mod liveness_check;
 pub mod lost_signals;
 pub mod many_senders;
+mod mechanisms;
 mod modes;
 pub mod published;
 pub mod queue_with_check;

@@ -1,14 +1,24 @@
-//! Connections behind file descriptors: pipe, UNIX sockets, TCP over loopback. All are CLOEXEC.
+//! Connections behind file descriptors: how they are made, and their ends [`Writer`] and
+//! [`Reader`]. All are CLOEXEC.
 //!
 //! They are made before a fork; each process then closes the other's end, so that an end of file
-//! tells of a death.
+//! tells of a death. A mechanism that is one such [`Connection`] has its pairs and streams from
+//! here.
 
+use std::cell::Cell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use tontine_host::trouble::{During, Result};
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use crate::driver::{Couple, Pairs, Streams, Traffic};
+use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check};
 
 /// A pipe: (its reading end, its writing end).
 ///
@@ -47,4 +57,170 @@ pub fn tcp_pair() -> Result<(OwnedFd, OwnedFd)> {
 /// Skipped, where there are no more descriptors.
 pub fn again(fd: &OwnedFd) -> Result<OwnedFd> {
     fd.try_clone().setting_up("fcntl(F_DUPFD_CLOEXEC)")
+}
+
+/// The end that is written to.
+#[derive(Debug)]
+pub struct Writer(pub OwnedFd);
+
+impl Outlet for Writer {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        let mut left = message;
+        while !left.is_empty() {
+            match rustix::io::write(&self.0, left) {
+                Ok(sent) => left = &left[sent..],
+                Err(Errno::INTR) => check(peers)?,
+                // SIGPIPE is ignored, as Rust programs do from their start.
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(Ended::Gone),
+                Err(error) => return Err(error).during("write").map_err(Ended::from),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The end that is read from; a message is as long as its buffer.
+#[derive(Debug)]
+pub struct Reader<B> {
+    read: OwnedFd,
+    buffer: B,
+}
+
+impl<B: AsMut<[u8]>> Reader<B> {
+    /// An end with that buffer.
+    pub fn new(read: OwnedFd, buffer: B) -> Self {
+        Self { read, buffer }
+    }
+}
+
+impl<B: AsMut<[u8]>> Inlet for Reader<B> {
+    /// A stream that ends inside a message shows what has come of it.
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        let buffer = self.buffer.as_mut();
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match rustix::io::read(&self.read, &mut buffer[filled..]) {
+                Ok(0) if filled > 0 => break,
+                Ok(0) | Err(Errno::CONNRESET) => {
+                    check(peers)?;
+                    return Err(Ended::Gone);
+                }
+                Ok(got) => filled += got,
+                Err(Errno::INTR) => check(peers)?,
+                Err(error) => return Err(error).during("read").map_err(Ended::from),
+            }
+        }
+        Ok(look(&buffer[..filled]))
+    }
+}
+
+impl<B: AsMut<[u8]>> Patient for Reader<B> {
+    fn receive_within<R>(
+        &mut self,
+        time: Duration,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Ended> {
+        let timeout = Timespec::try_from(time).unwrap_or_default();
+        let mut watched = [PollFd::new(&self.read, PollFlags::IN)];
+        poll(&mut watched, Some(&timeout)).during("poll")?;
+        if watched[0].revents().contains(PollFlags::IN) {
+            return self.receive(&[], look).map(Some);
+        }
+        // Without a sender it is at its end, which is no reason to spin.
+        std::thread::sleep(time.min(Duration::from_millis(1)));
+        Ok(None)
+    }
+}
+
+/// A mechanism that is a connection between two descriptors.
+pub trait Connection {
+    /// `true` if each descriptor can be read from and written to.
+    const BOTH_WAYS: bool;
+
+    /// Makes one: the descriptor to read from, and the one to write to.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses it.
+    fn connect() -> Result<(OwnedFd, OwnedFd)>;
+
+    /// Learns whether messages of so many bytes pass.
+    ///
+    /// # Errors
+    /// Skipped, where they do not.
+    fn try_out(_bytes: usize, _read: &OwnedFd, _write: &OwnedFd) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// An end of a connection both ways, for messages of `BYTES` bytes.
+pub type Stream<const BYTES: usize> = Duplex<Writer, Reader<[u8; BYTES]>>;
+
+impl<const BYTES: usize> Stream<BYTES> {
+    /// The end that reads and writes these.
+    pub fn new(read: OwnedFd, write: OwnedFd) -> Self {
+        Self { out: Writer(write), back: Reader::new(read, [0; BYTES]) }
+    }
+}
+
+impl<C: Connection> Pairs for C {
+    /// What it reads from, what it writes to.
+    type Half = (OwnedFd, OwnedFd);
+    type End<const BYTES: usize> = Stream<BYTES>;
+
+    fn pair(_: usize) -> Result<Couple<Self::Half>> {
+        let (read, write) = C::connect()?;
+        Ok(Couple::of(if C::BOTH_WAYS {
+            let (out, back) = (again(&read)?, again(&write)?);
+            ((read, out), (write, back))
+        } else {
+            let (other_read, other_write) = C::connect()?;
+            ((other_read, write), (read, other_write))
+        }))
+    }
+
+    fn open<const BYTES: usize>(
+        (read, write): Self::Half,
+        _: &[Peer<'_>],
+    ) -> Result<Self::End<BYTES>> {
+        Ok(Stream::new(read, write))
+    }
+}
+
+/// A connection before its ends are opened. The senders share its writing end, and each process
+/// closes the end that it does not use, so that the end of the last sender ends the stream.
+pub struct Shut {
+    ends: Cell<Option<(OwnedFd, OwnedFd)>>,
+    bytes: usize,
+}
+
+impl Shut {
+    fn take(&self) -> Result<(OwnedFd, OwnedFd)> {
+        self.ends.take().ok_or_else(|| Trouble::fail("the ends were taken twice"))
+    }
+}
+
+impl<C: Connection> Streams for C {
+    type Bed = Shut;
+    type Out = Writer;
+    type In = Reader<Vec<u8>>;
+
+    fn lay(Traffic { bytes, .. }: Traffic) -> Result<Shut> {
+        let (read, write) = C::connect()?;
+        C::try_out(bytes, &read, &write)?;
+        Ok(Shut { ends: Cell::new(Some((read, write))), bytes })
+    }
+
+    fn outlet(bed: &Shut, _: usize) -> Result<Writer> {
+        bed.take().map(|(_, write)| Writer(write))
+    }
+
+    fn inlet(bed: &Shut, _: &[Peer<'_>]) -> Result<Self::In> {
+        bed.take().map(|(read, _)| Reader::new(read, vec![0; bed.bytes]))
+    }
 }

@@ -1,76 +1,419 @@
-//! Where iceoryx2 keeps its things: [`Room`].
+//! iceoryx2, publish-subscribe between two processes, both ends polling: `iceoryx2`.
 //!
-//! A room is a root folder and a prefix in `/dev/shm` of its own, named after its maker; they go
-//! with it, and those of killed processes go at the next start.
+//! Where the two are forked, services lie in a [`Room`]: a root folder and a prefix in `/dev/shm`
+//! of its own, named after its maker; they go with it, and those of killed processes go at the next
+//! start. A node is made in the process that uses it.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, PEERS};
+use crate::driver::Driver;
+#[cfg(feature = "peers")]
+use crate::driver::{NAMED_BYTES, NamedUser, PairUser, StreamUser, Traffic};
+use crate::operation::Operation;
 
-use iceoryx2::prelude::*;
-use tontine_host::leftovers::{self, Folder, MEMORY, SHARED_MEMORY, remove_all};
-use tontine_host::trouble::{During, Result, Trouble};
+/// Messages that the buffer of a subscriber with a name takes; more than any script sends.
+const NAMED_DEPTH: usize = 16;
 
-/// How long two ends may take to find each other.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// `iceoryx2`.
+pub struct Iceoryx;
 
-/// A place for services that nobody else has; emptied when dropped in the process that made it.
-#[derive(Debug)]
-pub struct Room {
-    config: Config,
-    prefix: String,
-    folder: Folder,
+impl Driver for Iceoryx {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Spins,
+        needs: &[PEERS],
+        shared_up_to: usize::MAX,
+        explored: Some(Explored {
+            caveat: "A subscriber that comes later has no claim to what an earlier one did not \
+                     read",
+            // It waits a second for what another process has begun to create.
+            patience: Some(std::time::Duration::from_secs(5)),
+            ..Explored::new(
+                "iceoryx2",
+                "iceoryx2, publish-subscribe, both ends polling",
+                &[Operation::Connect, Operation::Send, Operation::Receive, Operation::Close],
+                || NAMED_DEPTH as u32,
+            )
+        }),
+        ..Mechanism::new(
+            "iceoryx2",
+            Death::LeavesOne { row: "iceoryx2", survivor: AfterKill::Wedged },
+            &[
+                Listing::new(Asked::RoundTrip, "iceoryx2 publish-subscribe, both processes poll"),
+                Listing::new(
+                    Asked::Throughput,
+                    "iceoryx2 publish-subscribe that waits for room, all processes poll",
+                ),
+                Listing::new(Asked::Survival, "iceoryx2 publish-subscribe, both ends poll"),
+            ],
+        )
+    };
+
+    #[cfg(feature = "peers")]
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, { size_of::<u64>() }>())
+    }
+
+    #[cfg(feature = "peers")]
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Self>())
+    }
+
+    #[cfg(feature = "peers")]
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<Self>(Self::MECHANISM))
+    }
 }
 
-impl Room {
-    /// Makes one.
-    ///
-    /// # Errors
-    /// Skipped, where there is no `/dev/shm` or no temporary folder.
-    pub fn new() -> Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        std::fs::metadata(SHARED_MEMORY)
-            .setting_up("stat of /dev/shm, where iceoryx2 keeps its data")?;
+#[cfg(feature = "peers")]
+mod services {
+    use std::fmt::Debug;
+    use std::path::Path;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
+
+    use iceoryx2::port::publisher::Publisher;
+    use iceoryx2::port::subscriber::Subscriber;
+    use iceoryx2::prelude::*;
+    use iceoryx2::service::port_factory::publish_subscribe as factory;
+    use tontine_host::leftovers::{self, Folder, MEMORY, SHARED_MEMORY, remove_all};
+    use tontine_host::peer::{Peer, SPINS};
+    use tontine_host::trouble::{During, Result, Trouble};
+
+    use super::{Iceoryx, NAMED_BYTES, NAMED_DEPTH};
+    use crate::driver::{Couple, Named, Pairs, Streams, Traffic};
+    use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check};
+    use crate::location::Location;
+
+    /// How long two ends may take to find each other.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    /// Between two looks whether they have.
+    const LOOK: Duration = Duration::from_micros(200);
+    /// Bytes in a stream's buffer, as far as the two limits below allow: `/dev/shm` may be small.
+    const BUFFER_BYTES: usize = 8 << 20;
+    /// Messages in the buffer, at least and at most.
+    const DEPTH: (usize, usize) = (4, 64);
+    /// Ports of each kind of a service with a name, dead ones that nobody has cleaned up included.
+    const NAMED_PORTS: usize = 8;
+
+    /// A configuration that keeps all in that folder, and in shared memory under that prefix.
+    fn configuration(folder: &Path, prefix: &str) -> Result<Config> {
         set_log_level(LogLevel::Fatal);
-        let folder = Folder::new("ice")?;
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let prefix = format!("{MEMORY}{}_{number}_", leftovers::maker());
         let mut config = Config::default();
-        let path = folder.path().as_os_str().as_encoded_bytes();
+        let path = folder.as_os_str().as_encoded_bytes();
         let path = iceoryx2::prelude::Path::new(path).map_err(failed("root folder"))?;
         config.global.set_root_path(&path);
         config.global.prefix = FileName::new(prefix.as_bytes()).map_err(failed("prefix"))?;
-        Ok(Self { config, prefix, folder })
+        Ok(config)
     }
 
-    /// A node in it. After the fork of whoever shall own it.
-    ///
-    /// # Errors
-    /// Skipped, where it cannot be created.
-    pub fn node(&self) -> Result<Node<ipc::Service>> {
+    fn node(config: &Config) -> Result<Node<ipc::Service>> {
         NodeBuilder::new()
-            .config(&self.config)
+            .config(config)
             .signal_handling_mode(SignalHandlingMode::Disabled)
             .create::<ipc::Service>()
             .map_err(refused("creating a node"))
     }
-}
 
-impl Drop for Room {
-    fn drop(&mut self) {
-        if self.folder.is_ours() {
-            remove_all(Path::new(SHARED_MEMORY), &self.prefix);
+    /// A place for services that nobody else has; emptied when dropped in the process that made it.
+    #[derive(Debug)]
+    pub struct Room {
+        config: Config,
+        prefix: String,
+        folder: Folder,
+    }
+
+    impl Room {
+        fn new() -> Result<Self> {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            std::fs::metadata(SHARED_MEMORY)
+                .setting_up("stat of /dev/shm, where iceoryx2 keeps its data")?;
+            let folder = Folder::new("ice")?;
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let prefix = format!("{MEMORY}{}_{number}_", leftovers::maker());
+            let config = configuration(folder.path(), &prefix)?;
+            Ok(Self { config, prefix, folder })
         }
     }
-}
 
-/// What an error says that is not the machine's.
-pub fn failed<E: std::fmt::Debug>(what: &'static str) -> impl Fn(E) -> Trouble {
-    move |error| Trouble::fail(format!("iceoryx2, {what}: {error:?}"))
-}
+    impl Drop for Room {
+        fn drop(&mut self) {
+            if self.folder.is_ours() {
+                remove_all(Path::new(SHARED_MEMORY), &self.prefix);
+            }
+        }
+    }
 
-/// For what is created: iceoryx2 does not give the errno, and what usually stands in the way there
-/// is the machine's (no descriptors, no space or no permission in `/dev/shm` or the folder).
-pub fn refused<E: std::fmt::Debug>(what: &'static str) -> impl Fn(E) -> Trouble {
-    move |error| Trouble::skip(format!("iceoryx2, {what}: {error:?}"))
+    /// What an error says that is not the machine's.
+    fn failed<E: Debug>(what: &'static str) -> impl Fn(E) -> Trouble {
+        move |error| Trouble::fail(format!("iceoryx2, {what}: {error:?}"))
+    }
+
+    /// For what is created: iceoryx2 does not give the errno, and what usually stands in the way
+    /// there is the machine's (no descriptors, no space or no permission in `/dev/shm` or the
+    /// folder).
+    fn refused<E: Debug>(what: &'static str) -> impl Fn(E) -> Trouble {
+        move |error| Trouble::skip(format!("iceoryx2, {what}: {error:?}"))
+    }
+
+    /// Waits until `met`, within bounds.
+    fn until_met(peers: &[Peer<'_>], met: impl Fn() -> bool) -> Result<()> {
+        let began = Instant::now();
+        while !met() {
+            check(peers)?;
+            if began.elapsed() > PATIENCE {
+                return Err(Trouble::fail("iceoryx2: the ends did not find each other"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    type Factory<P> = factory::PortFactory<ipc::Service, P, ()>;
+
+    /// Publishes arrays. The node has to be kept.
+    pub struct Publishing<const BYTES: usize> {
+        publisher: Publisher<ipc::Service, [u8; BYTES], ()>,
+        /// `true` if a message that no subscriber gets is an error.
+        must_arrive: bool,
+        _node: Rc<Node<ipc::Service>>,
+    }
+
+    impl<const BYTES: usize> Outlet for Publishing<BYTES> {
+        #[inline(always)]
+        fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+            let message = message.try_into().map_err(failed("length"))?;
+            let reached = self.publisher.send_copy(message).map_err(failed("send"))?;
+            if self.must_arrive && reached == 0 {
+                return Err(Trouble::fail("iceoryx2, send: no subscriber").into());
+            }
+            Ok(())
+        }
+    }
+
+    /// Subscribes to arrays.
+    pub struct Subscribing<const BYTES: usize> {
+        subscriber: Subscriber<ipc::Service, [u8; BYTES], ()>,
+        _node: Rc<Node<ipc::Service>>,
+    }
+
+    impl<const BYTES: usize> Inlet for Subscribing<BYTES> {
+        #[inline(always)]
+        fn receive<R>(
+            &mut self,
+            peers: &[Peer<'_>],
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<R, Ended> {
+            loop {
+                for _ in 0..SPINS {
+                    if let Some(sample) = self.subscriber.receive().map_err(failed("receive"))? {
+                        return Ok(look(&sample[..]));
+                    }
+                }
+                check(peers)?;
+            }
+        }
+    }
+
+    impl<const BYTES: usize> Patient for Subscribing<BYTES> {
+        fn receive_within<R>(
+            &mut self,
+            time: Duration,
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<Option<R>, Ended> {
+            let began = Instant::now();
+            loop {
+                if let Some(sample) = self.subscriber.receive().map_err(failed("receive"))? {
+                    return Ok(Some(look(&sample[..])));
+                }
+                if began.elapsed() >= time {
+                    return Ok(None);
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+
+    impl Pairs for Iceoryx {
+        /// The room, what the end publishes and what it subscribes to.
+        type Half = (Arc<Room>, [&'static str; 2]);
+        type End<const BYTES: usize> = Duplex<Publishing<BYTES>, Subscribing<BYTES>>;
+
+        fn pair(_: usize) -> Result<Couple<Self::Half>> {
+            let room = Arc::new(Room::new()?);
+            let one = (Arc::clone(&room), ["ask", "answer"]);
+            let two = (Arc::clone(&room), ["answer", "ask"]);
+            Ok(Couple { one, two, stays: Some(Box::new(room)) })
+        }
+
+        /// Opens both services and waits until the other end has opened both too.
+        fn open<const BYTES: usize>(
+            (room, names): Self::Half,
+            peers: &[Peer<'_>],
+        ) -> Result<Self::End<BYTES>> {
+            let node = Rc::new(node(&room.config)?);
+            let service = |name: &str| {
+                let name = name.try_into().map_err(failed("service name"))?;
+                let builder = node.service_builder(&name).publish_subscribe::<[u8; BYTES]>();
+                builder.open_or_create().map_err(refused("opening a service"))
+            };
+            let [out, back] = [service(names[0])?, service(names[1])?];
+            let subscribing = subscribing(&back, &node)?;
+            let publishing = publishing(&out, &node, false)?;
+            until_met(peers, || {
+                out.dynamic_config().number_of_subscribers() > 0
+                    && back.dynamic_config().number_of_publishers() > 0
+            })?;
+            Ok(Duplex { out: publishing, back: subscribing })
+        }
+    }
+
+    fn publishing<const BYTES: usize>(
+        service: &Factory<[u8; BYTES]>,
+        node: &Rc<Node<ipc::Service>>,
+        must_arrive: bool,
+    ) -> Result<Publishing<BYTES>> {
+        let publisher = service.publisher_builder().create();
+        let publisher = publisher.map_err(refused("creating a publisher"))?;
+        Ok(Publishing { publisher, must_arrive, _node: Rc::clone(node) })
+    }
+
+    fn subscribing<const BYTES: usize>(
+        service: &Factory<[u8; BYTES]>,
+        node: &Rc<Node<ipc::Service>>,
+    ) -> Result<Subscribing<BYTES>> {
+        let subscriber = service.subscriber_builder().create();
+        let subscriber = subscriber.map_err(refused("creating a subscriber"))?;
+        Ok(Subscribing { subscriber, _node: Rc::clone(node) })
+    }
+
+    impl Named for Iceoryx {
+        type Out = Publishing<NAMED_BYTES>;
+        type In = Subscribing<NAMED_BYTES>;
+
+        fn sender(at: &Location) -> Result<Self::Out> {
+            let (node, service) = by_name(at)?;
+            publishing(&service, &node, true)
+        }
+
+        fn receiver(at: &Location) -> Result<Self::In> {
+            let (node, service) = by_name(at)?;
+            subscribing(&service, &node)
+        }
+    }
+
+    type Service<P> = (Rc<Node<ipc::Service>>, Factory<P>);
+
+    fn by_name(at: &Location) -> Result<Service<[u8; NAMED_BYTES]>> {
+        let config = configuration(at.folder(), &format!("{}-", at.name()))?;
+        let node = Rc::new(node(&config)?);
+        let name = "messages".try_into().map_err(failed("service name"))?;
+        let service = node
+            .service_builder(&name)
+            .publish_subscribe::<[u8; NAMED_BYTES]>()
+            .enable_safe_overflow(false)
+            .subscriber_max_buffer_size(NAMED_DEPTH)
+            .max_publishers(NAMED_PORTS)
+            .max_subscribers(NAMED_PORTS)
+            .open_or_create()
+            .map_err(refused("opening a service"))?;
+        Ok((node, service))
+    }
+
+    /// Opens the service of a stream of byte slices. A full buffer makes the publisher wait: by
+    /// default the oldest message would give way, which is right for sensors and loses messages
+    /// here.
+    fn stream((room, traffic): &(Room, Traffic)) -> Result<Service<[u8]>> {
+        let node = Rc::new(node(&room.config)?);
+        let name = "throughput".try_into().map_err(failed("service name"))?;
+        let service = node
+            .service_builder(&name)
+            .publish_subscribe::<[u8]>()
+            .enable_safe_overflow(false)
+            .history_size(0)
+            .max_publishers(traffic.senders)
+            .max_subscribers(1)
+            .subscriber_max_buffer_size((BUFFER_BYTES / traffic.bytes).clamp(DEPTH.0, DEPTH.1))
+            .open_or_create()
+            .map_err(refused("opening a service"))?;
+        Ok((node, service))
+    }
+
+    impl Streams for Iceoryx {
+        type Bed = (Room, Traffic);
+        type Out = PublishingSlices;
+        type In = SubscribingSlices;
+
+        fn lay(traffic: Traffic) -> Result<Self::Bed> {
+            Ok((Room::new()?, traffic))
+        }
+
+        fn outlet(bed: &Self::Bed, _: usize) -> Result<Self::Out> {
+            let (node, service) = stream(bed)?;
+            let publisher = service
+                .publisher_builder()
+                .initial_max_slice_len(bed.1.bytes)
+                .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
+                .create()
+                .map_err(refused("creating a publisher"))?;
+            until_met(&[], || service.dynamic_config().number_of_subscribers() == 1)?;
+            Ok(PublishingSlices { publisher, _node: node })
+        }
+
+        fn inlet(bed: &Self::Bed, senders: &[Peer<'_>]) -> Result<Self::In> {
+            let (node, service) = stream(bed)?;
+            let subscriber = service.subscriber_builder().create();
+            let subscriber = subscriber.map_err(refused("creating a subscriber"))?;
+            let met = || service.dynamic_config().number_of_publishers() == bed.1.senders;
+            until_met(senders, met)?;
+            Ok(SubscribingSlices { subscriber, _node: node })
+        }
+    }
+
+    /// Publishes byte slices.
+    pub struct PublishingSlices {
+        publisher: Publisher<ipc::Service, [u8], ()>,
+        _node: Rc<Node<ipc::Service>>,
+    }
+
+    impl Outlet for PublishingSlices {
+        #[inline(always)]
+        fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+            loop {
+                let room =
+                    self.publisher.loan_slice_uninit(message.len()).map_err(failed("loan"))?;
+                // Delivered to nobody: the subscriber is there and has not opened this connection
+                // yet; its buffer is full, and the message is dropped without an error.
+                if room.write_from_slice(message).send().map_err(failed("send"))? > 0 {
+                    return Ok(());
+                }
+                check(peers)?;
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Subscribes to byte slices.
+    pub struct SubscribingSlices {
+        subscriber: Subscriber<ipc::Service, [u8], ()>,
+        _node: Rc<Node<ipc::Service>>,
+    }
+
+    impl Inlet for SubscribingSlices {
+        #[inline(always)]
+        fn receive<R>(
+            &mut self,
+            peers: &[Peer<'_>],
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<R, Ended> {
+            loop {
+                for _ in 0..SPINS {
+                    if let Some(sample) = self.subscriber.receive().map_err(failed("receive"))? {
+                        return Ok(look(sample.payload()));
+                    }
+                }
+                check(peers)?;
+            }
+        }
+    }
 }

@@ -1,31 +1,55 @@
-//! What several experiments share of the mechanisms that they measure: connections, queues,
-//! semaphores, heaps, containers, and the sockets of libraries.
+//! The mechanisms by which threads and processes pass messages, each once: what is true of it, and
+//! how its ends are opened. Besides: what several experiments share of heaps, containers and the
+//! making of processes.
 //!
-//! Floors, from the bottom up: `creation`, `descriptor`, `heap`, `iceoryx`, `image`, `monitor`,
-//! `muster`, `owner`, `queue`, `semaphore`, `zeromq`; `docker`, `mailbox`.
+//! Floors, from the bottom up: `creation`, `heap`, `image`, `location`, `monitor`, `muster`,
+//! `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`; `descriptor`;
+//! `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`, `mailbox`, `pipe`,
+//! `posix_mq`, `rtrb`, `semaphore`, `signal`, `socket`, `spinlock`,
+//! `zeromq`; `registry`.
 //!
-//! Each file makes one mechanism ready, or one library's version of it, and leaves to the caller
-//! what is sent over it, how that is timed, and what is done when an end dies. [`docker`] is an
-//! engine that runs containers, [`image`] packs this program as a container image, [`owner`]
-//! records which process started a container. [`creation`] has the ways to make a thread or a
-//! process that does nothing.
+//! A mechanism is a value, [`about::Mechanism`], and a type, a [`driver::Driver`]: one file, and one
+//! line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or both in one; a
+//! driver opens them as pairs, as streams, or by name. Round trip, throughput and survival use
+//! these shapes and know no mechanism by its library. What is sent, how
+//! that is timed and what is done when an end dies is left to them.
 //!
-//! It times nothing, and knows no experiment.
+//! [`docker`] is an engine that runs containers, [`image`] packs this program as a container image,
+//! [`owner`] records which process started a container. [`creation`] has the ways to make a thread
+//! or a process that does nothing.
+//!
+//! It times nothing, and knows no experiment but by the name of a row.
 
+pub mod about;
+pub mod condvar;
 pub mod creation;
+pub mod crossbeam;
 pub mod descriptor;
 pub mod docker;
+pub mod driver;
+pub mod elsewhere;
+pub mod end;
+pub mod eventfd;
+pub mod futex;
 pub mod heap;
-#[cfg(feature = "peers")]
 pub mod iceoryx;
 pub mod image;
+pub mod location;
 pub mod mailbox;
 pub mod monitor;
 pub mod muster;
+pub mod operation;
 pub mod owner;
-pub mod queue;
+pub mod pipe;
+pub mod posix_mq;
+pub mod region;
+pub mod registry;
+pub mod rtrb;
 pub mod semaphore;
-#[cfg(feature = "peers")]
+pub mod signal;
+pub mod slot;
+pub mod socket;
+pub mod spinlock;
 pub mod zeromq;
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! An unnamed POSIX semaphore in shared memory: [`Semaphore`].
+//! Unnamed POSIX semaphores in shared memory: a [`Semaphore`], and two of them, each with a slot
+//! that it says is full: `semaphore` and `semaphore-process`.
 
 #![allow(unsafe_code, reason = "POSIX semaphores")]
 
@@ -6,8 +7,124 @@ use std::cell::UnsafeCell;
 use std::io;
 
 use tontine_host::os::checked;
-use tontine_host::os::shared::Shareable;
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result};
+
+use crate::about::{AfterKill, Asked, Between, Death, Listing, Mechanism, Need, Twin};
+use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
+use crate::region::Common;
+use crate::slot::{CAPACITY, Slot};
+
+/// `semaphore`.
+pub struct Threads;
+
+/// `semaphore-process`.
+pub struct Processes;
+
+impl Driver for Threads {
+    const MECHANISM: Mechanism = Mechanism {
+        between: Between::Threads,
+        needs: &[Need::SharedMemory],
+        twin: Some(Twin::BetweenProcesses("semaphore-process")),
+        ..Mechanism::new(
+            "semaphore",
+            Death::TakesBoth,
+            &[Listing::new(Asked::RoundTrip, "two POSIX semaphores; two threads")],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.threads::<Poster, WORD>())
+    }
+}
+
+impl Driver for Processes {
+    const MECHANISM: Mechanism = Mechanism {
+        needs: &[Need::SharedMemory],
+        ..Mechanism::new(
+            "semaphore-process",
+            Death::LeavesOne { row: "semaphore-process", survivor: AfterKill::Wedged },
+            &[
+                Listing::new(
+                    Asked::RoundTrip,
+                    "two POSIX semaphores in shared memory; two processes",
+                ),
+                Listing::new(Asked::Survival, "two slots, each with a POSIX semaphore"),
+                Listing::new(Asked::WakeUp, "a POSIX semaphore in shared memory"),
+            ],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Poster, WORD>())
+    }
+}
+
+/// A round trip passes one word under the semaphores.
+const WORD: usize = size_of::<u64>();
+
+#[repr(C)]
+struct Board {
+    /// Posted by the end of that number.
+    semaphores: [Semaphore; 2],
+    slots: [Slot; 2],
+}
+
+// SAFETY: both fields are shareable; `pair` makes the semaphores usable before their use.
+unsafe impl Shareable for Board {}
+
+/// One end of the two.
+pub struct Poster {
+    board: Common<Board>,
+    side: usize,
+    bytes: usize,
+}
+
+impl Pairs for Poster {
+    type Half = Self;
+    type End<const BYTES: usize> = Self;
+
+    fn pair(bytes: usize) -> Result<Couple<Self>> {
+        let board = Shared::<Board>::posix()?;
+        for semaphore in &board.semaphores {
+            semaphore.start_at_zero()?;
+        }
+        let (one, two) = Common::two(board);
+        let end = |board, side| Self { board, side, bytes };
+        Ok(Couple::of((end(one, 0), end(two, 1))))
+    }
+
+    fn open<const BYTES: usize>(half: Self, _: &[Peer<'_>]) -> Result<Self> {
+        Ok(half)
+    }
+}
+
+impl Outlet for Poster {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+        self.board.slots[self.side].write(message);
+        Ok(self.board.semaphores[self.side].post()?)
+    }
+}
+
+impl Inlet for Poster {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        let other = 1 - self.side;
+        while self.board.semaphores[other].wait_or_signal()? {
+            check(peers)?;
+        }
+        Ok(look(self.board.slots[other].read(self.bytes, &mut [0; CAPACITY])))
+    }
+}
+
+impl TwoWay for Poster {}
 
 /// A semaphore, alone on its lines.
 #[repr(C, align(128))]

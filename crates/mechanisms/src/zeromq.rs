@@ -1,27 +1,316 @@
-//! ZeroMQ's sockets, and its errors as ours.
+//! ZeroMQ: PAIR sockets and PUSH to PULL, over `inproc` between threads (`zmq-inproc`) and over
+//! `ipc` between processes (`zmq-ipc`).
+//!
+//! `zmq_send` returns when the message is in the library's own queue, inside the process. A context
+//! cannot cross a fork, so that of a process is made after it.
 
-use std::path::Path;
+use crate::about::{AfterKill, Asked, Between, Death, Explored, Idle, Listing, Mechanism, PEERS};
+use crate::driver::Driver;
+#[cfg(feature = "peers")]
+use crate::driver::{NamedUser, PairUser, StreamUser, Traffic};
+use crate::operation::Operation;
 
-use tontine_host::leftovers::Folder;
-use tontine_host::trouble::{Result, Trouble};
+/// `zmq-inproc`.
+pub struct Inproc;
 
-/// A socket of that kind. It keeps its context alive.
-///
-/// # Errors
-/// Skipped, where the system refuses what a socket needs.
-pub fn socket(context: &zmq::Context, kind: zmq::SocketType) -> Result<zmq::Socket> {
-    context.socket(kind).map_err(set_up("zmq_socket"))
+/// `zmq-ipc`.
+pub struct Ipc;
+
+impl Driver for Inproc {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Mediated,
+        between: Between::Threads,
+        needs: &[PEERS],
+        shared_up_to: usize::MAX,
+        ..Mechanism::new(
+            "zmq-inproc",
+            Death::TakesBoth,
+            &[
+                Listing::new(Asked::RoundTrip, "ZeroMQ PAIR sockets over inproc; two threads"),
+                Listing::new(Asked::Throughput, "ZeroMQ PUSH to PULL over inproc; threads"),
+            ],
+        )
+    };
+
+    #[cfg(feature = "peers")]
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.threads::<Self, 1>())
+    }
+
+    #[cfg(feature = "peers")]
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.threads::<Self>())
+    }
 }
 
-/// The address of a socket in that folder.
-pub fn endpoint_in(folder: &Folder) -> String {
-    format!("ipc://{}", Path::join(folder.path(), "socket").display())
+impl Driver for Ipc {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Mediated,
+        needs: &[PEERS],
+        shared_up_to: usize::MAX,
+        explored: Some(Explored {
+            caveat: "Mail that a receiver has not read lies in its own memory, mail under way in \
+                     the sender's: either dies with the process, and ZeroMQ promises nothing else",
+            // Its IO threads carry a message on after `send` has returned.
+            settles: std::time::Duration::from_millis(20),
+            ..Explored::new(
+                "zeromq",
+                "ZeroMQ, PUSH to PULL over ipc",
+                &[Operation::Connect, Operation::Send, Operation::Receive, Operation::ReceiveEmpty],
+                || 1_000,
+            )
+        }),
+        ..Mechanism::new(
+            "zmq-ipc",
+            Death::LeavesOne { row: "zmq-ipc", survivor: AfterKill::Wedged },
+            &[
+                Listing::new(Asked::RoundTrip, "ZeroMQ PAIR sockets over ipc; two processes"),
+                Listing::new(Asked::Throughput, "ZeroMQ PUSH to PULL over ipc; processes"),
+                Listing::new(Asked::Survival, "ZeroMQ PAIR sockets over ipc"),
+                Listing::new(Asked::WakeUp, "ZeroMQ PAIR sockets over ipc"),
+            ],
+        )
+    };
+
+    #[cfg(feature = "peers")]
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, 1>())
+    }
+
+    #[cfg(feature = "peers")]
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Self>())
+    }
+
+    #[cfg(feature = "peers")]
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<Self>(Self::MECHANISM))
+    }
 }
 
-/// What an error of a call that sets up says.
-pub fn set_up(call: &'static str) -> impl Fn(zmq::Error) -> Trouble {
-    move |error| {
-        let error = std::io::Error::from_raw_os_error(error.to_raw());
-        Trouble::setting_up(call, error)
+#[cfg(feature = "peers")]
+pub use sockets::Socket;
+
+#[cfg(feature = "peers")]
+mod sockets {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tontine_host::leftovers::Folder;
+    use tontine_host::peer::Peer;
+    use tontine_host::trouble::{Result, Trouble};
+
+    use super::{Inproc, Ipc};
+    use crate::driver::{Couple, Named, Pairs, Streams, Traffic};
+    use crate::end::{Ended, Inlet, Outlet, Patient, TwoWay, check};
+    use crate::location::Location;
+
+    /// Bytes under way on either side of a stream, at most, as far as two messages allow: ZeroMQ's
+    /// own thousand messages would be a gibibyte of large ones.
+    const UNDER_WAY: usize = 16 << 20;
+    /// How soon a sender tries again to reach a receiver that may not be there yet.
+    const RECONNECT_MS: i32 = 1;
+    /// The same, where it is stepped.
+    const NAMED_RECONNECT_MS: i32 = 5;
+    /// The address of sockets between threads: each context has its own.
+    const INPROC: &str = "inproc://tontine";
+
+    /// A socket, which keeps its context alive.
+    pub struct Socket {
+        socket: zmq::Socket,
+        message: zmq::Message,
+    }
+
+    impl Socket {
+        fn new(context: &zmq::Context, kind: zmq::SocketType) -> Result<Self> {
+            let socket = context.socket(kind).map_err(set_up("zmq_socket"))?;
+            Ok(Self { socket, message: zmq::Message::new() })
+        }
+
+        /// Closed, it keeps nothing back: by then everything has come, or something has failed.
+        fn without_linger(self) -> Result<Self> {
+            self.socket.set_linger(0).map_err(set_up("zmq_setsockopt(ZMQ_LINGER)"))?;
+            Ok(self)
+        }
+
+        fn bound(self, endpoint: &str) -> Result<Self> {
+            self.socket.bind(endpoint).map_err(set_up("zmq_bind"))?;
+            Ok(self)
+        }
+
+        fn connected(self, endpoint: &str, again_ms: i32) -> Result<Self> {
+            let again = self.socket.set_reconnect_ivl(again_ms);
+            again.map_err(set_up("zmq_setsockopt(ZMQ_RECONNECT_IVL)"))?;
+            self.socket.connect(endpoint).map_err(set_up("zmq_connect"))?;
+            Ok(self)
+        }
+
+        fn bounded(self, traffic: Traffic) -> Result<Self> {
+            let mark = (UNDER_WAY / traffic.bytes).clamp(2, 1000) as i32;
+            self.socket.set_sndhwm(mark).map_err(set_up("zmq_setsockopt(ZMQ_SNDHWM)"))?;
+            self.socket.set_rcvhwm(mark).map_err(set_up("zmq_setsockopt(ZMQ_RCVHWM)"))?;
+            self.without_linger()
+        }
+    }
+
+    fn endpoint(folder: &Path) -> String {
+        format!("ipc://{}", folder.join("socket").display())
+    }
+
+    fn set_up(call: &'static str) -> impl Fn(zmq::Error) -> Trouble {
+        move |error| {
+            let error = std::io::Error::from_raw_os_error(error.to_raw());
+            Trouble::setting_up(call, error)
+        }
+    }
+
+    impl Outlet for Socket {
+        #[inline(always)]
+        fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+            loop {
+                match self.socket.send(message, 0) {
+                    Ok(()) => return Ok(()),
+                    Err(zmq::Error::EINTR) => check(peers)?,
+                    Err(error) => return Err(Trouble::fail(format!("zmq_send: {error}")).into()),
+                }
+            }
+        }
+    }
+
+    impl Inlet for Socket {
+        #[inline(always)]
+        fn receive<R>(
+            &mut self,
+            peers: &[Peer<'_>],
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<R, Ended> {
+            loop {
+                match self.socket.recv(&mut self.message, 0) {
+                    Ok(()) => return Ok(look(&self.message)),
+                    Err(zmq::Error::EINTR) => check(peers)?,
+                    Err(error) => return Err(Trouble::fail(format!("zmq_recv: {error}")).into()),
+                }
+            }
+        }
+    }
+
+    impl Patient for Socket {
+        fn receive_within<R>(
+            &mut self,
+            time: Duration,
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<Option<R>, Ended> {
+            let wait = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+            match self.socket.poll(zmq::POLLIN, wait) {
+                Ok(0) => Ok(None),
+                Ok(_) => self.receive(&[], look).map(Some),
+                Err(error) => Err(Trouble::fail(format!("zmq_poll: {error}")).into()),
+            }
+        }
+    }
+
+    impl TwoWay for Socket {}
+
+    impl Pairs for Inproc {
+        type Half = Socket;
+        type End<const BYTES: usize> = Socket;
+
+        fn pair(_: usize) -> Result<Couple<Socket>> {
+            let context = zmq::Context::new();
+            let one = Socket::new(&context, zmq::PAIR)?.bound(INPROC)?;
+            let two = Socket::new(&context, zmq::PAIR)?.connected(INPROC, RECONNECT_MS)?;
+            Ok(Couple::of((one, two)))
+        }
+
+        fn open<const BYTES: usize>(half: Socket, _: &[Peer<'_>]) -> Result<Socket> {
+            Ok(half)
+        }
+    }
+
+    impl Pairs for Ipc {
+        /// The folder of the socket, and whether this end binds it.
+        type Half = (Arc<Folder>, bool);
+        type End<const BYTES: usize> = Socket;
+
+        fn pair(_: usize) -> Result<Couple<Self::Half>> {
+            let folder = Arc::new(Folder::new("zmq")?);
+            let (one, two) = ((Arc::clone(&folder), true), (Arc::clone(&folder), false));
+            Ok(Couple { one, two, stays: Some(Box::new(folder)) })
+        }
+
+        fn open<const BYTES: usize>((folder, binds): Self::Half, _: &[Peer<'_>]) -> Result<Socket> {
+            let socket = Socket::new(&zmq::Context::new(), zmq::PAIR)?;
+            let endpoint = endpoint(folder.path());
+            if binds {
+                socket.without_linger()?.bound(&endpoint)
+            } else {
+                // It sends the last answer of all, which must not be lost.
+                socket.connected(&endpoint, RECONNECT_MS)
+            }
+        }
+    }
+
+    /// Threads before their ends are opened.
+    pub struct Bound {
+        context: zmq::Context,
+        pull: std::cell::Cell<Option<Socket>>,
+        traffic: Traffic,
+    }
+
+    impl Streams for Inproc {
+        type Bed = Bound;
+        type Out = Socket;
+        type In = Socket;
+
+        fn lay(traffic: Traffic) -> Result<Bound> {
+            let context = zmq::Context::new();
+            let pull = Socket::new(&context, zmq::PULL)?.bounded(traffic)?.bound(INPROC)?;
+            Ok(Bound { context, pull: std::cell::Cell::new(Some(pull)), traffic })
+        }
+
+        fn outlet(bed: &Bound, _: usize) -> Result<Socket> {
+            let push = Socket::new(&bed.context, zmq::PUSH)?.bounded(bed.traffic)?;
+            push.connected(INPROC, RECONNECT_MS)
+        }
+
+        fn inlet(bed: &Bound, _: &[Peer<'_>]) -> Result<Socket> {
+            bed.pull.take().ok_or_else(|| Trouble::fail("the receiver was opened twice"))
+        }
+    }
+
+    impl Streams for Ipc {
+        type Bed = (Folder, Traffic);
+        type Out = Socket;
+        type In = Socket;
+
+        fn lay(traffic: Traffic) -> Result<Self::Bed> {
+            Ok((Folder::new("zmq")?, traffic))
+        }
+
+        fn outlet((folder, traffic): &Self::Bed, _: usize) -> Result<Socket> {
+            let push = Socket::new(&zmq::Context::new(), zmq::PUSH)?.bounded(*traffic)?;
+            push.connected(&endpoint(folder.path()), RECONNECT_MS)
+        }
+
+        fn inlet((folder, traffic): &Self::Bed, _: &[Peer<'_>]) -> Result<Socket> {
+            let pull = Socket::new(&zmq::Context::new(), zmq::PULL)?.bounded(*traffic)?;
+            pull.bound(&endpoint(folder.path()))
+        }
+    }
+
+    impl Named for Ipc {
+        type Out = Socket;
+        type In = Socket;
+
+        fn sender(at: &Location) -> Result<Socket> {
+            let push = Socket::new(&zmq::Context::new(), zmq::PUSH)?.without_linger()?;
+            push.connected(&endpoint(at.folder()), NAMED_RECONNECT_MS)
+        }
+
+        fn receiver(at: &Location) -> Result<Socket> {
+            let pull = Socket::new(&zmq::Context::new(), zmq::PULL)?.without_linger()?;
+            pull.bound(&endpoint(at.folder()))
+        }
     }
 }

@@ -73,7 +73,7 @@ impl<'h> Hands<'h> {
     fn new(heap: &'h Heap, to: Member, post: Option<Post>, peer: Peer<'_>) -> Result<Self> {
         let post = post.ok_or_else(|| Trouble::fail("a connection that is somebody else's"))?;
         let options = Options::new().waiting(Waiting::Spin).max_lanes(1);
-        let Correspondent { sender, mailbox, .. } = post.open(&options, peer)?;
+        let Correspondent { sender, mailbox, .. } = post.open(&options, &[peer])?;
         let outbox = heap.outbox(sender, to).map_err(refused)?;
         let inbox = heap.inbox(mailbox).map_err(refused)?;
         Ok(Self { outbox, inbox, held: None, next: 1, awaited: 2 })

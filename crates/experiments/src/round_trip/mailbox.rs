@@ -1,9 +1,10 @@
-//! The library's mailboxes: a mailbox and a sender at each end, 8 bytes a message.
+//! The library's mailboxes whose ends sleep, and mailboxes beside idle senders.
 //!
-//! Both ends spin, or both sleep. Who sleeps needs fences, and there are two ways of sharing them;
-//! which is faster depends on the machine, so both are tried first and the faster is timed.
+//! Who sleeps needs fences, and there are two ways of sharing them; which is faster depends on the
+//! machine, so both are tried first and the faster is timed.
 
 use std::cell::Cell;
+use std::iter::repeat;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -11,23 +12,17 @@ use tontine::mailbox::{Fences, Options, Waiting};
 use tontine_host::os::shared::Shared;
 use tontine_host::peer::{Peer, spin_until};
 use tontine_host::trouble::Result;
-use tontine_mechanisms::mailbox::{Correspondent, Post, failed, posts};
+use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 
-use super::harness::{self, End, Plan, Timed};
+use super::harness::{self, Plan, Timed};
+use super::opened::Adapted;
 
 /// Passes of the trial; the best of each way counts.
 const PASSES: usize = 3;
 /// Rounds of one way in one pass, at most.
 const TRIAL: usize = 500;
 
-const MESSAGE: [u8; 8] = [1; 8];
-
-/// Times mailboxes whose ends spin.
-pub(super) fn spinning(plan: &Plan) -> Result<Timed> {
-    among(plan, &[0]).map(|mut timed| timed.swap_remove(0))
-}
-
-/// The same, and then with so many more senders connected to each, silent.
+/// Times mailboxes whose ends spin, and then with so many more senders connected to each, silent.
 pub(super) fn beside_idle(plan: &Plan, idle: usize) -> Result<(Timed, Timed)> {
     let mut timed = among(plan, &[0, idle])?;
     let beside = timed.swap_remove(1);
@@ -46,19 +41,27 @@ fn among(plan: &Plan, idle: &[usize]) -> Result<Vec<Timed>> {
         plan,
         |peer| {
             drop(there.take());
-            let mut ends = opened(here.take(), &options, peer)?;
+            let mut ends = opened(here.take(), repeat(&options), peer)?;
             ends.iter_mut().map(|end| harness::time(plan, end)).collect()
         },
         |peer| {
             drop(here.take());
-            let mut ends = opened(there.take(), &options, peer)?;
+            let mut ends = opened(there.take(), repeat(&options), peer)?;
             ends.iter_mut().try_for_each(|end| harness::answer(plan, end))
         },
     )
 }
 
-fn opened(posts: Vec<Post>, options: &Options, peer: Peer<'_>) -> Result<Vec<Correspondent>> {
-    posts.into_iter().map(|post| post.open(options, peer)).collect()
+/// An end that sends words.
+type Words<'a> = Adapted<'a, Correspondent, 8>;
+
+fn opened<'a, 'o>(
+    posts: Vec<Post>,
+    options: impl IntoIterator<Item = &'o Options>,
+    peer: Peer<'a>,
+) -> Result<Vec<Words<'a>>> {
+    let open = |(post, options): (Post, _)| Ok(Words::new(post.open(options, &[peer])?, peer));
+    posts.into_iter().zip(options).map(open).collect()
 }
 
 /// Times mailboxes whose ends sleep, and says who fenced.
@@ -69,14 +72,10 @@ pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
     let pairs = [posts(1)?, posts(1)?];
     let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
     let (here, there) = (Cell::new(here), Cell::new(there));
-    let open = |posts: &Cell<Vec<Post>>, others: &Cell<Vec<Post>>, peer: Peer<'_>| {
-        drop(others.take());
-        let options = ways.map(|way| Options::new().waiting(Waiting::Sleep).fences(way));
-        let posts = posts.take().into_iter().zip(&options);
-        posts.map(|(post, options)| post.open(options, peer)).collect::<Result<Vec<_>>>()
-    };
+    let options = ways.map(|way| Options::new().waiting(Waiting::Sleep).fences(way));
     let ping = |peer: Peer<'_>| {
-        let mut ends = open(&here, &there, peer)?;
+        drop(there.take());
+        let mut ends = opened(here.take(), &options, peer)?;
         let mut best = [f64::INFINITY; 2];
         for _ in 0..PASSES {
             for (end, best) in ends.iter_mut().zip(&mut best) {
@@ -98,7 +97,8 @@ pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
         Ok((timed, note))
     };
     let echo = |peer: Peer<'_>| {
-        let mut ends = open(&there, &here, peer)?;
+        drop(here.take());
+        let mut ends = opened(there.take(), &options, peer)?;
         for _ in 0..PASSES {
             for end in &mut ends {
                 harness::answer_rounds(trial, end)?;
@@ -110,16 +110,4 @@ pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
         harness::answer(plan, &mut ends[won])
     };
     harness::between_processes(plan, ping, echo)
-}
-
-impl End for Correspondent {
-    #[inline(always)]
-    fn send(&mut self) -> Result<()> {
-        self.sender.send(&MESSAGE).map_err(failed("send"))
-    }
-
-    #[inline(always)]
-    fn wait(&mut self) -> Result<()> {
-        self.mailbox.recv().map(|_| ()).map_err(failed("recv"))
-    }
 }

@@ -1,12 +1,15 @@
 //! `round-trip`: what one message costs, one way, by every mechanism that this machine offers.
 //!
-//! [`RoundTrip`] is the experiment. The protocol is in `harness`, each family of mechanisms in a
-//! file of its own, and what they share with other experiments in `tontine_mechanisms`. The ends of
-//! [`container`] are no children of the measuring process: they run inside namespaces, and hand
-//! their samples out.
+//! [`RoundTrip`] is the experiment. The protocol is in `harness`; the mechanisms are those of
+//! `tontine_mechanisms`, whose ends `opened` opens. Beside them are files for what no other
+//! experiment passes messages by: the `flag`, the mailbox that sleeps in two ways, a block that
+//! changes hands (`hand_over`), and [`container`], whose ends are no children of the measuring
+//! process: they run inside namespaces, and hand their samples out.
 //!
 //! It times one message at a time, hot: neither throughput nor, but for `wake-up` ([`paced`]),
 //! waking after a pause.
+
+use std::sync::LazyLock;
 
 use tontine_bench::about::{Explanation, Topic};
 use tontine_bench::machine::topology::{Placement, Topology};
@@ -20,33 +23,25 @@ use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
 use tontine_host::os::shared::Shared;
 use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::about::Asked;
+use tontine_mechanisms::registry;
 
+use crate::mechanisms::{self, spins};
 use harness::Plan;
 pub(crate) use harness::Stamps;
 pub(crate) use harness::Timed;
+use opened::Trip;
 pub(crate) use paced::Step;
 use paced::{Board, Paced};
 
-#[cfg(feature = "peers")]
-mod channel;
-mod condvar;
 pub mod container;
-mod descriptor;
 mod explained;
 mod flag;
-mod futex;
 mod hand_over;
 mod harness;
-#[cfg(feature = "peers")]
-mod iceoryx;
 mod mailbox;
-mod message_queue;
+mod opened;
 mod paced;
-mod semaphore;
-mod signal;
-mod spinlock;
-#[cfg(feature = "peers")]
-mod zeromq;
 
 /// A stamp that costs more than this share of a round is said beside the figure.
 const STAMP_LIMIT: f64 = 0.02;
@@ -81,11 +76,13 @@ impl Experiment for RoundTrip {
     }
 
     fn explanation(&self) -> &'static Explanation {
-        &explained::EXPLANATION
+        static EXPLANATION: LazyLock<Explanation> =
+            LazyLock::new(|| mechanisms::explained(explained::EXPLANATION, Asked::RoundTrip));
+        &EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {
-        VARIANTS
+        &VARIANTS
     }
 
     fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params> {
@@ -150,12 +147,6 @@ impl Experiment for RoundTrip {
     }
 }
 
-/// Whether both ends of a variant spin.
-fn spins(variant: &str) -> bool {
-    variant.starts_with("spinlock")
-        || ["flag", "rtrb", "iceoryx2", "mailbox-spin", "hand-over"].contains(&variant)
-}
-
 /// Measures `rounds` rounds of a variant after `warm_up` untimed ones, stamped as told.
 ///
 /// # Errors
@@ -168,6 +159,9 @@ pub(crate) fn measure(
     placement: Placement,
     stamps: Stamps,
 ) -> Result<Observed> {
+    if !VARIANTS.iter().any(|known| known.name == variant) {
+        return Err(Trouble::fail(format!("round-trip has no variant {variant}")));
+    }
     let spinning = spins(variant);
     if spinning && placement.here == placement.there {
         return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
@@ -219,41 +213,24 @@ pub(crate) fn one_way_after(
 
 /// Times one mechanism; what it has to say or to count besides goes into `observed`.
 fn time(variant: &str, plan: &Plan, observed: &mut Observed) -> Result<Timed> {
-    let Observed { series: skips, notes, .. } = observed;
-    let mut lock = |(timed, skipped): (Timed, spinlock::Skipped)| {
-        let share = skipped.skipped as f64 / skipped.rounds as f64;
-        let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
-        skips.push(series.batched(skipped.rounds as usize));
-        timed
+    let (timed, note) = match variant {
+        "flag" => flag::run(plan)?,
+        "mailbox-sleep" => mailbox::sleeping(plan)?,
+        "container-tcp" => container::engine(plan)?,
+        "container-netns" => container::namespaces(plan)?,
+        "hand-over" => return hand_over::run(plan),
+        _ => {
+            let (timed, early) = registry::pairs(variant, Trip(plan))??;
+            if let Some(early) = early {
+                let share = early.skipped as f64 / early.rounds as f64;
+                let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
+                observed.series.push(series.batched(early.rounds as usize));
+            }
+            return Ok(timed);
+        }
     };
-    let mut noted = |(timed, note): (Timed, String)| {
-        notes.push(note);
-        timed
-    };
-    Ok(match variant {
-        "flag" => noted(flag::run(plan)?),
-        "spinlock-tas" => lock(spinlock::run::<false>(plan, true)?),
-        "spinlock-ttas" => lock(spinlock::run::<true>(plan, true)?),
-        "spinlock-tas-process" => lock(spinlock::run::<false>(plan, false)?),
-        "spinlock-ttas-process" => lock(spinlock::run::<true>(plan, false)?),
-        "semaphore" => semaphore::run(plan, true)?,
-        "semaphore-process" => semaphore::run(plan, false)?,
-        "futex" => futex::run(plan)?,
-        "condvar" => condvar::run(plan)?,
-        "eventfd" => descriptor::eventfds(plan)?,
-        "pipe" => descriptor::pipes(plan)?,
-        "unix-stream" => descriptor::unix(plan, rustix::net::SocketType::STREAM)?,
-        "unix-seqpacket" => descriptor::unix(plan, rustix::net::SocketType::SEQPACKET)?,
-        "tcp-loopback" => descriptor::tcp(plan)?,
-        "posix-mq" => message_queue::run(plan)?,
-        "signal" => signal::run(plan)?,
-        "mailbox-spin" => mailbox::spinning(plan)?,
-        "mailbox-sleep" => noted(mailbox::sleeping(plan)?),
-        "hand-over" => hand_over::run(plan)?,
-        "container-tcp" => noted(container::engine(plan)?),
-        "container-netns" => noted(container::namespaces(plan)?),
-        other => peers(other, plan)?,
-    })
+    observed.notes.push(note);
+    Ok(timed)
 }
 
 /// Times a mailbox alone, then one with so many idle senders at each end.
@@ -285,71 +262,7 @@ fn cost_of_stamps(batches: &[f64], singles: &[f64]) -> Option<String> {
     })
 }
 
-#[cfg(feature = "peers")]
-fn peers(variant: &str, plan: &Plan) -> Result<Timed> {
-    match variant {
-        "zmq-inproc" => zeromq::inproc(plan),
-        "zmq-ipc" => zeromq::ipc(plan),
-        "crossbeam" => channel::crossbeam(plan),
-        "rtrb" => channel::rings(plan),
-        "iceoryx2" => iceoryx::run(plan),
-        other => Err(Trouble::fail(format!("round-trip has no variant {other}"))),
-    }
-}
-
-#[cfg(not(feature = "peers"))]
-fn peers(variant: &str, _: &Plan) -> Result<Timed> {
-    if VARIANTS.iter().any(|known| known.name == variant) {
-        Err(Trouble::skip("built without the feature `peers`"))
-    } else {
-        Err(Trouble::fail(format!("round-trip has no variant {variant}")))
-    }
-}
-
-const fn variant(name: &'static str, summary: &'static str) -> Variant {
-    Variant { name, summary }
-}
-
-const VARIANTS: &[Variant] = &[
-    variant("flag", "a flag in shared memory, both processes spin: the floor of this hardware"),
-    variant("spinlock-tas", "a bit under a spinlock that swaps until it wins; two threads"),
-    variant("spinlock-ttas", "a bit under a spinlock that looks before it swaps; two threads"),
-    variant("semaphore", "two POSIX semaphores; two threads"),
-    variant("spinlock-tas-process", "spinlock-tas between two processes"),
-    variant("spinlock-ttas-process", "spinlock-ttas between two processes"),
-    variant("semaphore-process", "two POSIX semaphores in shared memory; two processes"),
-    variant("futex", "a futex word in shared memory; two processes"),
-    variant("condvar", "a process-shared pthread mutex and condition variable"),
-    variant("eventfd", "two eventfds"),
-    variant("pipe", "two pipes, one byte a message"),
-    variant("unix-stream", "a pair of UNIX stream sockets, one byte a message"),
-    variant("unix-seqpacket", "a pair of UNIX seqpacket sockets, one byte a message"),
-    variant("tcp-loopback", "a TCP connection over loopback with TCP_NODELAY"),
-    variant("posix-mq", "two POSIX message queues"),
-    variant("signal", "SIGUSR1, blocked, taken by sigwaitinfo"),
-    variant("zmq-inproc", "ZeroMQ PAIR sockets over inproc; two threads"),
-    variant("zmq-ipc", "ZeroMQ PAIR sockets over ipc; two processes"),
-    variant("crossbeam", "two bounded crossbeam channels; two threads"),
-    variant("rtrb", "two rtrb rings, both threads spin"),
-    variant("iceoryx2", "iceoryx2 publish-subscribe, both processes poll"),
-    variant(
-        "mailbox-spin",
-        "a tontine mailbox at each end, 8 bytes a message, both processes spin",
-    ),
-    variant("mailbox-sleep", "a tontine mailbox at each end, 8 bytes a message, both sleep"),
-    variant(
-        "hand-over",
-        "mailbox-spin, but what is sent is a block of the shared heap: 1 MiB, and no copy",
-    ),
-    variant(
-        "container-tcp",
-        "TCP with TCP_NODELAY between two containers of a Docker engine, on a network of their own",
-    ),
-    variant(
-        "container-netns",
-        "the same between two processes in namespaces of their own: bridge, veth, no engine",
-    ),
-];
+static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| mechanisms::variants(Asked::RoundTrip));
 
 #[cfg(test)]
 mod tests;

@@ -69,7 +69,7 @@ fn every_variant_yields_a_sample_a_round_and_leaves_nothing_behind() {
 #[test]
 fn every_listed_task_names_a_placement_and_spinners_never_share_a_processor() {
     let (topology, _) = here();
-    for variant in VARIANTS {
+    for variant in VARIANTS.iter() {
         let params = RoundTrip.params(variant.name, &topology, Size::Quick);
         assert!(!params.is_empty(), "{}", variant.name);
         for param in params {

@@ -1,5 +1,7 @@
 //! What is sent: [`Message`], 32 bytes that tell whether they are whole.
 
+use tontine_mechanisms::about::Carries;
+
 /// Bytes of a message.
 pub(super) const BYTES: usize = 32;
 
@@ -28,29 +30,37 @@ pub(super) fn message(number: u64) -> Message {
     bytes
 }
 
-/// What `bytes` claim to be.
+/// What `bytes` claim to be that came by a mechanism which carries so much.
 #[inline(always)]
-pub(super) fn claim(bytes: &[u8]) -> Claim {
+pub(super) fn claim(bytes: &[u8], carries: Carries) -> Claim {
+    if carries == Carries::Nothing {
+        return Claim::Bare;
+    }
     let Some(first) = bytes.first_chunk() else { return Claim::Torn };
     let number = u64::from_ne_bytes(*first);
-    if bytes == message(number) { Claim::Whole(number) } else { Claim::Torn }
+    let whole = carries == Carries::Word || bytes == message(number);
+    if whole { Claim::Whole(number) } else { Claim::Torn }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn whole(bytes: &[u8]) -> Claim {
+        claim(bytes, Carries::Messages)
+    }
+
     #[test]
     fn every_cut_and_every_mixture_of_two_messages_is_torn() {
         let (one, two) = (message(41), message(42));
-        assert_eq!((claim(&one), claim(&two)), (Claim::Whole(41), Claim::Whole(42)));
+        assert_eq!((whole(&one), whole(&two)), (Claim::Whole(41), Claim::Whole(42)));
         for cut in 0..BYTES {
-            assert_eq!(claim(&one[..cut]), Claim::Torn, "cut at {cut}");
+            assert_eq!(whole(&one[..cut]), Claim::Torn, "cut at {cut}");
         }
         for cut in (8..BYTES).step_by(8) {
             let mixed = [&two[..cut], &one[cut..]].concat();
-            assert_eq!(claim(&mixed), Claim::Torn, "mixed at {cut}");
+            assert_eq!(whole(&mixed), Claim::Torn, "mixed at {cut}");
         }
-        assert_eq!(claim(&[0; BYTES]), Claim::Torn, "memory that nobody wrote");
+        assert_eq!(whole(&[0; BYTES]), Claim::Torn, "memory that nobody wrote");
     }
 }

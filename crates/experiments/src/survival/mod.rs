@@ -3,7 +3,7 @@
 //! Two processes pass numbered messages to and fro; one of them, chosen at random, is killed at a
 //! random moment. [`referee`] starts and kills them and says what became of the survivor;
 //! [`player`] is what each of the two does and writes down; [`message`] tells a torn message from a
-//! whole one. Each mechanism is a file with an `End`.
+//! whole one. The mechanisms are those of `tontine_mechanisms` whose ends are processes.
 //!
 //! - *wedged*: the survivor has not noticed by the deadline and is still blocked or spinning;
 //! - *torn*: it received a message that was never sent so;
@@ -20,25 +20,12 @@
 //! Nobody helps the survivor: no timer, no question about the peer. What it notices, the mechanism
 //! tells. What it does not do: kill at every instruction, or repair anything.
 
-mod condvar;
-mod descriptor;
 mod explained;
-mod futex;
-mod mailbox;
 mod message;
 mod player;
-mod queue;
 mod referee;
-mod semaphore;
-mod signal;
-mod slot;
-mod spinlock;
 
-#[cfg(feature = "peers")]
-mod iceoryx;
-#[cfg(feature = "peers")]
-mod zeromq;
-
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tontine_bench::about::{Explanation, Topic};
@@ -50,7 +37,12 @@ use tontine_bench::task::{Params, Task};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
 use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::about::Asked;
+use tontine_mechanisms::driver::{PairUser, Pairs};
+use tontine_mechanisms::registry;
 
+use crate::mechanisms::{self, spins};
+use message::BYTES;
 use referee::{Fate, Plan, kills};
 
 /// How long after the kill a survivor that has not noticed counts as wedged.
@@ -74,11 +66,13 @@ impl Experiment for Survival {
     }
 
     fn explanation(&self) -> &'static Explanation {
-        &explained::EXPLANATION
+        static EXPLANATION: LazyLock<Explanation> =
+            LazyLock::new(|| mechanisms::explained(explained::EXPLANATION, Asked::Survival));
+        &EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {
-        VARIANTS
+        &VARIANTS
     }
 
     /// One cell: either end is killed, at random.
@@ -97,6 +91,9 @@ impl Experiment for Survival {
 
 /// Kills so many times and says what became of each survivor.
 fn measure(variant: &str, count: usize, deadline: Duration) -> Result<Vec<Fate>> {
+    let mechanism = registry::find(variant)
+        .filter(|mechanism| mechanism.row(Asked::Survival).is_some())
+        .ok_or_else(|| Trouble::fail(format!("survival has no variant {variant}")))?;
     let allowed = pin::allowed()?;
     let (Some(&first), Some(&second)) = (allowed.first(), allowed.last()) else {
         return Err(Trouble::skip("sched_getaffinity: no processor"));
@@ -105,47 +102,24 @@ fn measure(variant: &str, count: usize, deadline: Duration) -> Result<Vec<Fate>>
     if spins && first == second {
         return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
     }
-    let clock = Clock::calibrated();
-    let plan = &Plan { count, processors: [first, second], spins, deadline, clock };
-    match variant {
-        "spinlock-tas-process" => kills(plan, spinlock::pair::<false>),
-        "spinlock-ttas-process" => kills(plan, spinlock::pair::<true>),
-        "semaphore-process" => kills(plan, semaphore::pair),
-        "futex" => kills(plan, futex::pair),
-        "condvar" => kills(plan, condvar::pair),
-        "eventfd" => kills(plan, descriptor::eventfds),
-        "pipe" => kills(plan, descriptor::pipes),
-        "unix-stream" => kills(plan, || descriptor::unix(rustix::net::SocketType::STREAM)),
-        "unix-seqpacket" => kills(plan, || descriptor::unix(rustix::net::SocketType::SEQPACKET)),
-        "tcp-loopback" => kills(plan, descriptor::tcp),
-        "posix-mq" => kills(plan, queue::pair),
-        "signal" => kills(plan, signal::pair),
-        "mailbox" => kills(plan, mailbox::pair),
-        other => peers(other, plan),
-    }
+    let (processors, carries, clock) = ([first, second], mechanism.carries, Clock::calibrated());
+    let plan = Plan { count, processors, spins, carries, deadline, clock };
+    registry::pairs(variant, Kills(&plan))?
 }
 
-#[cfg(feature = "peers")]
-fn peers(variant: &str, plan: &Plan) -> Result<Vec<Fate>> {
-    match variant {
-        "zmq-ipc" => kills(plan, zeromq::pair),
-        "iceoryx2" => kills(plan, iceoryx::pair),
-        other => Err(Trouble::fail(format!("survival has no variant {other}"))),
-    }
-}
+/// Kills as planned.
+struct Kills<'p>(&'p Plan);
 
-#[cfg(not(feature = "peers"))]
-fn peers(variant: &str, _: &Plan) -> Result<Vec<Fate>> {
-    if VARIANTS.iter().any(|known| known.name == variant) {
-        Err(Trouble::skip("built without the feature `peers`"))
-    } else {
-        Err(Trouble::fail(format!("survival has no variant {variant}")))
-    }
-}
+impl PairUser for Kills<'_> {
+    type Out = Result<Vec<Fate>>;
 
-/// Whether both ends of a variant spin.
-fn spins(variant: &str) -> bool {
-    variant.starts_with("spinlock") || variant == "iceoryx2"
+    fn threads<P: Pairs<Half: Send>, const ROUND_TRIP: usize>(self) -> Self::Out {
+        Err(Trouble::fail("a kill of one thread takes the other, too"))
+    }
+
+    fn processes<P: Pairs, const ROUND_TRIP: usize>(self) -> Self::Out {
+        kills(self.0, || P::pair(BYTES), |half| P::open::<BYTES>(half, &[]))
+    }
 }
 
 /// The shares, the times of those that noticed, and the counts behind them.
@@ -170,27 +144,7 @@ fn observed(fates: &[Fate]) -> Observed {
     Observed { series, notes, ..Observed::default() }
 }
 
-const fn variant(name: &'static str, summary: &'static str) -> Variant {
-    Variant { name, summary }
-}
-
-const VARIANTS: &[Variant] = &[
-    variant("spinlock-tas-process", "a slot under a spinlock that swaps until it wins"),
-    variant("spinlock-ttas-process", "a slot under a spinlock that looks before it swaps"),
-    variant("semaphore-process", "two slots, each with a POSIX semaphore"),
-    variant("futex", "two slots and a futex word that says whose turn it is"),
-    variant("condvar", "a slot under a pthread mutex, not robust, with a condition variable"),
-    variant("eventfd", "two eventfds that carry the message's number; both ends hold both"),
-    variant("pipe", "two pipes"),
-    variant("unix-stream", "a pair of UNIX stream sockets"),
-    variant("unix-seqpacket", "a pair of UNIX seqpacket sockets"),
-    variant("tcp-loopback", "a TCP connection over loopback"),
-    variant("posix-mq", "two POSIX message queues"),
-    variant("signal", "SIGUSR1, which carries nothing, taken by sigwaitinfo"),
-    variant("zmq-ipc", "ZeroMQ PAIR sockets over ipc"),
-    variant("iceoryx2", "iceoryx2 publish-subscribe, both ends poll"),
-    variant("mailbox", "a tontine mailbox at each end, both sleep; what is unread is taken back"),
-];
+static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| mechanisms::variants(Asked::Survival));
 
 #[cfg(test)]
 mod tests;

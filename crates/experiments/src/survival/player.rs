@@ -1,5 +1,6 @@
-//! One of the two processes: [`End`] is its end of the mechanism, [`play`] what it does, [`Diary`]
-//! what it writes down for the referee, who reads it after its death.
+//! One of the two processes: [`play`] is what it does with its end of the mechanism, [`Diary`] what
+//! it writes down for the referee, who reads it after its death. It looks after no peer: whatever
+//! it notices, the mechanism says.
 //!
 //! Message 1 goes from the first player to the second, message 2 back, and so on. A number is
 //! written into the diary right after the call that sent or received it has returned. Died in
@@ -8,67 +9,17 @@
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
-use std::any::Any;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
 use tontine_host::os::shared::Shareable;
 use tontine_host::peer::LastWords;
-use tontine_host::trouble::Trouble;
+use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::about::Carries;
+use tontine_mechanisms::end::{Ended, TwoWay};
 
-use super::message::{Claim, Message, message};
-
-/// Why a call of an end brought no message through.
-#[derive(Debug)]
-pub(super) enum Ended {
-    /// The mechanism says that the other end is gone.
-    Gone,
-    /// Something that a death does not explain.
-    Broken(Trouble),
-}
-
-impl From<Trouble> for Ended {
-    fn from(trouble: Trouble) -> Self {
-        Self::Broken(trouble)
-    }
-}
-
-/// One end of a mechanism. Nothing in it asks for the peer but what the mechanism itself does.
-pub(super) trait End {
-    /// Makes ready what has to be made in the process that uses it. Returns when messages can be
-    /// sent.
-    ///
-    /// # Errors
-    /// Skipped, where the machine lacks it.
-    fn open(&mut self) -> Result<(), Trouble> {
-        Ok(())
-    }
-
-    /// What has to stay, in the process that made both ends, until both have died: a folder, say.
-    fn belongings(&self) -> Option<Rc<dyn Any>> {
-        None
-    }
-
-    /// Sends a message; mechanisms that carry less send less.
-    ///
-    /// # Errors
-    /// [`Ended`].
-    fn send(&mut self, number: u64, message: &Message) -> Result<(), Ended>;
-
-    /// Waits for a message.
-    ///
-    /// # Errors
-    /// [`Ended`].
-    fn receive(&mut self) -> Result<Claim, Ended>;
-
-    /// Takes back what was sent and will not be read, once the other end is gone. Whether anything
-    /// came back.
-    fn take_back(&mut self) -> bool {
-        false
-    }
-}
+use super::message::{Claim, claim, message};
 
 /// What a player has done; only it writes.
 #[derive(Debug)]
@@ -93,44 +44,49 @@ unsafe impl Shareable for Diary {}
 /// Both diaries.
 pub(super) type Diaries = [Diary; 2];
 
-/// Plays one side until the other one is gone. The exit status: 0 noticed, 1 broken.
-pub(super) fn play(
-    end: &mut impl End,
-    side: usize,
-    diary: &Diary,
-    processor: usize,
-    clock: Clock,
-) -> i32 {
-    let ended = match pin::pin_to(processor).and_then(|()| end.open()) {
-        Ok(()) => pass_messages(end, side, diary),
-        Err(trouble) => Ended::Broken(trouble),
-    };
-    match ended {
-        Ended::Gone => {
-            let noticed = clock.stop();
-            diary.taken_back.store(u32::from(end.take_back()), Ordering::Relaxed);
-            // SYNC survival-noticed: pairs with the referee's load; the diary comes before.
-            diary.noticed.store(noticed, Ordering::Release);
-            0
-        }
-        Ended::Broken(trouble) => {
-            diary.words.say(&trouble);
-            1
-        }
-    }
+/// Who plays: which side, where, and by what kind of mechanism.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Player {
+    pub(super) side: usize,
+    pub(super) processor: usize,
+    pub(super) carries: Carries,
+    pub(super) clock: Clock,
 }
 
-fn pass_messages(end: &mut impl End, side: usize, diary: &Diary) -> Ended {
-    let mut number = 0;
-    loop {
-        number += 1;
-        let passed = if number % 2 == (1 - side as u64) {
-            end.send(number, &message(number)).map(|()| diary.sent.store(number, Ordering::Relaxed))
-        } else {
-            end.receive().and_then(|claim| take(claim, number, diary))
+impl Player {
+    /// Opens an end and plays until the other one is gone. The exit status: 0 noticed, 1 broken.
+    pub(super) fn play<E: TwoWay>(self, open: impl FnOnce() -> Result<E>, diary: &Diary) -> i32 {
+        let opened = pin::pin_to(self.processor).and_then(|()| open());
+        let ended = opened.map(|mut end| (self.pass_messages(&mut end, diary), end));
+        let trouble = match ended {
+            Ok((Ended::Gone, mut end)) => {
+                let noticed = self.clock.stop();
+                let taken_back = !end.take_back().is_empty();
+                diary.taken_back.store(u32::from(taken_back), Ordering::Relaxed);
+                // SYNC survival-noticed: pairs with the referee's load; the diary comes before.
+                diary.noticed.store(noticed, Ordering::Release);
+                return 0;
+            }
+            Ok((Ended::Broken(trouble), _)) | Err(trouble) => trouble,
         };
-        if let Err(ended) = passed {
-            return ended;
+        diary.words.say(&trouble);
+        1
+    }
+
+    fn pass_messages(self, end: &mut impl TwoWay, diary: &Diary) -> Ended {
+        let mut number = 0;
+        loop {
+            number += 1;
+            let passed = if number % 2 == (1 - self.side as u64) {
+                let sent = end.send(&message(number), &[]);
+                sent.map(|()| diary.sent.store(number, Ordering::Relaxed))
+            } else {
+                let received = end.receive(&[], |bytes| claim(bytes, self.carries));
+                received.and_then(|claim| take(claim, number, diary))
+            };
+            if let Err(ended) = passed {
+                return ended;
+            }
         }
     }
 }

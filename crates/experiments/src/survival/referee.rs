@@ -10,7 +10,6 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,8 +21,11 @@ use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::shared::Shared;
 use tontine_host::trouble::{During, Result, Trouble};
+use tontine_mechanisms::about::Carries;
+use tontine_mechanisms::driver::Couple;
+use tontine_mechanisms::end::TwoWay;
 
-use super::player::{Diaries, End, play};
+use super::player::{Diaries, Player};
 
 /// How long it has our attention; those that notice do so far earlier.
 const ATTENDED: Duration = Duration::from_millis(3);
@@ -46,6 +48,8 @@ pub(super) struct Plan {
     pub(super) processors: [usize; 2],
     /// Whether they spin.
     pub(super) spins: bool,
+    /// What the mechanism carries.
+    pub(super) carries: Carries,
     /// How long after the kill a survivor that has not noticed counts as wedged.
     pub(super) deadline: Duration,
     pub(super) clock: Clock,
@@ -64,16 +68,20 @@ pub(super) struct Fate {
     pub(super) lost_with_receiver: bool,
 }
 
-/// Starts a pair and kills one of it, as often as the plan says.
+/// Starts a pair and kills one of it, as often as the plan says. Each end is opened in its process.
 ///
 /// # Errors
 /// Skipped, where the machine lacks the mechanism; failed, where an end breaks of something else
 /// than a death.
-pub(super) fn kills<E: End>(plan: &Plan, pair: impl Fn() -> Result<(E, E)>) -> Result<Vec<Fate>> {
+pub(super) fn kills<H, E: TwoWay>(
+    plan: &Plan,
+    pair: impl Fn() -> Result<Couple<H>>,
+    open: impl Fn(H) -> Result<E>,
+) -> Result<Vec<Fate>> {
     let mut fates = Vec::with_capacity(plan.count);
     let mut aside: VecDeque<Survivor> = VecDeque::new();
     for _ in 0..plan.count {
-        let mut survivor = Game::begin(plan, &pair)?.kill_one(plan)?;
+        let mut survivor = Game::begin(plan, pair()?, &open)?.kill_one(plan)?;
         if survivor.ends_within(ATTENDED)? {
             fates.push(survivor.fate(plan)?);
         } else {
@@ -97,19 +105,23 @@ pub(super) fn kills<E: End>(plan: &Plan, pair: impl Fn() -> Result<(E, E)>) -> R
 struct Game {
     diaries: Shared<Diaries>,
     players: [Child; 2],
-    belongings: Option<Rc<dyn Any>>,
+    stays: Option<Box<dyn Any>>,
 }
 
 impl Game {
-    fn begin<E: End>(plan: &Plan, pair: impl Fn() -> Result<(E, E)>) -> Result<Self> {
+    fn begin<H, E: TwoWay>(
+        plan: &Plan,
+        Couple { one: first, two: second, stays }: Couple<H>,
+        open: &impl Fn(H) -> Result<E>,
+    ) -> Result<Self> {
         let diaries = Shared::<Diaries>::anonymous()?;
-        let (first, second) = pair()?;
-        let belongings = first.belongings();
         // Whatever tells of a death must be held by nobody else: each player drops the other's end,
         // and we drop both with the closures.
         let second = Cell::new(Some(second));
-        let player = |mut end: E, side: usize| {
-            play(&mut end, side, &diaries[side], plan.processors[side], plan.clock)
+        let &Plan { processors, carries, clock, .. } = plan;
+        let player = |half: H, side: usize| {
+            let player = Player { side, processor: processors[side], carries, clock };
+            player.play(|| open(half), &diaries[side])
         };
         let one = Child::fork(|| {
             drop(second.take());
@@ -117,7 +129,7 @@ impl Game {
         })?;
         let second = second.take().ok_or_else(|| Trouble::fail("no second end"))?;
         let two = Child::fork(|| player(second, 1))?;
-        let mut game = Self { diaries, players: [one, two], belongings };
+        let mut game = Self { diaries, players: [one, two], stays };
         game.until_begun()?;
         Ok(game)
     }
@@ -144,7 +156,7 @@ impl Game {
 
     /// Kills a random player at a random moment.
     fn kill_one(self, plan: &Plan) -> Result<Survivor> {
-        let Self { diaries, players: [one, two], belongings } = self;
+        let Self { diaries, players: [one, two], stays } = self;
         let victim_side = usize::from(rand::random::<bool>());
         let (mut victim, survivor) = if victim_side == 0 { (one, two) } else { (two, one) };
         // Before the kill, so that nothing but waiting comes after it.
@@ -165,7 +177,7 @@ impl Game {
             process: survivor,
             ending,
             diaries,
-            _belongings: belongings,
+            _stays: stays,
             stamp,
             killed_at,
         })
@@ -179,7 +191,7 @@ struct Survivor {
     /// Readable when it has ended.
     ending: std::os::fd::OwnedFd,
     diaries: Shared<Diaries>,
-    _belongings: Option<Rc<dyn Any>>,
+    _stays: Option<Box<dyn Any>>,
     /// When the other one was killed, by the clock of the diaries.
     stamp: u64,
     /// The same, by the system's.

@@ -1,9 +1,11 @@
 //! Every variant at a few kills; who wedges and who does not; what is torn and lost is seen.
 
-use tontine_host::peer::in_a_process_of_its_own;
+use tontine_host::peer::{Peer, in_a_process_of_its_own};
+use tontine_mechanisms::about::{AfterKill, Carries, Death};
+use tontine_mechanisms::end::{Ended, Inlet, Outlet, TwoWay};
+use tontine_mechanisms::pipe::Pipe;
 
-use super::message::{Claim, Message, message};
-use super::player::{End, Ended};
+use super::message::message;
 use super::*;
 
 const KILLS: usize = 4;
@@ -29,13 +31,20 @@ fn plan() -> Plan {
     let allowed = pin::allowed().expect("affinity");
     let processors = [allowed[0], allowed[allowed.len() - 1]];
     let clock = Clock::calibrated();
-    Plan { count: KILLS, processors, spins: false, deadline: PATIENT, clock }
+    Plan {
+        count: KILLS,
+        processors,
+        spins: false,
+        carries: Carries::Messages,
+        deadline: PATIENT,
+        clock,
+    }
 }
 
 #[test]
 fn every_variant_has_a_fate_for_each_kill_and_tears_nothing() {
     in_a_process_of_its_own(|| {
-        for variant in VARIANTS {
+        for variant in VARIANTS.iter() {
             let Some(fates) = fates(variant.name)? else { continue };
             let seen = (variant.name, &fates);
             claim(fates.len() == KILLS && fates.iter().all(|fate| !fate.torn), seen)?;
@@ -50,17 +59,17 @@ fn every_variant_has_a_fate_for_each_kill_and_tears_nothing() {
 }
 
 #[test]
-fn who_waits_for_memory_wedges_and_who_waits_for_a_connection_does_not() {
+fn survivor_learns_what_its_mechanism_states() {
     in_a_process_of_its_own(|| {
-        for wedges in ["semaphore-process", "futex", "eventfd", "posix-mq", "condvar"] {
-            let fates = fates(wedges)?;
-            let wedged = |fates: &Vec<Fate>| fates.iter().all(|fate| fate.notice_ns.is_none());
-            claim(fates.as_ref().is_none_or(wedged), (wedges, &fates))?;
-        }
-        for notices in ["pipe", "unix-stream", "unix-seqpacket", "tcp-loopback"] {
-            let fates = fates(notices)?;
-            let noticed = |fates: &Vec<Fate>| fates.iter().all(|fate| fate.notice_ns.is_some());
-            claim(fates.as_ref().is_none_or(noticed), (notices, &fates))?;
+        for (mechanism, _) in registry::rows(Asked::Survival) {
+            let Death::LeavesOne { survivor, .. } = mechanism.death else { continue };
+            if survivor == AfterKill::Either {
+                continue;
+            }
+            let Some(fates) = fates(mechanism.name)? else { continue };
+            let told = fates.iter().filter(|fate| fate.notice_ns.is_some()).count();
+            let expected = if survivor == AfterKill::Told { KILLS } else { 0 };
+            claim(told == expected, (mechanism.name, &fates))?;
         }
         Ok(())
     });
@@ -99,32 +108,40 @@ enum What {
     Swallows,
 }
 
-impl<E: End> End for Bad<E> {
-    fn send(&mut self, number: u64, whole: &Message) -> std::result::Result<(), Ended> {
+impl<E: TwoWay> Outlet for Bad<E> {
+    fn send(&mut self, whole: &[u8], peers: &[Peer<'_>]) -> std::result::Result<(), Ended> {
+        let number = u64::from_ne_bytes(*whole.first_chunk().expect("a message"));
         if number < self.from {
-            return self.pipe.send(number, whole);
+            return self.pipe.send(whole, peers);
         }
         match self.what {
             What::Tears => {
                 let mut mixed = message(number - 1);
                 mixed[..8].copy_from_slice(&whole[..8]);
-                self.pipe.send(number, &mixed)
+                self.pipe.send(&mixed, peers)
             }
             What::Swallows => Ok(()),
         }
     }
+}
 
-    fn receive(&mut self) -> std::result::Result<Claim, Ended> {
-        self.pipe.receive()
+impl<E: TwoWay> Inlet for Bad<E> {
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> std::result::Result<R, Ended> {
+        self.pipe.receive(peers, look)
     }
 }
+
+impl<E: TwoWay> TwoWay for Bad<E> {}
 
 /// The fates of pairs whose ends do that from message 11 on: late enough for the referee to see
 /// the game begin.
 fn fates_of(what: What) -> std::result::Result<Vec<Fate>, String> {
-    let bad = |pipe| Bad { pipe, from: 11, what };
-    let pair = || descriptor::pipes().map(|(one, two)| (bad(one), bad(two)));
-    kills(&plan(), pair).map_err(|trouble| trouble.to_string())
+    let open = |half| Ok(Bad { pipe: Pipe::open::<BYTES>(half, &[])?, from: 11, what });
+    kills(&plan(), || Pipe::pair(BYTES), open).map_err(|trouble| trouble.to_string())
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The protocol that all variants share: [`Plan`], [`Outlet`], [`Inlet`], and how to bring them
-//! together: [`from_processes`], or `from_threads` in the file beside.
+//! The protocol that all variants share: [`Plan`], and how to bring senders and receiver together:
+//! [`from_processes`], or `from_threads` in the file beside.
 //!
 //! A sender labels and sends until it is told to stop; its last message says so itself, so that the
 //! receiver needs no other way to know that all has come. Senders stay until then: a library may
@@ -9,7 +9,7 @@
 //! about [`BATCH`], and stamps until the budget is spent. Only then does it tell the senders to
 //! stop: what is timed is a stream that runs before and after.
 //!
-//! It knows no mechanism; the files beside it do.
+//! It knows no mechanism.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -23,6 +23,8 @@ use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::{Shareable, Shared};
 use tontine_host::peer::{LastWords, Nudge, Peer};
 use tontine_host::trouble::Result;
+use tontine_mechanisms::driver::Traffic;
+use tontine_mechanisms::end::{Inlet, Outlet};
 
 use super::label::{Label, Ledger};
 
@@ -70,30 +72,13 @@ impl Plan {
         Self { bytes, senders, budget, here, there, clock }
     }
 
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic { bytes: self.bytes, senders: self.senders }
+    }
+
     pub(super) fn processor_of(&self, sender: usize) -> usize {
         self.there[sender % self.there.len()]
     }
-}
-
-/// A sender's end.
-pub(super) trait Outlet {
-    /// Hands a message over; waits for room.
-    fn send(&mut self, message: &[u8], receiver: Peer<'_>) -> Result<()>;
-}
-
-/// The receiver's end.
-pub(super) trait Inlet {
-    /// Waits for a message and lets `look` see it.
-    fn receive<R>(&mut self, senders: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R) -> Result<R>;
-}
-
-/// Whether all can still send.
-///
-/// # Errors
-/// As [`Peer::check`], for the first that cannot.
-#[cold]
-pub(super) fn check(senders: &[Peer<'_>]) -> Result<()> {
-    senders.iter().try_for_each(Peer::check)
 }
 
 /// What the receiver stamped.
@@ -169,7 +154,7 @@ pub(super) fn stream(
     for number in 0.. {
         let last = board.stop.load(Ordering::Relaxed) != 0;
         Label { sender, number, last }.write(&mut message);
-        outlet.send(&message, receiver)?;
+        outlet.send(&message, &[receiver])?;
         if last {
             break;
         }

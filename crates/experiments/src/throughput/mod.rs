@@ -1,9 +1,9 @@
 //! `throughput`: how many messages a second stream from senders to one receiver: [`Throughput`].
 //!
 //! Senders send as fast as the mechanism lets them; the receiver takes every message, looks at its
-//! [`label`], and stamps batches. The protocol is in [`harness`], each family of mechanisms in a
-//! file of its own; `memcpy` is the floor for large messages, a plain copy without anybody to
-//! notify. A message is in the sender's own memory before and stays there, and in memory that the
+//! [`label`], and stamps batches. The protocol is in [`harness`]; the mechanisms are those of
+//! `tontine_mechanisms`, whose ends [`opened`] opens. `memcpy` is the floor for large messages, a
+//! plain copy without anybody to notify. A message is in the sender's own memory before and stays there, and in memory that the
 //! receiver can read after; where the mechanism lets it be read in place, it is read in place.
 //!
 //! Nothing may be lost, come twice or come torn: that is a failure of the row, not a figure.
@@ -14,19 +14,10 @@ mod copy;
 mod explained;
 mod harness;
 mod label;
-mod mailbox;
-mod queue;
-mod stream;
-#[cfg(any(feature = "peers", test))]
+mod opened;
 mod threads;
 
-#[cfg(feature = "peers")]
-mod channel;
-#[cfg(feature = "peers")]
-mod iceoryx;
-#[cfg(feature = "peers")]
-mod zeromq;
-
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use harness::{Batches, Plan};
@@ -39,12 +30,14 @@ use tontine_bench::task::{Params, Task};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
 use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::about::Asked;
+use tontine_mechanisms::registry;
+
+use crate::mechanisms::{self, spins};
+use opened::Flow;
 
 /// Bytes a message.
 const SIZES: [usize; 5] = [8, 64, 1024, 65_536, 1_048_576];
-
-/// A pipe keeps messages of several senders apart up to here (`PIPE_BUF` on Linux, `pipe(7)`).
-const PIPE_ATOMIC: usize = 4096;
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -64,11 +57,13 @@ impl Experiment for Throughput {
     }
 
     fn explanation(&self) -> &'static Explanation {
-        &explained::EXPLANATION
+        static EXPLANATION: LazyLock<Explanation> =
+            LazyLock::new(|| mechanisms::explained(explained::EXPLANATION, Asked::Throughput));
+        &EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {
-        VARIANTS
+        &VARIANTS
     }
 
     /// Every size of a message with every number of senders that the mechanism keeps apart.
@@ -120,21 +115,14 @@ impl Experiment for Throughput {
 
 /// Whether messages of that size from several senders stay whole.
 fn takes_several(variant: &str, bytes: usize) -> bool {
-    match variant {
-        "pipe" => bytes <= PIPE_ATOMIC,
-        "unix-seqpacket" | "posix-mq" | "zmq-inproc" | "zmq-ipc" | "crossbeam" | "iceoryx2"
-        | "mailbox" | "mailbox-zero-copy" => true,
-        _ => false,
-    }
-}
-
-/// Whether both ends of a variant spin.
-fn spins(variant: &str) -> bool {
-    ["rtrb", "iceoryx2"].contains(&variant)
+    registry::find(variant).is_some_and(|mechanism| bytes <= mechanism.shared_up_to)
 }
 
 /// Streams messages for `budget`.
 fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Result<Observed> {
+    if !VARIANTS.iter().any(|known| known.name == variant) {
+        return Err(Trouble::fail(format!("throughput has no variant {variant}")));
+    }
     let allowed = pin::allowed()?;
     if spins(variant) && allowed.len() < 2 {
         return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
@@ -143,16 +131,9 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
         return Err(Trouble::fail(format!("a message of {bytes} bytes has no room for its label")));
     }
     let plan = Plan::new(bytes, senders, budget, &allowed, Clock::calibrated());
-    let batches = match variant {
-        FLOOR => copy::run(&plan)?,
-        "pipe" => stream::pipe(&plan)?,
-        "unix-stream" => stream::unix(&plan, rustix::net::SocketType::STREAM)?,
-        "unix-seqpacket" => stream::unix(&plan, rustix::net::SocketType::SEQPACKET)?,
-        "tcp-loopback" => stream::tcp(&plan)?,
-        "posix-mq" => queue::run(&plan)?,
-        "mailbox" => mailbox::run::<true>(&plan)?,
-        "mailbox-zero-copy" => mailbox::run::<false>(&plan)?,
-        other => peers(other, &plan)?,
+    let (batches, note) = match variant {
+        FLOOR => (copy::run(&plan)?, None),
+        other => registry::streams(other, plan.traffic(), Flow(&plan))??,
     };
     let mut notes = Vec::new();
     if variant != FLOOR && senders >= allowed.len() {
@@ -161,10 +142,7 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
             allowed.len()
         ));
     }
-    if variant.starts_with("mailbox") {
-        let kib = mailbox::lane_bytes(bytes) >> 10;
-        notes.push(format!("lanes of {kib} KiB from the start; waits 20 µs, then sleeps"));
-    }
+    notes.extend(note);
     Ok(Observed { series: series(batches, bytes), notes, ..Observed::default() })
 }
 
@@ -185,49 +163,14 @@ fn series(batches: Batches, bytes: usize) -> Vec<Series> {
     ]
 }
 
-#[cfg(feature = "peers")]
-fn peers(variant: &str, plan: &Plan) -> Result<Batches> {
-    match variant {
-        "zmq-inproc" => zeromq::inproc(plan),
-        "zmq-ipc" => zeromq::ipc(plan),
-        "crossbeam" => channel::crossbeam(plan),
-        "rtrb" => channel::ring(plan),
-        "iceoryx2" => iceoryx::run(plan),
-        other => Err(Trouble::fail(format!("throughput has no variant {other}"))),
-    }
-}
-
-#[cfg(not(feature = "peers"))]
-fn peers(variant: &str, _: &Plan) -> Result<Batches> {
-    if VARIANTS.iter().any(|known| known.name == variant) {
-        Err(Trouble::skip("built without the feature `peers`"))
-    } else {
-        Err(Trouble::fail(format!("throughput has no variant {variant}")))
-    }
-}
-
 /// The variant that the others are compared with.
 const FLOOR: &str = "memcpy";
 
-const fn variant(name: &'static str, summary: &'static str) -> Variant {
-    Variant { name, summary }
-}
-
-const VARIANTS: &[Variant] = &[
-    variant(FLOOR, "a plain copy on one processor, nobody notified: the floor of large messages"),
-    variant("pipe", "one pipe; several senders up to PIPE_BUF"),
-    variant("unix-stream", "a pair of UNIX stream sockets"),
-    variant("unix-seqpacket", "a pair of UNIX seqpacket sockets, one packet a message"),
-    variant("tcp-loopback", "a TCP connection over loopback with TCP_NODELAY"),
-    variant("posix-mq", "a POSIX message queue of ten messages"),
-    variant("zmq-inproc", "ZeroMQ PUSH to PULL over inproc; threads"),
-    variant("zmq-ipc", "ZeroMQ PUSH to PULL over ipc; processes"),
-    variant("crossbeam", "an unbounded crossbeam channel, each message a box; threads"),
-    variant("rtrb", "an rtrb ring of words, of bytes for larger messages; both threads spin"),
-    variant("iceoryx2", "iceoryx2 publish-subscribe that waits for room, all processes poll"),
-    variant("mailbox", "a tontine mailbox, one lane a sender, copied in and out; processes"),
-    variant("mailbox-zero-copy", "a tontine mailbox, filled and read in place; processes"),
-];
+static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
+    let summary = "a plain copy on one processor, nobody notified: the floor of large messages";
+    let floor = Variant { name: FLOOR, summary };
+    [floor].into_iter().chain(mechanisms::variants(Asked::Throughput)).collect()
+});
 
 #[cfg(test)]
 mod tests;

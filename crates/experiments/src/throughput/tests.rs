@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tontine_host::peer::Peer;
 
-use super::harness::{self, Inlet, Outlet};
+use tontine_mechanisms::end::{Ended, Inlet, Outlet, check};
+
 use super::*;
 
 const BUDGET: Duration = Duration::from_millis(5);
@@ -16,7 +17,7 @@ fn plan(bytes: usize, senders: usize) -> Plan {
 
 #[test]
 fn every_variant_streams_every_size_and_number_of_senders_that_it_lists() {
-    for variant in VARIANTS {
+    for variant in VARIANTS.iter() {
         for params in Throughput.params(variant.name, &Topology::of_this_machine(), Size::Default) {
             let (bytes, senders) = (params["size"].parse().unwrap(), params["senders"].parse());
             let observed = match measure(variant.name, bytes, senders.unwrap(), BUDGET) {
@@ -60,7 +61,7 @@ fn a_quick_run_has_the_ends_of_the_range_and_several_senders_only_where_they_sta
     assert_eq!(cells("memcpy", Size::Default).len(), SIZES.len());
     let shared = cells("pipe", Size::Default);
     let shared = shared.iter().filter(|params| params["senders"] == "2");
-    assert!(shared.clone().all(|params| params["size"].parse::<usize>().unwrap() <= PIPE_ATOMIC));
+    assert!(shared.clone().all(|params| params["size"].parse::<usize>().unwrap() <= 4096));
     assert_eq!(shared.count(), 3);
 }
 
@@ -86,13 +87,14 @@ fn what_it_does_not_know_fails() {
 struct Leaky(std::os::fd::OwnedFd, u64);
 
 impl Outlet for Leaky {
-    fn send(&mut self, message: &[u8], receiver: Peer<'_>) -> Result<()> {
+    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
         self.1 += 1;
         while !self.1.is_multiple_of(100) {
             match rustix::io::write(&self.0, message) {
-                Err(rustix::io::Errno::INTR) => receiver.check()?,
+                Err(rustix::io::Errno::INTR) => check(peers)?,
                 other => {
-                    return other.map(|_| ()).map_err(|error| Trouble::fail(error.to_string()));
+                    let failed = |error: rustix::io::Errno| Trouble::fail(error.to_string());
+                    return Ok(other.map(|_| ()).map_err(failed)?);
                 }
             }
         }
@@ -103,7 +105,7 @@ impl Outlet for Leaky {
 struct Sink(std::fs::File);
 
 impl Inlet for Sink {
-    fn receive<R>(&mut self, _: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    fn receive<R>(&mut self, _: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R) -> Result<R, Ended> {
         use std::io::Read;
         let mut message = [0; 8];
         self.0.read_exact(&mut message).map_err(|error| Trouble::fail(error.to_string()))?;
@@ -125,7 +127,7 @@ fn a_sender_that_dies_is_named_with_its_status() {
     let found = harness::from_processes(&plan(8, 1), dies, |senders| {
         let began = std::time::Instant::now();
         while began.elapsed() < Duration::from_secs(5) {
-            harness::check(senders)?;
+            check(senders)?;
         }
         tontine_mechanisms::descriptor::pipe().map(|(read, _)| Sink(read.into()))
     });

@@ -8,8 +8,9 @@ use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::Shared;
 use tontine_host::peer::{Nudge, Peer, TellEnd};
 use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::end::{Inlet, Outlet};
 
-use super::harness::{Batches, Board, Inlet, Outlet, Plan, collect, stream};
+use super::harness::{Batches, Board, Plan, collect, stream};
 
 /// Runs each sender in a thread and the receiver in the calling one, all pinned.
 ///

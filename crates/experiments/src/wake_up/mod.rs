@@ -9,6 +9,8 @@
 
 mod explained;
 
+use std::sync::LazyLock;
+
 use tontine_bench::about::{Explanation, Topic};
 use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::observe::{Observed, Series};
@@ -16,11 +18,15 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{Params, Task};
 use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::about::Asked;
 
 use super::round_trip::{self, Step};
+use crate::mechanisms;
 
 /// Messages before those that are timed.
 const WARM_UP: usize = 50;
+/// The variant that the others are compared with.
+const BASELINE: &str = "futex";
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -40,11 +46,13 @@ impl Experiment for WakeUp {
     }
 
     fn explanation(&self) -> &'static Explanation {
-        &explained::EXPLANATION
+        static EXPLANATION: LazyLock<Explanation> =
+            LazyLock::new(|| mechanisms::explained(explained::EXPLANATION, Asked::WakeUp));
+        &EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {
-        VARIANTS
+        &VARIANTS
     }
 
     /// The two ends on two processors; in a full run on one, too. The pauses come with the samples.
@@ -77,8 +85,8 @@ impl Experiment for WakeUp {
     }
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
-        let others = VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != "futex");
-        others.map(|name| (name, "futex")).collect()
+        let others = VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != BASELINE);
+        others.map(|name| (name, BASELINE)).collect()
     }
 }
 
@@ -111,24 +119,14 @@ fn measure(
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-const fn variant(name: &'static str, summary: &'static str) -> Variant {
-    Variant { name, summary }
-}
+/// A word that somebody waits for, and what is next to it, come first.
+const FIRST: [&str; 2] = [BASELINE, "condvar"];
 
-const VARIANTS: &[Variant] = &[
-    variant("futex", "a futex word in shared memory"),
-    variant("condvar", "a process-shared pthread mutex and condition variable"),
-    variant("semaphore-process", "a POSIX semaphore in shared memory"),
-    variant("eventfd", "an eventfd"),
-    variant("pipe", "a pipe, one byte a message"),
-    variant("unix-stream", "a pair of UNIX stream sockets, one byte a message"),
-    variant("unix-seqpacket", "a pair of UNIX seqpacket sockets, one byte a message"),
-    variant("tcp-loopback", "a TCP connection over loopback with TCP_NODELAY"),
-    variant("posix-mq", "a POSIX message queue"),
-    variant("signal", "SIGUSR1, blocked, taken by sigwaitinfo"),
-    variant("zmq-ipc", "ZeroMQ PAIR sockets over ipc"),
-    variant("mailbox-sleep", "a tontine mailbox, 8 bytes a message, whose reader sleeps"),
-];
+static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
+    let mut all = mechanisms::variants(Asked::WakeUp);
+    all.sort_by_key(|one| FIRST.iter().position(|name| *name == one.name).unwrap_or(FIRST.len()));
+    all
+});
 
 #[cfg(test)]
 mod tests {
@@ -140,7 +138,7 @@ mod tests {
 
     fn every_variant_on(placement: Placement) {
         in_a_process_of_its_own(move || {
-            for variant in VARIANTS {
+            for variant in VARIANTS.iter() {
                 let name = variant.name;
                 let seen = match measure(name, &FEW, 5, placement) {
                     Ok(seen) => seen,
@@ -178,7 +176,7 @@ mod tests {
     #[test]
     fn each_mechanism_is_one_of_the_round_trip_s() {
         let known = round_trip::RoundTrip.variants();
-        for variant in VARIANTS {
+        for variant in VARIANTS.iter() {
             assert!(known.iter().any(|other| other.name == variant.name), "{}", variant.name);
         }
     }

@@ -25,10 +25,12 @@ use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin;
+use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result};
+use tontine_mechanisms::descriptor::{Stream, again};
 
-use super::descriptor::Stream;
 use super::harness::{self, Plan};
+use super::opened::Adapted;
 use super::{Stamps, Timed};
 
 /// The hidden command by which the program starts itself inside a container.
@@ -128,7 +130,7 @@ fn server(order: &Order) -> Result<()> {
     pin::pin_to(order.cpu)?;
     let (connection, _) = listener.accept().during("accept")?;
     connection.set_nodelay(true).during("setsockopt(TCP_NODELAY)")?;
-    let mut end = Stream::to_a_stranger(connection.into())?;
+    let mut end = to_a_stranger(connection)?;
     harness::answer(&order.plan(), &mut end)
 }
 
@@ -136,8 +138,15 @@ fn client(order: &Order, server: Ipv4Addr) -> Result<Timed> {
     pin::pin_to(order.cpu)?;
     let connection = connect(SocketAddrV4::new(server, PORT)).during("connect to the server")?;
     connection.set_nodelay(true).during("setsockopt(TCP_NODELAY)")?;
-    let mut end = Stream::to_a_stranger(connection.into())?;
+    let mut end = to_a_stranger(connection)?;
     harness::time(&order.plan(), &mut end)
+}
+
+/// An end of a connection to a process that is not ours: its end closes the connection.
+fn to_a_stranger(connection: TcpStream) -> Result<Adapted<'static, Stream<1>, 1>> {
+    let read = connection.into();
+    let write = again(&read)?;
+    Ok(Adapted::new(Stream::new(read, write), Peer::Parent))
 }
 
 fn connect(server: SocketAddrV4) -> io::Result<TcpStream> {

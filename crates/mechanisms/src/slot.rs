@@ -7,12 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine_host::os::shared::Shareable;
 
-use super::message::{BYTES, Claim, Message, claim};
+const WORDS: usize = 8;
 
-/// The bytes of a message, word by word, so that a torn one is torn and not undefined.
+/// Bytes of the longest message.
+pub const CAPACITY: usize = WORDS * size_of::<u64>();
+
+/// The bytes of a message, word by word, so that a torn one is torn and not undefined. What is
+/// shorter than a word is not written: a round trip's mechanism says that something came by other
+/// means.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Slot([AtomicU64; BYTES / 8]);
+pub struct Slot([AtomicU64; WORDS]);
 
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for Slot {}
@@ -20,19 +25,18 @@ unsafe impl Shareable for Slot {}
 impl Slot {
     /// Writes a message. The mechanism around it publishes.
     #[inline(always)]
-    pub(super) fn write(&self, message: &Message) {
+    pub fn write(&self, message: &[u8]) {
         for (place, word) in self.0.iter().zip(message.as_chunks().0) {
             place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
         }
     }
 
-    /// Reads what is there.
+    /// Reads `bytes` bytes into the beginning of `into`, which it returns.
     #[inline(always)]
-    pub(super) fn read(&self) -> Claim {
-        let mut bytes = [0; BYTES];
-        for (word, place) in bytes.as_chunks_mut().0.iter_mut().zip(&self.0) {
+    pub fn read<'b>(&self, bytes: usize, into: &'b mut [u8; CAPACITY]) -> &'b [u8] {
+        for (word, place) in into.as_chunks_mut().0.iter_mut().zip(&self.0).take(bytes / 8) {
             *word = place.load(Ordering::Relaxed).to_ne_bytes();
         }
-        claim(&bytes)
+        &into[..bytes]
     }
 }

@@ -1,5 +1,5 @@
-//! The library's own mailboxes: how two ends meet ([`posts`], [`Post::open`]), and its errors as
-//! [`Trouble`].
+//! The library's own mailboxes: how two ends meet ([`posts`], [`Post::open`]), its errors as
+//! [`Trouble`], and the mechanisms that they are (`ends`).
 //!
 //! The connections are made before a fork, the handles after it: a handle belongs to the process
 //! that made it. Every sender says one empty message first; where it has come, both ends stand.
@@ -18,7 +18,11 @@ use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine_host::peer::Peer;
 use tontine_host::trouble::{self, Result, Trouble};
 
-use super::descriptor::unix_pair;
+use crate::descriptor::unix_pair;
+
+mod ends;
+
+pub use ends::{Own, Sleep, Spin, Succession, ZeroCopy};
 
 /// How long two ends may take to meet.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,7 +71,7 @@ impl Post {
     /// # Errors
     /// Skipped, where the system refuses what a mailbox needs; failed, where the other end does not
     /// come.
-    pub fn open(self, options: &Options, peer: Peer<'_>) -> Result<Correspondent> {
+    pub fn open(self, options: &Options, peers: &[Peer<'_>]) -> Result<Correspondent> {
         life()?;
         let mut mailbox = options.unbound().map_err(refused)?;
         let mut senders = self
@@ -78,8 +82,9 @@ impl Post {
         // One after the other: only so many may stand before the door.
         for socket in self.back {
             mailbox.adopt(socket).map_err(refused)?;
-            until_announced(&mut mailbox, &[peer])?;
+            until_announced(&mut mailbox, peers)?;
         }
+        let peer = peers.first().copied().unwrap_or(Peer::Parent);
         senders.iter_mut().try_for_each(|sender| until_welcome(sender, peer))?;
         let sender = (!senders.is_empty()).then(|| senders.remove(0));
         let sender = sender.ok_or_else(|| Trouble::fail("a post without a connection"))?;

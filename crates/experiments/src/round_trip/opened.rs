@@ -1,0 +1,94 @@
+//! Rounds over any mechanism that opens two ends: [`Trip`].
+
+use std::cell::Cell;
+
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{Result, Trouble};
+use tontine_mechanisms::driver::{Couple, PairUser, Pairs};
+use tontine_mechanisms::end::{Early, TwoWay};
+
+use super::harness::{self, End, Plan, Timed};
+
+/// An end as the rounds use it: its messages are a one and zeros, `BYTES` in all.
+pub(super) struct Adapted<'a, E, const BYTES: usize> {
+    end: E,
+    peers: [Peer<'a>; 1],
+}
+
+impl<'a, E: TwoWay, const BYTES: usize> Adapted<'a, E, BYTES> {
+    pub(super) fn new(end: E, peer: Peer<'a>) -> Self {
+        Self { end, peers: [peer] }
+    }
+}
+
+impl<E: TwoWay, const BYTES: usize> End for Adapted<'_, E, BYTES> {
+    #[inline(always)]
+    fn send(&mut self) -> Result<()> {
+        let mut message = [0; BYTES];
+        message[0] = 1;
+        Ok(self.end.send(&message, &self.peers)?)
+    }
+
+    #[inline(always)]
+    fn wait(&mut self) -> Result<()> {
+        Ok(self.end.receive(&self.peers, |_| ())?)
+    }
+
+    #[inline(always)]
+    fn forget(&mut self) -> Result<()> {
+        self.end.forget()
+    }
+}
+
+/// Times the rounds of a plan.
+pub(super) struct Trip<'p>(pub(super) &'p Plan<'p>);
+
+impl Trip<'_> {
+    fn ping<P: Pairs, const BYTES: usize>(
+        &self,
+        half: P::Half,
+        peer: Peer<'_>,
+    ) -> Result<(Timed, Option<Early>)> {
+        let mut end = Adapted::<_, BYTES>::new(P::open::<BYTES>(half, &[peer])?, peer);
+        let timed = harness::time(self.0, &mut end)?;
+        Ok((timed, end.end.early()))
+    }
+
+    fn echo<P: Pairs, const BYTES: usize>(&self, half: P::Half, peer: Peer<'_>) -> Result<()> {
+        let mut end = Adapted::<_, BYTES>::new(P::open::<BYTES>(half, &[peer])?, peer);
+        harness::answer(self.0, &mut end)
+    }
+}
+
+impl PairUser for Trip<'_> {
+    type Out = Result<(Timed, Option<Early>)>;
+
+    fn threads<P: Pairs<Half: Send>, const BYTES: usize>(self) -> Self::Out {
+        let Couple { one, two, stays: _stays } = P::pair(BYTES)?;
+        harness::between_threads(
+            self.0,
+            |peer| self.ping::<P, BYTES>(one, peer),
+            |peer| self.echo::<P, BYTES>(two, peer),
+        )
+    }
+
+    /// Each process drops what the other one holds, so that an end of file tells of a death.
+    fn processes<P: Pairs, const BYTES: usize>(self) -> Self::Out {
+        let Couple { one, two, stays: _stays } = P::pair(BYTES)?;
+        let (one, two) = (Cell::new(Some(one)), Cell::new(Some(two)));
+        let take = |half: &Cell<Option<P::Half>>| {
+            half.take().ok_or_else(|| Trouble::fail("an end was opened twice"))
+        };
+        harness::between_processes(
+            self.0,
+            |peer| {
+                drop(two.take());
+                self.ping::<P, BYTES>(take(&one)?, peer)
+            },
+            |peer| {
+                drop(one.take());
+                self.echo::<P, BYTES>(take(&two)?, peer)
+            },
+        )
+    }
+}

@@ -1,0 +1,32 @@
+//! A stream by any mechanism that opens one: [`Flow`].
+
+use tontine_host::trouble::Result;
+use tontine_mechanisms::driver::{StreamUser, Streams};
+
+use super::harness::{self, Batches, Plan};
+use super::threads;
+
+/// Streams as planned; what comes of it, and what has to be said beside it.
+pub(super) struct Flow<'p>(pub(super) &'p Plan);
+
+impl StreamUser for Flow<'_> {
+    type Out = Result<(Batches, Option<String>)>;
+
+    fn threads<S: Streams<Out: Send>>(self) -> Self::Out {
+        let bed = S::lay(self.0.traffic())?;
+        let outlets = (0..self.0.senders).map(|sender| S::outlet(&bed, sender));
+        let outlets = outlets.collect::<Result<Vec<_>>>()?;
+        let batches = threads::from_threads(self.0, outlets, S::inlet(&bed, &[])?)?;
+        Ok((batches, S::note(self.0.traffic())))
+    }
+
+    fn processes<S: Streams>(self) -> Self::Out {
+        let bed = S::lay(self.0.traffic())?;
+        let batches = harness::from_processes(
+            self.0,
+            |sender| S::outlet(&bed, sender),
+            |senders| S::inlet(&bed, senders),
+        )?;
+        Ok((batches, S::note(self.0.traffic())))
+    }
+}

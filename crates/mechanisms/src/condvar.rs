@@ -1,0 +1,152 @@
+//! A slot under a process-shared pthread mutex, and a condition variable that tells whose turn it
+//! is: `condvar`. The mutex is not robust.
+//!
+//! Neither call returns when a signal arrives, so with peers to look after both have a deadline,
+//! the same for many messages; when it passes, the end looks and the deadline moves on.
+
+#![allow(unsafe_code, reason = "declares its layout shareable")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::peer::Peer;
+use tontine_host::trouble::Result;
+
+use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
+use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::end::{Ended, Inlet, Outlet, TwoWay, check, deadline_in};
+use crate::monitor::{Monitor, Waited};
+use crate::region::Common;
+use crate::slot::{CAPACITY, Slot};
+
+/// Between two looks at the peers.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// `condvar`, and one end of it.
+pub struct Guest {
+    monitor: Common<Monitor<Guarded>>,
+    mine: u32,
+    bytes: usize,
+    deadline: libc::timespec,
+}
+
+impl Driver for Guest {
+    const MECHANISM: Mechanism = Mechanism::new(
+        "condvar",
+        Death::LeavesOne { row: "condvar", survivor: AfterKill::Wedged },
+        &[
+            Listing::new(Asked::RoundTrip, "a process-shared pthread mutex and condition variable"),
+            Listing::new(
+                Asked::Survival,
+                "a slot under a pthread mutex, not robust, with a condition variable",
+            ),
+            Listing::new(Asked::WakeUp, "a process-shared pthread mutex and condition variable"),
+        ],
+    );
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, 1>())
+    }
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Guarded {
+    /// Whose turn to send it is.
+    turn: AtomicU32,
+    slot: Slot,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Guarded {}
+
+impl Pairs for Guest {
+    type Half = Self;
+    type End<const BYTES: usize> = Self;
+
+    fn pair(bytes: usize) -> Result<Couple<Self>> {
+        let monitor = Shared::<Monitor<Guarded>>::anonymous()?;
+        monitor.initialise()?;
+        let (one, two) = Common::two(monitor);
+        let end = |monitor, mine| Self { monitor, mine, bytes, deadline: deadline_in(LOOK) };
+        Ok(Couple::of((end(one, 0), end(two, 1))))
+    }
+
+    fn open<const BYTES: usize>(half: Self, _: &[Peer<'_>]) -> Result<Self> {
+        Ok(half)
+    }
+}
+
+impl Guest {
+    #[inline(always)]
+    fn lock(&mut self, peers: &[Peer<'_>]) -> Result<()> {
+        if peers.is_empty() {
+            return self.monitor.lock();
+        }
+        while self.monitor.lock_until(&self.deadline)? == Waited::TimedOut {
+            self.look(peers)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn wait(&mut self, peers: &[Peer<'_>]) -> Result<()> {
+        if peers.is_empty() {
+            return self.monitor.wait();
+        }
+        if self.monitor.wait_until(&self.deadline)? == Waited::TimedOut {
+            self.look(peers)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn look(&mut self, peers: &[Peer<'_>]) -> Result<()> {
+        self.deadline = deadline_in(LOOK);
+        check(peers)
+    }
+
+    #[inline(always)]
+    fn turn(&self) -> &AtomicU32 {
+        &self.monitor.guarded.turn
+    }
+}
+
+impl Outlet for Guest {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        self.lock(peers)?;
+        self.monitor.guarded.slot.write(message);
+        self.turn().store(1 - self.mine, Ordering::Relaxed);
+        self.monitor.signal()?;
+        Ok(self.monitor.unlock()?)
+    }
+}
+
+impl Inlet for Guest {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        self.lock(peers)?;
+        while self.turn().load(Ordering::Relaxed) != self.mine {
+            self.wait(peers)?;
+        }
+        let seen = look(self.monitor.guarded.slot.read(self.bytes, &mut [0; CAPACITY]));
+        self.monitor.unlock()?;
+        Ok(seen)
+    }
+}
+
+impl TwoWay for Guest {
+    /// Nobody else is at the lock for long: the other end waits for a receipt.
+    #[inline(always)]
+    fn forget(&mut self) -> Result<()> {
+        self.monitor.lock()?;
+        self.turn().store(1 - self.mine, Ordering::Relaxed);
+        self.monitor.unlock()
+    }
+}

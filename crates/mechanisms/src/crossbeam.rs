@@ -1,0 +1,192 @@
+//! Crossbeam's channels between threads: `crossbeam`. A receiver without a message sleeps.
+//!
+//! A round trip's are bounded. A stream's is unbounded, and would take all memory where the sender
+//! is the faster end, so senders keep within a window; it is far larger than what a bounded queue
+//! holds.
+
+use crate::about::{Asked, Between, Death, Idle, Listing, Mechanism, PEERS};
+use crate::driver::Driver;
+#[cfg(feature = "peers")]
+use crate::driver::{PairUser, StreamUser, Traffic};
+
+/// `crossbeam`.
+pub struct Crossbeam;
+
+impl Driver for Crossbeam {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Mediated,
+        between: Between::Threads,
+        needs: &[PEERS],
+        shared_up_to: usize::MAX,
+        ..Mechanism::new(
+            "crossbeam",
+            Death::TakesBoth,
+            &[
+                Listing::new(Asked::RoundTrip, "two bounded crossbeam channels; two threads"),
+                Listing::new(
+                    Asked::Throughput,
+                    "an unbounded crossbeam channel, each message a box; threads",
+                ),
+            ],
+        )
+    };
+
+    #[cfg(feature = "peers")]
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.threads::<Self, 1>())
+    }
+
+    #[cfg(feature = "peers")]
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.threads::<Self>())
+    }
+}
+
+#[cfg(feature = "peers")]
+mod channels {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+    use tontine_host::peer::Peer;
+    use tontine_host::trouble::Result;
+
+    use super::Crossbeam;
+    use crate::driver::{Couple, Pairs, Streams, Traffic};
+    use crate::end::{Duplex, Ended, Inlet, Outlet, check, spin_until};
+
+    /// Bytes that all senders may be ahead, as far as the two limits below allow.
+    const WINDOW_BYTES: usize = 16 << 20;
+    /// Messages that they may always be ahead.
+    const FEWEST_AHEAD: usize = 16;
+    /// Messages that they may never be ahead.
+    const MOST_AHEAD: usize = 1 << 14;
+    /// How long the receiver waits before it looks after the senders.
+    const LOOK: Duration = Duration::from_millis(250);
+
+    impl Outlet for Sender<u8> {
+        #[inline(always)]
+        fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+            Sender::send(self, message[0]).map_err(|_| Ended::Gone)
+        }
+    }
+
+    impl Inlet for Receiver<u8> {
+        #[inline(always)]
+        fn receive<R>(
+            &mut self,
+            _: &[Peer<'_>],
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<R, Ended> {
+            self.recv().map(|byte| look(&[byte])).map_err(|_| Ended::Gone)
+        }
+    }
+
+    impl Pairs for Crossbeam {
+        type Half = Duplex<Sender<u8>, Receiver<u8>>;
+        type End<const BYTES: usize> = Self::Half;
+
+        fn pair(_: usize) -> Result<Couple<Self::Half>> {
+            let ((ask, asked), (answer, answered)) = (bounded(1), bounded(1));
+            let one = Duplex { out: ask, back: answered };
+            Ok(Couple::of((one, Duplex { out: answer, back: asked })))
+        }
+
+        fn open<const BYTES: usize>(half: Self::Half, _: &[Peer<'_>]) -> Result<Self::Half> {
+            Ok(half)
+        }
+    }
+
+    /// A channel before its ends are opened, and how far a sender may be ahead.
+    pub struct Unopened {
+        sender: Sender<Box<[u8]>>,
+        receiver: Receiver<Box<[u8]>>,
+        taken: Arc<Taken>,
+        ahead: u64,
+    }
+
+    /// How many messages the receiver has taken of all senders, told now and then; alone on its
+    /// line.
+    #[derive(Debug, Default)]
+    #[repr(align(128))]
+    struct Taken(AtomicU64);
+
+    impl Streams for Crossbeam {
+        type Bed = Unopened;
+        type Out = Boxes;
+        type In = Unboxed;
+
+        fn lay(Traffic { bytes, senders }: Traffic) -> Result<Unopened> {
+            let (sender, receiver) = unbounded();
+            let ahead = (WINDOW_BYTES / bytes).clamp(FEWEST_AHEAD, MOST_AHEAD) / senders;
+            Ok(Unopened { sender, receiver, taken: Arc::default(), ahead: ahead as u64 })
+        }
+
+        fn outlet(bed: &Unopened, _: usize) -> Result<Boxes> {
+            let (sender, taken) = (bed.sender.clone(), Arc::clone(&bed.taken));
+            Ok(Boxes { sender, taken, sent: 0, may_send: bed.ahead, ahead: bed.ahead })
+        }
+
+        fn inlet(bed: &Unopened, _: &[Peer<'_>]) -> Result<Unboxed> {
+            let (receiver, taken) = (bed.receiver.clone(), Arc::clone(&bed.taken));
+            Ok(Unboxed { receiver, taken, count: 0, report: (bed.ahead / 4).max(1) })
+        }
+    }
+
+    /// A message is a box: made and filled by its sender, read and freed by the receiver.
+    pub struct Boxes {
+        sender: Sender<Box<[u8]>>,
+        taken: Arc<Taken>,
+        sent: u64,
+        /// How far it may go before it looks at `taken` again.
+        may_send: u64,
+        ahead: u64,
+    }
+
+    impl Outlet for Boxes {
+        #[inline(always)]
+        fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+            if self.sent == self.may_send {
+                // Relaxed: only the count is read, to bound what is under way.
+                let taken = &self.taken.0;
+                let (sent, ahead) = (self.sent, self.ahead);
+                spin_until(peers, true, || taken.load(Ordering::Relaxed) + ahead > sent)?;
+                self.may_send = taken.load(Ordering::Relaxed) + ahead;
+            }
+            self.sent += 1;
+            self.sender.send(message.into()).map_err(|_| Ended::Gone)
+        }
+    }
+
+    /// The receiver of boxes.
+    pub struct Unboxed {
+        receiver: Receiver<Box<[u8]>>,
+        taken: Arc<Taken>,
+        count: u64,
+        /// After how many messages it tells.
+        report: u64,
+    }
+
+    impl Inlet for Unboxed {
+        #[inline(always)]
+        fn receive<R>(
+            &mut self,
+            peers: &[Peer<'_>],
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<R, Ended> {
+            let message = loop {
+                match self.receiver.recv_timeout(LOOK) {
+                    Ok(message) => break message,
+                    Err(RecvTimeoutError::Timeout) => check(peers)?,
+                    Err(RecvTimeoutError::Disconnected) => return Err(Ended::Gone),
+                }
+            };
+            self.count += 1;
+            if self.count.is_multiple_of(self.report) {
+                self.taken.0.store(self.count, Ordering::Relaxed);
+            }
+            Ok(look(&message))
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! How the ends of a mechanism are opened. A [`Driver`] is a mechanism as a type; it offers its ends
+//! in up to three shapes:
+//!
+//! - [`Pairs`]: two ends that answer each other, made before a fork or between threads;
+//! - [`Streams`]: one receiver with one or several senders, made likewise;
+//! - [`Named`]: a sender and a receiver in processes that share nothing but a name.
+//!
+//! Whoever uses a shape is a *visitor* ([`PairUser`], [`StreamUser`], [`NamedUser`]), generic over
+//! the driver: one dispatch by name ([`crate::registry`]), and everything behind it, down to the
+//! loop that is timed, is compiled for that driver alone.
+
+use std::any::Any;
+
+use tontine_host::peer::Peer;
+use tontine_host::trouble::Result;
+
+use crate::about::Mechanism;
+use crate::end::{Inlet, Outlet, Patient, TwoWay};
+use crate::location::Location;
+
+/// Bytes of each message between named ends: few, because whoever steps through a copy stops for
+/// each of its stores.
+pub const NAMED_BYTES: usize = 64;
+
+/// A mechanism as a type. Each shape that it does not offer is left out.
+pub trait Driver {
+    /// What is true of it.
+    const MECHANISM: Mechanism;
+
+    /// Has the user open two ends that answer each other, with the bytes of a message for a round
+    /// trip.
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        let _ = user;
+        None
+    }
+
+    /// Has the user open ends for such traffic.
+    fn streams<U: StreamUser>(traffic: Traffic, user: U) -> Option<U::Out> {
+        let _ = (traffic, user);
+        None
+    }
+
+    /// Has the user open ends by name.
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        let _ = user;
+        None
+    }
+}
+
+/// Two ends that answer each other.
+pub trait Pairs {
+    /// One end before it is opened, in the process that made both.
+    type Half;
+    /// One end.
+    type End<const BYTES: usize>: TwoWay;
+
+    /// Makes both, for messages of `bytes` bytes.
+    ///
+    /// # Errors
+    /// Skipped, where the machine lacks what they need.
+    fn pair(bytes: usize) -> Result<Couple<Self::Half>>;
+
+    /// Opens one, in the process or thread that uses it, and meets the other one.
+    ///
+    /// # Errors
+    /// Skipped, where the machine lacks what it needs; failed, where the other one does not come.
+    fn open<const BYTES: usize>(half: Self::Half, peers: &[Peer<'_>]) -> Result<Self::End<BYTES>>;
+}
+
+/// Both halves of a pair. In another process than its own, a half is to be dropped.
+pub struct Couple<H> {
+    /// The end that sends first.
+    pub one: H,
+    /// The end that answers.
+    pub two: H,
+    /// What has to outlive both ends, in the process that made them: a folder, say.
+    pub stays: Option<Box<dyn Any>>,
+}
+
+impl<H> Couple<H> {
+    /// Two halves that need nothing else.
+    pub fn of((one, two): (H, H)) -> Self {
+        Self { one, two, stays: None }
+    }
+}
+
+/// What is streamed.
+#[derive(Debug, Clone, Copy)]
+pub struct Traffic {
+    /// Bytes a message.
+    pub bytes: usize,
+    /// How many send.
+    pub senders: usize,
+}
+
+/// One receiver with one or several senders.
+pub trait Streams {
+    /// What is made before all ends.
+    type Bed;
+    /// A sender's end.
+    type Out: Outlet;
+    /// The receiver's end.
+    type In: Inlet;
+
+    /// Makes what comes before all ends.
+    ///
+    /// # Errors
+    /// Skipped, where the machine lacks what they need.
+    fn lay(traffic: Traffic) -> Result<Self::Bed>;
+
+    /// Opens a sender's end, in its process; before the threads, where they are threads.
+    ///
+    /// # Errors
+    /// As [`Pairs::open`].
+    fn outlet(bed: &Self::Bed, sender: usize) -> Result<Self::Out>;
+
+    /// Opens the receiver's end, after the forks, or after the senders' where they are threads.
+    ///
+    /// # Errors
+    /// As [`Pairs::open`].
+    fn inlet(bed: &Self::Bed, senders: &[Peer<'_>]) -> Result<Self::In>;
+
+    /// What has to be said beside a figure.
+    fn note(traffic: Traffic) -> Option<String> {
+        let _ = traffic;
+        None
+    }
+}
+
+/// A sender and a receiver that find each other by name. Messages have [`NAMED_BYTES`].
+pub trait Named: 'static {
+    /// The sender's end.
+    type Out: Outlet;
+    /// The receiver's end.
+    type In: Patient;
+
+    /// Makes what both need, once.
+    ///
+    /// # Errors
+    /// Those of the mechanism.
+    fn create(at: &Location) -> Result<()> {
+        let _ = at;
+        Ok(())
+    }
+
+    /// Opens the sender's end.
+    ///
+    /// # Errors
+    /// Those of the mechanism.
+    fn sender(at: &Location) -> Result<Self::Out>;
+
+    /// Opens the receiver's end.
+    ///
+    /// # Errors
+    /// Those of the mechanism.
+    fn receiver(at: &Location) -> Result<Self::In>;
+}
+
+/// Who uses two ends that answer each other; `BYTES` are those of a round trip's message.
+pub trait PairUser {
+    /// What comes of it.
+    type Out;
+    /// Uses them in two threads.
+    fn threads<P: Pairs<Half: Send>, const BYTES: usize>(self) -> Self::Out;
+    /// Uses them in two processes.
+    fn processes<P: Pairs, const BYTES: usize>(self) -> Self::Out;
+}
+
+/// Who uses a stream.
+pub trait StreamUser {
+    /// What comes of it.
+    type Out;
+    /// With senders that are threads.
+    fn threads<S: Streams<Out: Send>>(self) -> Self::Out;
+    /// With senders that are processes.
+    fn processes<S: Streams>(self) -> Self::Out;
+}
+
+/// Who uses named ends.
+pub trait NamedUser {
+    /// What comes of it.
+    type Out;
+    /// Uses them.
+    fn named<N: Named>(self, mechanism: Mechanism) -> Self::Out;
+}

@@ -1,0 +1,90 @@
+//! Mechanisms whose ends the round trip opens itself: the floor of the hardware, a block that
+//! changes hands, and two ends that see each other through a network only.
+
+use crate::about::{Asked, Death, Idle, Listing, Mechanism, Need};
+use crate::driver::Driver;
+
+/// `flag`.
+pub struct Flag;
+
+impl Driver for Flag {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Spins,
+        ..Mechanism::new(
+            "flag",
+            Death::As {
+                other: "spinlock-tas-process",
+                why: "not killed: a bare word, by which nobody is told; who watches it spins on, as \
+                      in",
+            },
+            &[Listing::new(
+                Asked::RoundTrip,
+                "a flag in shared memory, both processes spin: the floor of this hardware",
+            )],
+        )
+    };
+}
+
+/// `hand-over`.
+pub struct HandOver;
+
+impl Driver for HandOver {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Spins,
+        ..Mechanism::new(
+            "hand-over",
+            Death::As {
+                other: "mailbox",
+                why: "not killed here with a block under way (`tontine crash heap` does that); the \
+                      lane is that of",
+            },
+            &[Listing::new(
+                Asked::RoundTrip,
+                "mailbox-spin, but what is sent is a block of the shared heap: 1 MiB, and no copy",
+            )],
+        )
+    };
+}
+
+/// `container-tcp`.
+pub struct ContainerTcp;
+
+impl Driver for ContainerTcp {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Mediated,
+        needs: &[Need::Engine],
+        ..Mechanism::new(
+            "container-tcp",
+            Death::As {
+                other: "tcp-loopback",
+                why: "not killed between containers; the mechanism inside is that of",
+            },
+            &[Listing::new(
+                Asked::RoundTrip,
+                "TCP with TCP_NODELAY between two containers of a Docker engine, on a network of \
+                 their own",
+            )],
+        )
+    };
+}
+
+/// `container-netns`.
+pub struct ContainerNetns;
+
+impl Driver for ContainerNetns {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Mediated,
+        needs: &[Need::Namespaces],
+        ..Mechanism::new(
+            "container-netns",
+            Death::As {
+                other: "tcp-loopback",
+                why: "not killed between namespaces; the mechanism inside is that of",
+            },
+            &[Listing::new(
+                Asked::RoundTrip,
+                "the same between two processes in namespaces of their own: bridge, veth, no engine",
+            )],
+        )
+    };
+}

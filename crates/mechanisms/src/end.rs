@@ -1,0 +1,176 @@
+//! The ends of a mechanism: an [`Outlet`] sends, an [`Inlet`] receives, a [`TwoWay`] end does both.
+//!
+//! Whoever waits may look now and then whether its peers still live: each call is told which. With
+//! no peers it waits for what the mechanism itself says and for nothing else, as an end does whose
+//! survival is in question. All calls are generic, so that a measured loop has them inline.
+
+use std::time::Duration;
+
+use tontine_host::peer::{Peer, SPINS};
+use tontine_host::trouble::{Result, Trouble};
+
+/// Why a call of an end brought no message through.
+#[derive(Debug)]
+pub enum Ended {
+    /// The mechanism says that the other end is gone.
+    Gone,
+    /// Something that a death does not explain.
+    Broken(Trouble),
+}
+
+impl From<Trouble> for Ended {
+    fn from(trouble: Trouble) -> Self {
+        Self::Broken(trouble)
+    }
+}
+
+impl From<Ended> for Trouble {
+    #[cold]
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Gone => Self::fail("the other end was gone before the last message"),
+            Ended::Broken(trouble) => trouble,
+        }
+    }
+}
+
+/// Asks whether all can still answer.
+///
+/// # Errors
+/// As [`Peer::check`], for the first that cannot.
+#[cold]
+pub fn check(peers: &[Peer<'_>]) -> Result<()> {
+    peers.iter().try_for_each(Peer::check)
+}
+
+/// Spins until `done`; looks after the peers now and then.
+///
+/// # Errors
+/// As [`check`].
+#[inline(always)]
+pub fn spin_until(peers: &[Peer<'_>], pause: bool, mut done: impl FnMut() -> bool) -> Result<()> {
+    loop {
+        for _ in 0..SPINS {
+            if done() {
+                return Ok(());
+            }
+            if pause {
+                std::hint::spin_loop();
+            }
+        }
+        check(peers)?;
+    }
+}
+
+/// The end of such a time as POSIX wants it: on the real-time clock.
+pub fn deadline_in(time: Duration) -> libc::timespec {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0));
+    let end = now + time;
+    let tv_nsec = libc::c_long::from(end.subsec_nanos());
+    libc::timespec { tv_sec: end.as_secs().cast_signed(), tv_nsec }
+}
+
+/// An end that sends.
+pub trait Outlet {
+    /// Hands a message over; waits for room.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended>;
+
+    /// Takes back what was sent and will not be read, once the other end is gone.
+    fn take_back(&mut self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    /// Looks whether somebody has taken a dead receiver's place, and hands over to it.
+    ///
+    /// # Errors
+    /// Those of the mechanism; that there is nobody yet is none.
+    fn look_for_successor(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// An end that receives.
+pub trait Inlet {
+    /// Waits for a message and lets `look` see it: in place, where the mechanism allows that.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    fn receive<R>(&mut self, peers: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R)
+    -> Result<R, Ended>;
+}
+
+/// A receiving end that can give up waiting.
+pub trait Patient: Inlet {
+    /// The same, for no longer than `time`: `None` where nothing came.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    fn receive_within<R>(
+        &mut self,
+        time: Duration,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Ended>;
+}
+
+/// An end that sends and receives.
+pub trait TwoWay: Outlet + Inlet {
+    /// Makes ready for the next message where this one is not answered: whatever `send` would have
+    /// done besides waking the other end.
+    ///
+    /// # Errors
+    /// Those of the mechanism.
+    fn forget(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How often it came too early, where it counts that.
+    fn early(&self) -> Option<Early> {
+        None
+    }
+}
+
+/// How often an end came too early.
+#[derive(Debug, Clone, Copy)]
+pub struct Early {
+    /// Times that it had the lock before the other end had changed what lies under it.
+    pub skipped: u64,
+    /// Messages that came meanwhile.
+    pub rounds: u64,
+}
+
+/// An end of two mechanisms, one each way.
+#[derive(Debug)]
+pub struct Duplex<O, I> {
+    /// Where it sends.
+    pub out: O,
+    /// Where it receives.
+    pub back: I,
+}
+
+impl<O: Outlet, I> Outlet for Duplex<O, I> {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        self.out.send(message, peers)
+    }
+
+    fn take_back(&mut self) -> Vec<Vec<u8>> {
+        self.out.take_back()
+    }
+}
+
+impl<O, I: Inlet> Inlet for Duplex<O, I> {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        self.back.receive(peers, look)
+    }
+}
+
+impl<O: Outlet, I: Inlet> TwoWay for Duplex<O, I> {}

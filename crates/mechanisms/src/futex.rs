@@ -1,0 +1,105 @@
+//! Two slots and one futex word in shared memory that says whose turn it is: `futex`.
+
+#![allow(unsafe_code, reason = "declares its layout shareable")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result};
+
+use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
+use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
+use crate::region::Common;
+use crate::slot::{CAPACITY, Slot};
+
+/// `futex`, and one end of it.
+pub struct Turn {
+    board: Common<Board>,
+    /// The word's value while it is this end's turn.
+    mine: u32,
+    bytes: usize,
+}
+
+impl Driver for Turn {
+    const MECHANISM: Mechanism = Mechanism::new(
+        "futex",
+        Death::LeavesOne { row: "futex", survivor: AfterKill::Wedged },
+        &[
+            Listing::new(Asked::RoundTrip, "a futex word in shared memory; two processes"),
+            Listing::new(Asked::Survival, "two slots and a futex word that says whose turn it is"),
+            Listing::new(Asked::WakeUp, "a futex word in shared memory"),
+        ],
+    );
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, 1>())
+    }
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Board {
+    word: AtomicU32,
+    slots: [Slot; 2],
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Board {}
+
+impl Pairs for Turn {
+    type Half = Self;
+    type End<const BYTES: usize> = Self;
+
+    fn pair(bytes: usize) -> Result<Couple<Self>> {
+        let (one, two) = Common::two(Shared::<Board>::anonymous()?);
+        let end = |board, mine| Self { board, mine, bytes };
+        Ok(Couple::of((end(one, 0), end(two, 1))))
+    }
+
+    fn open<const BYTES: usize>(half: Self, _: &[Peer<'_>]) -> Result<Self> {
+        Ok(half)
+    }
+}
+
+impl Outlet for Turn {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+        self.board.slots[self.mine as usize].write(message);
+        // SYNC futex-turn: pairs with the load in `receive`; carries the slot.
+        self.board.word.store(1 - self.mine, Ordering::Release);
+        futex::wake(&self.board.word, futex::Flags::empty(), 1).during("futex wake")?;
+        Ok(())
+    }
+}
+
+impl Inlet for Turn {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        let (word, other) = (&self.board.word, 1 - self.mine);
+        // SYNC futex-turn: pairs with the store in `send`.
+        while word.load(Ordering::Acquire) != self.mine {
+            match futex::wait(word, futex::Flags::empty(), other, None) {
+                Ok(()) | Err(Errno::AGAIN) => {}
+                Err(Errno::INTR) => check(peers)?,
+                Err(error) => return Err(error).during("futex wait").map_err(Ended::from),
+            }
+        }
+        Ok(look(self.board.slots[other as usize].read(self.bytes, &mut [0; CAPACITY])))
+    }
+}
+
+impl TwoWay for Turn {
+    #[inline(always)]
+    fn forget(&mut self) -> Result<()> {
+        self.board.word.store(1 - self.mine, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,488 @@
+//! The mailbox as a mechanism: one that spins, one that sleeps, one in which a survivor notices a
+//! death, one without copies, and one whose lanes pass on to a successor.
+
+#![allow(unsafe_code, reason = "reads in place what our own senders wrote")]
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::SocketType;
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use super::{Correspondent, Post, announced, failed, life, posts, refused, until_welcome};
+use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, Twin};
+use crate::descriptor::unix_pair;
+use crate::driver::{
+    Couple, Driver, Named, NamedUser, PairUser, Pairs, StreamUser, Streams, Traffic,
+};
+use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, TwoWay, check};
+use crate::location::Location;
+use crate::operation::Operation;
+
+/// Bytes of a message in a round trip.
+const WORD: usize = size_of::<u64>();
+/// Bytes of a stream's lane for small messages.
+const SMALL: usize = 64 << 10;
+/// Messages that a stream's lane for large ones holds, at least.
+const DEPTH: usize = 4;
+/// How long the receiver waits for senders who have not come before it looks after them.
+const LOOK: Duration = Duration::from_millis(20);
+/// Messages that the first chunk of 4,096 bytes takes besides the one that the two ends exchange
+/// first: its ring has 3,968, a message and its header take 72, and one header stays free.
+const FIRST_CHUNK: u32 = 54;
+
+/// A kill does the same, whichever way its owner waits.
+const KILLED: Death = Death::LeavesOne { row: "mailbox", survivor: AfterKill::Told };
+
+/// `mailbox-spin`.
+pub struct Spin;
+
+/// `mailbox-sleep`, whose ends the round trip opens: it tries both ways of sharing the fences.
+pub struct Sleep;
+
+/// `mailbox`.
+pub struct Own;
+
+/// `mailbox-zero-copy`.
+pub struct ZeroCopy;
+
+/// `mailbox-succession`.
+pub struct Succession;
+
+impl Driver for Spin {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Spins,
+        twin: Some(Twin::Sleeping("mailbox-sleep")),
+        ..Mechanism::new(
+            "mailbox-spin",
+            KILLED,
+            &[Listing::new(
+                Asked::RoundTrip,
+                "a tontine mailbox at each end, 8 bytes a message, both processes spin",
+            )],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, WORD>())
+    }
+}
+
+impl Driver for Sleep {
+    const MECHANISM: Mechanism = Mechanism::new(
+        "mailbox-sleep",
+        KILLED,
+        &[
+            Listing::new(
+                Asked::RoundTrip,
+                "a tontine mailbox at each end, 8 bytes a message, both sleep",
+            ),
+            Listing::new(
+                Asked::WakeUp,
+                "a tontine mailbox, 8 bytes a message, whose reader sleeps",
+            ),
+        ],
+    );
+}
+
+impl Driver for Own {
+    const MECHANISM: Mechanism = Mechanism {
+        shared_up_to: usize::MAX,
+        explored: Some(Explored {
+            own: true,
+            // Whoever comes after a victim may die in the same.
+            successions: &[(Operation::Bind, Operation::Bind), (Operation::Send, Operation::Send)],
+            // It has 80 classes, so a second opening after each makes thousands of pairs.
+            long_successions: &[Operation::Bind],
+            // A message is acknowledged by the next `recv`.
+            delivers_again: true,
+            ..Explored::new(
+                "mailbox",
+                "Tontine's mailbox",
+                &[
+                    Operation::Bind,
+                    Operation::Connect,
+                    Operation::Send,
+                    Operation::SendWaking,
+                    Operation::Grow,
+                    Operation::Receive,
+                    Operation::ReceiveEmpty,
+                    Operation::Close,
+                ],
+                || FIRST_CHUNK,
+            )
+        }),
+        ..Mechanism::new(
+            "mailbox",
+            KILLED,
+            &[
+                Listing::new(
+                    Asked::Throughput,
+                    "a tontine mailbox, one lane a sender, copied in and out; processes",
+                ),
+                Listing::new(
+                    Asked::Survival,
+                    "a tontine mailbox at each end, both sleep; what is unread is taken back",
+                ),
+            ],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, WORD>())
+    }
+
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Lanes<true>>())
+    }
+
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<ByPath<false>>(Self::MECHANISM))
+    }
+}
+
+impl Driver for ZeroCopy {
+    const MECHANISM: Mechanism = Mechanism {
+        shared_up_to: usize::MAX,
+        ..Mechanism::new(
+            "mailbox-zero-copy",
+            KILLED,
+            &[Listing::new(
+                Asked::Throughput,
+                "a tontine mailbox, filled and read in place; processes",
+            )],
+        )
+    };
+
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Lanes<false>>())
+    }
+}
+
+impl Driver for Succession {
+    const MECHANISM: Mechanism = Mechanism {
+        explored: Some(Explored {
+            own: true,
+            // Whoever comes after a dead receiver may die in its first receive, in which it takes
+            // the lane over, or already in taking the address.
+            successions: &[
+                (Operation::Receive, Operation::Receive),
+                (Operation::ReceiveEmpty, Operation::Bind),
+            ],
+            long_successions: &[Operation::Bind],
+            delivers_again: true,
+            hands_over: true,
+            ..Explored::new(
+                "mailbox-succession",
+                "Tontine's mailbox, its sender waiting for a dead reader's successor",
+                &[Operation::Receive, Operation::ReceiveEmpty],
+                || FIRST_CHUNK,
+            )
+        }),
+        ..Mechanism::new("mailbox-succession", KILLED, &[])
+    };
+
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<ByPath<true>>(Self::MECHANISM))
+    }
+}
+
+impl Outlet for Sender {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+        match Sender::send(self, message) {
+            Ok(()) => Ok(()),
+            Err(Error::OwnerDied { .. }) => Err(Ended::Gone),
+            Err(error) => Err(failed("send")(error).into()),
+        }
+    }
+
+    fn take_back(&mut self) -> Vec<Vec<u8>> {
+        self.unread().unwrap_or_default()
+    }
+
+    fn look_for_successor(&mut self) -> Result<()> {
+        self.service().map_err(failed("service"))
+    }
+}
+
+impl Inlet for Mailbox {
+    #[inline(always)]
+    fn receive<R>(&mut self, _: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R) -> Result<R, Ended> {
+        match self.recv() {
+            Ok(message) => Ok(look(&message)),
+            Err(error) => Err(failed("recv")(error).into()),
+        }
+    }
+}
+
+impl Patient for Mailbox {
+    fn receive_within<R>(
+        &mut self,
+        time: Duration,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Ended> {
+        match self.recv_timeout(time) {
+            Ok(message) => Ok(Some(look(&message))),
+            Err(Error::TimedOut) => Ok(None),
+            Err(error) => Err(failed("recv")(error).into()),
+        }
+    }
+}
+
+impl Outlet for Correspondent {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        Outlet::send(&mut self.sender, message, peers)
+    }
+}
+
+impl Inlet for Correspondent {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        self.mailbox.receive(peers, look)
+    }
+}
+
+impl TwoWay for Correspondent {}
+
+fn two_posts() -> Result<Couple<Post>> {
+    posts(1).map(Couple::of)
+}
+
+impl Pairs for Spin {
+    type Half = Post;
+    type End<const BYTES: usize> = Correspondent;
+
+    fn pair(_: usize) -> Result<Couple<Post>> {
+        two_posts()
+    }
+
+    fn open<const BYTES: usize>(post: Post, peers: &[Peer<'_>]) -> Result<Correspondent> {
+        post.open(&Options::new().waiting(Waiting::Spin).max_lanes(1), peers)
+    }
+}
+
+/// A mailbox whose owner notices the death of the only sender. A `recv` waits for whoever sends
+/// next and says nothing of a sender that died, so who waits for an answer waits on the mailbox's
+/// descriptor and looks whether the lane is still there.
+pub struct Noticing(Mailbox);
+
+impl Inlet for Noticing {
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        loop {
+            match self.0.try_recv() {
+                Ok(message) => return Ok(look(&message)),
+                Err(Error::WouldBlock) => {}
+                Err(error) => return Err(failed("recv")(error).into()),
+            }
+            if self.0.lanes() == 0 {
+                return Err(Ended::Gone);
+            }
+            if self.0.arm().map_err(failed("arm"))? {
+                let descriptor = self.0.descriptor();
+                match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None) {
+                    Ok(_) => {}
+                    Err(Errno::INTR) => check(peers)?,
+                    Err(error) => return Err(error).during("poll").map_err(Ended::from),
+                }
+            }
+        }
+    }
+}
+
+impl Pairs for Own {
+    type Half = Post;
+    type End<const BYTES: usize> = Duplex<Sender, Noticing>;
+
+    fn pair(_: usize) -> Result<Couple<Post>> {
+        two_posts()
+    }
+
+    fn open<const BYTES: usize>(post: Post, peers: &[Peer<'_>]) -> Result<Self::End<BYTES>> {
+        let options = Options::new().waiting(Waiting::Sleep);
+        let Correspondent { sender, mailbox, .. } = post.open(&options, peers)?;
+        Ok(Duplex { out: sender, back: Noticing(mailbox) })
+    }
+}
+
+/// A stream of many senders, each in a process of its own, to one receiver.
+///
+/// By default lanes grow from a page while messages wait, and here they always wait; what is timed
+/// is the lane that they grow to, so it has that size from the start. It holds many small messages
+/// and stays within a cache; of large ones it holds [`DEPTH`].
+///
+/// Without copies a sender still fills the room that it reserves, as a program does that makes a
+/// message there; the receiver reads in place.
+pub(super) struct Lanes<const COPY: bool>;
+
+/// Bytes of each lane for messages of so many bytes.
+fn lane_bytes(bytes: usize) -> u64 {
+    (bytes * 2 * DEPTH).next_power_of_two().max(SMALL) as u64
+}
+
+/// The connections of a stream before they are opened.
+pub(super) struct Connections {
+    options: Options,
+    pairs: RefCell<Vec<(Option<OwnedFd>, Option<OwnedFd>)>>,
+}
+
+impl<const COPY: bool> Streams for Lanes<COPY> {
+    type Bed = Connections;
+    type Out = Filling<COPY>;
+    type In = Emptying<COPY>;
+
+    fn lay(Traffic { bytes, senders }: Traffic) -> Result<Connections> {
+        let lane = lane_bytes(bytes);
+        let options = Options::new()
+            .lane_cap(2 * lane)
+            .first_chunk(lane)
+            .mailbox_cap(4 * lane * senders as u64)
+            .max_lanes(senders);
+        let pair = |_| unix_pair(SocketType::SEQPACKET).map(|(a, b)| (Some(a), Some(b)));
+        let pairs = (0..senders).map(pair).collect::<Result<_>>()?;
+        Ok(Connections { options, pairs: RefCell::new(pairs) })
+    }
+
+    fn outlet(bed: &Connections, sender: usize) -> Result<Self::Out> {
+        let socket = bed.pairs.borrow_mut()[sender].1.take();
+        bed.pairs.borrow_mut().clear();
+        let mut sender = announced(&bed.options, socket.ok_or_else(twice)?)?;
+        until_welcome(&mut sender, Peer::Parent)?;
+        Ok(Filling(sender))
+    }
+
+    fn inlet(bed: &Connections, _: &[Peer<'_>]) -> Result<Self::In> {
+        life()?;
+        let mut mailbox = bed.options.unbound().map_err(refused)?;
+        let mut missing = 0;
+        for (read, _) in bed.pairs.borrow_mut().drain(..) {
+            mailbox.adopt(read.ok_or_else(twice)?).map_err(refused)?;
+            missing += 1;
+        }
+        Ok(Emptying { mailbox, missing })
+    }
+
+    fn note(traffic: Traffic) -> Option<String> {
+        let kib = lane_bytes(traffic.bytes) >> 10;
+        Some(format!("lanes of {kib} KiB from the start; waits 20 µs, then sleeps"))
+    }
+}
+
+fn twice() -> Trouble {
+    Trouble::fail("a socket was taken twice")
+}
+
+/// A sender of a stream.
+pub(super) struct Filling<const COPY: bool>(Sender);
+
+impl<const COPY: bool> Outlet for Filling<COPY> {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+        if COPY {
+            return Ok(self.0.send(message).map_err(failed("send"))?);
+        }
+        let mut room = self.0.reserve(message.len()).map_err(failed("reserve"))?;
+        room.copy_from_slice(message);
+        Ok(room.commit().map_err(failed("commit"))?)
+    }
+}
+
+/// The receiver of a stream.
+pub(super) struct Emptying<const COPY: bool> {
+    mailbox: Mailbox,
+    /// Senders who have not announced themselves.
+    missing: usize,
+}
+
+impl<const COPY: bool> Emptying<COPY> {
+    /// Waits for a message while senders are missing.
+    #[cold]
+    fn meet<R>(
+        &mut self,
+        senders: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        loop {
+            match self.mailbox.recv_timeout(LOOK) {
+                Ok(message) if message.is_empty() => {
+                    self.missing -= 1;
+                    return Ok(None);
+                }
+                Ok(message) => return Ok(Some(look(&message))),
+                Err(Error::TimedOut) => check(senders)?,
+                Err(error) => return Err(failed("recv")(error)),
+            }
+            if let Some(fault) = self.mailbox.faults().pop() {
+                return Err(refused(fault));
+            }
+        }
+    }
+}
+
+impl<const COPY: bool> Inlet for Emptying<COPY> {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        senders: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        let mut look = Some(look);
+        while self.missing > 0 {
+            let seen = self.meet(senders, |message| look.take().map(|look| look(message)))?;
+            if let Some(Some(seen)) = seen {
+                return Ok(seen);
+            }
+        }
+        let look = look.ok_or_else(|| Trouble::fail("a message was looked at twice"))?;
+        if COPY {
+            return self.mailbox.receive(senders, look);
+        }
+        // SAFETY: the senders are our own children, who never change what they have committed.
+        let message = unsafe { self.mailbox.recv_in_place() };
+        Ok(message.map(|message| look(&message)).map_err(failed("recv"))?)
+    }
+}
+
+/// A mailbox at a path. `WAITS`: its senders wait for a dead receiver's successor.
+pub(super) struct ByPath<const WAITS: bool>;
+
+impl<const WAITS: bool> ByPath<WAITS> {
+    /// Spinning first would make the way of a run depend on the clock.
+    fn options() -> Options {
+        let on_death = if WAITS { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
+        Options::new().waiting(Waiting::Sleep).on_death(on_death)
+    }
+}
+
+fn path(at: &Location) -> PathBuf {
+    at.folder().join("mailbox")
+}
+
+impl<const WAITS: bool> Named for ByPath<WAITS> {
+    type Out = Sender;
+    type In = Mailbox;
+
+    fn sender(at: &Location) -> Result<Sender> {
+        Self::options().connect(path(at)).map_err(refused)
+    }
+
+    fn receiver(at: &Location) -> Result<Mailbox> {
+        Self::options().bind(path(at)).map_err(refused)
+    }
+}

@@ -1,0 +1,179 @@
+//! What a process does at one end of a mechanism, and may be killed in: [`Operation`], [`End`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One of the two ends of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The one that sends.
+    Sender,
+    /// The one that receives.
+    Receiver,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        })
+    }
+}
+
+/// What a process is killed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// A receiver opens its end.
+    Bind,
+    /// A sender opens its end.
+    Connect,
+    /// A sender sends; there is room.
+    Send,
+    /// A sender sends; the receiver sleeps until something comes.
+    SendWaking,
+    /// A sender sends into a full queue, which grows.
+    Grow,
+    /// A sender sends into a full queue, waits, and goes on when there is room.
+    SendFull,
+    /// A receiver receives; a message is there.
+    Receive,
+    /// A receiver receives from a full queue; a sender sleeps until there is room.
+    ReceiveWaking,
+    /// A receiver receives from an empty queue, waits, and goes on when a message comes.
+    ReceiveEmpty,
+    /// A sender closes its end.
+    Close,
+    /// A process joins a heap.
+    Join,
+    /// A member allocates a block; one of this size is at hand.
+    Allocate,
+    /// A member allocates the first block of a size.
+    AllocateSlab,
+    /// A member allocates a block for which one slab is too small.
+    AllocateLarge,
+    /// A member frees a block that it has allocated.
+    Free,
+    /// A member frees a block that another one has allocated.
+    FreeRemote,
+    /// A member gives back memory in which no block is left.
+    GiveBack,
+    /// A member hands a block over to another one.
+    HandOver,
+    /// A member takes a block that another one has handed over.
+    Accept,
+    /// A member looks after a dead one.
+    Recover,
+    /// A member leaves.
+    Leave,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::Bind,
+        Self::Connect,
+        Self::Send,
+        Self::SendWaking,
+        Self::Grow,
+        Self::SendFull,
+        Self::Receive,
+        Self::ReceiveWaking,
+        Self::ReceiveEmpty,
+        Self::Close,
+        Self::Join,
+        Self::Allocate,
+        Self::AllocateSlab,
+        Self::AllocateLarge,
+        Self::Free,
+        Self::FreeRemote,
+        Self::GiveBack,
+        Self::HandOver,
+        Self::Accept,
+        Self::Recover,
+        Self::Leave,
+    ];
+
+    /// What can happen at a ring that both ends have mapped.
+    pub const OF_A_RING: [Self; 7] = [
+        Self::Send,
+        Self::SendWaking,
+        Self::SendFull,
+        Self::Receive,
+        Self::ReceiveWaking,
+        Self::ReceiveEmpty,
+        Self::Close,
+    ];
+
+    /// What can happen at a queue of fixed size that has a name to be opened by.
+    pub const OF_A_BOUNDED_QUEUE: [Self; 8] = [
+        Self::Connect,
+        Self::Send,
+        Self::SendWaking,
+        Self::SendFull,
+        Self::Receive,
+        Self::ReceiveWaking,
+        Self::ReceiveEmpty,
+        Self::Close,
+    ];
+
+    /// What can happen at a heap whose members hand blocks over, and look after the dead.
+    pub const OF_A_HEAP: [Self; 11] = [
+        Self::Join,
+        Self::Allocate,
+        Self::AllocateSlab,
+        Self::AllocateLarge,
+        Self::Free,
+        Self::FreeRemote,
+        Self::GiveBack,
+        Self::HandOver,
+        Self::Accept,
+        Self::Recover,
+        Self::Leave,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bind => "bind",
+            Self::Connect => "connect",
+            Self::Send => "send",
+            Self::SendWaking => "send-waking",
+            Self::Grow => "grow",
+            Self::SendFull => "send-full",
+            Self::Receive => "receive",
+            Self::ReceiveWaking => "receive-waking",
+            Self::ReceiveEmpty => "receive-empty",
+            Self::Close => "close",
+            Self::Join => "join",
+            Self::Allocate => "allocate",
+            Self::AllocateSlab => "allocate-slab",
+            Self::AllocateLarge => "allocate-large",
+            Self::Free => "free",
+            Self::FreeRemote => "free-remote",
+            Self::GiveBack => "give-back",
+            Self::HandOver => "hand-over",
+            Self::Accept => "accept",
+            Self::Recover => "recover",
+            Self::Leave => "leave",
+        }
+    }
+
+    /// The end of a queue at which the victim is; a heap has none.
+    pub fn end(self) -> Option<End> {
+        match self {
+            Self::Bind | Self::Receive | Self::ReceiveWaking | Self::ReceiveEmpty => {
+                Some(End::Receiver)
+            }
+            Self::Connect
+            | Self::Send
+            | Self::SendWaking
+            | Self::Grow
+            | Self::SendFull
+            | Self::Close => Some(End::Sender),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Pipes: `pipe`. Named ends are those of a FIFO.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+use tontine_host::trouble::{During, Result};
+
+use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism};
+use crate::descriptor::{Connection, Reader, Writer, pipe};
+use crate::driver::{Driver, NAMED_BYTES, Named, NamedUser, PairUser, StreamUser, Traffic};
+use crate::location::Location;
+use crate::operation::Operation;
+
+/// Messages of several senders stay apart up to here (`PIPE_BUF` on Linux, `pipe(7)`).
+const ATOMIC: usize = 4096;
+/// The smallest size of a pipe: one page, whatever the page is.
+const SMALLEST: usize = 4_096;
+
+/// `pipe`.
+pub struct Pipe;
+
+impl Driver for Pipe {
+    const MECHANISM: Mechanism = Mechanism {
+        shared_up_to: ATOMIC,
+        explored: Some(Explored {
+            // The kernel gives a page back when all of it is read, and this pipe has one.
+            makes_room: capacity,
+            ..Explored::new(
+                "pipe",
+                "a named pipe, one write and one read a message",
+                &Operation::OF_A_BOUNDED_QUEUE,
+                capacity,
+            )
+        }),
+        ..Mechanism::new(
+            "pipe",
+            Death::LeavesOne { row: "pipe", survivor: AfterKill::Told },
+            &[
+                Listing::new(Asked::RoundTrip, "two pipes, one byte a message"),
+                Listing::new(Asked::Throughput, "one pipe; several senders up to PIPE_BUF"),
+                Listing::new(Asked::Survival, "two pipes"),
+                Listing::new(Asked::WakeUp, "a pipe, one byte a message"),
+            ],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, 1>())
+    }
+
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Self>())
+    }
+
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<Self>(Self::MECHANISM))
+    }
+}
+
+impl Connection for Pipe {
+    const BOTH_WAYS: bool = false;
+
+    fn connect() -> Result<(OwnedFd, OwnedFd)> {
+        pipe()
+    }
+}
+
+fn capacity() -> u32 {
+    (rustix::param::page_size().max(SMALLEST) / NAMED_BYTES) as u32
+}
+
+impl Named for Pipe {
+    type Out = Writer;
+    type In = Reader<[u8; NAMED_BYTES]>;
+
+    fn create(at: &Location) -> Result<()> {
+        mkfifoat(CWD, path(at), Mode::RUSR | Mode::WUSR).setting_up("mkfifo")
+    }
+
+    fn sender(at: &Location) -> Result<Writer> {
+        let file = File::options().write(true).open(path(at)).during("open")?;
+        Ok(Writer(file.into()))
+    }
+
+    fn receiver(at: &Location) -> Result<Self::In> {
+        // Without O_NONBLOCK it would wait for a sender.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = File::options().read(true).custom_flags(flags).open(path(at)).during("open")?;
+        rustix::pipe::fcntl_setpipe_size(&file, SMALLEST).during("fcntl(F_SETPIPE_SZ)")?;
+        rustix::fs::fcntl_setfl(&file, OFlags::empty()).during("fcntl(F_SETFL)")?;
+        Ok(Reader::new(file.into(), [0; NAMED_BYTES]))
+    }
+}
+
+fn path(at: &Location) -> PathBuf {
+    at.folder().join("pipe")
+}

@@ -1,0 +1,277 @@
+//! POSIX message queues: `posix-mq`, and [`nameless`] ones, whose names are gone before the first
+//! message.
+
+#![allow(unsafe_code, reason = "POSIX message queues")]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use tontine_host::os::checked;
+use tontine_host::os::shared::first_free_name;
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result, Trouble};
+
+use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism, Need};
+use crate::descriptor::again;
+use crate::driver::{
+    Couple, Driver, NAMED_BYTES, Named, NamedUser, PairUser, Pairs, StreamUser, Streams, Traffic,
+};
+use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check, deadline_in};
+use crate::location::Location;
+use crate::operation::Operation;
+
+/// Messages that a stream's queue holds: what every system allows (`msg_max`).
+const DEPTH: usize = 10;
+/// Messages that a queue with a name holds, below that limit.
+const NAMED_DEPTH: u32 = 4;
+
+/// `posix-mq`.
+pub struct PosixMq;
+
+impl Driver for PosixMq {
+    const MECHANISM: Mechanism = Mechanism {
+        needs: &[Need::MessageQueues],
+        shared_up_to: usize::MAX,
+        explored: Some(Explored::new(
+            "posix-mq",
+            "a POSIX message queue",
+            &Operation::OF_A_BOUNDED_QUEUE,
+            || NAMED_DEPTH,
+        )),
+        ..Mechanism::new(
+            "posix-mq",
+            Death::LeavesOne { row: "posix-mq", survivor: AfterKill::Wedged },
+            &[
+                Listing::new(Asked::RoundTrip, "two POSIX message queues"),
+                Listing::new(Asked::Throughput, "a POSIX message queue of ten messages"),
+                Listing::new(Asked::Survival, "two POSIX message queues"),
+                Listing::new(Asked::WakeUp, "a POSIX message queue"),
+            ],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, 1>())
+    }
+
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Self>())
+    }
+
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<Self>(Self::MECHANISM))
+    }
+}
+
+impl Pairs for PosixMq {
+    /// What it reads from, what it writes to; each end holds both queues.
+    type Half = (OwnedFd, OwnedFd);
+    type End<const BYTES: usize> = Duplex<Entry, Exit<[u8; BYTES]>>;
+
+    fn pair(bytes: usize) -> Result<Couple<Self::Half>> {
+        let (ask, answer) = (nameless(1, bytes)?, nameless(1, bytes)?);
+        let two = (again(&ask)?, again(&answer)?);
+        Ok(Couple::of(((answer, ask), two)))
+    }
+
+    fn open<const BYTES: usize>(
+        (read, write): Self::Half,
+        _: &[Peer<'_>],
+    ) -> Result<Self::End<BYTES>> {
+        Ok(Duplex { out: Entry(write), back: Exit { queue: read, buffer: [0; BYTES] } })
+    }
+}
+
+impl Streams for PosixMq {
+    type Bed = (OwnedFd, Traffic);
+    type Out = Entry;
+    type In = Exit<Vec<u8>>;
+
+    fn lay(traffic: Traffic) -> Result<Self::Bed> {
+        Ok((nameless(DEPTH, traffic.bytes)?, traffic))
+    }
+
+    fn outlet((queue, _): &Self::Bed, _: usize) -> Result<Entry> {
+        again(queue).map(Entry)
+    }
+
+    fn inlet((queue, traffic): &Self::Bed, _: &[Peer<'_>]) -> Result<Self::In> {
+        Ok(Exit { queue: again(queue)?, buffer: vec![0; traffic.bytes] })
+    }
+}
+
+impl Named for PosixMq {
+    type Out = Entry;
+    type In = Exit<[u8; NAMED_BYTES]>;
+
+    fn create(at: &Location) -> Result<()> {
+        by_name(at, libc::O_CREAT | libc::O_EXCL | libc::O_RDWR).map(drop)
+    }
+
+    fn sender(at: &Location) -> Result<Entry> {
+        by_name(at, libc::O_WRONLY).map(Entry)
+    }
+
+    fn receiver(at: &Location) -> Result<Self::In> {
+        Ok(Exit { queue: by_name(at, libc::O_RDONLY)?, buffer: [0; NAMED_BYTES] })
+    }
+}
+
+fn by_name(at: &Location, flags: libc::c_int) -> Result<OwnedFd> {
+    open(&at.posix_name(), flags, NAMED_DEPTH as usize, NAMED_BYTES).setting_up("mq_open")
+}
+
+/// Where messages go in.
+#[derive(Debug)]
+pub struct Entry(OwnedFd);
+
+impl Outlet for Entry {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        while let Err(error) = send(&self.0, message) {
+            interrupted("mq_send", error, peers)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where they come out.
+#[derive(Debug)]
+pub struct Exit<B> {
+    queue: OwnedFd,
+    buffer: B,
+}
+
+impl<B: AsMut<[u8]>> Inlet for Exit<B> {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        let buffer = self.buffer.as_mut();
+        loop {
+            match receive(&self.queue, buffer, None) {
+                Ok(got) => return Ok(look(&buffer[..got])),
+                Err(error) => interrupted("mq_receive", error, peers)?,
+            }
+        }
+    }
+}
+
+impl<B: AsMut<[u8]>> Patient for Exit<B> {
+    fn receive_within<R>(
+        &mut self,
+        time: Duration,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Ended> {
+        let buffer = self.buffer.as_mut();
+        match receive(&self.queue, buffer, Some(&deadline_in(time))) {
+            Ok(got) => Ok(Some(look(&buffer[..got]))),
+            Err(error) if error.raw_os_error() == Some(libc::ETIMEDOUT) => Ok(None),
+            Err(error) => Err(error).during("mq_timedreceive").map_err(Ended::from),
+        }
+    }
+}
+
+/// After a failed call: asks for the peers where it was only interrupted.
+#[cold]
+fn interrupted(call: &str, error: io::Error, peers: &[Peer<'_>]) -> Result<()> {
+    if error.kind() == io::ErrorKind::Interrupted { check(peers) } else { Err(error).during(call) }
+}
+
+/// Where the system keeps the limit of a message's size.
+const LIMIT: &str = "/proc/sys/fs/mqueue/msgsize_max";
+
+/// A queue of up to `depth` messages of up to `bytes` bytes. On Linux its descriptor is a file
+/// descriptor.
+///
+/// # Errors
+/// Skipped, where the system has no queues, none so large, or no room for it.
+pub fn nameless(depth: usize, bytes: usize) -> Result<OwnedFd> {
+    let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
+    let open = |name: &CStr| open(name, flags, depth, bytes);
+    let (name, queue) = first_free_name(open).map_err(|error| refused(depth, bytes, error))?;
+    // SAFETY: `name` is a C string.
+    checked(unsafe { libc::mq_unlink(name.as_ptr()) }).setting_up("mq_unlink")?;
+    Ok(queue)
+}
+
+fn open(name: &CStr, flags: libc::c_int, depth: usize, bytes: usize) -> io::Result<OwnedFd> {
+    let mode: libc::mode_t = 0o600;
+    // SAFETY: the name is a C string; the attributes are a valid plain structure that outlives the
+    // call; a descriptor that is returned is new and ours.
+    unsafe {
+        let mut attributes: libc::mq_attr = std::mem::zeroed();
+        attributes.mq_maxmsg = depth as libc::c_long;
+        attributes.mq_msgsize = bytes as libc::c_long;
+        let flags = flags | libc::O_CLOEXEC;
+        checked(libc::mq_open(name.as_ptr(), flags, mode, &raw const attributes))
+            .map(|queue| OwnedFd::from_raw_fd(queue))
+    }
+}
+
+/// EINVAL is the system's answer to a message beyond its limit; EMFILE the one to a queue beyond
+/// RLIMIT_MSGQUEUE.
+fn refused(depth: usize, bytes: usize, error: io::Error) -> Trouble {
+    let asked = format!("{depth} messages of {bytes} bytes");
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => {
+            let limit = std::fs::read_to_string(LIMIT).unwrap_or_default();
+            let limit = limit.trim();
+            Trouble::skip(format!("mq_open of {asked}: {error}; {LIMIT} is {limit}"))
+        }
+        Some(libc::EMFILE) => {
+            Trouble::skip(format!("mq_open of {asked}: {error}, or RLIMIT_MSGQUEUE is too small"))
+        }
+        _ => Trouble::setting_up("mq_open", error),
+    }
+}
+
+#[inline(always)]
+fn send(queue: &OwnedFd, message: &[u8]) -> io::Result<()> {
+    let (at, length) = (message.as_ptr().cast(), message.len());
+    // SAFETY: the queue is open; pointer and length are those of a live slice.
+    checked(unsafe { libc::mq_send(queue.as_raw_fd(), at, length, 0) }).map(|_| ())
+}
+
+/// Takes a message out of a queue. `into` must have room for the largest that the queue takes.
+#[inline(always)]
+fn receive(queue: &OwnedFd, into: &mut [u8], until: Option<&libc::timespec>) -> io::Result<usize> {
+    let (queue, at, room) = (queue.as_raw_fd(), into.as_mut_ptr().cast(), into.len());
+    let priority = std::ptr::null_mut();
+    // SAFETY: the queue is open; pointer and length are those of a live slice that we may write;
+    // the deadline is borrowed for the call.
+    let got = unsafe {
+        match until {
+            None => libc::mq_receive(queue, at, room, priority),
+            Some(until) => libc::mq_timedreceive(queue, at, room, priority, until),
+        }
+    };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_messages_whole_and_in_order_and_a_size_beyond_the_limit_is_a_skip() {
+        let queue = match nameless(2, 16) {
+            Ok(queue) => queue,
+            Err(trouble) => return eprintln!("{trouble}"),
+        };
+        send(&queue, b"first").expect("room");
+        send(&queue, b"2nd").expect("room");
+        let mut into = [0; 16];
+        assert_eq!(receive(&queue, &mut into, None).expect("a message"), 5);
+        assert_eq!(&into[..5], b"first");
+        assert_eq!(receive(&queue, &mut into, None).expect("a message"), 3);
+        let Err(Trouble::Skipped(why)) = nameless(1, 1 << 30) else {
+            panic!("no queue takes messages of a gibibyte");
+        };
+        assert!(why.contains("mq_open of 1 messages of 1073741824 bytes"), "{why}");
+    }
+}

@@ -1,0 +1,128 @@
+//! A structure in shared memory with bytes behind it: [`Region`]; and the one that both ends of a
+//! pair hold: [`Common`].
+//!
+//! A region is raw on purpose: what the rings do with it is what their peers' authors do, through
+//! pointers.
+
+#![allow(unsafe_code, reason = "maps shared memory")]
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, ftruncate};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::shm;
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::trouble::{During, Result};
+
+use crate::location::Location;
+
+const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// A mapped `T` and `extra` bytes behind it, as often in other processes. All start as zero.
+#[derive(Debug)]
+pub struct Region<T> {
+    at: NonNull<T>,
+    length: usize,
+}
+
+// SAFETY: it is bound to no thread; whoever uses the pointer answers for what it does.
+unsafe impl<T> Send for Region<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Region<T> {}
+
+impl<T> Region<T> {
+    /// Makes and maps it under a name.
+    ///
+    /// # Errors
+    /// Skipped, where there is no `/dev/shm`; failed, where the name is taken.
+    pub fn create(at: &Location, extra: usize) -> Result<Self> {
+        let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
+        let file = shm::open(&*at.posix_name(), flags, Mode::RUSR | Mode::WUSR);
+        let file = file.setting_up("shm_open")?;
+        ftruncate(&file, Self::length(extra) as u64).setting_up("ftruncate on shared memory")?;
+        Self::map(&file, extra)
+    }
+
+    /// Maps what another process made.
+    ///
+    /// # Errors
+    /// Skipped, where there is none.
+    pub fn open(at: &Location, extra: usize) -> Result<Self> {
+        let file = shm::open(&*at.posix_name(), shm::OFlags::RDWR, Mode::empty());
+        Self::map(&file.setting_up("shm_open")?, extra)
+    }
+
+    /// One without a name, for processes forked from here on.
+    ///
+    /// # Errors
+    /// Skipped, where the system refuses the mapping.
+    pub fn anonymous(extra: usize) -> Result<Self> {
+        let (length, flags) = (Self::length(extra), MapFlags::SHARED | MapFlags::POPULATE);
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ACCESS, flags) };
+        Ok(Self::at_address(at.setting_up("mmap")?, length))
+    }
+
+    /// Valid as long as the handle; other processes write there too.
+    #[inline(always)]
+    pub fn at(&self) -> *mut T {
+        self.at.as_ptr()
+    }
+
+    fn length(extra: usize) -> usize {
+        (size_of::<T>() + extra).next_multiple_of(rustix::param::page_size())
+    }
+
+    fn map(file: &OwnedFd, extra: usize) -> Result<Self> {
+        let length = Self::length(extra);
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        let at = unsafe { mmap(std::ptr::null_mut(), length, ACCESS, MapFlags::SHARED, file, 0) };
+        Ok(Self::at_address(at.setting_up("mmap")?, length))
+    }
+
+    fn at_address(at: *mut std::ffi::c_void, length: usize) -> Self {
+        Self { at: NonNull::new(at.cast()).expect("mmap never returns a null pointer"), length }
+    }
+}
+
+impl<T> Drop for Region<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this handle's own, of this length; pointers from `at` are not
+        // used after the handle.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Memory that both ends of a pair hold. The address lies in the handle itself, so that a loop on
+/// it loads nothing else.
+#[derive(Debug)]
+pub struct Common<T> {
+    at: NonNull<T>,
+    _keeps: Arc<Shared<T>>,
+}
+
+// SAFETY: it gives `&T` only, and `Shareable` requires `Sync`.
+unsafe impl<T: Shareable> Send for Common<T> {}
+
+impl<T: Shareable> Common<T> {
+    /// A handle of it for each end.
+    pub fn two(memory: Shared<T>) -> (Self, Self) {
+        let keeps = Arc::new(memory);
+        let at = NonNull::from(&**keeps);
+        (Self { at, _keeps: Arc::clone(&keeps) }, Self { at, _keeps: keeps })
+    }
+}
+
+impl<T: Shareable> Deref for Common<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping lives as long as `_keeps`, and its content is shared by reference
+        // only.
+        unsafe { self.at.as_ref() }
+    }
+}

@@ -1,0 +1,185 @@
+//! The registry of mechanisms: [`ALL`], and how a user gets at the ends of one by its name.
+//!
+//! One line each, in the order of the rows.
+
+use tontine_host::trouble::{Result, Trouble};
+
+use crate::about::{Asked, Listing, Mechanism};
+use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
+use crate::{
+    condvar, crossbeam, elsewhere, eventfd, futex, iceoryx, mailbox, pipe, posix_mq, rtrb,
+    semaphore, signal, socket, spinlock, zeromq,
+};
+
+/// Makes the registry of the drivers.
+macro_rules! registry {
+    ($($driver:ty),* $(,)?) => {
+        /// All mechanisms, in the order of the rows.
+        pub static ALL: &[Mechanism] = &[$(<$driver as Driver>::MECHANISM),*];
+
+        /// Has `user` open two ends of that mechanism.
+        ///
+        /// # Errors
+        /// Skipped, where this build lacks it; failed, where it makes no pairs or is unknown.
+        pub fn pairs<U: PairUser>(name: &str, user: U) -> Result<U::Out> {
+            $(if <$driver as Driver>::MECHANISM.name == name {
+                return <$driver as Driver>::pairs(user).ok_or_else(|| lacking(name));
+            })*
+            Err(lacking(name))
+        }
+
+        /// Has `user` stream by that mechanism.
+        ///
+        /// # Errors
+        /// As [`pairs`].
+        pub fn streams<U: StreamUser>(name: &str, traffic: Traffic, user: U) -> Result<U::Out> {
+            $(if <$driver as Driver>::MECHANISM.name == name {
+                return <$driver as Driver>::streams(traffic, user).ok_or_else(|| lacking(name));
+            })*
+            Err(lacking(name))
+        }
+
+        /// Has a user each open ends by name, of every mechanism that has such; in the order of the
+        /// rows.
+        pub fn named<U: NamedUser>(mut user: impl FnMut() -> U) -> Vec<U::Out> {
+            let mut all = Vec::new();
+            $(all.extend(<$driver as Driver>::named(user()));)*
+            all
+        }
+    };
+}
+
+registry![
+    elsewhere::Flag,
+    spinlock::Threads<false>,
+    spinlock::Threads<true>,
+    semaphore::Threads,
+    spinlock::Processes<false>,
+    spinlock::Processes<true>,
+    semaphore::Processes,
+    futex::Turn,
+    condvar::Guest,
+    eventfd::Eventfd,
+    pipe::Pipe,
+    socket::UnixStream,
+    socket::UnixSeqpacket,
+    socket::TcpLoopback,
+    posix_mq::PosixMq,
+    signal::Usr1,
+    zeromq::Inproc,
+    zeromq::Ipc,
+    crossbeam::Crossbeam,
+    rtrb::Rtrb,
+    iceoryx::Iceoryx,
+    mailbox::Spin,
+    mailbox::Sleep,
+    mailbox::Own,
+    mailbox::ZeroCopy,
+    mailbox::Succession,
+    elsewhere::HandOver,
+    elsewhere::ContainerTcp,
+    elsewhere::ContainerNetns,
+];
+
+/// Returns the mechanism of that name.
+pub fn find(name: &str) -> Option<&'static Mechanism> {
+    ALL.iter().find(|mechanism| mechanism.name == name)
+}
+
+/// Returns the mechanisms that an experiment measures, and what their rows say there.
+pub fn rows(asked: Asked) -> impl Iterator<Item = (&'static Mechanism, &'static Listing)> {
+    ALL.iter().filter_map(move |mechanism| Some((mechanism, mechanism.row(asked)?)))
+}
+
+/// Why a mechanism cannot be used in a shape.
+fn lacking(name: &str) -> Trouble {
+    match find(name) {
+        None => Trouble::fail(format!("there is no mechanism {name}")),
+        Some(mechanism) => match mechanism.missing_feature() {
+            Some(feature) => Trouble::skip(format!("built without the feature `{feature}`")),
+            None => Trouble::fail(format!("{name} is opened otherwise")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::about::{Between, Death, Twin};
+    use crate::driver::{Pairs, Streams};
+
+    /// What the ends are that a shape is opened with.
+    struct Ends;
+
+    impl PairUser for Ends {
+        type Out = Between;
+
+        fn threads<P: Pairs<Half: Send>, const BYTES: usize>(self) -> Between {
+            Between::Threads
+        }
+
+        fn processes<P: Pairs, const BYTES: usize>(self) -> Between {
+            Between::Processes
+        }
+    }
+
+    impl StreamUser for Ends {
+        type Out = Between;
+
+        fn threads<S: Streams<Out: Send>>(self) -> Between {
+            Between::Threads
+        }
+
+        fn processes<S: Streams>(self) -> Between {
+            Between::Processes
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_whatever_is_named_exists() {
+        for (at, one) in ALL.iter().enumerate() {
+            assert!(ALL[..at].iter().all(|other| other.name != one.name), "{}", one.name);
+            if let Some(Twin::Sleeping(twin) | Twin::BetweenProcesses(twin)) = one.twin {
+                assert!(find(twin).is_some(), "{twin}");
+            }
+            if let Death::LeavesOne { row: other, .. } | Death::As { other, .. } = one.death {
+                let killed = find(other).and_then(|other| other.row(Asked::Survival));
+                assert!(killed.is_some(), "{}: nobody kills {other}", one.name);
+            }
+        }
+    }
+
+    #[test]
+    fn each_shape_is_opened_between_the_ends_that_the_mechanism_has() {
+        let traffic = Traffic { bytes: 8, senders: 1 };
+        for one in ALL {
+            let shapes = [pairs(one.name, Ends), streams(one.name, traffic, Ends)];
+            for between in shapes.into_iter().flatten() {
+                assert_eq!(between, one.between, "{}", one.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_shape_that_its_experiment_opens() {
+        let traffic = Traffic { bytes: 8, senders: 1 };
+        let built = |one: &&Mechanism| one.missing_feature().is_none();
+        for one in ALL.iter().filter(built) {
+            if one.row(Asked::Throughput).is_some() {
+                assert!(streams(one.name, traffic, Ends).is_ok(), "{}", one.name);
+            }
+            if one.row(Asked::Survival).is_some() {
+                assert!(pairs(one.name, Ends).is_ok(), "{}", one.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_says_why() {
+        let unknown = pairs("pigeon", Ends).expect_err("there are no pigeons");
+        assert!(unknown.why().contains("pigeon"), "{unknown}");
+        assert!(streams("futex", Traffic { bytes: 8, senders: 1 }, Ends).is_err());
+        #[cfg(not(feature = "peers"))]
+        assert!(pairs("rtrb", Ends).is_err_and(|why| why.why().contains("feature `peers`")));
+    }
+}

@@ -1,0 +1,180 @@
+//! SIGUSR1, blocked, sent to the other process's thread and taken by `sigwaitinfo`: `signal`. It
+//! carries nothing.
+//!
+//! It is sent by `tgkill`, not `kill`: the two cost alike, and in a process with more threads
+//! another one, in which the signal is not blocked, would otherwise die of it. A signal to a
+//! process that is dead and reaped fails with ESRCH: that is a notice, if the number is not somebody
+//! else's by then; a survivor that waits for a signal gets none.
+
+#![allow(unsafe_code, reason = "signal masks, sigwaitinfo and tgkill")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tontine_host::os::checked;
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result};
+
+use crate::about::{AfterKill, Asked, Carries, Death, Listing, Mechanism};
+use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
+use crate::region::Common;
+
+/// How often an end looks whether the other one is ready.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// `signal`.
+pub struct Usr1;
+
+impl Driver for Usr1 {
+    const MECHANISM: Mechanism = Mechanism {
+        carries: Carries::Nothing,
+        ..Mechanism::new(
+            "signal",
+            Death::LeavesOne { row: "signal", survivor: AfterKill::Either },
+            &[
+                Listing::new(Asked::RoundTrip, "SIGUSR1, blocked, taken by sigwaitinfo"),
+                Listing::new(
+                    Asked::Survival,
+                    "SIGUSR1, which carries nothing, taken by sigwaitinfo",
+                ),
+                Listing::new(Asked::WakeUp, "SIGUSR1, blocked, taken by sigwaitinfo"),
+            ],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, 1>())
+    }
+}
+
+/// Who receives at an end, once the signal is blocked there; zero before.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Receiver {
+    thread: AtomicU32,
+    process: AtomicU32,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Receiver {}
+
+/// One end before it is opened: both receivers, and its own number.
+type Unopened = (Common<[Receiver; 2]>, usize);
+
+impl Pairs for Usr1 {
+    type Half = Unopened;
+    type End<const BYTES: usize> = Signals;
+
+    fn pair(_: usize) -> Result<Couple<Unopened>> {
+        let (one, two) = Common::two(Shared::anonymous()?);
+        Ok(Couple::of(((one, 0), (two, 1))))
+    }
+
+    /// Blocks the signal in the calling thread, and waits for the other end to do so.
+    fn open<const BYTES: usize>(
+        (receivers, side): Unopened,
+        peers: &[Peer<'_>],
+    ) -> Result<Signals> {
+        let blocked = Blocked::sigusr1()?;
+        let [own, other] = [side, 1 - side].map(|side| &receivers[side]);
+        own.process.store(std::process::id(), Ordering::Relaxed);
+        // SAFETY: only returns a number.
+        let thread = unsafe { libc::gettid() };
+        // SYNC signal-receiver: pairs with the other end's load: the signal is blocked by now.
+        own.thread.store(thread.cast_unsigned(), Ordering::Release);
+        // SYNC signal-receiver: pairs with the other end's store.
+        while other.thread.load(Ordering::Acquire) == 0 {
+            check(peers)?;
+            std::thread::sleep(LOOK);
+        }
+        let [process, thread] = [&other.process, &other.thread]
+            .map(|number| number.load(Ordering::Relaxed).cast_signed());
+        let end = Signals { process, thread, blocked };
+        // Signal 0 only asks whether the call is let through.
+        end.tgkill(0).setting_up("tgkill")?;
+        Ok(end)
+    }
+}
+
+/// SIGUSR1 blocked in the calling thread; dropped, what is pending is taken and the mask restored.
+struct Blocked {
+    only: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    fn sigusr1() -> Result<Self> {
+        // SAFETY: plain structures, initialised by the calls that take them first.
+        unsafe {
+            let mut sets: Self = std::mem::zeroed();
+            libc::sigemptyset(&mut sets.only);
+            libc::sigaddset(&mut sets.only, libc::SIGUSR1);
+            checked(-libc::pthread_sigmask(libc::SIG_BLOCK, &sets.only, &mut sets.before))
+                .setting_up("pthread_sigmask")?;
+            Ok(sets)
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: both sets are initialised; SIGUSR1 is not queued, so at most one is pending.
+        unsafe {
+            libc::sigtimedwait(&self.only, std::ptr::null_mut(), &at_once);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
+    }
+}
+
+/// One end.
+pub struct Signals {
+    /// Process and thread at the other end.
+    process: libc::pid_t,
+    thread: libc::pid_t,
+    blocked: Blocked,
+}
+
+impl Signals {
+    #[inline(always)]
+    fn tgkill(&self, signal: libc::c_int) -> std::io::Result<()> {
+        // SAFETY: takes three numbers. Whether they may be a stranger's by now is for who opened
+        // this end: a child that is not reaped keeps its own, and a parent outlives its child.
+        let sent = unsafe { libc::syscall(libc::SYS_tgkill, self.process, self.thread, signal) };
+        checked(sent as libc::c_int).map(|_| ())
+    }
+}
+
+impl Outlet for Signals {
+    #[inline(always)]
+    fn send(&mut self, _: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+        match self.tgkill(libc::SIGUSR1) {
+            Ok(()) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(Ended::Gone),
+            Err(error) => Err(error).during("tgkill").map_err(Ended::from),
+        }
+    }
+}
+
+impl Inlet for Signals {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        // SAFETY: the set is initialised; no information is asked for.
+        while unsafe { libc::sigwaitinfo(&self.blocked.only, std::ptr::null_mut()) } < 0 {
+            let error = std::io::Error::last_os_error();
+            if error.kind() != std::io::ErrorKind::Interrupted {
+                return Err(error).during("sigwaitinfo").map_err(Ended::from);
+            }
+            check(peers)?;
+        }
+        Ok(look(&[]))
+    }
+}
+
+impl TwoWay for Signals {}

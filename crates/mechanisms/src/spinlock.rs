@@ -1,0 +1,194 @@
+//! Seed 004's two spinlocks, between threads and between processes: `spinlock-tas`, which swaps
+//! until it wins, `spinlock-ttas`, which looks before it swaps and pauses, and `-process` each.
+//!
+//! One end takes the lock and sets a bit, the other takes the lock and resets it. Whoever obtains
+//! the lock and finds the bit not yet where it wants it releases at once and tries again; each end
+//! counts these rounds. Lock and bit lie in one line, as in a plain structure. Whoever is killed
+//! with the lock in hand keeps it.
+
+#![allow(unsafe_code, reason = "declares its layout shareable")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::peer::{Peer, SPINS};
+use tontine_host::trouble::Result;
+
+use crate::about::{AfterKill, Asked, Between, Death, Idle, Listing, Mechanism, Need, Twin};
+use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::end::{Early, Ended, Inlet, Outlet, TwoWay, check, spin_until};
+use crate::region::Common;
+use crate::slot::{CAPACITY, Slot};
+
+/// `spinlock-tas` or `spinlock-ttas`.
+pub struct Threads<const TTAS: bool>;
+
+/// `spinlock-tas-process` or `spinlock-ttas-process`.
+pub struct Processes<const TTAS: bool>;
+
+impl<const TTAS: bool> Driver for Threads<TTAS> {
+    const MECHANISM: Mechanism = if TTAS {
+        between_threads("spinlock-ttas", "spinlock-ttas-process", &TTAS_THREADS)
+    } else {
+        between_threads("spinlock-tas", "spinlock-tas-process", &TAS_THREADS)
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.threads::<Holder<TTAS>, 1>())
+    }
+}
+
+impl<const TTAS: bool> Driver for Processes<TTAS> {
+    const MECHANISM: Mechanism = if TTAS {
+        between_processes("spinlock-ttas-process", &TTAS_PROCESSES)
+    } else {
+        between_processes("spinlock-tas-process", &TAS_PROCESSES)
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Holder<TTAS>, 1>())
+    }
+}
+
+const TAS_THREADS: [Listing; 1] = [Listing::new(
+    Asked::RoundTrip,
+    "a bit under a spinlock that swaps until it wins; two threads",
+)];
+
+const TTAS_THREADS: [Listing; 1] = [Listing::new(
+    Asked::RoundTrip,
+    "a bit under a spinlock that looks before it swaps; two threads",
+)];
+
+const TAS_PROCESSES: [Listing; 2] = [
+    Listing::new(Asked::RoundTrip, "spinlock-tas between two processes"),
+    Listing::new(Asked::Survival, "a slot under a spinlock that swaps until it wins"),
+];
+
+const TTAS_PROCESSES: [Listing; 2] = [
+    Listing::new(Asked::RoundTrip, "spinlock-ttas between two processes"),
+    Listing::new(Asked::Survival, "a slot under a spinlock that looks before it swaps"),
+];
+
+const fn between_threads(
+    name: &'static str,
+    processes: &'static str,
+    rows: &'static [Listing],
+) -> Mechanism {
+    Mechanism {
+        idle: Idle::Spins,
+        between: Between::Threads,
+        needs: &[Need::SharedMemory],
+        twin: Some(Twin::BetweenProcesses(processes)),
+        ..Mechanism::new(name, Death::TakesBoth, rows)
+    }
+}
+
+const fn between_processes(row: &'static str, rows: &'static [Listing]) -> Mechanism {
+    Mechanism {
+        idle: Idle::Spins,
+        needs: &[Need::SharedMemory],
+        ..Mechanism::new(row, Death::LeavesOne { row, survivor: AfterKill::Wedged }, rows)
+    }
+}
+
+/// A lock and what lies under it.
+#[derive(Debug)]
+#[repr(C, align(128))]
+struct Locked {
+    lock: AtomicU32,
+    bit: AtomicU32,
+    slot: Slot,
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Locked {}
+
+/// One end.
+pub struct Holder<const TTAS: bool> {
+    state: Common<Locked>,
+    /// The bit's value for which this end waits; it writes the other.
+    awaited: u32,
+    bytes: usize,
+    tries: u64,
+    rounds: u64,
+}
+
+impl<const TTAS: bool> Pairs for Holder<TTAS> {
+    type Half = Self;
+    type End<const BYTES: usize> = Self;
+
+    fn pair(bytes: usize) -> Result<Couple<Self>> {
+        let (one, two) = Common::two(Shared::<Locked>::posix()?);
+        let end = |state, awaited| Self { state, awaited, bytes, tries: 0, rounds: 0 };
+        Ok(Couple::of((end(one, 0), end(two, 1))))
+    }
+
+    /// An end sends with the lock in hand, in which it received; so the first one starts with it.
+    fn open<const BYTES: usize>(half: Self, peers: &[Peer<'_>]) -> Result<Self> {
+        if half.awaited == 0 {
+            half.lock(peers)?;
+        }
+        Ok(half)
+    }
+}
+
+impl<const TTAS: bool> Holder<TTAS> {
+    #[inline(always)]
+    fn lock(&self, peers: &[Peer<'_>]) -> Result<()> {
+        let lock = &self.state.lock;
+        // SYNC spinlock: pairs with `unlock`.
+        if !TTAS {
+            return spin_until(peers, false, || lock.swap(1, Ordering::Acquire) == 0);
+        }
+        // SYNC spinlock: pairs with `unlock`.
+        while lock.swap(1, Ordering::Acquire) != 0 {
+            spin_until(peers, true, || lock.load(Ordering::Relaxed) == 0)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn unlock(&self) {
+        // SYNC spinlock: pairs with the swap in `lock`.
+        self.state.lock.store(0, Ordering::Release);
+    }
+}
+
+impl<const TTAS: bool> Outlet for Holder<TTAS> {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+        self.state.slot.write(message);
+        self.state.bit.store(1 - self.awaited, Ordering::Relaxed);
+        self.unlock();
+        Ok(())
+    }
+}
+
+impl<const TTAS: bool> Inlet for Holder<TTAS> {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        self.rounds += 1;
+        loop {
+            self.tries += 1;
+            self.lock(peers)?;
+            if self.state.bit.load(Ordering::Relaxed) == self.awaited {
+                return Ok(look(self.state.slot.read(self.bytes, &mut [0; CAPACITY])));
+            }
+            self.unlock();
+            if self.tries.is_multiple_of(u64::from(SPINS)) {
+                check(peers)?;
+            }
+        }
+    }
+}
+
+impl<const TTAS: bool> TwoWay for Holder<TTAS> {
+    fn early(&self) -> Option<Early> {
+        Some(Early { skipped: self.tries - self.rounds, rounds: self.rounds })
+    }
+}
