@@ -1,14 +1,14 @@
 //! Numbered messages, of which every part can be checked: [`Message`], [`Seen`].
 //!
 //! A message is eight words, each derived from the number, so that a message of which some words
-//! are old, zero or another message's is *torn* and shows it. `boost/message_queue.cpp` makes the
+//! are old, zero or another message's is *torn* and shows it. Boost's actor makes the
 //! same ones.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a message: few, because a stepped copy costs a stop for each of its stores.
-pub const LENGTH: usize = 64;
+/// Bytes of a message.
+pub const LENGTH: usize = tontine_mechanisms::driver::NAMED_BYTES;
 
 /// What is sent.
 pub type Message = [u8; LENGTH];

@@ -6,7 +6,6 @@
 
 #![allow(unsafe_code, reason = "POSIX message queues")]
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{Pid, test_kill_process};
 
 use tontine_host::trouble::{During, Result};
+use tontine_mechanisms::location::Location;
 
 /// Where POSIX shared memory has its names.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -24,7 +24,7 @@ const START: &str = "tontine-crash-";
 /// Where one run of a subject keeps what has a name.
 #[derive(Debug)]
 pub struct Place {
-    folder: PathBuf,
+    location: Location,
     /// Whether it goes with this handle: with the explorer's, not with an actor's.
     owned: bool,
 }
@@ -40,34 +40,34 @@ impl Place {
         let name = format!("{}{:010}-{count:08}", start(), std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).setting_up("mkdir of a temporary folder")?;
-        Ok(Self { folder, owned: true })
+        Ok(Self { location: Location::new(folder), owned: true })
     }
 
     /// The one that an explorer made, as its actors see it.
     pub fn of(folder: PathBuf) -> Self {
-        Self { folder, owned: false }
+        Self { location: Location::new(folder), owned: false }
+    }
+
+    /// Where its mechanisms find each other.
+    pub fn location(&self) -> &Location {
+        &self.location
     }
 
     /// A folder of its own.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.location.folder()
     }
 
     /// A word that no other place has, for names of other kinds to start with.
     pub fn name(&self) -> &str {
-        self.folder.file_name().and_then(|name| name.to_str()).unwrap_or(START)
-    }
-
-    /// The same as POSIX wants the names of shared memory and message queues.
-    pub fn posix_name(&self) -> CString {
-        posix_name(self.name())
+        self.location.name()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if self.owned {
-            clear(&self.folder);
+            clear(&self.location);
         }
     }
 }
@@ -83,30 +83,23 @@ pub fn sweep() {
         let digits = rest.split('-').next().unwrap_or_default();
         let maker = digits.parse().ok().and_then(Pid::from_raw);
         if maker.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
-            clear(&entry.path());
+            clear(&Location::new(entry.path()));
         }
     }
 }
 
 /// Removes a folder and everything among shared memory and message queues that has its name.
-fn clear(folder: &Path) {
-    let _ = fs::remove_dir_all(folder);
-    let Some(name) = folder.file_name().and_then(|name| name.to_str()) else {
-        return;
-    };
+fn clear(location: &Location) {
+    let _ = fs::remove_dir_all(location.folder());
     for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|found| found.starts_with(name)) {
+        if entry.file_name().to_str().is_some_and(|found| found.starts_with(location.name())) {
             let path = entry.path();
             let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         }
     }
-    let name = posix_name(name);
+    let name = location.posix_name();
     // SAFETY: `name` is a C string that outlives the call.
     unsafe { libc::mq_unlink(name.as_ptr()) };
-}
-
-fn posix_name(name: &str) -> CString {
-    CString::new(format!("/{name}")).expect("a file name holds no zero byte")
 }
 
 /// What all names of explorers in our PID namespace start with; 0 stands for a namespace that

@@ -3,15 +3,15 @@
 //! making of processes.
 //!
 //! Floors, from the bottom up: `creation`, `heap`, `image`, `location`, `monitor`, `muster`,
-//! `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`; `descriptor`;
+//! `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`; `descriptor`, `ring`;
 //! `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`, `mailbox`, `pipe`,
-//! `posix_mq`, `rtrb`, `semaphore`, `signal`, `socket`, `spinlock`,
+//! `posix_mq`, `robust_ring`, `rtrb`, `semaphore`, `semaphore_ring`, `signal`, `socket`, `spinlock`,
 //! `zeromq`; `registry`.
 //!
 //! A mechanism is a value, [`about::Mechanism`], and a type, a [`driver::Driver`]: one file, and one
 //! line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or both in one; a
-//! driver opens them as pairs, as streams, or by name. Round trip, throughput and survival use
-//! these shapes and know no mechanism by its library. What is sent, how
+//! driver opens them as pairs, as streams, or by name. Round trip, throughput, survival and the
+//! crash explorer use these three shapes and know no mechanism by its library. What is sent, how
 //! that is timed and what is done when an end dies is left to them.
 //!
 //! [`docker`] is an engine that runs containers, [`image`] packs this program as a container image,
@@ -44,8 +44,11 @@ pub mod pipe;
 pub mod posix_mq;
 pub mod region;
 pub mod registry;
+pub mod ring;
+pub mod robust_ring;
 pub mod rtrb;
 pub mod semaphore;
+pub mod semaphore_ring;
 pub mod signal;
 pub mod slot;
 pub mod socket;

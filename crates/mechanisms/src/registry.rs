@@ -7,8 +7,8 @@ use tontine_host::trouble::{Result, Trouble};
 use crate::about::{Asked, Listing, Mechanism};
 use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::{
-    condvar, crossbeam, elsewhere, eventfd, futex, iceoryx, mailbox, pipe, posix_mq, rtrb,
-    semaphore, signal, socket, spinlock, zeromq,
+    condvar, crossbeam, elsewhere, eventfd, futex, iceoryx, mailbox, pipe, posix_mq, robust_ring,
+    rtrb, semaphore, semaphore_ring, signal, socket, spinlock, zeromq,
 };
 
 /// Makes the registry of the drivers.
@@ -66,6 +66,8 @@ registry![
     socket::TcpLoopback,
     posix_mq::PosixMq,
     signal::Usr1,
+    semaphore_ring::SemaphoreRing,
+    robust_ring::RobustRing,
     zeromq::Inproc,
     zeromq::Ipc,
     crossbeam::Crossbeam,

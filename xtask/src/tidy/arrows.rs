@@ -24,7 +24,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "tontine-unix-sim",
         ],
     ),
-    ("tontine-crash", &["tontine", "tontine-host"]),
+    ("tontine-crash", &["tontine", "tontine-host", "tontine-mechanisms"]),
     ("tontine-unix-sim", &["tontine-unix"]),
     ("tontine-unix-lab", &["tontine-unix", "tontine-unix-sim"]),
     (

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, test_kill_process};
 
+use tontine_mechanisms::region::Region;
+
 use super::heap::{Checked, Heap, Member};
-use super::region::Region;
-use super::{Kind, Operation, Role, Subject};
+use super::{Kind, Operation, Role, Subject, refused};
 use crate::place::Place;
 
 /// Between two looks at a lock that is held.
@@ -114,11 +115,13 @@ impl Heap for Broken {
     }
 
     fn create(&self, place: &Place) -> io::Result<Box<dyn Member>> {
-        Ok(Box::new(Tenant::new(Region::create(place)?, self.fault)))
+        let region = Region::create(place.location(), 0).map_err(refused)?;
+        Ok(Box::new(Tenant::new(region, self.fault)))
     }
 
     fn join(&self, place: &Place) -> io::Result<Box<dyn Member>> {
-        Ok(Box::new(Tenant::new(Region::open(place)?, self.fault)))
+        let region = Region::open(place.location(), 0).map_err(refused)?;
+        Ok(Box::new(Tenant::new(region, self.fault)))
     }
 }
 

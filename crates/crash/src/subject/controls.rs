@@ -9,10 +9,11 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::region::Region;
-use super::ring::{Ring, SLOTS};
-use super::{End, Endpoint, Kind, Operation, Queue, Role, Subject, Wait};
-use crate::message::Message;
+use tontine_mechanisms::region::Region;
+use tontine_mechanisms::ring::{Memory, Ring, SLOTS, slots};
+
+use super::{End, Endpoint, Kind, Operation, Queue, Role, Subject, Wait, refused};
+use crate::message::{LENGTH, Message};
 use crate::place::Place;
 
 /// Between two looks at a lock that is held, or at an empty ring.
@@ -57,11 +58,12 @@ macro_rules! control {
             }
 
             fn create(&self, place: &Place) -> io::Result<()> {
-                Region::<Locked>::create(place).map(drop)
+                Locked::create(place.location(), slots(LENGTH)).map(drop).map_err(refused)
             }
 
             fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>> {
-                let faulty = Faulty { region: Region::open(place)?, fault: $fault };
+                let region = Locked::open(place.location(), slots(LENGTH)).map_err(refused)?;
+                let faulty = Faulty { region, fault: $fault };
                 if end == End::Receiver {
                     faulty.begin();
                 }
@@ -100,32 +102,25 @@ enum Fault {
     ClearsFirst,
 }
 
-/// What lies in the shared memory.
-#[repr(C)]
-struct Locked {
-    /// 1 while somebody holds it.
-    word: AtomicU32,
-    ring: Ring,
-}
+/// A ring, and a word that is 1 while somebody holds it.
+type Locked = Region<Memory<AtomicU32>>;
 
 struct Faulty {
-    region: Region<Locked>,
+    region: Locked,
     fault: Fault,
 }
 
 impl Faulty {
     /// Runs `act` on the ring, under the lock where the fault is one of locking.
-    fn guarded<T>(&self, act: impl FnOnce(*mut Ring) -> T) -> T {
-        let locked = self.region.at();
+    fn guarded<T>(&self, act: impl FnOnce(Ring<AtomicU32>) -> T) -> T {
         // SAFETY: mapped and valid from zero on; the word is only used through its atomic.
-        let word = unsafe { &(*locked).word };
+        let word = unsafe { &(*self.region.at()).guard };
         let locks = self.fault == Fault::KeepsTheLock;
         // SYNC control-lock: pairs with the store below.
         while locks && word.swap(1, Ordering::Acquire) != 0 {
             std::thread::sleep(PAUSE);
         }
-        // SAFETY: as above; only the address of the field is taken.
-        let done = act(unsafe { &raw mut (*locked).ring });
+        let done = act(Ring::of(&self.region, LENGTH));
         if locks {
             // SYNC control-lock: pairs with the swap above.
             word.store(0, Ordering::Release);
@@ -137,7 +132,7 @@ impl Faulty {
     fn begin(&self) {
         if self.fault == Fault::ClearsFirst {
             // SAFETY: as in `push`.
-            self.guarded(|ring| unsafe { (*ring).read = (*ring).written });
+            self.guarded(|ring| unsafe { (*ring.memory()).read = (*ring.memory()).written });
         }
     }
 
@@ -147,12 +142,13 @@ impl Faulty {
         // receiver at a time that only touch the ring in turns; that it tears is the point.
         self.guarded(|ring| unsafe {
             if fault == Fault::CountsFirst {
-                let written = (&raw const (*ring).written).read_volatile();
-                (&raw mut (*ring).written).write_volatile(written.wrapping_add(1));
+                let count = &raw mut (*ring.memory()).written;
+                let written = count.read_volatile();
+                count.write_volatile(written.wrapping_add(1));
                 std::sync::atomic::compiler_fence(Ordering::SeqCst);
-                Ring::write(ring, written, message);
+                ring.write(written, message);
             } else {
-                Ring::push(ring, message);
+                ring.push(message);
             }
         });
     }
@@ -168,10 +164,9 @@ impl Endpoint for Faulty {
         let began = Instant::now();
         loop {
             // SAFETY: as in `push`.
-            let taken = self
-                .guarded(|ring| unsafe { (!Ring::is_empty(ring)).then(|| Ring::pop(ring, into)) });
+            let taken = self.guarded(|ring| unsafe { (!ring.is_empty()).then(|| ring.pop(into)) });
             match wait {
-                _ if taken.is_some() => return Ok(taken),
+                _ if taken.is_some() => return Ok(Some(LENGTH)),
                 Wait::AtMost(wait) if began.elapsed() >= wait => return Ok(None),
                 _ => std::thread::sleep(PAUSE),
             }

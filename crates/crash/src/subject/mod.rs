@@ -1,8 +1,8 @@
 //! The mechanisms that come under the knife: [`Subject`], and the registry ([`all`], [`find`]).
 //!
 //! A subject is of a [`Kind`]: a [`Queue`] knows how to make and to open the two ends of one
-//! mechanism, a [`Heap`] how to make and to join it. It knows nothing of tracing, scripts and
-//! verdicts ([`crate::explore`]). Three roles: Tontine's own, whose failure is ours; *peers*, whose
+//! mechanism, a [`Heap`] how to make and to join it. Most queues are those of `tontine-mechanisms`
+//! (`opened`). It knows nothing of tracing, scripts and verdicts ([`crate::explore`]). Three roles: Tontine's own, whose failure is ours; *peers*, whose
 //! failure is a finding; *controls*, broken on purpose, which show that the explorer finds what is
 //! there. Controls run only where they are named.
 
@@ -10,30 +10,22 @@ mod boost;
 mod broken_heaps;
 mod controls;
 pub mod heap;
-#[cfg(feature = "peers")]
-mod iceoryx;
-mod mailbox;
-mod operation;
-mod pipe;
-mod posix_mq;
+mod opened;
 mod queue;
-mod region;
-mod ring;
-mod robust_ring;
-mod semaphore_ring;
 mod shared_heap;
-#[cfg(feature = "peers")]
-mod zeromq;
 
+use std::io;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tontine_mechanisms::about::Need;
 
 pub use self::heap::Heap;
-pub use self::operation::Operation;
-pub use self::queue::{End, Endpoint, Queue, Wait};
-use tontine_host::trouble::Result;
+pub use self::queue::{Endpoint, Queue, Wait};
+use tontine_host::trouble::{Result, Trouble};
+pub use tontine_mechanisms::operation::{End, Operation};
 
 /// One mechanism.
 pub trait Subject: Sync {
@@ -130,22 +122,23 @@ pub struct Prepared {
     pub folder: Option<tempfile::TempDir>,
 }
 
-/// All subjects, in the order of the report.
-pub fn all() -> &'static [&'static dyn Subject] {
-    &[
-        &mailbox::FAILING,
-        &mailbox::WAITING,
-        &pipe::Pipe,
-        &posix_mq::PosixMq,
-        &semaphore_ring::SemaphoreRing,
-        &robust_ring::RobustRing,
-        &boost::MessageQueue,
-        &shared_heap::Own,
-        &boost::ManagedMemory,
-        #[cfg(feature = "peers")]
-        &zeromq::PushPull,
-        #[cfg(feature = "peers")]
-        &iceoryx::PublishSubscribe,
+/// All subjects, in the order of the report: our own queues and those of the kernel and the C
+/// library; heaps; what needs a library; controls.
+static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
+    let (mut own, mut kernel, mut libraries) = (Vec::new(), Vec::new(), Vec::new());
+    for (mechanism, subject) in opened::registered() {
+        let place = match subject.role() {
+            Role::Own => &mut own,
+            _ if mechanism.needs.iter().any(|need| matches!(need, Need::Feature { .. })) => {
+                &mut libraries
+            }
+            _ => &mut kernel,
+        };
+        place.push(subject);
+    }
+    let beside: [&dyn Subject; 3] =
+        [&boost::MessageQueue, &shared_heap::Own, &boost::ManagedMemory];
+    let controls: [&dyn Subject; 8] = [
         &controls::LockWord,
         &controls::PublishedFirst,
         &controls::Cleared,
@@ -154,7 +147,18 @@ pub fn all() -> &'static [&'static dyn Subject] {
         &broken_heaps::LOST,
         &broken_heaps::PAIRS,
         &broken_heaps::SOUND,
-    ]
+    ];
+    [own, kernel, beside.to_vec(), libraries, controls.to_vec()].concat()
+});
+
+/// All subjects, in the order of the report.
+pub fn all() -> &'static [&'static dyn Subject] {
+    &ALL
+}
+
+/// What a mechanism says, as the explorer passes it on.
+fn refused(trouble: Trouble) -> io::Error {
+    io::Error::other(trouble.why().to_owned())
 }
 
 /// The subject with this name.

@@ -1,9 +1,10 @@
 //! Mechanisms that carry numbered messages from a sender to a receiver: [`Queue`], whose two ends
 //! are [`Endpoint`]s.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
+
+use tontine_mechanisms::operation::End;
 
 use super::Subject;
 use crate::message::Message;
@@ -81,38 +82,4 @@ pub enum Wait {
     Ever,
     /// No longer than this.
     AtMost(Duration),
-}
-
-impl Wait {
-    /// Its end as POSIX wants it: on the real-time clock; `None` where it has none.
-    pub(super) fn deadline(self) -> Option<libc::timespec> {
-        let Self::AtMost(wait) = self else {
-            return None;
-        };
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0));
-        let end = now + wait;
-        Some(libc::timespec {
-            tv_sec: end.as_secs().cast_signed(),
-            tv_nsec: libc::c_long::from(end.subsec_nanos()),
-        })
-    }
-}
-
-/// One of the two ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The one that sends.
-    Sender,
-    /// The one that receives.
-    Receiver,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sender => "sender",
-            Self::Receiver => "receiver",
-        })
-    }
 }

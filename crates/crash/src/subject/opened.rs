@@ -1,0 +1,153 @@
+//! The mechanisms of the registry whose ends find each other by name, as targets: [`registered`].
+
+use std::io;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use tontine_mechanisms::about::{Explored, Mechanism};
+use tontine_mechanisms::driver::{Named, NamedUser};
+use tontine_mechanisms::end::{Ended, Inlet, Outlet, Patient};
+use tontine_mechanisms::registry;
+
+use super::{End, Endpoint, Kind, Operation, PATIENCE, Queue, Role, Subject, Wait, refused};
+use crate::message::Message;
+use crate::place::Place;
+
+/// All of them, each with the feature that it needs, if it needs one.
+pub(super) fn registered() -> Vec<(Mechanism, &'static dyn Subject)> {
+    registry::named(|| Registering).into_iter().flatten().collect()
+}
+
+struct Registering;
+
+impl NamedUser for Registering {
+    type Out = Option<(Mechanism, &'static dyn Subject)>;
+
+    fn named<N: Named>(self, mechanism: Mechanism) -> Self::Out {
+        let opened = Opened::<N> { facts: mechanism.explored?, _ends: PhantomData };
+        Some((mechanism, Box::leak(Box::new(opened))))
+    }
+}
+
+struct Opened<N> {
+    facts: Explored,
+    _ends: PhantomData<fn() -> N>,
+}
+
+impl<N: Named> Subject for Opened<N> {
+    fn name(&self) -> &'static str {
+        self.facts.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.facts.summary
+    }
+
+    fn role(&self) -> Role {
+        if self.facts.own { Role::Own } else { Role::Peer }
+    }
+
+    fn caveat(&self) -> &'static str {
+        self.facts.caveat
+    }
+
+    fn operations(&self) -> &'static [Operation] {
+        self.facts.operations
+    }
+
+    fn succession(&self, operation: Operation) -> Option<Operation> {
+        let mut all = self.facts.successions.iter();
+        all.find_map(|(first, then)| (*first == operation).then_some(*then))
+    }
+
+    fn is_long_succession(&self, operation: Operation) -> bool {
+        self.facts.long_successions.contains(&operation)
+    }
+
+    fn patience(&self) -> Duration {
+        self.facts.patience.unwrap_or(PATIENCE)
+    }
+
+    fn settles(&self) -> Duration {
+        self.facts.settles
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl<N: Named> Queue for Opened<N> {
+    fn capacity(&self) -> u32 {
+        (self.facts.capacity)()
+    }
+
+    fn makes_room(&self) -> u32 {
+        (self.facts.makes_room)()
+    }
+
+    fn delivers_again(&self) -> bool {
+        self.facts.delivers_again
+    }
+
+    fn hands_over(&self) -> bool {
+        self.facts.hands_over
+    }
+
+    fn create(&self, place: &Place) -> io::Result<()> {
+        N::create(place.location()).map_err(refused)
+    }
+
+    fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>> {
+        let at = place.location();
+        Ok(match end {
+            End::Sender => Box::new(Sending(N::sender(at).map_err(refused)?)),
+            End::Receiver => Box::new(Receiving(N::receiver(at).map_err(refused)?)),
+        })
+    }
+}
+
+struct Sending<O>(O);
+
+impl<O: Outlet> Endpoint for Sending<O> {
+    fn send(&mut self, message: &Message) -> io::Result<()> {
+        self.0.send(message, &[]).map_err(|ended| refused(ended.into()))
+    }
+
+    fn receive(&mut self, _into: &mut Message, _wait: Wait) -> io::Result<Option<usize>> {
+        Err(io::Error::other("a sender receives nothing"))
+    }
+
+    fn unread(&mut self) -> Vec<Vec<u8>> {
+        self.0.take_back()
+    }
+
+    fn look_for_successor(&mut self) -> io::Result<()> {
+        self.0.look_for_successor().map_err(refused)
+    }
+}
+
+struct Receiving<I>(I);
+
+impl<I: Patient> Endpoint for Receiving<I> {
+    fn send(&mut self, _message: &Message) -> io::Result<()> {
+        Err(io::Error::other("a receiver sends nothing"))
+    }
+
+    fn receive(&mut self, into: &mut Message, wait: Wait) -> io::Result<Option<usize>> {
+        let copy = |message: &[u8]| {
+            let length = message.len().min(into.len());
+            into[..length].copy_from_slice(&message[..length]);
+            length
+        };
+        let received = match wait {
+            Wait::Ever => Inlet::receive(&mut self.0, &[], copy).map(Some),
+            Wait::AtMost(wait) => self.0.receive_within(wait, copy),
+        };
+        match received {
+            // A sender may come again.
+            Err(Ended::Gone) => Ok(None),
+            other => other.map_err(|ended| refused(ended.into())),
+        }
+    }
+}

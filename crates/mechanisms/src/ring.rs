@@ -1,0 +1,280 @@
+//! The ring that several mechanisms share: a few slots, and two counts that say which of them are
+//! full ([`Ring`]); and the ends of any ring under a [`Guard`].
+//!
+//! Plain memory, as in every textbook: whoever calls [`Ring::push`] or [`Ring::pop`] holds the
+//! guard. What each guard leaves behind when its holder dies is what the mechanisms differ in.
+
+#![allow(
+    unsafe_code,
+    reason = "plain memory shared between processes, guarded by the callers' locks"
+)]
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tontine_host::peer::Peer;
+use tontine_host::trouble::Result;
+
+use crate::driver::{Couple, NAMED_BYTES, Named, Pairs, Streams, Traffic};
+use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, deadline_in};
+use crate::location::Location;
+use crate::region::Region;
+
+/// Messages that the ring holds.
+pub const SLOTS: usize = 4;
+
+/// What lies in the shared memory in front of the slots. Zero bytes are an empty ring.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Memory<G> {
+    /// What guards the ring.
+    pub guard: G,
+    /// Messages ever written.
+    pub written: u64,
+    /// Messages ever read.
+    pub read: u64,
+}
+
+/// Bytes of the slots, for messages of so many bytes.
+pub const fn slots(bytes: usize) -> usize {
+    SLOTS * bytes
+}
+
+/// A mapped ring, and the bytes of a message.
+#[derive(Debug)]
+pub struct Ring<G> {
+    memory: *mut Memory<G>,
+    bytes: usize,
+}
+
+impl<G> Ring<G> {
+    /// The ring in a region that has [`slots`] behind its memory.
+    #[inline(always)]
+    pub fn of(region: &Region<Memory<G>>, bytes: usize) -> Self {
+        Self { memory: region.at(), bytes }
+    }
+
+    /// What lies in front of the slots.
+    #[inline(always)]
+    pub fn memory(&self) -> *mut Memory<G> {
+        self.memory
+    }
+
+    /// Whether nothing is in it.
+    ///
+    /// # Safety
+    /// The ring is mapped, and the caller holds its guard.
+    #[inline(always)]
+    pub unsafe fn is_empty(&self) -> bool {
+        // SAFETY: by the caller.
+        unsafe { (*self.memory).written == (*self.memory).read }
+    }
+
+    /// Whether nothing more goes into it.
+    ///
+    /// # Safety
+    /// As for [`Ring::is_empty`].
+    #[inline(always)]
+    pub unsafe fn is_full(&self) -> bool {
+        // SAFETY: by the caller.
+        unsafe { (*self.memory).written.wrapping_sub((*self.memory).read) >= SLOTS as u64 }
+    }
+
+    /// Copies a message in, then counts it: killed in between, it was never there.
+    ///
+    /// # Safety
+    /// As for [`Ring::is_empty`]; the ring is not full, and the message as long as its slots.
+    #[inline(always)]
+    pub unsafe fn push(&self, message: &[u8]) {
+        // SAFETY: by the caller.
+        unsafe {
+            let written = (*self.memory).written;
+            self.write(written, message);
+            (*self.memory).written = written.wrapping_add(1);
+        }
+    }
+
+    /// Copies a message out, then counts it: killed in between, it is there still.
+    ///
+    /// # Safety
+    /// As for [`Ring::is_empty`]; the ring is not empty, and there is room for its messages.
+    #[inline(always)]
+    pub unsafe fn pop(&self, into: &mut [u8]) {
+        // SAFETY: by the caller.
+        unsafe {
+            let read = (*self.memory).read;
+            std::ptr::copy_nonoverlapping(self.slot(read), into.as_mut_ptr(), self.bytes);
+            (*self.memory).read = read.wrapping_add(1);
+        }
+    }
+
+    /// Copies a message into the slot for number `written`, and counts nothing.
+    ///
+    /// # Safety
+    /// As for [`Ring::push`].
+    #[inline(always)]
+    pub unsafe fn write(&self, written: u64, message: &[u8]) {
+        // SAFETY: by the caller.
+        unsafe {
+            std::ptr::copy_nonoverlapping(message.as_ptr(), self.slot(written), self.bytes);
+        }
+    }
+
+    /// # Safety
+    /// The ring is mapped.
+    #[inline(always)]
+    unsafe fn slot(&self, number: u64) -> *mut u8 {
+        // SAFETY: the slots lie behind the memory, and the slot is one of them.
+        unsafe { self.memory.add(1).cast::<u8>().add(number as usize % SLOTS * self.bytes) }
+    }
+}
+
+/// What guards a ring, and wakes who waits for it.
+pub trait Guard: Sized + 'static {
+    /// Makes it usable by several processes.
+    ///
+    /// # Errors
+    /// Skipped, where the system has none such.
+    ///
+    /// # Safety
+    /// The guard is mapped, and nobody else's yet.
+    unsafe fn initialise(guard: *mut Self) -> Result<()>;
+
+    /// Waits for room and pushes a message.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    ///
+    /// # Safety
+    /// The guard is initialised, the ring mapped, the message as long as its slots.
+    unsafe fn put(ring: &Ring<Self>, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended>;
+
+    /// Waits for a message and pops it; `false` where none came before the deadline.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    ///
+    /// # Safety
+    /// The guard is initialised, the ring mapped, and there is room for its messages.
+    unsafe fn take(
+        ring: &Ring<Self>,
+        into: &mut [u8],
+        peers: &[Peer<'_>],
+        until: Option<&libc::timespec>,
+    ) -> Result<bool, Ended>;
+}
+
+/// An end of a ring: either may send and receive.
+pub struct RingEnd<G> {
+    region: Arc<Region<Memory<G>>>,
+    buffer: Vec<u8>,
+}
+
+impl<G: Guard> RingEnd<G> {
+    fn new(region: Arc<Region<Memory<G>>>, bytes: usize) -> Self {
+        Self { region, buffer: vec![0; bytes] }
+    }
+
+    fn make(region: Region<Memory<G>>) -> Result<Region<Memory<G>>> {
+        // SAFETY: the memory is mapped and nobody else's yet; only an address is taken.
+        unsafe { G::initialise(&raw mut (*region.at()).guard) }?;
+        Ok(region)
+    }
+}
+
+impl<G: Guard> Outlet for RingEnd<G> {
+    #[inline(always)]
+    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        let ring = Ring::of(&self.region, self.buffer.len());
+        assert_eq!(message.len(), self.buffer.len(), "a ring is made for messages of one length");
+        // SAFETY: whoever made the region initialised it; it is mapped as long as this end.
+        unsafe { G::put(&ring, message, peers) }
+    }
+}
+
+impl<G: Guard> Inlet for RingEnd<G> {
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        peers: &[Peer<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Ended> {
+        let ring = Ring::of(&self.region, self.buffer.len());
+        // SAFETY: as in `send`; the buffer is as long as a message.
+        while !unsafe { G::take(&ring, &mut self.buffer, peers, None) }? {}
+        Ok(look(&self.buffer))
+    }
+}
+
+impl<G: Guard> Patient for RingEnd<G> {
+    fn receive_within<R>(
+        &mut self,
+        time: Duration,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Ended> {
+        let ring = Ring::of(&self.region, self.buffer.len());
+        let until = deadline_in(time);
+        // SAFETY: as in `receive`.
+        let came = unsafe { G::take(&ring, &mut self.buffer, &[], Some(&until)) }?;
+        Ok(came.then(|| look(&self.buffer)))
+    }
+}
+
+/// A ring under that guard, as its ends are opened.
+pub struct Under<G>(PhantomData<G>);
+
+impl<G: Guard> Pairs for Under<G> {
+    /// A ring each way.
+    type Half = Duplex<RingEnd<G>, RingEnd<G>>;
+    type End<const BYTES: usize> = Self::Half;
+
+    fn pair(bytes: usize) -> Result<Couple<Self::Half>> {
+        let ring = || -> Result<_> {
+            let region = RingEnd::make(Region::anonymous(slots(bytes))?)?;
+            let region = Arc::new(region);
+            Ok((RingEnd::new(Arc::clone(&region), bytes), RingEnd::new(region, bytes)))
+        };
+        let ((ask, asked), (answer, answered)) = (ring()?, ring()?);
+        Ok(Couple::of((Duplex { out: ask, back: answered }, Duplex { out: answer, back: asked })))
+    }
+
+    fn open<const BYTES: usize>(half: Self::Half, _: &[Peer<'_>]) -> Result<Self::Half> {
+        Ok(half)
+    }
+}
+
+impl<G: Guard> Streams for Under<G> {
+    type Bed = (Arc<Region<Memory<G>>>, usize);
+    type Out = RingEnd<G>;
+    type In = RingEnd<G>;
+
+    fn lay(Traffic { bytes, .. }: Traffic) -> Result<Self::Bed> {
+        Ok((Arc::new(RingEnd::make(Region::anonymous(slots(bytes))?)?), bytes))
+    }
+
+    fn outlet((region, bytes): &Self::Bed, _: usize) -> Result<RingEnd<G>> {
+        Ok(RingEnd::new(Arc::clone(region), *bytes))
+    }
+
+    fn inlet(bed: &Self::Bed, _: &[Peer<'_>]) -> Result<RingEnd<G>> {
+        Self::outlet(bed, 0)
+    }
+}
+
+impl<G: Guard> Named for Under<G> {
+    type Out = RingEnd<G>;
+    type In = RingEnd<G>;
+
+    fn create(at: &Location) -> Result<()> {
+        RingEnd::<G>::make(Region::create(at, slots(NAMED_BYTES))?).map(drop)
+    }
+
+    fn sender(at: &Location) -> Result<RingEnd<G>> {
+        Ok(RingEnd::new(Arc::new(Region::open(at, slots(NAMED_BYTES))?), NAMED_BYTES))
+    }
+
+    fn receiver(at: &Location) -> Result<RingEnd<G>> {
+        Self::sender(at)
+    }
+}

@@ -1,0 +1,238 @@
+//! A ring under a robust mutex and two condition variables, all process-shared: `robust-ring`.
+//!
+//! Written the usual careful way: whoever gets EOWNERDEAD finds the ring whole at every point (a
+//! message is counted after it was copied), calls `pthread_mutex_consistent` and goes on.
+
+#![allow(unsafe_code, reason = "POSIX mutexes and condition variables in shared memory")]
+
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result};
+
+use crate::about::{Asked, Death, Explored, Listing, Mechanism};
+use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
+use crate::end::{Ended, check, deadline_in};
+use crate::monitor::error;
+use crate::operation::Operation;
+use crate::ring::{Guard, Ring, SLOTS, Under};
+
+/// Between two looks at the peers: a wait for a condition variable does not return at a signal.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// `robust-ring`.
+pub struct RobustRing;
+
+const CALLS: &str = "pthread_cond_signal, pthread_cond_wait and the mutex: futex(FUTEX_WAKE) and \
+                     futex(FUTEX_WAIT), none where nobody waits";
+
+impl Driver for RobustRing {
+    const MECHANISM: Mechanism = Mechanism {
+        shared_up_to: usize::MAX,
+        explored: Some(Explored {
+            caveat: "POSIX makes mutexes robust, not condition variables: a process that dies \
+                     inside one may leave it unusable",
+            successions: &[
+                (Operation::Send, Operation::Send),
+                (Operation::Receive, Operation::Receive),
+            ],
+            ..Explored::new(
+                "robust-ring",
+                "a ring in shared memory under a robust mutex and two condition variables",
+                &Operation::OF_A_RING,
+                || SLOTS as u32,
+            )
+        }),
+        ..Mechanism::new(
+            "robust-ring",
+            Death::As {
+                other: "condvar",
+                why: "not killed at random (`tontine crash robust-ring` kills at every \
+                      instruction); its condition variables are those of",
+            },
+            &[
+                Listing::new(
+                    Asked::RoundTrip,
+                    "two rings in shared memory, each under a robust mutex and two condition \
+                     variables; two processes",
+                )
+                .calling(CALLS),
+                Listing::new(
+                    Asked::Throughput,
+                    "a ring of four slots in shared memory under a robust mutex and two condition \
+                     variables; processes",
+                )
+                .calling(CALLS),
+            ],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Under<Robust>, 8>())
+    }
+
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Under<Robust>>())
+    }
+
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<Under<Robust>>(Self::MECHANISM))
+    }
+}
+
+/// The mutex and the condition variables.
+#[repr(C)]
+pub struct Robust {
+    mutex: libc::pthread_mutex_t,
+    not_empty: libc::pthread_cond_t,
+    not_full: libc::pthread_cond_t,
+}
+
+impl Guard for Robust {
+    unsafe fn initialise(guard: *mut Self) -> Result<()> {
+        let made = |returned, call| error(returned).setting_up(call);
+        // SAFETY: by the caller; each attribute object is initialised before it is used.
+        unsafe {
+            let mut attributes = MaybeUninit::uninit();
+            made(libc::pthread_mutexattr_init(attributes.as_mut_ptr()), "pthread_mutexattr_init")?;
+            let mut attributes = attributes.assume_init();
+            let shared = libc::PTHREAD_PROCESS_SHARED;
+            let robust = libc::PTHREAD_MUTEX_ROBUST;
+            for (returned, call) in [
+                (
+                    libc::pthread_mutexattr_setpshared(&mut attributes, shared),
+                    "pthread_mutexattr_setpshared",
+                ),
+                (
+                    libc::pthread_mutexattr_setrobust(&mut attributes, robust),
+                    "pthread_mutexattr_setrobust",
+                ),
+            ] {
+                made(returned, call)?;
+            }
+            let mutex = &raw mut (*guard).mutex;
+            made(libc::pthread_mutex_init(mutex, &attributes), "pthread_mutex_init")?;
+            let mut attributes = MaybeUninit::uninit();
+            made(libc::pthread_condattr_init(attributes.as_mut_ptr()), "pthread_condattr_init")?;
+            let mut attributes = attributes.assume_init();
+            let returned = libc::pthread_condattr_setpshared(&mut attributes, shared);
+            made(returned, "pthread_condattr_setpshared")?;
+            for condition in [&raw mut (*guard).not_empty, &raw mut (*guard).not_full] {
+                made(libc::pthread_cond_init(condition, &attributes), "pthread_cond_init")?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn put(ring: &Ring<Self>, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        // SAFETY: by the caller; the ring is used with the mutex in hand.
+        unsafe {
+            let guard = &raw mut (*ring.memory()).guard;
+            let mutex = &raw mut (*guard).mutex;
+            lock(mutex)?;
+            while ring.is_full() {
+                wait(&raw mut (*guard).not_full, mutex, peers, None)?;
+            }
+            ring.push(message);
+            signal(&raw mut (*guard).not_empty)?;
+            Ok(unlock(mutex)?)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn take(
+        ring: &Ring<Self>,
+        into: &mut [u8],
+        peers: &[Peer<'_>],
+        until: Option<&libc::timespec>,
+    ) -> Result<bool, Ended> {
+        // SAFETY: as in `put`.
+        unsafe {
+            let guard = &raw mut (*ring.memory()).guard;
+            let mutex = &raw mut (*guard).mutex;
+            lock(mutex)?;
+            while ring.is_empty() {
+                if !wait(&raw mut (*guard).not_empty, mutex, peers, until)? {
+                    unlock(mutex)?;
+                    return Ok(false);
+                }
+            }
+            ring.pop(into);
+            signal(&raw mut (*guard).not_full)?;
+            unlock(mutex)?;
+            Ok(true)
+        }
+    }
+}
+
+/// # Safety
+/// The mutex is mapped and initialised.
+#[inline(always)]
+unsafe fn lock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
+    // SAFETY: by the caller.
+    unsafe { recovered(mutex, libc::pthread_mutex_lock(mutex), "pthread_mutex_lock") }
+}
+
+/// # Safety
+/// As for [`lock`]; the caller holds it.
+#[inline(always)]
+unsafe fn unlock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
+    // SAFETY: by the caller.
+    error(unsafe { libc::pthread_mutex_unlock(mutex) }).during("pthread_mutex_unlock")
+}
+
+/// # Safety
+/// The condition variable is mapped and initialised.
+#[inline(always)]
+unsafe fn signal(condition: *mut libc::pthread_cond_t) -> Result<()> {
+    // SAFETY: by the caller.
+    error(unsafe { libc::pthread_cond_signal(condition) }).during("pthread_cond_signal")
+}
+
+/// Waits with the mutex in hand; `false` where the deadline came first.
+///
+/// # Safety
+/// Both are mapped and initialised, and the caller holds the mutex.
+#[inline(always)]
+unsafe fn wait(
+    condition: *mut libc::pthread_cond_t,
+    mutex: *mut libc::pthread_mutex_t,
+    peers: &[Peer<'_>],
+    until: Option<&libc::timespec>,
+) -> Result<bool> {
+    const CALL: &str = "pthread_cond_wait";
+    let look = (until.is_none() && !peers.is_empty()).then(|| deadline_in(LOOK));
+    // SAFETY: by the caller; a deadline is borrowed for the call.
+    unsafe {
+        let returned = match until.or(look.as_ref()) {
+            None => libc::pthread_cond_wait(condition, mutex),
+            Some(until) => libc::pthread_cond_timedwait(condition, mutex, until),
+        };
+        if returned != libc::ETIMEDOUT {
+            return recovered(mutex, returned, CALL).map(|()| true);
+        }
+    }
+    check(peers)?;
+    Ok(until.is_none())
+}
+
+/// After a call that may have taken the mutex over from a dead owner: the ring is whole at every
+/// point.
+///
+/// # Safety
+/// As for [`lock`].
+#[inline(always)]
+unsafe fn recovered(
+    mutex: *mut libc::pthread_mutex_t,
+    returned: libc::c_int,
+    call: &str,
+) -> Result<()> {
+    if returned == libc::EOWNERDEAD {
+        // SAFETY: by the caller; this thread holds it.
+        let returned = unsafe { libc::pthread_mutex_consistent(mutex) };
+        return error(returned).during("pthread_mutex_consistent");
+    }
+    error(returned).during(call)
+}

@@ -1,0 +1,165 @@
+//! The classic of the textbooks, a ring guarded by three POSIX semaphores: `semaphore-ring`.
+
+#![allow(unsafe_code, reason = "POSIX semaphores in shared memory")]
+
+use std::io;
+
+use tontine_host::os::checked;
+use tontine_host::peer::Peer;
+use tontine_host::trouble::{During, Result};
+
+use crate::about::{Asked, Death, Explored, Listing, Mechanism};
+use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
+use crate::end::{Ended, check};
+use crate::operation::Operation;
+use crate::ring::{Guard, Ring, SLOTS, Under};
+
+/// `semaphore-ring`.
+pub struct SemaphoreRing;
+
+const CALLS: &str = "sem_post: futex(FUTEX_WAKE) where somebody waits; sem_wait: futex(FUTEX_WAIT) \
+                     where the count is zero";
+
+impl Driver for SemaphoreRing {
+    const MECHANISM: Mechanism = Mechanism {
+        shared_up_to: usize::MAX,
+        explored: Some(Explored {
+            caveat: "A semaphore has no owner: what a dead process took from it nobody gives back",
+            ..Explored::new(
+                "semaphore-ring",
+                "a ring in shared memory under three process-shared POSIX semaphores",
+                &Operation::OF_A_RING,
+                || SLOTS as u32,
+            )
+        }),
+        ..Mechanism::new(
+            "semaphore-ring",
+            Death::As {
+                other: "semaphore-process",
+                why: "not killed at random (`tontine crash semaphore-ring` kills at every \
+                      instruction); its semaphores are those of",
+            },
+            &[
+                Listing::new(
+                    Asked::RoundTrip,
+                    "two rings in shared memory, each under three POSIX semaphores; two processes",
+                )
+                .calling(CALLS),
+                Listing::new(
+                    Asked::Throughput,
+                    "a ring of four slots in shared memory under three POSIX semaphores; processes",
+                )
+                .calling(CALLS),
+            ],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Under<Semaphores>, 8>())
+    }
+
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Under<Semaphores>>())
+    }
+
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<Under<Semaphores>>(Self::MECHANISM))
+    }
+}
+
+/// The three of them.
+#[repr(C)]
+pub struct Semaphores {
+    mutex: libc::sem_t,
+    items: libc::sem_t,
+    room: libc::sem_t,
+}
+
+impl Guard for Semaphores {
+    unsafe fn initialise(guard: *mut Self) -> Result<()> {
+        // SAFETY: by the caller.
+        unsafe {
+            for (semaphore, count) in [
+                (&raw mut (*guard).mutex, 1),
+                (&raw mut (*guard).items, 0),
+                (&raw mut (*guard).room, SLOTS as libc::c_uint),
+            ] {
+                checked(libc::sem_init(semaphore, 1, count)).setting_up("sem_init")?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn put(ring: &Ring<Self>, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        // SAFETY: by the caller; the ring is changed while `mutex` is held, and `room` says that it
+        // is not full.
+        unsafe {
+            let guard = &raw mut (*ring.memory()).guard;
+            wait_for(&raw mut (*guard).room, peers, None)?;
+            wait_for(&raw mut (*guard).mutex, peers, None)?;
+            ring.push(message);
+            post(&raw mut (*guard).mutex)?;
+            Ok(post(&raw mut (*guard).items)?)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn take(
+        ring: &Ring<Self>,
+        into: &mut [u8],
+        peers: &[Peer<'_>],
+        until: Option<&libc::timespec>,
+    ) -> Result<bool, Ended> {
+        // SAFETY: as in `put`; `items` says that the ring is not empty.
+        unsafe {
+            let guard = &raw mut (*ring.memory()).guard;
+            if !wait_for(&raw mut (*guard).items, peers, until)? {
+                return Ok(false);
+            }
+            wait_for(&raw mut (*guard).mutex, peers, None)?;
+            ring.pop(into);
+            post(&raw mut (*guard).mutex)?;
+            post(&raw mut (*guard).room)?;
+            Ok(true)
+        }
+    }
+}
+
+/// Takes one from a semaphore; false where none was there before the deadline.
+///
+/// # Safety
+/// `semaphore` is mapped and initialised.
+#[inline(always)]
+unsafe fn wait_for(
+    semaphore: *mut libc::sem_t,
+    peers: &[Peer<'_>],
+    until: Option<&libc::timespec>,
+) -> Result<bool> {
+    loop {
+        // SAFETY: by the caller; the deadline is borrowed for the call.
+        let returned = unsafe {
+            match until {
+                None => libc::sem_wait(semaphore),
+                Some(until) => libc::sem_timedwait(semaphore, until),
+            }
+        };
+        if returned == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => check(peers)?,
+            Some(libc::ETIMEDOUT) => return Ok(false),
+            _ => return Err(error).during("sem_wait"),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`wait_for`].
+#[inline(always)]
+unsafe fn post(semaphore: *mut libc::sem_t) -> Result<()> {
+    // SAFETY: by the caller.
+    checked(unsafe { libc::sem_post(semaphore) }).during("sem_post").map(|_| ())
+}
