@@ -2,7 +2,7 @@
 //! how its ends are opened. Besides: what several experiments share of heaps, containers and the
 //! making of processes.
 //!
-//! Floors, from the bottom up: `creation`, `heap`, `image`, `location`, `monitor`, `muster`,
+//! Floors, from the bottom up: `boost`, `creation`, `heap`, `image`, `location`, `monitor`, `muster`,
 //! `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`; `descriptor`, `ring`;
 //! `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`, `mailbox`, `pipe`,
 //! `posix_mq`, `robust_ring`, `rtrb`, `semaphore`, `semaphore_ring`, `signal`, `socket`, `spinlock`,
@@ -21,6 +21,7 @@
 //! It times nothing, and knows no experiment but by the name of a row.
 
 pub mod about;
+pub mod boost;
 pub mod condvar;
 pub mod creation;
 pub mod crossbeam;

@@ -3,7 +3,7 @@
 //!
 //! A *marked* order is framed by two breakpoint instructions: what lies between them is what the
 //! explorer steps through. Everything else (reading the order, the reply) stays outside.
-//! `boost/message_queue.cpp` does the same in C++. [`crate::stage`] is the other side.
+//! Boost's actor does the same in C++. [`crate::stage`] is the other side.
 
 #![allow(unsafe_code, reason = "breakpoint instructions")]
 

@@ -1,16 +1,15 @@
 //! `boost-message-queue` and `boost-heap`: Boost.Interprocess's `message_queue` and
 //! `managed_shared_memory`, each driven by a C++ actor of its own.
 //!
-//! The actors' texts are in `boost/`; they are compiled when the subject is asked for, with the
-//! machine's `c++` and its Boost headers.
+//! `tontine-mechanisms` has the actors' texts; they are compiled when the subject is asked for.
 
 use std::io;
-use std::process::Command;
 
 use super::heap::{Heap, Member};
 use super::{End, Endpoint, Kind, Operation, Prepared, Queue, Subject};
 use crate::place::Place;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{During, Result};
+use tontine_mechanisms::boost::{MANAGED_MEMORY_ACTOR, MESSAGE_QUEUE_ACTOR, Part};
 
 pub(super) struct MessageQueue;
 
@@ -32,7 +31,7 @@ impl Subject for MessageQueue {
     }
 
     fn prepare(&self) -> Result<Prepared> {
-        compiled(include_str!("../../boost/message_queue.cpp"))
+        compiled(MESSAGE_QUEUE_ACTOR)
     }
 
     fn kind(&self) -> Kind<'_> {
@@ -78,7 +77,7 @@ impl Subject for ManagedMemory {
     }
 
     fn prepare(&self) -> Result<Prepared> {
-        compiled(include_str!("../../boost/managed_memory.cpp"))
+        compiled(MANAGED_MEMORY_ACTOR)
     }
 
     fn kind(&self) -> Kind<'_> {
@@ -97,26 +96,9 @@ impl Heap for ManagedMemory {
 }
 
 /// An actor, made of its text.
-fn compiled(text: &str) -> Result<Prepared> {
+fn compiled(actor: Part) -> Result<Prepared> {
     let folder = tempfile::tempdir().setting_up("mkdir of a temporary folder")?;
-    let source = folder.path().join("actor.cpp");
     let program = folder.path().join("actor");
-    std::fs::write(&source, text).setting_up("writing the C++ actor's text")?;
-    let compiled = Command::new("c++")
-        .args(["-std=c++17", "-O2", "-o"])
-        .arg(&program)
-        .arg(&source)
-        .args(["-pthread", "-lrt"])
-        .output()
-        .setting_up("c++")?;
-    if compiled.status.success() {
-        return Ok(Prepared { program: Some(program), folder: Some(folder) });
-    }
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
-    Err(if first.contains("boost/") && first.contains("No such file") {
-        Trouble::skip("no Boost headers (Debian: libboost-dev)")
-    } else {
-        Trouble::fail(format!("c++ refuses the actor's text: {first}"))
-    })
+    actor.compile(&folder.path().join("actor.cpp"), &program)?;
+    Ok(Prepared { program: Some(program), folder: Some(folder) })
 }

@@ -1,8 +1,7 @@
 //! Boost.Interprocess's `managed_shared_memory`: [`Boost`].
 //!
-//! Its part is C++, `boost/managed_shared_memory.cpp`, compiled with the machine's `c++` and its
-//! Boost headers into a library that this process loads. A run compiles it once: the first
-//! invocation leaves it in a folder that goes with the run.
+//! Its part is C++, which `tontine-mechanisms` compiles into a library that this process loads. A run
+//! compiles it once: the first invocation leaves it in a folder that goes with the run.
 
 #![allow(unsafe_code, reason = "loads a library and calls its C functions")]
 
@@ -10,19 +9,17 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::ptr::NonNull;
 
 use sha2::{Digest, Sha256};
 use tontine_host::leftovers;
 use tontine_host::os::shared::first_free_name;
 use tontine_host::trouble::{During, Result, Trouble};
+use tontine_mechanisms::boost::MANAGED_SHARED_MEMORY;
 
 use super::board::Address;
 use super::heap::{Bare, Heap, World};
 use super::ring::Entry;
-
-const SOURCE: &str = include_str!("../../boost/managed_shared_memory.cpp");
 
 /// Bytes of the heap: what a container's `/dev/shm` has by default, and some room left.
 const BYTES: usize = 48 << 20;
@@ -77,8 +74,11 @@ impl Boost {
 /// The library's path; compiled, if this run has not done so yet.
 fn compiled() -> Result<PathBuf> {
     let folder = leftovers::folder_of_the_run("boost")?;
-    let hash: String =
-        Sha256::digest(SOURCE).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = Sha256::digest(MANAGED_SHARED_MEMORY.text)
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let library = folder.join(format!("{hash}.so"));
     if library.exists() {
         return Ok(library);
@@ -86,32 +86,11 @@ fn compiled() -> Result<PathBuf> {
     // Somebody else may be at it: each under a name of its own, and the last one stays.
     let own = |end: &str| folder.join(format!("{hash}-{}{end}", std::process::id()));
     let (source, made) = (own(".cpp"), own(".so"));
-    fs::write(&source, SOURCE).setting_up("writing the C++ part's text")?;
-    let said = compile(&source, &made);
+    let compiled = MANAGED_SHARED_MEMORY.compile(&source, &made);
     let _ = fs::remove_file(&source);
-    said?;
+    compiled?;
     fs::rename(&made, &library).setting_up("rename of the compiled C++ part")?;
     Ok(library)
-}
-
-fn compile(source: &Path, library: &Path) -> Result<()> {
-    let compiled = Command::new("c++")
-        .args(["-std=c++17", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-o"])
-        .arg(library)
-        .arg(source)
-        .args(["-pthread", "-lrt"])
-        .output()
-        .setting_up("c++")?;
-    if compiled.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
-    Err(if first.contains("boost/") && first.contains("No such file") {
-        Trouble::skip("no Boost headers (Debian: libboost-dev)")
-    } else {
-        Trouble::fail(format!("c++ refuses the C++ part's text: {first}"))
-    })
 }
 
 /// Loads it, for as long as this process lives.

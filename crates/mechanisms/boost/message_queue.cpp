@@ -1,7 +1,7 @@
 // An actor of the crash explorer that holds one end of a Boost.Interprocess message_queue.
 //
 // Obeys one order a line from standard input and answers each on standard output, as
-// `src/actor/order.rs` defines them; a marked order is framed by two breakpoint instructions.
+// `actor/order.rs` of `tontine-crash` defines them; a marked order is framed by two breakpoints.
 
 #include <boost/date_time/posix_time/posix_time.hpp>
 #include <boost/interprocess/ipc/message_queue.hpp>

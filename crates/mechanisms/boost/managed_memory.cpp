@@ -1,7 +1,7 @@
 // An actor of the crash explorer that allocates from a Boost.Interprocess managed_shared_memory.
 //
 // Obeys one order a line from standard input and answers each on standard output, as
-// `src/actor/order.rs` defines them; a marked order is framed by two breakpoint instructions. Each
+// `actor/order.rs` of `tontine-crash` defines them; a marked order is framed by two breakpoint instructions. Each
 // block is filled with the messages of `src/message.rs`.
 
 #include <boost/interprocess/managed_shared_memory.hpp>

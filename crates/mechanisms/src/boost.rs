@@ -1,0 +1,59 @@
+//! Boost.Interprocess. Its parts are C++, compiled when they are asked for, with the machine's `c++`
+//! and its Boost headers: [`Part`].
+
+use std::path::Path;
+use std::process::Command;
+
+use tontine_host::trouble::{During, Result, Trouble};
+
+/// A part that is C++.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Its text.
+    pub text: &'static str,
+    arguments: &'static [&'static str],
+}
+
+/// An actor of the crash explorer with one end of a `message_queue`: a program.
+pub const MESSAGE_QUEUE_ACTOR: Part = program(include_str!("../boost/message_queue.cpp"));
+
+/// An actor of the crash explorer that is a member of a `managed_shared_memory`: a program.
+pub const MANAGED_MEMORY_ACTOR: Part = program(include_str!("../boost/managed_memory.cpp"));
+
+/// A `managed_shared_memory` behind C functions: a library to be loaded.
+pub const MANAGED_SHARED_MEMORY: Part = Part {
+    text: include_str!("../boost/managed_shared_memory.cpp"),
+    arguments: &["-DNDEBUG", "-fPIC", "-shared"],
+};
+
+const fn program(text: &'static str) -> Part {
+    Part { text, arguments: &[] }
+}
+
+impl Part {
+    /// Compiles it into the file `made`, by way of its text in the file `source`.
+    ///
+    /// # Errors
+    /// Skipped, where there is no compiler or no Boost; failed, where the text does not compile.
+    pub fn compile(&self, source: &Path, made: &Path) -> Result<()> {
+        std::fs::write(source, self.text).setting_up("writing the C++ part's text")?;
+        let compiled = Command::new("c++")
+            .args(["-std=c++17", "-O2"])
+            .args(self.arguments)
+            .arg("-o")
+            .args([made, source])
+            .args(["-pthread", "-lrt"])
+            .output()
+            .setting_up("c++")?;
+        if compiled.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&compiled.stderr);
+        let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
+        Err(if first.contains("boost/") && first.contains("No such file") {
+            Trouble::skip("no Boost headers (Debian: libboost-dev)")
+        } else {
+            Trouble::fail(format!("c++ refuses the C++ part's text: {first}"))
+        })
+    }
+}
