@@ -1,5 +1,5 @@
-//! Boost.Interprocess. Its parts are C++, compiled when they are asked for, with the machine's `c++`
-//! and its Boost headers: [`Part`].
+//! Boost.Interprocess. Its parts are C++, compiled when they are asked for, with the machine's
+//! `c++` and its Boost headers: [`CppPart`].
 
 use std::path::Path;
 use std::process::Command;
@@ -8,29 +8,29 @@ use tontine_host::trouble::{During, Result, Trouble};
 
 /// A part that is C++.
 #[derive(Debug, Clone, Copy)]
-pub struct Part {
+pub struct CppPart {
     /// Its text.
     pub text: &'static str,
     arguments: &'static [&'static str],
 }
 
 /// An actor of the crash explorer with one end of a `message_queue`: a program.
-pub const MESSAGE_QUEUE_ACTOR: Part = program(include_str!("../boost/message_queue.cpp"));
+pub const MESSAGE_QUEUE_ACTOR: CppPart = program(include_str!("../boost/message_queue.cpp"));
 
 /// An actor of the crash explorer that is a member of a `managed_shared_memory`: a program.
-pub const MANAGED_MEMORY_ACTOR: Part = program(include_str!("../boost/managed_memory.cpp"));
+pub const MANAGED_MEMORY_ACTOR: CppPart = program(include_str!("../boost/managed_memory.cpp"));
 
 /// A `managed_shared_memory` behind C functions: a library to be loaded.
-pub const MANAGED_SHARED_MEMORY: Part = Part {
+pub const MANAGED_SHARED_MEMORY: CppPart = CppPart {
     text: include_str!("../boost/managed_shared_memory.cpp"),
     arguments: &["-DNDEBUG", "-fPIC", "-shared"],
 };
 
-const fn program(text: &'static str) -> Part {
-    Part { text, arguments: &[] }
+const fn program(text: &'static str) -> CppPart {
+    CppPart { text, arguments: &[] }
 }
 
-impl Part {
+impl CppPart {
     /// Compiles it into the file `made`, by way of its text in the file `source`.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use tontine_host::peer::Peer;
 use tontine_host::trouble::Result;
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
-use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Ended, Inlet, Outlet, TwoWay, check, deadline_in};
 use crate::monitor::{Monitor, Waited};
 use crate::region::Common;
@@ -61,7 +61,7 @@ struct Guarded {
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for Guarded {}
 
-impl Pairs for Guest {
+impl PairDriver for Guest {
     type Half = Self;
     type End<const BYTES: usize> = Self;
 

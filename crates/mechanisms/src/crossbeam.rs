@@ -53,7 +53,7 @@ mod channels {
     use tontine_host::trouble::Result;
 
     use super::Crossbeam;
-    use crate::driver::{Couple, Pairs, Streams, Traffic};
+    use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Ended, Inlet, Outlet, check, spin_until};
 
     /// Bytes that all senders may be ahead, as far as the two limits below allow.
@@ -83,7 +83,7 @@ mod channels {
         }
     }
 
-    impl Pairs for Crossbeam {
+    impl PairDriver for Crossbeam {
         type Half = Duplex<Sender<u8>, Receiver<u8>>;
         type End<const BYTES: usize> = Self::Half;
 
@@ -99,7 +99,7 @@ mod channels {
     }
 
     /// A channel before its ends are opened, and how far a sender may be ahead.
-    pub struct Unopened {
+    pub struct ChannelBed {
         sender: Sender<Box<[u8]>>,
         receiver: Receiver<Box<[u8]>>,
         taken: Arc<Taken>,
@@ -112,23 +112,23 @@ mod channels {
     #[repr(align(128))]
     struct Taken(AtomicU64);
 
-    impl Streams for Crossbeam {
-        type Bed = Unopened;
+    impl StreamDriver for Crossbeam {
+        type Bed = ChannelBed;
         type Out = Boxes;
         type In = Unboxed;
 
-        fn lay(Traffic { bytes, senders }: Traffic) -> Result<Unopened> {
+        fn lay(Traffic { bytes, senders }: Traffic) -> Result<ChannelBed> {
             let (sender, receiver) = unbounded();
             let ahead = (WINDOW_BYTES / bytes).clamp(FEWEST_AHEAD, MOST_AHEAD) / senders;
-            Ok(Unopened { sender, receiver, taken: Arc::default(), ahead: ahead as u64 })
+            Ok(ChannelBed { sender, receiver, taken: Arc::default(), ahead: ahead as u64 })
         }
 
-        fn outlet(bed: &Unopened, _: usize) -> Result<Boxes> {
+        fn outlet(bed: &ChannelBed, _: usize) -> Result<Boxes> {
             let (sender, taken) = (bed.sender.clone(), Arc::clone(&bed.taken));
             Ok(Boxes { sender, taken, sent: 0, may_send: bed.ahead, ahead: bed.ahead })
         }
 
-        fn inlet(bed: &Unopened, _: &[Peer<'_>]) -> Result<Unboxed> {
+        fn inlet(bed: &ChannelBed, _: &[Peer<'_>]) -> Result<Unboxed> {
             let (receiver, taken) = (bed.receiver.clone(), Arc::clone(&bed.taken));
             Ok(Unboxed { receiver, taken, count: 0, report: (bed.ahead / 4).max(1) })
         }

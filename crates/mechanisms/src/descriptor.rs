@@ -2,7 +2,7 @@
 //! [`Reader`]. All are CLOEXEC.
 //!
 //! They are made before a fork; each process then closes the other's end, so that an end of file
-//! tells of a death. A mechanism that is one such [`Connection`] has its pairs and streams from
+//! tells of a death. A mechanism that is one such [`Connected`] has its pairs and streams from
 //! here.
 
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result, Trouble};
 
-use crate::driver::{Couple, Pairs, Streams, Traffic};
+use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
 use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check};
 
 /// A pipe: (its reading end, its writing end).
@@ -139,7 +139,7 @@ impl<B: AsMut<[u8]>> Patient for Reader<B> {
 }
 
 /// A mechanism that is a connection between two descriptors.
-pub trait Connection {
+pub trait Connected {
     /// `true` if each descriptor can be read from and written to.
     const BOTH_WAYS: bool;
 
@@ -168,7 +168,7 @@ impl<const BYTES: usize> Stream<BYTES> {
     }
 }
 
-impl<C: Connection> Pairs for C {
+impl<C: Connected> PairDriver for C {
     /// What it reads from, what it writes to.
     type Half = (OwnedFd, OwnedFd);
     type End<const BYTES: usize> = Stream<BYTES>;
@@ -205,7 +205,7 @@ impl Shut {
     }
 }
 
-impl<C: Connection> Streams for C {
+impl<C: Connected> StreamDriver for C {
     type Bed = Shut;
     type Out = Writer;
     type In = Reader<Vec<u8>>;

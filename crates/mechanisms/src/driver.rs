@@ -1,9 +1,9 @@
-//! How the ends of a mechanism are opened. A [`Driver`] is a mechanism as a type; it offers its ends
-//! in up to three shapes:
+//! How the ends of a mechanism are opened. A [`Driver`] is a mechanism as a type; it offers its
+//! ends in up to three shapes:
 //!
-//! - [`Pairs`]: two ends that answer each other, made before a fork or between threads;
-//! - [`Streams`]: one receiver with one or several senders, made likewise;
-//! - [`Named`]: a sender and a receiver in processes that share nothing but a name.
+//! - [`PairDriver`]: two ends that answer each other, made before a fork or between threads;
+//! - [`StreamDriver`]: one receiver with one or several senders, made likewise;
+//! - [`NamedDriver`]: a sender and a receiver in processes that share nothing but a name.
 //!
 //! Whoever uses a shape is a *visitor* ([`PairUser`], [`StreamUser`], [`NamedUser`]), generic over
 //! the driver: one dispatch by name ([`crate::registry`]), and everything behind it, down to the
@@ -48,7 +48,7 @@ pub trait Driver {
 }
 
 /// Two ends that answer each other.
-pub trait Pairs {
+pub trait PairDriver {
     /// One end before it is opened, in the process that made both.
     type Half;
     /// One end.
@@ -94,7 +94,7 @@ pub struct Traffic {
 }
 
 /// One receiver with one or several senders.
-pub trait Streams {
+pub trait StreamDriver {
     /// What is made before all ends.
     type Bed;
     /// A sender's end.
@@ -111,13 +111,13 @@ pub trait Streams {
     /// Opens a sender's end, in its process; before the threads, where they are threads.
     ///
     /// # Errors
-    /// As [`Pairs::open`].
+    /// As [`PairDriver::open`].
     fn outlet(bed: &Self::Bed, sender: usize) -> Result<Self::Out>;
 
     /// Opens the receiver's end, after the forks, or after the senders' where they are threads.
     ///
     /// # Errors
-    /// As [`Pairs::open`].
+    /// As [`PairDriver::open`].
     fn inlet(bed: &Self::Bed, senders: &[Peer<'_>]) -> Result<Self::In>;
 
     /// What has to be said beside a figure.
@@ -128,7 +128,7 @@ pub trait Streams {
 }
 
 /// A sender and a receiver that find each other by name. Messages have [`NAMED_BYTES`].
-pub trait Named: 'static {
+pub trait NamedDriver: 'static {
     /// The sender's end.
     type Out: Outlet;
     /// The receiver's end.
@@ -161,9 +161,9 @@ pub trait PairUser {
     /// What comes of it.
     type Out;
     /// Uses them in two threads.
-    fn threads<P: Pairs<Half: Send>, const BYTES: usize>(self) -> Self::Out;
+    fn threads<P: PairDriver<Half: Send>, const BYTES: usize>(self) -> Self::Out;
     /// Uses them in two processes.
-    fn processes<P: Pairs, const BYTES: usize>(self) -> Self::Out;
+    fn processes<P: PairDriver, const BYTES: usize>(self) -> Self::Out;
 }
 
 /// Who uses a stream.
@@ -171,9 +171,9 @@ pub trait StreamUser {
     /// What comes of it.
     type Out;
     /// With senders that are threads.
-    fn threads<S: Streams<Out: Send>>(self) -> Self::Out;
+    fn threads<S: StreamDriver<Out: Send>>(self) -> Self::Out;
     /// With senders that are processes.
-    fn processes<S: Streams>(self) -> Self::Out;
+    fn processes<S: StreamDriver>(self) -> Self::Out;
 }
 
 /// Who uses named ends.
@@ -181,5 +181,5 @@ pub trait NamedUser {
     /// What comes of it.
     type Out;
     /// Uses them.
-    fn named<N: Named>(self, mechanism: Mechanism) -> Self::Out;
+    fn named<N: NamedDriver>(self, mechanism: Mechanism) -> Self::Out;
 }

@@ -5,17 +5,17 @@ use crate::about::{Asked, Death, Idle, Listing, Mechanism, Need};
 use crate::driver::Driver;
 
 /// `flag`.
-pub struct Flag;
+pub struct FlagWord;
 
-impl Driver for Flag {
+impl Driver for FlagWord {
     const MECHANISM: Mechanism = Mechanism {
         idle: Idle::Spins,
         ..Mechanism::new(
             "flag",
             Death::As {
                 other: "spinlock-tas-process",
-                why: "not killed: a bare word, by which nobody is told; who watches it spins on, as \
-                      in",
+                why: "not killed: a bare word, by which nobody is told; who watches it spins on, \
+                      as in",
             },
             &[Listing::new(
                 Asked::RoundTrip,
@@ -26,9 +26,9 @@ impl Driver for Flag {
 }
 
 /// `hand-over`.
-pub struct HandOver;
+pub struct BlockHandOver;
 
-impl Driver for HandOver {
+impl Driver for BlockHandOver {
     const MECHANISM: Mechanism = Mechanism {
         idle: Idle::Spins,
         ..Mechanism::new(
@@ -83,7 +83,8 @@ impl Driver for ContainerNetns {
             },
             &[Listing::new(
                 Asked::RoundTrip,
-                "the same between two processes in namespaces of their own: bridge, veth, no engine",
+                "the same between two processes in namespaces of their own: bridge, veth, no \
+                 engine",
             )],
         )
     };

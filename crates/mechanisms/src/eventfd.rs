@@ -10,7 +10,7 @@ use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Carries, Death, Listing, Mechanism};
 use crate::descriptor::again;
-use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
 
 /// `eventfd`.
@@ -40,7 +40,7 @@ impl Driver for Eventfd {
 
 const WORD: usize = size_of::<u64>();
 
-impl Pairs for Eventfd {
+impl PairDriver for Eventfd {
     type Half = Counter;
     type End<const BYTES: usize> = Counter;
 

@@ -11,7 +11,7 @@ use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
-use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
 use crate::region::Common;
 use crate::slot::{CAPACITY, Slot};
@@ -50,7 +50,7 @@ struct Board {
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for Board {}
 
-impl Pairs for Turn {
+impl PairDriver for Turn {
     type Half = Self;
     type End<const BYTES: usize> = Self;
 

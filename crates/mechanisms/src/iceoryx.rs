@@ -81,7 +81,7 @@ mod services {
     use tontine_host::trouble::{During, Result, Trouble};
 
     use super::{Iceoryx, NAMED_BYTES, NAMED_DEPTH};
-    use crate::driver::{Couple, Named, Pairs, Streams, Traffic};
+    use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check};
     use crate::location::Location;
 
@@ -234,7 +234,7 @@ mod services {
         }
     }
 
-    impl Pairs for Iceoryx {
+    impl PairDriver for Iceoryx {
         /// The room, what the end publishes and what it subscribes to.
         type Half = (Arc<Room>, [&'static str; 2]);
         type End<const BYTES: usize> = Duplex<Publishing<BYTES>, Subscribing<BYTES>>;
@@ -287,7 +287,7 @@ mod services {
         Ok(Subscribing { subscriber, _node: Rc::clone(node) })
     }
 
-    impl Named for Iceoryx {
+    impl NamedDriver for Iceoryx {
         type Out = Publishing<NAMED_BYTES>;
         type In = Subscribing<NAMED_BYTES>;
 
@@ -339,7 +339,7 @@ mod services {
         Ok((node, service))
     }
 
-    impl Streams for Iceoryx {
+    impl StreamDriver for Iceoryx {
         type Bed = (Room, Traffic);
         type Out = PublishingSlices;
         type In = SubscribingSlices;

@@ -2,15 +2,15 @@
 //! how its ends are opened. Besides: what several experiments share of heaps, containers and the
 //! making of processes.
 //!
-//! Floors, from the bottom up: `boost`, `creation`, `heap`, `image`, `location`, `monitor`, `muster`,
-//! `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`; `descriptor`, `ring`;
-//! `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`, `mailbox`, `pipe`,
-//! `posix_mq`, `robust_ring`, `rtrb`, `semaphore`, `semaphore_ring`, `signal`, `socket`, `spinlock`,
-//! `zeromq`; `registry`.
+//! Floors, from the bottom up: `boost`, `creation`, `heap`, `image`, `location`, `monitor`,
+//! `muster`, `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`;
+//! `descriptor`, `ring`; `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`,
+//! `mailbox`, `pipe`, `posix_mq`, `robust_ring`, `rtrb`, `semaphore`, `semaphore_ring`, `signal`,
+//! `socket`, `spinlock`, `zeromq`; `registry`.
 //!
-//! A mechanism is a value, [`about::Mechanism`], and a type, a [`driver::Driver`]: one file, and one
-//! line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or both in one; a
-//! driver opens them as pairs, as streams, or by name. Round trip, throughput, survival and the
+//! A mechanism is a value, [`about::Mechanism`], and a type, a [`driver::Driver`]: one file, and
+//! one line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or both in one;
+//! a driver opens them as pairs, as streams, or by name. Round trip, throughput, survival and the
 //! crash explorer use these three shapes and know no mechanism by its library. What is sent, how
 //! that is timed and what is done when an end dies is left to them.
 //!

@@ -9,8 +9,8 @@ use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism};
-use crate::descriptor::{Connection, Reader, Writer, pipe};
-use crate::driver::{Driver, NAMED_BYTES, Named, NamedUser, PairUser, StreamUser, Traffic};
+use crate::descriptor::{Connected, Reader, Writer, pipe};
+use crate::driver::{Driver, NAMED_BYTES, NamedDriver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::location::Location;
 use crate::operation::Operation;
 
@@ -60,7 +60,7 @@ impl Driver for Pipe {
     }
 }
 
-impl Connection for Pipe {
+impl Connected for Pipe {
     const BOTH_WAYS: bool = false;
 
     fn connect() -> Result<(OwnedFd, OwnedFd)> {
@@ -72,7 +72,7 @@ fn capacity() -> u32 {
     (rustix::param::page_size().max(SMALLEST) / NAMED_BYTES) as u32
 }
 
-impl Named for Pipe {
+impl NamedDriver for Pipe {
     type Out = Writer;
     type In = Reader<[u8; NAMED_BYTES]>;
 

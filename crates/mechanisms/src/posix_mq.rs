@@ -16,7 +16,8 @@ use tontine_host::trouble::{During, Result, Trouble};
 use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism, Need};
 use crate::descriptor::again;
 use crate::driver::{
-    Couple, Driver, NAMED_BYTES, Named, NamedUser, PairUser, Pairs, StreamUser, Streams, Traffic,
+    Couple, Driver, NAMED_BYTES, NamedDriver, NamedUser, PairDriver, PairUser, StreamDriver,
+    StreamUser, Traffic,
 };
 use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check, deadline_in};
 use crate::location::Location;
@@ -65,7 +66,7 @@ impl Driver for PosixMq {
     }
 }
 
-impl Pairs for PosixMq {
+impl PairDriver for PosixMq {
     /// What it reads from, what it writes to; each end holds both queues.
     type Half = (OwnedFd, OwnedFd);
     type End<const BYTES: usize> = Duplex<Entry, Exit<[u8; BYTES]>>;
@@ -84,7 +85,7 @@ impl Pairs for PosixMq {
     }
 }
 
-impl Streams for PosixMq {
+impl StreamDriver for PosixMq {
     type Bed = (OwnedFd, Traffic);
     type Out = Entry;
     type In = Exit<Vec<u8>>;
@@ -102,7 +103,7 @@ impl Streams for PosixMq {
     }
 }
 
-impl Named for PosixMq {
+impl NamedDriver for PosixMq {
     type Out = Entry;
     type In = Exit<[u8; NAMED_BYTES]>;
 

@@ -50,13 +50,13 @@ macro_rules! registry {
 }
 
 registry![
-    elsewhere::Flag,
-    spinlock::Threads<false>,
-    spinlock::Threads<true>,
-    semaphore::Threads,
-    spinlock::Processes<false>,
-    spinlock::Processes<true>,
-    semaphore::Processes,
+    elsewhere::FlagWord,
+    spinlock::SpinThreads<false>,
+    spinlock::SpinThreads<true>,
+    semaphore::SemaphoreThreads,
+    spinlock::SpinProcesses<false>,
+    spinlock::SpinProcesses<true>,
+    semaphore::SemaphoreProcesses,
     futex::Turn,
     condvar::Guest,
     eventfd::Eventfd,
@@ -78,7 +78,7 @@ registry![
     mailbox::Own,
     mailbox::ZeroCopy,
     mailbox::Succession,
-    elsewhere::HandOver,
+    elsewhere::BlockHandOver,
     elsewhere::ContainerTcp,
     elsewhere::ContainerNetns,
 ];
@@ -108,7 +108,7 @@ fn lacking(name: &str) -> Trouble {
 mod tests {
     use super::*;
     use crate::about::{Between, Death, Twin};
-    use crate::driver::{Pairs, Streams};
+    use crate::driver::{PairDriver, StreamDriver};
 
     /// What the ends are that a shape is opened with.
     struct Ends;
@@ -116,11 +116,11 @@ mod tests {
     impl PairUser for Ends {
         type Out = Between;
 
-        fn threads<P: Pairs<Half: Send>, const BYTES: usize>(self) -> Between {
+        fn threads<P: PairDriver<Half: Send>, const BYTES: usize>(self) -> Between {
             Between::Threads
         }
 
-        fn processes<P: Pairs, const BYTES: usize>(self) -> Between {
+        fn processes<P: PairDriver, const BYTES: usize>(self) -> Between {
             Between::Processes
         }
     }
@@ -128,11 +128,11 @@ mod tests {
     impl StreamUser for Ends {
         type Out = Between;
 
-        fn threads<S: Streams<Out: Send>>(self) -> Between {
+        fn threads<S: StreamDriver<Out: Send>>(self) -> Between {
             Between::Threads
         }
 
-        fn processes<S: Streams>(self) -> Between {
+        fn processes<S: StreamDriver>(self) -> Between {
             Between::Processes
         }
     }

@@ -1,5 +1,5 @@
 //! The ring that several mechanisms share: a few slots, and two counts that say which of them are
-//! full ([`Ring`]); and the ends of any ring under a [`Guard`].
+//! full ([`Ring`]); and the ends of any ring under a [`RingGuard`].
 //!
 //! Plain memory, as in every textbook: whoever calls [`Ring::push`] or [`Ring::pop`] holds the
 //! guard. What each guard leaves behind when its holder dies is what the mechanisms differ in.
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tontine_host::peer::Peer;
 use tontine_host::trouble::Result;
 
-use crate::driver::{Couple, NAMED_BYTES, Named, Pairs, Streams, Traffic};
+use crate::driver::{Couple, NAMED_BYTES, NamedDriver, PairDriver, StreamDriver, Traffic};
 use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, deadline_in};
 use crate::location::Location;
 use crate::region::Region;
@@ -27,7 +27,7 @@ pub const SLOTS: usize = 4;
 /// What lies in the shared memory in front of the slots. Zero bytes are an empty ring.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Memory<G> {
+pub struct RingMemory<G> {
     /// What guards the ring.
     pub guard: G,
     /// Messages ever written.
@@ -44,20 +44,20 @@ pub const fn slots(bytes: usize) -> usize {
 /// A mapped ring, and the bytes of a message.
 #[derive(Debug)]
 pub struct Ring<G> {
-    memory: *mut Memory<G>,
+    memory: *mut RingMemory<G>,
     bytes: usize,
 }
 
 impl<G> Ring<G> {
     /// The ring in a region that has [`slots`] behind its memory.
     #[inline(always)]
-    pub fn of(region: &Region<Memory<G>>, bytes: usize) -> Self {
+    pub fn of(region: &Region<RingMemory<G>>, bytes: usize) -> Self {
         Self { memory: region.at(), bytes }
     }
 
     /// What lies in front of the slots.
     #[inline(always)]
-    pub fn memory(&self) -> *mut Memory<G> {
+    pub fn memory(&self) -> *mut RingMemory<G> {
         self.memory
     }
 
@@ -131,7 +131,7 @@ impl<G> Ring<G> {
 }
 
 /// What guards a ring, and wakes who waits for it.
-pub trait Guard: Sized + 'static {
+pub trait RingGuard: Sized + 'static {
     /// Makes it usable by several processes.
     ///
     /// # Errors
@@ -167,23 +167,23 @@ pub trait Guard: Sized + 'static {
 
 /// An end of a ring: either may send and receive.
 pub struct RingEnd<G> {
-    region: Arc<Region<Memory<G>>>,
+    region: Arc<Region<RingMemory<G>>>,
     buffer: Vec<u8>,
 }
 
-impl<G: Guard> RingEnd<G> {
-    fn new(region: Arc<Region<Memory<G>>>, bytes: usize) -> Self {
+impl<G: RingGuard> RingEnd<G> {
+    fn new(region: Arc<Region<RingMemory<G>>>, bytes: usize) -> Self {
         Self { region, buffer: vec![0; bytes] }
     }
 
-    fn make(region: Region<Memory<G>>) -> Result<Region<Memory<G>>> {
+    fn make(region: Region<RingMemory<G>>) -> Result<Region<RingMemory<G>>> {
         // SAFETY: the memory is mapped and nobody else's yet; only an address is taken.
         unsafe { G::initialise(&raw mut (*region.at()).guard) }?;
         Ok(region)
     }
 }
 
-impl<G: Guard> Outlet for RingEnd<G> {
+impl<G: RingGuard> Outlet for RingEnd<G> {
     #[inline(always)]
     fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
         let ring = Ring::of(&self.region, self.buffer.len());
@@ -193,7 +193,7 @@ impl<G: Guard> Outlet for RingEnd<G> {
     }
 }
 
-impl<G: Guard> Inlet for RingEnd<G> {
+impl<G: RingGuard> Inlet for RingEnd<G> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
@@ -207,7 +207,7 @@ impl<G: Guard> Inlet for RingEnd<G> {
     }
 }
 
-impl<G: Guard> Patient for RingEnd<G> {
+impl<G: RingGuard> Patient for RingEnd<G> {
     fn receive_within<R>(
         &mut self,
         time: Duration,
@@ -224,7 +224,7 @@ impl<G: Guard> Patient for RingEnd<G> {
 /// A ring under that guard, as its ends are opened.
 pub struct Under<G>(PhantomData<G>);
 
-impl<G: Guard> Pairs for Under<G> {
+impl<G: RingGuard> PairDriver for Under<G> {
     /// A ring each way.
     type Half = Duplex<RingEnd<G>, RingEnd<G>>;
     type End<const BYTES: usize> = Self::Half;
@@ -244,8 +244,8 @@ impl<G: Guard> Pairs for Under<G> {
     }
 }
 
-impl<G: Guard> Streams for Under<G> {
-    type Bed = (Arc<Region<Memory<G>>>, usize);
+impl<G: RingGuard> StreamDriver for Under<G> {
+    type Bed = (Arc<Region<RingMemory<G>>>, usize);
     type Out = RingEnd<G>;
     type In = RingEnd<G>;
 
@@ -262,7 +262,7 @@ impl<G: Guard> Streams for Under<G> {
     }
 }
 
-impl<G: Guard> Named for Under<G> {
+impl<G: RingGuard> NamedDriver for Under<G> {
     type Out = RingEnd<G>;
     type In = RingEnd<G>;
 

@@ -16,7 +16,7 @@ use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::end::{Ended, check, deadline_in};
 use crate::monitor::error;
 use crate::operation::Operation;
-use crate::ring::{Guard, Ring, SLOTS, Under};
+use crate::ring::{Ring, RingGuard, SLOTS, Under};
 
 /// Between two looks at the peers: a wait for a condition variable does not return at a signal.
 const LOOK: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ pub struct Robust {
     not_full: libc::pthread_cond_t,
 }
 
-impl Guard for Robust {
+impl RingGuard for Robust {
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
         let made = |returned, call| error(returned).setting_up(call);
         // SAFETY: by the caller; each attribute object is initialised before it is used.

@@ -49,7 +49,7 @@ mod rings {
     use tontine_host::peer::{Peer, SPINS};
     use tontine_host::trouble::{Result, Trouble};
 
-    use crate::driver::{Couple, Pairs, Streams, Traffic};
+    use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Ended, Inlet, Outlet, check, spin_until};
 
     /// Bytes of a word.
@@ -63,7 +63,7 @@ mod rings {
     /// A ring of bytes, through which longer messages pass in pieces.
     pub(super) struct Bytes;
 
-    impl Pairs for Bytes {
+    impl PairDriver for Bytes {
         type Half = (Producer<u8>, Consumer<u8>);
         type End<const BYTES: usize> = Duplex<BytesIn, BytesOut<[u8; BYTES]>>;
 
@@ -83,33 +83,35 @@ mod rings {
     }
 
     /// Both ends of a ring before they are opened.
-    pub(super) struct Unopened<T> {
-        ends: (Cell<Option<Producer<T>>>, Cell<Option<Consumer<T>>>),
+    pub(super) struct RingBed<T> {
+        producer: Cell<Option<Producer<T>>>,
+        consumer: Cell<Option<Consumer<T>>>,
         bytes: usize,
     }
 
-    impl<T> Unopened<T> {
+    impl<T> RingBed<T> {
         fn new(slots: usize, bytes: usize) -> Self {
             let (producer, consumer) = RingBuffer::new(slots);
-            Self { ends: (Cell::new(Some(producer)), Cell::new(Some(consumer))), bytes }
+            let (producer, consumer) = (Cell::new(Some(producer)), Cell::new(Some(consumer)));
+            Self { producer, consumer, bytes }
         }
 
         fn producer(&self) -> Result<Producer<T>> {
-            self.ends.0.take().ok_or_else(|| Trouble::fail("a ring has one sender"))
+            self.producer.take().ok_or_else(|| Trouble::fail("a ring has one sender"))
         }
 
         fn consumer(&self) -> Result<Consumer<T>> {
-            self.ends.1.take().ok_or_else(|| Trouble::fail("a ring has one receiver"))
+            self.consumer.take().ok_or_else(|| Trouble::fail("a ring has one receiver"))
         }
     }
 
-    impl Streams for Words {
-        type Bed = Unopened<u64>;
+    impl StreamDriver for Words {
+        type Bed = RingBed<u64>;
         type Out = WordsIn;
         type In = WordsOut;
 
         fn lay(Traffic { bytes, .. }: Traffic) -> Result<Self::Bed> {
-            Ok(Unopened::new(RING_BYTES / WORD, bytes))
+            Ok(RingBed::new(RING_BYTES / WORD, bytes))
         }
 
         fn outlet(bed: &Self::Bed, _: usize) -> Result<WordsIn> {
@@ -121,13 +123,13 @@ mod rings {
         }
     }
 
-    impl Streams for Bytes {
-        type Bed = Unopened<u8>;
+    impl StreamDriver for Bytes {
+        type Bed = RingBed<u8>;
         type Out = BytesIn;
         type In = BytesOut<Vec<u8>>;
 
         fn lay(Traffic { bytes, .. }: Traffic) -> Result<Self::Bed> {
-            Ok(Unopened::new(RING_BYTES, bytes))
+            Ok(RingBed::new(RING_BYTES, bytes))
         }
 
         fn outlet(bed: &Self::Bed, _: usize) -> Result<BytesIn> {

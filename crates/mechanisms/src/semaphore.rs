@@ -12,18 +12,18 @@ use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Between, Death, Listing, Mechanism, Need, Twin};
-use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
 use crate::region::Common;
 use crate::slot::{CAPACITY, Slot};
 
 /// `semaphore`.
-pub struct Threads;
+pub struct SemaphoreThreads;
 
 /// `semaphore-process`.
-pub struct Processes;
+pub struct SemaphoreProcesses;
 
-impl Driver for Threads {
+impl Driver for SemaphoreThreads {
     const MECHANISM: Mechanism = Mechanism {
         between: Between::Threads,
         needs: &[Need::SharedMemory],
@@ -40,7 +40,7 @@ impl Driver for Threads {
     }
 }
 
-impl Driver for Processes {
+impl Driver for SemaphoreProcesses {
     const MECHANISM: Mechanism = Mechanism {
         needs: &[Need::SharedMemory],
         ..Mechanism::new(
@@ -82,7 +82,7 @@ pub struct Poster {
     bytes: usize,
 }
 
-impl Pairs for Poster {
+impl PairDriver for Poster {
     type Half = Self;
     type End<const BYTES: usize> = Self;
 

@@ -12,7 +12,7 @@ use crate::about::{Asked, Death, Explored, Listing, Mechanism};
 use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::end::{Ended, check};
 use crate::operation::Operation;
-use crate::ring::{Guard, Ring, SLOTS, Under};
+use crate::ring::{Ring, RingGuard, SLOTS, Under};
 
 /// `semaphore-ring`.
 pub struct SemaphoreRing;
@@ -75,7 +75,7 @@ pub struct Semaphores {
     room: libc::sem_t,
 }
 
-impl Guard for Semaphores {
+impl RingGuard for Semaphores {
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
         // SAFETY: by the caller.
         unsafe {

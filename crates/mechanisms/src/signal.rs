@@ -3,8 +3,8 @@
 //!
 //! It is sent by `tgkill`, not `kill`: the two cost alike, and in a process with more threads
 //! another one, in which the signal is not blocked, would otherwise die of it. A signal to a
-//! process that is dead and reaped fails with ESRCH: that is a notice, if the number is not somebody
-//! else's by then; a survivor that waits for a signal gets none.
+//! process that is dead and reaped fails with ESRCH: that is a notice, if the number is not
+//! somebody else's by then; a survivor that waits for a signal gets none.
 
 #![allow(unsafe_code, reason = "signal masks, sigwaitinfo and tgkill")]
 
@@ -17,7 +17,7 @@ use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Carries, Death, Listing, Mechanism};
-use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
 use crate::region::Common;
 
@@ -61,20 +61,20 @@ pub struct Receiver {
 unsafe impl Shareable for Receiver {}
 
 /// One end before it is opened: both receivers, and its own number.
-type Unopened = (Common<[Receiver; 2]>, usize);
+type SignalHalf = (Common<[Receiver; 2]>, usize);
 
-impl Pairs for Usr1 {
-    type Half = Unopened;
+impl PairDriver for Usr1 {
+    type Half = SignalHalf;
     type End<const BYTES: usize> = Signals;
 
-    fn pair(_: usize) -> Result<Couple<Unopened>> {
+    fn pair(_: usize) -> Result<Couple<SignalHalf>> {
         let (one, two) = Common::two(Shared::anonymous()?);
         Ok(Couple::of(((one, 0), (two, 1))))
     }
 
     /// Blocks the signal in the calling thread, and waits for the other end to do so.
     fn open<const BYTES: usize>(
-        (receivers, side): Unopened,
+        (receivers, side): SignalHalf,
         peers: &[Peer<'_>],
     ) -> Result<Signals> {
         let blocked = Blocked::sigusr1()?;

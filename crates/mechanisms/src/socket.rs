@@ -7,7 +7,7 @@ use rustix::net::SocketType;
 use tontine_host::trouble::{During, Result, Trouble};
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism, Need};
-use crate::descriptor::{Connection, tcp_pair, unix_pair};
+use crate::descriptor::{Connected, tcp_pair, unix_pair};
 use crate::driver::{Driver, PairUser, StreamUser, Traffic};
 
 /// `unix-stream`.
@@ -90,7 +90,7 @@ connected!(
     }
 );
 
-impl Connection for UnixStream {
+impl Connected for UnixStream {
     const BOTH_WAYS: bool = true;
 
     fn connect() -> Result<(OwnedFd, OwnedFd)> {
@@ -98,7 +98,7 @@ impl Connection for UnixStream {
     }
 }
 
-impl Connection for UnixSeqpacket {
+impl Connected for UnixSeqpacket {
     const BOTH_WAYS: bool = true;
 
     fn connect() -> Result<(OwnedFd, OwnedFd)> {
@@ -123,7 +123,7 @@ impl Connection for UnixSeqpacket {
     }
 }
 
-impl Connection for TcpLoopback {
+impl Connected for TcpLoopback {
     const BOTH_WAYS: bool = true;
 
     fn connect() -> Result<(OwnedFd, OwnedFd)> {

@@ -15,18 +15,18 @@ use tontine_host::peer::{Peer, SPINS};
 use tontine_host::trouble::Result;
 
 use crate::about::{AfterKill, Asked, Between, Death, Idle, Listing, Mechanism, Need, Twin};
-use crate::driver::{Couple, Driver, PairUser, Pairs};
+use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Early, Ended, Inlet, Outlet, TwoWay, check, spin_until};
 use crate::region::Common;
 use crate::slot::{CAPACITY, Slot};
 
 /// `spinlock-tas` or `spinlock-ttas`.
-pub struct Threads<const TTAS: bool>;
+pub struct SpinThreads<const TTAS: bool>;
 
 /// `spinlock-tas-process` or `spinlock-ttas-process`.
-pub struct Processes<const TTAS: bool>;
+pub struct SpinProcesses<const TTAS: bool>;
 
-impl<const TTAS: bool> Driver for Threads<TTAS> {
+impl<const TTAS: bool> Driver for SpinThreads<TTAS> {
     const MECHANISM: Mechanism = if TTAS {
         between_threads("spinlock-ttas", "spinlock-ttas-process", &TTAS_THREADS)
     } else {
@@ -38,7 +38,7 @@ impl<const TTAS: bool> Driver for Threads<TTAS> {
     }
 }
 
-impl<const TTAS: bool> Driver for Processes<TTAS> {
+impl<const TTAS: bool> Driver for SpinProcesses<TTAS> {
     const MECHANISM: Mechanism = if TTAS {
         between_processes("spinlock-ttas-process", &TTAS_PROCESSES)
     } else {
@@ -114,7 +114,7 @@ pub struct Holder<const TTAS: bool> {
     rounds: u64,
 }
 
-impl<const TTAS: bool> Pairs for Holder<TTAS> {
+impl<const TTAS: bool> PairDriver for Holder<TTAS> {
     type Half = Self;
     type End<const BYTES: usize> = Self;
 

@@ -102,7 +102,7 @@ mod sockets {
     use tontine_host::trouble::{Result, Trouble};
 
     use super::{Inproc, Ipc};
-    use crate::driver::{Couple, Named, Pairs, Streams, Traffic};
+    use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
     use crate::end::{Ended, Inlet, Outlet, Patient, TwoWay, check};
     use crate::location::Location;
 
@@ -212,7 +212,7 @@ mod sockets {
 
     impl TwoWay for Socket {}
 
-    impl Pairs for Inproc {
+    impl PairDriver for Inproc {
         type Half = Socket;
         type End<const BYTES: usize> = Socket;
 
@@ -228,7 +228,7 @@ mod sockets {
         }
     }
 
-    impl Pairs for Ipc {
+    impl PairDriver for Ipc {
         /// The folder of the socket, and whether this end binds it.
         type Half = (Arc<Folder>, bool);
         type End<const BYTES: usize> = Socket;
@@ -252,34 +252,34 @@ mod sockets {
     }
 
     /// Threads before their ends are opened.
-    pub struct Bound {
+    pub struct BoundPull {
         context: zmq::Context,
         pull: std::cell::Cell<Option<Socket>>,
         traffic: Traffic,
     }
 
-    impl Streams for Inproc {
-        type Bed = Bound;
+    impl StreamDriver for Inproc {
+        type Bed = BoundPull;
         type Out = Socket;
         type In = Socket;
 
-        fn lay(traffic: Traffic) -> Result<Bound> {
+        fn lay(traffic: Traffic) -> Result<BoundPull> {
             let context = zmq::Context::new();
             let pull = Socket::new(&context, zmq::PULL)?.bounded(traffic)?.bound(INPROC)?;
-            Ok(Bound { context, pull: std::cell::Cell::new(Some(pull)), traffic })
+            Ok(BoundPull { context, pull: std::cell::Cell::new(Some(pull)), traffic })
         }
 
-        fn outlet(bed: &Bound, _: usize) -> Result<Socket> {
+        fn outlet(bed: &BoundPull, _: usize) -> Result<Socket> {
             let push = Socket::new(&bed.context, zmq::PUSH)?.bounded(bed.traffic)?;
             push.connected(INPROC, RECONNECT_MS)
         }
 
-        fn inlet(bed: &Bound, _: &[Peer<'_>]) -> Result<Socket> {
+        fn inlet(bed: &BoundPull, _: &[Peer<'_>]) -> Result<Socket> {
             bed.pull.take().ok_or_else(|| Trouble::fail("the receiver was opened twice"))
         }
     }
 
-    impl Streams for Ipc {
+    impl StreamDriver for Ipc {
         type Bed = (Folder, Traffic);
         type Out = Socket;
         type In = Socket;
@@ -299,7 +299,7 @@ mod sockets {
         }
     }
 
-    impl Named for Ipc {
+    impl NamedDriver for Ipc {
         type Out = Socket;
         type In = Socket;
 

@@ -9,7 +9,7 @@ use super::heap::{Heap, Member};
 use super::{End, Endpoint, Kind, Operation, Prepared, Queue, Subject};
 use crate::place::Place;
 use tontine_host::trouble::{During, Result};
-use tontine_mechanisms::boost::{MANAGED_MEMORY_ACTOR, MESSAGE_QUEUE_ACTOR, Part};
+use tontine_mechanisms::boost::{CppPart, MANAGED_MEMORY_ACTOR, MESSAGE_QUEUE_ACTOR};
 
 pub(super) struct MessageQueue;
 
@@ -96,7 +96,7 @@ impl Heap for ManagedMemory {
 }
 
 /// An actor, made of its text.
-fn compiled(actor: Part) -> Result<Prepared> {
+fn compiled(actor: CppPart) -> Result<Prepared> {
     let folder = tempfile::tempdir().setting_up("mkdir of a temporary folder")?;
     let program = folder.path().join("actor");
     actor.compile(&folder.path().join("actor.cpp"), &program)?;

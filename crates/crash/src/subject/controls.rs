@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tontine_mechanisms::region::Region;
-use tontine_mechanisms::ring::{Memory, Ring, SLOTS, slots};
+use tontine_mechanisms::ring::{Ring, RingMemory, SLOTS, slots};
 
 use super::{End, Endpoint, Kind, Operation, Queue, Role, Subject, Wait, refused};
 use crate::message::{LENGTH, Message};
@@ -103,7 +103,7 @@ enum Fault {
 }
 
 /// A ring, and a word that is 1 while somebody holds it.
-type Locked = Region<Memory<AtomicU32>>;
+type Locked = Region<RingMemory<AtomicU32>>;
 
 struct Faulty {
     region: Locked,

@@ -2,9 +2,10 @@
 //!
 //! A subject is of a [`Kind`]: a [`Queue`] knows how to make and to open the two ends of one
 //! mechanism, a [`Heap`] how to make and to join it. Most queues are those of `tontine-mechanisms`
-//! (`opened`). It knows nothing of tracing, scripts and verdicts ([`crate::explore`]). Three roles: Tontine's own, whose failure is ours; *peers*, whose
-//! failure is a finding; *controls*, broken on purpose, which show that the explorer finds what is
-//! there. Controls run only where they are named.
+//! (`opened`). It knows nothing of tracing, scripts and verdicts ([`crate::explore`]). Three roles:
+//! Tontine's own, whose failure is ours; *peers*, whose failure is a finding; *controls*, broken on
+//! purpose, which show that the explorer finds what is there. Controls run only where they are
+//! named.
 
 mod boost;
 mod broken_heaps;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use tontine_mechanisms::about::{Explored, Mechanism};
-use tontine_mechanisms::driver::{Named, NamedUser};
+use tontine_mechanisms::driver::{NamedDriver, NamedUser};
 use tontine_mechanisms::end::{Ended, Inlet, Outlet, Patient};
 use tontine_mechanisms::registry;
 
@@ -23,7 +23,7 @@ struct Registering;
 impl NamedUser for Registering {
     type Out = Option<(Mechanism, &'static dyn Subject)>;
 
-    fn named<N: Named>(self, mechanism: Mechanism) -> Self::Out {
+    fn named<N: NamedDriver>(self, mechanism: Mechanism) -> Self::Out {
         let opened = Opened::<N> { facts: mechanism.explored?, _ends: PhantomData };
         Some((mechanism, Box::leak(Box::new(opened))))
     }
@@ -34,7 +34,7 @@ struct Opened<N> {
     _ends: PhantomData<fn() -> N>,
 }
 
-impl<N: Named> Subject for Opened<N> {
+impl<N: NamedDriver> Subject for Opened<N> {
     fn name(&self) -> &'static str {
         self.facts.name
     }
@@ -77,7 +77,7 @@ impl<N: Named> Subject for Opened<N> {
     }
 }
 
-impl<N: Named> Queue for Opened<N> {
+impl<N: NamedDriver> Queue for Opened<N> {
     fn capacity(&self) -> u32 {
         (self.facts.capacity)()
     }

@@ -53,14 +53,14 @@ fn among(plan: &Plan, idle: &[usize]) -> Result<Vec<Timed>> {
 }
 
 /// An end that sends words.
-type Words<'a> = Adapted<'a, Correspondent, 8>;
+type WordEnd<'a> = Adapted<'a, Correspondent, 8>;
 
 fn opened<'a, 'o>(
     posts: Vec<Post>,
     options: impl IntoIterator<Item = &'o Options>,
     peer: Peer<'a>,
-) -> Result<Vec<Words<'a>>> {
-    let open = |(post, options): (Post, _)| Ok(Words::new(post.open(options, &[peer])?, peer));
+) -> Result<Vec<WordEnd<'a>>> {
+    let open = |(post, options): (Post, _)| Ok(WordEnd::new(post.open(options, &[peer])?, peer));
     posts.into_iter().zip(options).map(open).collect()
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use tontine_host::peer::Peer;
 use tontine_host::trouble::{Result, Trouble};
-use tontine_mechanisms::driver::{Couple, PairUser, Pairs};
+use tontine_mechanisms::driver::{Couple, PairDriver, PairUser};
 use tontine_mechanisms::end::{Early, TwoWay};
 
 use super::harness::{self, End, Plan, Timed};
@@ -44,7 +44,7 @@ impl<E: TwoWay, const BYTES: usize> End for Adapted<'_, E, BYTES> {
 pub(super) struct Trip<'p>(pub(super) &'p Plan<'p>);
 
 impl Trip<'_> {
-    fn ping<P: Pairs, const BYTES: usize>(
+    fn ping<P: PairDriver, const BYTES: usize>(
         &self,
         half: P::Half,
         peer: Peer<'_>,
@@ -54,7 +54,7 @@ impl Trip<'_> {
         Ok((timed, end.end.early()))
     }
 
-    fn echo<P: Pairs, const BYTES: usize>(&self, half: P::Half, peer: Peer<'_>) -> Result<()> {
+    fn echo<P: PairDriver, const BYTES: usize>(&self, half: P::Half, peer: Peer<'_>) -> Result<()> {
         let mut end = Adapted::<_, BYTES>::new(P::open::<BYTES>(half, &[peer])?, peer);
         harness::answer(self.0, &mut end)
     }
@@ -63,7 +63,7 @@ impl Trip<'_> {
 impl PairUser for Trip<'_> {
     type Out = Result<(Timed, Option<Early>)>;
 
-    fn threads<P: Pairs<Half: Send>, const BYTES: usize>(self) -> Self::Out {
+    fn threads<P: PairDriver<Half: Send>, const BYTES: usize>(self) -> Self::Out {
         let Couple { one, two, stays: _stays } = P::pair(BYTES)?;
         harness::between_threads(
             self.0,
@@ -73,7 +73,7 @@ impl PairUser for Trip<'_> {
     }
 
     /// Each process drops what the other one holds, so that an end of file tells of a death.
-    fn processes<P: Pairs, const BYTES: usize>(self) -> Self::Out {
+    fn processes<P: PairDriver, const BYTES: usize>(self) -> Self::Out {
         let Couple { one, two, stays: _stays } = P::pair(BYTES)?;
         let (one, two) = (Cell::new(Some(one)), Cell::new(Some(two)));
         let take = |half: &Cell<Option<P::Half>>| {

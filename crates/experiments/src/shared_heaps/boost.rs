@@ -1,7 +1,7 @@
 //! Boost.Interprocess's `managed_shared_memory`: [`Boost`].
 //!
-//! Its part is C++, which `tontine-mechanisms` compiles into a library that this process loads. A run
-//! compiles it once: the first invocation leaves it in a folder that goes with the run.
+//! Its part is C++, which `tontine-mechanisms` compiles into a library that this process loads. A
+//! run compiles it once: the first invocation leaves it in a folder that goes with the run.
 
 #![allow(unsafe_code, reason = "loads a library and calls its C functions")]
 

@@ -38,7 +38,7 @@ use tontine_host::clock::Clock;
 use tontine_host::os::pin;
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::about::Asked;
-use tontine_mechanisms::driver::{PairUser, Pairs};
+use tontine_mechanisms::driver::{PairDriver, PairUser};
 use tontine_mechanisms::registry;
 
 use crate::mechanisms::{self, spins};
@@ -113,11 +113,11 @@ struct Kills<'p>(&'p Plan);
 impl PairUser for Kills<'_> {
     type Out = Result<Vec<Fate>>;
 
-    fn threads<P: Pairs<Half: Send>, const ROUND_TRIP: usize>(self) -> Self::Out {
+    fn threads<P: PairDriver<Half: Send>, const ROUND_TRIP: usize>(self) -> Self::Out {
         Err(Trouble::fail("a kill of one thread takes the other, too"))
     }
 
-    fn processes<P: Pairs, const ROUND_TRIP: usize>(self) -> Self::Out {
+    fn processes<P: PairDriver, const ROUND_TRIP: usize>(self) -> Self::Out {
         kills(self.0, || P::pair(BYTES), |half| P::open::<BYTES>(half, &[]))
     }
 }

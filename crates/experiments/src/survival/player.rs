@@ -46,14 +46,14 @@ pub(super) type Diaries = [Diary; 2];
 
 /// Who plays: which side, where, and by what kind of mechanism.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Player {
+pub(super) struct PairPlayer {
     pub(super) side: usize,
     pub(super) processor: usize,
     pub(super) carries: Carries,
     pub(super) clock: Clock,
 }
 
-impl Player {
+impl PairPlayer {
     /// Opens an end and plays until the other one is gone. The exit status: 0 noticed, 1 broken.
     pub(super) fn play<E: TwoWay>(self, open: impl FnOnce() -> Result<E>, diary: &Diary) -> i32 {
         let opened = pin::pin_to(self.processor).and_then(|()| open());

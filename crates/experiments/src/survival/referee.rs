@@ -25,7 +25,7 @@ use tontine_mechanisms::about::Carries;
 use tontine_mechanisms::driver::Couple;
 use tontine_mechanisms::end::TwoWay;
 
-use super::player::{Diaries, Player};
+use super::player::{Diaries, PairPlayer};
 
 /// How long it has our attention; those that notice do so far earlier.
 const ATTENDED: Duration = Duration::from_millis(3);
@@ -120,7 +120,7 @@ impl Game {
         let second = Cell::new(Some(second));
         let &Plan { processors, carries, clock, .. } = plan;
         let player = |half: H, side: usize| {
-            let player = Player { side, processor: processors[side], carries, clock };
+            let player = PairPlayer { side, processor: processors[side], carries, clock };
             player.play(|| open(half), &diaries[side])
         };
         let one = Child::fork(|| {

@@ -1,7 +1,7 @@
 //! A stream by any mechanism that opens one: [`Flow`].
 
 use tontine_host::trouble::Result;
-use tontine_mechanisms::driver::{StreamUser, Streams};
+use tontine_mechanisms::driver::{StreamDriver, StreamUser};
 
 use super::harness::{self, Batches, Plan};
 use super::threads;
@@ -12,7 +12,7 @@ pub(super) struct Flow<'p>(pub(super) &'p Plan);
 impl StreamUser for Flow<'_> {
     type Out = Result<(Batches, Option<String>)>;
 
-    fn threads<S: Streams<Out: Send>>(self) -> Self::Out {
+    fn threads<S: StreamDriver<Out: Send>>(self) -> Self::Out {
         let bed = S::lay(self.0.traffic())?;
         let outlets = (0..self.0.senders).map(|sender| S::outlet(&bed, sender));
         let outlets = outlets.collect::<Result<Vec<_>>>()?;
@@ -20,7 +20,7 @@ impl StreamUser for Flow<'_> {
         Ok((batches, S::note(self.0.traffic())))
     }
 
-    fn processes<S: Streams>(self) -> Self::Out {
+    fn processes<S: StreamDriver>(self) -> Self::Out {
         let bed = S::lay(self.0.traffic())?;
         let batches = harness::from_processes(
             self.0,

@@ -20,7 +20,7 @@ use super::{Correspondent, Post, announced, failed, life, posts, refused, until_
 use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, Twin};
 use crate::descriptor::unix_pair;
 use crate::driver::{
-    Couple, Driver, Named, NamedUser, PairUser, Pairs, StreamUser, Streams, Traffic,
+    Couple, Driver, NamedDriver, NamedUser, PairDriver, PairUser, StreamDriver, StreamUser, Traffic,
 };
 use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, TwoWay, check};
 use crate::location::Location;
@@ -140,7 +140,7 @@ impl Driver for Own {
     }
 
     fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
-        Some(user.processes::<Lanes<true>>())
+        Some(user.processes::<LaneStream<true>>())
     }
 
     fn named<U: NamedUser>(user: U) -> Option<U::Out> {
@@ -162,7 +162,7 @@ impl Driver for ZeroCopy {
     };
 
     fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
-        Some(user.processes::<Lanes<false>>())
+        Some(user.processes::<LaneStream<false>>())
     }
 }
 
@@ -261,7 +261,7 @@ fn two_posts() -> Result<Couple<Post>> {
     posts(1).map(Couple::of)
 }
 
-impl Pairs for Spin {
+impl PairDriver for Spin {
     type Half = Post;
     type End<const BYTES: usize> = Correspondent;
 
@@ -306,7 +306,7 @@ impl Inlet for Noticing {
     }
 }
 
-impl Pairs for Own {
+impl PairDriver for Own {
     type Half = Post;
     type End<const BYTES: usize> = Duplex<Sender, Noticing>;
 
@@ -329,7 +329,7 @@ impl Pairs for Own {
 ///
 /// Without copies a sender still fills the room that it reserves, as a program does that makes a
 /// message there; the receiver reads in place.
-pub(super) struct Lanes<const COPY: bool>;
+pub(super) struct LaneStream<const COPY: bool>;
 
 /// Bytes of each lane for messages of so many bytes.
 fn lane_bytes(bytes: usize) -> u64 {
@@ -342,10 +342,10 @@ pub(super) struct Connections {
     pairs: RefCell<Vec<(Option<OwnedFd>, Option<OwnedFd>)>>,
 }
 
-impl<const COPY: bool> Streams for Lanes<COPY> {
+impl<const COPY: bool> StreamDriver for LaneStream<COPY> {
     type Bed = Connections;
-    type Out = Filling<COPY>;
-    type In = Emptying<COPY>;
+    type Out = LaneOut<COPY>;
+    type In = LaneIn<COPY>;
 
     fn lay(Traffic { bytes, senders }: Traffic) -> Result<Connections> {
         let lane = lane_bytes(bytes);
@@ -364,7 +364,7 @@ impl<const COPY: bool> Streams for Lanes<COPY> {
         bed.pairs.borrow_mut().clear();
         let mut sender = announced(&bed.options, socket.ok_or_else(twice)?)?;
         until_welcome(&mut sender, Peer::Parent)?;
-        Ok(Filling(sender))
+        Ok(LaneOut(sender))
     }
 
     fn inlet(bed: &Connections, _: &[Peer<'_>]) -> Result<Self::In> {
@@ -375,7 +375,7 @@ impl<const COPY: bool> Streams for Lanes<COPY> {
             mailbox.adopt(read.ok_or_else(twice)?).map_err(refused)?;
             missing += 1;
         }
-        Ok(Emptying { mailbox, missing })
+        Ok(LaneIn { mailbox, missing })
     }
 
     fn note(traffic: Traffic) -> Option<String> {
@@ -389,9 +389,9 @@ fn twice() -> Trouble {
 }
 
 /// A sender of a stream.
-pub(super) struct Filling<const COPY: bool>(Sender);
+pub(super) struct LaneOut<const COPY: bool>(Sender);
 
-impl<const COPY: bool> Outlet for Filling<COPY> {
+impl<const COPY: bool> Outlet for LaneOut<COPY> {
     #[inline(always)]
     fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
         if COPY {
@@ -404,13 +404,13 @@ impl<const COPY: bool> Outlet for Filling<COPY> {
 }
 
 /// The receiver of a stream.
-pub(super) struct Emptying<const COPY: bool> {
+pub(super) struct LaneIn<const COPY: bool> {
     mailbox: Mailbox,
     /// Senders who have not announced themselves.
     missing: usize,
 }
 
-impl<const COPY: bool> Emptying<COPY> {
+impl<const COPY: bool> LaneIn<COPY> {
     /// Waits for a message while senders are missing.
     #[cold]
     fn meet<R>(
@@ -435,7 +435,7 @@ impl<const COPY: bool> Emptying<COPY> {
     }
 }
 
-impl<const COPY: bool> Inlet for Emptying<COPY> {
+impl<const COPY: bool> Inlet for LaneIn<COPY> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
@@ -474,7 +474,7 @@ fn path(at: &Location) -> PathBuf {
     at.folder().join("mailbox")
 }
 
-impl<const WAITS: bool> Named for ByPath<WAITS> {
+impl<const WAITS: bool> NamedDriver for ByPath<WAITS> {
     type Out = Sender;
     type In = Mailbox;
 
