@@ -1,5 +1,6 @@
-//! Experiments in words: [`Explanation`], which an experiment states, and [`About`], which a run
-//! records, `tontine explain` prints and the report shows.
+//! What a run records of what it measured: an experiment in words ([`About`], made of the
+//! [`Explanation`] that it states; `tontine explain` prints it and the report shows it), and what
+//! is true of a mechanism ([`MechanismFacts`]), from which the report says what to use.
 
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +89,59 @@ pub struct About {
     pub calls: Vec<(String, String)>,
     /// The variants, and what each does.
     pub variants: Vec<(String, String)>,
+    /// Variants that make no system call inside what is timed, where that matters to a reader;
+    /// empty in files of older builds.
+    #[serde(default)]
+    pub without_calls: Vec<String>,
+}
+
+/// What is true of a mechanism, whatever a run measures of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MechanismFacts {
+    /// Its name as a variant.
+    pub name: String,
+    /// What its receiver does while nothing comes.
+    pub receiver: Idling,
+    /// `true` if its ends are threads of one process.
+    pub between_threads: bool,
+    /// What says how a kill of one end goes.
+    pub kill: KillFacts,
+    /// The same mechanism with a receiver that sleeps, where this one's spins.
+    pub sleeping: Option<String>,
+    /// The same mechanism between processes, where this one is between threads.
+    pub between_processes: Option<String>,
+}
+
+/// What a receiver does while nothing comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Idling {
+    /// It keeps a processor busy.
+    Spins,
+    /// It sleeps until the kernel or the C library wakes it.
+    Sleeps,
+    /// It sleeps; a library or a network of its own stands between it and the sender.
+    Mediated,
+}
+
+/// What says how a kill of one end goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum KillFacts {
+    /// Nothing: it takes both ends.
+    TakesBoth,
+    /// A row of `survival`.
+    Row {
+        /// The variant there.
+        row: String,
+    },
+    /// A row of `survival`, of another mechanism that stands for it.
+    StandsFor {
+        /// The variant there.
+        row: String,
+        /// Why this one is not killed, up to the name of the other.
+        why: String,
+    },
 }
 
 impl About {

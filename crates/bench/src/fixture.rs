@@ -88,6 +88,7 @@ fn made() -> Results {
         machine: machine(),
         executable: None,
         experiments: SUITE.experiments.iter().map(|one| one.description()).collect(),
+        mechanisms: (SUITE.mechanisms)(),
         order_seed: 4_242,
         started: "2026-01-02T03:04:05Z".into(),
         seconds: 431.7,

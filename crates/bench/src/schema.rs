@@ -5,7 +5,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::about::About;
+use crate::about::{About, MechanismFacts};
 use crate::executable::Executable;
 use crate::heap_map::HeapMap;
 use crate::observe::{Statistic, Tried};
@@ -39,6 +39,9 @@ pub struct Results {
     /// The experiments that took part; empty in files of older builds.
     #[serde(default)]
     pub experiments: Vec<About>,
+    /// What is true of the mechanisms that variants stand for; empty in files of older builds.
+    #[serde(default)]
+    pub mechanisms: Vec<MechanismFacts>,
     /// One row each: experiment × variant × parameters × metric.
     pub cells: Vec<Cell>,
     /// Paired ratios.
@@ -54,6 +57,11 @@ impl Results {
     /// Returns the description of an experiment, if the run has one.
     pub fn about(&self, experiment: &str) -> Option<&About> {
         self.experiments.iter().find(|about| about.name == experiment)
+    }
+
+    /// Returns what is true of the mechanism that a variant stands for, if the run says it.
+    pub fn mechanism(&self, variant: &str) -> Option<&MechanismFacts> {
+        self.mechanisms.iter().find(|mechanism| mechanism.name == variant)
     }
 
     /// Returns the content of `results.json`: indented, with a line feed at the end.

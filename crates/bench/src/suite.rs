@@ -8,7 +8,7 @@ use std::fmt;
 
 use tontine_host::trouble::Result;
 
-use crate::about::{About, Explanation, Topic};
+use crate::about::{About, Explanation, MechanismFacts, Topic};
 use crate::machine::Machine;
 use crate::machine::topology::Topology;
 use crate::observe::Observed;
@@ -44,6 +44,10 @@ pub trait Experiment: Sync {
     fn invocations(&self, _variant: &str, size: Size) -> usize {
         size.invocations()
     }
+    /// Variants that make no system call inside what is timed, where that matters to a reader.
+    fn without_calls(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
     /// Ratios between variants worth printing, as (numerator, denominator) of variant names; they
     /// are taken block by block, between cells that have the same parameters.
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
@@ -68,6 +72,7 @@ impl dyn Experiment {
             reading: (*reading).into(),
             calls: calls.iter().map(|(of, calls)| ((*of).into(), (*calls).into())).collect(),
             variants: variants.map(|one| (one.name.into(), one.summary.into())).collect(),
+            without_calls: self.without_calls().into_iter().map(String::from).collect(),
         }
     }
 }
@@ -85,6 +90,8 @@ pub struct Variant {
 pub struct Suite {
     /// All of them, in the order in which they are listed.
     pub experiments: &'static [&'static dyn Experiment],
+    /// Returns what is true of the mechanisms that variants stand for.
+    pub mechanisms: fn() -> Vec<MechanismFacts>,
     /// Returns what sources published for an experiment, a variant, a metric and its parameters, in
     /// the unit of the metric; nothing if no source did.
     pub published: fn(&str, &str, &str, &Params) -> Vec<Published>,

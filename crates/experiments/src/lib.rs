@@ -76,6 +76,7 @@ pub static SUITE: Suite = Suite {
         &fork_throughput::ForkThroughput,
         &spawn::Spawn,
     ],
+    mechanisms: crate::mechanisms::facts,
     published: crate::published::published,
     libraries: tontine_mechanisms::libraries,
     clean_up: tontine_mechanisms::sweep,

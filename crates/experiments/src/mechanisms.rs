@@ -1,9 +1,9 @@
-//! What experiments take from the registry of mechanisms: [`variants`], and the system calls of
-//! those that an experiment's own text does not name ([`explained`]).
+//! What experiments take from the registry of mechanisms: [`variants`], the system calls of those
+//! that an experiment's own text does not name ([`explained`]), and what a run records ([`facts`]).
 
-use tontine_bench::about::Explanation;
+use tontine_bench::about::{Explanation, Idling, KillFacts, MechanismFacts};
 use tontine_bench::suite::Variant;
-use tontine_mechanisms::about::{Asked, Idle};
+use tontine_mechanisms::about::{Asked, Between, Death, Idle, Mechanism, Twin};
 use tontine_mechanisms::registry;
 
 /// Returns the rows of an experiment, in the order of the registry.
@@ -23,4 +23,34 @@ pub(crate) fn explained(own: Explanation, asked: Asked) -> Explanation {
 /// Returns `true` if both ends of a mechanism spin.
 pub(crate) fn spins(name: &str) -> bool {
     registry::find(name).is_some_and(|mechanism| mechanism.idle == Idle::Spins)
+}
+
+/// Returns what is true of all mechanisms, as results.json has it.
+pub(crate) fn facts() -> Vec<MechanismFacts> {
+    registry::ALL.iter().map(of_one).collect()
+}
+
+fn of_one(mechanism: &Mechanism) -> MechanismFacts {
+    MechanismFacts {
+        name: mechanism.name.into(),
+        receiver: match mechanism.idle {
+            Idle::Spins => Idling::Spins,
+            Idle::Sleeps => Idling::Sleeps,
+            Idle::Mediated => Idling::Mediated,
+        },
+        between_threads: mechanism.between == Between::Threads,
+        kill: match mechanism.death {
+            Death::TakesBoth => KillFacts::TakesBoth,
+            Death::LeavesOne { row, .. } => KillFacts::Row { row: row.into() },
+            Death::As { other, why } => KillFacts::StandsFor { row: other.into(), why: why.into() },
+        },
+        sleeping: match mechanism.twin {
+            Some(Twin::Sleeping(twin)) => Some(twin.into()),
+            _ => None,
+        },
+        between_processes: match mechanism.twin {
+            Some(Twin::BetweenProcesses(twin)) => Some(twin.into()),
+            _ => None,
+        },
+    }
 }

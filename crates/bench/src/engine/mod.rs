@@ -125,6 +125,7 @@ pub fn run(
         complete: !stop.requested(),
         executable,
         experiments: taking_part.map(|one| one.description()).collect(),
+        mechanisms: (plan.suite.mechanisms)(),
         cells,
         ratios,
         tried,

@@ -65,6 +65,11 @@ impl Experiment for LivenessCheck {
         VARIANTS
     }
 
+    fn without_calls(&self) -> Vec<&'static str> {
+        let memory_alone = ways::WAYS.iter().filter(|way| !way.enters_kernel);
+        memory_alone.map(|way| way.name).collect()
+    }
+
     /// One cell: the watched process idles, so that placement changes nothing.
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         vec![Params::new()]

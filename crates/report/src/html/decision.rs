@@ -6,7 +6,7 @@ use tontine_bench::format::Shown;
 use tontine_bench::schema::Results;
 
 use super::marked;
-use crate::verdict::{Decision, Mechanism, decisions, mechanisms};
+use crate::verdict::{Decision, Rated, decisions, mechanisms};
 
 /// The decisions of a run, each with its figures.
 pub(super) fn table(results: &Results) -> Markup {
@@ -74,7 +74,7 @@ pub(super) fn survivors(results: &Results) -> Markup {
     }
 }
 
-fn mechanism(row: &Mechanism<'_>) -> Markup {
+fn mechanism(row: &Rated<'_>) -> Markup {
     let (answer, because) = row.fate.words();
     html! {
         tr {

@@ -1,27 +1,18 @@
 //! What to choose on this machine: [`decisions`], each computed from the run's own figures.
 //!
 //! A [`Decision`] names every figure behind its answer, and every figure that it lacks; nothing is
-//! guessed from other machines. Which mechanisms spin and which sleep is their property and stands
-//! here; which of them to take is found in the run.
+//! guessed from other machines. Which mechanisms spin and which sleep the run records with its
+//! figures; which of them to take is found in these.
 
+use tontine_bench::about::Idling;
 use tontine_bench::format::{self, Shown};
 use tontine_bench::schema::{Cell, Results, Status};
 
 use super::answer::Score;
 use super::compared::{Apart, Compared, doubt};
 use super::sentence::Sentence;
-use super::survivors::{Fate, Mechanism, fate, mechanisms};
+use super::survivors::{Fate, Rated, fate, mechanisms};
 use super::{Cells, Sleepers};
-
-/// Mechanisms whose receiver spins: of one kind with a sleeping one, or the floor.
-const PAIRS: [(&str, &str); 1] = [("mailbox-spin", "mailbox-sleep")];
-
-/// Mechanisms that exist between threads and between processes.
-const BOTH: [(&str, &str); 3] = [
-    ("semaphore", "semaphore-process"),
-    ("spinlock-tas", "spinlock-tas-process"),
-    ("spinlock-ttas", "spinlock-ttas-process"),
-];
 
 /// Ways to make a process of its own; a vfork's child borrows its parent's memory.
 const PROCESSES: [&str; 2] = ["fork", "posix-spawn"];
@@ -105,11 +96,12 @@ fn evidence(cell: &Cell) -> Option<Evidence> {
 fn spin_or_sleep(results: &Results) -> Decision {
     let decision = Decision::on("Spin or sleep?");
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    let of_one_kind =
-        PAIRS.iter().find_map(|(spin, sleep)| trips.named(spin).zip(trips.named(sleep)));
+    let of_one_kind = results.mechanisms.iter().find_map(|mechanism| {
+        trips.named(&mechanism.name).zip(trips.named(mechanism.sleeping.as_ref()?))
+    });
     let (spin, sleep) = match of_one_kind {
         Some((spin, sleep)) => (Some(spin), Some(sleep)),
-        None => (trips.named("flag"), Sleepers::of(&trips).map(|all| all.best)),
+        None => (trips.named("flag"), Sleepers::of(&trips, results).map(|all| all.best)),
     };
     let (spin, sleep) = match (spin, sleep) {
         (Some(spin), Some(sleep)) => (spin, sleep),
@@ -193,10 +185,16 @@ fn asleep(cell: &Cell) -> String {
 fn thread_or_process(results: &Results) -> Decision {
     let mut decision = Decision::on("Thread or process?");
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    let message = BOTH
-        .into_iter()
-        .filter_map(|(thread, process)| trips.named(thread).zip(trips.named(process)))
-        .min_by_key(|(thread, process)| doubt(thread) + doubt(process));
+    // Of those that nothing is said against, rather one whose ends sleep.
+    let message = results
+        .mechanisms
+        .iter()
+        .filter_map(|thread| {
+            let process = trips.named(thread.between_processes.as_ref()?)?;
+            Some((trips.named(&thread.name)?, process, thread.receiver == Idling::Spins))
+        })
+        .min_by_key(|(thread, process, spins)| (doubt(thread) + doubt(process), *spins))
+        .map(|(thread, process, _)| (thread, process));
     let made = made(results);
     match message {
         Some((thread, process)) => decision = decision.resting_on([thread, process]),
@@ -318,13 +316,13 @@ fn which_check(results: &Results) -> Decision {
 fn which_survives(results: &Results) -> Decision {
     let decision = Decision::on("Which mechanism survives a kill?");
     let all = mechanisms(results);
-    let killed = |row: &&Mechanism<'_>| matches!(row.fate, Fate::Killed { .. });
+    let killed = |row: &&Rated<'_>| matches!(row.fate, Fate::Killed { .. });
     if !all.iter().any(|row| killed(&row)) {
         return decision.without(results, "survival", "");
     }
     let keeps = all.iter().filter(|row| row.fate.keeps_all());
-    let tells: Vec<&Mechanism<'_>> = all.iter().filter(|row| row.fate.tells()).collect();
-    let listed = |rows: &[&Mechanism<'_>]| {
+    let tells: Vec<&Rated<'_>> = all.iter().filter(|row| row.fate.tells()).collect();
+    let listed = |rows: &[&Rated<'_>]| {
         rows.iter().enumerate().fold(Sentence::default(), |sentence, (at, row)| {
             let sentence = if at > 0 { sentence.words(", ") } else { sentence };
             let sentence = sentence.name(row.name);
@@ -334,8 +332,8 @@ fn which_survives(results: &Results) -> Decision {
             }
         })
     };
-    let keeps: Vec<&Mechanism<'_>> = keeps.collect();
-    let rows: &[&Mechanism<'_>] = if keeps.is_empty() { &tells } else { &keeps };
+    let keeps: Vec<&Rated<'_>> = keeps.collect();
+    let rows: &[&Rated<'_>] = if keeps.is_empty() { &tells } else { &keeps };
     let answer = match (keeps.is_empty(), tells.is_empty()) {
         (false, _) => listed(rows).words(": always told, nothing torn, nothing lost."),
         (true, false) => listed(rows)
@@ -351,7 +349,7 @@ fn which_survives(results: &Results) -> Decision {
         decision = decision.without(results, "round-trip", row.name);
     }
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    if let Some(sleepers) = Sleepers::of(&trips)
+    if let Some(sleepers) = Sleepers::of(&trips, results)
         && let Fate::NotMeasured(_) = fate(results, &sleepers.best.variant)
     {
         decision = decision.without(results, "survival", &sleepers.best.variant);

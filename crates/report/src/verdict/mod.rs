@@ -1,10 +1,10 @@
 //! What a run says in words: [`verdict`], computed from the run's own figures and nothing else.
 //!
 //! Each [`Sentence`] carries its figures with their intervals; what was not measured is left out,
-//! never guessed. Which mechanisms block, and which checks need no system call, is a property of
-//! the mechanism and stands here; which of them wins is found in the run. Beside the sentences:
-//! [`decisions`], questions with the figures behind each answer, and [`mechanisms`], what a kill
-//! does to each. Neighbours: [`super::markdown`] and [`super::html`] print them.
+//! never guessed. Which mechanisms block, and which checks need no system call, the run records
+//! with its figures; which of them wins is found in these. Beside the sentences: [`decisions`],
+//! questions with the figures behind each answer, and [`mechanisms`], what a kill does to each.
+//! Neighbours: [`super::markdown`] and [`super::html`] print them.
 
 mod answer;
 mod compared;
@@ -12,6 +12,7 @@ mod decide;
 mod sentence;
 mod survivors;
 
+use tontine_bench::about::Idling;
 use tontine_bench::format::{self, Shown};
 use tontine_bench::schema::{Cell, Results, Status};
 use tontine_bench::size::Size;
@@ -22,33 +23,7 @@ use answer::Score;
 use compared::{Compared, has_two_modes};
 pub use decide::{Decision, Evidence, decisions};
 pub use sentence::{Part, Sentence};
-pub use survivors::{Fate, Mechanism, mechanisms};
-
-/// Mechanisms of the kernel or the C library whose receiver sleeps until it is woken.
-const BLOCKING: [&str; 12] = [
-    "condvar",
-    "eventfd",
-    "futex",
-    "mailbox-sleep",
-    "pipe",
-    "posix-mq",
-    "semaphore",
-    "semaphore-process",
-    "signal",
-    "tcp-loopback",
-    "unix-seqpacket",
-    "unix-stream",
-];
-
-/// Liveness checks that read memory and never enter the kernel; `load` is their price, no check.
-const NO_SYSTEM_CALL: [&str; 6] = [
-    "futex-word",
-    "life-word",
-    "lock-cmpxchg",
-    "mutex-trylock",
-    "own-robust-list",
-    "polling-thread",
-];
+pub use survivors::{Fate, Rated, mechanisms};
 
 /// One line about the run: when, how much, which schema.
 pub fn run_line(results: &Results) -> String {
@@ -71,7 +46,7 @@ pub fn verdict(results: &Results) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     sentences.extend(floor(&trips));
-    let sleepers = Sleepers::of(&trips);
+    let sleepers = Sleepers::of(&trips, results);
     sentences.extend(sleepers.as_ref().and_then(|all| all.fastest(&trips, results)));
     sentences.extend(sleepers.as_ref().and_then(|all| zmq_over(all.best, &trips, results)));
     let checks = Cells::of(results, "liveness-check", "check").commonest_params();
@@ -102,17 +77,19 @@ struct Sleepers<'a> {
 }
 
 impl<'a> Sleepers<'a> {
-    fn of(trips: &Cells<'a>) -> Option<Self> {
+    fn of(trips: &Cells<'a>, results: &Results) -> Option<Self> {
         let steady = |between_threads: bool| {
             let cells = trips.0.iter().copied().filter(|cell| {
-                BLOCKING.contains(&cell.variant.as_str())
-                    && survivors::is_between_threads(&cell.variant) == between_threads
-                    && !has_two_modes(cell)
+                let sleeps = results.mechanism(&cell.variant).is_some_and(|mechanism| {
+                    mechanism.receiver == Idling::Sleeps
+                        && mechanism.between_threads == between_threads
+                });
+                sleeps && !has_two_modes(cell)
             });
             Cells(cells.collect())
         };
         let all = [steady(false), steady(true)].into_iter().find(|cells| !cells.0.is_empty())?;
-        let best = all.cheapest(&BLOCKING)?;
+        let best = all.cheapest_of_all()?;
         let level = all.0.into_iter().filter(|cell| {
             cell.variant != best.variant && cell.low.zip(best.high).is_some_and(|(l, h)| l <= h)
         });
@@ -120,7 +97,7 @@ impl<'a> Sleepers<'a> {
     }
 
     fn fastest(&self, trips: &Cells, results: &Results) -> Option<Sentence> {
-        let between_threads = survivors::is_between_threads(&self.best.variant);
+        let between_threads = survivors::is_between_threads(results, &self.best.variant);
         let between = if between_threads { "threads" } else { "processes" };
         let mut sentence = Sentence::default()
             .words(&format!("Of the mechanisms between {between} that let the receiver sleep, "));
@@ -164,7 +141,7 @@ fn figure(cell: &Cell) -> f64 {
 fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentence> {
     let zmq = trips.named("zmq-ipc").or_else(|| trips.named("zmq-inproc"))?;
     let between =
-        if survivors::is_between_threads(&zmq.variant) { ", between threads" } else { "" };
+        if survivors::is_between_threads(results, &zmq.variant) { ", between threads" } else { "" };
     let times = Compared::of(zmq, blocking, results)?;
     Some(
         Sentence::default()
@@ -183,7 +160,7 @@ fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentenc
 fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
     // A check of which nothing was asked is a price.
     let asked = |variant: &&str| Score::of(results, variant).asked() > 0;
-    let asked: Vec<&str> = NO_SYSTEM_CALL.into_iter().filter(asked).collect();
+    let asked: Vec<&str> = without_calls(results).filter(asked).collect();
     let cell = checks.cheapest(&asked)?;
     let right = cheapest_without_error(checks, results);
     // Of two that cannot be told apart, the one that never errs.
@@ -218,9 +195,15 @@ fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
     })
 }
 
+/// Liveness checks that read memory and never enter the kernel.
+fn without_calls(results: &Results) -> impl Iterator<Item = &str> {
+    let about = results.about("liveness-check");
+    about.into_iter().flat_map(|about| about.without_calls.iter().map(String::as_str))
+}
+
 /// Of the checks without a system call, the cheapest that was tried and always right.
 fn cheapest_without_error<'a>(checks: &Cells<'a>, results: &Results) -> Option<&'a Cell> {
-    let faultless = NO_SYSTEM_CALL.into_iter().filter(|variant| {
+    let faultless = without_calls(results).filter(|variant| {
         let score = Score::of(results, variant);
         score.asked() > 0 && score.wrong.is_empty()
     });
@@ -348,14 +331,16 @@ impl<'a> Cells<'a> {
         self.0.iter().copied().find(|cell| cell.variant == variant)
     }
 
-    /// By the upper end of the interval: what is fast in one run and slow in the next is no advice.
+    /// The cheapest of those with these names.
     fn cheapest(&self, names: &[&str]) -> Option<&'a Cell> {
+        let named = |cell: &&Cell| names.contains(&cell.variant.as_str());
+        Self(self.0.iter().copied().filter(named).collect()).cheapest_of_all()
+    }
+
+    /// By the upper end of the interval: what is fast in one run and slow in the next is no advice.
+    fn cheapest_of_all(&self) -> Option<&'a Cell> {
         let upper = |cell: &Cell| cell.high.or(cell.estimate).unwrap_or(f64::MAX);
-        self.0
-            .iter()
-            .copied()
-            .filter(|cell| names.contains(&cell.variant.as_str()))
-            .min_by(|a, b| f64::total_cmp(&upper(a), &upper(b)))
+        self.0.iter().copied().min_by(|a, b| f64::total_cmp(&upper(a), &upper(b)))
     }
 }
 

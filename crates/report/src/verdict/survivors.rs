@@ -3,43 +3,15 @@
 //!
 //! Rests on the cells of `round-trip` and `survival`; what was not killed says so.
 
+use tontine_bench::about::KillFacts;
 use tontine_bench::format::{self, Shown};
 use tontine_bench::schema::{Cell, Results, Status};
 
 use super::Cells;
 
-/// Mechanisms between the threads of one process: a kill takes both ends.
-const THREADS: [&str; 6] =
-    ["crossbeam", "rtrb", "semaphore", "spinlock-tas", "spinlock-ttas", "zmq-inproc"];
-
-/// Mechanisms that nobody kills, and why the others can stand for them.
-const STANDS_FOR: [(&str, &str, &str); 4] = [
-    (
-        "flag",
-        "spinlock-tas-process",
-        "not killed: a bare word, by which nobody is told; who watches it spins on, as in",
-    ),
-    (
-        "hand-over",
-        "mailbox",
-        "not killed here with a block under way (`tontine crash heap` does that); the lane is that \
-         of",
-    ),
-    (
-        "container-tcp",
-        "tcp-loopback",
-        "not killed between containers; the mechanism inside is that of",
-    ),
-    (
-        "container-netns",
-        "tcp-loopback",
-        "not killed between namespaces; the mechanism inside is that of",
-    ),
-];
-
 /// A mechanism, its price, and what is left of it after a kill.
 #[derive(Debug, Clone)]
-pub struct Mechanism<'a> {
+pub struct Rated<'a> {
     /// Its name in `round-trip`, or in `survival` where it makes no round trips.
     pub name: &'a str,
     /// What a message costs; none where that was not measured.
@@ -56,7 +28,7 @@ pub enum Fate<'a> {
     /// Nobody was killed; the reason, where the run gives one.
     NotMeasured(Option<&'a str>),
     /// Nobody was killed; why, and whose row in the run says how it would end.
-    As(&'static str, &'static str),
+    As(&'a str, &'a str),
     /// This many kills, and the shares of them that ended badly.
     Killed {
         /// How many kills.
@@ -114,65 +86,63 @@ impl Fate<'_> {
 }
 
 /// Every mechanism that made a round trip or was killed, the cheapest first.
-pub fn mechanisms(results: &Results) -> Vec<Mechanism<'_>> {
+pub fn mechanisms(results: &Results) -> Vec<Rated<'_>> {
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    let mut rows: Vec<Mechanism<'_>> = trips
+    let mut rows: Vec<Rated<'_>> = trips
         .0
         .iter()
         .map(|cell| {
             let fate = fate(results, &cell.variant);
-            Mechanism { name: &cell.variant, one_way: Some(*cell), fate }
+            Rated { name: &cell.variant, one_way: Some(*cell), fate }
         })
         .collect();
     for cell in &Cells::of(results, "survival", "wedged").0 {
         let name = cell.variant.as_str();
-        if !rows.iter().any(|row| row.name == name || killed_as(row.name) == name) {
-            rows.push(Mechanism { name, one_way: None, fate: fate(results, name) });
+        if !rows.iter().any(|row| row.name == name || killed_as(results, row.name) == name) {
+            rows.push(Rated { name, one_way: None, fate: fate(results, name) });
         }
     }
-    let cost = |row: &Mechanism<'_>| row.one_way.and_then(|c| c.estimate).unwrap_or(f64::MAX);
+    let cost = |row: &Rated<'_>| row.one_way.and_then(|c| c.estimate).unwrap_or(f64::MAX);
     rows.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
     rows
 }
 
 /// Whether both ends of that mechanism are threads of one process.
-pub(super) fn is_between_threads(variant: &str) -> bool {
-    THREADS.contains(&variant)
+pub(super) fn is_between_threads(results: &Results, variant: &str) -> bool {
+    results.mechanism(variant).is_some_and(|mechanism| mechanism.between_threads)
 }
 
 /// What a kill does to the mechanism of that name.
 pub(super) fn fate<'a>(results: &'a Results, variant: &str) -> Fate<'a> {
-    if is_between_threads(variant) {
+    if is_between_threads(results, variant) {
         return Fate::OneProcess;
     }
-    let name = killed_as(variant);
+    let wedged = Cells::of(results, "survival", "wedged");
+    let name = killed_as(results, variant);
     let cell = |metric: &str| Cells::of(results, "survival", metric).named(name);
-    match cell("wedged") {
-        Some(wedged) => Fate::Killed {
+    match (wedged.named(name), results.mechanism(variant).map(|mechanism| &mechanism.kill)) {
+        (Some(wedged), _) => Fate::Killed {
             kills: wedged.invocations.iter().map(|one| one.summary.count).sum(),
             wedged,
             torn: cell("torn"),
             lost: cell("lost"),
         },
-        None => match stood_for(results, variant) {
-            Some((why, other)) => Fate::As(why, other),
-            None => Fate::NotMeasured(results.cells.iter().find_map(|cell| {
-                let of_it = cell.experiment == "survival" && cell.variant == name;
-                (of_it && cell.status != Status::Ok).then_some(cell.why.as_deref()).flatten()
-            })),
-        },
+        (None, Some(KillFacts::StandsFor { row, why })) if wedged.named(row).is_some() => {
+            Fate::As(why, row)
+        }
+        (None, _) => Fate::NotMeasured(results.cells.iter().find_map(|cell| {
+            let of_it = cell.experiment == "survival" && cell.variant == name;
+            (of_it && cell.status != Status::Ok).then_some(cell.why.as_deref()).flatten()
+        })),
     }
 }
 
-/// Why a mechanism is not killed, and the one that stands for it, where that one was.
-fn stood_for(results: &Results, variant: &str) -> Option<(&'static str, &'static str)> {
-    let (_, other, why) = STANDS_FOR.into_iter().find(|(name, ..)| *name == variant)?;
-    Cells::of(results, "survival", "wedged").named(other).map(|_| (why, other))
-}
-
-/// The name that `survival` has for it: the mailbox is the same, whichever way its owner waits.
-fn killed_as(variant: &str) -> &str {
-    if variant.starts_with("mailbox") { "mailbox" } else { variant }
+/// The name that `survival` has for it.
+fn killed_as<'a>(results: &'a Results, variant: &'a str) -> &'a str {
+    match results.mechanism(variant).map(|mechanism| &mechanism.kill) {
+        Some(KillFacts::Row { row }) => row,
+        _ => variant,
+    }
 }
 
 /// Whether it happened in no invocation.
