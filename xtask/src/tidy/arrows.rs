@@ -11,7 +11,7 @@ use super::{Complaint, output};
 const ALLOWED: [(&str, &[&str]); 10] = [
     ("tontine-c", &["tontine"]),
     ("tontine-mechanisms", &["tontine", "tontine-host"]),
-    ("tontine-bench", &["tontine-host"]),
+    ("tontine-bench", &["tontine", "tontine-host"]),
     ("tontine-report", &["tontine-bench"]),
     (
         "tontine-experiments",

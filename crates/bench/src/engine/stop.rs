@@ -3,20 +3,32 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use tontine::signal::Signal;
+use tontine::signal::handler::{Flag, Wake};
 
 /// A wish to stop, and a descriptor that becomes readable when it comes.
+///
+/// Dropped, the signals do again what they did before.
 #[derive(Debug)]
 pub struct Stop {
-    readable: UnixStream,
-    /// What the handlers write to; held here so that `readable` never reports a hang-up.
-    writer: UnixStream,
-    signal: Arc<AtomicUsize>,
+    /// Readable if the pipe of one of `awaited` is.
+    readable: OwnedFd,
+    awaited: Vec<AwaitedSignal>,
+}
+
+/// One signal that brings the wish.
+#[derive(Debug)]
+struct AwaitedSignal {
+    signal: Signal,
+    /// Never taken: the descriptor stays readable.
+    wake: Wake,
+    /// Installed after `wake`, and so set before that is readable.
+    flag: Flag,
+    /// The signal came before there was a flag.
+    came_early: bool,
 }
 
 impl Stop {
@@ -25,28 +37,25 @@ impl Stop {
     /// # Errors
     /// Where the system has no descriptor left.
     pub fn never() -> io::Result<Self> {
-        let (readable, writer) = UnixStream::pair()?;
-        Ok(Self { readable, writer, signal: Arc::new(AtomicUsize::new(0)) })
+        let readable = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { readable, awaited: Vec::new() })
     }
 
-    /// The signals that ask for an end: SIGINT, SIGTERM, and SIGHUP unless it is ignored, as under
-    /// nohup(1): that says that the program is to outlive its terminal.
-    pub fn signals() -> impl Iterator<Item = i32> {
-        let hangs_up = !is_ignored(SIGHUP);
-        [SIGINT, SIGTERM].into_iter().chain(hangs_up.then_some(SIGHUP))
-    }
-
-    /// A wish that comes with one of [`Stop::signals`].
+    /// A wish that comes with SIGINT, SIGTERM, or SIGHUP unless that is ignored, as under nohup(1):
+    /// it says that the program is to outlive its terminal.
     ///
     /// # Errors
     /// Where the system has no descriptor left or refuses a handler.
     pub fn on_signals() -> io::Result<Self> {
-        let stop = Self::never()?;
-        for signal in Self::signals() {
-            // The flag comes first: whoever is woken by the pipe must find it set.
-            let number = usize::try_from(signal).expect("signal numbers are positive");
-            signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), number)?;
-            signal_hook::low_level::pipe::register(signal, stop.writer.try_clone()?)?;
+        let mut stop = Self::never()?;
+        let hangs_up = !is_ignored(Signal::HUP);
+        let signals =
+            [Signal::INT, Signal::TERM].into_iter().chain(hangs_up.then_some(Signal::HUP));
+        for signal in signals {
+            let awaited = AwaitedSignal::new(signal).map_err(io::Error::other)?;
+            let event = epoll::EventData::new_u64(0);
+            epoll::add(&stop.readable, &awaited.wake, event, epoll::EventFlags::IN)?;
+            stop.awaited.push(awaited);
         }
         Ok(stop)
     }
@@ -58,17 +67,25 @@ impl Stop {
 
     /// The signal that brought it.
     pub fn signal(&self) -> Option<i32> {
-        match self.signal.load(Ordering::Relaxed) {
-            0 => None,
-            signal => i32::try_from(signal).ok(),
-        }
+        let came = self.awaited.iter().find(|awaited| awaited.came_early || awaited.flag.is_set());
+        came.map(|awaited| awaited.signal.as_raw())
     }
 }
 
-fn is_ignored(signal: i32) -> bool {
+impl AwaitedSignal {
+    fn new(signal: Signal) -> tontine::signal::Result<Self> {
+        let wake = Wake::install(signal)?;
+        let flag = Flag::install(signal)?;
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let came_early = poll(&mut [PollFd::new(&wake, PollFlags::IN)], Some(&at_once)) == Ok(1);
+        Ok(Self { signal, wake, flag, came_early })
+    }
+}
+
+fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: a null pointer changes nothing; the other is valid for one `sigaction`.
-    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    let asked = unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: a call that succeeds has filled it in.
     asked == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }

@@ -3,19 +3,17 @@
 //! A thread of its own waits for the first of three: the runs' end, the user's signal, the limit.
 //! After the last two the run under way is to stop, and what happened is printed as ever. A run
 //! that cannot be stopped, for somebody computes in it without a system call, is given up after
-//! [`LOOKS`] looks, and a second signal ends the command at once, whatever it is doing.
+//! [`LOOKS`] looks. After the first signal the thread gives the dispositions back, so that a second
+//! one ends the command at once, whatever it is doing.
 
 use std::io::{self, PipeWriter, Write};
 use std::panic::resume_unwind;
 use std::process;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use signal_hook::flag;
 use tontine_bench::engine::stop::Stop;
 use tontine_unix::Signal;
 use tontine_unix_sim::{Running, Stopper};
@@ -27,25 +25,17 @@ use crate::{FAILED, signalled};
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Stops runs after some time of the host's clock, and after the signals of [`Stop::signals`].
+/// Stops runs after some time of the host's clock, and after the signals of [`Stop::on_signals`].
 #[derive(Debug)]
 pub(super) struct Bound {
     /// Closed when the runs have ended.
     runs: PipeWriter,
     waiting: JoinHandle<Option<i32>>,
-    /// Whether the next signal does what it does to a program without handlers.
-    last_time: Arc<AtomicBool>,
 }
 
 impl Bound {
     /// The time begins; 0 seconds are for ever.
     pub(super) fn begin(seconds: u64, stopper: &Stopper) -> io::Result<Self> {
-        let last_time = Arc::new(AtomicBool::new(false));
-        for signal in Stop::signals() {
-            // In this order: the first signal finds the flag as it was.
-            flag::register_conditional_default(signal, Arc::clone(&last_time))?;
-            flag::register(signal, Arc::clone(&last_time))?;
-        }
         let stop = Stop::on_signals()?;
         let (ended, runs) = io::pipe()?;
         let stopper = stopper.clone();
@@ -53,22 +43,22 @@ impl Bound {
             let limit = Some(Duration::from_secs(seconds)).filter(|_| seconds > 0);
             let has_ended = await_either(&ended, Some(&stop), limit);
             let signal = stop.signal();
+            // From now on the next signal does what it does to a program without handlers.
+            let stop = signal.is_none().then_some(stop);
             if let Some(why) = why(signal, seconds, has_ended) {
                 stopper.stop(&why);
-                await_end(&ended, &stopper, signal, &why);
+                await_end(&ended, &stopper, stop, signal, &why);
             }
             signal
         });
-        Ok(Self { runs, waiting, last_time })
+        Ok(Self { runs, waiting })
     }
 
     /// The runs have ended; the signal that stopped them, if one did. From now on the first one
     /// ends the command.
     pub(super) fn end(self) -> Option<i32> {
         drop(self.runs);
-        let signal = self.waiting.join().unwrap_or_else(|panic| resume_unwind(panic));
-        self.last_time.store(true, Ordering::Relaxed);
-        signal
+        self.waiting.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -92,12 +82,20 @@ fn await_either(ended: &io::PipeReader, stop: Option<&Stop>, limit: Option<Durat
 }
 
 /// Waits for the end of a run that was told to stop. If none comes, says why, and ends the command.
-fn await_end(ended: &io::PipeReader, stopper: &Stopper, signal: Option<i32>, why: &str) {
+/// A signal during the wait is the first one, if there was none before.
+fn await_end(
+    ended: &io::PipeReader,
+    stopper: &Stopper,
+    mut stop: Option<Stop>,
+    signal: Option<i32>,
+    why: &str,
+) {
     let mut seen = None;
     for _ in 0..LOOKS {
         if await_either(ended, None, Some(BETWEEN_LOOKS)) {
             return;
         }
+        stop = stop.filter(|stop| !stop.requested());
         seen = stopper.under_way();
         if seen.is_none() {
             // What happened is being judged, which takes as long as it takes.
