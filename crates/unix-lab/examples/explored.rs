@@ -2,14 +2,14 @@
 //! docs/explore.md says of them is what this prints.
 //!
 //! ```console
-//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- races 3
-//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- mutations 3
-//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- lost
-//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- sample 9999
-//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- speed
+//! $ cargo run --release -p tontine-unix-lab --example explored -- races 3
+//! $ cargo run --release -p tontine-unix-lab --example explored -- lost
+//! $ cargo run --release -p tontine-unix-lab --example explored -- sample 9999
+//! $ cargo run --release -p tontine-unix-lab --example explored -- speed
 //! ```
 //!
-//! It stops at the first violation.
+//! It stops at the first violation. `cargo xtask mutants` runs `find` in a copy whose kernel lacks a
+//! protection.
 
 #![allow(clippy::disallowed_types, reason = "it says how long real runs take")]
 
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use scenes::{KNOWN, lost};
-use tontine_unix_lab::explore::{Exploration, Outcome};
+use tontine_unix_lab::explore::{Exploration, Outcome, Violation};
 use tontine_unix_sim::Mode;
 
 /// They use seconds of processor time, which only clock ticks count.
@@ -48,6 +48,8 @@ const DICED: [&str; 4] = [
     "sending/group-kill",
     "queues/sigqueue-order",
 ];
+/// Maximum number of schedules until a violation is found.
+const MOST_TO_FIND: u64 = 20_000;
 /// Runs of one scene in a row.
 const IN_A_ROW: u64 = 1000;
 
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
     let number = |text: &str| text.parse::<u64>().ok();
     let held = match words[..] {
         ["races", bound, ref names @ ..] => number(bound).map(|bound| races(bound as u32, names)),
-        ["mutations", bound] => number(bound).map(|bound| mutations(bound as u32)),
+        ["find", bound, mode, race] => number(bound).map(|bound| find(bound as u32, mode, race)),
         ["lost"] => Some(lost_signals()),
         ["sample", runs] => number(runs).map(|runs| sample(1, runs)),
         ["sample", runs, from] => {
@@ -71,7 +73,7 @@ fn main() -> ExitCode {
         Some(false) => ExitCode::from(1),
         None => {
             eprintln!(
-                "usage: explored races BOUND [MODE…] [RACE…] | mutations BOUND | lost | \
+                "usage: explored races BOUND [MODE…] [RACE…] | find BOUND MODE RACE | lost | \
                  sample RUNS [FROM] | speed"
             );
             ExitCode::from(2)
@@ -121,27 +123,29 @@ fn races(bound: u32, names: &[&str]) -> bool {
     true
 }
 
-/// Each race's mutation in each mode that has it, with and without the reduction.
-fn mutations(bound: u32) -> bool {
-    for known in &KNOWN {
-        for &mode in known.modes {
-            let [reduced, all] = [true, false].map(|reduced| {
-                let outcome = known.mutated(mode).bound(bound).reduced(reduced).run();
-                let schedule = outcome.violation.map(|found| (found.preemptions, found.schedule));
-                (schedule, outcome.schedules)
-            });
-            let told = |(found, runs): &(Option<(u32, _)>, u64)| match found {
-                Some((preemptions, _)) => format!("{preemptions} preemptions, run {runs}"),
-                None => format!("nothing in {runs}"),
-            };
-            println!("| {} | {mode} | {} | {} |", known.name, told(&reduced), told(&all));
-            let found = |one: &(Option<(u32, _)>, u64)| one.0.as_ref().map(|found| found.0);
-            if found(&reduced).is_none() || found(&reduced) != found(&all) {
-                return false;
-            }
-        }
-    }
-    true
+/// Looks for a violation of one race in one mode, with and without the reduction. Returns `true` if
+/// both find one with equally few preemptions, and its schedule shows it again.
+fn find(bound: u32, mode: &str, race: &str) -> bool {
+    let mode = Mode::ALL.into_iter().find(|one| one.to_string() == mode);
+    let (Some(mode), Some(known)) = (mode, KNOWN.iter().find(|known| known.name == race)) else {
+        println!("no such mode or race; `races 0` lists them");
+        return false;
+    };
+    let exploration =
+        |reduced| known.exploration(mode).bound(bound).most(MOST_TO_FIND).reduced(reduced);
+    let [reduced, all] = [true, false].map(|reduced| exploration(reduced).run());
+    let told = |outcome: &Outcome| match &outcome.violation {
+        Some(found) => format!("{} preemptions, schedule {}", found.preemptions, outcome.schedules),
+        None => format!("nothing in {} schedules", outcome.schedules),
+    };
+    println!("| {race} | {mode} | {} | {} |", told(&reduced), told(&all));
+    let (Some(found), Some(first)) = (reduced.violation, all.violation) else { return false };
+    let schedule = found.schedule.to_string().parse().expect("it was printed");
+    let again = exploration(true).replay(&schedule);
+    let same = |again: &Violation| {
+        (&again.what, &again.interleaving) == (&found.what, &found.interleaving)
+    };
+    found.preemptions == first.preemptions && again.as_ref().is_some_and(same)
 }
 
 /// Explores each scenario with a lost wake-up, and each corrected one, in each mode with one

@@ -107,10 +107,6 @@ pub(crate) struct Config {
     pub(crate) pids: usize,
     pub(crate) first_on: Option<usize>,
     pub(crate) stacks: usize,
-    #[cfg(any(debug_assertions, feature = "mutations"))]
-    pub(crate) mutation: Option<crate::mutation::Mutation>,
-    #[cfg(any(debug_assertions, feature = "mutations"))]
-    pub(crate) rules: crate::rule::Rules,
     pub(crate) console: Option<Console>,
     pub(crate) stop_at: Option<u64>,
     /// Decides for the simulated executor in the place of its seed.
@@ -143,10 +139,6 @@ impl Config {
             pids: 4_194_304,
             first_on: None,
             stacks: executor::Options::default().stacks,
-            #[cfg(any(debug_assertions, feature = "mutations"))]
-            mutation: None,
-            #[cfg(any(debug_assertions, feature = "mutations"))]
-            rules: crate::rule::Rules::default(),
             console: None,
             stop_at: None,
             guide: None,

@@ -23,7 +23,7 @@
 //! Which schedules are worth a run is for `tontine-unix-lab` to decide, and no process of this
 //! system is a process of the operating system.
 //!
-//! Floors, from the bottom up: `split_mix`, `label`, `mode`, `mutation`, `rule`, `costs`;
+//! Floors, from the bottom up: `split_mix`, `label`, `mode`, `costs`;
 //! `executor`; `lock`, `console`, `stopper`; `config`; `kernel`; `machine`;
 //! `calibration`, `internal`.
 //!
@@ -42,8 +42,6 @@ mod label;
 mod lock;
 mod machine;
 mod mode;
-mod mutation;
-mod rule;
 mod split_mix;
 mod stopper;
 
@@ -54,8 +52,4 @@ pub use kernel::{Awaits, ProcessState, State, ThreadState};
 pub use lock::{LockRow, LockStatistics, lock_order_page};
 pub use machine::{BuildError, Builder, Ending, Report, Virtual};
 pub use mode::Mode;
-#[doc(hidden)]
-pub use mutation::Mutation;
-#[doc(hidden)]
-pub use rule::{Hits, Rule};
 pub use stopper::{Running, Stopper};

@@ -1,11 +1,11 @@
-//! `tontine unix check --random`: compares random scenarios, and says which rules they met.
+//! `tontine unix check --random`: compares random scenarios with Linux.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use tontine_unix_lab::random::{Campaign, Finding, Parting};
-use tontine_unix_sim::{Hits, Mode, Rule};
+use tontine_unix_sim::Mode;
 
 use super::mode;
 use crate::args::CheckScenario;
@@ -13,9 +13,6 @@ use crate::{FAILED, Refusal, print};
 
 /// Differences after which it is enough.
 const ENOUGH: usize = 10;
-/// How often each rule is to be met in so many scenarios.
-const WANTED: u64 = 1_000;
-const WANTED_IN: u64 = 100_000;
 
 /// What came of all seeds.
 #[derive(Default)]
@@ -29,8 +26,7 @@ struct Tally {
 /// Carries out `unix check --random`.
 pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refusal> {
     let modes = asked.mode.map_or(Mode::ALL.to_vec(), |asked| vec![mode(asked)]);
-    let hits = Hits::default();
-    let mut campaign = Campaign::new(&hits).map_err(Refusal::failed)?;
+    let mut campaign = Campaign::new().map_err(Refusal::failed)?;
     let begun = Instant::now();
     let mut tally = Tally::default();
     let seeds = asked.seed..asked.seed.saturating_add(count);
@@ -48,7 +44,7 @@ pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refus
             }
         }
     }
-    let mut printed = rules(&hits, tally.same);
+    let mut printed = String::new();
     let seconds = begun.elapsed().as_secs_f64();
     // Writing to a string does not fail.
     for (seed, why) in &tally.lost {
@@ -79,26 +75,4 @@ fn parted(parting: &Parting, mode: Mode) -> String {
          # or, of this text: tontine unix check --seed {seed} --mode {mode} FILE\n\
          {scenario}\n{difference}\n"
     )
-}
-
-/// How often each rule was met, the rarest first.
-fn rules(hits: &Hits, scenarios: u64) -> String {
-    let mut text = String::new();
-    if !Hits::COUNTED {
-        text.push_str("rules are counted by builds with the feature `mutations`\n");
-        return text;
-    }
-    let mut rows: Vec<_> = Rule::ALL.iter().map(|rule| (hits.of(*rule), rule)).collect();
-    rows.sort();
-    for (count, rule) in &rows {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{count:>9}  {:<24}  {}", rule.name(), rule.says());
-    }
-    let few = |count: u64| count * WANTED_IN < WANTED * scenarios;
-    let rare: Vec<&str> =
-        rows.iter().filter(|(count, _)| few(*count)).map(|(_, rule)| rule.name()).collect();
-    if !rare.is_empty() {
-        let _ = writeln!(text, "less than once in 100 scenarios: {}", rare.join(", "));
-    }
-    text
 }

@@ -1,6 +1,6 @@
 //! Seed after seed on both backends: [`Campaign`].
 
-use tontine_unix_sim::{Builder, Hits, Mode, Virtual};
+use tontine_unix_sim::{Builder, Mode, Virtual};
 
 use super::{scenario, shrink};
 use crate::check::{CheckError, Checker, Comparison, Difference, Options, Unavailable, against};
@@ -13,12 +13,9 @@ const CONFIRMED: u32 = 3;
 /// Tries to make a scenario smaller.
 const TRIES: u32 = 800;
 
-/// Compares random scenarios, one after another, and counts which rules they meet.
+/// Compares random scenarios, one after another.
 #[derive(Debug)]
-pub struct Campaign {
-    checker: Checker,
-    hits: Hits,
-}
+pub struct Campaign(Checker);
 
 /// What came of a seed.
 #[derive(Debug)]
@@ -46,12 +43,12 @@ pub struct Parting {
 }
 
 impl Campaign {
-    /// One that counts here how often each rule is followed, where this build counts.
+    /// Starts a process to run the scenarios on Linux.
     ///
     /// # Errors
     /// As [`Checker::new`].
-    pub fn new(hits: &Hits) -> Result<Self, Unavailable> {
-        Ok(Self { checker: Checker::new()?, hits: hits.clone() })
+    pub fn new() -> Result<Self, Unavailable> {
+        Checker::new().map(Self)
     }
 
     /// How a seed's scenario is run, on a system like this.
@@ -91,7 +88,7 @@ impl Campaign {
     /// Nothing to compare; a keeper that has gone or hangs is replaced.
     fn lost(&mut self, error: CheckError) -> Result<Finding, Unavailable> {
         if let CheckError::Keeper(_) = error {
-            self.checker = Checker::new()?;
+            self.0 = Checker::new()?;
         }
         Ok(Finding::Lost(error))
     }
@@ -106,9 +103,8 @@ impl Campaign {
         seed: u64,
         mode: Mode,
     ) -> Result<Option<Difference>, CheckError> {
-        let builder = Virtual::builder().mode(mode).count_rules(&self.hits);
-        let options = Self::options(seed, builder);
-        let real = self.checker.on_linux(scenario, &options)?;
+        let options = Self::options(seed, Virtual::builder().mode(mode));
+        let real = self.0.on_linux(scenario, &options)?;
         Ok(match against(scenario, &options, &real)? {
             Comparison::Same(_) => None,
             Comparison::Differs(difference) => Some(*difference),

@@ -2,8 +2,8 @@
 //! both backends, [`shrink`] makes one smaller that shows something.
 //!
 //! They are made to be compared on both backends (docs/check.md): nothing is expected of them but
-//! that both do the same. [`phrase`] has what they are made of, [`compose`] puts it together. Which
-//! rules of the semantics they meet, [`Hits`](tontine_unix_sim::Hits) count.
+//! that both do the same. [`phrase`] has what they are made of, [`compose`] puts it together.
+//! `cargo xtask mutants --rules` counts which rules of the semantics they meet.
 
 mod campaign;
 mod chance;

@@ -6,7 +6,6 @@ mod bounds;
 mod conformance;
 #[path = "../examples/mod.rs"]
 mod examples;
-#[cfg(any(debug_assertions, feature = "mutations"))]
 mod explore;
 #[path = "../../../unix/tests/keeper/mod.rs"]
 mod keeper;
@@ -14,7 +13,6 @@ mod random;
 mod scenario_errors;
 mod scenario_round_trip;
 mod scenario_virtual;
-#[cfg(any(debug_assertions, feature = "mutations"))]
 #[path = "../scenes/mod.rs"]
 mod scenes;
 mod supervisor;

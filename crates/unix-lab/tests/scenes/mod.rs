@@ -12,21 +12,17 @@ use tontine_unix::{
 };
 use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::{Builder, Mode, Mutation};
+use tontine_unix_sim::{Builder, Mode};
 
-/// A race, and what keeps it right.
+/// A race. Which protection keeps it right, and in which modes that is needed, is in the patches
+/// that `cargo xtask mutants` applies.
 pub(crate) struct Known {
     pub(crate) name: &'static str,
     /// 0 if what the race endangers has held.
     program: fn(&dyn Sys) -> i32,
     with: fn(Builder) -> Builder,
-    /// What it is protected by, and the modes in which that is needed.
-    pub(crate) mutation: Mutation,
-    pub(crate) modes: &'static [Mode],
 }
 
-const PREEMPTED: &[Mode] = &[Mode::Coarse, Mode::Parallel, Mode::PerProcess];
-const CONCURRENT: &[Mode] = &[Mode::Parallel, Mode::PerProcess];
 const OWN: Pid = Pid::number_only(0);
 
 impl Known {
@@ -35,78 +31,34 @@ impl Known {
         let program = self.program;
         Exploration::new(move || program).mode(mode).with(self.with)
     }
-
-    /// Those without the protection.
-    pub(crate) fn mutated(&self, mode: Mode) -> Exploration {
-        let (with, mutation) = (self.with, self.mutation);
-        self.exploration(mode).with(move |builder| with(builder).mutate(mutation))
-    }
 }
 
 /// All of them.
 pub(crate) const KNOWN: [Known; 9] = [
-    Known {
-        name: "wait against exit",
-        program: wait_against_exit,
-        with: |builder| builder,
-        mutation: Mutation::WaitLooksFirst,
-        modes: PREEMPTED,
-    },
-    Known {
-        name: "two waiters",
-        program: two_waiters,
-        with: |builder| builder,
-        mutation: Mutation::ChildOfTwo,
-        modes: CONCURRENT,
-    },
-    Known {
-        name: "killpg against fork",
-        program: killpg_against_fork,
-        with: |builder| builder,
-        mutation: Mutation::ForkAfterWalk,
-        modes: PREEMPTED,
-    },
+    Known { name: "wait against exit", program: wait_against_exit, with: |builder| builder },
+    Known { name: "two waiters", program: two_waiters, with: |builder| builder },
+    Known { name: "killpg against fork", program: killpg_against_fork, with: |builder| builder },
     Known {
         name: "killpg against setpgid",
         program: killpg_against_setpgid,
         with: |builder| builder,
-        mutation: Mutation::WalkUnlocked,
-        modes: CONCURRENT,
     },
-    Known {
-        name: "killpg against exit",
-        program: killpg_against_exit,
-        with: |builder| builder,
-        mutation: Mutation::WalkUnlocked,
-        modes: CONCURRENT,
-    },
+    Known { name: "killpg against exit", program: killpg_against_exit, with: |builder| builder },
     Known {
         name: "exec against fork by another thread",
         program: exec_against_fork,
         with: |builder| builder.program("counts", |sys, _| counts(sys)),
-        mutation: Mutation::ForksUnawaited,
-        modes: CONCURRENT,
     },
     Known {
         name: "parent and child both call setpgid",
         program: two_setpgid,
         with: |builder| builder,
-        mutation: Mutation::GroupLookedUpEarly,
-        modes: CONCURRENT,
     },
-    Known {
-        name: "SIGCHLD coalesces",
-        program: children_coalesce,
-        with: |builder| builder,
-        mutation: Mutation::ToldBeforeZombie,
-        modes: CONCURRENT,
-    },
+    Known { name: "SIGCHLD coalesces", program: children_coalesce, with: |builder| builder },
     Known {
         name: "signal against sigsuspend",
         program: signal_against_sigsuspend,
         with: |builder| builder,
-        mutation: Mutation::LooksBeforeSleep,
-        modes: PREEMPTED,
     },
 ];
 

@@ -6,7 +6,6 @@ use super::call::Call;
 use super::files::MOST;
 use super::proc::{Phase, ProcState};
 use super::references::ProcRef;
-use crate::rule::Rule;
 
 impl Call<'_> {
     pub(super) fn set_user(&self, uid: u32) -> Result<()> {
@@ -44,7 +43,7 @@ impl Call<'_> {
 
     pub(super) fn set_limit(&self, resource: Resource, limit: Limit) -> Result<()> {
         if limit.soft > limit.hard {
-            return Err(self.kernel.error_by(Rule::LimitOrdered, Errno::EINVAL));
+            return Err(Errno::EINVAL);
         }
         if resource == Resource::Descriptors && limit.hard > MOST {
             return Err(Errno::EPERM);
@@ -76,8 +75,7 @@ impl Call<'_> {
     }
 
     pub(super) fn set_priority(&self, whose: Whose, nice: i32) -> Result<()> {
-        let most = nice.clamp(-20, 19);
-        let nice = if nice == most || self.kernel.follows(Rule::NiceClamped) { most } else { nice };
+        let nice = nice.clamp(-20, 19);
         self.guarded(|| {
             let mine = self.proc.ids();
             let mut result = Err(Errno::ESRCH);

@@ -47,13 +47,6 @@ impl Actions {
         Signal::all().filter(is_caught).collect()
     }
 
-    /// Signals that are ignored because somebody said so.
-    pub(super) fn ignored(&self) -> SigSet {
-        let is_ignored =
-            |signal: &Signal| matches!(self.of(*signal).disposition, Disposition::Ignore);
-        Signal::all().filter(is_ignored).collect()
-    }
-
     /// As `exec` leaves them: what was caught has its default, what was ignored is ignored.
     pub(super) fn executed(&mut self) {
         for signal in self.caught().iter() {

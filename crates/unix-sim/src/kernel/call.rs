@@ -18,8 +18,6 @@ use crate::executor::{self, At};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 use crate::mode::Mode;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// The calling thread.
 pub(super) struct Call<'k> {
@@ -197,14 +195,10 @@ impl<'k> Call<'k> {
 
     /// Whether a call that was interrupted starts again when that is seen to.
     fn goes_on(&self, delivered: Delivered, after: After) -> bool {
-        match (delivered, after) {
-            (_, After::Always) => true,
-            (Delivered::Nothing, _) => self.kernel.follows(Rule::QuietGoesOn),
-            (Delivered::Restart, After::Restart) => self.kernel.follows(Rule::RestartRestarts),
-            (Delivered::Restart, After::Interrupt) => !self.kernel.follows(Rule::PauseEndsAnyway),
-            (Delivered::Interrupt, After::Restart) => !self.kernel.follows(Rule::InterruptsWithout),
-            (Delivered::Interrupt, After::Interrupt) => false,
-        }
+        matches!(
+            (delivered, after),
+            (_, After::Always) | (Delivered::Nothing, _) | (Delivered::Restart, After::Restart)
+        )
     }
 
     /// Enters the kernel. A signal that arrives before the call begins is delivered before it,
@@ -339,10 +333,6 @@ impl<'k> Call<'k> {
             if self.is_wanted() {
                 return Err(Stop::Interrupted);
             }
-            if self.kernel.mutates(Mutation::LooksBeforeSleep) {
-                drop(state);
-                state = self.state();
-            }
             self.sleeps(&mut state);
         }
         loop {
@@ -385,10 +375,6 @@ impl<'k> Call<'k> {
                 if deadline.is_some_and(|deadline| self.kernel.executor.now() >= deadline) {
                     self.thread.set_sleeping(false);
                     break Ok(None);
-                }
-                if self.kernel.mutates(Mutation::LooksBeforeSleep) {
-                    drop(state);
-                    state = self.state();
                 }
                 self.sleeps(&mut state);
             }

@@ -21,7 +21,6 @@ use super::thread::{Attention, Thread};
 use crate::executor;
 use crate::executor::TICKS_A_SECOND;
 use crate::lock::spl;
-use crate::rule::Rule;
 
 /// What [`Sys::profil`](tontine_unix::Sys::profil) counts into.
 pub(super) type Profile = Arc<[AtomicU32]>;
@@ -130,8 +129,7 @@ impl Call<'_> {
             if let Some((when, number)) = due {
                 kernel.ring_at(when, self.proc.tenant(), number);
             }
-            let told = before.filter(|_| kernel.follows(Rule::AlarmReplaced));
-            told.map_or(0, |(when, _)| seconds_left(when.saturating_sub(now)))
+            before.map_or(0, |(when, _)| seconds_left(when.saturating_sub(now)))
         })
     }
 }

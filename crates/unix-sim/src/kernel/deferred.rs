@@ -22,7 +22,6 @@ use crate::config::{Config, Executor};
 use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{Class, SimpleLock, spl};
-use crate::mutation::Mutation;
 
 /// The queue, and what is read of it without its lock, for who explores.
 const EVENTS: Object = Object::Lock(EventLock::RANK, 0);
@@ -115,9 +114,6 @@ impl Kernel {
 
     /// A reference for an event; `None` to a process that ends, which throws away what it is sent.
     fn hold_process(&self, target: &Proc) -> Option<HeldProc> {
-        if self.mutates(Mutation::EventUnreferenced) {
-            return Some(HeldProc::claim(target));
-        }
         ProcRef::new(self, target).hold()
     }
 
@@ -202,7 +198,7 @@ impl Kernel {
                 let target = target.refer(self);
                 let mut state = target.lock(&self.locks);
                 let stands = state.alarm.is_some_and(|(_, set)| set == number);
-                if stands || self.mutates(Mutation::EventUnreferenced) {
+                if stands {
                     state.alarm = None;
                     self.post_own(&mut state, SignalInfo::kernel(Signal::ALRM), To::Process);
                 }

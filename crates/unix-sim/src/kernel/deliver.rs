@@ -19,8 +19,6 @@ use crate::config::{Delivery, Masks};
 use crate::costs::Step;
 use crate::executor;
 use crate::mode::Mode;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// Bytes of stack without which no handler begins: it would run out of them in a call, where that
 /// is nobody's fault but the system's. As on Linux that ends the process by SIGSEGV.
@@ -80,10 +78,6 @@ impl Call<'_> {
                 }
                 executor::spend(Step::Deliver);
                 frames.push(frame);
-                let more = self.thread.attention().contains(Attention::SIGNAL);
-                if more && !self.kernel.follows(Rule::HandlersStack) {
-                    break;
-                }
             }
             if self.leaving.get().is_some() {
                 self.leave_now();
@@ -97,9 +91,7 @@ impl Call<'_> {
             frame.handler.call(self, &frame.info);
             executor::enter_kernel();
             self.alternate.set(frame.alternate);
-            if self.kernel.follows(Rule::HandlerMaskEnds) {
-                self.kernel.on_master(|| self.change_mask(frame.mask));
-            }
+            self.kernel.on_master(|| self.change_mask(frame.mask));
         }
         self.frames.set(frames);
         executor::preempt();
@@ -226,14 +218,8 @@ impl Call<'_> {
         own: SigSet,
         shared: SigSet,
     ) -> Option<(SignalInfo, bool)> {
-        let follows = |rule| self.kernel.follows(rule);
-        let both = !self.member(state).pending.set().intersection(own).is_empty()
-            && !state.pending.set().intersection(shared).is_empty();
-        if both && !follows(Rule::OwnFirst) {
-            return state.pending.take(shared, follows);
-        }
-        let taken = self.member(state).pending.take(own, follows);
-        taken.or_else(|| state.pending.take(shared, follows))
+        let taken = self.member(state).pending.take(own);
+        taken.or_else(|| state.pending.take(shared))
     }
 
     /// What this thread delivers of what is sent to the process. What no thread can handle may be
@@ -285,8 +271,7 @@ impl Call<'_> {
         match action.disposition {
             Disposition::Ignore => Act::Nothing,
             Disposition::Handler(handler) => {
-                let resets = action.flags.contains(ActionFlags::RESETHAND);
-                if resets && self.kernel.follows(Rule::ResetHandResets) {
+                if action.flags.contains(ActionFlags::RESETHAND) {
                     let reset = SigAction { disposition: Disposition::Default, ..action };
                     Arc::make_mut(&mut state.actions).set(info.signal, reset);
                 }
@@ -295,11 +280,6 @@ impl Call<'_> {
             }
             Disposition::Default => match info.signal.by_default() {
                 DefaultAction::Ignore | DefaultAction::Continue => Act::Nothing,
-                DefaultAction::Terminate | DefaultAction::Core
-                    if info.signal != Signal::KILL && !self.kernel.follows(Rule::DefaultEnds) =>
-                {
-                    Act::Nothing
-                }
                 DefaultAction::Terminate => Act::End(info.signal, false),
                 DefaultAction::Core => Act::End(info.signal, true),
                 DefaultAction::Stop if self.is_stopped_by(state, info.signal) => {
@@ -313,11 +293,7 @@ impl Call<'_> {
     /// Whether a stop stops: nobody outside of an orphaned group would continue its members.
     fn is_stopped_by(&self, state: &ProcState, signal: Signal) -> bool {
         let orphaned = state.pgrp.as_ref().is_some_and(|group| group.is_orphaned());
-        match (orphaned, signal) {
-            (false, _) => self.kernel.follows(Rule::DefaultStops),
-            (true, Signal::STOP) => self.kernel.follows(Rule::StopStopsOrphans),
-            (true, _) => !self.kernel.follows(Rule::OrphansIgnoreStops),
-        }
+        signal == Signal::STOP || !orphaned
     }
 
     /// Sets a handler up: its mask is in force from now on.
@@ -330,25 +306,15 @@ impl Call<'_> {
         flags: ActionFlags,
     ) -> Frame {
         let mask = match (self.saved_mask.take(), self.kernel.config.masks) {
-            (Some(saved), Masks::PerThread) if self.kernel.follows(Rule::SuspendMaskReturns) => {
-                saved
-            }
-            (Some(_), Masks::PerThread) => self.thread.mask(),
+            (Some(saved), Masks::PerThread) => saved,
             (Some(_), Masks::PerProcess) => {
                 self.member(state).suspended = false;
                 state.mask
             }
             (None, _) => self.thread.mask(),
         };
-        let mut during = self.thread.mask();
-        if !blocked.is_empty() && self.kernel.follows(Rule::HandlerMaskBlocks) {
-            during = during.union(blocked);
-        }
-        let defers = match flags.contains(ActionFlags::NODEFER) {
-            false => self.kernel.follows(Rule::HandlerBlocksItself),
-            true => !self.kernel.follows(Rule::NoDeferLetsIn),
-        };
-        if defers {
+        let mut during = self.thread.mask().union(blocked);
+        if !flags.contains(ActionFlags::NODEFER) {
             during = during.with(info.signal);
         }
         self.set_mask(state, during);
@@ -383,8 +349,7 @@ impl Call<'_> {
             let mut state = self.state();
             // A SIGCONT or a SIGKILL that came after the stop was taken has cancelled it.
             let stopping = std::mem::take(&mut state.stopping);
-            let stands = stopping || self.kernel.mutates(Mutation::StopUncancelled);
-            if state.phase != Phase::Live || !stands {
+            if state.phase != Phase::Live || !stopping {
                 return;
             }
             let traced = state.tracer.is_some();
@@ -396,13 +361,7 @@ impl Call<'_> {
             if is_first {
                 (state.stopped, state.news) = (Some(signal), Some(News::Stopped(signal)));
             }
-            let alone = state.threads.len() == 1;
-            let all = alone || self.kernel.follows(Rule::StopStopsAllThreads);
-            for member in &state.threads {
-                if all || member.thread.tid() == self.thread.tid() {
-                    member.stop();
-                }
-            }
+            state.threads.iter().for_each(Member::stop);
             (traced, is_first && (!traced || by_another))
         };
         if traced {

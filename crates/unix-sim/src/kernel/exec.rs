@@ -11,22 +11,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tontine_unix::{
-    Children, Errno, How, Pid, Result, SigAction, SigSet, Signal, Spawn, SpawnGroup, Sys,
-    WaitOptions,
-};
+use tontine_unix::{Errno, How, Pid, Result, SigAction, SigSet, Signal, Spawn, SpawnGroup, Sys};
 
 use super::Kernel;
 use super::call::{After, Call, Leave, Stop};
 use super::pid_table::Keeper;
-use super::proc::ProcState;
 use super::thread::Attention;
 use super::threads::First;
 use crate::config::Registered;
 use crate::costs::Step;
 use crate::executor::{self, Fiber};
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// A program that a process is about to run, and its arguments.
 #[derive(Clone)]
@@ -90,9 +84,7 @@ impl Call<'_> {
     /// `ENOENT`, `E2BIG`; `EINVAL`: a zero in an argument.
     fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<Image> {
         check_text(path, &arguments)?;
-        let found = self.kernel.config.programs.get(path);
-        let missing = || self.kernel.error_by(Rule::ExecutableMissing, Errno::ENOENT);
-        let found = found.ok_or_else(missing)?;
+        let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
         if arguments.is_empty() {
             // As Linux has it: programs look for their name.
             arguments.push(String::new());
@@ -111,12 +103,7 @@ impl Call<'_> {
         self.interruptible_anywhere(After::Restart, || {
             let image = self.image(path, arguments.clone())?;
             self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
-            {
-                let state = self.state();
-                if state.threads.len() == 1 || self.kernel.follows(Rule::ExecEndsThreads) {
-                    self.halt_others(&state);
-                }
-            }
+            self.halt_others(&self.state());
             self.await_alone(|_| ());
             self.reset_for(image);
             self.leave(Leave::Exec)
@@ -127,7 +114,10 @@ impl Call<'_> {
     fn reset_for(&self, image: Image) {
         executor::spend(Step::Exec);
         let mut state = self.state();
-        self.reset_signals(&mut state);
+        // Handlers become defaults; all else about signals, and the alarm, stays.
+        if !state.actions.caught().is_empty() {
+            Arc::make_mut(&mut state.actions).executed();
+        }
         self.proc.program.store(self.kernel.program_number(&image.name), Ordering::Relaxed);
         state.executed = true;
         state.called = None;
@@ -145,34 +135,11 @@ impl Call<'_> {
             kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
         }
         self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
-        if self.alternate.get().size == 0 || self.kernel.follows(Rule::ExecForgetsStack) {
-            self.alternate.take();
-        }
+        self.alternate.take();
         self.profile.take();
         self.saved_mask.take();
         self.frames.take();
         self.proc.siglock.reset(&self.kernel.locks);
-    }
-
-    /// Handlers become defaults; all else about signals, and the alarm, stays.
-    fn reset_signals(&self, state: &mut ProcState) {
-        let kernel = self.kernel;
-        if !state.actions.caught().is_empty() && kernel.follows(Rule::ExecResetsCaught) {
-            Arc::make_mut(&mut state.actions).executed();
-        }
-        if !state.actions.ignored().is_empty() && !kernel.follows(Rule::ExecKeepsIgnored) {
-            state.actions = Arc::default();
-        }
-        if !self.thread.mask().is_empty() && !kernel.follows(Rule::ExecKeepsMask) {
-            self.thread.set_mask(SigSet::EMPTY);
-            self.look_again(state);
-        }
-        if !state.pending_anywhere().is_empty() && !kernel.follows(Rule::ExecKeepsPending) {
-            kernel.discard(state, SigSet::ALL);
-        }
-        if state.alarm.is_some() && !kernel.follows(Rule::ExecKeepsAlarm) {
-            state.alarm = None;
-        }
     }
 
     /// The program that the process has executed, whose turn it is.
@@ -204,12 +171,7 @@ impl Call<'_> {
         let pid = self.interruptible(After::Restart, || self.fork_once(&mut first))?;
         match self.hear(&report)? {
             0 => Ok(pid),
-            errno => {
-                if self.kernel.mutates(Mutation::FailureWaitedFor) {
-                    self.wait_for_failed(pid);
-                }
-                Err(Errno::from_raw(errno))
-            }
+            errno => Err(Errno::from_raw(errno)),
         }
     }
 
@@ -232,11 +194,6 @@ impl Call<'_> {
                 executor::park();
             }
         })
-    }
-
-    /// Takes away what a test has left of a child that could not be executed.
-    fn wait_for_failed(&self, pid: Pid) {
-        while self.wait_for(Children::One(pid), WaitOptions::EXITED) == Err(Errno::EINTR) {}
     }
 }
 
@@ -296,9 +253,6 @@ impl Failure {
 impl Kernel {
     /// A child that was spawned cannot execute, and is about to end.
     fn fails(&self, child: Pid, failure: Failure) {
-        if self.mutates(Mutation::FailureWaitedFor) {
-            return failure.tell();
-        }
         let child = self.find(child).expect("who runs is found");
         self.on_master(|| child.lock(&self.locks).failure = Some(failure));
     }
@@ -335,15 +289,11 @@ fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn, mask: SigSet) -> Resul
         SpawnGroup::Of(group) => sys.setpgid(Pid::number_only(0), group)?,
     }
     let defaults = spawn.defaults.difference(SigSet::UNBLOCKABLE);
-    if !defaults.is_empty() && kernel.follows(Rule::SpawnSetsDefaults) {
-        for signal in defaults.iter() {
-            sys.sigaction(signal, Some(SigAction::DEFAULT))?;
-        }
+    for signal in defaults.iter() {
+        sys.sigaction(signal, Some(SigAction::DEFAULT))?;
     }
     if let Some(proc) = kernel.find(sys.getpid()) {
         kernel.on_master(|| kernel.move_descriptors(&proc, &spawn.descriptors))?;
     }
-    let keeps = spawn.mask.is_none() || kernel.follows(Rule::SpawnSetsMask);
-    let mask = if keeps { mask } else { SigSet::EMPTY };
     sys.sigprocmask(Some((How::Set, mask))).map(drop)
 }

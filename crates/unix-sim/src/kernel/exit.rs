@@ -15,8 +15,6 @@ use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
 use super::thread::Attention;
 use crate::costs::Step;
 use crate::executor::{self, At};
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 impl Call<'_> {
     /// Begins to end the process, unless another thread does: all others are halted, and this one
@@ -41,9 +39,7 @@ impl Call<'_> {
         }
         let mut state = self.state();
         state.end = Some(status);
-        if state.threads.len() == 1 || self.kernel.follows(Rule::ExitEndsThreads) {
-            self.halt_others(&state);
-        }
+        self.halt_others(&state);
         drop(state);
         self.leaving.set(Some(Leave::Exit));
     }
@@ -62,9 +58,7 @@ impl Call<'_> {
         loop {
             {
                 let mut state = self.state();
-                let mutated = self.kernel.mutates(Mutation::ForksUnawaited);
-                let unawaited = if mutated { state.p_forkcnt } else { 0 };
-                if state.threads.len() == 1 + unawaited as usize && state.p_forkcnt == unawaited {
+                if state.threads.len() == 1 && state.p_forkcnt == 0 {
                     state.ender = None;
                     return then(&mut state);
                 }
@@ -100,7 +94,7 @@ impl Call<'_> {
 impl Kernel {
     /// Waits for the last reference (§5.2) to a process that is exiting; there is no new one.
     pub(super) fn await_unreferenced(&self, proc: &Proc) {
-        if proc.end_references() && !self.mutates(Mutation::ReferencesUnawaited) {
+        if proc.end_references() {
             self.await_last_reference(proc);
         }
     }
@@ -125,11 +119,6 @@ impl Kernel {
         if self.runs_program(proc) {
             self.close(status);
         }
-        let told = self.mutates(Mutation::ToldBeforeZombie).then(|| {
-            let (_writing, parent) = self.write_parent(proc);
-            let notice = Notice::of(proc, &proc.lock(&self.locks));
-            parent.is_none_or(|parent| self.tell_end(parent, proc, notice))
-        });
         let (writing, parent) = self.write_parent(proc);
         // Under the relations: the parent may be moving the process to another group, and a tracer
         // letting it go.
@@ -151,7 +140,7 @@ impl Kernel {
             drop(writing);
             self.tell_tracer(tracer, notice.info);
         } else {
-            self.end_for(writing, parent, proc, notice, told);
+            self.end_for(writing, parent, proc, notice, None);
         }
         orphaned
     }
@@ -174,9 +163,7 @@ impl Kernel {
             self.unlink(parent, proc);
         }
         // From now on the parent has no such child; so its number must not be found any more.
-        if !self.mutates(Mutation::NumberUnhidden) {
-            self.pids.hide(proc.number());
-        }
+        self.pids.hide(proc.number());
         drop(writing);
         self.reap(proc);
     }
@@ -193,7 +180,7 @@ impl Kernel {
         // An ignored signal is dropped when it is posted, unless it is blocked. A parent that
         // ignores its children hears of a tracee only.
         let heard = !failed && (traced || !Self::ignores(&state, Signal::CHLD));
-        if heard && self.follows(Rule::EndTold) {
+        if heard {
             self.post_own(&mut state, info, To::Near(child.maker()));
         }
         self.set_changed(parent, child, true);
@@ -204,10 +191,7 @@ impl Kernel {
     /// Whether a process wants nothing to be left of its children.
     pub(super) fn children_vanish(&self, state: &ProcState) -> bool {
         let flags = state.actions.of(Signal::CHLD).flags;
-        match Self::ignores(state, Signal::CHLD) {
-            true => self.follows(Rule::IgnoredChildren),
-            false => flags.contains(ActionFlags::NOCLDWAIT) && self.follows(Rule::NoChildWait),
-        }
+        Self::ignores(state, Signal::CHLD) || flags.contains(ActionFlags::NOCLDWAIT)
     }
 
     /// Tells a process's parent that it stopped or goes on: SIGCHLD, and those that wait.
@@ -218,9 +202,7 @@ impl Kernel {
         let Some(parent) = parent else { return };
         let mut state = parent.lock(&self.locks);
         let flags = state.actions.of(Signal::CHLD).flags;
-        let quiet = flags.contains(ActionFlags::NOCLDSTOP) && self.follows(Rule::NoChildStop);
-        let rule = if code == Code::Continued { Rule::ContinueTold } else { Rule::StopTold };
-        if !quiet && !Self::ignores(&state, Signal::CHLD) && self.follows(rule) {
+        if !flags.contains(ActionFlags::NOCLDSTOP) && !Self::ignores(&state, Signal::CHLD) {
             let info = SignalInfo::child(pid, uid, code, status);
             self.post_own(&mut state, info, To::Near(proc.maker()));
         }
@@ -236,10 +218,7 @@ impl Kernel {
             let writing = self.write_families(proc, reaper);
             // The reaper takes this lock too before it ends, and gives its children away under it.
             // So one that lives now will see to these.
-            let stays = reaper.birth() == birth && self.may_inherit(reaper);
-            let mutated = self.mutates(Mutation::ReaperUnchecked);
-            let lives = stays || (mutated && reaper.lock(&self.locks).phase == Phase::Live);
-            if !lives {
+            if reaper.birth() != birth || !self.may_inherit(reaper) {
                 continue;
             }
             let children: Vec<&Proc> = self.children(proc).collect();
@@ -270,11 +249,7 @@ impl Kernel {
                 if tracer == Some(reaper.tenant()) {
                     // It was told as its tracer, and finds it among its children now.
                     self.set_changed(reaper, child, true);
-                } else if tracer.is_none()
-                    && !owned
-                    && self.follows(Rule::OrphanTold)
-                    && self.tell_end(reaper, child, notice)
-                {
+                } else if tracer.is_none() && !owned && self.tell_end(reaper, child, notice) {
                     self.unlink(reaper, child);
                     self.pids.hide(child.number());
                     vanished.push(child);
@@ -317,9 +292,7 @@ impl Kernel {
     fn may_inherit(&self, reaper: &Proc) -> bool {
         let lives = || {
             let state = reaper.lock(&self.locks);
-            let inherits = reaper.subreaper.load(Ordering::Relaxed) && state.phase == Phase::Live;
-            // The first program adopts for all, whatever a test breaks.
-            inherits && (self.runs_program(reaper) || self.follows(Rule::OrphansToSubreaper))
+            reaper.subreaper.load(Ordering::Relaxed) && state.phase == Phase::Live
         };
         self.is_init(reaper) || (reaper.subreaper.load(Ordering::Relaxed) && lives())
     }

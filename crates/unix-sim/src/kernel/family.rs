@@ -15,8 +15,6 @@ use crate::executor::{self, Object};
 use crate::lock::lock_order::{PFamilyLock, ProcRelationLock};
 use crate::lock::{BlockingLock, ReadGuard, WriteGuard, write_both};
 use crate::mode::Mode;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// The relation pointers of a process.
 #[derive(Debug)]
@@ -199,12 +197,8 @@ impl Kernel {
 
     /// The handle of `child`'s parent, which stays where it is while its family is locked (§5.4).
     pub(super) fn parent_of(&self, child: &Proc) -> Pid {
-        let coarse = self.coarse();
-        let (reading, parent) = self.read_parent(child);
-        if self.mutates(Mutation::ParentUnlocked) {
-            drop((reading, coarse));
-            executor::yield_now();
-        }
+        let _coarse = self.coarse();
+        let (_reading, parent) = self.read_parent(child);
         parent.map_or(Pid::number_only(0), Proc::pid)
     }
 
@@ -242,12 +236,7 @@ impl Kernel {
     /// without them who the parent is finds one at each moment, for who has none ends as nobody's
     /// child.
     pub(super) fn adopt(&self, parent: &Proc, reaper: &Proc, child: &Proc) {
-        if self.mutates(Mutation::OrphanUnlinked) {
-            self.unlink(parent, child);
-            executor::yield_now();
-        } else {
-            self.detach(parent, child);
-        }
+        self.detach(parent, child);
         self.link(reaper, child);
         child.is_made_by(0);
     }
@@ -312,29 +301,10 @@ impl Kernel {
     /// The children of `parent`, the eldest first. Under the family's lock; a child may be unlinked
     /// when it has been seen.
     pub(super) fn children<'k>(&'k self, parent: &Proc) -> impl Iterator<Item = &'k Proc> {
-        self.children_from(parent, true)
-    }
-
-    /// The same, in the order in which `wait` looks at them.
-    pub(super) fn children_to_wait_for<'k>(
-        &'k self,
-        parent: &Proc,
-    ) -> impl Iterator<Item = &'k Proc> {
-        let several = parent.links.p_eldest.get() != parent.links.p_cptr.get();
-        self.children_from(parent, !several || self.follows(Rule::EldestFirst))
-    }
-
-    fn children_from<'k>(
-        &'k self,
-        parent: &Proc,
-        eldest: bool,
-    ) -> impl Iterator<Item = &'k Proc> + use<'k> {
-        let links = &parent.links;
-        let mut next = if eldest { links.p_eldest.get() } else { links.p_cptr.get() };
+        let mut next = parent.links.p_eldest.get();
         std::iter::from_fn(move || {
             let child = self.slab.get(next?);
-            let links = &child.links;
-            next = if eldest { links.p_ysptr.get() } else { links.p_osptr.get() };
+            next = child.links.p_ysptr.get();
             Some(child)
         })
     }

@@ -19,7 +19,6 @@ use crate::costs::Step;
 use crate::executor;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
-use crate::rule::Rule;
 
 /// A process's descriptors, by number. Those behind the end are as in a first process:
 /// [`Slot::untouched`]. Most processes touch none, and have an empty list.
@@ -282,7 +281,7 @@ impl Call<'_> {
             match &file.end {
                 End::Null => Ok(0),
                 End::Reader(channel) => self.read_pipe(channel, buffer),
-                End::Writer(_) => Err(self.wrong_end()),
+                End::Writer(_) => Err(Errno::EBADF.into()),
                 End::Terminal(terminal) => self.read_terminal(terminal, buffer),
                 End::Controlling(terminal) => self.read_output(terminal, buffer),
             }
@@ -296,17 +295,12 @@ impl Call<'_> {
             self.says_what_for(&file.end);
             match &file.end {
                 End::Null => Ok(bytes.len()),
-                End::Reader(_) => Err(self.wrong_end()),
+                End::Reader(_) => Err(Errno::EBADF.into()),
                 End::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
                 End::Terminal(terminal) => self.write_terminal(terminal, bytes, &mut written),
                 End::Controlling(terminal) => self.write_input(terminal, bytes, &mut written),
             }
         })
-    }
-
-    /// The end is for the other direction.
-    fn wrong_end(&self) -> Stop {
-        self.kernel.error_by(Rule::WrongEnd, Errno::EBADF).into()
     }
 
     /// Says what a read or a write may sleep for.
@@ -330,8 +324,8 @@ impl Call<'_> {
                         state.sleepers.wake();
                         return Ok(n);
                     }
-                    PipeRead::End if self.kernel.follows(Rule::PipeEnds) => return Ok(0),
-                    PipeRead::End | PipeRead::WouldWait => state.sleepers.add(executor::current()),
+                    PipeRead::End => return Ok(0),
+                    PipeRead::WouldWait => state.sleepers.add(executor::current()),
                 }
             }
             self.nap()?;
@@ -363,7 +357,7 @@ impl Call<'_> {
                     if *written > 0 {
                         break;
                     }
-                    return Err(self.kernel.error_by(Rule::PipeBreaks, Errno::EPIPE).into());
+                    return Err(Errno::EPIPE.into());
                 }
                 PipeWrite::WouldWait if self.nap_for_room(*written)? => {}
                 PipeWrite::WouldWait => break,
@@ -376,15 +370,13 @@ impl Call<'_> {
     fn signal_broken_pipe(&self) {
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
         let info = SignalInfo { code: Code::User, pid, uid, ..SignalInfo::kernel(Signal::PIPE) };
-        if self.kernel.follows(Rule::PipeSignals) {
-            self.kernel.post_own(&mut self.state(), info, To::Thread(self.thread.tid()));
-        }
+        self.kernel.post_own(&mut self.state(), info, To::Thread(self.thread.tid()));
     }
 
     pub(super) fn close_one(&self, descriptor: Fd) -> Result<()> {
         self.guarded(|| {
             let closed = self.state().files.remove(descriptor);
-            closed.map(drop).map_err(|errno| self.kernel.error_by(Rule::ClosedIsGone, errno))
+            closed.map(drop)
         })
     }
 
@@ -436,7 +428,7 @@ impl Kernel {
     pub(super) fn close_for_exec(&self, proc: &Proc) {
         let mut state = proc.lock(&self.locks);
         let closes = state.files.open().any(|descriptor| descriptor.closed_by_exec);
-        let closed = (closes && self.follows(Rule::ExecCloses)).then(|| state.files.executed());
+        let closed = closes.then(|| state.files.executed());
         drop(state);
         drop(closed);
     }

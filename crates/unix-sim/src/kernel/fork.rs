@@ -9,7 +9,6 @@ use tontine_unix::{Errno, Pid, Program, Resource, Result, SigSet};
 use super::Kernel;
 use super::call::{Call, Stop};
 use super::exec::Failure;
-use super::files::Files;
 use super::pgrp::Pgrp;
 use super::proc::{Phase, Proc, ProcState};
 use super::thread::{Attention, Thread};
@@ -17,8 +16,6 @@ use super::threads::First;
 use super::users::User;
 use crate::costs::Step;
 use crate::executor::{self, Object};
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// What a fork begins with: the caller's as things were under `p_lock`.
 struct Begun {
@@ -87,8 +84,6 @@ impl Call<'_> {
         };
         let child = kernel.slab.get(slot);
         let mask = first.as_ref().map_or(SigSet::EMPTY, |first| first.mask(self.thread.mask()));
-        let keeps = mask.is_empty() || kernel.follows(Rule::ForkKeepsMask);
-        let mask = if keeps { mask } else { SigSet::EMPTY };
         let thread = Arc::new(Thread::new(kernel.handle(), slot, number, mask));
         let Some(place) = self.join_group(child, &thread, &user, group) else {
             // The group was signalled first: the signal is delivered, then the fork begins again.
@@ -102,10 +97,6 @@ impl Call<'_> {
         executor::changes(Object::System);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
         child.is_made_by(self.thread.tid());
-        let inherits = self.proc.subreaper.load(Ordering::Relaxed);
-        if inherits && !kernel.follows(Rule::SubreaperIsOnesOwn) {
-            child.subreaper.store(true, Ordering::Relaxed);
-        }
         {
             let _writing = kernel.write_family(self.proc);
             kernel.link(self.proc, child);
@@ -115,10 +106,7 @@ impl Call<'_> {
         kernel.population.fetch_add(1, Ordering::Relaxed);
         let pid = child.pid();
         kernel.pids.publish(number, slot);
-        let alternate = self.alternate.get();
-        if alternate.size == 0 || kernel.follows(Rule::ForkKeepsStack) {
-            thread.begin_with_alternate(alternate);
-        }
+        thread.begin_with_alternate(self.alternate.get());
         let first = first.take().expect("an attempt is made with a program");
         if let Err(errno) = kernel.begin(child, thread, place, first) {
             drop(coarse);
@@ -159,7 +147,6 @@ impl Call<'_> {
                 continue;
             }
             state.become_child_of(&parent, Arc::clone(thread));
-            self.break_fork(&parent, &mut state, thread);
             kernel.charge(&state.credentials, charged);
             child.set_users(&state.credentials);
             child.program.store(self.proc.program.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -171,37 +158,16 @@ impl Call<'_> {
         }
     }
 
-    /// What a test has a child take of its parent, or not take: nothing else.
-    fn break_fork(&self, parent: &ProcState, child: &mut ProcState, thread: &Thread) {
-        let kernel = self.kernel;
-        let pending = parent.pending_anywhere();
-        if !pending.is_empty() && !kernel.follows(Rule::ForkClearsPending) {
-            pending.iter().for_each(|signal| child.pending.add_without_info(signal));
-            thread.demand(Attention::SIGNAL);
-        }
-        if parent.alarm.is_some() && !kernel.follows(Rule::ForkClearsAlarm) {
-            child.alarm = parent.alarm;
-        }
-        if !kernel.follows(Rule::ForkKeepsActions) {
-            child.actions = Arc::default();
-        }
-        if !kernel.follows(Rule::ForkKeepsDescriptors) {
-            child.files = Files::default();
-        }
-    }
-
     /// Whether there is a signal to be delivered before the process may fork: another thread may
     /// have been chosen for it, and have taken it. Under `p_lock`, and that of the group.
     fn is_signalled(&self, state: &mut ProcState) -> bool {
-        let kernel = self.kernel;
-        if state.threads.len() > 1 && !kernel.mutates(Mutation::ForkLooksAtItself) {
+        if state.threads.len() > 1 {
             if state.dying || state.stopping {
                 return true;
             }
             self.look_again(state);
         }
-        let signalled = self.thread.attention().contains(Attention::SIGNAL);
-        signalled && !kernel.mutates(Mutation::ForkAfterWalk)
+        self.thread.attention().contains(Attention::SIGNAL)
     }
 }
 
@@ -232,10 +198,7 @@ impl Kernel {
                 // Another thread of its parent, which found it before it was unlinked, moved it.
                 continue;
             }
-            debug_assert!(
-                state.phase == Phase::Zombie || self.mutates(Mutation::TraceeLetGoFirst),
-                "a process is waited for once"
-            );
+            debug_assert_eq!(state.phase, Phase::Zombie, "a process is waited for once");
             let emptied = members.as_mut().is_some_and(|members| {
                 members.remove(self, proc);
                 members.slots.is_empty()

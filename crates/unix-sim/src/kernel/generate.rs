@@ -25,15 +25,12 @@ use tontine_unix::{
 };
 
 use super::Kernel;
-use super::pending::Pending;
 use super::pgrp::Pgrp;
 use super::proc::{Member, News, Phase, Proc, ProcState};
 use super::references::ProcRef;
 use super::thread::{Attention, Thread};
 use crate::config::{Config, Delivery, Executor};
 use crate::mode::Mode;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// To whom in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,10 +128,6 @@ impl Kernel {
         if state.phase != Phase::Live {
             return Ok(());
         }
-        let kills_stopped = info.signal == Signal::KILL && state.is_stopped();
-        if kills_stopped && !self.follows(Rule::KillEndsStopped) {
-            return Ok(());
-        }
         let resumes = self.cancel_opposite(state, info.signal);
         let added = self.add_pending(state, info, to, resumes);
         if resumes {
@@ -168,16 +161,15 @@ impl Kernel {
                 None => return Ok(()),
             },
         };
-        if self.merges(pending, info.signal) {
+        if pending.set().contains(info.signal) && !info.signal.is_realtime() {
+            // A standard signal is pending once.
             return Ok(());
         }
         let limit = state.limits.of(Resource::PendingSignals).soft;
         if state.credentials.user.signals.take(if is_limited(info) { limit } else { u64::MAX }) {
             pending.add(info);
         } else if info.signal.is_realtime() && info.code != Code::User {
-            return Err(self.error_by(Rule::QueueLimited, Errno::EAGAIN));
-        } else if !self.follows(Rule::OverflowLosesInfo) {
-            pending.add(info);
+            return Err(Errno::EAGAIN);
         } else {
             pending.add_without_info(info.signal);
         }
@@ -190,9 +182,6 @@ impl Kernel {
     /// first, and no thread goes on in user mode, as Linux has it. What would leave a core is
     /// delivered like any other signal, but every thread that lets it in may be the one.
     fn doom(&self, state: &mut ProcState, signal: Signal, to: To) {
-        if self.mutates(Mutation::ForkLooksAtItself) {
-            return;
-        }
         let by_default = state.actions.of(signal).disposition == Disposition::Default;
         let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
         if !by_default || spared || self.config.delivery == Delivery::Oldest {
@@ -208,7 +197,7 @@ impl Kernel {
             To::Process | To::Near(_) => state.threads.iter().any(lets_in),
             To::Thread(tid) => state.member(tid).is_some_and(|member| lets_in(member)),
         };
-        if !taken || (signal != Signal::KILL && !self.follows(Rule::DefaultEnds)) {
+        if !taken {
             return;
         }
         if !core {
@@ -233,11 +222,11 @@ impl Kernel {
     fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) -> bool {
         if signal == Signal::CONT {
             state.stopping = false;
-            self.discard_by(Rule::ContinueTakesStops, state, SigSet::STOPS);
+            self.discard(state, SigSet::STOPS);
             return self.resume(state);
         }
         if signal.by_default() == DefaultAction::Stop {
-            self.discard_by(Rule::StopTakesContinue, state, SigSet::of(&[Signal::CONT]));
+            self.discard(state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
             // It dies; its parent learns of that and of no continuing.
             (state.stopped, state.stopping) = (None, false);
@@ -249,14 +238,11 @@ impl Kernel {
 
     /// Lets a stopped process go on; it tells its parent itself. False if it was not stopped.
     fn resume(&self, state: &mut ProcState) -> bool {
-        if state.stopped.is_none() || !self.follows(Rule::ContinueResumes) {
+        if state.stopped.is_none() {
             return false;
         }
         state.stopped = None;
-        let untold = matches!(state.news, Some(News::Stopped(_)));
-        if !untold || self.follows(Rule::ContinueReplacesStop) {
-            state.news = Some(News::Continued);
-        }
+        state.news = Some(News::Continued);
         let stops = |member: &Member| member.thread.attention().contains(Attention::STOP);
         state.continue_unreported = !state.threads.iter().any(stops);
         for (nth, member) in state.threads.iter().enumerate() {
@@ -271,11 +257,8 @@ impl Kernel {
     /// Whether nothing comes of a signal: ignored, and neither blocked nor traced. That somebody
     /// waits for it does not matter, as Linux has it.
     fn is_dropped(&self, state: &ProcState, signal: Signal, to: To) -> bool {
-        if !state.actions.nothing().contains(signal) {
+        if !state.actions.nothing().contains(signal) || state.tracer.is_some() {
             return false;
-        }
-        if state.tracer.is_some() {
-            return !self.follows(Rule::TracerHears);
         }
         let who = match to {
             To::Thread(tid) => state.threads.iter().find(|member| member.thread.tid() == tid),
@@ -285,29 +268,7 @@ impl Kernel {
             }
             To::Process => state.threads.first(),
         };
-        if who.is_some_and(|member| member.thread.mask().contains(signal)) {
-            !self.follows(Rule::BlockedIgnoredKept)
-        } else {
-            self.follows(Rule::IgnoredDropped)
-        }
-    }
-
-    /// Whether a signal adds nothing to what is pending.
-    fn merges(&self, pending: &Pending, signal: Signal) -> bool {
-        match signal {
-            _ if !pending.set().contains(signal) => false,
-            Signal::CHLD => self.follows(Rule::ChildSignalMerges),
-            _ if signal.is_realtime() => !self.follows(Rule::RealTimeQueues),
-            _ => self.follows(Rule::StandardMerges),
-        }
-    }
-
-    /// Throws pending signals away, by this rule.
-    pub(super) fn discard_by(&self, rule: Rule, state: &mut ProcState, signals: SigSet) {
-        let pending = state.pending_anywhere().intersection(signals);
-        if !pending.is_empty() && self.follows(rule) {
-            self.discard(state, signals);
-        }
+        !who.is_some_and(|member| member.thread.mask().contains(signal))
     }
 
     /// Throws pending signals of all kinds of pending away.
@@ -345,9 +306,6 @@ impl Kernel {
             // Whoever lets it in sees to something already, and to this then.
             return self.wake_for(state, signal, to);
         };
-        if chosen != 0 && !self.follows(Rule::AnyThreadTakes) {
-            return;
-        }
         let tid = threads[chosen].thread.tid();
         wake(state, &threads[chosen], signal);
         if first.is_none() {
@@ -370,12 +328,7 @@ impl Kernel {
                     .iter()
                     .find(|member| member.thread.awaited().contains(signal))
                     .or_else(|| state.threads.first().filter(ready)),
-                Delivery::AnyUnblocked => {
-                    let mut threads = state.threads.iter().enumerate();
-                    let found = threads.find(|(_, member)| ready(member));
-                    let takes = |nth: usize| nth == 0 || self.follows(Rule::AnyThreadTakes);
-                    found.filter(|(nth, _)| takes(*nth)).map(|(_, member)| member)
-                }
+                Delivery::AnyUnblocked => state.threads.iter().find(ready),
             },
         };
         if let Some(member) = chosen {

@@ -16,10 +16,7 @@ use super::pid_table::Keeper;
 use super::proc::{Phase, Proc, Standing};
 use super::references::ProcRef;
 use super::terminal::NO_TERMINAL;
-use crate::executor;
 use crate::lock::write_both;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 impl Call<'_> {
     pub(super) fn group_of(&self, process: Pid) -> Result<Pid> {
@@ -27,8 +24,7 @@ impl Call<'_> {
             if process.number() == 0 {
                 return self.state().pgrp.as_ref().map(|group| group.id).ok_or(Errno::ESRCH);
             }
-            let nobody = || self.kernel.error_by(Rule::GroupAsked, Errno::ESRCH);
-            let found = self.kernel.find(process).ok_or_else(nobody)?;
+            let found = self.kernel.find(process).ok_or(Errno::ESRCH)?;
             let state = found.state().ok_or(Errno::ESRCH)?;
             state.pgrp.as_ref().map(|group| group.id).ok_or(Errno::ESRCH)
         })
@@ -45,7 +41,7 @@ impl Call<'_> {
     pub(super) fn set_group(&self, process: Pid, group: Pid) -> Result<()> {
         let named = if group.number() == 0 { process } else { group };
         if named.number() < 0 {
-            return Err(self.kernel.error_by(Rule::GroupNotNegative, Errno::EINVAL));
+            return Err(Errno::EINVAL);
         }
         if process.number() < 0 {
             return Err(Errno::ESRCH);
@@ -63,14 +59,8 @@ impl Call<'_> {
         let kernel = self.kernel;
         let target = kernel.find(process).ok_or(Errno::ESRCH)?;
         let group = if group.number() == 0 { target.pid() } else { group };
-        // A look that comes too early: a test takes the table's lock away from it.
-        let early = kernel.mutates(Mutation::GroupLookedUpEarly).then(|| {
-            let found = kernel.pgrphash.read(&kernel.locks).get(&group.number()).cloned();
-            executor::yield_now();
-            found
-        });
         let mut groups = kernel.pgrphash.write(&kernel.locks);
-        let found = early.unwrap_or_else(|| groups.get(&group.number()).cloned());
+        let found = groups.get(&group.number()).cloned();
         let (from, to) = self.check_move(&mut groups, &target, group, found)?;
         let moved = Arc::ptr_eq(&from, &to) || kernel.requalify(&target, &from, &to);
         drop(groups);
@@ -94,7 +84,7 @@ impl Call<'_> {
         let own_session = own_session.ok_or(Errno::ESRCH)?;
         let is_self = target.slot == self.proc.slot;
         let is_child = parent.is_some_and(|parent| parent.slot == self.proc.slot);
-        if !is_self && !is_child && kernel.follows(Rule::GroupOfChildOnly) {
+        if !is_self && !is_child {
             return Err(Errno::ESRCH);
         }
         let (from, executed) = {
@@ -102,23 +92,23 @@ impl Call<'_> {
             (state.pgrp.clone().ok_or(Errno::ESRCH)?, state.executed)
         };
         if !Arc::ptr_eq(&from.session, &own_session) {
-            return Err(kernel.error_by(Rule::GroupOfOwnSession, Errno::EPERM));
+            return Err(Errno::EPERM);
         }
-        if !is_self && executed && kernel.follows(Rule::GroupOfExecuted) {
+        if !is_self && executed {
             return Err(Errno::EACCES);
         }
         if from.session.id.number() == target.number() {
-            return Err(kernel.error_by(Rule::GroupOfLeader, Errno::EPERM));
+            return Err(Errno::EPERM);
         }
         let to = match found {
             // Its number is another group's now.
             Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => {
-                return Err(kernel.error_by(Rule::GroupElsewhere, Errno::EPERM));
+                return Err(Errno::EPERM);
             }
             Some(found) => found,
             None if target.is_named(group) => kernel.make_group(groups, target.pid(), own_session),
-            None => return Err(kernel.error_by(Rule::GroupMustExist, Errno::EPERM)),
+            None => return Err(Errno::EPERM),
         };
         Ok((from, to))
     }
@@ -130,7 +120,7 @@ impl Call<'_> {
             let me = self.proc.pid();
             let mut groups = kernel.pgrphash.write(&kernel.locks);
             if groups.contains_key(&me.number()) {
-                return Err(kernel.error_by(Rule::SessionOfLeader, Errno::EPERM));
+                return Err(Errno::EPERM);
             }
             let from = self.state().pgrp.clone().ok_or(Errno::ESRCH)?;
             kernel.pids.keep(me.number(), Keeper::Session);
@@ -246,14 +236,7 @@ impl Kernel {
                 state.phase == Phase::Live && state.stopped.is_some()
             })
         };
-        if !group.is_orphaned() {
-            return;
-        }
-        let tells = match stopped {
-            true => self.follows(Rule::OrphanedHangUp),
-            false => !self.follows(Rule::OrphanedRuns),
-        };
-        if tells {
+        if stopped && group.is_orphaned() {
             self.pgsignal_inthread(group, SignalInfo::kernel(Signal::HUP));
             self.pgsignal_inthread(group, SignalInfo::kernel(Signal::CONT));
         }

@@ -10,7 +10,6 @@ mod accounts;
 mod actions;
 mod audit;
 mod awaited;
-mod breaks;
 mod call;
 mod clock;
 mod deferred;

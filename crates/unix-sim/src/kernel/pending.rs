@@ -7,8 +7,6 @@
 use smallvec::SmallVec;
 use tontine_unix::{Code, SigSet, Signal, SignalInfo};
 
-use crate::rule::Rule;
-
 /// The pending signals of a process or of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
@@ -35,32 +33,16 @@ impl Pending {
     }
 
     /// Takes the signal of `wanted` that comes first: SIGKILL and then faults before all others,
-    /// then the lowest number, then the one that waits longest; `follows` says by which of these
-    /// rules. Says whether it was queued.
-    pub(super) fn take(
-        &mut self,
-        wanted: SigSet,
-        follows: impl Fn(Rule) -> bool,
-    ) -> Option<(SignalInfo, bool)> {
+    /// then the lowest number, then the one that waits longest. Says whether it was queued.
+    pub(super) fn take(&mut self, wanted: SigSet) -> Option<(SignalInfo, bool)> {
         let candidates = self.set.intersection(wanted);
         let lowest = candidates.first()?;
         let kill = candidates.intersection(SigSet::of(&[Signal::KILL])).first();
         let faults = candidates.intersection(tontine_unix::FAULTS);
-        let fault = faults.first().filter(|one| *one == lowest || follows(Rule::FaultsFirst));
-        let by_number = || {
-            let alone = candidates.without(lowest).is_empty();
-            if alone || follows(Rule::LowestFirst) {
-                Some(lowest)
-            } else {
-                candidates.iter().last()
-            }
-        };
-        let signal = kill.or(fault).or_else(by_number)?;
+        let signal = kill.or(faults.first()).unwrap_or(lowest);
         let of_it = |info: &SignalInfo| info.signal == signal;
         let first = self.queue.iter().position(of_it);
-        let last = self.queue.iter().rposition(of_it);
-        let at = if first == last || follows(Rule::RealTimeInOrder) { first } else { last };
-        let info = at.map(|at| self.queue.remove(at));
+        let info = first.map(|at| self.queue.remove(at));
         if !self.queue.iter().any(of_it) {
             self.set = self.set.without(signal);
         }
@@ -97,9 +79,8 @@ mod tests {
         for (signal, value) in [(high, 1), (low, 2), (low, 3), (Signal::USR2, 4)] {
             pending.add(with_value(signal, value));
         }
-        let order: Vec<_> = std::iter::from_fn(|| pending.take(SigSet::ALL, |_| true))
-            .map(|(info, _)| info.value)
-            .collect();
+        let order: Vec<_> =
+            std::iter::from_fn(|| pending.take(SigSet::ALL)).map(|(info, _)| info.value).collect();
         assert_eq!(order, [4, 2, 3, 1]);
         assert!(pending.set().is_empty());
     }
@@ -109,10 +90,7 @@ mod tests {
         let mut pending = Pending::default();
         pending.add(SignalInfo::kernel(Signal::HUP));
         pending.add(SignalInfo::kernel(Signal::SEGV));
-        assert_eq!(
-            pending.take(SigSet::ALL, |_| true).map(|(info, _)| info.signal),
-            Some(Signal::SEGV)
-        );
+        assert_eq!(pending.take(SigSet::ALL).map(|(info, _)| info.signal), Some(Signal::SEGV));
     }
 
     #[test]
@@ -123,6 +101,6 @@ mod tests {
         pending.add(SignalInfo::kernel(Signal::USR1));
         assert_eq!(pending.discard(SigSet::STOPS), 2);
         assert_eq!(pending.set(), SigSet::of(&[Signal::USR1]));
-        assert_eq!(pending.take(SigSet::STOPS, |_| true), None);
+        assert_eq!(pending.take(SigSet::STOPS), None);
     }
 }

@@ -11,7 +11,6 @@ use super::proc::{Proc, ProcState, Standing};
 use super::terminal::Terminal;
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, SLock};
 use crate::lock::{BlockingLock, Holding, SimpleGuard, SimpleLock};
-use crate::rule::Rule;
 
 /// A process group.
 #[derive(Debug)]
@@ -220,13 +219,12 @@ impl Kernel {
     /// A group that a member of `session` may make, for a terminal's foreground: Linux takes the
     /// number of any of them. Nobody is a member, and the number is nobody else's.
     pub(super) fn hold_unmade(&self, leader: Pid, session: &Arc<Session>) -> Result<HeldPgrp> {
-        let nobody = || self.error_by(Rule::ForegroundNobody, Errno::ESRCH);
-        let leader = self.find(leader).ok_or_else(nobody)?;
+        let leader = self.find(leader).ok_or(Errno::ESRCH)?;
         // Who is in a group has its number, and nobody gives that back before `p_lock` is released.
         let state = leader.state().ok_or(Errno::ESRCH)?;
         let group = state.pgrp.as_ref().ok_or(Errno::ESRCH)?;
         if !Arc::ptr_eq(&group.session, session) {
-            return Err(self.error_by(Rule::ForegroundElsewhere, Errno::EPERM));
+            return Err(Errno::EPERM);
         }
         self.pids.keep(leader.number(), Keeper::Group);
         let unmade = Pgrp::new(leader.pid(), Arc::clone(session), self.instance());

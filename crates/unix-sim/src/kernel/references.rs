@@ -33,7 +33,7 @@ impl<'k> ProcRef<'k> {
     pub(super) fn hold(self) -> Option<HeldProc> {
         let Self { proc, birth, counted, .. } = self;
         std::mem::forget(self);
-        counted.then_some(HeldProc { slot: proc.slot, birth, counted })
+        counted.then_some(HeldProc { slot: proc.slot, birth })
     }
 
     /// Its state, unless it has been waited for in the meantime.
@@ -49,19 +49,13 @@ impl<'k> ProcRef<'k> {
 pub(super) struct HeldProc {
     slot: u32,
     birth: u32,
-    counted: bool,
 }
 
 impl HeldProc {
-    /// Who is in the slot now; nothing keeps it.
-    pub(super) fn claim(proc: &Proc) -> Self {
-        Self { slot: proc.slot, birth: proc.birth(), counted: false }
-    }
-
     /// The reference again.
     pub(super) fn refer(self, kernel: &Kernel) -> ProcRef<'_> {
-        let Self { slot, birth, counted } = self;
-        ProcRef { kernel, proc: kernel.slab.get(slot), birth, counted }
+        let Self { slot, birth } = self;
+        ProcRef { kernel, proc: kernel.slab.get(slot), birth, counted: true }
     }
 }
 

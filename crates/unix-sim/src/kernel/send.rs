@@ -16,8 +16,6 @@ use super::references::ProcRef;
 use super::users::Ids;
 use crate::costs::Step;
 use crate::executor::{self, Object};
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 impl Call<'_> {
     pub(super) fn send(&self, target: Target, signal: Option<Signal>) -> Result<()> {
@@ -35,8 +33,7 @@ impl Call<'_> {
                 // Declared before the lock, and so let go after it: that may take the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
-                let nobody = || self.kernel.error_by(Rule::NoGroupToSignal, Errno::ESRCH);
-                group = self.kernel.find_group(id).ok_or_else(nobody)?;
+                group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
                 self.send_to_group(&group, self.info(signal, Code::User, 0))
             }
             Target::OwnGroup => {
@@ -79,12 +76,7 @@ impl Call<'_> {
     /// What the target learns; `None` sends nothing.
     fn info(&self, signal: Option<Signal>, code: Code, value: i32) -> Option<SignalInfo> {
         let signal = signal?;
-        let uid = self.proc.ids().real;
-        let pid = if self.kernel.follows(Rule::SenderTold) { self.proc.number() } else { 0 };
-        let tells = code == Code::User || self.kernel.follows(Rule::CodeTold);
-        let code = if tells { code } else { Code::User };
-        let carries = value == 0 || self.kernel.follows(Rule::ValueCarried);
-        let value = if carries { value } else { 0 };
+        let (pid, uid) = (self.proc.number(), self.proc.ids().real);
         Some(SignalInfo { signal, code, pid, uid, value, status: 0 })
     }
 
@@ -93,8 +85,7 @@ impl Call<'_> {
             None if thread.is_none() => self.kernel.find_by_thread(pid),
             found => found,
         };
-        let nobody = || self.kernel.error_by(Rule::NobodyToSignal, Errno::ESRCH);
-        let target = target.ok_or_else(nobody)?;
+        let target = target.ok_or(Errno::ESRCH)?;
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
         executor::spend_half(Step::Send);
         let mut state = target.state().ok_or(Errno::ESRCH)?;
@@ -103,50 +94,26 @@ impl Call<'_> {
             && state.member(tid).is_none()
             && (state.phase == Phase::Live || tid != pid.number())
         {
-            return Err(self.kernel.error_by(Rule::ThreadMustExist, Errno::ESRCH));
+            return Err(Errno::ESRCH);
         }
         if mine.is_some_and(|mine| !permits(mine, &state, info)) {
             return Err(Errno::EPERM);
         }
-        if state.phase == Phase::Zombie && !self.kernel.follows(Rule::ZombieSignalled) {
-            return Err(Errno::ESRCH);
-        }
-        let among = state.threads.len() > 1;
-        let exactly = |_: &i32| !among || self.kernel.follows(Rule::ThreadSignalled);
-        let to = thread.filter(exactly).map_or(To::Process, To::Thread);
+        let to = thread.map_or(To::Process, To::Thread);
         self.post_if_any(&mut state, info, to)
     }
 
     /// Posts a signal; nothing is sent where there is none, and that is no error.
     fn post_if_any(&self, state: &mut ProcState, info: Option<SignalInfo>, to: To) -> Result<()> {
-        match info {
-            Some(info) => self.kernel.post(state, info, to),
-            None if self.kernel.follows(Rule::ZeroProbes) => Ok(()),
-            None => Err(Errno::EINVAL),
-        }
+        info.map_or(Ok(()), |info| self.kernel.post(state, info, to))
     }
 
     /// Each member that may be signalled.
     fn send_to_group(&self, group: &Arc<Pgrp>, info: Option<SignalInfo>) -> Result<()> {
         let members = group.members.read(&self.kernel.locks);
-        if self.kernel.mutates(Mutation::WalkUnlocked) {
-            let slots = members.slots.clone();
-            drop(members);
-            return self.send_to_each(&slots, info);
-        }
-        self.send_to_each(&members.slots, info)
-    }
-
-    fn send_to_each(&self, slots: &[u32], info: Option<SignalInfo>) -> Result<()> {
         let mine = self.proc.ids();
         let mut result = Err(Errno::ESRCH);
-        for (nth, &slot) in slots.iter().enumerate() {
-            if nth > 0 && !self.kernel.follows(Rule::GroupWalked) {
-                break;
-            }
-            if slot == self.proc.slot && !self.kernel.follows(Rule::SelfInGroup) {
-                continue;
-            }
+        for &slot in &members.slots {
             let member = self.kernel.slab.get(slot);
             executor::spend_half(Step::Send);
             let mut state = member.lock(&self.kernel.locks);
@@ -169,8 +136,7 @@ impl Call<'_> {
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
         for proc in kernel.slab.iter() {
-            let is_self = proc.slot == self.proc.slot;
-            if kernel.is_init(proc) || (is_self && kernel.follows(Rule::EveryoneButSelf)) {
+            if kernel.is_init(proc) || proc.slot == self.proc.slot {
                 continue;
             }
             let mut state = proc.lock(&kernel.locks);
@@ -217,7 +183,7 @@ impl Kernel {
     /// Whether everybody is being signalled. Under the `p_lock` of a slot.
     pub(super) fn everyone_walked(&self) -> bool {
         executor::looks_at(Object::System);
-        self.walking.load(Ordering::Relaxed) && !self.mutates(Mutation::EveryoneUnlocked)
+        self.walking.load(Ordering::Relaxed)
     }
 }
 

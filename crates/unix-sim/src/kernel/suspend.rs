@@ -15,16 +15,13 @@ use super::proc::ProcState;
 use crate::config::Masks;
 use crate::costs::Step;
 use crate::executor;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// Bytes of an alternate stack: `MINSIGSTKSZ`, and less than a program has addresses for.
 const STACK_SIZES: std::ops::Range<usize> = 2048..1 << 47;
 
 impl Call<'_> {
     pub(super) fn act(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction> {
-        let refused = action.is_some() && SigSet::UNBLOCKABLE.contains(signal);
-        if refused && self.kernel.follows(Rule::UncatchableRefused) {
+        if action.is_some() && SigSet::UNBLOCKABLE.contains(signal) {
             return Err(Errno::EINVAL);
         }
         self.guarded(|| {
@@ -33,16 +30,12 @@ impl Call<'_> {
                 return Ok(state.actions.of(signal).clone());
             };
             new.mask = new.mask.difference(SigSet::UNBLOCKABLE);
-            let discarding = match new.disposition {
-                Disposition::Ignore => Rule::IgnoringDiscards,
-                _ => Rule::DefaultDiscards,
-            };
             let actions = Arc::make_mut(&mut state.actions);
             let old = actions.of(signal).clone();
             actions.set(signal, new);
             if state.actions.nothing().contains(signal) {
                 // Whatever was pending is thrown away, blocked or not.
-                self.kernel.discard_by(discarding, &mut state, SigSet::of(&[signal]));
+                self.kernel.discard(&mut state, SigSet::of(&[signal]));
                 self.look_again(&mut state);
             }
             Ok(old)
@@ -64,8 +57,7 @@ impl Call<'_> {
             let mut state = self.state();
             let shared = state.pending.set().intersection(self.thread.mask());
             let own = self.member(&mut state).pending.set().intersection(self.thread.mask());
-            let both = own.is_empty() || self.kernel.follows(Rule::PendingOfBoth);
-            if both { shared.union(own) } else { shared }
+            shared.union(own)
         })
     }
 
@@ -90,9 +82,7 @@ impl Call<'_> {
             self.sleep_for_handler(|state| {
                 // This thread's alone, whosever the mask is otherwise (§4.2).
                 self.member(state).suspended = true;
-                if self.kernel.follows(Rule::SuspendMaskHolds) {
-                    self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
-                }
+                self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
                 self.look_again(state);
             })
         });
@@ -116,7 +106,7 @@ impl Call<'_> {
                 let now = self.kernel.executor.now();
                 (timeout.map(|timeout| now.saturating_add(timeout)), self.wakings.get())
             });
-            if self.wakings.get() != wakings && self.kernel.follows(Rule::StopEndsSigwait) {
+            if self.wakings.get() != wakings {
                 // On Linux a stop, or a signal of which nothing comes, ends this call, and no other
                 // one that sleeps.
                 return Err(Errno::EINTR.into());
@@ -133,7 +123,7 @@ impl Call<'_> {
             self.pass_on();
             taken
         })?;
-        taken.ok_or_else(|| self.kernel.error_by(Rule::TimeoutTold, Errno::EAGAIN))
+        taken.ok_or(Errno::EAGAIN)
     }
 
     /// Waits for no signal any more. What else came meanwhile found this thread waiting, and may be
@@ -141,7 +131,7 @@ impl Call<'_> {
     fn pass_on(&self) {
         let state = self.state();
         self.thread.set_awaited(SigSet::EMPTY);
-        if state.threads.len() > 1 && !self.kernel.mutates(Mutation::WakeUpKept) {
+        if state.threads.len() > 1 {
             for signal in state.pending.set().iter() {
                 self.kernel.wake_for(&state, signal, To::Process);
             }
@@ -150,11 +140,7 @@ impl Call<'_> {
 
     fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SignalInfo> {
         let (info, queued) = self.take_first(state, set, set)?;
-        if self.kernel.follows(Rule::TakenIsGone) {
-            state.credentials.user.signals.give_back(queued.into());
-        } else {
-            state.pending.add(info);
-        }
+        state.credentials.user.signals.give_back(queued.into());
         self.look_again(state);
         Some(info)
     }
@@ -174,7 +160,7 @@ impl Call<'_> {
             let mut state = self.state();
             let blocked = self.thread.mask().contains(signal);
             let ignored = state.actions.of(signal).disposition == Disposition::Ignore;
-            if (blocked || ignored) && self.kernel.follows(Rule::FaultDefeatsBlock) {
+            if blocked || ignored {
                 let actions = Arc::make_mut(&mut state.actions);
                 actions.set(signal, SigAction::DEFAULT);
                 self.thread.set_mask(self.thread.mask().without(signal));
@@ -201,7 +187,7 @@ impl Call<'_> {
                 return Err(Errno::EPERM);
             }
             if new.size != 0 && !STACK_SIZES.contains(&new.size) {
-                return Err(self.kernel.error_by(Rule::StackTooSmall, Errno::ENOMEM));
+                return Err(Errno::ENOMEM);
             }
             self.alternate.set(SigStack { on_stack: false, ..new });
         }

@@ -17,8 +17,6 @@ use super::proc::{Member, Proc};
 use super::thread::{Attention, For, Thread};
 use crate::executor::{self, Object, Start};
 use crate::label::label;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// What a thread runs first.
 pub(super) enum First {
@@ -265,10 +263,9 @@ impl Call<'_> {
         // lets the mask of before hold for a moment.
         let ends = state.end.is_some() || state.doomed.is_some();
         let left = state.pending.set();
-        let wakes = !self.kernel.mutates(Mutation::MadeUnhalted);
         let concerned = |thread: &Thread| {
             let wanted = SigSet::ALL.difference(thread.mask()).union(thread.awaited());
-            wakes && (ends || !left.intersection(wanted).is_empty())
+            ends || !left.intersection(wanted).is_empty()
         };
         for other in state.threads.iter().filter(|other| concerned(&other.thread)) {
             other.thread.demand(Attention::SIGNAL);
@@ -316,16 +313,13 @@ impl Call<'_> {
                 }
             };
             let mask = self.thread.mask();
-            let keeps = mask.is_empty() || kernel.follows(Rule::ThreadKeepsMask);
-            let mask = if keeps { mask } else { SigSet::EMPTY };
             let thread = Arc::new(Thread::new(kernel.handle(), self.proc.slot, tid, mask));
             let mut state = self.state();
             kernel.charge(&state.credentials, &user);
             state.ended.remove(&tid);
             state.threads.push(Member::new(thread.clone()));
             drop(state);
-            let unhalted = kernel.mutates(Mutation::MadeUnhalted);
-            if self.proc.siglock.ending().is_some() && !unhalted {
+            if self.proc.siglock.ending().is_some() {
                 // The thread that exits or executes may have halted the others before this one was
                 // among them.
                 thread.demand(Attention::HALT);
@@ -348,7 +342,7 @@ impl Call<'_> {
 
     pub(super) fn join_thread(&self, thread: Tid) -> Result<()> {
         if thread.0 == self.thread.tid() {
-            return Err(self.kernel.error_by(Rule::NoOwnJoin, Errno::EDEADLK));
+            return Err(Errno::EDEADLK);
         }
         self.thread.waits_for(For::Thread(thread.0));
         let mut claimed = false;
@@ -358,7 +352,7 @@ impl Call<'_> {
                 let ended = state.ended.remove(&thread.0);
                 match state.member(thread.0) {
                     None if claimed || ended => Some(Ok(())),
-                    None => Some(Err(self.kernel.error_by(Rule::JoinOnce, Errno::ESRCH))),
+                    None => Some(Err(Errno::ESRCH)),
                     Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
                     Some(member) => {
                         claimed = true;

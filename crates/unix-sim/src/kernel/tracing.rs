@@ -23,8 +23,6 @@ use super::proc::{Member, News, Phase, Proc, ProcState, Tenant};
 use super::siglock::Waiting;
 use super::thread::{Attention, Thread};
 use crate::executor;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// With what a stopped tracee goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,9 +223,6 @@ impl Call<'_> {
         };
         let waiting = waiting.sig_wait_to_lock().sig_lock_to_wait(&self.thread);
         let Resumed { signal, sender } = resumed;
-        if signal != Some(info.signal) && !self.kernel.follows(Rule::TracerSwallows) {
-            return (waiting, Some(info));
-        }
         (waiting, signal.and_then(|signal| self.delivered_instead(info, signal, sender)))
     }
 
@@ -361,12 +356,8 @@ impl Kernel {
     /// whether. One that has ended is its parent's from now on.
     fn release_tracee(&self, tracee: &Proc, tracer: Tenant, by: Option<&Arc<Thread>>) -> bool {
         let traces = {
-            let mut state = tracee.lock(&self.locks);
-            let traces = state.tracer == Some(tracer) && state.is_traced_by(by);
-            if traces && self.mutates(Mutation::TraceeLetGoFirst) {
-                state.end_tracing();
-            }
-            traces
+            let state = tracee.lock(&self.locks);
+            state.tracer == Some(tracer) && state.is_traced_by(by)
         };
         if traces {
             let (writing, parent) = self.write_parent(tracee);
@@ -389,8 +380,7 @@ impl Kernel {
         let ended = {
             let mut state = tracee.lock(&self.locks);
             // Meanwhile it may be another thread's, or its slot another process's.
-            let traces = state.tracer == Some(tracer) && state.is_traced_by(by);
-            if !traces && !self.mutates(Mutation::TraceeLetGoFirst) {
+            if state.tracer != Some(tracer) || !state.is_traced_by(by) {
                 return;
             }
             state.end_tracing();

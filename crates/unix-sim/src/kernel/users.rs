@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Kernel;
 use crate::executor::{self, Object};
-use crate::mutation::Mutation;
 
 /// The process uid hash table, guarded by `uidhash_lock` (table 1).
 pub(super) type Users = BTreeMap<u32, Arc<User>>;
@@ -120,7 +119,7 @@ impl Kernel {
     /// Counts a new task as its user's that was counted as another's: `setuid` came between. Under
     /// the `p_lock` of its process, as `setuid`.
     pub(super) fn charge(&self, owner: &Credentials, charged: &User) {
-        if !std::ptr::eq(&raw const *owner.user, charged) && !self.mutates(Mutation::ChargeKept) {
+        if !std::ptr::eq(&raw const *owner.user, charged) {
             charged.tasks.give_back(1);
             owner.user.tasks.take_all(1);
         }

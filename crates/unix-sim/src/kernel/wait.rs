@@ -8,8 +8,6 @@ use super::Kernel;
 use super::call::{After, Call, Stop};
 use super::proc::{News, Phase, Proc, ProcState};
 use super::thread::For;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// What a look at the children found.
 enum Found<'k> {
@@ -38,17 +36,11 @@ impl Call<'_> {
         options: WaitOptions,
     ) -> Result<Option<Waited>> {
         if !options.are_valid() {
-            return Err(self.kernel.error_by(Rule::WaitNeedsChange, Errno::EINVAL));
+            return Err(Errno::EINVAL);
         }
-        let looks = options.contains(WaitOptions::NOWAIT);
-        let options = match looks && !self.kernel.follows(Rule::NoWaitKeeps) {
-            true => options.difference(WaitOptions::NOWAIT),
-            false => options,
-        };
         let children = match children {
             Children::One(pid) if pid.number() <= 0 => return Err(Errno::EINVAL),
             Children::Group(group) if group.number() < 0 => return Err(Errno::EINVAL),
-            Children::One(_) if !self.kernel.follows(Rule::OneWaited) => Children::Any,
             Children::Group(group) if group.number() == 0 => Children::OwnGroup,
             other => other,
         };
@@ -70,9 +62,7 @@ impl Call<'_> {
         options: WaitOptions,
     ) -> std::result::Result<Option<Waited>, Stop> {
         let kernel = self.kernel;
-        if !kernel.mutates(Mutation::WaitLooksFirst) {
-            self.set_waiting(true);
-        }
+        self.set_waiting(true);
         loop {
             let found = {
                 let _coarse = kernel.coarse();
@@ -89,19 +79,13 @@ impl Call<'_> {
                 }
                 Found::Nobody => {
                     self.set_waiting(false);
-                    return Err(kernel.error_by(Rule::NobodyToWaitFor, Errno::ECHILD).into());
+                    return Err(Errno::ECHILD.into());
                 }
-                Found::Later
-                    if options.contains(WaitOptions::NOHANG)
-                        && kernel.follows(Rule::NoHangReturns) =>
-                {
+                Found::Later if options.contains(WaitOptions::NOHANG) => {
                     self.set_waiting(false);
                     return Ok(None);
                 }
                 Found::Later => {}
-            }
-            if kernel.mutates(Mutation::WaitLooksFirst) {
-                self.set_waiting(true);
             }
             let changed = self.sleep(None, |state| {
                 // A change comes before signals, and before its own end, as on Linux. What comes
@@ -152,11 +136,10 @@ impl Call<'_> {
                 Children::Group(group) => kernel.is_in_group(child, group),
                 Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
             };
-            let matches = matches || !kernel.follows(Rule::GroupWaited);
             if matches { self.look_at(child, options) } else { Look::Never }
         };
         let mut later = false;
-        for child in kernel.children_to_wait_for(self.proc) {
+        for child in kernel.children(self.proc) {
             match seen(child) {
                 Look::Has(waited, ended) => return Found::Child(child, waited, ended),
                 Look::Later => later = true,
@@ -197,8 +180,7 @@ impl Call<'_> {
             // Its tracer waits for it first, and may own it already.
             return Look::Later;
         }
-        let owned = child.owner.load(Ordering::Relaxed) != 0;
-        if owned && !kernel.mutates(Mutation::ChildOfTwo) {
+        if child.owner.load(Ordering::Relaxed) != 0 {
             return Look::Never;
         }
         let Some((status, ended)) = kernel.wanted(&state, options, traced) else {
@@ -219,8 +201,6 @@ impl Call<'_> {
             match status {
                 _ if ended => child.owner.store(self.thread.tid(), Ordering::Relaxed),
                 Status::Trapped(_) => state.untold = None,
-                Status::Stopped(_) if !kernel.follows(Rule::StoppedOnce) => {}
-                Status::Continued if !kernel.follows(Rule::ContinuedOnce) => {}
                 _ => state.news = None,
             }
         }
@@ -278,21 +258,21 @@ impl Kernel {
         if let (Phase::Live, Some(signal), true) = (state.phase, state.untold, traced) {
             return Some((Status::Trapped(signal), false));
         }
-        let (rule, change, told) = match (state.phase, state.news) {
+        let (change, told) = match (state.phase, state.news) {
             (Phase::Zombie, _) => {
                 let end = state.end.unwrap_or(Status::Exited(0));
-                (Rule::ExitedAsked, WaitOptions::EXITED, (end, true))
+                (WaitOptions::EXITED, (end, true))
             }
             // Of stops a tracer is told of those alone that it has trapped, be it the parent too.
             (Phase::Live, Some(News::Stopped(signal))) if !traced => {
-                (Rule::StoppedAsked, WaitOptions::STOPPED, (Status::Stopped(signal), false))
+                (WaitOptions::STOPPED, (Status::Stopped(signal), false))
             }
             (Phase::Live, Some(News::Continued)) => {
-                (Rule::ContinuedAsked, WaitOptions::CONTINUED, (Status::Continued, false))
+                (WaitOptions::CONTINUED, (Status::Continued, false))
             }
             _ => return None,
         };
-        (options.contains(change) || !self.follows(rule)).then_some(told)
+        options.contains(change).then_some(told)
     }
 }
 

@@ -230,35 +230,6 @@ impl Builder {
         self
     }
 
-    /// Takes a protection out of the kernel, for a test that is to notice.
-    #[doc(hidden)]
-    #[cfg(any(debug_assertions, feature = "mutations"))]
-    pub fn mutate(mut self, mutation: crate::mutation::Mutation) -> Self {
-        self.0.mutation = Some(mutation);
-        self
-    }
-
-    /// Has the kernel break a rule, for a test that is to notice.
-    #[doc(hidden)]
-    #[cfg(any(debug_assertions, feature = "mutations"))]
-    pub fn without(mut self, rule: crate::rule::Rule) -> Self {
-        self.0.rules.broken = Some(rule);
-        self
-    }
-
-    /// Counts how often each rule is followed; builds without debug assertions and without the
-    /// feature `mutations` count nothing.
-    #[doc(hidden)]
-    pub fn count_rules(mut self, hits: &crate::rule::Hits) -> Self {
-        #[cfg(any(debug_assertions, feature = "mutations"))]
-        {
-            self.0.rules.hits = Some(hits.clone());
-        }
-        #[cfg(not(any(debug_assertions, feature = "mutations")))]
-        let _ = (&mut self, hits);
-        self
-    }
-
     /// The system.
     ///
     /// # Errors

@@ -13,8 +13,6 @@ use crate::kernel::call::{Call, Stop};
 use crate::kernel::files::End;
 use crate::kernel::pgrp::{Pgrp, Session};
 use crate::kernel::thread::Attention;
-use crate::mutation::Mutation;
-use crate::rule::Rule;
 
 /// Whether a call is to go on.
 enum Background {
@@ -47,7 +45,7 @@ impl Call<'_> {
             let (terminal, _) = self.terminal(descriptor)?;
             let group = self.own_group()?;
             if group.session.id.number() != self.proc.number() {
-                return Err(self.kernel.error_by(Rule::LeaderControls, Errno::EPERM));
+                return Err(Errno::EPERM);
             }
             terminal.become_controlling(self.kernel, self.proc, &group)
         })
@@ -70,7 +68,7 @@ impl Call<'_> {
             };
             let found = self.terminal(descriptor).map_err(Stop::from);
             let (terminal, _) = found.map_err(not_here)?;
-            let background = self.check_background(&terminal, Signal::TTOU, Rule::ChangerStopped);
+            let background = self.check_background(&terminal, Signal::TTOU);
             if let Background::Signalled = background.map_err(not_here)? {
                 return Err(Stop::Interrupted);
             }
@@ -80,7 +78,7 @@ impl Call<'_> {
             let session = self.own_session()?;
             let own = session.state.lock(&self.kernel.locks).terminal.clone();
             if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
-                return Err(self.kernel.error_by(Rule::ForegroundOfOwn, Errno::ENOTTY).into());
+                return Err(Errno::ENOTTY.into());
             }
             // Declared before the lock, and so let go after it: that may take the lock again.
             let found;
@@ -88,10 +86,7 @@ impl Call<'_> {
             found = self.kernel.find_group(group);
             let held = match &found {
                 Some(group) if Arc::ptr_eq(&group.session, &session) => self.kernel.hold(group),
-                Some(_) => {
-                    let elsewhere = self.kernel.error_by(Rule::ForegroundElsewhere, Errno::EPERM);
-                    return Err(elsewhere.into());
-                }
+                Some(_) => return Err(Errno::EPERM.into()),
                 None => self.kernel.hold_unmade(group, &session)?,
             };
             let before = terminal.state.lock(&self.kernel.locks).foreground.replace(held);
@@ -120,9 +115,7 @@ impl Call<'_> {
     pub(in crate::kernel) fn set_termios(&self, descriptor: Fd, termios: Termios) -> Result<()> {
         self.guarded_stops(|| {
             let (terminal, _) = self.terminal(descriptor)?;
-            if let Background::Signalled =
-                self.check_background(&terminal, Signal::TTOU, Rule::ChangerStopped)?
-            {
+            if let Background::Signalled = self.check_background(&terminal, Signal::TTOU)? {
                 return Err(Stop::Interrupted);
             }
             let mut state = terminal.state.lock(&self.kernel.locks);
@@ -137,9 +130,7 @@ impl Call<'_> {
         terminal: &Arc<Terminal>,
         buffer: &mut [u8],
     ) -> std::result::Result<usize, Stop> {
-        if let Background::Signalled =
-            self.check_background(terminal, Signal::TTIN, Rule::ReaderStopped)?
-        {
+        if let Background::Signalled = self.check_background(terminal, Signal::TTIN)? {
             return Err(Stop::Interrupted);
         }
         let mut slept = false;
@@ -169,11 +160,9 @@ impl Call<'_> {
         bytes: &[u8],
         written: &mut usize,
     ) -> std::result::Result<usize, Stop> {
-        let stops = terminal.state.lock(&self.kernel.locks).line.termios().modes;
-        let stops = stops.contains(Modes::TOSTOP) || !self.kernel.follows(Rule::WriterFree);
-        if stops
-            && let Background::Signalled =
-                self.check_background(terminal, Signal::TTOU, Rule::WriterStopped)?
+        let modes = terminal.state.lock(&self.kernel.locks).line.termios().modes;
+        if modes.contains(Modes::TOSTOP)
+            && let Background::Signalled = self.check_background(terminal, Signal::TTOU)?
         {
             return Err(Stop::Interrupted);
         }
@@ -227,8 +216,8 @@ impl Call<'_> {
         }
     }
 
-    /// What job control says to a call that a foreground process may make: a background process
-    /// gets `signal` by `rule`, and so does its group.
+    /// Applies job control to a call that a foreground process may make: a background process gets
+    /// `signal`, and so does its group.
     ///
     /// # Errors
     /// `EIO`: its group is orphaned, or it reads and blocks or ignores SIGTTIN.
@@ -236,7 +225,6 @@ impl Call<'_> {
         &self,
         terminal: &Arc<Terminal>,
         signal: Signal,
-        rule: Rule,
     ) -> std::result::Result<Background, Stop> {
         let kernel = self.kernel;
         let mut group = self.own_group()?;
@@ -260,14 +248,12 @@ impl Call<'_> {
             self.thread.mask().contains(signal) || Kernel::ignores(&state, signal)
         };
         match (unmoved, signal) {
-            (true, Signal::TTIN) if kernel.follows(Rule::ReaderRefused) => Err(Errno::EIO.into()),
-            (true, Signal::TTIN) => Ok(Background::Allowed),
-            (true, _) if kernel.follows(Rule::TostopExempts) => Ok(Background::Allowed),
-            (false, _) if !group.is_orphaned() && !kernel.follows(rule) => Ok(Background::Allowed),
-            _ => {
+            (true, Signal::TTIN) => Err(Errno::EIO.into()),
+            (true, _) => Ok(Background::Allowed),
+            (false, _) => {
                 // Another thread may have moved the process since its group was looked up. The
                 // group that it left may be orphaned by that, and then the new one counts.
-                while group.is_orphaned() && kernel.follows(Rule::OrphanRefused) {
+                while group.is_orphaned() {
                     let now = self.own_group()?;
                     if Arc::ptr_eq(&now, &group) {
                         return Err(Errno::EIO.into());
@@ -276,11 +262,7 @@ impl Call<'_> {
                 }
                 let group = kernel.refer(&group);
                 // The group, and this process whatever its group is by then (§7.2.3).
-                if kernel.mutates(Mutation::SelfUnnamed) {
-                    kernel.pgsignal(&group, SignalInfo::kernel(signal));
-                } else {
-                    kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
-                }
+                kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
                 kernel.await_generated();
                 // Whoever was chosen, the caller looks itself, as on Linux: else it could call
                 // again for ever before another thread has had the signal.
@@ -320,6 +302,6 @@ impl Call<'_> {
         if own || controlling {
             return Ok(terminal);
         }
-        Err(self.kernel.error_by(Rule::TerminalOfOwn, Errno::ENOTTY))
+        Err(Errno::ENOTTY)
     }
 }

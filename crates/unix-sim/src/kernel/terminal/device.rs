@@ -13,7 +13,6 @@ use crate::kernel::proc::Proc;
 use crate::kernel::sleepers::Sleepers;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
-use crate::rule::Rule;
 
 /// A terminal.
 #[derive(Debug)]
@@ -65,7 +64,7 @@ impl Terminal {
         match (&state.session, &own.terminal) {
             (Some(its), _) if Arc::ptr_eq(its, &session) => return Ok(()),
             (None, None) => {}
-            _ => return Err(kernel.error_by(Rule::ControlsOne, Errno::EPERM)),
+            _ => return Err(Errno::EPERM),
         }
         own.terminal = Some(Arc::clone(self));
         // The old terminal was hung up. Its foreground group gets no signals for that from now on,
@@ -108,7 +107,7 @@ impl Terminal {
             held => held,
         };
         if let Some(group) = group {
-            for signal in effects.signals.iter().filter(|_| kernel.follows(Rule::KeysSignal)) {
+            for signal in effects.signals.iter() {
                 kernel.pgsignal(&group, SignalInfo::kernel(signal));
             }
             kernel.await_generated();
@@ -162,8 +161,7 @@ impl Terminal {
             own.terminal = None;
             own.left = foreground;
         }
-        let leader = kernel.find(session.id);
-        if let Some(leader) = leader.filter(|_| kernel.follows(Rule::HangUpTold)) {
+        if let Some(leader) = kernel.find(session.id) {
             kernel.psignal_found(&leader, SignalInfo::kernel(Signal::HUP));
             kernel.psignal_found(&leader, SignalInfo::kernel(Signal::CONT));
             may_sleep();
@@ -177,8 +175,7 @@ impl Terminal {
             state.session = None;
             state.foreground.take()
         };
-        let group = foreground.and_then(|held| kernel.made_again(held.refer(kernel)));
-        if let Some(group) = group.filter(|_| kernel.follows(Rule::LeaderHangsUp)) {
+        if let Some(group) = foreground.and_then(|held| kernel.made_again(held.refer(kernel))) {
             kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
             may_sleep();
         }

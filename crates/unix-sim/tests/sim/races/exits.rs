@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tontine_unix::{Children, Errno, How, SigSet, Signal, Spawn, Sys, Target, WaitOptions};
-#[cfg(any(debug_assertions, feature = "mutations"))]
-use tontine_unix_sim::Mutation;
 
-use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
+use crate::races::explore::{PARALLEL, Race};
 
 /// A program that was executed has those children that its process had, and gets no others unasked.
 const EXEC_AGAINST_FORK: Race = Race {
@@ -39,7 +37,6 @@ const EXEC_AGAINST_FORK: Race = Race {
             i32::from(none(sys) != Err(Errno::ECHILD))
         })
     },
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -71,7 +68,6 @@ const EXIT_AGAINST_FORK: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -100,7 +96,6 @@ const SPAWN_AGAINST_KILL: Race = Race {
         })
     },
     with: EXEC_AGAINST_FORK.with,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
@@ -123,19 +118,12 @@ const EXIT_AGAINST_THREAD: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
 #[test]
 fn a_thread_that_is_made_while_its_process_exits_is_halted() {
     EXIT_AGAINST_THREAD.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_thread_that_nobody_halts_holds_its_process_up() {
-    EXIT_AGAINST_THREAD.fails_with(Mutation::MadeUnhalted);
 }
 
 #[test]
@@ -151,16 +139,4 @@ fn exec_waits_for_forks_under_way() {
 #[test]
 fn exit_waits_for_forks_under_way() {
     EXIT_AGAINST_FORK.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_program_gets_a_child_that_it_did_not_make() {
-    EXEC_AGAINST_FORK.fails_with(Mutation::ForksUnawaited);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_child_is_forked_that_nobody_waits_for() {
-    EXIT_AGAINST_FORK.fails_with(Mutation::ForksUnawaited);
 }

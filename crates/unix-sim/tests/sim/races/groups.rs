@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tontine_unix::{Errno, How, Pid, SigSet, Signal, Sys, Target, WaitOptions};
-#[cfg(any(debug_assertions, feature = "mutations"))]
-use tontine_unix_sim::Mutation;
-use tontine_unix_sim::{Delivery, Mode};
+use tontine_unix_sim::Delivery;
 
-use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
+use crate::races::explore::{PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
@@ -40,7 +38,6 @@ const KILLPG_AGAINST_FORK: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
@@ -66,7 +63,6 @@ fn killpg_against_a_second_thread(signal: Signal) -> Scene {
 const KILLPG_AGAINST_FORK_OF_A_THREAD: Race = Race {
     scene: || killpg_against_a_second_thread(Signal::TERM),
     with: |builder| builder,
-    modes: &Mode::ALL,
     parallel: PARALLEL,
 };
 
@@ -74,7 +70,6 @@ const KILLPG_AGAINST_FORK_OF_A_THREAD: Race = Race {
 const KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST: Race = Race {
     scene: || killpg_against_a_second_thread(Signal::KILL),
     with: |builder| builder.delivery(Delivery::Oldest),
-    modes: &Mode::ALL,
     parallel: PARALLEL,
 };
 
@@ -99,7 +94,6 @@ const KILL_EVERYONE_AGAINST_FORK: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -145,7 +139,6 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -154,7 +147,6 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
 const TWO_SETPGID: Race = Race {
     scene: || Arc::new(|sys| (0..3).map(|_| run_pipeline(sys)).max().unwrap_or(0)),
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -199,7 +191,6 @@ const SETPGID_AGAINST_WAIT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -211,6 +202,10 @@ fn a_forked_child_is_in_the_walk_or_comes_after_the_signal() {
 #[test]
 fn a_child_of_a_second_thread_is_in_the_walk_or_comes_after_the_signal() {
     KILLPG_AGAINST_FORK_OF_A_THREAD.holds();
+}
+
+#[test]
+fn killed_group_has_no_child_left_with_delivery_to_the_oldest() {
     KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST.holds();
 }
 
@@ -232,35 +227,4 @@ fn a_child_leaves_the_group_that_it_was_moved_to() {
 #[test]
 fn parent_and_child_make_one_group() {
     TWO_SETPGID.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_fork_that_does_not_look_again_saves_a_child_from_killpg() {
-    KILLPG_AGAINST_FORK.fails_with(Mutation::ForkAfterWalk);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_thread_that_looks_at_itself_alone_saves_a_child_from_killpg() {
-    KILLPG_AGAINST_FORK_OF_A_THREAD.fails_with(Mutation::ForkLooksAtItself);
-    KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST.fails_with(Mutation::ForkLooksAtItself);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_fork_that_does_not_wait_for_the_walk_saves_a_child_from_it() {
-    KILL_EVERYONE_AGAINST_FORK.fails_with(Mutation::EveryoneUnlocked);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn without_its_lock_a_walk_reaches_who_has_left() {
-    KILLPG_AGAINST_SETPGID.fails_with(Mutation::WalkUnlocked);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_group_that_is_looked_up_too_early_is_made_twice() {
-    TWO_SETPGID.fails_with(Mutation::GroupLookedUpEarly);
 }

@@ -1,8 +1,8 @@
 //! What lies between two steps of a system call: docs/races.md, as tests.
 //!
 //! Each race runs over many seeds of the simulated executor, in every mode: its invariant holds.
-//! With the protection taken out ([`Mutation`](tontine_unix_sim::Mutation)) a seed is found at
-//! which it does not, in each mode in which the race can happen, and that seed finds it again.
+//! `cargo xtask mutants` takes the protection out of a copy of the kernel and runs the same test in
+//! each mode in which the race can happen: a seed violates the invariant, and does so again.
 
 mod deaths;
 mod determinism;

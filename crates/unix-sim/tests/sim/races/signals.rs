@@ -5,11 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use tontine_unix::{How, Pid, SigAction, SigSet, Signal, Sys, Target};
-use tontine_unix_sim::Mode;
-#[cfg(any(debug_assertions, feature = "mutations"))]
-use tontine_unix_sim::Mutation;
 
-use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
+use crate::races::explore::{PARALLEL, Race};
 
 /// `sigsuspend` lets a signal in that comes as it falls asleep.
 const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
@@ -28,7 +25,6 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
@@ -68,7 +64,6 @@ const REFERENCE_AGAINST_EXIT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -94,7 +89,6 @@ const GROUP_AGAINST_EXIT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -126,7 +120,6 @@ const ALARM_AGAINST_EXIT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: 0,
 };
 
@@ -152,7 +145,6 @@ const CONTINUE_AGAINST_STOP: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
@@ -161,21 +153,9 @@ fn a_stop_that_was_taken_is_cancelled_by_sigcont() {
     CONTINUE_AGAINST_STOP.holds();
 }
 
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_stop_that_is_not_cancelled_lasts_for_ever() {
-    CONTINUE_AGAINST_STOP.fails_with(Mutation::StopUncancelled);
-}
-
 #[test]
 fn an_alarm_never_rings_who_has_the_slot_afterwards() {
     ALARM_AGAINST_EXIT.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn without_its_reference_an_alarm_rings_a_stranger() {
-    ALARM_AGAINST_EXIT.fails_with(Mutation::EventUnreferenced);
 }
 
 #[test]
@@ -191,24 +171,6 @@ fn a_signal_never_reaches_who_has_the_slot_afterwards() {
 #[test]
 fn a_signal_to_a_group_never_reaches_who_has_the_slot_afterwards() {
     GROUP_AGAINST_EXIT.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_thread_that_looks_before_it_says_that_it_sleeps_misses_a_signal() {
-    SIGNAL_AGAINST_SIGSUSPEND.fails_with(Mutation::LooksBeforeSleep);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn without_references_a_signal_reaches_a_stranger() {
-    REFERENCE_AGAINST_EXIT.fails_with(Mutation::ReferencesUnawaited);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn without_its_lock_a_walk_of_a_group_reaches_a_stranger() {
-    GROUP_AGAINST_EXIT.fails_with(Mutation::WalkUnlocked);
 }
 
 /// One thread waits for two signals, another one for the second of them, which comes first. The
@@ -245,17 +207,10 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: &Mode::ALL,
     parallel: PARALLEL,
 };
 
 #[test]
 fn of_two_signals_that_come_together_each_waiter_takes_one() {
     TWO_SIGNALS_AGAINST_TWO_WAITERS.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_waiter_that_keeps_the_wake_up_leaves_another_asleep() {
-    TWO_SIGNALS_AGAINST_TWO_WAITERS.fails_with(Mutation::WakeUpKept);
 }

@@ -3,7 +3,6 @@
 use tontine_unix::{Signal, Sys, Target};
 use tontine_unix_sim::{Executor, LockRow, LockStatistics, Mode, Report};
 
-use crate::races::explore::CONCURRENT;
 use crate::races::systems::{assert_success, everywhere, of, run};
 
 /// The relations' lock of a mode, for which those that fork and wait compete.
@@ -83,7 +82,7 @@ fn a_lock_that_the_mode_leaves_out_is_not_counted_unless_it_is_kept() {
 
 #[test]
 fn a_simulated_run_counts_the_same_twice() {
-    for &mode in CONCURRENT {
+    for mode in [Mode::Parallel, Mode::PerProcess] {
         let counted = |seed| {
             let system = of(mode, Executor::Simulated { seed }).statistics(true);
             let report = run(system, |sys| families(sys, 10));

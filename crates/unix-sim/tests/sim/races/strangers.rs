@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, WaitOptions};
-#[cfg(any(debug_assertions, feature = "mutations"))]
-use tontine_unix_sim::Mutation;
-use tontine_unix_sim::Virtual;
+use tontine_unix_sim::{Mode, Virtual};
 
-use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
+use crate::races::explore::{PARALLEL, Race};
 use crate::races::systems::assert_success;
 
 fn yields(sys: &dyn Sys, times: u32) {
@@ -63,7 +61,6 @@ const ORPHANS_AGAINST_REAPER: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -105,7 +102,6 @@ const HANG_UP_AGAINST_EXIT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -142,7 +138,6 @@ const GETPPID_AGAINST_EXIT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
@@ -161,18 +156,6 @@ fn a_parent_is_never_a_stranger() {
     GETPPID_AGAINST_EXIT.holds();
 }
 
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_reaper_that_is_not_looked_at_again_may_be_a_stranger() {
-    ORPHANS_AGAINST_REAPER.fails_with(Mutation::ReaperUnchecked);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn without_a_lock_a_parent_may_be_a_stranger() {
-    GETPPID_AGAINST_EXIT.fails_with(Mutation::ParentUnlocked);
-}
-
 /// Parent and child end together: whoever inherits the child finds both, each once.
 const CHAIN: Race = Race {
     scene: || {
@@ -188,19 +171,12 @@ const CHAIN: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
 #[test]
 fn a_process_that_ends_with_its_parent_is_inherited() {
     CHAIN.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn an_orphan_that_is_unlinked_first_may_end_as_nobodys() {
-    CHAIN.fails_with(Mutation::OrphanUnlinked);
 }
 
 /// The same on real processors, where what is between two steps is not only where a simulation
@@ -211,9 +187,9 @@ fn of_a_long_chain_everybody_is_inherited() {
     fn link(sys: &dyn Sys, left: u32) -> i32 {
         i32::from(left > 0 && sys.fork(move |sys| link(sys, left - 1)).is_err())
     }
-    for mode in CONCURRENT {
+    for mode in [Mode::Parallel, Mode::PerProcess] {
         for _ in 0..10 {
-            let unix = Virtual::builder().mode(*mode).processors(2).build().expect("it goes");
+            let unix = Virtual::builder().mode(mode).processors(2).build().expect("it goes");
             let report = unix.run(|sys| {
                 sys.set_subreaper(true).expect("it may");
                 sys.fork(|sys| link(sys, LINKS - 1)).expect("there is room");

@@ -6,11 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use tontine_unix::{Errno, Fd, How, Pid, SigAction, SigSet, Signal, Status, Sys, WaitOptions};
-use tontine_unix_sim::Mode;
-#[cfg(any(debug_assertions, feature = "mutations"))]
-use tontine_unix_sim::Mutation;
 
-use crate::races::explore::{CONCURRENT, PARALLEL, Race, Scene};
+use crate::races::explore::{PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
@@ -94,7 +91,6 @@ const TWO_LEADERS: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: &Mode::ALL,
     parallel: PARALLEL,
 };
 
@@ -114,7 +110,6 @@ const READ_AGAINST_SETPGID: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -162,30 +157,14 @@ fn a_reader_whose_group_is_signalled_is_signalled_though_it_has_left_it() {
     READ_AGAINST_SETPGID.holds();
 }
 
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_reader_that_is_not_named_as_self_is_missed_when_it_leaves_its_group() {
-    READ_AGAINST_SETPGID.fails_with(Mutation::SelfUnnamed);
-}
-
 #[test]
 fn a_job_that_takes_the_terminal_itself_is_not_stopped() {
-    let race = Race {
-        scene: || hand_over(true),
-        with: |builder| builder,
-        modes: &Mode::ALL,
-        parallel: PARALLEL,
-    };
+    let race = Race { scene: || hand_over(true), with: |builder| builder, parallel: PARALLEL };
     race.holds();
 }
 
 #[test]
 fn a_job_that_waits_for_its_shell_may_read_too_early() {
-    let race = Race {
-        scene: || hand_over(false),
-        with: |builder| builder,
-        modes: &Mode::ALL,
-        parallel: 0,
-    };
+    let race = Race { scene: || hand_over(false), with: |builder| builder, parallel: 0 };
     race.fails();
 }

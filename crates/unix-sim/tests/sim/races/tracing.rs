@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tontine_unix::{
     Children, Errno, Limit, Pid, Ptrace, Resource, Signal, Status, Sys, WaitOptions,
 };
-#[cfg(any(debug_assertions, feature = "mutations"))]
-use tontine_unix_sim::Mutation;
 
-use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
+use crate::races::explore::{PARALLEL, Race, Scene};
 
 const KILLED: Status = Status::Signaled(Signal::KILL, false);
 
@@ -117,7 +115,7 @@ fn parent_dies(tracer_waits: bool) -> Scene {
 }
 
 const fn race(scene: fn() -> Scene) -> Race {
-    Race { scene, with: |builder| builder, modes: PREEMPTED, parallel: PARALLEL }
+    Race { scene, with: |builder| builder, parallel: PARALLEL }
 }
 
 #[test]
@@ -173,17 +171,10 @@ const TRACER_AGAINST_PARENT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
 #[test]
 fn a_traced_process_ends_once_though_its_tracer_ends_with_it() {
     TRACER_AGAINST_PARENT.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_tracer_that_lets_go_before_it_locks_ends_its_tracee_a_second_time() {
-    TRACER_AGAINST_PARENT.fails_with(Mutation::TraceeLetGoFirst);
 }

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use tontine_unix::{Errno, Limit, Resource, Sys, WaitOptions};
-#[cfg(any(debug_assertions, feature = "mutations"))]
-use tontine_unix_sim::Mutation;
 
-use crate::races::explore::{PARALLEL, PREEMPTED, Race, Scene};
+use crate::races::explore::{PARALLEL, Race, Scene};
 
 /// A program becomes another user's while it makes something that ends. The new user has one
 /// process then, and may have no other if its limit is one.
@@ -32,7 +30,6 @@ const SETUID_AGAINST_FORK: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
@@ -44,19 +41,15 @@ const SETUID_AGAINST_THREAD: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
 #[test]
-fn what_is_made_as_the_user_changes_is_counted_once() {
+fn process_made_as_the_user_changes_is_counted_once() {
     SETUID_AGAINST_FORK.holds();
-    SETUID_AGAINST_THREAD.holds();
 }
 
-#[cfg(any(debug_assertions, feature = "mutations"))]
 #[test]
-fn what_stays_counted_as_the_old_users_is_given_back_to_the_new_one() {
-    SETUID_AGAINST_FORK.fails_with(Mutation::ChargeKept);
-    SETUID_AGAINST_THREAD.fails_with(Mutation::ChargeKept);
+fn thread_made_as_the_user_changes_is_counted_once() {
+    SETUID_AGAINST_THREAD.holds();
 }

@@ -4,11 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use tontine_unix::{Disposition, Errno, How, Pid, SigAction, SigSet, Signal, Spawn, WaitOptions};
-use tontine_unix_sim::Mode;
-#[cfg(any(debug_assertions, feature = "mutations"))]
-use tontine_unix_sim::Mutation;
 
-use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
+use crate::races::explore::{PARALLEL, Race, Scene};
 
 /// A parent that looks, finds nothing and falls asleep, while its child ends.
 const WAIT_AGAINST_EXIT: Race = Race {
@@ -25,7 +22,6 @@ const WAIT_AGAINST_EXIT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 
@@ -48,19 +44,12 @@ const UNWANTED_AGAINST_KILL: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
 #[test]
 fn an_unwanted_child_is_gone_for_kill_where_it_is_gone_for_wait() {
     UNWANTED_AGAINST_KILL.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_number_that_is_not_hidden_finds_a_zombie_that_is_nobodys() {
-    UNWANTED_AGAINST_KILL.fails_with(Mutation::NumberUnhidden);
 }
 
 /// A thread waits for any child while another one spawns what there is not: it is told that there
@@ -86,19 +75,12 @@ const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: &Mode::ALL,
     parallel: PARALLEL,
 };
 
 #[test]
 fn nobody_waits_for_what_could_not_be_spawned() {
     FAILED_SPAWN_AGAINST_WAIT.holds();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_failed_spawn_that_leaves_a_child_gives_it_to_who_waits_first() {
-    FAILED_SPAWN_AGAINST_WAIT.fails_with(Mutation::FailureWaitedFor);
 }
 
 /// Two threads wait for the one child that there is: one gets it, the other is told that there is
@@ -125,7 +107,6 @@ const TWO_WAITERS: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: CONCURRENT,
     parallel: PARALLEL,
 };
 
@@ -153,12 +134,8 @@ fn reaps_by_signal(most: usize) -> Scene {
 }
 
 /// SIGCHLD coalesces: after one of them as many children may be waited for as have ended.
-const CHILDREN_COALESCE: Race = Race {
-    scene: || reaps_by_signal(usize::MAX),
-    with: |builder| builder,
-    modes: CONCURRENT,
-    parallel: PARALLEL,
-};
+const CHILDREN_COALESCE: Race =
+    Race { scene: || reaps_by_signal(usize::MAX), with: |builder| builder, parallel: PARALLEL };
 
 #[test]
 fn a_child_that_ends_wakes_its_parent_whenever_that_falls_asleep() {
@@ -179,29 +156,6 @@ fn who_waits_until_there_is_none_loses_no_child_to_coalescing() {
 /// one.
 #[test]
 fn who_waits_once_a_signal_loses_children_in_every_mode() {
-    let naive = Race {
-        scene: || reaps_by_signal(1),
-        with: |builder| builder,
-        modes: &Mode::ALL,
-        parallel: 0,
-    };
+    let naive = Race { scene: || reaps_by_signal(1), with: |builder| builder, parallel: 0 };
     naive.fails();
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_parent_that_looks_before_it_says_that_it_sleeps_sleeps_for_ever() {
-    WAIT_AGAINST_EXIT.fails_with(Mutation::WaitLooksFirst);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn without_an_owner_two_waiters_get_one_child() {
-    TWO_WAITERS.fails_with(Mutation::ChildOfTwo);
-}
-
-#[cfg(any(debug_assertions, feature = "mutations"))]
-#[test]
-fn a_parent_that_is_told_too_early_finds_no_zombie() {
-    CHILDREN_COALESCE.fails_with(Mutation::ToldBeforeZombie);
 }
