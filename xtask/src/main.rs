@@ -3,7 +3,7 @@
 //! Nothing depends on this package. A chore is a module with a `run` that returns whether what it
 //! checks is so; this file only parses the command line.
 //!
-//! Floors, from the bottom up: `header`, `invocation`; `aa`, `coverage`, `crash`, `ledger`,
+//! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `coverage`, `crash`, `ledger`,
 //! `model`, `planted`, `speed`, `tidy`, `torment`, `trees`, `twins`.
 
 mod aa;
@@ -13,6 +13,7 @@ mod header;
 mod invocation;
 mod ledger;
 mod model;
+mod mutants;
 mod planted;
 mod speed;
 mod tidy;
@@ -112,6 +113,8 @@ enum Chore {
         #[arg(long, value_name = "SEEDS", value_parser = clap::value_parser!(u16).range(1..))]
         tables: Option<u16>,
     },
+    /// Take protections out of a copy of the virtual Unix's kernel, and show that tests find each
+    Mutants(mutants::MutantsRequest),
     /// Attack the library with random kills and hostile peers
     Torment(torment::Request),
     /// Trace a real build and a real session, for the virtual Unix to do them again
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         }
         Chore::Model { pairs, costs, .. } => model::run(pairs.into(), costs.as_deref()),
         Chore::Trees => trees::run(Path::new(".")),
+        Chore::Mutants(request) => mutants::run(Path::new("."), &request),
         Chore::Torment(request) => torment::run(&request),
         Chore::Side { name } => speed::serve(&name),
         Chore::Invocation => {

@@ -5,7 +5,7 @@
 //! names of memory orderings over the whole tree, [`links`] at Markdown, [`decisions`] at the
 //! records' numbers, [`toolchain`] at the Rust that is promised, [`arrows`] at the crates'
 //! dependencies, [`floors`] at the modules within each crate, [`names`] at types that share a name,
-//! [`header`] at the header for C.
+//! [`mutants`] at patches for the kernel's mutants, [`header`] at the header for C.
 //!
 //! What it does not do: change a file, or repeat what rustfmt and clippy find.
 
@@ -15,6 +15,7 @@ mod files;
 mod floors;
 mod lines;
 mod links;
+mod mutants;
 mod names;
 mod sync;
 mod toolchain;
@@ -98,6 +99,7 @@ pub(crate) fn run(root: &Path) -> Vec<Complaint> {
     found.extend(floors::check(&files));
     found.extend(files::check_crates(&files));
     found.extend(names::check(&files));
+    found.extend(mutants::check(root, &files));
     found.extend(stale_header(root));
     found
 }

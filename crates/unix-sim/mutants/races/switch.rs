@@ -1,0 +1,9 @@
+//! The switch of the protections that the patches in this folder take out: [`is_on`].
+
+use std::sync::OnceLock;
+
+/// Returns `true` if the environment variable `MUTANT` names this protection: it is to be left out.
+pub(crate) fn is_on(name: &str) -> bool {
+    static MUTANT: OnceLock<Option<String>> = OnceLock::new();
+    MUTANT.get_or_init(|| std::env::var("MUTANT").ok()).as_deref() == Some(name)
+}

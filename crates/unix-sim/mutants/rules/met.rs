@@ -1,0 +1,162 @@
+//! Which rules random scenarios meet, and whether they notice a broken one.
+//!
+//! ```console
+//! $ rules count 100000 93000000    # each rule is met 1,000 times; from this seed on
+//! $ rules break                    # nine of ten broken rules are noticed
+//! ```
+//!
+//! It compares with Linux for `break` only: which rules a scenario meets depends on the virtual Unix
+//! alone.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use tontine_unix_lab::check::{Checker, Comparison, Options, Trace, against, on_virtual};
+use tontine_unix_lab::random::{Campaign, scenario};
+use tontine_unix_sim::rule::Rule;
+use tontine_unix_sim::{Mode, Virtual};
+
+/// Number of times that each rule is to be met.
+const WANTED: u64 = 1_000;
+/// Seeds whose scenarios are tried on broken rules.
+const SEEDS: u64 = 1_500;
+/// Seeds that are tried for each rule.
+const TRIED: usize = 12;
+/// Seeds that a thread takes at once.
+const IN_A_ROW: u64 = 100;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["count", scenarios, from] => scenarios
+            .parse()
+            .ok()
+            .zip(from.parse().ok())
+            .map(|(scenarios, from)| count(scenarios, from)),
+        ["break"] => Some(break_each()),
+        _ => None,
+    };
+    match done {
+        Some(true) => ExitCode::SUCCESS,
+        Some(false) => ExitCode::from(1),
+        None => {
+            eprintln!("usage: rules count SCENARIOS FROM | break");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn options(seed: u64, mode: Mode) -> Options {
+    Campaign::options(seed, Virtual::builder().mode(mode))
+}
+
+/// Runs a seed's scenario on the virtual Unix.
+fn meet(seed: u64, mode: Mode) {
+    on_virtual(&scenario(seed), &options(seed, mode), 0).expect("it can be compared");
+}
+
+/// Runs scenarios in all modes in turn and prints how often each rule was met, the rarest first.
+/// Returns `true` if each was met often enough.
+fn count(scenarios: u64, from: u64) -> bool {
+    let next = AtomicU64::new(0);
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(|| {
+                loop {
+                    let first = next.fetch_add(IN_A_ROW, Ordering::Relaxed);
+                    if first >= scenarios {
+                        break;
+                    }
+                    for nth in first..scenarios.min(first + IN_A_ROW) {
+                        meet(from + nth, Mode::ALL[nth as usize % Mode::ALL.len()]);
+                    }
+                }
+            });
+        }
+    });
+    let mut rows: Vec<_> = Rule::ALL.iter().map(|rule| (rule.hits(), rule)).collect();
+    rows.sort();
+    for (hits, rule) in &rows {
+        println!("{hits:>9}  {:<24}  {}", rule.name(), rule.says());
+    }
+    let met = rows.iter().filter(|(hits, _)| *hits >= WANTED).count();
+    let all = rows.len();
+    println!("{met} of {all} rules met at least {WANTED} times in {scenarios} scenarios");
+    met == all
+}
+
+/// Returns seeds by the rules that their scenarios meet, [`TRIED`] for each rule.
+fn seeds_by_rule() -> BTreeMap<Rule, Vec<u64>> {
+    let mut seeds: BTreeMap<_, Vec<_>> = Rule::ALL.iter().map(|rule| (*rule, vec![])).collect();
+    for seed in 0..SEEDS {
+        let before = Rule::ALL.iter().map(|rule| rule.hits()).collect::<Vec<_>>();
+        meet(seed, Mode::Parallel);
+        for (rule, before) in Rule::ALL.iter().zip(before) {
+            let of_it = seeds.get_mut(rule).expect("each has an entry");
+            if rule.hits() > before && of_it.len() < TRIED {
+                of_it.push(seed);
+            }
+        }
+    }
+    seeds
+}
+
+/// What Linux did, made once for each seed; `None` if the virtual Unix that follows all rules
+/// differs.
+struct Real {
+    checker: Checker,
+    made: BTreeMap<u64, Option<Trace>>,
+}
+
+impl Real {
+    fn trace(&mut self, seed: u64) -> Option<&Trace> {
+        let made = self.made.entry(seed).or_insert_with(|| {
+            Rule::follow_all();
+            let (scenario, options) = (scenario(seed), options(seed, Mode::Parallel));
+            let real = self.checker.on_linux(&scenario, &options).ok()?;
+            let same = matches!(against(&scenario, &options, &real), Ok(Comparison::Same(_)));
+            same.then_some(real)
+        });
+        made.as_ref()
+    }
+}
+
+/// Breaks one rule after another and compares scenarios that meet it with Linux. Returns `true` if
+/// each rule is met, and nine of ten broken ones are noticed.
+fn break_each() -> bool {
+    let checker = match Checker::new() {
+        Ok(checker) => checker,
+        Err(why) => {
+            println!("skipped: {why}");
+            return true;
+        }
+    };
+    let mut real = Real { checker, made: BTreeMap::new() };
+    let (mut unmet, mut unnoticed) = (Vec::new(), Vec::new());
+    for (rule, seeds) in seeds_by_rule() {
+        if seeds.is_empty() {
+            unmet.push(rule.name());
+        }
+        let notices = |seed: u64| {
+            let Some(trace) = real.trace(seed) else { return false };
+            rule.break_it();
+            let found = against(&scenario(seed), &options(seed, Mode::Parallel), trace);
+            matches!(found, Ok(Comparison::Differs(_)))
+        };
+        if !seeds.into_iter().any(notices) {
+            unnoticed.push(rule.name());
+        }
+    }
+    let all = Rule::ALL.len();
+    println!("{} of {all} broken rules noticed by random scenarios", all - unnoticed.len());
+    for (what, rules) in [("not noticed", &unnoticed), ("not met", &unmet)] {
+        if !rules.is_empty() {
+            println!("{what}: {}", rules.join(", "));
+        }
+    }
+    unmet.is_empty() && unnoticed.len() * 10 <= all
+}

@@ -1,0 +1,123 @@
+//! `cargo xtask mutants`: takes protections out of a copy of the virtual Unix's kernel, or breaks
+//! its rules there, and shows that a test finds each.
+//!
+//! `crates/unix-sim/mutants/races` holds a [`Patch`] for each protection, with the tests that must
+//! fail without it. All are applied to one [`PatchedTree`], which is built once; the environment variable
+//! `MUTANT` names the protection that is left out of a run. `mutants/rules` holds patches that ask
+//! in a second copy, wherever the kernel acts by a rule, whether to follow it: [`rules`].
+//!
+//! What it does not do: change the repository. A patch that no longer applies is refreshed by hand.
+
+mod patch;
+mod rules;
+mod runs;
+mod tree;
+
+pub(crate) use patch::{Patch, RACES, RULES, patches};
+pub(crate) use tree::does_not_apply;
+
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use tree::PatchedTree;
+
+/// What `cargo xtask mutants` is asked for.
+#[derive(Debug, Args)]
+pub(crate) struct MutantsRequest {
+    /// Only these, by the names of their patches
+    names: Vec<String>,
+    /// Only N, others with each commit; and check that the copy with rules compiles
+    #[arg(long, value_name = "N", conflicts_with = "names")]
+    sample: Option<usize>,
+    /// Count which rules random scenarios meet, and break one after another
+    #[arg(long, conflicts_with_all = ["names", "sample"])]
+    rules: bool,
+    /// Random scenarios that are to meet each rule
+    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "rules")]
+    scenarios: u64,
+    /// The first scenario's seed
+    #[arg(long, value_name = "SEED", default_value_t = 93_000_000, requires = "rules")]
+    seed: u64,
+}
+
+/// Finds what is asked for. Returns `false` if a mutant is not found.
+///
+/// # Errors
+/// A patch does not apply or has no test, or a copy does not build.
+pub(crate) fn run(root: &Path, request: &MutantsRequest) -> io::Result<bool> {
+    if request.rules {
+        return rules::run(&PatchedTree::make(root, &RULES)?, request.scenarios, request.seed);
+    }
+    let all = patches(root, &RACES)?;
+    let selected = match request.sample {
+        Some(count) => sample(all, count, commit(root)),
+        None => named(all, &request.names)?,
+    };
+    let explores = request.sample.is_none();
+    let found = runs::find_all(&PatchedTree::make(root, &RACES)?, &selected, explores)?;
+    if request.sample.is_some() {
+        rules::check(&PatchedTree::make(root, &RULES)?)?;
+    }
+    Ok(found)
+}
+
+/// The patches that are named, or all.
+fn named(all: Vec<Patch>, names: &[String]) -> io::Result<Vec<Patch>> {
+    if let Some(unknown) = names.iter().find(|name| all.iter().all(|patch| patch.name != **name)) {
+        let known: Vec<&str> = all.iter().map(|patch| patch.name.as_str()).collect();
+        let text = format!("no mutant is called {unknown}; there are: {}", known.join(", "));
+        return Err(io::Error::other(text));
+    }
+    let wanted = |patch: &Patch| names.is_empty() || names.contains(&patch.name);
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// Takes `count` patches at equal distances, from a place that `number` decides.
+fn sample(all: Vec<Patch>, count: usize, number: usize) -> Vec<Patch> {
+    let len = all.len();
+    let count = count.min(len);
+    let taken: Vec<usize> = (0..count).map(|nth| (number + nth * len / count) % len).collect();
+    let numbered = all.into_iter().enumerate();
+    numbered.filter(|(at, _)| taken.contains(at)).map(|(_, patch)| patch).collect()
+}
+
+/// A number for the commit that is checked out; 0 if there is none.
+fn commit(root: &Path) -> usize {
+    let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output();
+    let name = head.map(|head| String::from_utf8_lossy(&head.stdout).into_owned());
+    let digits = name.ok().and_then(|name| name.get(..8).map(str::to_owned));
+    digits.and_then(|digits| usize::from_str_radix(&digits, 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made_up(count: usize) -> Vec<Patch> {
+        (0..count).map(|nth| Patch::made_up(&nth.to_string())).collect()
+    }
+
+    #[test]
+    fn sample_has_its_size_and_changes_with_number() {
+        let names = |count, number| {
+            let taken = sample(made_up(23), count, number);
+            taken.into_iter().map(|patch| patch.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(4, 0), ["0", "5", "11", "17"]);
+        assert_eq!(names(4, 22), ["4", "10", "16", "22"]);
+        assert_eq!(names(100, 7).len(), 23);
+        let ever: std::collections::BTreeSet<String> =
+            (0..23).flat_map(|number| names(1, number)).collect();
+        assert_eq!(ever.len(), 23);
+    }
+
+    #[test]
+    fn unknown_name_is_an_error_that_lists_the_known() {
+        let error = named(made_up(2), &["seven".to_owned()]).expect_err("none has this name");
+        assert!(error.to_string().contains("there are: 0, 1"), "{error}");
+        assert_eq!(named(made_up(3), &[]).expect("all").len(), 3);
+    }
+}

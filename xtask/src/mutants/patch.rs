@@ -1,0 +1,160 @@
+//! Patch files: [`Patch`] and its header, and the [`PatchSet`] of those that are applied together.
+//!
+//! The header says in plain words what the patch takes out, and then, a line each:
+//!
+//! ```text
+//! test: races::waits::one_of_two_waiters_gets_a_child
+//! modes: parallel, per-process
+//! explored: two waiters
+//! ```
+//!
+//! Each test must fail in each mode. `explored` names a race of the example `explored`, which must
+//! find a violation in each mode too.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use tontine_unix_sim::Mode;
+
+/// The folder of all patches.
+const FOLDER: &str = "crates/unix-sim/mutants";
+
+/// Patches that are applied together, and what they need beside them.
+#[derive(Debug)]
+pub(crate) struct PatchSet {
+    /// Its folder in [`FOLDER`], and the copy's name.
+    pub(crate) name: &'static str,
+    /// Whether each patch names the tests that find it.
+    has_tests: bool,
+    /// Files of the folder, and where they go in the copy.
+    pub(super) files: &'static [(&'static str, &'static str)],
+    /// Lines for the root of the crate.
+    pub(super) lines: &'static str,
+}
+
+/// Protections, each of which can be left out.
+pub(crate) const RACES: PatchSet = PatchSet {
+    name: "races",
+    has_tests: true,
+    files: &[("switch.rs", "crates/unix-sim/src/mutants.rs")],
+    lines: "\nmod mutants;\n",
+};
+
+/// Rules, which are counted, and each of which can be broken.
+pub(crate) const RULES: PatchSet = PatchSet {
+    name: "rules",
+    has_tests: false,
+    files: &[
+        ("rule.rs", "crates/unix-sim/src/rule.rs"),
+        ("met.rs", "crates/unix-lab/examples/rules.rs"),
+    ],
+    lines: "\n#[allow(missing_docs)]\npub mod rule;\n",
+};
+
+impl PatchSet {
+    /// Its folder, relative to the root.
+    pub(crate) fn folder(&self) -> PathBuf {
+        Path::new(FOLDER).join(self.name)
+    }
+}
+
+/// A patch for the copy of the kernel, and what must find it.
+#[derive(Debug)]
+pub(crate) struct Patch {
+    /// Its file's name without the extension.
+    pub(crate) name: String,
+    /// Its file, relative to the root.
+    pub(crate) path: PathBuf,
+    /// Tests of `tontine-unix-sim`'s program `sim` that must fail, by their full names.
+    pub(crate) tests: Vec<String>,
+    /// Modes in which each must fail.
+    pub(crate) modes: Vec<Mode>,
+    /// Races of the example `explored` in which a violation must be found.
+    pub(crate) explored: Vec<String>,
+}
+
+/// Reads the patches of a set, in the order of their names.
+///
+/// # Errors
+/// A file cannot be read, or a header is incomplete.
+pub(crate) fn patches(root: &Path, set: &PatchSet) -> io::Result<Vec<Patch>> {
+    let folder = set.folder();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root.join(&folder))? {
+        let name = entry?.file_name();
+        let path = folder.join(&name);
+        if path.extension().is_some_and(|extension| extension == "patch") {
+            let text = fs::read_to_string(root.join(&path))?;
+            let patch = Patch::parse(path.clone(), &text, set.has_tests);
+            let named = |why| io::Error::other(format!("{}: {why}", path.display()));
+            found.push(patch.map_err(named)?);
+        }
+    }
+    found.sort_by(|one, next| one.name.cmp(&next.name));
+    Ok(found)
+}
+
+impl Patch {
+    fn parse(path: PathBuf, text: &str, has_tests: bool) -> Result<Self, String> {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut patch = Self { name, path, tests: vec![], modes: vec![], explored: vec![] };
+        let (header, body) = text.split_once("\ndiff --git ").ok_or("no `diff --git`")?;
+        for line in header.lines() {
+            if let Some(test) = line.strip_prefix("test: ") {
+                patch.tests.push(test.to_owned());
+            } else if let Some(race) = line.strip_prefix("explored: ") {
+                patch.explored.push(race.to_owned());
+            } else if let Some(names) = line.strip_prefix("modes: ") {
+                for name in names.split(", ") {
+                    let mode = Mode::ALL.into_iter().find(|mode| mode.to_string() == name);
+                    patch.modes.push(mode.ok_or_else(|| format!("no mode is called {name:?}"))?);
+                }
+            }
+        }
+        if has_tests && (patch.tests.is_empty() || patch.modes.is_empty()) {
+            return Err("the header needs a line `test: …` and a line `modes: …`".to_owned());
+        }
+        if has_tests && !body.contains(&format!("is_on(\"{}\")", patch.name)) {
+            let name = &patch.name;
+            return Err(format!("nothing in it asks `crate::mutants::is_on({name:?})`"));
+        }
+        Ok(patch)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn made_up(name: &str) -> Self {
+        let path = PathBuf::from(name);
+        Self { name: name.to_owned(), path, tests: vec![], modes: vec![], explored: vec![] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &str = "\ndiff --git a/x b/x\n+    if crate::mutants::is_on(\"one\") {\n";
+
+    fn parse(header: &str) -> Result<Patch, String> {
+        Patch::parse(PathBuf::from("folder/one.patch"), &format!("{header}{BODY}"), true)
+    }
+
+    #[test]
+    fn header_names_tests_modes_and_races() {
+        let patch =
+            parse("Words.\n\ntest: a::b\ntest: a::c\nmodes: coarse, per-process\nexplored: d e\n");
+        let patch = patch.expect("a patch");
+        assert_eq!(
+            (patch.name.as_str(), &*patch.tests),
+            ("one", &["a::b".to_owned(), "a::c".to_owned()][..])
+        );
+        assert_eq!(patch.modes, [Mode::Coarse, Mode::PerProcess]);
+        assert_eq!(patch.explored, ["d e"]);
+    }
+
+    #[test]
+    fn incomplete_header_is_refused() {
+        assert!(parse("Words.\n\nmodes: coarse\n").is_err());
+        assert!(parse("Words.\n\ntest: a::b\n").is_err());
+        assert!(parse("Words.\n\ntest: a::b\nmodes: rough\n").is_err());
+    }
+}

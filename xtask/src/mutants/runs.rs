@@ -1,0 +1,245 @@
+//! Runs the tests that must find mutants, and prints what each found: [`find_all`].
+//!
+//! A test finds a mutant if it names a seed that violates its invariant, and the same seed does so
+//! again. The example `explored` finds it if a schedule violates it, with and without the reduction.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use serde_json::Value;
+use tontine_unix_sim::Mode;
+
+use super::patch::Patch;
+use super::tree::PatchedTree;
+
+/// Seeds that a test tries.
+const SEEDS: &str = "10000";
+/// Preemptions up to which schedules are explored.
+const BOUND: &str = "2";
+/// Maximum duration of one run.
+const RUN_TIMEOUT: Duration = Duration::from_secs(180);
+/// Pause between two looks whether a run has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// One test or race in all modes of its mutant.
+struct FinderRow<'p> {
+    mutant: &'p str,
+    finder: Finder<'p>,
+    modes: &'p [Mode],
+    /// What was found in each mode, and how long that took.
+    found: Mutex<Vec<(Mode, Result<String, String>, Duration)>>,
+}
+
+#[derive(Clone, Copy)]
+enum Finder<'p> {
+    Test(&'p str),
+    Race(&'p str),
+}
+
+/// The programs of the copy.
+struct CopyPrograms {
+    tests: PathBuf,
+    explored: Option<PathBuf>,
+}
+
+/// Builds the programs, runs what must find each of `patches` in each of its modes, and prints a
+/// table. Returns `false` if a mutant is not found. `explores` also runs the example `explored`.
+///
+/// # Errors
+/// A program does not build, or cannot be started.
+pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) -> io::Result<bool> {
+    let began = Instant::now();
+    let rows: Vec<FinderRow<'_>> = patches.iter().flat_map(|patch| rows(patch, explores)).collect();
+    let races = rows.iter().any(|row| matches!(row.finder, Finder::Race(_)));
+    let programs = CopyPrograms::build(tree, races)?;
+    println!("built in {} s", began.elapsed().as_secs());
+    let began = Instant::now();
+    let jobs: Vec<(&FinderRow<'_>, Mode)> =
+        rows.iter().flat_map(|row| row.modes.iter().map(move |mode| (row, *mode))).collect();
+    let next = AtomicUsize::new(0);
+    let work = || -> io::Result<()> {
+        while let Some((row, mode)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let began = Instant::now();
+            let found = programs.find(row, *mode)?;
+            let mut all = row.found.lock().expect("no thread panics with it");
+            all.push((*mode, found, began.elapsed()));
+            if all.len() == row.modes.len() {
+                print(row.mutant, row.finder, &mut all);
+            }
+        }
+        Ok(())
+    };
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+    })?;
+    let is_found = |row: &&FinderRow<'_>| {
+        let all = row.found.lock().expect("no thread panics with it");
+        all.iter().all(|(_, found, _)| found.is_ok())
+    };
+    let missed: Vec<&str> =
+        rows.iter().filter(|row| !is_found(row)).map(|row| row.mutant).collect();
+    let (runs, seconds) = (jobs.len(), began.elapsed().as_secs());
+    println!("{} mutants, {runs} runs, {} not found; {seconds} s", patches.len(), missed.len());
+    Ok(missed.is_empty())
+}
+
+fn rows(patch: &Patch, explores: bool) -> Vec<FinderRow<'_>> {
+    let tests = patch.tests.iter().map(|test| Finder::Test(test));
+    let races = patch.explored.iter().filter(|_| explores).map(|race| Finder::Race(race));
+    let row = |finder| {
+        let (mutant, modes) = (patch.name.as_str(), patch.modes.as_slice());
+        FinderRow { mutant, finder, modes, found: Mutex::new(Vec::new()) }
+    };
+    tests.chain(races).map(row).collect()
+}
+
+/// Prints a row of the table.
+fn print(mutant: &str, finder: Finder<'_>, all: &mut [(Mode, Result<String, String>, Duration)]) {
+    all.sort_by_key(|(mode, _, _)| *mode as usize);
+    let took: Duration = all.iter().map(|(_, _, took)| *took).sum();
+    let finder = match finder {
+        Finder::Test(test) => test.to_owned(),
+        Finder::Race(race) => format!("explored: {race}"),
+    };
+    let in_modes: Vec<String> = all
+        .iter()
+        .map(|(mode, found, _)| match found {
+            Ok(what) => format!("{mode} {what}"),
+            Err(why) => format!("{mode} NOT FOUND: {why}"),
+        })
+        .collect();
+    println!("| {mutant} | {finder} | {} | {:.1} s |", in_modes.join(", "), took.as_secs_f64());
+}
+
+impl CopyPrograms {
+    fn build(tree: &PatchedTree, explored: bool) -> io::Result<Self> {
+        let tests = ["test", "--no-run", "--package", "tontine-unix-sim", "--test", "sim"];
+        let races = ["build", "--package", "tontine-unix-lab", "--example", "explored"];
+        let tests = executable(tree, &tests, "sim")?;
+        let explored = explored.then(|| executable(tree, &races, "explored")).transpose()?;
+        Ok(Self { tests, explored })
+    }
+
+    /// Runs what must find a mutant, in one mode. Returns the seed or the schedule, or why nothing
+    /// was found.
+    fn find(&self, row: &FinderRow<'_>, mode: Mode) -> io::Result<Result<String, String>> {
+        let mut command = match (row.finder, &self.explored) {
+            (Finder::Race(race), Some(program)) => {
+                let mut command = Command::new(program);
+                command.args(["find", BOUND, &mode.to_string(), race]);
+                command
+            }
+            (Finder::Test(test) | Finder::Race(test), _) => {
+                let mut command = Command::new(&self.tests);
+                command.args([test, "--exact"]);
+                command.env("RACE_SEEDS", SEEDS).env("RACE_MODE", mode.to_string());
+                command
+            }
+        };
+        command.env("MUTANT", row.mutant);
+        let Some((succeeded, output)) = output_in_time(command)? else {
+            return Ok(Err(format!("no end within {} s", RUN_TIMEOUT.as_secs())));
+        };
+        Ok(match row.finder {
+            Finder::Test(_) => seed_in(&output, mode),
+            Finder::Race(_) if succeeded => Ok(schedule_in(&output)),
+            Finder::Race(_) => Err(output.trim().to_owned()),
+        })
+    }
+}
+
+/// The seed that a test's output names, or what the output says in its place.
+fn seed_in(output: &str, mode: Mode) -> Result<String, String> {
+    let start = format!("{mode}, seed ");
+    let told = output.lines().find_map(|line| line.strip_prefix(&start));
+    match told.and_then(|told| told.split_once(", which ")) {
+        Some((seed, again)) if again.starts_with("shows it again") => Ok(seed.to_owned()),
+        Some((seed, _)) => Err(format!("seed {seed} does not show it again")),
+        None if output.contains("running 0 tests") => Err("there is no such test".to_owned()),
+        None if output.contains("test result: ok") => Err("the test passes".to_owned()),
+        None => Err(format!("the test fails for another reason:\n{}", output.trim())),
+    }
+}
+
+/// What the example `explored` says of a violation: `1 preemptions, schedule 23`.
+fn schedule_in(output: &str) -> String {
+    output.split(" | ").nth(2).unwrap_or_default().to_owned()
+}
+
+/// Runs a program. Returns whether it succeeded and what it printed; `None` if it did not end in
+/// time and was killed.
+fn output_in_time(mut command: Command) -> io::Result<Option<(bool, String)>> {
+    let mut file: File = tempfile::tempfile()?;
+    let began = Instant::now();
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
+    let mut child = command.spawn()?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if began.elapsed() > RUN_TIMEOUT {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(POLL_INTERVAL);
+    };
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(Some((status.success(), String::from_utf8_lossy(&bytes).into_owned())))
+}
+
+/// Builds a target of the copy. Returns the path of its program.
+fn executable(tree: &PatchedTree, arguments: &[&str], name: &str) -> io::Result<PathBuf> {
+    let mut cargo = tree.cargo(arguments);
+    cargo.args(["--locked", "--quiet", "--message-format=json-render-diagnostics"]);
+    let done = cargo.stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let built = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let program = built
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| Some(Path::new(message["executable"].as_str()?).to_owned()));
+    match program {
+        Some(program) if done.status.success() => Ok(program),
+        _ => Err(io::Error::other(format!(
+            "{cargo:?} failed ({}); see its errors above",
+            done.status
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_seed_that_shows_it_again_finds() {
+        let found = |output| seed_in(output, Mode::Coarse);
+        let ok = Ok("17".to_owned());
+        assert_eq!(found("x\ncoarse, seed 17, which shows it again: Finished"), ok);
+        let said = |output, part: &str| {
+            let why = found(output).expect_err("it is not found");
+            assert!(why.contains(part), "{why}");
+        };
+        said("coarse, seed 17, which does not show it again: Finished", "does not show");
+        said("parallel, seed 17, which shows it again: Finished", "another reason");
+        said("running 0 tests\ntest result: ok. 0 passed", "no such test");
+        said("running 1 test\ntest result: ok. 1 passed", "passes");
+    }
+
+    #[test]
+    fn row_of_explored_tells_preemptions() {
+        let row =
+            "| two waiters | parallel | 1 preemptions, schedule 9 | 1 preemptions, schedule 30 |";
+        assert_eq!(schedule_in(row), "1 preemptions, schedule 9");
+    }
+}

@@ -1,0 +1,168 @@
+//! A copy of the repository's files with patches applied: [`PatchedTree`].
+//!
+//! It lies below `target/mutants` and stays there, so that the next build is short. It shares the
+//! build folder with the repository, which has built the dependencies.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs, io};
+
+use super::patch::{PatchSet, patches};
+
+/// The file of the copy to which [`PatchSet::lines`] are added.
+const ROOT_MODULE: &str = "crates/unix-sim/src/lib.rs";
+
+/// A copy with a set of patches.
+#[derive(Debug)]
+pub(super) struct PatchedTree {
+    folder: PathBuf,
+    target: PathBuf,
+}
+
+impl PatchedTree {
+    /// Makes the copy, or brings the last one up to date. Files that stay the same are not written,
+    /// so that cargo does not build them again.
+    ///
+    /// # Errors
+    /// A patch does not apply.
+    pub(super) fn make(root: &Path, set: &PatchSet) -> io::Result<Self> {
+        let staged = tempfile::tempdir()?;
+        let files = tracked(root)?;
+        for file in &files {
+            // A file that was deleted and is still tracked, or a link to a folder.
+            let Ok(bytes) = fs::read(root.join(file)) else { continue };
+            write(&staged.path().join(file), &bytes)?;
+        }
+        for (from, to) in set.files {
+            write(&staged.path().join(to), &fs::read(root.join(set.folder()).join(from))?)?;
+        }
+        let module = staged.path().join(ROOT_MODULE);
+        fs::write(&module, fs::read_to_string(&module)? + set.lines)?;
+        for patch in patches(root, set)? {
+            apply(staged.path(), &fs::canonicalize(root.join(&patch.path))?, &patch.path)?;
+        }
+        let target =
+            env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        fs::create_dir_all(&target)?;
+        let target = fs::canonicalize(target)?;
+        let folder = target.join("mutants").join(set.name);
+        copy_changes(staged.path(), &folder)?;
+        Ok(Self { folder, target })
+    }
+
+    /// Cargo in the copy.
+    pub(super) fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut cargo = Command::new("cargo");
+        cargo.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
+        cargo.env("CARGO_TARGET_DIR", &self.target);
+        cargo
+    }
+}
+
+/// The files that git tracks, or would.
+fn tracked(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
+    let done = Command::new("git").args(list).current_dir(root).output()?;
+    if !done.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&done.stderr).into_owned()));
+    }
+    let names = String::from_utf8_lossy(&done.stdout).into_owned();
+    Ok(names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())
+}
+
+/// Applies a patch below `folder`; `shown` is its name in an error.
+fn apply(folder: &Path, patch: &Path, shown: &Path) -> io::Result<()> {
+    let done = Command::new("git")
+        .args(["apply", "--whitespace=nowarn"])
+        .arg(patch)
+        .current_dir(folder)
+        // The folder is no repository, even if one is around it.
+        .env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder))
+        .output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(does_not_apply(shown, &String::from_utf8_lossy(&done.stderr))))
+}
+
+/// What to say of a patch that git refuses, and what to do about it.
+pub(crate) fn does_not_apply(patch: &Path, why: &str) -> String {
+    let failed = why.lines().find_map(|line| line.strip_prefix("error: patch failed: "));
+    let place = failed.map_or_else(|| why.trim().to_owned(), |place| format!("hunk at {place}"));
+    let patch = patch.display();
+    format!(
+        "{patch} does not apply ({place}). Refresh it: `git apply --3way {patch}`, resolve, replace \
+         the diff in the file by `git diff HEAD`, `git restore --staged --worktree crates/unix-sim/src`"
+    )
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, bytes)
+}
+
+/// Makes `to` the same as `from`, and writes only what differs.
+fn copy_changes(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    let names = |folder: &Path| -> io::Result<BTreeSet<_>> {
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
+    };
+    let wanted = names(from)?;
+    for old in names(to)?.difference(&wanted) {
+        let path = to.join(old);
+        if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+    }
+    for name in &wanted {
+        let (from, to) = (from.join(name), to.join(name));
+        if from.is_dir() {
+            copy_changes(&from, &to)?;
+            continue;
+        }
+        let bytes = fs::read(from)?;
+        if fs::read(&to).ok().as_ref() != Some(&bytes) {
+            fs::write(to, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unchanged_files_are_not_written_and_old_ones_go() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        for (path, text) in [("a/same", "1"), ("a/changed", "1"), ("b/old", "1")] {
+            write(&to.join(path), text.as_bytes()).expect("written");
+        }
+        for (path, text) in [("a/same", "1"), ("a/changed", "2"), ("new", "3")] {
+            write(&from.join(path), text.as_bytes()).expect("written");
+        }
+        let time =
+            || fs::metadata(to.join("a/same")).and_then(|file| file.modified()).expect("a time");
+        let before = time();
+        copy_changes(&from, &to).expect("copied");
+        assert_eq!(before, time());
+        assert_eq!(fs::read(to.join("a/changed")).expect("a file"), b"2");
+        assert!(to.join("new").is_file() && !to.join("b").exists());
+    }
+
+    #[test]
+    fn refused_patch_names_hunk_and_remedy() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write(&folder.path().join("x"), b"one\n").expect("written");
+        let patch = folder.path().join("p.patch");
+        write(&patch, b"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-two\n+three\n").expect("written");
+        let error = apply(folder.path(), &patch, Path::new("p.patch")).expect_err("refused");
+        let text = error.to_string();
+        assert!(
+            text.contains("hunk at x:1") && text.contains("git apply --3way p.patch"),
+            "{text}"
+        );
+    }
+}
