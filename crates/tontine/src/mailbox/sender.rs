@@ -68,8 +68,8 @@ impl Sender {
     /// nobody within the handshake's deadline; [`Error::Denied`] where it belongs to a user who is
     /// not allowed; [`Error::BadAddress`] for what cannot be an address; [`Error::WouldBlock`]
     /// where the socket has no room for the first message; [`Error::NotMainThread`] where the
-    /// process has no [`Life`] and this thread cannot give it one; what the system says where
-    /// memory or descriptors are short.
+    /// process has no [`Life`](crate::life::Life) and this thread cannot give it one; what the
+    /// system says where memory or descriptors are short.
     pub fn connect(address: impl Into<Address>) -> Result<Self> {
         Options::new().connect(address)
     }
