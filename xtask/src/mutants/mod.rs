@@ -29,7 +29,7 @@ use tree::PatchedTree;
 pub(crate) struct MutantsRequest {
     /// Only these, by the names of their patches
     names: Vec<String>,
-    /// Only N, others with each commit; and check that the copy with rules compiles
+    /// Only N, others with each commit, and only by tests
     #[arg(long, value_name = "N", conflicts_with = "names")]
     sample: Option<usize>,
     /// Count which rules random scenarios meet, and break one after another
@@ -43,7 +43,8 @@ pub(crate) struct MutantsRequest {
     seed: u64,
 }
 
-/// Finds what is asked for. Returns `false` if a mutant is not found.
+/// Finds what is asked for; without names, also checks that the copy with rules compiles. Returns
+/// `false` if a mutant is not found.
 ///
 /// # Errors
 /// A patch does not apply or has no test, or a copy does not build.
@@ -58,7 +59,7 @@ pub(crate) fn run(root: &Path, request: &MutantsRequest) -> io::Result<bool> {
     };
     let explores = request.sample.is_none();
     let found = runs::find_all(&PatchedTree::make(root, &RACES)?, &selected, explores)?;
-    if request.sample.is_some() {
+    if request.names.is_empty() {
         rules::check(&PatchedTree::make(root, &RULES)?)?;
     }
     Ok(found)
