@@ -32,8 +32,15 @@ struct FinderRow<'p> {
     mutant: &'p str,
     finder: Finder<'p>,
     modes: &'p [Mode],
-    /// What was found in each mode, and how long that took.
-    found: Mutex<Vec<(Mode, Result<String, String>, Duration)>>,
+    found: Mutex<Vec<ModeRun>>,
+}
+
+/// One mode of a row.
+struct ModeRun {
+    mode: Mode,
+    /// The seed or the schedule that shows it, or why nothing was found.
+    found: Result<String, String>,
+    took: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -68,7 +75,7 @@ pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) ->
             let began = Instant::now();
             let found = programs.find(row, *mode)?;
             let mut all = row.found.lock().expect("no thread panics with it");
-            all.push((*mode, found, began.elapsed()));
+            all.push(ModeRun { mode: *mode, found, took: began.elapsed() });
             if all.len() == row.modes.len() {
                 print(row.mutant, row.finder, &mut all);
             }
@@ -82,7 +89,7 @@ pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) ->
     })?;
     let is_found = |row: &&FinderRow<'_>| {
         let all = row.found.lock().expect("no thread panics with it");
-        all.iter().all(|(_, found, _)| found.is_ok())
+        all.iter().all(|run| run.found.is_ok())
     };
     let missed: Vec<&str> =
         rows.iter().filter(|row| !is_found(row)).map(|row| row.mutant).collect();
@@ -102,16 +109,16 @@ fn rows(patch: &Patch, explores: bool) -> Vec<FinderRow<'_>> {
 }
 
 /// Prints a row of the table.
-fn print(mutant: &str, finder: Finder<'_>, all: &mut [(Mode, Result<String, String>, Duration)]) {
-    all.sort_by_key(|(mode, _, _)| *mode as usize);
-    let took: Duration = all.iter().map(|(_, _, took)| *took).sum();
+fn print(mutant: &str, finder: Finder<'_>, all: &mut [ModeRun]) {
+    all.sort_by_key(|run| run.mode as usize);
+    let took: Duration = all.iter().map(|run| run.took).sum();
     let finder = match finder {
         Finder::Test(test) => test.to_owned(),
         Finder::Race(race) => format!("explored: {race}"),
     };
     let in_modes: Vec<String> = all
         .iter()
-        .map(|(mode, found, _)| match found {
+        .map(|ModeRun { mode, found, .. }| match found {
             Ok(what) => format!("{mode} {what}"),
             Err(why) => format!("{mode} NOT FOUND: {why}"),
         })
