@@ -3,8 +3,8 @@
 //! Nothing depends on this package. A chore is a module with a `run` that returns whether what it
 //! checks is so; this file only parses the command line.
 //!
-//! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `coverage`, `crash`, `ledger`,
-//! `model`, `planted`, `speed`, `tidy`, `torment`, `trees`, `twins`.
+//! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `coverage`, `crash`,
+//! `ledger`, `model`, `planted`, `speed`, `tidy`, `torment`, `trees`, `twins`.
 
 mod aa;
 mod coverage;

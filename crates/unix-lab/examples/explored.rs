@@ -8,8 +8,8 @@
 //! $ cargo run --release -p tontine-unix-lab --example explored -- speed
 //! ```
 //!
-//! It stops at the first violation. `cargo xtask mutants` runs `find` in a copy whose kernel lacks a
-//! protection.
+//! It stops at the first violation. `cargo xtask mutants` runs `find` in a copy whose kernel lacks
+//! a protection.
 
 #![allow(clippy::disallowed_types, reason = "it says how long real runs take")]
 

@@ -2,9 +2,9 @@
 //! its rules there, and shows that a test finds each.
 //!
 //! `crates/unix-sim/mutants/races` holds a [`Patch`] for each protection, with the tests that must
-//! fail without it. All are applied to one [`PatchedTree`], which is built once; the environment variable
-//! `MUTANT` names the protection that is left out of a run. `mutants/rules` holds patches that ask
-//! in a second copy, wherever the kernel acts by a rule, whether to follow it: [`rules`].
+//! fail without it. All are applied to one [`PatchedTree`], which is built once; the environment
+//! variable `MUTANT` names the protection that is left out of a run. `mutants/rules` holds patches
+//! that ask in a second copy, wherever the kernel acts by a rule, whether to follow it: [`rules`].
 //!
 //! What it does not do: change the repository. A patch that no longer applies is refreshed by hand.
 

@@ -1,7 +1,8 @@
 //! Runs the tests that must find mutants, and prints what each found: [`find_all`].
 //!
 //! A test finds a mutant if it names a seed that violates its invariant, and the same seed does so
-//! again. The example `explored` finds it if a schedule violates it, with and without the reduction.
+//! again. The example `explored` finds it if a schedule violates it, with and without the
+//! reduction.
 
 use std::fs::File;
 use std::io::{Read, Seek};

@@ -92,8 +92,9 @@ pub(crate) fn does_not_apply(patch: &Path, why: &str) -> String {
     let place = failed.map_or_else(|| why.trim().to_owned(), |place| format!("hunk at {place}"));
     let patch = patch.display();
     format!(
-        "{patch} does not apply ({place}). Refresh it: `git apply --3way {patch}`, resolve, replace \
-         the diff in the file by `git diff HEAD`, `git restore --staged --worktree crates/unix-sim/src`"
+        "{patch} does not apply ({place}). Refresh it: `git apply --3way {patch}`, resolve, \
+         replace the diff in the file by `git diff HEAD`, then \
+         `git restore --staged --worktree crates/unix-sim/src`"
     )
 }
 

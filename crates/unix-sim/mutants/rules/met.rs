@@ -5,8 +5,8 @@
 //! $ rules break                    # nine of ten broken rules are noticed
 //! ```
 //!
-//! It compares with Linux for `break` only: which rules a scenario meets depends on the virtual Unix
-//! alone.
+//! It compares with Linux for `break` only: which rules a scenario meets depends on the virtual
+//! Unix alone.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

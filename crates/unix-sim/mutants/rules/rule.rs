@@ -1,7 +1,7 @@
-//! The semantics, one rule after another: [`Rule`]; how often the kernel acted by each, and which one
-//! it breaks.
+//! The semantics, one rule after another: [`Rule`]; how often the kernel acted by each, and which
+//! one it breaks.
 //!
-//! The patches beside this file make a copy of the kernel ask [`Kernel::follows`] at each place where
+//! The patches in this folder make a copy of the kernel ask [`Kernel::follows`] at each place where
 //! it acts by a rule. All systems of a process share the counts and the broken rule.
 
 use std::fmt::{self, Display, Formatter};
