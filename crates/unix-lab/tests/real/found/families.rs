@@ -457,9 +457,9 @@ process stopped
     );
 }
 
-/// The foreground group of a terminal was one that no process had made yet, and a process of another
-/// session made it. Linux, which has the group's number, hangs it up when the session's leader exits
-/// after the terminal was closed; here it stayed.
+/// The foreground group of a terminal was one that no process had made yet, and a process of
+/// another session made it. Linux, which has the group's number, hangs it up when the session's
+/// leader exits after the terminal was closed; here it stayed.
 #[test]
 fn foreground_group_made_in_another_session_is_hung_up() {
     is_the_same(
