@@ -7,8 +7,8 @@
 //! Where nothing else comes the program sleeps for ever, as here. What keeps it right: the handler
 //! also makes work, a byte in a pipe that the loop waits for.
 //!
-//! A signal that arrives between two calls is delivered before the second one begins, on Linux as in
-//! the virtual Unix. So exploration finds the mistake in the program as it is, without a
+//! A signal that arrives between two calls is delivered before the second one begins, on Linux as
+//! in the virtual Unix. So exploration finds the mistake in the program as it is, without a
 //! [`Sys::poll`] between the look and the sleep.
 
 use std::sync::Arc;
