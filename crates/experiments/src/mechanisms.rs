@@ -2,7 +2,9 @@
 //! that an experiment's own text does not name ([`explained`]), and what a run records ([`facts`]).
 
 use tontine_bench::about::{Explanation, Idling, KillFacts, MechanismFacts};
+use tontine_bench::size::Size;
 use tontine_bench::suite::Variant;
+use tontine_bench::task::Params;
 use tontine_mechanisms::about::{Asked, Between, Death, Idle, Mechanism, Twin};
 use tontine_mechanisms::registry;
 
@@ -18,6 +20,20 @@ pub(crate) fn explained(own: Explanation, asked: Asked) -> Explanation {
     let named = registry::rows(asked).filter(|(_, row)| !row.calls.is_empty());
     calls.extend(named.map(|(mechanism, row)| (mechanism.name, row.calls)));
     Explanation { calls: calls.leak(), ..own }
+}
+
+/// Leaves out the cells of a row that only a full run measures.
+pub(crate) fn in_brief(
+    mut cells: Vec<Params>,
+    name: &str,
+    asked: Asked,
+    size: Size,
+) -> Vec<Params> {
+    let row = registry::find(name).and_then(|mechanism| mechanism.row(asked));
+    if size != Size::Full && row.is_some_and(|row| row.brief) {
+        cells.truncate(1);
+    }
+    cells
 }
 
 /// Returns `true` if both ends of a mechanism spin.

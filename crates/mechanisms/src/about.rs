@@ -185,17 +185,24 @@ pub struct Listing {
     pub says: &'static str,
     /// The system calls inside what is timed; empty if the experiment's own text names them.
     pub calls: &'static str,
+    /// `true` if only a full run measures more than the first of its cells.
+    pub brief: bool,
 }
 
 impl Listing {
     /// A row whose system calls the experiment's own text names.
     pub const fn new(asked: Asked, says: &'static str) -> Self {
-        Self { asked, says, calls: "" }
+        Self { asked, says, calls: "", brief: false }
     }
 
     /// The same, with its system calls.
     pub const fn calling(self, calls: &'static str) -> Self {
         Self { calls, ..self }
+    }
+
+    /// The same, of which only a full run measures more than the first cell.
+    pub const fn in_brief(self) -> Self {
+        Self { brief: true, ..self }
     }
 }
 

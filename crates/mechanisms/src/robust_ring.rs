@@ -57,13 +57,15 @@ impl Driver for RobustRing {
                     "two rings in shared memory, each under a robust mutex and two condition \
                      variables; two processes",
                 )
-                .calling(CALLS),
+                .calling(CALLS)
+                .in_brief(),
                 Listing::new(
                     Asked::Throughput,
                     "a ring of four slots in shared memory under a robust mutex and two condition \
                      variables; processes",
                 )
-                .calling(CALLS),
+                .calling(CALLS)
+                .in_brief(),
             ],
         )
     };

@@ -44,12 +44,14 @@ impl Driver for SemaphoreRing {
                     Asked::RoundTrip,
                     "two rings in shared memory, each under three POSIX semaphores; two processes",
                 )
-                .calling(CALLS),
+                .calling(CALLS)
+                .in_brief(),
                 Listing::new(
                     Asked::Throughput,
                     "a ring of four slots in shared memory under three POSIX semaphores; processes",
                 )
-                .calling(CALLS),
+                .calling(CALLS)
+                .in_brief(),
             ],
         )
     };

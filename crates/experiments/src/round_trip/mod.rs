@@ -100,7 +100,7 @@ impl Experiment for RoundTrip {
         if variant == "container-tcp" && size == Size::Quick {
             names.truncate(1);
         }
-        names
+        let cells = names
             .into_iter()
             .map(|name| {
                 Params::from([
@@ -108,7 +108,8 @@ impl Experiment for RoundTrip {
                     ("pacing".to_owned(), "hot".to_owned()),
                 ])
             })
-            .collect()
+            .collect();
+        mechanisms::in_brief(cells, variant, Asked::RoundTrip, size)
     }
 
     fn operations(&self, variant: &str, size: Size) -> usize {

@@ -83,12 +83,13 @@ impl Experiment for Throughput {
                 ("senders".to_owned(), senders.to_string()),
             ])
         };
-        sizes
+        let cells = sizes
             .iter()
             .flat_map(|&bytes| senders.iter().map(move |&senders| (bytes, senders)))
             .filter(|&(bytes, senders)| senders == 1 || takes_several(variant, bytes))
             .map(|(bytes, senders)| cell(bytes, senders))
-            .collect()
+            .collect();
+        mechanisms::in_brief(cells, variant, Asked::Throughput, size)
     }
 
     /// Time, not messages, is what an invocation is given: milliseconds of it.
