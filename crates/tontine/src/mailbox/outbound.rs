@@ -16,7 +16,7 @@ use super::connection::{Connection, PendingLane};
 use super::growth::{Growth, GrowthStep, SpaceRequest};
 use super::joined::Joined;
 use super::options::Options;
-use super::succession::{self, Introduction, Succession};
+use super::succession::{self, Introduction, SuccessorSearch};
 use super::wire::{self, Note};
 use crate::error::{Error, Peer, Result};
 use crate::lane::mapped::half_of_own;
@@ -43,7 +43,7 @@ pub(super) struct OutboundLane {
     socket: Socket,
     connection: Connection,
     growth: Growth,
-    succession: Succession,
+    succession: SuccessorSearch,
     options: Options,
     life: &'static Life,
 }
@@ -84,7 +84,7 @@ impl OutboundLane {
         quarantine::prepare()?;
         let (mut growth, writer) = Growth::begin(&options)?;
         let guard = Guard::here()?;
-        let succession = Succession::new(address, options.on_death);
+        let succession = SuccessorSearch::new(address, options.on_death);
         let brought = Introduction { writer: &writer, growth: &growth, life, options: &options };
         brought.say_hello(&succession, &socket, &mut pending)?;
         growth.passed_on();

@@ -1,5 +1,5 @@
 //! The beginning of a lane, and its handover to the next owner of the address:
-//! [`Introduction`], [`Succession`].
+//! [`Introduction`], [`SuccessorSearch`].
 //!
 //! The sender owns its chunks and still sees how far a dead reader had acknowledged; a successor
 //! gets both with `HELLO`. The steps, and who may die between them: `docs/recovery.md`. Neighbours:
@@ -69,7 +69,7 @@ fn check_owner(socket: &Socket, options: &Options) -> Result<Peer> {
 
 /// The owners of an address, one after the other, as one lane meets them.
 #[derive(Clone)]
-pub(super) struct Succession {
+pub(super) struct SuccessorSearch {
     /// `None` for a lane over a socket that was passed in.
     address: Option<Address>,
     on_death: OnDeath,
@@ -77,7 +77,7 @@ pub(super) struct Succession {
     handover: u32,
 }
 
-impl Succession {
+impl SuccessorSearch {
     pub(super) fn new(address: Option<Address>, on_death: OnDeath) -> Self {
         Self { address, on_death, handover: 0 }
     }
@@ -122,7 +122,7 @@ impl Introduction<'_> {
     /// The other end is gone, or the system refuses.
     pub(super) fn say_hello(
         &self,
-        succession: &Succession,
+        succession: &SuccessorSearch,
         socket: &Socket,
         pending: &mut PendingLane,
     ) -> Result<()> {

@@ -21,13 +21,13 @@ use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
 
 /// A process's descriptors, by number. Those behind the end are as in a first process:
-/// [`Slot::untouched`]. Most processes touch none, and have an empty list.
+/// [`FileEntry::untouched`]. Most processes touch none, and have an empty list.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Files(Vec<Slot>);
+pub(super) struct Files(Vec<FileEntry>);
 
 /// What a number stands for.
 #[derive(Debug, Clone)]
-enum Slot {
+enum FileEntry {
     Free,
     /// The null device. No [`File`] stands for it, which all processes would share.
     Null,
@@ -81,7 +81,7 @@ struct ChannelState {
     sleepers: Sleepers,
 }
 
-impl Slot {
+impl FileEntry {
     /// What this number stands for before a process has opened or closed it: the standard ones are
     /// the null device.
     fn untouched(at: usize) -> Self {
@@ -106,31 +106,31 @@ impl Slot {
 impl Files {
     fn get(&self, kernel: &Kernel, descriptor: Fd) -> Result<Arc<File>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
-        match self.0.get(at).unwrap_or(&Slot::untouched(at)) {
-            Slot::Free => Err(Errno::EBADF),
-            Slot::Null => Ok(File::new(kernel, End::Null)),
-            Slot::Open(descriptor) => Ok(Arc::clone(&descriptor.file)),
+        match self.0.get(at).unwrap_or(&FileEntry::untouched(at)) {
+            FileEntry::Free => Err(Errno::EBADF),
+            FileEntry::Null => Ok(File::new(kernel, End::Null)),
+            FileEntry::Open(descriptor) => Ok(Arc::clone(&descriptor.file)),
         }
     }
 
     /// The lowest free number below `limit`.
     fn lowest(&self, limit: u64) -> Result<usize> {
-        let free = self.0.iter().position(|slot| matches!(slot, Slot::Free));
+        let free = self.0.iter().position(|slot| matches!(slot, FileEntry::Free));
         let at = free.unwrap_or(self.0.len().max(STANDARD));
         if at as u64 >= limit.min(MOST) { Err(Errno::EMFILE) } else { Ok(at) }
     }
 
     /// The entry of this number.
-    fn slot(&mut self, at: usize) -> &mut Slot {
+    fn slot(&mut self, at: usize) -> &mut FileEntry {
         let untouched = self.0.len()..=at;
-        self.0.extend(untouched.map(Slot::untouched));
+        self.0.extend(untouched.map(FileEntry::untouched));
         &mut self.0[at]
     }
 
     /// Opens the lowest one.
     fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
         let at = self.lowest(limit)?;
-        *self.slot(at) = Slot::Open(Descriptor { file, closed_by_exec: true });
+        *self.slot(at) = FileEntry::Open(Descriptor { file, closed_by_exec: true });
         Ok(Fd(at as i32))
     }
 
@@ -145,7 +145,7 @@ impl Files {
         if at as u64 >= limit.min(MOST) {
             return Err(Errno::EBADF);
         }
-        let now = Slot::Open(Descriptor { file, closed_by_exec: false });
+        let now = FileEntry::Open(Descriptor { file, closed_by_exec: false });
         Ok(mem::replace(self.slot(at), now).file())
     }
 
@@ -155,15 +155,15 @@ impl Files {
         if at >= self.0.len().max(STANDARD) {
             return Err(Errno::EBADF);
         }
-        match mem::replace(self.slot(at), Slot::Free) {
-            Slot::Free => Err(Errno::EBADF),
+        match mem::replace(self.slot(at), FileEntry::Free) {
+            FileEntry::Free => Err(Errno::EBADF),
             removed => Ok(removed.file()),
         }
     }
 
     /// The descriptors that name a file.
     fn open(&self) -> impl Iterator<Item = &Descriptor> {
-        self.0.iter().filter_map(Slot::open)
+        self.0.iter().filter_map(FileEntry::open)
     }
 
     /// The pipes of which there is an end, by the numbers of their locks; each end once.
@@ -176,10 +176,10 @@ impl Files {
     }
 
     /// Removes what the next program is not to have, and returns it.
-    fn executed(&mut self) -> Vec<Slot> {
+    fn executed(&mut self) -> Vec<FileEntry> {
         let closed =
             self.0.iter_mut().filter(|slot| slot.open().is_some_and(|it| it.closed_by_exec));
-        closed.map(|slot| mem::replace(slot, Slot::Free)).collect()
+        closed.map(|slot| mem::replace(slot, FileEntry::Free)).collect()
     }
 }
 
