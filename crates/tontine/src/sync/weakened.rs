@@ -2,30 +2,24 @@
 //!
 //! A model that holds proves little as long as nobody has seen it fail. So each model is also run
 //! with the protocol broken in one place, and must notice. The protocol's own code stays as it is:
-//! the fault is in the words that it stores to. Neighbours: the models of the lane and of the heap
-//! choose one.
+//! the fault is in the words that it stores to. The models of the lane and of the heap choose one,
+//! and tell by their own layout which words it concerns.
 
 use std::cell::Cell;
 
 use loom::sync::atomic::Ordering;
 
-use crate::lane::record::{Header, NOTHING};
-
 /// What is broken, on purpose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
     /// Nothing.
     None,
-    /// The header of a message is stored without release.
-    MessageRelaxed,
-    /// The header of a padding is stored without release.
-    PaddingRelaxed,
-    /// Headers and positions are loaded without acquire.
+    /// Words of which this returns `true` are stored without release.
+    StoreRelaxed(fn(u64) -> bool),
+    /// Words of which this returns `true` are not stored.
+    StoreOmitted(fn(u64) -> bool),
+    /// Words are loaded without acquire.
     LoadsRelaxed,
-    /// The position is stored without release.
-    PositionRelaxed,
-    /// The header that follows is not set to zero.
-    NothingKept,
     /// The side that goes to sleep has no fence.
     SleeperUnfenced,
     /// The side that decides whether to wake it has none.
@@ -65,18 +59,14 @@ impl AtomicU64 {
     }
 
     pub(crate) fn load(&self, ordering: Ordering) -> u64 {
-        let relaxed = fault() == Fault::LoadsRelaxed;
+        let relaxed = matches!(fault(), Fault::LoadsRelaxed);
         self.0.load(if relaxed { Ordering::Relaxed } else { ordering })
     }
 
     pub(crate) fn store(&self, value: u64, ordering: Ordering) {
-        let header = Header::claimed(value);
         let relaxed = match fault() {
-            Fault::MessageRelaxed => matches!(header, Some(Header::Message(_))),
-            Fault::PaddingRelaxed => matches!(header, Some(Header::Padding(_))),
-            // No header is as small as the positions of a model.
-            Fault::PositionRelaxed => header.is_none(),
-            Fault::NothingKept if value == NOTHING => return,
+            Fault::StoreRelaxed(of) => of(value),
+            Fault::StoreOmitted(of) if of(value) => return,
             Fault::StoresRelaxed => true,
             _ => false,
         };
@@ -84,7 +74,7 @@ impl AtomicU64 {
     }
 
     pub(crate) fn swap(&self, value: u64, ordering: Ordering) -> u64 {
-        let relaxed = fault() == Fault::ExchangesRelaxed;
+        let relaxed = matches!(fault(), Fault::ExchangesRelaxed);
         self.0.swap(value, if relaxed { Ordering::Relaxed } else { ordering })
     }
 
@@ -113,7 +103,7 @@ impl AtomicU64 {
 
 /// A fence as loom sees it.
 pub(crate) fn fence(ordering: Ordering) {
-    if fault() != Fault::Unfenced {
+    if !matches!(fault(), Fault::Unfenced) {
         loom::sync::atomic::fence(ordering);
     }
 }
