@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "loom watches the value that the lock guards")]
 
 use super::sync::model::{Fault, set};
-use super::turns::{Turns, Want};
+use super::turns::{QUEUE, Turns, Want};
 use Want::{Read, Write};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -92,7 +92,8 @@ const FAULTS: [(&str, Fault); 6] = [
     ("GiveBackRelaxed", Fault::GiveBackRelaxed),
     ("HandOverRelaxed", Fault::HandOverRelaxed),
     ("GrantRelaxed", Fault::GrantRelaxed),
-    ("QueueUnmarked", Fault::QueueUnmarked),
+    // Who queues does not say so.
+    ("QueueUnmarked", Fault::Unmarked(QUEUE)),
     ("Unwoken", Fault::Unwoken),
 ];
 

@@ -21,8 +21,8 @@ pub(in crate::lock) enum Fault {
     HandOverRelaxed,
     /// A grant is stored without release.
     GrantRelaxed,
-    /// Who queues does not say so.
-    QueueUnmarked,
+    /// An exchange that would set these bits and no other sets none.
+    Unmarked(u32),
     /// Who is granted the lock is not woken.
     Unwoken,
 }
@@ -65,8 +65,8 @@ impl AtomicU32 {
         ordering: Ordering,
         failed: Ordering,
     ) -> Result<u32, u32> {
-        let marks_queue = next & !now == super::super::turns::QUEUE;
-        let next = if FAULT.get() == Fault::QueueUnmarked && marks_queue { now } else { next };
+        let unmarked = FAULT.get() == Fault::Unmarked(next & !now);
+        let next = if unmarked { now } else { next };
         let ordering = weakened(ordering, Fault::TakeRelaxed);
         self.0.compare_exchange_weak(now, next, ordering, failed)
     }
