@@ -23,7 +23,7 @@
 //! Which schedules are worth a run is for `tontine-unix-lab` to decide, and no process of this
 //! system is a process of the operating system.
 //!
-//! Floors, from the bottom up: `split_mix`, `label`, `mode`, `costs`;
+//! Floors, from the bottom up: `split_mix`, `label`, `mode`, `costs`, `held`;
 //! `executor`; `lock`, `console`, `stopper`; `config`; `kernel`; `machine`;
 //! `calibration`, `internal`.
 //!
@@ -35,6 +35,7 @@ mod config;
 mod console;
 mod costs;
 mod executor;
+mod held;
 #[doc(hidden)]
 pub mod internal;
 mod kernel;

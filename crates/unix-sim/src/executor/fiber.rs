@@ -15,7 +15,7 @@ use super::task::{Leave, Task};
 use super::touch::{At, reach_fiber};
 use super::{modelled, simulated};
 use crate::costs::Step;
-use crate::lock::assert_may_park;
+use crate::held::assert_may_park;
 
 /// One execution that can sleep and be woken. Cheap to clone.
 #[derive(Clone)]

@@ -66,7 +66,7 @@ pub(crate) use tick::{TICKS_A_SECOND, TickFn, splhigh, splx};
 use timer::Timers;
 pub(crate) use timer::{Action, Timer};
 pub use touch::{At, Object, Touched};
-pub(crate) use touch::{changes, looks_at};
+pub(crate) use touch::{LOCAL_RANKS, changes, looks_at};
 use worker::{AT_HAND, Local, MOVED, Worker};
 
 use crate::costs::Costs;

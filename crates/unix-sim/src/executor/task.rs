@@ -28,7 +28,7 @@ use super::here::HERE;
 use super::options::Start;
 use super::stack::Stack;
 use super::worker::Worker;
-use crate::lock::PerFiber;
+use crate::held::PerFiber;
 
 /// What a fiber does, to its end.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;

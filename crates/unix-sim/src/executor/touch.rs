@@ -11,7 +11,6 @@ use std::cell::Cell;
 
 use super::here::HERE;
 use super::modelled;
-use crate::lock::lock_order::ORDER;
 
 /// What several fibers reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +40,14 @@ const NO_SLOT: u32 = u32::MAX;
 /// Objects of one kind that are told apart.
 const APART: u32 = 8;
 
+/// Ranks of the locks of which each process or group has one, in the order of the ranks. Those of
+/// one rank have several bits. `lock` compares the ranks with its order.
+pub(crate) const LOCAL_RANKS: [u8; 4] = [FAMILY, GROUP, SIGNAL, PROCESS];
+const FAMILY: u8 = 3;
+const GROUP: u8 = 4;
+const SIGNAL: u8 = 7;
+const PROCESS: u8 = 8;
+
 impl Object {
     /// Its bit. Several objects may have one. Mostly known when this is compiled.
     #[inline(always)]
@@ -54,18 +61,17 @@ impl Object {
         let place = match self {
             Self::User => 0,
             Self::System => 1,
-            // Ranks 3, 4, 7 and 8 have bits of their own elsewhere.
+            // The `LOCAL_RANKS` have bits of their own elsewhere.
             Self::Users => 5,
             Self::Desk => 6,
             Self::Timers => 9,
             Self::Process(slot) => of(0, slot),
             Self::Number(number) => of(1, number as u32),
             Self::Family(slot) => of(2, slot),
-            // The locks of each process.
-            Self::Lock(rank @ 3, instance) | Self::Lock(rank @ (7 | 8), instance) => {
-                of(if rank == 3 { 2 } else { rank as u32 - 4 }, instance)
-            }
-            Self::Lock(4, instance) => of(5, instance),
+            Self::Lock(FAMILY, instance) => of(2, instance),
+            Self::Lock(SIGNAL, instance) => of(3, instance),
+            Self::Lock(PROCESS, instance) => of(4, instance),
+            Self::Lock(GROUP, instance) => of(5, instance),
             // The global ones, and those that are rarely taken.
             Self::Lock(rank, _) => 2 + rank as u32 % (FIRST - 2),
         };
@@ -80,20 +86,6 @@ impl Object {
         }
     }
 }
-
-/// Ranks, by which [`Object::bit`] tells the locks apart.
-const _: () = {
-    const fn is(rank: usize, name: &str) -> bool {
-        let (a, b) = (ORDER[rank].name.as_bytes(), name.as_bytes());
-        let mut index = 0;
-        while index < a.len() && index < b.len() && a[index] == b[index] {
-            index += 1;
-        }
-        a.len() == b.len() && index == a.len()
-    }
-    assert!(is(3, "p_family_lock") && is(4, "pg_lock"));
-    assert!(is(7, "p_siglock") && is(8, "p_lock"));
-};
 
 /// What a step reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,11 +6,12 @@
 //! [`super::turns`].
 #![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
 
-use super::held::{self, Manner, Taken};
 use super::statistics::Came;
+use super::taken::{self, Manner, Taken};
 use super::turns::{Turns, Want};
 use super::{Class, Locks, Presence};
 use crate::executor::At;
+use crate::held::assert_may_park;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -108,10 +109,10 @@ impl<C: Class, T> BlockingLock<C, T> {
         if !locks.has::<C>() {
             locks.refuse::<C>();
         }
-        let noted = held::wait_counted::<C>(self.instance);
+        let noted = taken::wait_counted::<C>(self.instance);
         locks.point_at::<C>(self.instance, want == Want::Read);
         let came = self.take(locks, want);
-        held::have_counted(noted);
+        taken::have_counted(noted);
         locks.acquired::<C>(came)
     }
 
@@ -144,7 +145,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
     fn take(lock: &'a BlockingLock<C, T>, locks: &'a Locks, want: Want, manner: Manner) -> Self {
         let presence = locks.presence::<C>();
         if presence != Presence::Absent {
-            held::assert_may_park();
+            assert_may_park();
         }
         let taken = Taken::note::<C>(lock.instance, manner, presence);
         let mut since = 0;
@@ -188,7 +189,7 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
         }
         if self.presence == Presence::Counted {
             self.locks.released::<C>(self.since);
-            held::forget_counted::<C>(self.lock.instance);
+            taken::forget_counted::<C>(self.lock.instance);
         }
         if self.presence != Presence::Present {
             Locks::reach::<C>(self.lock.instance, shared);

@@ -3,7 +3,7 @@
 //! The paper orders them by address; here the instance decides, because addresses differ from run
 //! to run.
 
-use super::held::Manner;
+use super::taken::Manner;
 use super::{BlockingLock, Class, Locks, SimpleGuard, SimpleLock, WriteGuard};
 
 /// Takes both, the smaller instance first. Given one lock twice it is taken once, and the second

@@ -8,8 +8,8 @@
 //! Source: tables 1 (§5) and 3 (§5.5) of the paper, and its §9. In general blocking locks come
 //! before simple ones, and, subject to this, global ones before local ones.
 
-use super::spl::Level;
 use crate::Mode;
+use crate::held::Level;
 
 /// How a lock keeps others out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

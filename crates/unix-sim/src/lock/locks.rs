@@ -4,12 +4,19 @@
 #![allow(unsafe_code, reason = "whoever leaves locks out promises that they are not needed")]
 
 use super::Class;
-use super::lock_order::{CLASSES, ORDER, Standing};
+use super::lock_order::{CLASSES, ORDER, PFamilyLock, PLock, PSiglock, PgLock, Standing};
 use super::statistics::{Came, Counts, LockStatistics};
 use crate::Mode;
 use crate::executor::{self, At, Object};
 use std::fmt;
 use std::sync::Arc;
+
+/// Who explores tells the locks of these classes apart by their instances.
+const _: () = {
+    let [family, group, signal, process] = executor::LOCAL_RANKS;
+    assert!(family == PFamilyLock::RANK && group == PgLock::RANK);
+    assert!(signal == PSiglock::RANK && process == PLock::RANK);
+};
 
 /// Nanoseconds since some moment. A tick reads it too, so it must be async-signal-safe.
 #[derive(Clone)]

@@ -12,7 +12,6 @@ mod blocking;
 mod both;
 #[cfg(not(loom))]
 mod gate;
-mod held;
 pub(crate) mod lock_order;
 mod locks;
 #[cfg(all(test, loom))]
@@ -23,13 +22,13 @@ mod simple;
 pub(crate) mod spl;
 mod statistics;
 mod sync;
+mod taken;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod turns;
 
 pub(crate) use blocking::{BlockingLock, ReadGuard, WriteGuard};
 pub(crate) use both::{lock_both, write_both};
-pub(crate) use held::{PerFiber, assert_may_park};
 pub(crate) use lock_order::Class;
 pub(crate) use locks::{HoldClock, Locks, Options, Presence};
 pub(crate) use nested::Holding;

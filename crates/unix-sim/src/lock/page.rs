@@ -1,8 +1,8 @@
 //! The lock order as a page to read: [`lock_order_page`], which `docs/lock-order.md` is.
 
 use super::lock_order::{Kind, ORDER, Row, Standing};
-use super::spl::Level;
 use crate::Mode;
+use crate::held::Level;
 use std::fmt::Write as _;
 
 const HEAD: &str = "\

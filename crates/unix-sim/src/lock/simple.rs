@@ -5,8 +5,8 @@
 //! [`RefCell`](std::cell::RefCell) would be: a second holder panics.
 #![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
 
-use super::held::{self, Manner, Taken};
 use super::statistics::Came;
+use super::taken::{self, Manner, Taken};
 use super::{Class, Locks, Presence};
 use crate::executor::{self, At};
 use std::cell::UnsafeCell;
@@ -78,7 +78,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         taken.have();
         let since = match presence {
             Presence::Counted => {
-                held::have_counted(held::wait_counted::<C>(self.instance));
+                taken::have_counted(taken::wait_counted::<C>(self.instance));
                 locks.acquired::<C>(Came::AtOnce)
             }
             _ => 0,
@@ -172,7 +172,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         if !locks.has::<C>() {
             locks.refuse::<C>();
         }
-        let noted = held::wait_counted::<C>(self.instance);
+        let noted = taken::wait_counted::<C>(self.instance);
         locks.point_at::<C>(self.instance, false);
         let came = if self.take() {
             Came::AtOnce
@@ -180,7 +180,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             self.spin();
             Came::Waited
         };
-        held::have_counted(noted);
+        taken::have_counted(noted);
         locks.acquired::<C>(came)
     }
 
@@ -241,7 +241,7 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
     fn drop(&mut self) {
         if self.presence == Presence::Counted {
             self.locks.released::<C>(self.since);
-            held::forget_counted::<C>(self.lock.instance);
+            taken::forget_counted::<C>(self.lock.instance);
         }
         self.taken.forget();
         if self.presence != Presence::Present {

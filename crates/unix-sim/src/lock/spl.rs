@@ -8,65 +8,20 @@
 //!
 //! The executor makes the ticks: it holds them back from its own `splhigh` to its `splx`.
 
-use super::held;
 use crate::executor;
-use std::cell::Cell;
+use crate::held::{self, Level, State};
 use std::marker::PhantomData;
-
-/// What may interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
-    /// Everything.
-    Base,
-    /// Nothing: the clock is held back.
-    High,
-}
-
-/// The level, and whether a tick is being handled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State {
-    level: Level,
-    in_tick: bool,
-}
-
-impl State {
-    /// Anything may interrupt.
-    pub(super) const BASE: Self = Self { level: Level::Base, in_tick: false };
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self::BASE
-    }
-}
-
-thread_local! {
-    // Constant, without a destructor: a signal handler may read them.
-    static STATE: Cell<State> = const { Cell::new(State::BASE) };
-}
 
 /// The level here.
 pub(crate) fn level() -> Level {
-    STATE.get().level
-}
-
-/// Whether a tick is being handled here.
-#[cfg(any(test, debug_assertions))]
-pub(crate) fn in_tick() -> bool {
-    STATE.get().in_tick
-}
-
-/// Puts `state` in force here.
-#[inline]
-pub(super) fn replace(state: State) -> State {
-    STATE.replace(state)
+    held::state().level
 }
 
 /// Holds ticks back on this worker until the guard goes.
 #[inline]
 #[must_use]
 pub(crate) fn splhigh() -> Spl {
-    raised(State { level: Level::High, ..STATE.get() })
+    raised(State { level: Level::High, ..held::state() })
 }
 
 /// Says until the guard goes that a tick is being handled here, at high spl.
@@ -83,7 +38,7 @@ pub(crate) fn tick() -> Spl {
 #[inline]
 fn raised(state: State) -> Spl {
     let level = executor::splhigh();
-    Spl { before: STATE.replace(state), level, here: PhantomData }
+    Spl { before: held::replace_state(state), level, here: PhantomData }
 }
 
 /// Restores what was before. With debug assertions it panics if a lock of high spl is still held.
@@ -98,7 +53,7 @@ pub(crate) struct Spl {
 impl Drop for Spl {
     #[inline]
     fn drop(&mut self) {
-        STATE.set(self.before);
+        let _ = held::replace_state(self.before);
         if self.before.level == Level::Base {
             held::assert_may_lower();
         }

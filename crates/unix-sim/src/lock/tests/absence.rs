@@ -2,8 +2,8 @@
 
 use super::{locks, panic_of, parallel};
 use crate::Mode;
+use crate::held::Level;
 use crate::lock::lock_order::{CoarseLock, ORDER, PLock, PgLock, ProcRelationLock, Standing};
-use crate::lock::spl::Level;
 use crate::lock::{BlockingLock, Options, Presence, SimpleLock};
 use std::thread;
 

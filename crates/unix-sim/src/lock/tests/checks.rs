@@ -2,9 +2,10 @@
 
 use super::{locks, panic_of, parallel};
 use crate::Mode;
+use crate::held::{PerFiber, assert_may_park};
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, TLock, UTimeLock};
 use crate::lock::spl::{self, splhigh};
-use crate::lock::{BlockingLock, Class, Options, PerFiber, SimpleLock, assert_may_park};
+use crate::lock::{BlockingLock, Class, Options, SimpleLock};
 
 #[test]
 fn a_lock_out_of_order_is_refused_with_both_names() {

@@ -54,7 +54,7 @@ fn the_papers_order_is_kept() {
 fn blocking_locks_come_first_and_then_global_ones() {
     let simple = ORDER.iter().position(|row| row.kind == Kind::Simple).expect("simple locks");
     assert!(ORDER[simple..].iter().all(|row| row.kind == Kind::Simple));
-    let base = ORDER[simple..].iter().filter(|row| row.spl == crate::lock::spl::Level::Base);
+    let base = ORDER[simple..].iter().filter(|row| row.spl == crate::held::Level::Base);
     let global: Vec<_> = base.map(|row| row.scope == "global").collect();
     assert!(global.is_sorted_by(|a, b| a >= b), "{global:?}");
 }

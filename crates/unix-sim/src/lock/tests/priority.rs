@@ -1,9 +1,10 @@
 //! The interrupt priority level.
 
 use super::parallel;
+use crate::held::{self, Level, PerFiber};
+use crate::lock::SimpleLock;
 use crate::lock::lock_order::{EventLock, PLock, UTimeLock};
-use crate::lock::spl::{self, Level, splhigh};
-use crate::lock::{PerFiber, SimpleLock};
+use crate::lock::spl::{self, splhigh};
 
 #[test]
 fn the_level_comes_back_when_the_outermost_guard_goes() {
@@ -32,7 +33,7 @@ fn a_tick_takes_the_locks_of_high_spl() {
     drop(used);
     drop(tick);
     drop(held);
-    assert!(!spl::in_tick());
+    assert!(!held::state().in_tick);
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! That a lock is held, noted and checked: [`Taken`]. In builds without debug assertions it is
 //! empty, nothing is checked, and only locks that are counted are noted ([`wait_counted`]).
 //!
-//! The checks themselves are in [`record`]. They come before the acquisition: a deadlock is
-//! reported and not entered.
+//! The checks come before the acquisition: a deadlock is reported and not entered. What is noted is
+//! kept in [`held`].
 
-mod record;
-
-use super::{Class, Presence, spl};
+use super::lock_order::{Class, Kind};
+use super::locks::Presence;
+use crate::held::{self, Entry};
+#[cfg(debug_assertions)]
+use crate::held::{Level, State};
 use std::marker::PhantomData;
+use std::panic::Location;
 
 /// How an acquisition fits among those of its own rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,11 +56,12 @@ impl Taken {
     pub(super) fn note<C: Class>(instance: u32, manner: Manner, presence: Presence) -> Self {
         #[cfg(debug_assertions)]
         let slot = {
+            let entry = entry::<C>(instance);
             if presence != Presence::Absent {
-                record::check_spl(C::RANK);
+                check_spl(entry);
             }
-            record::check_order(C::RANK, instance, manner);
-            record::note(C::RANK, instance)
+            check_order(entry, manner);
+            held::note(entry)
         };
         let _ = (instance, manner, presence);
         Self {
@@ -71,14 +75,14 @@ impl Taken {
     #[inline(always)]
     pub(super) fn have(&self) {
         #[cfg(debug_assertions)]
-        record::have(self.slot);
+        held::have(self.slot);
     }
 
     /// It is held no longer, though its guard is still there.
     #[inline(always)]
     pub(super) fn forget(&mut self) {
         #[cfg(debug_assertions)]
-        record::forget(std::mem::replace(&mut self.slot, GONE));
+        held::forget(std::mem::replace(&mut self.slot, GONE));
     }
 }
 
@@ -90,7 +94,7 @@ const GONE: usize = usize::MAX;
 impl Drop for Taken {
     fn drop(&mut self) {
         if self.slot != GONE {
-            record::forget(self.slot);
+            held::forget(self.slot);
         }
     }
 }
@@ -99,76 +103,85 @@ impl Drop for Taken {
 /// where. [`Taken`] does it in builds with debug assertions, where this is nothing.
 #[track_caller]
 pub(super) fn wait_counted<C: Class>(instance: u32) -> usize {
-    if cfg!(debug_assertions) { 0 } else { record::note(C::RANK, instance) }
+    if cfg!(debug_assertions) { 0 } else { held::note(entry::<C>(instance)) }
 }
 
 /// The lock that [`wait_counted`] noted there is held from now on.
 pub(super) fn have_counted(slot: usize) {
     if !cfg!(debug_assertions) {
-        record::have(slot);
+        held::have(slot);
     }
 }
 
 /// A lock that was counted is given back.
 pub(super) fn forget_counted<C: Class>(instance: u32) {
     if !cfg!(debug_assertions) {
-        record::forget_last(C::RANK, instance);
+        held::forget_last(C::RANK, instance);
     }
 }
 
 #[cfg(not(debug_assertions))]
 const _: () = assert!(size_of::<Taken>() == 0, "guards have nothing to check with");
 
-/// Checks that the fiber here may sleep: it holds no simple lock and the spl is base.
-///
-/// # Panics
-///
-/// With debug assertions, otherwise.
+/// A lock of class `C` that is about to be waited for.
 #[inline(always)]
 #[track_caller]
-pub(crate) fn assert_may_park() {
-    #[cfg(debug_assertions)]
-    record::assert_may_park();
+fn entry<C: Class>(instance: u32) -> Entry {
+    Entry {
+        rank: C::RANK,
+        name: C::NAME,
+        spl: C::ROW.spl,
+        blocking: C::ROW.kind == Kind::Blocking,
+        instance,
+        at: Location::caller(),
+        waits: true,
+    }
 }
 
-/// Checks that the spl here may go back to base: no lock is held that is taken at high spl.
-///
-/// # Panics
-///
-/// With debug assertions, otherwise.
-#[inline(always)]
-pub(super) fn assert_may_lower() {
-    #[cfg(debug_assertions)]
-    record::assert_may_lower();
+/// Panics unless a lock may be taken at the level that is in force (§6.1).
+#[cfg(debug_assertions)]
+#[track_caller]
+fn check_spl(Entry { name, spl, .. }: Entry) {
+    let State { level, in_tick } = held::state();
+    assert!(
+        spl == Level::Base || level == Level::High,
+        "spl: {name} is always taken at high spl, and this is base"
+    );
+    assert!(
+        spl == Level::High || !in_tick,
+        "spl: {name} is taken at base spl elsewhere, so a tick must not take it"
+    );
 }
 
-/// What the locks know of one fiber while another one runs: its spl and what it holds.
-///
-/// An executor keeps one for each fiber and calls [`PerFiber::exchange`] whenever that fiber begins
-/// and ceases to run on a worker.
-#[derive(Debug, Default)]
-pub(crate) struct PerFiber {
-    spl: spl::State,
-    /// Made when there is something to keep.
-    held: Option<Box<record::Held>>,
+/// Checks an acquisition against what is held.
+#[cfg(debug_assertions)]
+#[track_caller]
+fn check_order(inner: Entry, manner: Manner) {
+    if manner.is_ordered() {
+        held::each_noted(|outer| check_pair(outer, inner, manner));
+    }
 }
 
-impl PerFiber {
-    /// A fiber at base spl that holds nothing.
-    pub(crate) const fn new() -> Self {
-        Self { spl: spl::State::BASE, held: None }
-    }
-
-    /// Puts what is kept here in place of what was in force on this worker, and keeps that.
-    #[inline]
-    pub(crate) fn exchange(&mut self) {
-        self.spl = spl::replace(self.spl);
-        record::exchange(&mut self.held);
-    }
-
-    /// The locks that the fiber has, and the one that it waits for, while it does not run; known in
-    /// builds with debug assertions, and where locks are counted.
-    pub(crate) fn told(&self) -> Vec<String> {
-        self.held.as_ref().map_or(Vec::new(), |held| held.told())
-    }
+#[cfg(debug_assertions)]
+#[track_caller]
+fn check_pair(outer: Entry, inner: Entry, manner: Manner) {
+    let same_rank = outer.rank == inner.rank;
+    let ascends = same_rank && manner == Manner::Second && outer.instance < inner.instance;
+    let hint = match (same_rank, outer.instance == inner.instance) {
+        (true, true) => ": it is the same lock",
+        (true, false) => ": two of a rank are taken by lock_both or write_both",
+        (false, _) => "",
+    };
+    assert!(
+        outer.rank < inner.rank || ascends,
+        "lock order: {} {} (rank {}) must not be taken while {} {} (rank {}) is held, \
+         taken at {}{hint}",
+        inner.name,
+        inner.instance,
+        inner.rank,
+        outer.name,
+        outer.instance,
+        outer.rank,
+        outer.at,
+    );
 }
