@@ -10,14 +10,15 @@
 
 use std::convert::Infallible;
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::Errno as KernelErrno;
 use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::convert::{check, last_error};
-use super::{Linux, handlers, send, stack, table};
+use super::kill::{by_number, out_of_the_way};
+use super::{Linux, handlers, stack, table};
 use crate::errno::{Errno, Result};
 use crate::process::Pid;
 use crate::sys::Program;
@@ -50,9 +51,6 @@ impl Image {
         last_error()
     }
 }
-
-/// Descriptors from this number on hold children.
-pub(super) const LOWEST_PIDFD: i32 = 512;
 
 /// `fork`.
 pub(super) fn fork(child: Program) -> Result<Pid> {
@@ -93,18 +91,12 @@ fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
         Err(error @ (KernelErrno::MFILE | KernelErrno::NFILE | KernelErrno::NOMEM))
             if is_child(WaitId::Pid(child)) =>
         {
-            send::by_number(number, libc::SIGKILL)?;
+            by_number(number, libc::SIGKILL)?;
             let _ = waitid(WaitId::Pid(child), WaitIdOptions::EXITED);
             Err(error.into())
         }
         _ => Ok(table.next(number)),
     }
-}
-
-/// The descriptor by a number that no program counts on, if there is one: what a program opens next
-/// is to be the lowest that it has closed, whoever was forked meanwhile.
-pub(super) fn out_of_the_way(pidfd: OwnedFd) -> OwnedFd {
-    rustix::io::fcntl_dupfd_cloexec(&pidfd, LOWEST_PIDFD).unwrap_or(pidfd)
 }
 
 /// Whether it is there to be waited for.

@@ -5,8 +5,7 @@
 #![allow(unsafe_code, reason = "the C library's calls about groups, which take any number")]
 
 use super::convert::check;
-use super::send::{named, with_number};
-use super::table::{self, Table};
+use super::table::{self, Table, named, with_number};
 use crate::errno::{Errno, Result};
 use crate::process::Pid;
 

@@ -9,13 +9,12 @@
 
 #![allow(unsafe_code, reason = "sigaction(2), and a function that the kernel calls")]
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use super::convert::{check, from_sigset, to_sigset};
+use super::foreign::{Foreign, SigactionRecord};
 use super::{Linux, info, table, wait};
 use crate::errno::Result;
 use crate::signal::{SigSet, Signal};
@@ -45,34 +44,6 @@ const RUNTIMES: [Signal; 3] = [Signal::PIPE, Signal::SEGV, Signal::BUS];
 struct Installed {
     handler: Handler,
     action: SigAction,
-}
-
-/// Handlers that others installed, as they are told and as the kernel knows them.
-#[derive(Debug)]
-pub(super) struct Foreign(BTreeMap<Signal, (Handler, SigactionRecord)>);
-
-/// A `struct sigaction`.
-struct SigactionRecord(libc::sigaction);
-
-impl std::fmt::Debug for SigactionRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SigactionRecord({:#x})", self.0.sa_sigaction)
-    }
-}
-
-thread_local! {
-    /// Whether a handler without SA_RESTART ran since [`watch`].
-    static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// From now on [`interrupted`] counts.
-pub(super) fn watch() {
-    INTERRUPTED.set(false);
-}
-
-/// Whether a handler ran in this thread, since [`watch`], that interrupts calls.
-pub(super) fn interrupted() -> bool {
-    INTERRUPTED.get()
 }
 
 /// `sigaction`.
@@ -251,7 +222,7 @@ extern "C" fn trampoline(
     let signal = Signal::new(signal);
     if let (Some(info), Some(installed)) = (info, signal.and_then(slot)) {
         if !installed.action.flags.contains(ActionFlags::RESTART) {
-            INTERRUPTED.set(true);
+            wait::interrupt();
         }
         installed.handler.call(&Linux(()), &info);
     }
@@ -276,10 +247,4 @@ fn kernel_flags(flags: ActionFlags) -> libc::c_int {
 fn flags(kernel: libc::c_int) -> ActionFlags {
     let set = FLAGS.iter().filter(|(_, flag)| kernel & flag != 0);
     set.fold(ActionFlags::empty(), |all, (ours, _)| all | *ours)
-}
-
-impl Foreign {
-    pub(super) const fn new() -> Self {
-        Self(BTreeMap::new())
-    }
 }

@@ -8,8 +8,8 @@
 use rustix::process::Rlimit;
 
 use super::convert::{check, check_long};
-use super::send::with_number;
 use super::table;
+use super::table::with_number;
 use super::wait::used;
 use crate::errno::Result;
 use crate::limit::{Limit, Resource};

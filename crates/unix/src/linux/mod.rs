@@ -9,10 +9,12 @@
 
 mod convert;
 mod descriptors;
+mod foreign;
 mod fork;
 mod groups;
 mod handlers;
 mod info;
+mod kill;
 mod limits;
 mod masks;
 mod place;
@@ -287,7 +289,9 @@ impl Sys for Linux {
     fn poll(&self) {}
 
     fn place(&self, processor: Option<usize>) -> Result<()> {
-        place::place(processor)
+        let mut table = table::write();
+        table.placement = table.placement.moved_to(processor)?;
+        Ok(())
     }
 
     fn processor(&self) -> usize {

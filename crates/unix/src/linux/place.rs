@@ -5,7 +5,6 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::table;
 use crate::errno::{Errno, Result};
 
 /// Where new threads and children run.
@@ -22,26 +21,24 @@ impl Placement {
         Self { wanted: None, before: None }
     }
 
+    /// On `processor` from now on; `None`: where things ran before they were placed.
+    pub(super) fn moved_to(self, processor: Option<usize>) -> Result<Self> {
+        let Self { before, .. } = self;
+        Ok(match processor {
+            Some(processor) => {
+                let before = before.map_or_else(|| sched_getaffinity(None), Ok)?;
+                Self { wanted: Some(only(processor)?), before: Some(before) }
+            }
+            None => Self { wanted: before, before },
+        })
+    }
+
     /// In the new thread or process. A processor that has gone meanwhile places nothing.
     pub(super) fn apply(self) {
         if let Some(set) = self.wanted {
             let _ = sched_setaffinity(None, &set);
         }
     }
-}
-
-/// `place`.
-pub(super) fn place(processor: Option<usize>) -> Result<()> {
-    let mut table = table::write();
-    let Placement { before, .. } = table.placement;
-    table.placement = match processor {
-        Some(processor) => {
-            let before = before.map_or_else(|| sched_getaffinity(None), Ok)?;
-            Placement { wanted: Some(only(processor)?), before: Some(before) }
-        }
-        None => Placement { wanted: before, before },
-    };
-    Ok(())
 }
 
 /// That processor alone, if the kernel takes it: this thread goes there and back.

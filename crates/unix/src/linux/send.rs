@@ -1,24 +1,21 @@
 //! Sending signals: by number, through a pidfd, to a group, to a thread, with a value, as a fault.
 //!
-//! What is done about them at the other end is [`super::handlers`]'.
+//! The system calls are in [`super::kill`]. What is done about signals at the other end is
+//! [`super::handlers`]'.
 
 #![allow(unsafe_code, reason = "system calls that send")]
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use super::convert::{bare, check, check_long, number};
-use super::fork::LOWEST_PIDFD;
+use super::convert::{check_long, number};
 use super::info::Sent;
-use super::table::{self, Group};
+use super::kill::{by_number, is_anybody, own, pidfd_send, through, to_group, to_thread};
+use super::table::{self, Group, with_number};
 use super::{handlers, masks};
 use crate::errno::{Errno, Result};
 use crate::process::{FAULTS, Pid, Target, Tid};
 use crate::signal::{SigSet, Signal};
 use crate::sys::{Disposition, How, SigAction};
-
-/// `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9): the group that the process leads, or led.
-const TO_GROUP: libc::c_uint = 1 << 2;
 
 /// `kill`. A handle's process is signalled through its descriptor.
 pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
@@ -88,12 +85,6 @@ pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Resul
     with_number(process, |process| to_thread(process, thread, number(signal)))
 }
 
-/// Sends a signal to a thread by tgkill(2).
-pub(super) fn to_thread(process: i32, thread: Tid, signal: i32) -> Result<()> {
-    // SAFETY: the call takes three integers.
-    check_long(unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, signal) }).map(drop)
-}
-
 /// `sigqueue`.
 pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<()> {
     let signal = number(signal);
@@ -157,61 +148,4 @@ fn to_child(child: Pid, send: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<(
         }
     };
     send(own.as_fd())
-}
-
-/// The same process's, for who lets the table go.
-fn own(pidfd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(pidfd, LOWEST_PIDFD)
-}
-
-/// kill(2).
-pub(super) fn by_number(number: i32, signal: i32) -> Result<()> {
-    // SAFETY: the call takes two integers.
-    check(unsafe { libc::kill(number, signal) }).map(drop)
-}
-
-/// To the process of a pidfd.
-fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
-    pidfd_send(pidfd, signal, ptr::null(), 0)
-}
-
-/// Whether its process, be it a zombie, has not been reaped.
-pub(super) fn is_anybody(pidfd: BorrowedFd<'_>) -> bool {
-    through(pidfd, 0) != Err(Errno::ESRCH)
-}
-
-/// Whether the group that it leads or led has members; before Linux 6.9 nobody can say.
-pub(super) fn is_group(pidfd: BorrowedFd<'_>) -> bool {
-    matches!(to_group(pidfd, 0), Ok(()) | Err(Errno::EPERM))
-}
-
-/// To the group that it leads or led; `EINVAL` before Linux 6.9.
-fn to_group(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
-    pidfd_send(pidfd, signal, ptr::null(), TO_GROUP)
-}
-
-fn pidfd_send(
-    pidfd: BorrowedFd<'_>,
-    signal: i32,
-    sent: *const Sent,
-    flags: libc::c_uint,
-) -> Result<()> {
-    let call = libc::SYS_pidfd_send_signal;
-    // SAFETY: the descriptor is open; `sent` is null or has the layout of a siginfo_t and lives
-    // across the call.
-    check_long(unsafe { libc::syscall(call, pidfd.as_raw_fd(), signal, sent, flags) }).map(drop)
-}
-
-/// The process of this number, from wherever; `ESRCH` for a handle of one that was reaped.
-pub(super) fn with_number<T>(process: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
-    if process.birth().is_none() {
-        return act(process.number());
-    }
-    let table = table::read();
-    act(table.number(process)?)
-}
-
-/// The handle of a process where it is a child here, else its number.
-pub(super) fn named(number: i32) -> Pid {
-    if number <= 0 { bare(number) } else { table::read().named(number) }
 }

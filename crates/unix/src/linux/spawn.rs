@@ -18,6 +18,7 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::convert::{check, check_long, to_sigset};
 use super::fork::{self, Image};
+use super::kill::out_of_the_way;
 use super::place::Placement;
 use super::{handlers, table};
 use crate::errno::{Errno, Result};
@@ -98,7 +99,7 @@ pub(super) fn spawn(spawn: &Spawn) -> Result<Pid> {
         Some(error) => Err(error),
         // Somebody killed it.
         None if !executed => Err(Errno::EAGAIN),
-        None => Ok(table::write().insert(number, fork::out_of_the_way(pidfd))),
+        None => Ok(table::write().insert(number, out_of_the_way(pidfd))),
     }
 }
 

@@ -9,7 +9,7 @@
 //! allows: it never finds the lock held by the thread that it interrupted.
 //!
 //! [`super::fork`] and [`super::spawn`] put children in, [`super::wait`] takes them out, and
-//! [`super::threads`] keeps its threads here, so that one lock makes the whole of it sound in a
+//! [`super::threads`] keeps its [`Threads`] here, so that one lock makes the whole of it sound in a
 //! forked child.
 
 #![allow(unsafe_code, reason = "the signal mask is the C library's")]
@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::JoinHandle;
 
-use super::convert::to_sigset;
-use super::handlers::Foreign;
+use super::convert::{bare, to_sigset};
+use super::foreign::Foreign;
+use super::kill::{is_anybody, is_group};
 use super::place::Placement;
-use super::send;
-use super::threads::Threads;
 use crate::errno::{Errno, Result};
-use crate::process::Pid;
+use crate::process::{Pid, Tid};
 use crate::signal::SigSet;
 
 /// The table of this process. Taken after [`BIRTHS`], if both are.
@@ -77,6 +77,24 @@ pub(super) struct Table {
     pub(super) placement: Placement,
     /// Handlers that others installed.
     pub(super) foreign: Foreign,
+}
+
+/// Threads that were made here and not joined; `None` while somebody joins.
+///
+/// One that ended and is never joined stays until a new thread has its number.
+#[derive(Debug)]
+pub(super) struct Threads(pub(super) BTreeMap<Tid, Option<JoinHandle<()>>>);
+
+impl Threads {
+    const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// In a forked child, which has none of them. Their handles are leaked: to drop one would
+    /// detach a thread that is not there.
+    fn forget(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.0));
+    }
 }
 
 /// What a [`Pid`] stands for as a group.
@@ -146,7 +164,7 @@ impl Table {
         if pid.birth().is_some() {
             let child = self.child(pid).ok_or(Errno::ESRCH)?;
             // Somebody else may have reaped it.
-            if !send::is_anybody(child.as_fd()) {
+            if !is_anybody(child.as_fd()) {
                 return Err(Errno::ESRCH);
             }
         }
@@ -166,9 +184,7 @@ impl Table {
     /// a group yet.
     pub(super) fn group_number(&self, pid: Pid) -> Result<i32> {
         match self.group(pid)? {
-            Group::Of(_, leader) if !send::is_anybody(leader) && !send::is_group(leader) => {
-                Err(Errno::ESRCH)
-            }
+            Group::Of(_, leader) if !is_anybody(leader) && !is_group(leader) => Err(Errno::ESRCH),
             Group::Number(number) | Group::Of(number, _) => Ok(number),
         }
     }
@@ -176,7 +192,7 @@ impl Table {
     /// Forgets a child that was reaped, but not its group while that has members.
     pub(super) fn remove(&mut self, number: i32) {
         let Some(child) = self.children.remove(&number) else { return };
-        if !send::is_group(child.as_fd()) {
+        if !is_group(child.as_fd()) {
             return;
         }
         if self.groups.len() >= self.sweep_groups_at {
@@ -188,14 +204,14 @@ impl Table {
     /// Forgets children that are nobody's to wait for: SIGCHLD was ignored, or somebody reaped them
     /// without the table.
     pub(super) fn sweep(&mut self) {
-        self.children.retain(|_, child| send::is_anybody(child.as_fd()));
+        self.children.retain(|_, child| is_anybody(child.as_fd()));
         self.sweep_at = (2 * self.children.len()).max(FIRST_SWEEP);
         self.sweep_groups();
     }
 
     /// Forgets groups that are gone.
     fn sweep_groups(&mut self) {
-        self.groups.retain(|_, led| send::is_group(led.as_fd()));
+        self.groups.retain(|_, led| is_group(led.as_fd()));
         self.sweep_groups_at = (2 * self.groups.len()).max(FIRST_SWEEP_OF_GROUPS);
     }
 
@@ -254,6 +270,20 @@ pub(super) fn read() -> Held<RwLockReadGuard<'static, Table>> {
 pub(super) fn write() -> Held<RwLockWriteGuard<'static, Table>> {
     let blocked = Blocked::new();
     Held { guard: TABLE.write().unwrap_or_else(PoisonError::into_inner), blocked }
+}
+
+/// The process of this number, from wherever; `ESRCH` for a handle of one that was reaped.
+pub(super) fn with_number<T>(process: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
+    if process.birth().is_none() {
+        return act(process.number());
+    }
+    let table = read();
+    act(table.number(process)?)
+}
+
+/// The handle of a process where it is a child here, else its number.
+pub(super) fn named(number: i32) -> Pid {
+    if number <= 0 { bare(number) } else { read().named(number) }
 }
 
 /// While it is held, no child that nobody here made is reaped, and nobody forks.

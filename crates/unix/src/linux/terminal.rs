@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
 use super::convert::check;
 use super::groups;
-use super::send::named;
+use super::table::named;
 use crate::errno::Result;
 use crate::process::Pid;
 use crate::terminal::{Fd, Modes, Termios};

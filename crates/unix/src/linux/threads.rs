@@ -1,34 +1,16 @@
 //! Threads of this process: made by the standard library, known by their number, joined once.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::Duration;
 
-use super::{Linux, send, stack, table};
+use super::kill::to_thread;
+use super::{Linux, stack, table};
 use crate::errno::{Errno, Result};
 use crate::process::Tid;
 use crate::sys::Body;
-
-/// Threads that were made here and not joined; `None` while somebody joins.
-///
-/// One that ended and is never joined stays until a new thread has its number.
-#[derive(Debug)]
-pub(super) struct Threads(BTreeMap<Tid, Option<JoinHandle<()>>>);
-
-impl Threads {
-    pub(super) const fn new() -> Self {
-        Self(BTreeMap::new())
-    }
-
-    /// In a forked child, which has none of them. Their handles are leaked: to drop one would
-    /// detach a thread that is not there.
-    pub(super) fn forget(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.0));
-    }
-}
 
 /// `thread`. A body that panics ends its thread alone.
 pub(super) fn start(body: Body) -> Result<Tid> {
@@ -87,7 +69,7 @@ const EXITING: u64 = 1 << 2;
 fn await_removal(thread: Tid) {
     let process = rustix::process::getpid().as_raw_nonzero().get();
     for look in 0..MAX_LOOKS {
-        if send::to_thread(process, thread, 0) == Err(Errno::ESRCH) {
+        if to_thread(process, thread, 0) == Err(Errno::ESRCH) {
             return;
         }
         // The number may name another thread: see `is_removed`. It reads files, so that it is

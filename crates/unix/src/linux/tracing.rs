@@ -7,7 +7,7 @@
 use std::ptr;
 
 use super::convert::{check_long, number};
-use super::send::with_number;
+use super::table::with_number;
 use crate::errno::Result;
 use crate::process::Pid;
 use crate::ptrace::Ptrace;

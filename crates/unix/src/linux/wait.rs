@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, compile
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::convert::{check, check_long, from_timeval, wait_flags};
+use super::groups;
 use super::table::{self, Table};
-use super::{groups, handlers};
 use crate::errno::{Errno, Result};
 use crate::process::Pid;
 use crate::signal::Signal;
@@ -55,6 +55,16 @@ enum Taken {
     No,
     /// It is a child of somebody else in the program.
     Foreign,
+}
+
+thread_local! {
+    /// `true` if a handler without SA_RESTART has run since this thread's last wait began.
+    static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Called before a handler runs that interrupts this thread's calls.
+pub(super) fn interrupt() {
+    INTERRUPTED.set(true);
 }
 
 /// `waitid`.
@@ -110,7 +120,7 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
 }
 
 fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<Waited>> {
-    handlers::watch();
+    INTERRUPTED.set(false);
     loop {
         let adopts = adopts();
         if !adopts && !any_ours(group) {
@@ -225,7 +235,7 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
     let while_ms = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN_MS * 1_000_000 };
     match poll(&mut ends, Some(&while_ms)) {
         // poll never starts again by itself; the others of this call do, as the handler asked.
-        Ok(_) | Err(rustix::io::Errno::INTR) if !handlers::interrupted() => Ok(()),
+        Ok(_) | Err(rustix::io::Errno::INTR) if !INTERRUPTED.get() => Ok(()),
         Ok(_) => Err(Errno::EINTR),
         Err(error) => Err(error.into()),
     }

@@ -1,0 +1,74 @@
+//! The system calls that send one signal: by number, to a thread, through a pidfd.
+//!
+//! Which of them a target wants is [`super::send`]'s.
+
+#![allow(unsafe_code, reason = "system calls that send")]
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use super::convert::{check, check_long};
+use super::info::Sent;
+use crate::errno::{Errno, Result};
+use crate::process::Tid;
+
+/// `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9): the group that the process leads, or led.
+const TO_GROUP: libc::c_uint = 1 << 2;
+
+/// Descriptors from this number on hold children.
+pub(super) const LOWEST_PIDFD: i32 = 512;
+
+/// The same process's, for who lets the table go.
+pub(super) fn own(pidfd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(pidfd, LOWEST_PIDFD)
+}
+
+/// The descriptor by a number that no program counts on, if there is one: what a program opens next
+/// is to be the lowest that it has closed, whoever was forked meanwhile.
+pub(super) fn out_of_the_way(pidfd: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&pidfd, LOWEST_PIDFD).unwrap_or(pidfd)
+}
+
+/// kill(2).
+pub(super) fn by_number(number: i32, signal: i32) -> Result<()> {
+    // SAFETY: the call takes two integers.
+    check(unsafe { libc::kill(number, signal) }).map(drop)
+}
+
+/// To the process of a pidfd.
+pub(super) fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
+    pidfd_send(pidfd, signal, ptr::null(), 0)
+}
+
+/// Whether its process, be it a zombie, has not been reaped.
+pub(super) fn is_anybody(pidfd: BorrowedFd<'_>) -> bool {
+    through(pidfd, 0) != Err(Errno::ESRCH)
+}
+
+/// Whether the group that it leads or led has members; before Linux 6.9 nobody can say.
+pub(super) fn is_group(pidfd: BorrowedFd<'_>) -> bool {
+    matches!(to_group(pidfd, 0), Ok(()) | Err(Errno::EPERM))
+}
+
+/// To the group that it leads or led; `EINVAL` before Linux 6.9.
+pub(super) fn to_group(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
+    pidfd_send(pidfd, signal, ptr::null(), TO_GROUP)
+}
+
+pub(super) fn pidfd_send(
+    pidfd: BorrowedFd<'_>,
+    signal: i32,
+    sent: *const Sent,
+    flags: libc::c_uint,
+) -> Result<()> {
+    let call = libc::SYS_pidfd_send_signal;
+    // SAFETY: the descriptor is open; `sent` is null or has the layout of a siginfo_t and lives
+    // across the call.
+    check_long(unsafe { libc::syscall(call, pidfd.as_raw_fd(), signal, sent, flags) }).map(drop)
+}
+
+/// Sends a signal to a thread by tgkill(2).
+pub(super) fn to_thread(process: i32, thread: Tid, signal: i32) -> Result<()> {
+    // SAFETY: the call takes three integers.
+    check_long(unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, signal) }).map(drop)
+}
