@@ -23,7 +23,7 @@ use super::{Complaint, File};
 const STANDING: [(&str, &str); 5] = [
     ("crates/experiments/round_trip", "harness paced"),
     ("crates/experiments/shared_heaps", "harness picture"),
-    ("crates/tontine/heap/shared", "arena block canary core flight local recover"),
+    ("crates/tontine/heap/shared", "arena core recover"),
     (
         "crates/unix-sim/executor",
         "chooser fiber here modelled options parallel queue simulated task tick worker",

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use super::Heap;
 use super::class::LARGEST;
-use super::core::Core;
+use super::core::{Core, LONG};
 use super::layout::{GRANULES, MOST_SLABS};
 use super::local;
 use super::word::{Destination, LAST, Member, State, Truth, truth};
@@ -39,8 +39,6 @@ pub struct Block<'heap> {
 
 /// Bits of the length in a block's name.
 const LEN_BITS: u32 = u16::BITS;
-/// In place of a length that has no room there.
-pub(super) const LONG: u64 = u16::MAX as u64;
 
 const _: () = assert!(MOST_SLABS * GRANULES <= 1 << (u64::BITS - LEN_BITS));
 const _: () = assert!(LARGEST < LONG as usize, "blocks of a class are never long");

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use super::arena::Arena;
 use super::class::Class;
-use super::flight::Mail;
 use super::layout::{ARENAS, GRANULES, MEMBERS, SLAB};
+use super::mail::Mail;
 use super::recover::Whole;
 use super::space::Space;
 use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
@@ -24,6 +24,9 @@ use crate::sync::{AtomicU64, Ordering};
 /// How often, and how far apart, one looks for slabs that are just changing hands.
 const LOOKS: usize = 50;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// In a block's name in place of a length that has no room there.
+pub(super) const LONG: u64 = u16::MAX as u64;
 
 /// Heaps that this process has opened so far: each has a number, which no other one gets.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -461,7 +464,7 @@ impl Core {
     #[inline]
     pub(super) fn set_long(&self, granule: usize, len: usize) -> u64 {
         self.long[granule / GRANULES].store(len as u64, Ordering::Relaxed);
-        super::block::LONG
+        LONG
     }
 
     /// The length that was remembered.

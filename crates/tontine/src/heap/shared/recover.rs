@@ -6,8 +6,8 @@
 use super::arena::Arena;
 use super::class::Class;
 use super::core::{Core, Desk};
-use super::flight::Ways;
 use super::layout::{ARENAS, GRANULES, MEMBERS};
+use super::mail::Ways;
 use super::word::{
     ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, State, Truth, ended, truth,
 };
