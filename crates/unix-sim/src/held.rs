@@ -64,8 +64,10 @@ pub(crate) struct Entry {
     /// The name of its class.
     pub(crate) name: &'static str,
     /// The level at which its class is always taken.
+    #[cfg(debug_assertions)]
     pub(crate) spl: Level,
     /// `true` if a fiber may sleep while it holds the lock.
+    #[cfg(debug_assertions)]
     pub(crate) blocking: bool,
     /// Which one of its class it is.
     pub(crate) instance: u32,

@@ -4,7 +4,9 @@
 //! The checks come before the acquisition: a deadlock is reported and not entered. What is noted is
 //! kept in [`held`].
 
-use super::lock_order::{Class, Kind};
+use super::lock_order::Class;
+#[cfg(debug_assertions)]
+use super::lock_order::Kind;
 use super::locks::Presence;
 use crate::held::{self, Entry};
 #[cfg(debug_assertions)]
@@ -130,7 +132,9 @@ fn entry<C: Class>(instance: u32) -> Entry {
     Entry {
         rank: C::RANK,
         name: C::NAME,
+        #[cfg(debug_assertions)]
         spl: C::ROW.spl,
+        #[cfg(debug_assertions)]
         blocking: C::ROW.kind == Kind::Blocking,
         instance,
         at: Location::caller(),
