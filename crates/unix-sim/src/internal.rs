@@ -7,7 +7,7 @@ pub use crate::executor::{
 };
 pub use crate::kernel::{call_of, is_wanted, stands};
 pub use crate::label::named_by;
-pub use crate::split_mix::next_random;
+pub use crate::split_mix::SplitMix;
 
 /// Returns the name of the lock class with this rank.
 pub fn lock_name(rank: u8) -> &'static str {

@@ -9,7 +9,6 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use super::choice::Choice;
 use super::fibers::FARTHEST;
 use super::gates::futex_wake;
 use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, go, place};
@@ -17,6 +16,7 @@ use super::tasks::{State, Task};
 use super::time::{nap, now_ns};
 use super::trace::RawEnding;
 use super::typing;
+use tontine_unix_sim::internal::SplitMix;
 
 /// So long a timer that is due is waited for.
 const LATE_NS: u64 = 50_000_000;
@@ -108,7 +108,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         passed_ns: 0,
     };
     let most_steps = shared.order.most_steps.load(SeqCst).min(STEPS as u32);
-    let mut choice = Choice::new(shared.order.seed.load(SeqCst));
+    let mut choice = SplitMix::new(shared.order.seed.load(SeqCst));
     loop {
         conductor.await_rest()?;
         if shared.late.load(SeqCst) != 0 {
@@ -136,7 +136,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         if full || step >= most_steps {
             return Ok(RawEnding::Cut);
         }
-        let chosen = waiting[choice.among(waiting.len())];
+        let chosen = waiting[choice.index(waiting.len())];
         let words = &shared.seats[chosen];
         let line = words.line.load(SeqCst);
         shared.steps[step as usize].store((chosen as u64) << 32 | u64::from(line), SeqCst);

@@ -14,13 +14,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::choice::Choice;
 use super::rolls::Rolls;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
 use crate::scenario::conduct::{Conduct, Due, Kind, Seat};
 use crate::scenario::{BlockKind, Event, Log, Record, Scenario, conducted, conducted_program};
 use tontine_unix::Sys;
-use tontine_unix_sim::internal::{self, Conductor, Fiber, Reused, SignalStack, is_wanted, stands};
+use tontine_unix_sim::internal::{
+    self, Conductor, Fiber, Reused, SignalStack, SplitMix, is_wanted, stands,
+};
 use tontine_unix_sim::{BuildError, Builder, Ending, Stopper};
 
 /// The number of the first process, far from those that scenarios write.
@@ -51,7 +52,7 @@ pub(super) fn run(
             raw: Raw::default(),
             sitting: Vec::new(),
             by_thread: BTreeMap::new(),
-            choice: Choice::new(seed),
+            choice: SplitMix::new(seed),
             step: 0,
         }),
         stopper: stopper.clone(),
@@ -116,7 +117,7 @@ struct Inner {
     raw: Raw,
     sitting: Vec<Sitting>,
     by_thread: BTreeMap<i32, u32>,
-    choice: Choice,
+    choice: SplitMix,
     step: u32,
 }
 
@@ -271,7 +272,7 @@ impl Conductor for House {
             self.stopper.stop("more steps than are allowed");
             return true;
         }
-        let chosen = waiting[inner.choice.among(waiting.len())];
+        let chosen = waiting[inner.choice.index(waiting.len())];
         inner.step += 1;
         self.dice.store(self.rolls.of(inner.step), Relaxed);
         let sitting = &mut inner.sitting[chosen];

@@ -6,7 +6,7 @@
 //! takes for ever. So each step has dice of its own: those of the steps before the one in which two
 //! runs part are kept.
 
-use super::choice::Choice;
+use tontine_unix_sim::internal::SplitMix;
 
 /// What the dice of each step begin with.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ impl Rolls {
     pub(super) fn of(&self, step: u32) -> u64 {
         let times = self.again.iter().rev().find(|(of, _)| *of <= step).map_or(0, |(_, n)| *n);
         let mixed = self.seed ^ u64::from(times) << 32 ^ u64::from(step);
-        Choice::new(mixed).next() | 1
+        SplitMix::new(mixed).next() | 1
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Search {
     /// What is tried.
     tried: Rolls,
     times: u32,
-    choice: Choice,
+    choice: SplitMix,
 }
 
 /// One try in so many goes back to a step before.
@@ -48,7 +48,7 @@ const STEPS_BACK: usize = 3;
 impl Search {
     pub(super) fn new(seed: u64) -> Self {
         let (nearest, tried) = (Rolls::new(seed), Rolls::new(seed));
-        Self { nearest, parts_in: 0, tried, times: 0, choice: Choice::new(seed) }
+        Self { nearest, parts_in: 0, tried, times: 0, choice: SplitMix::new(seed) }
     }
 
     /// What is to be tried next.
@@ -64,7 +64,7 @@ impl Search {
         }
         // Where they part may follow from a step before: that somebody is at a gate does.
         let mut from = self.parts_in;
-        while from > 0 && self.choice.among(STEPS_BACK) == 0 {
+        while from > 0 && self.choice.index(STEPS_BACK) == 0 {
             from -= 1;
         }
         self.times += 1;

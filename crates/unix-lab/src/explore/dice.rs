@@ -1,11 +1,11 @@
 //! Dice for sampled schedules, the same on every machine.
 
-use tontine_unix_sim::internal::next_random;
+use tontine_unix_sim::internal::SplitMix;
 
 /// Throws dice.
 #[derive(Debug, Clone)]
 pub(super) struct Dice {
-    state: u64,
+    random: SplitMix,
     /// Decisions to a preemption, on average.
     odds: u32,
     /// The next one that is.
@@ -16,7 +16,7 @@ impl Dice {
     /// Dice that the seed says everything of: some races want somebody to stand still for long,
     /// others many turns in a short time.
     pub(super) fn new(seed: u64) -> Self {
-        let mut dice = Self { state: seed, odds: 1, next: 0 };
+        let mut dice = Self { random: SplitMix::new(seed), odds: 1, next: 0 };
         dice.odds = [2, 8, 32, 128][dice.below(4) as usize];
         dice.wait();
         dice
@@ -44,13 +44,8 @@ impl Dice {
         self.next += 1 + self.below(2 * self.odds - 1);
     }
 
-    fn random(&mut self) -> u64 {
-        next_random(&mut self.state)
-    }
-
     /// A number below `bound`.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
-        let product = u64::from((self.random() >> 32) as u32) * u64::from(bound);
-        (product >> 32) as u32
+        self.random.below(bound)
     }
 }

@@ -1,23 +1,19 @@
 //! Where random scenarios come from: [`Chance`].
 
-use tontine_unix_sim::internal::next_random;
+use tontine_unix_sim::internal::SplitMix;
 
 /// A seeded choice.
 #[derive(Debug, Clone)]
-pub(super) struct Chance(u64);
+pub(super) struct Chance(SplitMix);
 
 impl Chance {
     pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix::new(seed))
     }
 
-    fn next(&mut self) -> u64 {
-        next_random(&mut self.0)
-    }
-
-    /// A number below `count`, by the high half of a product.
+    /// A number below `count`.
     pub(super) fn below(&mut self, count: usize) -> usize {
-        ((u128::from(self.next()) * count as u128) >> 64) as usize
+        self.0.index(count)
     }
 
     /// Yes in so many of so many cases.

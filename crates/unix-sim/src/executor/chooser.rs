@@ -5,7 +5,7 @@
 
 use super::task::Leave;
 use super::touch::{At, Touched};
-use crate::split_mix::next_random;
+use crate::split_mix::SplitMix;
 
 /// One stretch of a fiber.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +84,7 @@ pub trait Chooser: Send {
 /// all equally likely.
 #[derive(Debug, Clone)]
 pub(crate) struct Seeded {
-    state: u64,
+    random: SplitMix,
     odds: u32,
     /// How often it may still take the processor from a fiber that could go on.
     preemptions: u64,
@@ -97,14 +97,14 @@ impl Seeded {
     pub(crate) const TICKS: u32 = 16;
 
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed, odds: Self::ODDS, preemptions: u64::MAX }
+        Self { random: SplitMix::new(seed), odds: Self::ODDS, preemptions: u64::MAX }
     }
 
     /// As [`Seeded::new`], but the seed also says how often it decides: some races want somebody to
     /// stand still for long, others want many turns in a short time.
     pub(crate) fn varied(seed: u64) -> Self {
         let mut chooser = Self::new(seed);
-        let odds = [2, Self::ODDS, 32, 128][chooser.below(4) as usize];
+        let odds = [2, Self::ODDS, 32, 128][chooser.random.below(4) as usize];
         chooser.odds(odds)
     }
 
@@ -117,22 +117,12 @@ impl Seeded {
     pub(crate) fn preemptions(self, preemptions: u64) -> Self {
         Self { preemptions, ..self }
     }
-
-    fn random(&mut self) -> u64 {
-        next_random(&mut self.state)
-    }
-
-    /// A number below `bound`, by the high half of a product: no division.
-    fn below(&mut self, bound: u32) -> u32 {
-        let product = u64::from((self.random() >> 32) as u32) * u64::from(bound);
-        (product >> 32) as u32
-    }
 }
 
 impl Chooser for Seeded {
     fn stretch(&mut self) -> u32 {
         // Uniform on 1..=2·odds-1: of mean `odds`, and no logarithm, whose last bit could differ.
-        1 + self.below(2 * self.odds - 1)
+        1 + self.random.below(2 * self.odds - 1)
     }
 
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize {
@@ -140,16 +130,16 @@ impl Chooser for Seeded {
         match running {
             Some(running) if self.preemptions == 0 => running,
             Some(running) => {
-                let choice = self.below(bound) as usize;
+                let choice = self.random.below(bound) as usize;
                 self.preemptions -= u64::from(choice != running);
                 choice
             }
-            None => self.below(bound) as usize,
+            None => self.random.below(bound) as usize,
         }
     }
 
     fn tick(&mut self) -> bool {
-        self.below(Self::TICKS) == 0
+        self.random.below(Self::TICKS) == 0
     }
 }
 
@@ -180,7 +170,7 @@ impl<F: Fn() -> u64> Rerolled<F> {
 
     fn roll(&mut self) {
         self.dice = Seeded::varied(self.began);
-        self.anywhere = self.dice.below(Self::ANYWHERE) == 0;
+        self.anywhere = self.dice.random.below(Self::ANYWHERE) == 0;
     }
 
     fn look(&mut self) {
@@ -203,7 +193,7 @@ impl<F: Fn() -> u64 + Send> Chooser for Rerolled<F> {
         match running {
             Some(running) if !self.anywhere && !self.here => running,
             // Whoever was woken comes first as often as not.
-            Some(running) if !self.anywhere && self.dice.below(2) == 0 => running,
+            Some(running) if !self.anywhere && self.dice.random.below(2) == 0 => running,
             _ => self.dice.choose(runnable, running),
         }
     }

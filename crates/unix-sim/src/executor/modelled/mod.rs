@@ -24,7 +24,7 @@ use super::task::{Leave, Task};
 use super::tick::tick_at_point;
 use super::{Executor, Outcome};
 use crate::costs::{Costs, PS_A_NS, Step};
-use crate::split_mix::next_random;
+use crate::split_mix::SplitMix;
 use processor::{Arrival, LOOK_PS, Processor};
 
 /// No time.
@@ -86,7 +86,7 @@ pub(super) struct Machine {
     spinning: Cell<usize>,
     /// When the monitor looks again.
     next_look_ps: Cell<u64>,
-    random: Cell<u64>,
+    random: RefCell<SplitMix>,
     steps: Cell<u64>,
     /// Who had each lock last, by class and instance: 0 for nobody, else one more than its number.
     lines: RefCell<Vec<Vec<u16>>>,
@@ -224,9 +224,7 @@ impl Machine {
 
     /// A cost, give or take.
     fn varied(&self, cost_ps: u64) -> u64 {
-        let mut state = self.random.get();
-        let random = next_random(&mut state) >> 32;
-        self.random.set(state);
+        let random = self.random.borrow_mut().next() >> 32;
         let width = 2 * cost_ps / SPREAD;
         cost_ps - cost_ps / SPREAD + ((width * random) >> 32)
     }
@@ -362,9 +360,7 @@ impl Machine {
             processor.spins.set(false);
             self.spinning.set(self.spinning.get() - 1);
             // The line goes to one after the other.
-            let mut state = self.random.get();
-            let turns = 1 + next_random(&mut state) % free.len() as u64;
-            self.random.set(state);
+            let turns = 1 + self.random.borrow_mut().next() % free.len() as u64;
             let ready_ps = now_ps + turns * self.costs.ps(Step::Transfer);
             processor.clock_ps.set(processor.clock_ps.get().max(ready_ps));
             self.horizon_ps.set(self.horizon_ps.get().min(processor.clock_ps.get()));

@@ -14,6 +14,7 @@ use crate::executor::signals::SignalStack;
 use crate::executor::task::{Leave, Task};
 use crate::executor::worker::{Local, Worker};
 use crate::executor::{Executor, Outcome};
+use crate::split_mix::SplitMix;
 
 /// See [`Executor::run`].
 pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
@@ -29,7 +30,7 @@ pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
         horizon_ps: Cell::new(0),
         spinning: Cell::new(0),
         next_look_ps: Cell::new(0),
-        random: Cell::new(model.seed),
+        random: RefCell::new(SplitMix::new(model.seed)),
         steps: Cell::new(0),
         lines: RefCell::default(),
         words: RefCell::default(),

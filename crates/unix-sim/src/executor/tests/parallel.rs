@@ -9,6 +9,7 @@ use super::super::{
     current_id, park, preempt, processor, splhigh, splx, yield_now,
 };
 use super::{start, start_on};
+use crate::split_mix::SplitMix;
 
 /// Two fibers that hand a turn to each other, `rounds` times each.
 fn ping_pong(executor: &Arc<Executor>, places: [usize; 2], rounds: usize) -> Arc<AtomicUsize> {
@@ -406,12 +407,11 @@ fn a_hook_that_panics_ends_the_run() {
     assert!(run.is_err());
 }
 
-/// One of many that do everything to each other, in an order that `state` decides.
-fn mingle(executor: &Arc<Executor>, others: &Mutex<Vec<Fiber>>, mut state: u64) {
+/// One of many that do everything to each other, in an order that `seed` decides.
+fn mingle(executor: &Arc<Executor>, others: &Mutex<Vec<Fiber>>, seed: u64) {
+    let mut random = SplitMix::new(seed);
     for _ in 0..100 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = random.next();
         let me = current();
         match state % 5 {
             0 => {
