@@ -4,21 +4,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tontine_unix::*;
 use tontine_unix_sim::*;
 
+use crate::systems::of;
+
 fn all() -> Vec<Virtual> {
     let mut all = vec![];
     for mode in Mode::ALL {
         for executor in
             [Executor::Simulated { seed: 1 }, Executor::Simulated { seed: 99 }, Executor::Parallel]
         {
-            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
-            all.push(
-                Virtual::builder()
-                    .mode(mode)
-                    .processors(processors)
-                    .executor(executor)
-                    .build()
-                    .unwrap(),
-            );
+            all.push(of(mode, executor).build().unwrap());
         }
     }
     all

@@ -3,6 +3,7 @@
 //! One program, because linking is most of what tests cost to build. A test that changes its
 //! process does so in a child ([`keeper`]).
 
+mod children;
 mod errnos;
 mod first_steps;
 mod jobs;
@@ -14,3 +15,4 @@ mod races;
 mod rules;
 mod statistics;
 mod suites;
+mod systems;

@@ -5,14 +5,11 @@
 //! ([`keep`]).
 
 use tontine_unix::{Errno, Linux, Result, Status, Sys, WaitOptions};
-use tontine_unix_sim::{Ending, Executor, Mode, Virtual};
+use tontine_unix_sim::{Ending, Executor, Mode};
 
 use crate::errnos::row::{On, Program, Row};
-use crate::errnos::scene::{CAT, cat};
 use crate::keeper::keep;
-
-/// A simulated row that takes more steps than this will not end.
-const STEPS: u64 = 3_000_000;
+use crate::systems::{of, run, with_cat};
 
 /// What was answered, or why nothing was.
 type Answer = std::result::Result<Result<()>, String>;
@@ -50,10 +47,7 @@ fn play(row: &Row) -> Vec<String> {
 }
 
 fn on_virtual(program: Program, mode: Mode, executor: Executor) -> Answer {
-    let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
-    let unix = Virtual::builder().mode(mode).executor(executor).processors(processors);
-    let unix = unix.pids(1000).stop_at(STEPS).program(CAT, |sys, _| cat(sys));
-    let report = unix.build().expect("a system").run(move |sys| {
+    let report = run(with_cat(of(mode, executor).pids(1000)), move |sys| {
         sys.set_subreaper(true).expect("nothing is refused");
         let player = sys.fork(move |sys| exit_status(program(sys))).expect("a process more");
         let waited = sys.waitpid(player.into(), WaitOptions::empty()).expect("it is a child");

@@ -1,48 +1,18 @@
 //! Who is there when a row is played, and what rows do again and again.
 
 use tontine_unix::{
-    Errno, Fd, Limit, Pid, Resource, Result, SigAction, SigSet, Signal, Spawn, Sys, Tid,
-    WaitOptions,
+    Errno, Fd, Limit, Pid, Resource, Result, SigSet, Signal, Spawn, Sys, Tid, WaitOptions,
 };
 
-/// The caller, in calls that name a process.
-pub(crate) const SELF: Pid = Pid::number_only(0);
+pub(crate) use crate::children::{SELF, bare, ignore, leader, sleep_on, sleeper};
+pub(crate) use crate::systems::CAT;
+
 /// A number that no process has: beyond the highest.
 pub(crate) const NOBODY: Pid = Pid::number_only(i32::MAX);
 pub(crate) const MINUS_ONE: Pid = Pid::number_only(-1);
 pub(crate) const LOWEST: Pid = Pid::number_only(i32::MIN);
-/// A program of both backends: it copies its input until that ends.
-pub(crate) const CAT: &str = "/bin/cat";
 /// A signal that is sent where it ought not to arrive.
 pub(crate) const TERM: Option<Signal> = Some(Signal::TERM);
-
-pub(crate) fn cat(sys: &dyn Sys) -> i32 {
-    let mut buffer = [0; 512];
-    while let Ok(read @ 1..) = sys.read(Fd::STDIN, &mut buffer) {
-        if sys.write(Fd::STDOUT, &buffer[..read]) != Ok(read) {
-            return 1;
-        }
-    }
-    0
-}
-
-/// A child that sleeps until it is killed.
-pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
-    sys.fork(|sys| sleep_on(sys)).expect("a process more")
-}
-
-pub(crate) fn sleep_on(sys: &dyn Sys) -> ! {
-    loop {
-        sys.pause();
-    }
-}
-
-/// A sleeper that leads a group of its own.
-pub(crate) fn leader(sys: &dyn Sys) -> Pid {
-    let child = sleeper(sys);
-    sys.setpgid(child, child).expect("a child");
-    child
-}
 
 /// A sleeper that leads a session of its own.
 pub(crate) fn foreigner(sys: &dyn Sys) -> Pid {
@@ -77,11 +47,6 @@ pub(crate) fn reaped(sys: &dyn Sys) -> Pid {
     let child = zombie(sys);
     sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
     child
-}
-
-/// A process as others than its parent name it.
-pub(crate) const fn bare(pid: Pid) -> Pid {
-    Pid::number_only(pid.number())
 }
 
 /// What a call answers in a child.
@@ -125,11 +90,6 @@ pub(crate) fn sleeping_thread(sys: &dyn Sys) -> Tid {
 pub(crate) fn demote(sys: &dyn Sys) {
     let uid = 100_000 + sys.getpid().number().unsigned_abs();
     sys.setuid(uid).expect("it was privileged");
-}
-
-/// Ignores a signal.
-pub(crate) fn ignore(sys: &dyn Sys, signal: Signal) {
-    sys.sigaction(signal, Some(SigAction::IGNORE)).expect("neither SIGKILL nor SIGSTOP");
 }
 
 /// Blocks a signal.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tontine_unix::{Fd, SigAction, Signal, Status};
 use tontine_unix_sim::{Console, Virtual};
 
-use crate::jobs::scene::{CAT, Gate, SELF, change, end, fork, ignore, rest, sleep_for_ever, with};
+use crate::jobs::scene::{CAT, Gate, SELF, change, end, fork, ignore, rest, sleep_on, with};
 
 /// Looks until `text` has been shown, and forgets what came before its end.
 fn await_text(console: &Console, seen: &mut Vec<u8>, place: &str, text: &[u8]) {
@@ -46,7 +46,7 @@ fn a_line_and_an_interrupt_are_typed_from_outside() {
                 sys.setpgid(SELF, SELF).unwrap();
                 sys.tcsetpgrp(Fd::STDIN, sys.getpid()).unwrap();
                 sys.write(Fd::STDOUT, b"sleeping").unwrap();
-                sleep_for_ever(sys);
+                sleep_on(sys);
             });
             assert_eq!(end(sys, child), Status::Signaled(Signal::INT, false));
             sys.tcsetpgrp(Fd::STDIN, sys.getpgrp()).unwrap();

@@ -3,8 +3,8 @@
 use tontine_unix::{Errno, Pid, Signal, Status, Sys, Target, WaitOptions};
 
 use crate::jobs::scene::{
-    Gate, NOBODY, SELF, end, everywhere, everywhere_and_on_linux, fork, kill, leader,
-    sleep_for_ever, sleeper, spawn_cat, with,
+    Gate, NOBODY, SELF, end, everywhere, everywhere_and_on_linux, fork, kill, leader, sleep_on,
+    sleeper, spawn_cat, with,
 };
 
 #[test]
@@ -110,7 +110,7 @@ fn setpgid_eperm_a_child_or_a_group_of_another_session() {
         let stranger = fork(sys, move |sys| {
             sys.setsid().unwrap();
             ready.open(sys);
-            sleep_for_ever(sys);
+            sleep_on(sys);
         });
         ready.pass(sys);
         assert_eq!(sys.setpgid(stranger, sys.getpgrp()), Err(Errno::EPERM), "the child");
@@ -236,7 +236,7 @@ fn a_group_signal_finds_the_children_of_a_concurrent_fork() {
                 for _ in 0..20 {
                     sleeper(sys);
                 }
-                sleep_for_ever(sys);
+                sleep_on(sys);
             });
             gate.pass(sys);
             for _ in 0..round {

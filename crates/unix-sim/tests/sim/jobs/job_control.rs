@@ -4,7 +4,7 @@ use tontine_unix::{Errno, Fd, How, Modes, Pid, SigAction, SigSet, Signal, Status
 
 use crate::jobs::scene::{
     Gate, SELF, change, end, everywhere, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
-    kill, leader, news, report, reported, rest, sleep_for_ever, sleeper, with_terminal,
+    kill, leader, news, report, reported, rest, sleeper, with_terminal,
 };
 
 const TTIN: SigSet = SigSet::of(&[Signal::TTIN]);
@@ -333,7 +333,7 @@ fn no_job_control_at_a_terminal_that_is_not_ones_own() {
             rest(sys);
             sys.write(controlling, b"x\n").unwrap();
             assert_eq!(change(sys, stranger), Status::Exited(0));
-            let sleeper = fork(sys, sleep_for_ever);
+            let sleeper = sleeper(sys);
             kill(sys, sleeper);
         });
     });

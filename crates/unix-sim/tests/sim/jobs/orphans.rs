@@ -4,7 +4,7 @@ use tontine_unix::{Errno, Pid, SigSet, Signal, Status};
 
 use crate::jobs::scene::{
     Gate, SELF, change, end, everywhere_and_on_linux, fork, inherited_end, kill, leader, news,
-    report, reported, rest, sleep_for_ever, sleeper, stop,
+    report, reported, rest, sleep_on, sleeper, stop,
 };
 
 const HUP_AND_CONT: SigSet = SigSet::of(&[Signal::HUP, Signal::CONT]);
@@ -20,7 +20,7 @@ fn a_stopped_group_is_hung_up_and_continued_when_its_members_parent_exits() {
                 let child = fork(sys, move |sys| {
                     report(sys, told, HUP_AND_CONT);
                     go.open(sys);
-                    sleep_for_ever(sys);
+                    sleep_on(sys);
                 });
                 sys.setpgid(child, child).unwrap();
                 go.pass(sys);
@@ -28,7 +28,7 @@ fn a_stopped_group_is_hung_up_and_continued_when_its_members_parent_exits() {
                 tell.tell(sys, child.number());
             });
             assert_eq!(end(sys, parent), Status::Exited(0));
-            sleep_for_ever(sys);
+            sleep_on(sys);
         });
         let child = tell.ask_pid(sys);
         let both = SigSet::from_iter([reported(sys, told), reported(sys, told)]);
@@ -70,7 +70,7 @@ fn the_exit_of_the_member_whose_parent_cared_orphans_the_others() {
                 go.pass(sys);
             });
             assert_eq!(end(sys, member), Status::Exited(0));
-            sleep_for_ever(sys);
+            sleep_on(sys);
         });
         let other = tell.ask_pid(sys);
         go.open(sys);

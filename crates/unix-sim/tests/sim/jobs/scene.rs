@@ -6,17 +6,15 @@ use std::time::Duration;
 use tontine_unix::{
     Children, Errno, Fd, Pid, SigAction, SigSet, Signal, Spawn, Status, Sys, WaitOptions,
 };
-use tontine_unix_sim::{Builder, Ending, Executor, Mode, Virtual};
+use tontine_unix_sim::{Builder, Executor, Mode};
 
+pub(crate) use crate::children::{SELF, change, end, ignore, leader, sleep_on, sleeper};
 use crate::keeper::keep;
+pub(crate) use crate::systems::CAT;
+use crate::systems::{assert_held, of, with_cat};
 
-/// The caller, in calls that name a process.
-pub(crate) const SELF: Pid = Pid::number_only(0);
 /// Nobody.
 pub(crate) const NOBODY: Pid = Pid::number_only(4_000_000);
-/// A program of both backends: it copies its input until that ends.
-pub(crate) const CAT: &str = "/bin/cat";
-
 const SEEDS: [u64; 4] = [1, 7, 42, 1991];
 
 /// Runs `program` in every mode, simulated with several seeds and on real processors; says in which
@@ -34,14 +32,8 @@ pub(crate) fn with(
     let simulated = SEEDS.map(|seed| Executor::Simulated { seed });
     for mode in Mode::ALL {
         for executor in simulated.into_iter().chain([Executor::Parallel]) {
-            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
-            let place = format!("mode {mode}, {executor:?}, {processors} processors");
-            let builder = Virtual::builder()
-                .mode(mode)
-                .executor(executor)
-                .processors(processors)
-                .pids(1000)
-                .program(CAT, |sys, _| cat(sys));
+            let place = format!("mode {mode}, {executor:?}");
+            let builder = with_cat(of(mode, executor).pids(1000));
             let unix = shape(builder).build().expect("a system");
             let program = program.clone();
             let played = catch_unwind(AssertUnwindSafe(|| {
@@ -54,10 +46,7 @@ pub(crate) fn with(
                 })
             }));
             let Ok(report) = played else { panic!("{place}: the system broke") };
-            let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
-            assert_eq!(report.panicked, [], "{place}: an assertion failed");
-            assert_eq!(report.ending, Ending::Finished, "{place}:\n{state}");
-            assert_eq!(report.status, Some(Status::Exited(0)), "{place}");
+            assert_held(&place, &report);
         }
     }
 }
@@ -77,17 +66,6 @@ pub(crate) fn on_linux(program: impl Fn(&dyn Sys) + Send + 'static) {
     assert_eq!(status, Some(0), "on Linux");
 }
 
-fn cat(sys: &dyn Sys) -> i32 {
-    let mut buffer = [0; 512];
-    loop {
-        match sys.read(Fd::STDIN, &mut buffer) {
-            Ok(0) => return 0,
-            Ok(n) if sys.write(Fd::STDOUT, &buffer[..n]) == Ok(n) => {}
-            _ => return 1,
-        }
-    }
-}
-
 /// [`CAT`], and the pipe that ends it when it is closed.
 pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut Spawn)) -> (Pid, Fd) {
     let (from, to) = sys.pipe().unwrap();
@@ -99,16 +77,6 @@ pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut Spawn)) -> (Pid,
     (child, to)
 }
 
-/// How a child ends.
-pub(crate) fn end(sys: &dyn Sys, child: Pid) -> Status {
-    loop {
-        match sys.waitpid(child.into(), WaitOptions::empty()) {
-            Ok(found) => return found.expect("it slept").status,
-            Err(error) => assert_eq!(error, Errno::EINTR, "waiting for {child}"),
-        }
-    }
-}
-
 /// How somebody ends whom the caller inherits.
 pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> Status {
     while sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT) == Err(Errno::ECHILD)
@@ -116,17 +84,6 @@ pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> Status {
         rest(sys);
     }
     end(sys, child)
-}
-
-/// Waits for it to stop, go on, or end.
-pub(crate) fn change(sys: &dyn Sys, child: Pid) -> Status {
-    let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
-    loop {
-        match sys.waitid(Children::One(child), options) {
-            Ok(found) => return found.expect("it slept").status,
-            Err(error) => assert_eq!(error, Errno::EINTR, "waiting for {child}"),
-        }
-    }
 }
 
 /// A change of it that has happened already.
@@ -155,24 +112,6 @@ pub(crate) fn fork(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) + Send + 'static) 
         0
     });
     child.expect("fork")
-}
-
-/// A child that sleeps until a signal ends it.
-pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
-    fork(sys, sleep_for_ever)
-}
-
-/// A sleeper that leads a group of its own.
-pub(crate) fn leader(sys: &dyn Sys) -> Pid {
-    let child = sleeper(sys);
-    sys.setpgid(child, child).unwrap();
-    child
-}
-
-pub(crate) fn sleep_for_ever(sys: &dyn Sys) {
-    loop {
-        sys.pause();
-    }
 }
 
 /// Kills a child and waits for it.
@@ -240,11 +179,6 @@ impl Gate {
     pub(crate) fn ask_pid(self, sys: &dyn Sys) -> Pid {
         Pid::number_only(self.ask(sys))
     }
-}
-
-/// Ignores a signal.
-pub(crate) fn ignore(sys: &dyn Sys, signal: Signal) {
-    sys.sigaction(signal, Some(SigAction::IGNORE)).unwrap();
 }
 
 /// Writes a byte, the signal's number, for each signal of `set` that comes.

@@ -4,7 +4,7 @@ use tontine_unix::{Errno, Fd, Modes, Pid, SigSet, Signal, Status, Sys, Termios};
 
 use crate::jobs::scene::{
     Gate, NOBODY, SELF, change, end, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
-    inherited_end, kill, leader, news, report, reported, rest, sleep_for_ever, sleeper, stop,
+    inherited_end, kill, leader, news, report, reported, rest, sleep_on, sleeper, stop,
     with_terminal,
 };
 
@@ -85,7 +85,7 @@ fn tcsetpgrp_says_which_groups_cannot_come_to_the_foreground() {
                 sys.setsid().unwrap();
                 assert_eq!(sys.tcsetpgrp(terminal, sys.getpgrp()), Err(Errno::ENOTTY));
                 ready.open(sys);
-                sleep_for_ever(sys);
+                sleep_on(sys);
             });
             ready.pass(sys);
             assert_eq!(sys.tcsetpgrp(terminal, stranger), Err(Errno::EPERM));
@@ -196,7 +196,7 @@ fn a_stopped_foreground_group_that_is_cared_for_is_hung_up_and_not_continued() {
                 let member = fork(sys, move |sys| {
                     report(sys, told, SigSet::of(&[Signal::HUP]));
                     ready.open(sys);
-                    sleep_for_ever(sys);
+                    sleep_on(sys);
                 });
                 sys.setpgid(member, member).unwrap();
                 ready.pass(sys);
@@ -236,7 +236,7 @@ fn a_hang_up_signals_the_leader_and_the_foreground_group_when_the_leader_exits()
                 sys.close(controlling).unwrap();
                 sys.sigaction(Signal::HUP, Some(tontine_unix::SigAction::DEFAULT)).unwrap();
                 tell.open(sys);
-                sleep_for_ever(sys);
+                sleep_on(sys);
             });
             sys.setpgid(member, member).unwrap();
             sys.tcsetpgrp(terminal, member).unwrap();

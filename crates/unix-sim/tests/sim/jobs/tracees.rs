@@ -12,7 +12,7 @@ use tontine_unix::{
 
 use crate::jobs::scene::{
     Gate, change, end, everywhere, everywhere_and_on_linux, fork, ignore, kill, leader, news,
-    on_linux, rest, sleep_for_ever, sleeper,
+    on_linux, rest, sleep_on, sleeper,
 };
 use crate::jobs::tracing::{TRAPPED, traced_by_another};
 
@@ -65,7 +65,7 @@ fn a_tracee_that_ended_stays_its_tracers_when_its_parent_dies_and_is_inherited_t
             look.pass(sys);
             assert_eq!(end(sys, child), KILLED, "it has waited for nobody");
             looked.open(sys);
-            sleep_for_ever(sys);
+            sleep_on(sys);
         });
         ended.pass(sys);
         assert_eq!(told_of(sys), None, "its parent is another");
@@ -91,7 +91,7 @@ fn a_tracee_that_ended_is_inherited_when_its_parent_and_then_its_tracer_die() {
         let tracer = traced_by_another(sys, child, move |sys, child| {
             kill_unwaited(sys, child);
             ended.open(sys);
-            sleep_for_ever(sys);
+            sleep_on(sys);
         });
         ended.pass(sys);
         go.open(sys);
@@ -178,7 +178,7 @@ fn a_group_that_stops_has_its_tracee_stopped_when_the_tracer_lets_it() {
             assert_eq!(change(sys, child), Status::Trapped(Signal::CONT));
             sys.ptrace(Ptrace::Continue(child, Some(Signal::CONT))).unwrap();
             stopped.open(sys);
-            sleep_for_ever(sys);
+            sleep_on(sys);
         });
         sys.kill(Target::Group(child), Some(Signal::STOP)).unwrap();
         assert_eq!(change(sys, other), Status::Stopped(Signal::STOP));

@@ -4,7 +4,7 @@ use tontine_unix::{Errno, Pid, Ptrace, Signal, Status, Sys, WaitOptions};
 
 use crate::jobs::scene::{
     CAT, Gate, NOBODY, change, end, everywhere, everywhere_and_on_linux, fork, kill, news, rest,
-    sleep_for_ever, sleeper,
+    sleep_on, sleeper,
 };
 
 fn attach(sys: &dyn Sys, tracee: Pid) {
@@ -167,7 +167,9 @@ fn the_parent_stays_the_parent_while_another_traces() {
 fn the_tracers_death_lets_tracees_go() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
-        let tracer = traced_by_another(sys, child, |sys, _| sleep_for_ever(sys));
+        let tracer = traced_by_another(sys, child, |sys, _| {
+            sleep_on(sys);
+        });
         kill(sys, tracer);
         rest(sys);
         assert_eq!(
@@ -184,7 +186,9 @@ fn the_tracers_death_lets_tracees_go() {
 fn a_tracee_that_ended_is_its_parents_when_the_tracer_dies() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
-        let tracer = traced_by_another(sys, child, |sys, _| sleep_for_ever(sys));
+        let tracer = traced_by_another(sys, child, |sys, _| {
+            sleep_on(sys);
+        });
         sys.kill(child.into(), Some(Signal::KILL)).unwrap();
         rest(sys);
         assert_eq!(news(sys, child), None, "the tracer has not waited for it");
@@ -205,7 +209,7 @@ fn a_tracee_whose_parent_dies_is_inherited() {
         let child = tell.ask_pid(sys);
         let tracer = traced_by_another(sys, child, |sys, child| {
             sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-            sleep_for_ever(sys);
+            sleep_on(sys);
         });
         go.open(sys);
         assert_eq!(end(sys, parent), Status::Exited(0));

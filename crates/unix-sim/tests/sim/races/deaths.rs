@@ -14,7 +14,7 @@ use tontine_unix::{
 };
 use tontine_unix_sim::{Executor, Mode, Virtual};
 
-use crate::races::systems::{assert_success, everywhere, of, run};
+use crate::systems::{assert_success, everywhere, of, run};
 
 /// How a child ended.
 fn end(sys: &dyn Sys, child: Pid) -> Status {

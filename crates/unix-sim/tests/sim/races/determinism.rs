@@ -15,7 +15,7 @@ use tontine_unix::{
 };
 use tontine_unix_sim::{Executor, Mode, Report};
 
-use crate::races::systems::{of, run};
+use crate::systems::{of, run};
 
 const OWN: Pid = Pid::number_only(0);
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use tontine_unix::{SigAction, SigSet, Signal, Sys, WaitOptions};
 use tontine_unix_sim::{Executor, Mode, Report};
 
-use crate::races::systems::{assert_success, of, run};
+use crate::systems::{assert_success, of, run};
 
 fn executors() -> impl Iterator<Item = Executor> {
     (0..20).map(|seed| Executor::Simulated { seed }).chain([Executor::Parallel; 3])

@@ -16,7 +16,6 @@ mod signals;
 mod stalls;
 mod statistics;
 mod strangers;
-mod systems;
 mod terminals;
 mod tracing;
 mod users;

@@ -11,7 +11,7 @@ use tontine_unix::{
 };
 use tontine_unix_sim::{Executor, Mode};
 
-use crate::races::systems::{assert_success, everywhere, of, run};
+use crate::systems::{assert_success, everywhere, of, run};
 
 const OWN: Pid = Pid::number_only(0);
 

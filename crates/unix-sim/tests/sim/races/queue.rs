@@ -7,7 +7,7 @@ use std::time::Duration;
 use tontine_unix::{Limit, Resource, Signal, Sys, WaitOptions};
 use tontine_unix_sim::{Executor, Mode};
 
-use crate::races::systems::{assert_success, of, run};
+use crate::systems::{assert_success, of, run};
 
 /// More than there is room for in the queue.
 const ALARMS: usize = 1200;

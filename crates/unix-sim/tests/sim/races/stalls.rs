@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use tontine_unix::{How, SigSet, Signal, Sys, Target};
 use tontine_unix_sim::{Builder, Ending, Executor, Mode, State};
 
-use crate::races::systems::{everywhere, of, run};
+use crate::systems::{everywhere, of, run};
 
 /// Threads that sleep for ever, each in another call.
 fn all_asleep(sys: &dyn Sys) -> i32 {

@@ -3,7 +3,7 @@
 use tontine_unix::{Signal, Sys, Target};
 use tontine_unix_sim::{Executor, LockRow, LockStatistics, Mode, Report};
 
-use crate::races::systems::{assert_success, everywhere, of, run};
+use crate::systems::{assert_success, everywhere, of, run};
 
 /// The relations' lock of a mode, for which those that fork and wait compete.
 fn relations(mode: Mode) -> &'static str {

@@ -8,7 +8,7 @@ use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, WaitOptions};
 use tontine_unix_sim::{Mode, Virtual};
 
 use crate::races::explore::{PARALLEL, Race};
-use crate::races::systems::assert_success;
+use crate::systems::assert_success;
 
 fn yields(sys: &dyn Sys, times: u32) {
     (0..times).for_each(|_| sys.sched_yield());

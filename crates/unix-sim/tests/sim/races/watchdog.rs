@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tontine_unix::{Spawn, Sys, WaitOptions};
 use tontine_unix_sim::{Busy, Executor, Mode};
 
-use crate::races::systems::{assert_success, of, run};
+use crate::systems::{assert_success, of, run};
 
 /// Long enough that no processor takes so long to come back to a thread that makes calls.
 const LIMIT: Duration = Duration::from_secs(2);

@@ -9,13 +9,12 @@ pub(crate) use std::time::Duration;
 pub(crate) use tontine_unix::*;
 pub(crate) use tontine_unix_sim::*;
 
+pub(crate) use crate::children::{bare, leader, sleep_on};
 use crate::keeper::keep;
+use crate::systems::{assert_held, of, run};
 
 /// In the environment of a test that is to run on Linux alone, in a process of its own.
 const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
-/// A simulated run that takes more steps than this will not end.
-const STEPS: u64 = 3_000_000;
-
 const EXECUTORS: [Executor; 4] = [
     Executor::Simulated { seed: 1 },
     Executor::Simulated { seed: 2 },
@@ -56,21 +55,12 @@ fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     }
     for mode in Mode::ALL {
         for &executor in executors {
-            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
-            let builder = Virtual::builder().mode(mode).executor(executor).processors(processors);
-            let unix = change(builder.pids(1000).stop_at(STEPS)).build().expect("it goes together");
             let rule = Arc::clone(&rule);
-            let report = unix.run(move |sys| {
+            let report = run(change(of(mode, executor).pids(1000)), move |sys| {
                 rule(sys);
                 0
             });
-            let held = report.ending == Ending::Finished
-                && report.status == Some(Status::Exited(0))
-                && report.panicked.is_empty();
-            if !held {
-                let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
-                panic!("not in mode {mode}, {executor:?}: {report:?}\n{state}");
-            }
+            assert_held(&format!("mode {mode}, {executor:?}"), &report);
         }
     }
     Held(rule)
@@ -200,11 +190,6 @@ pub(crate) fn nobody_else(sys: &dyn Sys) -> u32 {
     100_000 + sys.getpid().number() as u32
 }
 
-/// A child as others than its parent name it on Linux, where handles are a process's own.
-pub(crate) fn bare(child: Pid) -> Pid {
-    Pid::number_only(child.number())
-}
-
 /// How a child ended.
 pub(crate) fn end_of(sys: &dyn Sys, child: Pid) -> Status {
     change_of(sys, child, WaitOptions::EXITED)
@@ -267,13 +252,6 @@ pub(crate) fn raise_twice(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> 
 /// What the caller has pending of these, taken one by one.
 pub(crate) fn drain(sys: &dyn Sys, set: SigSet) -> Vec<SignalInfo> {
     std::iter::from_fn(|| sys.sigtimedwait(set, Some(Duration::ZERO)).ok()).collect()
-}
-
-/// Sleeps for ever; for a child that is to be killed.
-pub(crate) fn sleep_on(sys: &dyn Sys) -> i32 {
-    loop {
-        sys.pause();
-    }
 }
 
 /// Sleeps a moment.

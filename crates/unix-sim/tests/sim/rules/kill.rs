@@ -3,12 +3,6 @@
 use super::harness::*;
 
 /// A child that leads a group of its own and sleeps.
-fn leader(sys: &dyn Sys) -> Pid {
-    let child = sys.fork(sleep_on).unwrap();
-    sys.setpgid(child, child).unwrap();
-    child
-}
-
 fn killed(sys: &dyn Sys, child: Pid) {
     assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
 }

@@ -2,6 +2,7 @@
 //! meanwhile. Each runs once in real time on processors and once on Linux, and not in every mode.
 
 use crate::rules::harness::*;
+use crate::systems::{assert_held, of, run};
 
 /// Runs a rule in every mode by the simulated clock, where sleeping takes no time, and once in real
 /// time.
@@ -25,11 +26,9 @@ pub(crate) fn in_computed_seconds(rule: fn(&dyn Sys)) {
 }
 
 fn virtually(mode: Mode, executor: Executor, rule: fn(&dyn Sys)) {
-    let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
-    let builder = Virtual::builder().mode(mode).executor(executor).processors(processors);
-    let report = builder.build().expect("it goes together").run(move |sys| {
+    let report = run(of(mode, executor), move |sys| {
         rule(sys);
         0
     });
-    assert_eq!(report.status, Some(Status::Exited(0)), "mode {mode}, {executor:?}: {report:?}");
+    assert_held(&format!("mode {mode}, {executor:?}"), &report);
 }

@@ -1,7 +1,15 @@
-//! Systems that tests run programs on.
+//! Systems that tests run programs on: [`of`], [`everywhere`]; and what must come of a run:
+//! [`assert_success`], [`assert_held`].
 
-use tontine_unix::{Status, Sys};
+use tontine_unix::{Fd, Status, Sys};
 use tontine_unix_sim::{Builder, Ending, Executor, Mode, Report, Virtual};
+
+/// A program of all backends: it copies its input until that ends. A virtual system gets it by
+/// [`with_cat`].
+pub(crate) const CAT: &str = "/bin/cat";
+
+/// A simulated run that takes more steps than this will not end.
+const MAX_STEPS: u64 = 3_000_000;
 
 /// A system of every mode and executor, with some seeds of the simulated one.
 pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
@@ -19,9 +27,23 @@ pub(crate) fn of(mode: Mode, executor: Executor) -> Builder {
     let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
     let builder = builder.pids(400);
     match executor {
-        Executor::Simulated { .. } => builder.stop_at(1_000_000),
+        Executor::Simulated { .. } => builder.stop_at(MAX_STEPS),
         Executor::Parallel | Executor::Modelled { .. } => builder,
     }
+}
+
+/// Adds [`CAT`] to a system.
+pub(crate) fn with_cat(builder: Builder) -> Builder {
+    builder.program(CAT, |sys, _| {
+        let mut buffer = [0; 512];
+        loop {
+            match sys.read(Fd::STDIN, &mut buffer) {
+                Ok(0) => return 0,
+                Ok(n) if sys.write(Fd::STDOUT, &buffer[..n]) == Ok(n) => {}
+                _ => return 1,
+            }
+        }
+    })
 }
 
 /// Runs a program on a system.
@@ -32,7 +54,7 @@ pub(crate) fn run(
     builder.build().expect("it goes together").run(program)
 }
 
-/// The program ended with 0, and so did everybody else.
+/// Asserts that the program ended with 0, and so did everybody else.
 #[track_caller]
 pub(crate) fn assert_success(on: &str, report: &Report) {
     let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -43,4 +65,11 @@ pub(crate) fn assert_success(on: &str, report: &Report) {
         report.panicked,
         report.abandoned,
     );
+}
+
+/// Asserts success, and that no program of the system panicked: each assertion in them held.
+#[track_caller]
+pub(crate) fn assert_held(on: &str, report: &Report) {
+    assert_success(on, report);
+    assert_eq!(report.panicked, [], "{on}: an assertion failed");
 }

@@ -1,0 +1,57 @@
+//! Processes that tests make again and again, and how they end.
+
+use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Status, Sys, WaitOptions};
+
+/// The caller, in calls that name a process.
+pub(crate) const SELF: Pid = Pid::number_only(0);
+
+/// A child that sleeps until a signal ends it.
+pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
+    sys.fork(sleep_on).expect("a process more")
+}
+
+/// Sleeps until a signal ends the process, as a program that never returns.
+pub(crate) fn sleep_on(sys: &dyn Sys) -> i32 {
+    loop {
+        sys.pause();
+    }
+}
+
+/// A sleeper that leads a group of its own.
+pub(crate) fn leader(sys: &dyn Sys) -> Pid {
+    let child = sleeper(sys);
+    sys.setpgid(child, child).expect("a child");
+    child
+}
+
+/// A process as others than its parent name it on Linux, where handles are a process's own.
+pub(crate) const fn bare(pid: Pid) -> Pid {
+    Pid::number_only(pid.number())
+}
+
+/// Waits until a child has ended, through signals, and returns how.
+#[track_caller]
+pub(crate) fn end(sys: &dyn Sys, child: Pid) -> Status {
+    changed(sys, child, WaitOptions::EXITED)
+}
+
+/// Waits until a child has stopped, continued or ended.
+#[track_caller]
+pub(crate) fn change(sys: &dyn Sys, child: Pid) -> Status {
+    changed(sys, child, WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED)
+}
+
+#[track_caller]
+fn changed(sys: &dyn Sys, child: Pid, options: WaitOptions) -> Status {
+    loop {
+        match sys.waitid(Children::One(child), options) {
+            Ok(found) => return found.expect("it slept").status,
+            Err(error) => assert_eq!(error, Errno::EINTR, "waiting for {child}"),
+        }
+    }
+}
+
+/// Ignores a signal.
+pub(crate) fn ignore(sys: &dyn Sys, signal: Signal) {
+    sys.sigaction(signal, Some(SigAction::IGNORE)).expect("neither SIGKILL nor SIGSTOP");
+}
