@@ -24,10 +24,7 @@ const STANDING: [(&str, &str); 5] = [
     ("crates/experiments/round_trip", "harness paced"),
     ("crates/experiments/shared_heaps", "harness picture"),
     ("crates/tontine/heap/shared", "arena core recover"),
-    (
-        "crates/unix-sim/executor",
-        "chooser fiber here modelled options parallel queue simulated task tick worker",
-    ),
+    ("crates/unix-sim/executor", "queue task worker"),
     (
         "crates/unix-sim/kernel",
         "awaited call clock deliver exec exit family files generate limits pgrp proc references \

@@ -3,8 +3,8 @@
 //! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices.
 //! One that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
 
+use super::footprint::{At, Touched};
 use super::task::Leave;
-use super::touch::{At, Touched};
 use crate::split_mix::SplitMix;
 
 /// One stretch of a fiber.

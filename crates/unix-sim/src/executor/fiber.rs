@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::thread::{self, Thread};
 
-use super::here::HERE;
+use super::footprint::At;
+use super::here::{Backend, HERE, running, suspend};
 use super::modelled::spend;
+use super::reach::reach_fiber;
 use super::task::{Leave, Task};
-use super::touch::{At, reach_fiber};
 use super::{modelled, simulated};
 use crate::costs::Step;
 use crate::held::assert_may_park;
@@ -139,13 +140,6 @@ pub fn current() -> Fiber {
     }))
 }
 
-/// The running fiber, as long as it runs.
-pub(super) fn running<'a>() -> Option<&'a Task> {
-    // SAFETY: the running task is alive by its executor's reference until it has ended; callers
-    // keep it no longer than a frame on that fiber's stack, or a signal handler's above it.
-    unsafe { HERE.with(|here| here.task.get()).as_ref() }
-}
-
 /// The number of the one that runs here; 0 outside of any fiber.
 pub(crate) fn current_id() -> u32 {
     running().map_or(0, |task| task.id)
@@ -177,7 +171,7 @@ pub fn park() {
     match running() {
         Some(task) => {
             reach_fiber(task.shown());
-            if task.take_token() { point(At::Awake) } else { task.suspend(Leave::Park) }
+            if task.take_token() { point(At::Awake) } else { suspend(task, Leave::Park) }
         }
         None => thread::park(),
     }
@@ -190,7 +184,7 @@ pub(crate) fn rest() {
     match running() {
         // Nobody is let in between: who was woken for nothing looks again.
         Some(task) if task.take_token() => {}
-        Some(task) => task.suspend(Leave::Park),
+        Some(task) => suspend(task, Leave::Park),
         None => thread::park(),
     }
 }
@@ -273,7 +267,7 @@ pub(crate) fn preempt() {
 /// processor comes first. The simulated executor needs no such place: who goes on there is chosen
 /// at points.
 pub(crate) fn take_turns() {
-    if HERE.with(|here| here.simulation.get().is_null()) {
+    if HERE.with(|here| here.backend.get() != Backend::Simulated) {
         yield_now();
     }
 }
@@ -283,7 +277,7 @@ pub(crate) fn take_turns() {
 pub(crate) fn yield_now() {
     match running() {
         Some(_) if thread::panicking() => {}
-        Some(task) => task.suspend(Leave::Yield),
+        Some(task) => suspend(task, Leave::Yield),
         None => thread::yield_now(),
     }
 }
@@ -296,6 +290,6 @@ pub(crate) fn yield_now() {
 /// Outside of any fiber.
 pub(crate) fn abandon() -> ! {
     let task = running().expect("only a fiber can be abandoned");
-    task.suspend(Leave::Abandon);
+    suspend(task, Leave::Abandon);
     unreachable!("an abandoned fiber is never resumed")
 }

@@ -1,18 +1,30 @@
-//! What runs on this thread of the operating system: [`HERE`].
+//! What runs on this thread of the operating system: [`HERE`], [`running`].
 //!
 //! Plain cells without a destructor or a lazy beginning, so that a signal handler may read them and
 //! a look at one costs one instruction. A fiber never changes its thread, so neither does what it
 //! sees here.
+#![allow(unsafe_code, reason = "the running fiber is known by address")]
 
 use std::cell::Cell;
 use std::ptr;
 
-use super::modelled::Machine;
-use super::simulated::Simulation;
-use super::task::Task;
-use super::tick::TickFn;
-use super::touch::{At, Reaching};
+use super::footprint::{At, Reaching};
+use super::task::{Leave, Task};
 use super::worker::{Local, Worker};
+
+/// What a tick calls, with the context of the interrupted fiber, or 0 if there was none.
+pub(crate) type TickFn = fn(context: usize);
+
+/// Whose rules decide on a thread who runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backend {
+    /// The parallel executor's, or those of no executor.
+    Parallel,
+    /// The simulated one's.
+    Simulated,
+    /// The modelled one's.
+    Modelled,
+}
 
 /// See the module.
 pub(super) struct Here {
@@ -23,10 +35,8 @@ pub(super) struct Here {
     /// Simulated, inside of a fiber: points until the next decision, at least 1. Modelled: 1. Else
     /// 0.
     pub(super) left: Cell<u32>,
-    /// The simulation whose thread this is, or null.
-    pub(super) simulation: Cell<*const Simulation>,
-    /// The modelled machine whose thread this is, or null.
-    pub(super) machine: Cell<*const Machine>,
+    /// Whose thread this is.
+    pub(super) backend: Cell<Backend>,
     /// Failed attempts at simple locks.
     pub(super) spins: Cell<u32>,
     /// Whether a signal handler has interrupted what runs here.
@@ -56,7 +66,7 @@ impl Here {
     /// Whether the thread is a simulated or a modelled executor's.
     #[inline]
     pub(super) fn is_simulated(&self) -> bool {
-        !self.simulation.get().is_null() || !self.machine.get().is_null()
+        self.backend.get() != Backend::Parallel
     }
 }
 
@@ -65,8 +75,14 @@ impl Here {
 pub(super) struct Stay(());
 
 impl Stay {
-    pub(super) fn begin(worker: &Worker, local: &Local, tick: Option<TickFn>) -> Self {
+    pub(super) fn begin(
+        backend: Backend,
+        worker: &Worker,
+        local: &Local,
+        tick: Option<TickFn>,
+    ) -> Self {
         HERE.with(|here| {
+            here.backend.set(backend);
             here.worker.set(worker);
             here.local.set(local);
             here.tick.set(tick);
@@ -82,8 +98,7 @@ impl Drop for Stay {
             here.task.set(ptr::null());
             here.context.set(0);
             here.left.set(0);
-            here.simulation.set(ptr::null());
-            here.machine.set(ptr::null());
+            here.backend.set(Backend::Parallel);
             here.level.set(0);
             here.held.set(0);
             here.tick.set(None);
@@ -103,8 +118,7 @@ thread_local! {
             task: Cell::new(ptr::null()),
             context: Cell::new(0),
             left: Cell::new(0),
-            simulation: Cell::new(ptr::null()),
-            machine: Cell::new(ptr::null()),
+            backend: Cell::new(Backend::Parallel),
             spins: Cell::new(0),
             interrupted: Cell::new(false),
             level: Cell::new(0),
@@ -119,4 +133,21 @@ thread_local! {
             at: Cell::new(At::Start),
         }
     };
+}
+
+/// The running fiber, as long as it runs.
+pub(super) fn running<'a>() -> Option<&'a Task> {
+    // SAFETY: the running task is alive by its executor's reference until it has ended; callers
+    // keep it no longer than a frame on that fiber's stack, or a signal handler's above it.
+    unsafe { HERE.with(|here| here.task.get()).as_ref() }
+}
+
+/// Suspends the fiber that runs here, which is `task`.
+pub(super) fn suspend(task: &Task, leave: Leave) {
+    debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), task), "suspends itself");
+    HERE.with(|here| {
+        let low = here.is_simulated() || here.level.get() == 0;
+        debug_assert!(low, "a fiber leaves its processor at base level");
+    });
+    task.suspend(leave);
 }

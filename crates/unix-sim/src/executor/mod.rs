@@ -15,18 +15,20 @@
 //! `fiber.rs` is what a fiber may do, `task.rs` how it is kept, `queue.rs` where fibers wait for
 //! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens
 //! at its end, `timer.rs` the actions to come, `tick.rs` the clock, `signals.rs` how threads
-//! meet those signals, `touch.rs` what two steps have in common. What a fiber does, which signals
+//! meet those signals, `footprint.rs` what two steps have in common, `reach.rs` how that is noted. What a fiber does, which signals
 //! it gets and how it is killed, is the kernel's.
 #![allow(unsafe_code, reason = "queues and buries fibers by address")]
 
 mod chooser;
 mod fiber;
+mod footprint;
 mod here;
 mod modelled;
 mod options;
 mod overflow;
 mod parallel;
 mod queue;
+mod reach;
 mod signals;
 mod simulated;
 mod stack;
@@ -35,7 +37,6 @@ mod task;
 mod tests;
 mod tick;
 mod timer;
-mod touch;
 mod worker;
 
 use std::fmt;
@@ -50,23 +51,25 @@ pub(crate) use fiber::{
     abandon, aside, current_id, forget_context, point, preempt, processor, rest, serves_nobody,
     spin, take_turns, turn, yield_now,
 };
+pub(crate) use footprint::LOCAL_RANKS;
+pub use footprint::{At, Object, Touched};
 use here::HERE;
+pub(crate) use here::TickFn;
 pub(crate) use modelled::{STRETCH, compute, spend, spend_half, touch};
 pub use options::Reused;
 pub(crate) use options::{Hooks, Options, Outcome, Start};
 pub(crate) use overflow::{back_in_kernel, in_kernel, stack_left};
 pub use overflow::{enter_kernel, leave_kernel};
+pub(crate) use reach::{changes, looks_at};
 pub use signals::SignalStack;
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
 pub use task::Leave;
 use task::{Place, Task};
 use tick::Ticks;
-pub(crate) use tick::{TICKS_A_SECOND, TickFn, splhigh, splx};
+pub(crate) use tick::{TICKS_A_SECOND, splhigh, splx};
 use timer::Timers;
 pub(crate) use timer::{Action, Timer};
-pub use touch::{At, Object, Touched};
-pub(crate) use touch::{LOCAL_RANKS, changes, looks_at};
 use worker::{AT_HAND, Local, MOVED, Worker};
 
 use crate::costs::Costs;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::stack::StackPool;
-use super::task::Body;
+
+/// What a fiber does, to its end.
+pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
 /// What a new fiber is to do.
 pub(crate) struct Start {

@@ -19,9 +19,10 @@ use std::sync::atomic::Ordering;
 
 use corosensei::trap::TrapHandlerRegs;
 
-use super::fiber::running;
+use super::footprint::Object;
+use super::here::running;
+use super::reach::changes;
 use super::task::{Leave, Task};
-use super::touch::{Object, changes};
 
 /// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber
 /// begins in kernel mode, entered once. Nothing outside of fibers.

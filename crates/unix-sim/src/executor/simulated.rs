@@ -21,13 +21,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::chooser::{Chooser, Left};
-use super::fiber::running;
-use super::here::{HERE, Stay};
+use super::footprint::At;
+use super::here::{Backend, HERE, Stay, running, suspend};
 use super::modelled;
 use super::signals::SignalStack;
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
-use super::touch::At;
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome};
 
@@ -112,8 +111,8 @@ impl Simulation {
         let local = Local::new();
         // Who runs one system after another has one for all.
         let _signal_stack = executor.options.reused.is_none().then(SignalStack::install);
-        let _stay = Stay::begin(worker, &local, executor.ticks.get().map(|ticks| ticks.call));
-        HERE.with(|here| here.simulation.set(self));
+        let tick = executor.ticks.get().map(|ticks| ticks.call);
+        let _stay = Stay::begin(Backend::Simulated, worker, &local, tick);
         let mut run = Run {
             simulation: self,
             executor,
@@ -168,7 +167,7 @@ pub(super) fn decide(at: At) {
                 return tick_at_point();
             }
             HERE.with(|here| here.left.set(0));
-            task.suspend(Leave::Point);
+            suspend(task, Leave::Point);
             HERE.with(|here| here.at.set(at));
             tick_at_point();
         }
@@ -200,7 +199,7 @@ pub(super) fn spin(word: &AtomicU32) {
     let task = running().expect("outside of any fiber nobody could let go of a lock that is held");
     // SAFETY: the fiber runs, so that nobody else touches its word.
     unsafe { *task.spin_word() = word };
-    task.suspend(Leave::Spin);
+    suspend(task, Leave::Spin);
 }
 
 impl Executor {

@@ -24,14 +24,10 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use super::here::HERE;
-use super::options::Start;
+use super::options::{Body, Start};
 use super::stack::Stack;
 use super::worker::Worker;
 use crate::held::PerFiber;
-
-/// What a fiber does, to its end.
-pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
 /// Why a fiber left its processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,13 +283,8 @@ impl Task {
         }
     }
 
-    /// Suspends the fiber that runs here, which is this one.
+    /// Suspends the fiber that runs here, which is this one; by [`suspend`](super::here::suspend).
     pub(super) fn suspend(&self, leave: Leave) {
-        debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), self), "suspends itself");
-        HERE.with(|here| {
-            let low = here.is_simulated() || here.level.get() == 0;
-            debug_assert!(low, "a fiber leaves its processor at base level");
-        });
         // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the
         // base of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };

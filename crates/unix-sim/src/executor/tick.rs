@@ -17,13 +17,10 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::here::{HERE, Here};
+use super::here::{HERE, Here, TickFn};
 
 /// How often the clock ticks in a second.
 pub(crate) const TICKS_A_SECOND: u32 = 100;
-
-/// What a tick calls, with the context of the interrupted fiber, or 0 if there was none.
-pub(crate) type TickFn = fn(context: usize);
 
 /// How often, and what.
 #[derive(Debug, Clone, Copy)]

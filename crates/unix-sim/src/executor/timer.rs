@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::touch::{Object, changes};
+use super::footprint::Object;
+use super::reach::changes;
 
 /// What happens at a time: short, outside of any fiber.
 pub(crate) type Action = Box<dyn FnOnce() + Send>;

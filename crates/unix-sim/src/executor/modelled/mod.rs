@@ -14,12 +14,12 @@ mod processor;
 mod run;
 
 use std::cell::{Cell, RefCell};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::fiber::running;
-use super::here::HERE;
+use super::here::{HERE, running, suspend};
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
 use super::{Executor, Outcome};
@@ -99,11 +99,32 @@ pub(super) struct Machine {
 #[derive(Debug, Clone, Copy, Default)]
 struct Holders(u64);
 
+thread_local! {
+    /// The machine whose thread this is, or null.
+    static MACHINE: Cell<*const Machine> = const { Cell::new(ptr::null()) };
+}
+
 /// The machine whose thread this is.
 fn machine<'a>() -> Option<&'a Machine> {
     // SAFETY: set while the machine runs, to what outlives its run; callers keep it no longer than
     // a frame within that run.
-    unsafe { HERE.with(|here| here.machine.get()).as_ref() }
+    unsafe { MACHINE.get().as_ref() }
+}
+
+/// Makes this thread a machine's as long as it lives.
+struct MachineHere(());
+
+impl MachineHere {
+    fn begin(machine: &Machine) -> Self {
+        MACHINE.set(machine);
+        Self(())
+    }
+}
+
+impl Drop for MachineHere {
+    fn drop(&mut self) {
+        MACHINE.set(ptr::null());
+    }
 }
 
 /// Moves the clock of the processor that runs this by the cost of a step. Nothing in the other
@@ -186,7 +207,7 @@ impl Machine {
         }
         let mine = self.here();
         if mine.clock_ps.get() > self.horizon_ps.get() {
-            task.suspend(Leave::Point);
+            suspend(task, Leave::Point);
         }
         let mine = self.here();
         if mine.clock_ps.get() >= mine.next_tick_ps.get() {

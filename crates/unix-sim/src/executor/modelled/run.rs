@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::processor::{Arrival, Processor};
-use super::{Machine, Model, NEVER};
+use super::{Machine, MachineHere, Model, NEVER};
 use crate::costs::{PS_A_NS, Step};
-use crate::executor::here::{HERE, Stay};
+use crate::executor::here::{Backend, HERE, Stay};
 use crate::executor::signals::SignalStack;
 use crate::executor::task::{Leave, Task};
 use crate::executor::worker::{Local, Worker};
@@ -35,11 +35,10 @@ pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
         lines: RefCell::default(),
         words: RefCell::default(),
     };
-    let _stay = Stay::begin(worker, &local, executor.ticks.get().map(|ticks| ticks.call));
-    HERE.with(|here| {
-        here.machine.set(&raw const machine);
-        here.notes.set(true);
-    });
+    let tick = executor.ticks.get().map(|ticks| ticks.call);
+    let _stay = Stay::begin(Backend::Modelled, worker, &local, tick);
+    let _machine = MachineHere::begin(&machine);
+    HERE.with(|here| here.notes.set(true));
     let run = Run { model, executor, worker, local: &local, machine: &machine };
     let outcome = run.until_end();
     run.end();

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::{Decision, Run};
 use crate::executor::chooser::{CLOCK, Left};
+use crate::executor::footprint::{At, Touched};
 use crate::executor::task::Leave;
-use crate::executor::touch::{At, Touched};
 
 impl Run<'_> {
     /// Returns `true` if a timer is due before the next choice. If the clock does not move with

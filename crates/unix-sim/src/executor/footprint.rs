@@ -1,5 +1,4 @@
-//! What a fiber reaches between two points: [`looks_at`], [`changes`], [`Touched`]; and where a
-//! point is: [`At`].
+//! What a fiber reaches between two points: [`Object`], [`Touched`]; and where a point is: [`At`].
 //!
 //! Two steps of different fibers that reach nothing in common, or only read it, come to the same in
 //! either order. Whoever goes through all schedules needs one of the two then. Locks say what they
@@ -8,9 +7,6 @@
 //! for the lines of such words when another processor has them.
 
 use std::cell::Cell;
-
-use super::here::HERE;
-use super::modelled;
 
 /// What several fibers reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +32,7 @@ pub enum Object {
 }
 
 /// No process has so high a slot.
-const NO_SLOT: u32 = u32::MAX;
+pub(super) const NO_SLOT: u32 = u32::MAX;
 /// Objects of one kind that are told apart.
 const APART: u32 = 8;
 
@@ -51,7 +47,7 @@ const PROCESS: u8 = 8;
 impl Object {
     /// Its bit. Several objects may have one. Mostly known when this is compiled.
     #[inline(always)]
-    const fn bit(self) -> u64 {
+    pub(super) const fn bit(self) -> u64 {
         /// Kinds of which there are several objects, from the first bit on that a global one has
         /// not.
         const FIRST: u32 = 16;
@@ -79,7 +75,7 @@ impl Object {
     }
 
     /// The process whose words these are, or [`NO_SLOT`].
-    const fn slot(self) -> u32 {
+    pub(super) const fn slot(self) -> u32 {
         match self {
             Self::Process(slot) => slot,
             _ => NO_SLOT,
@@ -144,6 +140,19 @@ impl Reaching {
         Self { reached: Cell::new(0), written: Cell::new(0), fibers: Cell::new(0) }
     }
 
+    /// Adds objects by their bits: those that are looked at, and those of them that are changed.
+    #[inline]
+    pub(super) fn add(&self, looked_at: u64, changed: u64) {
+        self.reached.set(self.reached.get() | looked_at);
+        self.written.set(self.written.get() | changed);
+    }
+
+    /// Adds the fiber with this number.
+    #[inline]
+    pub(super) fn add_fiber(&self, id: u32) {
+        self.fibers.set(self.fibers.get() | 1 << (id % u64::BITS));
+    }
+
     /// All of it; from now on nothing.
     #[inline]
     pub(super) fn take(&self) -> Touched {
@@ -152,59 +161,6 @@ impl Reaching {
             written: self.written.take(),
             fibers: self.fibers.take(),
         }
-    }
-}
-
-/// The running fiber looks at something.
-#[inline]
-pub(crate) fn looks_at(object: Object) {
-    if is_noted() {
-        reach(object, false);
-    }
-}
-
-/// It changes something, or may.
-#[inline]
-pub(crate) fn changes(object: Object) {
-    if is_noted() {
-        reach(object, true);
-    }
-}
-
-/// It sleeps, or wakes the fiber with this number.
-#[inline]
-pub(super) fn reach_fiber(id: u32) {
-    if is_noted() {
-        HERE.with(|here| {
-            let fibers = &here.reaching.fibers;
-            fibers.set(fibers.get() | 1 << (id % u64::BITS));
-        });
-    }
-}
-
-/// Whether somebody is told what was reached: nobody else wants to know.
-#[inline]
-fn is_noted() -> bool {
-    HERE.with(|here| here.notes.get())
-}
-
-#[inline]
-fn reach(object: Object, changes: bool) {
-    let bit = object.bit();
-    note(bit, if changes { bit } else { 0 }, object.slot());
-}
-
-/// Out of line: where nothing is noted, a look at one word is all that is in the way.
-#[cold]
-#[inline(never)]
-fn note(looked_at: u64, changed: u64, slot: u32) {
-    HERE.with(|here| {
-        let Reaching { reached, written, .. } = &here.reaching;
-        reached.set(reached.get() | looked_at);
-        written.set(written.get() | changed);
-    });
-    if slot != NO_SLOT {
-        modelled::reach_words(slot, changed != 0);
     }
 }
 
