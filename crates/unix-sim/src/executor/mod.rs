@@ -13,10 +13,10 @@
 //!   a cost for each step. Same seed and costs, same run.
 //!
 //! `fiber.rs` is what a fiber may do, `task.rs` how it is kept, `queue.rs` where fibers wait for
-//! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens
-//! at its end, `timer.rs` the actions to come, `tick.rs` the clock, `signals.rs` how threads
-//! meet those signals, `footprint.rs` what two steps have in common, `reach.rs` how that is noted. What a fiber does, which signals
-//! it gets and how it is killed, is the kernel's.
+//! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens at
+//! its end, `timer.rs` the actions to come, `tick.rs` the clock, `signals.rs` how threads meet
+//! those signals, `footprint.rs` what two steps have in common, `reach.rs` how that is noted. What
+//! a fiber does, which signals it gets and how it is killed, is the kernel's.
 #![allow(unsafe_code, reason = "queues and buries fibers by address")]
 
 mod chooser;

@@ -1,7 +1,7 @@
 //! Notes what the running fiber reaches: [`looks_at`], [`changes`].
 //!
-//! Nothing is noted unless a chooser compares steps or a model charges for lines: [`footprint`] says
-//! what is made of it.
+//! Nothing is noted unless a chooser compares steps or a model charges for lines. What two steps
+//! have in common is [`footprint`]'s.
 //!
 //! [`footprint`]: super::footprint
 
