@@ -66,7 +66,7 @@ fn json_says_what_failed_and_where() {
 #[test]
 fn json_names_the_thread_of_a_failure_in_a_process_with_several() {
     let file = scenario(
-        "process main\n  thread other\n  join other\n  wait -> exited 3\n\n\
+        "process main\n  h = thread other\n  join h\n  wait -> exited 3\n\n\
          thread other\n  wait -> exited 4\n",
     );
     let output = run(&["--format", "json"], file.path());
@@ -187,9 +187,11 @@ fn a_run_that_is_to_outlive_its_terminal_does() {
 #[cfg(debug_assertions)]
 const DEAF: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
 
+/// Its signals have their defaults: a shell that starts the tests in the background ignores SIGINT.
 #[cfg(debug_assertions)]
 fn deaf(file: &Path, limit: &str) -> Child {
-    let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
+    let mut tontine = Command::new("env");
+    tontine.args(["--default-signal", env!("CARGO_BIN_EXE_tontine")]);
     tontine.args(["unix", "run", "--spin", "100", "--limit", limit]).arg(file);
     tontine.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("tontine runs")
 }
