@@ -1,6 +1,6 @@
 //! iceoryx2, publish-subscribe between two processes, both ends polling: `iceoryx2`.
 //!
-//! Where the two are forked, services lie in a [`Room`]: a root folder and a prefix in `/dev/shm`
+//! Where the two are forked, services lie in a room: a root folder and a prefix in `/dev/shm`
 //! of its own, named after its maker; they go with it, and those of killed processes go at the next
 //! start. A node is made in the process that uses it.
 
