@@ -1,6 +1,6 @@
-//! What a run records of what it measured: an experiment in words ([`About`], made of the
-//! [`Explanation`] that it states; `tontine explain` prints it and the report shows it), and what
-//! is true of a mechanism ([`MechanismFacts`]), from which the report says what to use.
+//! Descriptions in results.json: an experiment in words ([`About`], made of the experiment's
+//! [`Explanation`]; `tontine explain` prints it and the report shows it), and the properties of a
+//! mechanism ([`MechanismFacts`]), by which the report recommends one.
 
 use serde::{Deserialize, Serialize};
 
@@ -95,40 +95,40 @@ pub struct About {
     pub without_calls: Vec<String>,
 }
 
-/// What is true of a mechanism, whatever a run measures of it.
+/// Properties of a mechanism, independent of the figures of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MechanismFacts {
-    /// Its name as a variant.
+    /// Name of the mechanism, which is that of its variants.
     pub name: String,
-    /// What its receiver does while nothing comes.
+    /// Behaviour of the receiver while it waits for a message.
     pub receiver: Idling,
     /// `true` if its ends are threads of one process.
     pub between_threads: bool,
-    /// What says how a kill of one end goes.
+    /// The row of `survival` that shows the effect of a kill.
     pub kill: KillFacts,
-    /// The same mechanism with a receiver that sleeps, where this one's spins.
+    /// The counterpart whose receiver sleeps, if this one's spins.
     pub sleeping: Option<String>,
-    /// The same mechanism between processes, where this one is between threads.
+    /// The counterpart between processes, if this one is between threads.
     pub between_processes: Option<String>,
 }
 
-/// What a receiver does while nothing comes.
+/// Behaviour of a receiver while it waits for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idling {
-    /// It keeps a processor busy.
+    /// Keeps a processor busy.
     Spins,
-    /// It sleeps until the kernel or the C library wakes it.
+    /// Sleeps until the kernel or the C library wakes it.
     Sleeps,
-    /// It sleeps; a library or a network of its own stands between it and the sender.
+    /// Sleeps; a library or a network is between it and the sender.
     Mediated,
 }
 
-/// What says how a kill of one end goes.
+/// The row of `survival` that shows the effect of a kill of one end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum KillFacts {
-    /// Nothing: it takes both ends.
+    /// None: both ends are threads of the killed process.
     TakesBoth,
     /// A row of `survival`.
     Row {
@@ -139,7 +139,7 @@ pub enum KillFacts {
     StandsFor {
         /// The variant there.
         row: String,
-        /// Why this one is not killed, up to the name of the other.
+        /// Reason why this one is not killed, up to the name of the other.
         why: String,
     },
 }

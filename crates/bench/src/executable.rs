@@ -5,9 +5,11 @@
 //! which the linker put into it, a digest of its contents, or without one the length and the time
 //! of the last change.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use object::{Object, ReadCache};
 use serde::{Deserialize, Serialize};
@@ -46,12 +48,7 @@ impl Executable {
         let cache = ReadCache::new(file);
         let parsed = object::File::parse(&cache).ok();
         let build_id = parsed.and_then(|parsed| parsed.build_id().ok().flatten().map(hexadecimal));
-        Ok(Self {
-            path,
-            bytes: about.len(),
-            modified: modified.map(|time| humantime::format_rfc3339(time).to_string()),
-            build_id,
-        })
+        Ok(Self { path, bytes: about.len(), modified: modified.and_then(stamp), build_id })
     }
 
     /// Whether `other` is the same program: by its build id where both have one.
@@ -69,12 +66,22 @@ impl Executable {
     }
 }
 
+/// Returns a time as RFC 3339 has it, or `None` if its year is not one from 1970 to 9999.
+fn stamp(time: SystemTime) -> Option<String> {
+    let mut text = String::new();
+    let written =
+        write!(text, "{}", humantime::format_rfc3339((time >= UNIX_EPOCH).then_some(time)?));
+    written.ok().map(|()| text)
+}
+
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -91,6 +98,14 @@ mod tests {
         assert!(!program.is_still_there());
         std::fs::remove_file(&path).unwrap();
         assert!(!program.is_still_there());
+    }
+
+    #[test]
+    fn time_that_has_no_stamp_is_left_out() {
+        let before = UNIX_EPOCH - Duration::from_secs(1);
+        let year_10000 = UNIX_EPOCH + Duration::from_secs(253_402_300_800);
+        assert_eq!([before, year_10000].map(stamp), [None, None]);
+        assert_eq!(stamp(UNIX_EPOCH).as_deref(), Some("1970-01-01T00:00:00Z"));
     }
 
     #[test]

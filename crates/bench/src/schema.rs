@@ -39,7 +39,7 @@ pub struct Results {
     /// The experiments that took part; empty in files of older builds.
     #[serde(default)]
     pub experiments: Vec<About>,
-    /// What is true of the mechanisms that variants stand for; empty in files of older builds.
+    /// Properties of the measured mechanisms; empty in files of older builds.
     #[serde(default)]
     pub mechanisms: Vec<MechanismFacts>,
     /// One row each: experiment × variant × parameters × metric.

@@ -48,7 +48,7 @@ impl Place {
         Self { location: Location::new(folder), owned: false }
     }
 
-    /// Where its mechanisms find each other.
+    /// The location by which the ends of a mechanism find each other.
     pub fn location(&self) -> &Location {
         &self.location
     }

@@ -1,4 +1,4 @@
-//! What experiments take from the registry of mechanisms: [`variants`], the system calls of those
+//! Access of experiments to the registry of mechanisms: [`variants`], the system calls of those
 //! that an experiment's own text does not name ([`explained`]), and what a run records ([`facts`]).
 
 use tontine_bench::about::{Explanation, Idling, KillFacts, MechanismFacts};

@@ -1,8 +1,7 @@
-//! What is true of a mechanism, whoever uses it: [`Mechanism`].
+//! Properties of a mechanism: [`Mechanism`].
 //!
-//! Experiments take their rows from it, the crash explorer its targets, and the report what it has
-//! to know of a row: whether its receiver spins, and what a kill does. It is data: how the ends are
-//! opened is in [`crate::driver`].
+//! Experiments take their rows from it, the crash explorer takes its targets, and the report learns
+//! whether a receiver spins and what a kill does. It is data: [`crate::driver`] opens the ends.
 
 use std::time::Duration;
 
@@ -11,25 +10,25 @@ use crate::operation::Operation;
 /// One mechanism by which threads or processes pass messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Mechanism {
-    /// Its name in results and on the command line.
+    /// Name in results and on the command line.
     pub name: &'static str,
-    /// What its receiver does while nothing comes.
+    /// Behaviour of the receiver while it waits for a message.
     pub idle: Idle,
-    /// What its ends are.
+    /// Kind of the two ends.
     pub between: Between,
-    /// What it needs that not every machine or build has.
+    /// Requirements that not every machine or build fulfils.
     pub needs: &'static [Need],
-    /// What of a message reaches the receiver.
+    /// The part of a message that reaches the receiver.
     pub carries: Carries,
     /// Longest message that stays whole where several senders send; 0 where there is one sender.
     pub shared_up_to: usize,
-    /// What a kill of one end does.
+    /// Effect of a kill of one end.
     pub death: Death,
-    /// The same mechanism with the other ends, or with the other receiver: see [`Twin`].
+    /// Its counterpart with other ends or another receiver, if it has one.
     pub twin: Option<Twin>,
     /// The experiments that measure it.
     pub rows: &'static [Listing],
-    /// How the crash explorer uses it.
+    /// Properties that only the crash explorer uses; `None` if it does not explore the mechanism.
     pub explored: Option<Explored>,
 }
 
@@ -65,18 +64,18 @@ impl Mechanism {
     }
 }
 
-/// What a receiver does while nothing comes.
+/// Behaviour of a receiver while it waits for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     /// Both ends keep a processor busy.
     Spins,
-    /// It sleeps until the kernel or the C library wakes it.
+    /// The receiver sleeps until the kernel or the C library wakes it.
     Sleeps,
-    /// It sleeps; a library or a network of its own stands between it and the sender.
+    /// The receiver sleeps; a library or a network is between it and the sender.
     Mediated,
 }
 
-/// What the two ends are.
+/// Kind of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Between {
     /// Threads of one process.
@@ -85,7 +84,7 @@ pub enum Between {
     Processes,
 }
 
-/// What a mechanism needs.
+/// A requirement of a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// A feature of this crate, and whether it is built in.
@@ -110,56 +109,56 @@ pub enum Need {
 /// The libraries that are measured besides the kernel's own mechanisms.
 pub const PEERS: Need = Need::Feature { name: "peers", built: cfg!(feature = "peers") };
 
-/// What of a message reaches the receiver.
+/// The part of a message that reaches the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carries {
     /// All its bytes.
     Messages,
-    /// Its first word.
+    /// Only the first word.
     Word,
-    /// That it was sent.
+    /// Nothing but the notification.
     Nothing,
 }
 
-/// What a kill of one end does.
+/// Effect of a kill of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
-    /// The ends are threads: it takes both.
+    /// Both ends are threads of the killed process, and end with it.
     TakesBoth,
     /// The survivor keeps the other end. `survival` kills under the name `row`, which is this
     /// mechanism's own or that of one which is the same to a survivor.
     LeavesOne {
         /// A row of `survival`.
         row: &'static str,
-        /// What the survivor learns.
+        /// Notification of the survivor.
         survivor: AfterKill,
     },
     /// No experiment kills it; another mechanism stands for it.
     As {
         /// The mechanism.
         other: &'static str,
-        /// Why, up to its name.
+        /// Reason, up to the name of the other mechanism.
         why: &'static str,
     },
 }
 
-/// What a survivor learns of a kill.
+/// Notification of a survivor after a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterKill {
-    /// It is always notified.
+    /// The survivor is always notified.
     Told,
-    /// It waits for ever.
+    /// The survivor waits indefinitely.
     Wedged,
-    /// It depends on who was killed, and when.
+    /// Depends on the killed end, and on the moment of the kill.
     Either,
 }
 
 /// The counterpart of a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Twin {
-    /// The same between processes; this one is between threads.
+    /// The counterpart between processes of a mechanism between threads.
     BetweenProcesses(&'static str),
-    /// The same with a receiver that sleeps; this one's spins.
+    /// The counterpart with a receiver that sleeps, of one with a receiver that spins.
     Sleeping(&'static str),
 }
 
@@ -181,7 +180,7 @@ pub enum Asked {
 pub struct Listing {
     /// The experiment.
     pub asked: Asked,
-    /// What is done, in one line.
+    /// Description of the row, in one line.
     pub says: &'static str,
     /// The system calls inside what is timed; empty if the experiment's own text names them.
     pub calls: &'static str,
@@ -195,45 +194,45 @@ impl Listing {
         Self { asked, says, calls: "", brief: false }
     }
 
-    /// The same, with its system calls.
+    /// Names the row's system calls.
     pub const fn calling(self, calls: &'static str) -> Self {
         Self { calls, ..self }
     }
 
-    /// The same, of which only a full run measures more than the first cell.
+    /// Restricts all runs but a full one to the row's first cell.
     pub const fn in_brief(self) -> Self {
         Self { brief: true, ..self }
     }
 }
 
-/// How the crash explorer uses a mechanism that carries messages.
+/// Properties that the crash explorer uses of a mechanism that carries messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Explored {
-    /// Its name among the explorer's targets.
+    /// Name among the explorer's targets.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description, in one line.
     pub summary: &'static str,
-    /// What it never promised; empty if there is nothing to say.
+    /// A promise that it does not make; empty if there is no such remark.
     pub caveat: &'static str,
     /// `true` if it is Tontine's own, whose failure is ours.
     pub own: bool,
-    /// What a process is killed in, in the order of the report.
+    /// Operations in which a process is killed, in the order of the report.
     pub operations: &'static [Operation],
-    /// What the process that takes over from a victim of the first does first, and may die in.
+    /// Pairs of a victim's operation and the first operation of its successor, which is killed too.
     pub successions: &'static [(Operation, Operation)],
     /// Operations whose succession takes longer than everything else together.
     pub long_successions: &'static [Operation],
     /// Messages that an empty queue takes before the next `send` waits, or grows the queue.
     pub capacity: fn() -> u32,
-    /// Messages that have to be taken out of a full queue before a waiting `send` goes on.
+    /// Messages that have to be taken out of a full queue before a waiting `send` continues.
     pub makes_room: fn() -> u32,
     /// `true` if a message may come again that a dead receiver had received: at least once.
     pub delivers_again: bool,
     /// `true` if a sender outlives its receiver and hands over to the next one.
     pub hands_over: bool,
-    /// How long a survivor may take for one answer, if that is long.
+    /// Maximum time of a survivor for one answer, if it needs more than others.
     pub patience: Option<Duration>,
-    /// How long its own threads take to come to rest.
+    /// Time until the mechanism's own threads are idle.
     pub settles: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! A slot under a process-shared pthread mutex, and a condition variable that tells whose turn it
 //! is: `condvar`. The mutex is not robust.
 //!
-//! Neither call returns when a signal arrives, so with peers to look after both have a deadline,
+//! Neither call returns when a signal arrives, so with peers to monitor both have a deadline,
 //! the same for many messages; when it passes, the end looks and the deadline moves on.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
@@ -142,7 +142,7 @@ impl Inlet for Guest {
 }
 
 impl TwoWay for Guest {
-    /// Nobody else is at the lock for long: the other end waits for a receipt.
+    /// No other process holds the lock for long: the other end waits for a receipt.
     #[inline(always)]
     fn forget(&mut self) -> Result<()> {
         self.monitor.lock()?;

@@ -95,7 +95,7 @@ impl<B: AsMut<[u8]>> Reader<B> {
 }
 
 impl<B: AsMut<[u8]>> Inlet for Reader<B> {
-    /// A stream that ends inside a message shows what has come of it.
+    /// A stream that ends inside a message returns the part that arrived.
     #[inline(always)]
     fn receive<R>(
         &mut self,
@@ -149,7 +149,7 @@ pub trait Connected {
     /// Skipped, where the system refuses it.
     fn connect() -> Result<(OwnedFd, OwnedFd)>;
 
-    /// Learns whether messages of so many bytes pass.
+    /// Learns whether messages of this length pass.
     ///
     /// # Errors
     /// Skipped, where they do not.
@@ -169,7 +169,7 @@ impl<const BYTES: usize> Stream<BYTES> {
 }
 
 impl<C: Connected> PairDriver for C {
-    /// What it reads from, what it writes to.
+    /// The descriptor to read from, and the one to write to.
     type Half = (OwnedFd, OwnedFd);
     type End<const BYTES: usize> = Stream<BYTES>;
 

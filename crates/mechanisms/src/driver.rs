@@ -1,11 +1,11 @@
-//! How the ends of a mechanism are opened. A [`Driver`] is a mechanism as a type; it offers its
+//! Opening the ends of a mechanism. A [`Driver`] is a mechanism as a type; it offers its
 //! ends in up to three shapes:
 //!
 //! - [`PairDriver`]: two ends that answer each other, made before a fork or between threads;
 //! - [`StreamDriver`]: one receiver with one or several senders, made likewise;
 //! - [`NamedDriver`]: a sender and a receiver in processes that share nothing but a name.
 //!
-//! Whoever uses a shape is a *visitor* ([`PairUser`], [`StreamUser`], [`NamedUser`]), generic over
+//! The user of a shape is a *visitor* ([`PairUser`], [`StreamUser`], [`NamedUser`]), generic over
 //! the driver: one dispatch by name ([`crate::registry`]), and everything behind it, down to the
 //! loop that is timed, is compiled for that driver alone.
 
@@ -18,13 +18,13 @@ use crate::about::Mechanism;
 use crate::end::{Inlet, Outlet, Patient, TwoWay};
 use crate::location::Location;
 
-/// Bytes of each message between named ends: few, because whoever steps through a copy stops for
-/// each of its stores.
+/// Bytes of each message between named ends: few, because the tracer that steps through a copy
+/// stops at each of its stores.
 pub const NAMED_BYTES: usize = 64;
 
 /// A mechanism as a type. Each shape that it does not offer is left out.
 pub trait Driver {
-    /// What is true of it.
+    /// Properties of the mechanism.
     const MECHANISM: Mechanism;
 
     /// Has the user open two ends that answer each other, with the bytes of a message for a round
@@ -73,7 +73,7 @@ pub struct Couple<H> {
     pub one: H,
     /// The end that answers.
     pub two: H,
-    /// What has to outlive both ends, in the process that made them: a folder, say.
+    /// Resources that must outlive both ends, in the process that made them: a folder, say.
     pub stays: Option<Box<dyn Any>>,
 }
 
@@ -84,25 +84,25 @@ impl<H> Couple<H> {
     }
 }
 
-/// What is streamed.
+/// Size and number of senders of a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Traffic {
-    /// Bytes a message.
+    /// Bytes per message.
     pub bytes: usize,
-    /// How many send.
+    /// Number of senders.
     pub senders: usize,
 }
 
 /// One receiver with one or several senders.
 pub trait StreamDriver {
-    /// What is made before all ends.
+    /// Resources that are made before all ends.
     type Bed;
     /// A sender's end.
     type Out: Outlet;
     /// The receiver's end.
     type In: Inlet;
 
-    /// Makes what comes before all ends.
+    /// Makes the resources that all ends share.
     ///
     /// # Errors
     /// Skipped, where the machine lacks what they need.
@@ -120,7 +120,7 @@ pub trait StreamDriver {
     /// As [`PairDriver::open`].
     fn inlet(bed: &Self::Bed, senders: &[Peer<'_>]) -> Result<Self::In>;
 
-    /// What has to be said beside a figure.
+    /// Returns a remark for the row, if there is one.
     fn note(traffic: Traffic) -> Option<String> {
         let _ = traffic;
         None
@@ -134,7 +134,7 @@ pub trait NamedDriver: 'static {
     /// The receiver's end.
     type In: Patient;
 
-    /// Makes what both need, once.
+    /// Makes the resources that both ends share, once.
     ///
     /// # Errors
     /// Those of the mechanism.
@@ -156,9 +156,9 @@ pub trait NamedDriver: 'static {
     fn receiver(at: &Location) -> Result<Self::In>;
 }
 
-/// Who uses two ends that answer each other; `BYTES` are those of a round trip's message.
+/// A user of two ends that answer each other; `BYTES` is the length of a round trip's message.
 pub trait PairUser {
-    /// What comes of it.
+    /// The user's result.
     type Out;
     /// Uses them in two threads.
     fn threads<P: PairDriver<Half: Send>, const BYTES: usize>(self) -> Self::Out;
@@ -166,9 +166,9 @@ pub trait PairUser {
     fn processes<P: PairDriver, const BYTES: usize>(self) -> Self::Out;
 }
 
-/// Who uses a stream.
+/// A user of a stream.
 pub trait StreamUser {
-    /// What comes of it.
+    /// The user's result.
     type Out;
     /// With senders that are threads.
     fn threads<S: StreamDriver<Out: Send>>(self) -> Self::Out;
@@ -176,9 +176,9 @@ pub trait StreamUser {
     fn processes<S: StreamDriver>(self) -> Self::Out;
 }
 
-/// Who uses named ends.
+/// A user of named ends.
 pub trait NamedUser {
-    /// What comes of it.
+    /// The user's result.
     type Out;
     /// Uses them.
     fn named<N: NamedDriver>(self, mechanism: Mechanism) -> Self::Out;

@@ -1,6 +1,6 @@
 //! The ends of a mechanism: an [`Outlet`] sends, an [`Inlet`] receives, a [`TwoWay`] end does both.
 //!
-//! Whoever waits may look now and then whether its peers still live: each call is told which. With
+//! A waiting end checks from time to time whether its peers still live: each call gets them. With
 //! no peers it waits for what the mechanism itself says and for nothing else, as an end does whose
 //! survival is in question. All calls are generic, so that a measured loop has them inline.
 
@@ -43,7 +43,7 @@ pub fn check(peers: &[Peer<'_>]) -> Result<()> {
     peers.iter().try_for_each(Peer::check)
 }
 
-/// Spins until `done`; looks after the peers now and then.
+/// Spins until `done`, and checks the peers from time to time.
 ///
 /// # Errors
 /// As [`check`].
@@ -84,7 +84,7 @@ pub trait Outlet {
         Vec::new()
     }
 
-    /// Looks whether somebody has taken a dead receiver's place, and hands over to it.
+    /// Checks whether a successor of a dead receiver exists, and hands over to it.
     ///
     /// # Errors
     /// Those of the mechanism; that there is nobody yet is none.
@@ -105,7 +105,7 @@ pub trait Inlet {
 
 /// A receiving end that can give up waiting.
 pub trait Patient: Inlet {
-    /// The same, for no longer than `time`: `None` where nothing came.
+    /// Receives for at most `time`. Returns `None` if no message arrived.
     ///
     /// # Errors
     /// [`Ended`].
@@ -127,13 +127,13 @@ pub trait TwoWay: Outlet + Inlet {
         Ok(())
     }
 
-    /// How often it came too early, where it counts that.
+    /// Number of premature deliveries, if the end counts them.
     fn early(&self) -> Option<Early> {
         None
     }
 }
 
-/// How often an end came too early.
+/// Number of premature deliveries at an end.
 #[derive(Debug, Clone, Copy)]
 pub struct Early {
     /// Times that it had the lock before the other end had changed what lies under it.
@@ -145,9 +145,9 @@ pub struct Early {
 /// An end of two mechanisms, one each way.
 #[derive(Debug)]
 pub struct Duplex<O, I> {
-    /// Where it sends.
+    /// The sending half.
     pub out: O,
-    /// Where it receives.
+    /// The receiving half.
     pub back: I,
 }
 

@@ -93,7 +93,7 @@ mod services {
     const BUFFER_BYTES: usize = 8 << 20;
     /// Messages in the buffer, at least and at most.
     const DEPTH: (usize, usize) = (4, 64);
-    /// Ports of each kind of a service with a name, dead ones that nobody has cleaned up included.
+    /// Ports of each kind of a service with a name, dead ones that were not cleaned up included.
     const NAMED_PORTS: usize = 8;
 
     /// A configuration that keeps all in that folder, and in shared memory under that prefix.
@@ -382,7 +382,7 @@ mod services {
             loop {
                 let room =
                     self.publisher.loan_slice_uninit(message.len()).map_err(failed("loan"))?;
-                // Delivered to nobody: the subscriber is there and has not opened this connection
+                // Not delivered: the subscriber exists and has not opened this connection
                 // yet; its buffer is full, and the message is dropped without an error.
                 if room.write_from_slice(message).send().map_err(failed("send"))? > 0 {
                     return Ok(());

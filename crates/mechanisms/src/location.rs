@@ -1,4 +1,4 @@
-//! Where the ends of a mechanism find each other by name: [`Location`].
+//! Location at which the ends of a mechanism find each other by name: [`Location`].
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};

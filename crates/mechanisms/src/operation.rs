@@ -1,4 +1,4 @@
-//! What a process does at one end of a mechanism, and may be killed in: [`Operation`], [`End`].
+//! Operations at one end of a mechanism, in which the explorer kills: [`Operation`], [`End`].
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl fmt::Display for End {
     }
 }
 
-/// What a process is killed in.
+/// An operation in which a process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {

@@ -67,7 +67,7 @@ impl Driver for PosixMq {
 }
 
 impl PairDriver for PosixMq {
-    /// What it reads from, what it writes to; each end holds both queues.
+    /// The queue to read from and the one to write to; each end holds both.
     type Half = (OwnedFd, OwnedFd);
     type End<const BYTES: usize> = Duplex<Entry, Exit<[u8; BYTES]>>;
 
@@ -124,7 +124,7 @@ fn by_name(at: &Location, flags: libc::c_int) -> Result<OwnedFd> {
     open(&at.posix_name(), flags, NAMED_DEPTH as usize, NAMED_BYTES).setting_up("mq_open")
 }
 
-/// Where messages go in.
+/// The sending end.
 #[derive(Debug)]
 pub struct Entry(OwnedFd);
 
@@ -138,7 +138,7 @@ impl Outlet for Entry {
     }
 }
 
-/// Where they come out.
+/// The receiving end.
 #[derive(Debug)]
 pub struct Exit<B> {
     queue: OwnedFd,

@@ -28,7 +28,7 @@ pub struct Region<T> {
     length: usize,
 }
 
-// SAFETY: it is bound to no thread; whoever uses the pointer answers for what it does.
+// SAFETY: the mapping is bound to no thread; each user of the pointer justifies its own accesses.
 unsafe impl<T> Send for Region<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Region<T> {}

@@ -93,7 +93,7 @@ pub fn rows(asked: Asked) -> impl Iterator<Item = (&'static Mechanism, &'static 
     ALL.iter().filter_map(move |mechanism| Some((mechanism, mechanism.row(asked)?)))
 }
 
-/// Why a mechanism cannot be used in a shape.
+/// Returns the reason why a mechanism cannot be used in a shape.
 fn lacking(name: &str) -> Trouble {
     match find(name) {
         None => Trouble::fail(format!("there is no mechanism {name}")),
@@ -110,7 +110,7 @@ mod tests {
     use crate::about::{Between, Death, Twin};
     use crate::driver::{PairDriver, StreamDriver};
 
-    /// What the ends are that a shape is opened with.
+    /// Kind of the ends with which a shape is opened.
     struct Ends;
 
     impl PairUser for Ends {
@@ -146,7 +146,7 @@ mod tests {
             }
             if let Death::LeavesOne { row: other, .. } | Death::As { other, .. } = one.death {
                 let killed = find(other).and_then(|other| other.row(Asked::Survival));
-                assert!(killed.is_some(), "{}: nobody kills {other}", one.name);
+                assert!(killed.is_some(), "{}: no row kills {other}", one.name);
             }
         }
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_says_why() {
+    fn missing_shape_returns_its_reason() {
         let unknown = pairs("pigeon", Ends).expect_err("there are no pigeons");
         assert!(unknown.why().contains("pigeon"), "{unknown}");
         assert!(streams("futex", Traffic { bytes: 8, senders: 1 }, Ends).is_err());

@@ -24,11 +24,11 @@ use crate::region::Region;
 /// Messages that the ring holds.
 pub const SLOTS: usize = 4;
 
-/// What lies in the shared memory in front of the slots. Zero bytes are an empty ring.
+/// The shared memory before the slots. Zero bytes are an empty ring.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RingMemory<G> {
-    /// What guards the ring.
+    /// Locks of the ring.
     pub guard: G,
     /// Messages ever written.
     pub written: u64,
@@ -36,7 +36,7 @@ pub struct RingMemory<G> {
     pub read: u64,
 }
 
-/// Bytes of the slots, for messages of so many bytes.
+/// Bytes of the slots, for messages of this length.
 pub const fn slots(bytes: usize) -> usize {
     SLOTS * bytes
 }
@@ -55,7 +55,7 @@ impl<G> Ring<G> {
         Self { memory: region.at(), bytes }
     }
 
-    /// What lies in front of the slots.
+    /// Returns the memory before the slots.
     #[inline(always)]
     pub fn memory(&self) -> *mut RingMemory<G> {
         self.memory
@@ -130,7 +130,7 @@ impl<G> Ring<G> {
     }
 }
 
-/// What guards a ring, and wakes who waits for it.
+/// Locks of a ring, which also wake its waiters.
 pub trait RingGuard: Sized + 'static {
     /// Makes it usable by several processes.
     ///
@@ -138,7 +138,7 @@ pub trait RingGuard: Sized + 'static {
     /// Skipped, where the system has none such.
     ///
     /// # Safety
-    /// The guard is mapped, and nobody else's yet.
+    /// The guard is mapped, and no other process uses it yet.
     unsafe fn initialise(guard: *mut Self) -> Result<()>;
 
     /// Waits for room and pushes a message.
@@ -177,7 +177,7 @@ impl<G: RingGuard> RingEnd<G> {
     }
 
     fn make(region: Region<RingMemory<G>>) -> Result<Region<RingMemory<G>>> {
-        // SAFETY: the memory is mapped and nobody else's yet; only an address is taken.
+        // SAFETY: the memory is mapped, and no other process uses it yet; only an address is taken.
         unsafe { G::initialise(&raw mut (*region.at()).guard) }?;
         Ok(region)
     }
@@ -188,7 +188,7 @@ impl<G: RingGuard> Outlet for RingEnd<G> {
     fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
         let ring = Ring::of(&self.region, self.buffer.len());
         assert_eq!(message.len(), self.buffer.len(), "a ring is made for messages of one length");
-        // SAFETY: whoever made the region initialised it; it is mapped as long as this end.
+        // SAFETY: the process that made the region initialised it; the mapping lives as long as this end.
         unsafe { G::put(&ring, message, peers) }
     }
 }

@@ -49,7 +49,7 @@ impl Driver for Usr1 {
     }
 }
 
-/// Who receives at an end, once the signal is blocked there; zero before.
+/// Process that receives at an end, once it has blocked the signal; zero before.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Receiver {

@@ -106,12 +106,12 @@ mod sockets {
     use crate::end::{Ended, Inlet, Outlet, Patient, TwoWay, check};
     use crate::location::Location;
 
-    /// Bytes under way on either side of a stream, at most, as far as two messages allow: ZeroMQ's
-    /// own thousand messages would be a gibibyte of large ones.
+    /// Maximum number of bytes in flight on either side of a stream, as far as two messages allow:
+    /// ZeroMQ's own thousand messages would be a gibibyte of large ones.
     const UNDER_WAY: usize = 16 << 20;
-    /// How soon a sender tries again to reach a receiver that may not be there yet.
+    /// Interval between a sender's attempts to reach a receiver that may not exist yet.
     const RECONNECT_MS: i32 = 1;
-    /// The same, where it is stepped.
+    /// Like [`RECONNECT_MS`], for a process that is single-stepped.
     const NAMED_RECONNECT_MS: i32 = 5;
     /// The address of sockets between threads: each context has its own.
     const INPROC: &str = "inproc://tontine";

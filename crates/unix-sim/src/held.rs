@@ -69,9 +69,9 @@ pub(crate) struct Entry {
     /// `true` if a fiber may sleep while it holds the lock.
     #[cfg(debug_assertions)]
     pub(crate) blocking: bool,
-    /// Which one of its class it is.
+    /// Number of the lock within its class.
     pub(crate) instance: u32,
-    /// Where it was taken.
+    /// Source line that took it.
     pub(crate) at: &'static Location<'static>,
     /// `true` while it is waited for.
     pub(crate) waits: bool,

@@ -24,7 +24,7 @@ use clap::Args;
 
 use tree::PatchedTree;
 
-/// What `cargo xtask mutants` is asked for.
+/// Arguments of `cargo xtask mutants`.
 #[derive(Debug, Args)]
 pub(crate) struct MutantsRequest {
     /// Only these, by the names of their patches

@@ -19,10 +19,10 @@ use tontine_unix_sim::Mode;
 /// The folder of all patches.
 const FOLDER: &str = "crates/unix-sim/mutants";
 
-/// Patches that are applied together, and what they need beside them.
+/// Patches that are applied together, and the files that they need.
 #[derive(Debug)]
 pub(crate) struct PatchSet {
-    /// Its folder in [`FOLDER`], and the copy's name.
+    /// Folder in [`FOLDER`], and name of the copy.
     pub(crate) name: &'static str,
     /// Whether each patch names the tests that find it.
     has_tests: bool,
@@ -52,7 +52,7 @@ pub(crate) const RULES: PatchSet = PatchSet {
 };
 
 impl PatchSet {
-    /// Its folder, relative to the root.
+    /// Returns the folder, relative to the root.
     pub(crate) fn folder(&self) -> PathBuf {
         Path::new(FOLDER).join(self.name)
     }
@@ -61,9 +61,9 @@ impl PatchSet {
 /// A patch for the copy of the kernel, and what must find it.
 #[derive(Debug)]
 pub(crate) struct Patch {
-    /// Its file's name without the extension.
+    /// Name of the file without the extension.
     pub(crate) name: String,
-    /// Its file, relative to the root.
+    /// Path of the file, relative to the root.
     pub(crate) path: PathBuf,
     /// Tests of `tontine-unix-sim`'s program `sim` that must fail, by their full names.
     pub(crate) tests: Vec<String>,

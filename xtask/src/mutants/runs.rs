@@ -177,7 +177,7 @@ fn seed_in(output: &str, mode: Mode) -> Result<String, String> {
     }
 }
 
-/// What the example `explored` says of a violation: `1 preemptions, schedule 23`.
+/// Returns the violation that the example `explored` prints: `1 preemptions, schedule 23`.
 fn schedule_in(output: &str) -> String {
     output.split(" | ").nth(2).unwrap_or_default().to_owned()
 }

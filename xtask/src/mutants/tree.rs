@@ -77,7 +77,7 @@ fn apply(folder: &Path, patch: &Path, shown: &Path) -> io::Result<()> {
         .args(["apply", "--whitespace=nowarn"])
         .arg(patch)
         .current_dir(folder)
-        // The folder is no repository, even if one is around it.
+        // The folder must not count as a repository, even if one is around it.
         .env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder))
         .output()?;
     if done.status.success() {
@@ -86,7 +86,7 @@ fn apply(folder: &Path, patch: &Path, shown: &Path) -> io::Result<()> {
     Err(io::Error::other(does_not_apply(shown, &String::from_utf8_lossy(&done.stderr))))
 }
 
-/// What to say of a patch that git refuses, and what to do about it.
+/// Returns the error for a patch that git refuses, with the remedy.
 pub(crate) fn does_not_apply(patch: &Path, why: &str) -> String {
     let failed = why.lines().find_map(|line| line.strip_prefix("error: patch failed: "));
     let place = failed.map_or_else(|| why.trim().to_owned(), |place| format!("hunk at {place}"));

@@ -1,4 +1,4 @@
-//! What the tests of the command share: the command, its text, and who outlived it.
+//! Helpers of the tests of the command: the command, its text, and the processes that outlive it.
 
 use std::fs;
 use std::path::Path;

@@ -102,7 +102,7 @@ enum Fault {
     ClearsFirst,
 }
 
-/// A ring, and a word that is 1 while somebody holds it.
+/// A ring, and a word that is 1 while a process holds it.
 type Locked = Region<RingMemory<AtomicU32>>;
 
 struct Faulty {

@@ -157,7 +157,7 @@ pub fn all() -> &'static [&'static dyn Subject] {
     &ALL
 }
 
-/// What a mechanism says, as the explorer passes it on.
+/// Returns the explorer's description of a mechanism.
 fn refused(trouble: Trouble) -> io::Error {
     io::Error::other(trouble.why().to_owned())
 }

@@ -1,4 +1,4 @@
-//! The library's mailboxes whose ends sleep, and mailboxes beside idle senders.
+//! The library's mailboxes whose ends sleep, and mailboxes with idle senders.
 //!
 //! Who sleeps needs fences, and there are two ways of sharing them; which is faster depends on the
 //! machine, so both are tried first and the faster is timed.
@@ -22,7 +22,7 @@ const PASSES: usize = 3;
 /// Rounds of one way in one pass, at most.
 const TRIAL: usize = 500;
 
-/// Times mailboxes whose ends spin, and then with so many more senders connected to each, silent.
+/// Times mailboxes whose ends spin, and then with N more senders connected to each, silent.
 pub(super) fn beside_idle(plan: &Plan, idle: usize) -> Result<(Timed, Timed)> {
     let mut timed = among(plan, &[0, idle])?;
     let beside = timed.swap_remove(1);

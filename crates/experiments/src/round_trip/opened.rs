@@ -72,7 +72,7 @@ impl PairUser for Trip<'_> {
         )
     }
 
-    /// Each process drops what the other one holds, so that an end of file tells of a death.
+    /// Each process drops what the other one holds, so that a death causes end-of-file.
     fn processes<P: PairDriver, const BYTES: usize>(self) -> Self::Out {
         let Couple { one, two, stays: _stays } = P::pair(BYTES)?;
         let (one, two) = (Cell::new(Some(one)), Cell::new(Some(two)));

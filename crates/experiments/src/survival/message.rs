@@ -30,7 +30,7 @@ pub(super) fn message(number: u64) -> Message {
     bytes
 }
 
-/// What `bytes` claim to be that came by a mechanism which carries so much.
+/// Returns the claim of received `bytes`, as far as the mechanism carries it.
 #[inline(always)]
 pub(super) fn claim(bytes: &[u8], carries: Carries) -> Claim {
     if carries == Carries::Nothing {

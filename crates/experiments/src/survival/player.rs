@@ -44,7 +44,7 @@ unsafe impl Shareable for Diary {}
 /// Both diaries.
 pub(super) type Diaries = [Diary; 2];
 
-/// Who plays: which side, where, and by what kind of mechanism.
+/// One of the two processes: its side, its place, and the kind of its mechanism.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PairPlayer {
     pub(super) side: usize,

@@ -48,7 +48,7 @@ pub(super) struct Plan {
     pub(super) processors: [usize; 2],
     /// Whether they spin.
     pub(super) spins: bool,
-    /// What the mechanism carries.
+    /// The part of a message that reaches the receiver.
     pub(super) carries: Carries,
     /// How long after the kill a survivor that has not noticed counts as wedged.
     pub(super) deadline: Duration,

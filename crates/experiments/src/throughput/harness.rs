@@ -1,5 +1,5 @@
 //! The protocol that all variants share: [`Plan`], and how to bring senders and receiver together:
-//! [`from_processes`], or `from_threads` in the file beside.
+//! [`from_processes`], or `from_threads` in [`super::threads`].
 //!
 //! A sender labels and sends until it is told to stop; its last message says so itself, so that the
 //! receiver needs no other way to know that all has come. Senders stay until then: a library may

@@ -6,7 +6,7 @@ use tontine_mechanisms::driver::{StreamDriver, StreamUser};
 use super::harness::{self, Batches, Plan};
 use super::threads;
 
-/// Streams as planned; what comes of it, and what has to be said beside it.
+/// Streams as planned. Returns the batches, and a remark if the driver has one.
 pub(super) struct Flow<'p>(pub(super) &'p Plan);
 
 impl StreamUser for Flow<'_> {

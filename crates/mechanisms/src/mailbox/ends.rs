@@ -97,7 +97,7 @@ impl Driver for Own {
         shared_up_to: usize::MAX,
         explored: Some(Explored {
             own: true,
-            // Whoever comes after a victim may die in the same.
+            // The successor of a victim may be killed in the same operation.
             successions: &[(Operation::Bind, Operation::Bind), (Operation::Send, Operation::Send)],
             // It has 80 classes, so a second opening after each makes thousands of pairs.
             long_successions: &[Operation::Bind],
@@ -170,8 +170,8 @@ impl Driver for Succession {
     const MECHANISM: Mechanism = Mechanism {
         explored: Some(Explored {
             own: true,
-            // Whoever comes after a dead receiver may die in its first receive, in which it takes
-            // the lane over, or already in taking the address.
+            // The successor of a dead receiver may be killed in its first receive, in which it
+            // takes the lane over, or already when it takes the address.
             successions: &[
                 (Operation::Receive, Operation::Receive),
                 (Operation::ReceiveEmpty, Operation::Bind),
@@ -274,9 +274,9 @@ impl PairDriver for Spin {
     }
 }
 
-/// A mailbox whose owner notices the death of the only sender. A `recv` waits for whoever sends
-/// next and says nothing of a sender that died, so who waits for an answer waits on the mailbox's
-/// descriptor and looks whether the lane is still there.
+/// A mailbox whose owner notices the death of the only sender. A `recv` waits for the next
+/// message and does not report that a sender died, so a process that waits for an answer waits on
+/// the mailbox's descriptor and checks whether the lane is still there.
 pub struct Noticing(Mailbox);
 
 impl Inlet for Noticing {

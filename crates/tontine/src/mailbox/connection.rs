@@ -1,6 +1,6 @@
 //! The state of a sender's connection: [`Connection`].
 //!
-//! Each state is a type with the methods that make sense in it. A lane that nobody has answered is
+//! Each state is a type with the methods that make sense in it. A lane without an answer is
 //! a [`PendingLane`], an open one has its [`Joined`] receiver. One whose receiver is gone either
 //! waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended ([`EndedLane`]);
 //! both keep what the control page of the [`DepartedReceiver`] still shows. The socket is passed to
@@ -9,9 +9,9 @@
 //! | state | event | next | the caller's call |
 //! | --- | --- | --- | --- |
 //! | none | `HELLO` sent | pending | `connect` returns |
-//! | pending | `WELCOME` | open | goes on |
-//! | pending | `WELCOME`, no free descriptor | unreadable | goes on |
-//! | pending | path leads elsewhere, `HELLO` withdrawn | awaiting | goes on |
+//! | pending | `WELCOME` | open | continues |
+//! | pending | `WELCOME`, no free descriptor | unreadable | continues |
+//! | pending | path leads elsewhere, `HELLO` withdrawn | awaiting | continues |
 //! | pending, unreadable | hang-up | gone | `OwnerDied` |
 //! | pending | the listener's process ended | gone | `OwnerDied` |
 //! | open | hang-up, process ended, no `CHUNK` passes | gone | `Closed`, `OwnerDied` |
@@ -21,17 +21,17 @@
 //! | pending, open | a message of no receiver's | ended | `Protocol` |
 //! | pending, open | the system refuses | ended | `System` |
 //! | open | a false position | ended | `Protocol` |
-//! | awaiting | nobody at the address, or its queue is full | awaiting | goes on |
-//! | awaiting | a shortage here, or of lanes there | awaiting | goes on, then that error |
+//! | awaiting | no owner at the address, or its queue is full | awaiting | continues |
+//! | awaiting | a shortage here, or of lanes there | awaiting | continues, then that error |
 //! | awaiting | refused for now, before `HELLO` was sent | awaiting | `Refused`, once |
-//! | awaiting | `HELLO` sent to the next owner | pending | goes on |
+//! | awaiting | `HELLO` sent to the next owner | pending | continues |
 //! | awaiting | a false position | ended | `Protocol` |
 //! | awaiting | refused, or not to be reached | ended | that error |
 //! | ended | a false position | ended | `Protocol` |
 //!
 //! *Gone* is awaiting if the lane has an address and its options outlive that end
-//! ([`OnDeath`](super::OnDeath)), where the call goes on, and ended otherwise. *Unreadable* is
-//! pending, and looks again. A call that goes on leaves its message in the lane. `Closed` is the
+//! ([`OnDeath`](super::OnDeath)), where the call continues, and ended otherwise. *Unreadable* is
+//! pending, and looks again. A call that continues leaves its message in the lane. `Closed` is the
 //! end of a receiver whose page says so. A shortage is an error after the handshake's deadline. An
 //! ended lane returns the same error to each call, but to `unread` and a `wait_read` with nothing
 //! to wait for.
@@ -50,7 +50,7 @@ use crate::lane::page::VERSION;
 use crate::sys::quarantine;
 use crate::sys::socket::{self, Credentials, Received, Socket};
 
-/// Interval between looks at a path that nobody owns.
+/// Interval between looks at a path without an owner.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Interval between looks for an owner that had no space for the lane.
@@ -62,7 +62,7 @@ const BETWEEN_REFUSALS: Duration = Duration::from_millis(100);
 /// hides in another field costs two instructions more.
 #[repr(u8)]
 pub(super) enum Connection {
-    /// `HELLO` was sent; nobody has answered.
+    /// `HELLO` was sent; there is no answer yet.
     Pending(PendingLane),
     /// The receiver has accepted the lane.
     Open(Joined),
@@ -72,14 +72,14 @@ pub(super) enum Connection {
     Ended(EndedLane),
 }
 
-/// A lane that nobody has accepted yet.
+/// A lane that no receiver has accepted yet.
 pub(super) struct PendingLane {
     /// The process that listens at the other end, and its peer, until `WELCOME` says more.
     owner: Option<OwnedFd>,
     listener: Peer,
     /// The file that the path led to just before the connection was made.
     leads_to: Option<FileId>,
-    /// When the path was last compared with that.
+    /// Time of the last comparison of the path with it.
     looked_elsewhere: Option<Instant>,
     /// `WELCOME` waits on the socket until this process has a free descriptor.
     unreadable: bool,
@@ -131,7 +131,7 @@ impl Connection {
         matches!(self, Self::Pending(_) | Self::Open(_))
     }
 
-    /// Returns `true` while nobody has answered, nor tried to.
+    /// Returns `true` while there is no answer, not even an unreadable one.
     pub(super) fn is_unanswered(&self) -> bool {
         matches!(self, Self::Pending(pending) if !pending.unreadable)
     }
@@ -245,7 +245,7 @@ impl PendingLane {
         Self { owner, listener, leads_to, looked_elsewhere: None, unreadable: false }
     }
 
-    /// A lane over a socket whose other end nobody knows: whoever made a pair need not have it.
+    /// A lane over a socket whose other end is unknown: the process that made a pair need not hold it.
     pub(super) fn over_socket() -> Self {
         Self::new(None, Peer::UNKNOWN, None)
     }
@@ -297,7 +297,7 @@ impl PendingLane {
         }
     }
 
-    /// Returns `true` if it is time to look whether somebody else owns the path, and the socket has
+    /// Returns `true` if it is time to look whether another process owns the path, and the socket has
     /// nothing unread.
     pub(super) fn is_look_elsewhere_due(&mut self, now: Instant) -> bool {
         let is_recent = |looked: Instant| now - looked < BETWEEN_LOOKS;

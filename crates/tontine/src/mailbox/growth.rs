@@ -1,4 +1,4 @@
-//! Where a sender finds space: in its chunk, or in a new one. [`Growth`] decides, by the caps.
+//! Space for a sender's messages: in its chunk, or in a new one. [`Growth`] decides, by the caps.
 //!
 //! Every step is in `docs/recovery.md`: the new chunk is passed first and announced by `next` then.
 //! Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes them.
@@ -25,7 +25,7 @@ const KEEPING_UP: Duration = Duration::from_micros(100);
 /// More room is asked for this often at most.
 const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 
-/// How far a lane has grown, and may grow.
+/// Size of a lane, and the limits of its growth.
 pub(super) struct Growth {
     /// The share of the cap that the chunks take, and their descriptors where a successor may want
     /// them.
@@ -38,7 +38,7 @@ pub(super) struct Growth {
     keeps_descriptors: bool,
     /// The cap of the last reader that welcomed us and was replaced; our own before there was one.
     last_cap: u64,
-    /// When more was last asked for, and how much.
+    /// Time and size of the last request for more.
     wanted: Option<(Instant, u64)>,
 }
 
@@ -51,14 +51,14 @@ pub(super) struct SpaceRequest {
     full_since: Option<Instant>,
 }
 
-/// What to do where a chunk is too small.
+/// The step to take if a chunk is too small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GrowthStep {
     /// Stay in it: caps do not allow more now.
     Stay,
     /// Go on in a chunk of two to this power bytes.
     GoOnIn(u32),
-    /// Ask the receiver for so many bytes in all.
+    /// Ask the receiver for this many bytes in all.
     AskFor(u64),
 }
 
@@ -258,7 +258,7 @@ impl Growth {
         self.wanted = None;
     }
 
-    /// Returns the size of the small chunk in which a lane that is all read goes on to give its
+    /// Returns the size of the small chunk in which a lane that is all read continues to give its
     /// large one back; `None` if it stays where it is.
     pub(super) fn smaller_log2(
         &mut self,
@@ -290,7 +290,7 @@ impl Growth {
         }
     }
 
-    /// Notes that the lane goes on in a chunk of two to the power `log2` bytes.
+    /// Notes that the lane continues in a chunk of two to the power `log2` bytes.
     pub(super) fn goes_on_in(&mut self, log2: u32, descriptor: OwnedFd) {
         self.chunks.push(log2, descriptor);
         self.passed_on();

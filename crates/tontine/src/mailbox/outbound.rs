@@ -70,7 +70,7 @@ impl OutboundLane {
         Self::begin(socket, pending, Some(address), options)
     }
 
-    /// Begins a lane over a connection that nobody has used.
+    /// Begins a lane over an unused connection.
     ///
     /// # Errors
     /// As [`Sender::over`](super::Sender::over).
@@ -367,7 +367,7 @@ impl OutboundLane {
     }
 
     /// Whether a message has room now, in this chunk or in a new one. Unless it is `thorough`, it
-    /// looks only where room is told of.
+    /// looks only where room is announced.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Protocol`]; what the system says.

@@ -1,4 +1,4 @@
-//! How a sender waits, for space, for its messages to be read, or for a successor: [`SenderWait`].
+//! Waiting of a sender: for space, for its messages to be read, or for a successor: [`SenderWait`].
 //!
 //! The mirror of a receiver that sleeps: `waiting` in place of `sleeping`, the position in place of
 //! the header. Neighbours: [`super::outbound`] says whether there is what a call waits for.
@@ -59,7 +59,7 @@ impl Patience {
     }
 }
 
-/// How one sender waits.
+/// The waiting of one sender.
 pub(super) struct SenderWait {
     strategy: Waiting,
     /// The receiver was told by [`SenderWait::arm`] that we wait.

@@ -107,7 +107,7 @@ impl SuccessorSearch {
     }
 }
 
-/// What a sender brings to a receiver.
+/// The lane that a sender offers to a receiver.
 pub(super) struct Introduction<'a> {
     pub(super) writer: &'a Writer<OwnRegion>,
     pub(super) growth: &'a Growth,

@@ -127,7 +127,7 @@ fn unread_while_waiting_for_successor_is_handed_over() {
 
 /// A sender over a socket that was passed in, with the option to wait for a successor. There can be
 /// none without an address: a look for one returned the reader's end, but the calls of the next
-/// 5 ms did not look, and put their messages into a lane that nobody would ever read.
+/// 5 ms did not look, and put their messages into a lane that no process would ever read.
 #[test]
 fn lane_without_address_waits_for_no_successor() {
     alone!();

@@ -1,4 +1,4 @@
-//! Which rules random scenarios meet, and whether they notice a broken one.
+//! Counts the rules that random scenarios meet, and the broken rules that they notice.
 //!
 //! ```console
 //! $ rules count 100000 93000000    # each rule is met 1,000 times; from this seed on
@@ -105,7 +105,7 @@ fn seeds_by_rule() -> BTreeMap<Rule, Vec<u64>> {
     seeds
 }
 
-/// What Linux did, made once for each seed; `None` if the virtual Unix that follows all rules
+/// The run on Linux, made once for each seed; `None` if the virtual Unix that follows all rules
 /// differs.
 struct Real {
     checker: Checker,

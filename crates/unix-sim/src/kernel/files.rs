@@ -25,7 +25,7 @@ use crate::lock::lock_order::TLock;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files(Vec<FileEntry>);
 
-/// What a number stands for.
+/// Entry of a descriptor's number.
 #[derive(Debug, Clone)]
 enum FileEntry {
     Free,
@@ -82,7 +82,7 @@ struct ChannelState {
 }
 
 impl FileEntry {
-    /// What this number stands for before a process has opened or closed it: the standard ones are
+    /// Entry of a number that the process has neither opened nor closed: the standard ones are
     /// the null device.
     fn untouched(at: usize) -> Self {
         if at < STANDARD { Self::Null } else { Self::Free }

@@ -1,4 +1,4 @@
-//! Systems that tests run programs on: [`of`], [`everywhere`]; and what must come of a run:
+//! Systems that tests run programs on: [`of`], [`everywhere`]; and the expected results of a run:
 //! [`assert_success`], [`assert_held`].
 
 use tontine_unix::{Fd, Status, Sys};
@@ -54,7 +54,7 @@ pub(crate) fn run(
     builder.build().expect("it goes together").run(program)
 }
 
-/// Asserts that the program ended with 0, and so did everybody else.
+/// Asserts that the program and all other processes ended with 0.
 #[track_caller]
 pub(crate) fn assert_success(on: &str, report: &Report) {
     let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();

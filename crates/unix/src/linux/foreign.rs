@@ -1,4 +1,4 @@
-//! Handlers that somebody else in the program installed: [`Foreign`].
+//! Handlers that other parts of the program installed: [`Foreign`].
 
 use std::collections::BTreeMap;
 

@@ -15,10 +15,11 @@ use crate::signal::Signal;
 
 /// `ptrace`.
 ///
-/// An attach is made under the table's lock, so that nobody reaps the child and its number names a
-/// stranger. The other requests find only tracees of this thread, whose numbers it alone could free
-/// for a new tracee. They are made with the table unlocked: the lock blocks signals, and a SIGCHLD
-/// that the request causes would not be ignored but wake another thread.
+/// An attach is made under the table's lock: if the child were reaped before it, its number might
+/// name a stranger. The other requests are made with the table unlocked, because the lock blocks
+/// signals, and a SIGCHLD that the request causes would not be ignored but wake another thread. If
+/// another thread reaps the tracee and its number is reused meanwhile, they return ESRCH: the kernel
+/// accepts them only for a tracee of this thread.
 pub(super) fn ptrace(request: Ptrace) -> Result<()> {
     match request {
         Ptrace::TraceMe => ask(libc::PTRACE_TRACEME, 0, None),

@@ -187,7 +187,7 @@ fn a_run_that_is_to_outlive_its_terminal_does() {
 #[cfg(debug_assertions)]
 const DEAF: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
 
-/// Its signals have their defaults: a shell that starts the tests in the background ignores SIGINT.
+/// Starts a run with default signal dispositions: a shell ignores SIGINT for its background jobs.
 #[cfg(debug_assertions)]
 fn deaf(file: &Path, limit: &str) -> Child {
     let mut tontine = Command::new("env");

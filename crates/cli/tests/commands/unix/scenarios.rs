@@ -1,4 +1,4 @@
-//! What tests of `tontine unix` share: its commands on a file with a scenario.
+//! Helpers of the tests of `tontine unix`: its commands on a file with a scenario.
 
 use std::fs;
 use std::path::Path;
