@@ -18,9 +18,14 @@ impl Location {
         &self.0
     }
 
-    /// A word that no other location has.
+    /// The folder's name, which no other location has.
+    ///
+    /// # Panics
+    /// The folder has no name in UTF-8. There is no substitute: an explorer removes what has this
+    /// name from shared memory.
     pub fn name(&self) -> &str {
-        self.0.file_name().and_then(|name| name.to_str()).unwrap_or("tontine")
+        let name = self.0.file_name().and_then(|name| name.to_str());
+        name.expect("a location's folder has a name in UTF-8")
     }
 
     /// The same as POSIX wants the names of shared memory and message queues.

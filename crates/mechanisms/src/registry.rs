@@ -7,8 +7,8 @@ use tontine_host::trouble::{Result, Trouble};
 use crate::about::{Asked, Listing, Mechanism};
 use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::{
-    condvar, crossbeam, elsewhere, eventfd, futex, iceoryx, mailbox, pipe, posix_mq, robust_ring,
-    rtrb, semaphore, semaphore_ring, signal, socket, spinlock, zeromq,
+    condvar, crossbeam, elsewhere, eventfd, futex, iceoryx, mailbox, pipe, posix_mq, ring,
+    robust_ring, rtrb, semaphore, semaphore_ring, signal, socket, spinlock, zeromq,
 };
 
 /// Makes the registry of the drivers.
@@ -66,8 +66,8 @@ registry![
     socket::TcpLoopback,
     posix_mq::PosixMq,
     signal::Usr1,
-    semaphore_ring::SemaphoreRing,
-    robust_ring::RobustRing,
+    ring::Under<semaphore_ring::Semaphores>,
+    ring::Under<robust_ring::Robust>,
     zeromq::Inproc,
     zeromq::Ipc,
     crossbeam::Crossbeam,
@@ -107,7 +107,7 @@ fn lacking(name: &str) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::about::{Between, Death, Twin};
+    use crate::about::{Between, Death, Idle, Twin};
     use crate::driver::{PairDriver, StreamDriver};
 
     /// Kind of the ends with which a shape is opened.
@@ -141,8 +141,15 @@ mod tests {
     fn names_are_unique_and_whatever_is_named_exists() {
         for (at, one) in ALL.iter().enumerate() {
             assert!(ALL[..at].iter().all(|other| other.name != one.name), "{}", one.name);
-            if let Some(Twin::Sleeping(twin) | Twin::BetweenProcesses(twin)) = one.twin {
-                assert!(find(twin).is_some(), "{twin}");
+            match one.twin {
+                Some(Twin::Sleeping(twin)) => {
+                    assert!(find(twin).is_some_and(|twin| twin.idle == Idle::Sleeps), "{twin}");
+                }
+                Some(Twin::BetweenProcesses(twin)) => {
+                    let between = find(twin).map(|twin| twin.between);
+                    assert_eq!(between, Some(Between::Processes), "{twin}");
+                }
+                None => {}
             }
             if let Death::LeavesOne { row: other, .. } | Death::As { other, .. } = one.death {
                 let killed = find(other).and_then(|other| other.row(Asked::Survival));

@@ -1,7 +1,7 @@
 //! The ring that several mechanisms share: a few slots, and two counts that say which of them are
 //! full ([`Ring`]); and the ends of any ring under a [`RingGuard`].
 //!
-//! Plain memory, as in every textbook: whoever calls [`Ring::push`] or [`Ring::pop`] holds the
+//! Plain memory, as in every textbook: the caller of [`Ring::push`] or [`Ring::pop`] holds the
 //! guard. What each guard leaves behind when its holder dies is what the mechanisms differ in.
 
 #![allow(
@@ -16,7 +16,11 @@ use std::time::Duration;
 use tontine_host::peer::Peer;
 use tontine_host::trouble::Result;
 
-use crate::driver::{Couple, NAMED_BYTES, NamedDriver, PairDriver, StreamDriver, Traffic};
+use crate::about::Mechanism;
+use crate::driver::{
+    Couple, Driver, NAMED_BYTES, NamedDriver, NamedUser, PairDriver, PairUser, StreamDriver,
+    StreamUser, Traffic,
+};
 use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, deadline_in};
 use crate::location::Location;
 use crate::region::Region;
@@ -49,9 +53,12 @@ pub struct Ring<G> {
 }
 
 impl<G> Ring<G> {
-    /// The ring in a region that has [`slots`] behind its memory.
+    /// The ring in a region.
+    ///
+    /// # Safety
+    /// The region has [`slots`]`(bytes)` bytes behind its memory, and outlives the ring.
     #[inline(always)]
-    pub fn of(region: &Region<RingMemory<G>>, bytes: usize) -> Self {
+    pub unsafe fn of(region: &Region<RingMemory<G>>, bytes: usize) -> Self {
         Self { memory: region.at(), bytes }
     }
 
@@ -122,16 +129,19 @@ impl<G> Ring<G> {
     }
 
     /// # Safety
-    /// The ring is mapped.
+    /// The ring is mapped, as the caller of [`Ring::of`] promised.
     #[inline(always)]
     unsafe fn slot(&self, number: u64) -> *mut u8 {
-        // SAFETY: the slots lie behind the memory, and the slot is one of them.
+        // SAFETY: the slots are behind the memory (`Ring::of`), and the remainder names one of them.
         unsafe { self.memory.add(1).cast::<u8>().add(number as usize % SLOTS * self.bytes) }
     }
 }
 
 /// Locks of a ring, which also wake its waiters.
 pub trait RingGuard: Sized + 'static {
+    /// Properties of the ring under this guard.
+    const MECHANISM: Mechanism;
+
     /// Makes it usable by several processes.
     ///
     /// # Errors
@@ -176,6 +186,13 @@ impl<G: RingGuard> RingEnd<G> {
         Self { region, buffer: vec![0; bytes] }
     }
 
+    #[inline(always)]
+    fn ring(&self) -> Ring<G> {
+        // SAFETY: each region is made or opened with `slots` of the length that `new` is given, and
+        // this end keeps it.
+        unsafe { Ring::of(&self.region, self.buffer.len()) }
+    }
+
     fn make(region: Region<RingMemory<G>>) -> Result<Region<RingMemory<G>>> {
         // SAFETY: the memory is mapped, and no other process uses it yet; only an address is taken.
         unsafe { G::initialise(&raw mut (*region.at()).guard) }?;
@@ -186,9 +203,10 @@ impl<G: RingGuard> RingEnd<G> {
 impl<G: RingGuard> Outlet for RingEnd<G> {
     #[inline(always)]
     fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
-        let ring = Ring::of(&self.region, self.buffer.len());
+        let ring = self.ring();
         assert_eq!(message.len(), self.buffer.len(), "a ring is made for messages of one length");
-        // SAFETY: the process that made the region initialised it; the mapping lives as long as this end.
+        // SAFETY: `make` initialised the guard before the fork that made this end, or before it was
+        // opened by its name; this end keeps the mapping, and the message is as long as a slot.
         unsafe { G::put(&ring, message, peers) }
     }
 }
@@ -200,7 +218,7 @@ impl<G: RingGuard> Inlet for RingEnd<G> {
         peers: &[Peer<'_>],
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, Ended> {
-        let ring = Ring::of(&self.region, self.buffer.len());
+        let ring = self.ring();
         // SAFETY: as in `send`; the buffer is as long as a message.
         while !unsafe { G::take(&ring, &mut self.buffer, peers, None) }? {}
         Ok(look(&self.buffer))
@@ -213,7 +231,7 @@ impl<G: RingGuard> Patient for RingEnd<G> {
         time: Duration,
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Ended> {
-        let ring = Ring::of(&self.region, self.buffer.len());
+        let ring = self.ring();
         let until = deadline_in(time);
         // SAFETY: as in `receive`.
         let came = unsafe { G::take(&ring, &mut self.buffer, &[], Some(&until)) }?;
@@ -221,8 +239,24 @@ impl<G: RingGuard> Patient for RingEnd<G> {
     }
 }
 
-/// A ring under that guard, as its ends are opened.
+/// The mechanism that is a ring under that guard.
 pub struct Under<G>(PhantomData<G>);
+
+impl<G: RingGuard> Driver for Under<G> {
+    const MECHANISM: Mechanism = G::MECHANISM;
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, 8>())
+    }
+
+    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
+        Some(user.processes::<Self>())
+    }
+
+    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
+        Some(user.named::<Self>(G::MECHANISM))
+    }
+}
 
 impl<G: RingGuard> PairDriver for Under<G> {
     /// A ring each way.

@@ -1,7 +1,7 @@
 //! A ring under a robust mutex and two condition variables, all process-shared: `robust-ring`.
 //!
-//! Written the usual careful way: whoever gets EOWNERDEAD finds the ring whole at every point (a
-//! message is counted after it was copied), calls `pthread_mutex_consistent` and goes on.
+//! Written the usual careful way: a thread that gets EOWNERDEAD finds the ring whole at every
+//! point (a message is counted after it was copied), calls `pthread_mutex_consistent` and continues.
 
 #![allow(unsafe_code, reason = "POSIX mutexes and condition variables in shared memory")]
 
@@ -12,22 +12,26 @@ use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{Asked, Death, Explored, Listing, Mechanism};
-use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::end::{Ended, check, deadline_in};
 use crate::monitor::error;
 use crate::operation::Operation;
-use crate::ring::{Ring, RingGuard, SLOTS, Under};
+use crate::ring::{Ring, RingGuard, SLOTS};
 
-/// Between two looks at the peers: a wait for a condition variable does not return at a signal.
+/// Interval between checks of the peers: a wait for a condition variable does not return at a signal.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// `robust-ring`.
-pub struct RobustRing;
 
 const CALLS: &str = "pthread_cond_signal, pthread_cond_wait and the mutex: futex(FUTEX_WAKE) and \
                      futex(FUTEX_WAIT), none where nobody waits";
 
-impl Driver for RobustRing {
+/// The mutex and the condition variables.
+#[repr(C)]
+pub struct Robust {
+    mutex: libc::pthread_mutex_t,
+    not_empty: libc::pthread_cond_t,
+    not_full: libc::pthread_cond_t,
+}
+
+impl RingGuard for Robust {
     const MECHANISM: Mechanism = Mechanism {
         shared_up_to: usize::MAX,
         explored: Some(Explored {
@@ -70,28 +74,6 @@ impl Driver for RobustRing {
         )
     };
 
-    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
-        Some(user.processes::<Under<Robust>, 8>())
-    }
-
-    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
-        Some(user.processes::<Under<Robust>>())
-    }
-
-    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
-        Some(user.named::<Under<Robust>>(Self::MECHANISM))
-    }
-}
-
-/// The mutex and the condition variables.
-#[repr(C)]
-pub struct Robust {
-    mutex: libc::pthread_mutex_t,
-    not_empty: libc::pthread_cond_t,
-    not_full: libc::pthread_cond_t,
-}
-
-impl RingGuard for Robust {
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
         let made = |returned, call| error(returned).setting_up(call);
         // SAFETY: by the caller; each attribute object is initialised before it is used.
@@ -129,13 +111,13 @@ impl RingGuard for Robust {
 
     #[inline(always)]
     unsafe fn put(ring: &Ring<Self>, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
-        // SAFETY: by the caller; the ring is used with the mutex in hand.
+        // SAFETY: by the caller; the ring is used with the mutex held.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             let mutex = &raw mut (*guard).mutex;
             lock(mutex)?;
             while ring.is_full() {
-                wait(&raw mut (*guard).not_full, mutex, peers, None)?;
+                wait_or_unlock(&raw mut (*guard).not_full, mutex, peers, None)?;
             }
             ring.push(message);
             signal(&raw mut (*guard).not_empty)?;
@@ -156,7 +138,7 @@ impl RingGuard for Robust {
             let mutex = &raw mut (*guard).mutex;
             lock(mutex)?;
             while ring.is_empty() {
-                if !wait(&raw mut (*guard).not_empty, mutex, peers, until)? {
+                if !wait_or_unlock(&raw mut (*guard).not_empty, mutex, peers, until)? {
                     unlock(mutex)?;
                     return Ok(false);
                 }
@@ -193,7 +175,26 @@ unsafe fn signal(condition: *mut libc::pthread_cond_t) -> Result<()> {
     error(unsafe { libc::pthread_cond_signal(condition) }).during("pthread_cond_signal")
 }
 
-/// Waits with the mutex in hand; `false` where the deadline came first.
+/// Like [`wait`], but unlocks the mutex before it returns an error.
+///
+/// # Safety
+/// As for [`wait`].
+#[inline(always)]
+unsafe fn wait_or_unlock(
+    condition: *mut libc::pthread_cond_t,
+    mutex: *mut libc::pthread_mutex_t,
+    peers: &[Peer<'_>],
+    until: Option<&libc::timespec>,
+) -> Result<bool> {
+    // SAFETY: by the caller; `wait` returns with the mutex held.
+    unsafe {
+        wait(condition, mutex, peers, until).inspect_err(|_| {
+            let _ = unlock(mutex);
+        })
+    }
+}
+
+/// Waits with the mutex held; returns `false` if the deadline passed.
 ///
 /// # Safety
 /// Both are mapped and initialised, and the caller holds the mutex.

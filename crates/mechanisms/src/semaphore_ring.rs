@@ -9,18 +9,22 @@ use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{Asked, Death, Explored, Listing, Mechanism};
-use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::end::{Ended, check};
 use crate::operation::Operation;
-use crate::ring::{Ring, RingGuard, SLOTS, Under};
-
-/// `semaphore-ring`.
-pub struct SemaphoreRing;
+use crate::ring::{Ring, RingGuard, SLOTS};
 
 const CALLS: &str = "sem_post: futex(FUTEX_WAKE) where somebody waits; sem_wait: futex(FUTEX_WAIT) \
                      where the count is zero";
 
-impl Driver for SemaphoreRing {
+/// The three of them.
+#[repr(C)]
+pub struct Semaphores {
+    mutex: libc::sem_t,
+    items: libc::sem_t,
+    room: libc::sem_t,
+}
+
+impl RingGuard for Semaphores {
     const MECHANISM: Mechanism = Mechanism {
         shared_up_to: usize::MAX,
         explored: Some(Explored {
@@ -56,28 +60,6 @@ impl Driver for SemaphoreRing {
         )
     };
 
-    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
-        Some(user.processes::<Under<Semaphores>, 8>())
-    }
-
-    fn streams<U: StreamUser>(_: Traffic, user: U) -> Option<U::Out> {
-        Some(user.processes::<Under<Semaphores>>())
-    }
-
-    fn named<U: NamedUser>(user: U) -> Option<U::Out> {
-        Some(user.named::<Under<Semaphores>>(Self::MECHANISM))
-    }
-}
-
-/// The three of them.
-#[repr(C)]
-pub struct Semaphores {
-    mutex: libc::sem_t,
-    items: libc::sem_t,
-    room: libc::sem_t,
-}
-
-impl RingGuard for Semaphores {
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
         // SAFETY: by the caller.
         unsafe {

@@ -3,8 +3,8 @@
 //!
 //! It is sent by `tgkill`, not `kill`: the two cost alike, and in a process with more threads
 //! another one, in which the signal is not blocked, would otherwise die of it. A signal to a
-//! process that is dead and reaped fails with ESRCH: that is a notice, if the number is not
-//! somebody else's by then; a survivor that waits for a signal gets none.
+//! process that is dead and reaped fails with ESRCH: that is a notice, unless the number is reused
+//! by then; a survivor that waits for a signal gets none.
 
 #![allow(unsafe_code, reason = "signal masks, sigwaitinfo and tgkill")]
 
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tontine_host::os::checked;
 use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::signal::BlockedSignal;
 use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result};
 
@@ -21,7 +22,7 @@ use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
 use crate::region::Common;
 
-/// How often an end looks whether the other one is ready.
+/// Interval between checks whether the other end is ready.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// `signal`.
@@ -77,7 +78,7 @@ impl PairDriver for Usr1 {
         (receivers, side): SignalHalf,
         peers: &[Peer<'_>],
     ) -> Result<Signals> {
-        let blocked = Blocked::sigusr1()?;
+        let blocked = BlockedSignal::new(libc::SIGUSR1)?;
         let [own, other] = [side, 1 - side].map(|side| &receivers[side]);
         own.process.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: only returns a number.
@@ -98,43 +99,12 @@ impl PairDriver for Usr1 {
     }
 }
 
-/// SIGUSR1 blocked in the calling thread; dropped, what is pending is taken and the mask restored.
-struct Blocked {
-    only: libc::sigset_t,
-    before: libc::sigset_t,
-}
-
-impl Blocked {
-    fn sigusr1() -> Result<Self> {
-        // SAFETY: plain structures, initialised by the calls that take them first.
-        unsafe {
-            let mut sets: Self = std::mem::zeroed();
-            libc::sigemptyset(&mut sets.only);
-            libc::sigaddset(&mut sets.only, libc::SIGUSR1);
-            checked(-libc::pthread_sigmask(libc::SIG_BLOCK, &sets.only, &mut sets.before))
-                .setting_up("pthread_sigmask")?;
-            Ok(sets)
-        }
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: both sets are initialised; SIGUSR1 is not queued, so at most one is pending.
-        unsafe {
-            libc::sigtimedwait(&self.only, std::ptr::null_mut(), &at_once);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
-        }
-    }
-}
-
 /// One end.
 pub struct Signals {
     /// Process and thread at the other end.
     process: libc::pid_t,
     thread: libc::pid_t,
-    blocked: Blocked,
+    blocked: BlockedSignal,
 }
 
 impl Signals {
@@ -166,7 +136,7 @@ impl Inlet for Signals {
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, Ended> {
         // SAFETY: the set is initialised; no information is asked for.
-        while unsafe { libc::sigwaitinfo(&self.blocked.only, std::ptr::null_mut()) } < 0 {
+        while unsafe { libc::sigwaitinfo(self.blocked.set(), std::ptr::null_mut()) } < 0 {
             let error = std::io::Error::last_os_error();
             if error.kind() != std::io::ErrorKind::Interrupted {
                 return Err(error).during("sigwaitinfo").map_err(Ended::from);

@@ -120,7 +120,8 @@ impl Faulty {
         while locks && word.swap(1, Ordering::Acquire) != 0 {
             std::thread::sleep(PAUSE);
         }
-        let done = act(Ring::of(&self.region, LENGTH));
+        // SAFETY: the region has slots of this length (`create`, `open`), and outlives `act`.
+        let done = act(unsafe { Ring::of(&self.region, LENGTH) });
         if locks {
             // SYNC control-lock: pairs with the swap above.
             word.store(0, Ordering::Release);

@@ -13,6 +13,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use tontine_host::os::checked;
 use tontine_host::os::pin::Pinned;
+use tontine_host::os::signal::BlockedSignal;
 use tontine_host::trouble::{During, Result, Trouble};
 
 use super::doomed::{Doomed, Scene};
@@ -46,8 +47,8 @@ pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
         }
         "sigchld" => {
             // Before the fork: a signal that is not blocked is ignored.
-            let blocked = Blocked::sigchld()?;
-            told(scene, Means::Pid, |_| Ok(()), |doomed, ()| blocked.wait_for(doomed))
+            let blocked = BlockedSignal::new(libc::SIGCHLD)?;
+            told(scene, Means::Pid, |_| Ok(()), |doomed, ()| wait_for_sigchld(&blocked, doomed))
         }
         "wait4" => told(
             scene,
@@ -110,54 +111,23 @@ fn end_of_file(held: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-/// SIGCHLD blocked in the calling thread, which must be the process's only one; dropped, what is
-/// pending is taken and the mask restored.
-struct Blocked {
-    only: libc::sigset_t,
-    before: libc::sigset_t,
-}
-
-impl Blocked {
-    fn sigchld() -> Result<Self> {
-        // SAFETY: plain structures, initialised by the calls that take them first.
-        unsafe {
-            let mut sets: Self = std::mem::zeroed();
-            libc::sigemptyset(&mut sets.only);
-            libc::sigaddset(&mut sets.only, libc::SIGCHLD);
-            checked(-libc::pthread_sigmask(libc::SIG_BLOCK, &sets.only, &mut sets.before))
-                .setting_up("pthread_sigmask")?;
-            Ok(sets)
-        }
-    }
-
-    fn wait_for(&self, doomed: &Doomed) -> Result<()> {
-        let pid = doomed.monitored.child().pid().as_raw_nonzero().get();
-        let patience = libc::timespec { tv_sec: i64::from(PATIENCE_MS) / 1_000, tv_nsec: 0 };
-        loop {
-            // SAFETY: a plain structure that the call fills; the set is initialised.
-            let (signal, sender) = unsafe {
-                let mut info: libc::siginfo_t = std::mem::zeroed();
-                let signal = libc::sigtimedwait(&self.only, &mut info, &patience);
-                (signal, info.si_pid())
-            };
-            match checked(signal) {
-                Ok(_) if sender == pid => return Ok(()),
-                // Of a process before this one.
-                Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).during("sigtimedwait"),
-            }
-        }
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: both sets are initialised; SIGCHLD is not queued, so at most one is pending.
-        unsafe {
-            libc::sigtimedwait(&self.only, std::ptr::null_mut(), &at_once);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+/// Waits for the SIGCHLD of this child. The calling thread must be the process's only one.
+fn wait_for_sigchld(blocked: &BlockedSignal, doomed: &Doomed) -> Result<()> {
+    let pid = doomed.monitored.child().pid().as_raw_nonzero().get();
+    let patience = libc::timespec { tv_sec: i64::from(PATIENCE_MS) / 1_000, tv_nsec: 0 };
+    loop {
+        // SAFETY: a plain structure that the call fills; the set is initialised.
+        let (signal, sender) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let signal = libc::sigtimedwait(blocked.set(), &mut info, &patience);
+            (signal, info.si_pid())
+        };
+        match checked(signal) {
+            Ok(_) if sender == pid => return Ok(()),
+            // Of a process before this one.
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).during("sigtimedwait"),
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Signal masks and handlers of the calling thread: [`Only`], [`handle`].
+//! Signal masks and handlers of the calling thread: [`Only`], [`BlockedSignal`], [`handle`].
 //!
-//! What it does not do: restore anything. Who changes a mask or installs a handler does so in a
-//! child made for it.
+//! Only [`BlockedSignal`] restores the mask. The callers of the others change a mask or install a
+//! handler in a child made for it.
 
 #![allow(unsafe_code, reason = "signal masks and handlers")]
 
 use rustix::process::Pid;
 
 use crate::os::checked;
+use crate::trouble::{During, Result};
 
 /// The signal that experiments send: no terminal does.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;
@@ -51,6 +52,54 @@ impl Only {
     pub fn unblock(&self) {
         // SAFETY: the set is initialised; no old mask is asked for.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// A signal that is blocked in the calling thread. On drop, a pending one is taken and the mask is
+/// restored.
+pub struct BlockedSignal {
+    only: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl BlockedSignal {
+    /// Blocks a standard signal.
+    ///
+    /// # Errors
+    /// Skipped, if the system refuses.
+    pub fn new(signal: libc::c_int) -> Result<Self> {
+        // SAFETY: all-zero bytes are a valid `sigset_t`; the calls read and write these two sets.
+        let (returned, sets) = unsafe {
+            let mut sets: Self = std::mem::zeroed();
+            libc::sigemptyset(&mut sets.only);
+            libc::sigaddset(&mut sets.only, signal);
+            (libc::pthread_sigmask(libc::SIG_BLOCK, &sets.only, &mut sets.before), sets)
+        };
+        if returned != 0 {
+            // It changed nothing, so there is nothing to restore.
+            std::mem::forget(sets);
+            let error = std::io::Error::from_raw_os_error(returned);
+            return Err(error).setting_up("pthread_sigmask");
+        }
+        Ok(sets)
+    }
+
+    /// The set that contains this signal alone.
+    #[inline(always)]
+    pub fn set(&self) -> &libc::sigset_t {
+        &self.only
+    }
+}
+
+impl Drop for BlockedSignal {
+    fn drop(&mut self) {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `new` initialised both sets; a standard signal is not queued, so at most one is
+        // pending.
+        unsafe {
+            libc::sigtimedwait(&self.only, std::ptr::null_mut(), &at_once);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
+        }
     }
 }
 
