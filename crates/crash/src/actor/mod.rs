@@ -56,22 +56,24 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
 /// [`trouble::refused`](tontine_host::trouble::refused), because a survivor may find a socket
 /// without its peer.
 fn is_lacking(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::EPERM
-                | libc::EACCES
-                | libc::ENOENT
-                | libc::ENOSYS
-                | libc::EOPNOTSUPP
-                | libc::EMFILE
-                | libc::ENFILE
-                | libc::ENOMEM
-                | libc::ENOSPC
-                | libc::EAGAIN
-                | libc::EROFS
+    let is_skip = error.kind() == io::ErrorKind::Unsupported && error.raw_os_error().is_none();
+    is_skip
+        || matches!(
+            error.raw_os_error(),
+            Some(
+                libc::EPERM
+                    | libc::EACCES
+                    | libc::ENOENT
+                    | libc::ENOSYS
+                    | libc::EOPNOTSUPP
+                    | libc::EMFILE
+                    | libc::ENFILE
+                    | libc::ENOMEM
+                    | libc::ENOSPC
+                    | libc::EAGAIN
+                    | libc::EROFS
+            )
         )
-    )
 }
 
 /// One that carries orders out.

@@ -124,7 +124,7 @@ pub struct Prepared {
 }
 
 /// All subjects, in the order of the report: our own queues and those of the kernel and the C
-/// library; heaps; what needs a library; controls.
+/// library; Boost's queue and heaps; libraries; controls.
 static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
     let (mut own, mut kernel, mut libraries) = (Vec::new(), Vec::new(), Vec::new());
     for (mechanism, subject) in opened::registered() {
@@ -137,8 +137,7 @@ static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
         };
         place.push(subject);
     }
-    let beside: [&dyn Subject; 3] =
-        [&boost::MessageQueue, &shared_heap::Own, &boost::ManagedMemory];
+    let heaps: [&dyn Subject; 3] = [&boost::MessageQueue, &shared_heap::Own, &boost::ManagedMemory];
     let controls: [&dyn Subject; 8] = [
         &controls::LockWord,
         &controls::PublishedFirst,
@@ -149,7 +148,7 @@ static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
         &broken_heaps::PAIRS,
         &broken_heaps::SOUND,
     ];
-    [own, kernel, beside.to_vec(), libraries, controls.to_vec()].concat()
+    [own, kernel, heaps.to_vec(), libraries, controls.to_vec()].concat()
 });
 
 /// All subjects, in the order of the report.
@@ -157,9 +156,12 @@ pub fn all() -> &'static [&'static dyn Subject] {
     &ALL
 }
 
-/// Returns the explorer's description of a mechanism.
+/// Converts an error of a mechanism. A skip becomes `Unsupported`: the machine lacks something.
 fn refused(trouble: Trouble) -> io::Error {
-    io::Error::other(trouble.why().to_owned())
+    match trouble {
+        Trouble::Skipped(why) => io::Error::new(io::ErrorKind::Unsupported, why),
+        Trouble::Failed(why) => io::Error::other(why),
+    }
 }
 
 /// The subject with this name.

@@ -13,7 +13,7 @@ use super::{End, Endpoint, Kind, Operation, PATIENCE, Queue, Role, Subject, Wait
 use crate::message::Message;
 use crate::place::Place;
 
-/// All of them, each with the feature that it needs, if it needs one.
+/// Returns all of them, each with its mechanism.
 pub(super) fn registered() -> Vec<(Mechanism, &'static dyn Subject)> {
     registry::named(|| Registering).into_iter().flatten().collect()
 }
@@ -145,7 +145,7 @@ impl<I: Patient> Endpoint for Receiving<I> {
             Wait::AtMost(wait) => self.0.receive_within(wait, copy),
         };
         match received {
-            // A sender may come again.
+            // Another sender may connect.
             Err(Ended::Gone) => Ok(None),
             other => other.map_err(|ended| refused(ended.into())),
         }
