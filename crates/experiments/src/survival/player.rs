@@ -67,7 +67,12 @@ impl PairPlayer {
                 diary.noticed.store(noticed, Ordering::Release);
                 return 0;
             }
-            Ok((Ended::Broken(trouble), _)) | Err(trouble) => trouble,
+            Ok((Ended::Broken(trouble), end)) => {
+                // Not closed: a library may wait for a peer that is dead.
+                std::mem::forget(end);
+                trouble
+            }
+            Err(trouble) => trouble,
         };
         diary.words.say(&trouble);
         1

@@ -61,17 +61,20 @@ fn every_variant_has_a_fate_for_each_kill_and_tears_nothing() {
 #[test]
 fn survivor_learns_what_its_mechanism_states() {
     in_a_process_of_its_own(|| {
+        let mut tried = 0;
         for (mechanism, _) in registry::rows(Asked::Survival) {
             let Death::LeavesOne { survivor, .. } = mechanism.death else { continue };
             if survivor == AfterKill::Either {
                 continue;
             }
             let Some(fates) = fates(mechanism.name)? else { continue };
+            tried += 1;
             let told = fates.iter().filter(|fate| fate.notice_ns.is_some()).count();
             let expected = if survivor == AfterKill::Told { KILLS } else { 0 };
             claim(told == expected, (mechanism.name, &fates))?;
         }
-        Ok(())
+        // Pipes, UNIX sockets, futexes and eventfds exist on every machine.
+        claim(tried >= 4, tried)
     });
 }
 

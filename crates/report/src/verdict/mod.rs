@@ -44,6 +44,12 @@ pub fn run_line(results: &Results) -> String {
 /// The statements that the run supports, the most basic first.
 pub fn verdict(results: &Results) -> Vec<Sentence> {
     let mut sentences = Vec::new();
+    if results.mechanisms.is_empty() && !results.cells.is_empty() {
+        sentences.push(Sentence::default().words(
+            "This file is of an older build, which did not record what its mechanisms are: \
+             sentences that need it are left out.",
+        ));
+    }
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     sentences.extend(floor(&trips));
     let sleepers = Sleepers::of(&trips, results);
@@ -443,6 +449,16 @@ mod tests {
         let all = sentences(&results).join("\n");
         assert!(all.contains("]: 0 of 10,000 (at most 0.03 %); with the"), "{all}");
         assert!(all.contains("end of its band, 1 % and 0 % in the last invocation"), "{all}");
+    }
+
+    #[test]
+    fn file_without_mechanisms_says_that_sentences_are_left_out() {
+        let mut results = fixture::run();
+        assert!(!sentences(&results).join("\n").contains("older build"));
+        results.mechanisms.clear();
+        let all = sentences(&results);
+        assert!(all[0].contains("of an older build"), "{all:?}");
+        assert!(!all.join("\n").contains("is the fastest"), "{all:?}");
     }
 
     #[test]
