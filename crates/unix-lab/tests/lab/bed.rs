@@ -11,7 +11,7 @@ use tontine_unix_sim::Mode;
 use crate::keeper;
 
 /// Maximum number of schedules to a mistake, in any mode, as the page says.
-const MAX_SCHEDULES: u64 = 40;
+const MAX_SCHEDULES: u64 = 38;
 
 /// Preemptions with which what is right is gone through.
 const BOUND: u32 = if cfg!(debug_assertions) { 1 } else { races::BOUND };

@@ -149,5 +149,7 @@ pub(super) fn suspend(task: &Task, leave: Leave) {
         let low = here.is_simulated() || here.level.get() == 0;
         debug_assert!(low, "a fiber leaves its processor at base level");
     });
-    task.suspend(leave);
+    // SAFETY: asserted above in debug builds: callers pass what `running` returned, so the task is
+    // the one that runs here.
+    unsafe { task.suspend(leave) };
 }

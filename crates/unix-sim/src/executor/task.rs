@@ -283,9 +283,12 @@ impl Task {
         }
     }
 
-    /// Suspends the fiber that runs here, which is this one; by [`suspend`](super::here::suspend).
-    pub(super) fn suspend(&self, leave: Leave) {
-        // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the
+    /// Suspends the fiber, for [`suspend`](super::here::suspend).
+    ///
+    /// # Safety
+    /// This task is the one that runs on the calling thread.
+    pub(super) unsafe fn suspend(&self, leave: Leave) {
+        // SAFETY: by the caller the fiber runs, so its coroutine's base has set the yielder, which lies at the
         // base of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
     }

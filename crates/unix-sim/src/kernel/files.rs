@@ -20,8 +20,9 @@ use crate::executor;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
 
-/// A process's descriptors, by number. Those behind the end are as in a first process:
-/// [`FileEntry::untouched`]. Most processes touch none, and have an empty list.
+/// A process's descriptors, by number. Those past the end of the list are
+/// [`FileEntry::untouched`]: with an empty list, the standard ones are the null device. Most
+/// processes have an empty list; so has a process that has ended, of which no call reads it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files(Vec<FileEntry>);
 

@@ -1,6 +1,6 @@
 //! The system calls that send one signal: by number, to a thread, through a pidfd.
 //!
-//! Which of them a target wants is [`super::send`]'s.
+//! [`super::send`] chooses the call for a target.
 
 #![allow(unsafe_code, reason = "system calls that send")]
 
@@ -18,13 +18,13 @@ const TO_GROUP: libc::c_uint = 1 << 2;
 /// Descriptors from this number on hold children.
 pub(super) const LOWEST_PIDFD: i32 = 512;
 
-/// The same process's, for who lets the table go.
+/// Returns a duplicate of the descriptor, for a caller that releases the table.
 pub(super) fn own(pidfd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(pidfd, LOWEST_PIDFD)
 }
 
 /// The descriptor by a number that no program counts on, if there is one: what a program opens next
-/// is to be the lowest that it has closed, whoever was forked meanwhile.
+/// is to be the lowest that it has closed, even if a child was forked meanwhile.
 pub(super) fn out_of_the_way(pidfd: OwnedFd) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(&pidfd, LOWEST_PIDFD).unwrap_or(pidfd)
 }
@@ -37,33 +37,35 @@ pub(super) fn by_number(number: i32, signal: i32) -> Result<()> {
 
 /// To the process of a pidfd.
 pub(super) fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
-    pidfd_send(pidfd, signal, ptr::null(), 0)
+    pidfd_send(pidfd, signal, None, 0)
 }
 
-/// Whether its process, be it a zombie, has not been reaped.
+/// Returns `true` until the process is reaped, also while it is a zombie.
 pub(super) fn is_anybody(pidfd: BorrowedFd<'_>) -> bool {
     through(pidfd, 0) != Err(Errno::ESRCH)
 }
 
-/// Whether the group that it leads or led has members; before Linux 6.9 nobody can say.
+/// Returns `true` if the group that it leads or led has members; always `false` before Linux 6.9.
 pub(super) fn is_group(pidfd: BorrowedFd<'_>) -> bool {
     matches!(to_group(pidfd, 0), Ok(()) | Err(Errno::EPERM))
 }
 
 /// To the group that it leads or led; `EINVAL` before Linux 6.9.
 pub(super) fn to_group(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
-    pidfd_send(pidfd, signal, ptr::null(), TO_GROUP)
+    pidfd_send(pidfd, signal, None, TO_GROUP)
 }
 
+/// pidfd_send_signal(2).
 pub(super) fn pidfd_send(
     pidfd: BorrowedFd<'_>,
     signal: i32,
-    sent: *const Sent,
+    sent: Option<&Sent>,
     flags: libc::c_uint,
 ) -> Result<()> {
     let call = libc::SYS_pidfd_send_signal;
-    // SAFETY: the descriptor is open; `sent` is null or has the layout of a siginfo_t and lives
-    // across the call.
+    let sent = sent.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the descriptor is open; `sent` is null, or a reference that lives across the call, to
+    // what has the layout of a siginfo_t.
     check_long(unsafe { libc::syscall(call, pidfd.as_raw_fd(), signal, sent, flags) }).map(drop)
 }
 

@@ -90,7 +90,7 @@ pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<
     let signal = number(signal);
     let sent = Sent::queued(signal, value);
     if process.birth().is_some() {
-        return to_child(process, |child| pidfd_send(child, signal, &raw const sent, 0));
+        return to_child(process, |child| pidfd_send(child, signal, Some(&sent), 0));
     }
     // SAFETY: `sent` has the layout of a siginfo_t and lives across the call.
     let sent = unsafe {

@@ -14,6 +14,7 @@ mod processor;
 mod run;
 
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -100,28 +101,29 @@ pub(super) struct Machine {
 struct Holders(u64);
 
 thread_local! {
-    /// The machine whose thread this is, or null.
+    /// The machine whose thread this is, or null. Constant and without a destructor: a signal
+    /// handler may read it.
     static MACHINE: Cell<*const Machine> = const { Cell::new(ptr::null()) };
 }
 
 /// The machine whose thread this is.
 fn machine<'a>() -> Option<&'a Machine> {
-    // SAFETY: set while the machine runs, to what outlives its run; callers keep it no longer than
-    // a frame within that run.
+    // SAFETY: not null only as long as a `MachineHere` borrows the machine; callers keep the result
+    // no longer than a frame within that run.
     unsafe { MACHINE.get().as_ref() }
 }
 
-/// Makes this thread a machine's as long as it lives.
-struct MachineHere(());
+/// Makes this thread a machine's as long as it lives, which is no longer than the machine.
+struct MachineHere<'m>(PhantomData<&'m Machine>);
 
-impl MachineHere {
-    fn begin(machine: &Machine) -> Self {
+impl<'m> MachineHere<'m> {
+    fn begin(machine: &'m Machine) -> Self {
         MACHINE.set(machine);
-        Self(())
+        Self(PhantomData)
     }
 }
 
-impl Drop for MachineHere {
+impl Drop for MachineHere<'_> {
     fn drop(&mut self) {
         MACHINE.set(ptr::null());
     }
