@@ -10,31 +10,34 @@
 //! | --- | --- | --- | --- |
 //! | none | `HELLO` sent | pending | `connect` returns |
 //! | pending | `WELCOME` | open | continues |
-//! | pending | `WELCOME`, no free descriptor | unreadable | continues |
+//! | pending | `WELCOME`, no free descriptor or helper thread | unreadable | continues |
+//! | pending | `WELCOME` of a user that is not allowed | ended | `Denied` |
 //! | pending | path leads elsewhere, `HELLO` withdrawn | awaiting | continues |
-//! | pending, unreadable | hang-up | gone | `OwnerDied` |
+//! | pending | hang-up | gone | `OwnerDied` |
 //! | pending | the listener's process ended | gone | `OwnerDied` |
-//! | open | hang-up, process ended, no `CHUNK` passes | gone | `Closed`, `OwnerDied` |
+//! | open | hang-up, process ended, `CHUNK` finds the socket closed | gone | `Closed`, `OwnerDied` |
 //! | open | life word dead, `CLOSED` | gone | `Closed`, `OwnerDied` |
 //! | pending, open | `REFUSED` | gone | `Denied`, `Refused` |
 //! | pending, open | another version | ended | `Version` |
 //! | pending, open | a message of no receiver's | ended | `Protocol` |
-//! | pending, open | the system refuses | ended | `System` |
+//! | pending, open | the socket cannot be read | ended | `System` |
+//! | open | a chunk cannot be made or passed | open | `System` |
 //! | open | a false position | ended | `Protocol` |
 //! | awaiting | no owner at the address, or its queue is full | awaiting | continues |
-//! | awaiting | a shortage here, or of lanes there | awaiting | continues, then that error |
-//! | awaiting | refused for now, before `HELLO` was sent | awaiting | `Refused`, once |
+//! | awaiting | a shortage here | awaiting | continues, then that error |
+//! | awaiting | refused for now, before `HELLO` was sent | awaiting | `Refused`, at each such look |
 //! | awaiting | `HELLO` sent to the next owner | pending | continues |
 //! | awaiting | a false position | ended | `Protocol` |
 //! | awaiting | refused, or not to be reached | ended | that error |
 //! | ended | a false position | ended | `Protocol` |
 //!
-//! *Gone* is awaiting if the lane has an address and its options outlive that end
-//! ([`OnDeath`](super::OnDeath)), where the call continues, and ended otherwise. *Unreadable* is
+//! *Gone* is awaiting if the lane's options outlive that end ([`OnDeath`](super::OnDeath); a lane
+//! without an address outlives none), where the call continues, and ended otherwise. A full receiver
+//! (`ENOBUFS`) is waited out from the first handover on. *Unreadable* is
 //! pending, and looks again. A call that continues leaves its message in the lane. `Closed` is the
 //! end of a receiver whose page says so. A shortage is an error after the handshake's deadline. An
 //! ended lane returns the same error to each call, but to `unread` and a `wait_read` with nothing
-//! to wait for.
+//! to wait for; a message that is too long is `TooLarge` first.
 //!
 //! Neighbours: [`super::outbound`] notices the events; [`super::succession`] connects.
 
@@ -200,8 +203,9 @@ impl Connection {
         }
     }
 
-    /// Returns what an end that was noticed is.
+    /// Returns the error for an end that was noticed.
     pub(super) fn noticed_end(&self) -> Error {
+        debug_assert!(self.is_live(), "only a lane that is not at its end can notice one");
         let died = || Error::OwnerDied { peer: self.peer() };
         self.open().map_or_else(died, Joined::noticed_end)
     }

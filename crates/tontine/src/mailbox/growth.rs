@@ -22,7 +22,7 @@ const COMFORTABLE_LOG2: u32 = 16;
 /// An awake reader that makes no room for so long does not keep up.
 const KEEPING_UP: Duration = Duration::from_micros(100);
 
-/// More room is asked for this often at most.
+/// Interval between requests for more room.
 const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 
 /// Size of a lane, and the limits of its growth.
@@ -134,7 +134,7 @@ impl Growth {
     }
 
     /// The cap that counts in bytes of chunks, and who set it: ours, or the receiver's once it is
-    /// known. What a receiver that is gone would have taken binds nobody: its successor may take
+    /// known. The cap of a receiver that is gone does not bind its successor, which may take
     /// more.
     pub(super) fn cap(&self, reader: Option<&Joined>) -> (u64, Option<Peer>) {
         match reader.and_then(|reader| Some((reader.most()?, reader.peer))) {

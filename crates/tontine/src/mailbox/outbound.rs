@@ -15,7 +15,7 @@ use super::address::Address;
 use super::connection::{Connection, PendingLane};
 use super::growth::{Growth, GrowthStep, SpaceRequest};
 use super::joined::Joined;
-use super::options::Options;
+use super::options::{OnDeath, Options};
 use super::succession::{self, Introduction, SuccessorSearch};
 use super::wire::{self, Note};
 use crate::error::{Error, Peer, Result};
@@ -78,8 +78,12 @@ impl OutboundLane {
         socket: Socket,
         mut pending: PendingLane,
         address: Option<Address>,
-        options: Options,
+        mut options: Options,
     ) -> Result<Self> {
+        if address.is_none() {
+            // There is no address to look for a successor at.
+            options.on_death = OnDeath::Fail;
+        }
         let life = Life::current().map_or_else(Life::join, Ok)?;
         quarantine::prepare()?;
         let (mut growth, writer) = Growth::begin(&options)?;

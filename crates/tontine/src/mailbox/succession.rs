@@ -87,11 +87,11 @@ impl SuccessorSearch {
     }
 
     /// Whether what ended the lane is no end of it: there may be a successor, or one that has no
-    /// room for us at the moment may have it later. A lane without an address has none.
+    /// room for us at the moment may have it later.
     pub(super) fn is_waited_out(&self, reason: &Error) -> bool {
         let is_full = matches!(reason, Error::Refused { errno: libc::ENOBUFS });
         let is_full_for_now = is_full && self.handover != 0 && self.on_death.waits();
-        self.address.is_some() && (self.on_death.outlives(reason) || is_full_for_now)
+        self.on_death.outlives(reason) || is_full_for_now
     }
 
     /// Returns the same with the next `HELLO`.
@@ -102,6 +102,8 @@ impl SuccessorSearch {
     /// Says, in every chunk that a receiver may get, which `HELLO` counts.
     pub(super) fn announce(&self, writer: &Writer<OwnRegion>) {
         for link in writer.chain() {
+            // Relaxed: the fence in `OutboundLane::withdraw` orders it before the look of the
+            // receiver in `Mailbox::begin`; in a handover the socket does.
             half_of_own(&link.region, HANDOVER_AT).store(self.handover, Ordering::Relaxed);
         }
     }
