@@ -11,10 +11,10 @@ use tontine::signal::handler::{Flag, Wake};
 
 /// A wish to stop, and a descriptor that becomes readable when it comes.
 ///
-/// Dropped, the signals do again what they did before.
+/// On drop, the previous dispositions are restored.
 #[derive(Debug)]
 pub struct Stop {
-    /// Readable if the pipe of one of `awaited` is.
+    /// Readable if the pipe of one of `awaited` is. Dropped before them: the pipes are reused.
     readable: OwnedFd,
     awaited: Vec<AwaitedSignal>,
 }
@@ -25,10 +25,8 @@ struct AwaitedSignal {
     signal: Signal,
     /// Never taken: the descriptor stays readable.
     wake: Wake,
-    /// Installed after `wake`, and so set before that is readable.
+    /// Faster to ask than `wake`, but installed after it: a signal may have come in between.
     flag: Flag,
-    /// The signal came before there was a flag.
-    came_early: bool,
 }
 
 impl Stop {
@@ -41,8 +39,8 @@ impl Stop {
         Ok(Self { readable, awaited: Vec::new() })
     }
 
-    /// A wish that comes with SIGINT, SIGTERM, or SIGHUP unless that is ignored, as under nohup(1):
-    /// it says that the program is to outlive its terminal.
+    /// A wish that comes with SIGINT, SIGTERM, or SIGHUP unless that is ignored, as under nohup(1),
+    /// which means that the program outlives its terminal.
     ///
     /// # Errors
     /// Where the system has no descriptor left or refuses a handler.
@@ -65,9 +63,14 @@ impl Stop {
         self.signal().is_some()
     }
 
-    /// The signal that brought it.
+    /// Returns a signal that brought it: of several, the first of SIGINT, SIGTERM, SIGHUP.
     pub fn signal(&self) -> Option<i32> {
-        let came = self.awaited.iter().find(|awaited| awaited.came_early || awaited.flag.is_set());
+        let flagged = self.awaited.iter().find(|awaited| awaited.flag.is_set());
+        // One poll for all signals: a signal without a flag is rare.
+        let came = flagged.or_else(|| {
+            let mut awaited = self.awaited.iter();
+            is_readable(&self.readable).then(|| awaited.find(|it| is_readable(&it.wake)))?
+        });
         came.map(|awaited| awaited.signal.as_raw())
     }
 }
@@ -76,10 +79,13 @@ impl AwaitedSignal {
     fn new(signal: Signal) -> tontine::signal::Result<Self> {
         let wake = Wake::install(signal)?;
         let flag = Flag::install(signal)?;
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let came_early = poll(&mut [PollFd::new(&wake, PollFlags::IN)], Some(&at_once)) == Ok(1);
-        Ok(Self { signal, wake, flag, came_early })
+        Ok(Self { signal, wake, flag })
     }
+}
+
+fn is_readable(descriptor: &impl AsFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&at_once)) == Ok(1)
 }
 
 fn is_ignored(signal: Signal) -> bool {

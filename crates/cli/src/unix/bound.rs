@@ -1,10 +1,10 @@
 //! What stops runs that come to no end: [`Bound`].
 //!
 //! A thread of its own waits for the first of three: the runs' end, the user's signal, the limit.
-//! After the last two the run under way is to stop, and what happened is printed as ever. A run
-//! that cannot be stopped, for somebody computes in it without a system call, is given up after
-//! [`LOOKS`] looks. After the first signal the thread gives the dispositions back, so that a second
-//! one ends the command at once, whatever it is doing.
+//! After the last two the run in progress is to stop, and what happened is printed as ever. A run
+//! that cannot be stopped, because a thread computes in it without a system call, is given up after
+//! [`LOOKS`] looks. After the first signal the thread restores the dispositions: a later one ends the
+//! command, whatever it is doing, unless it was ignored at the start.
 
 use std::io::{self, PipeWriter, Write};
 use std::panic::resume_unwind;
