@@ -4,7 +4,8 @@
 //! again. The example `explored` finds it if a schedule violates it, with and without the
 //! reduction.
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,6 +22,8 @@ use super::tree::PatchedTree;
 
 /// Seeds that a test tries.
 const SEEDS: &str = "10000";
+/// Seeds that a test tries with no mutant on.
+const BASELINE_SEEDS: &str = "20";
 /// Preemptions up to which schedules are explored.
 const BOUND: &str = "2";
 /// Maximum duration of one run.
@@ -67,6 +70,7 @@ pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) ->
     let races = rows.iter().any(|row| matches!(row.finder, Finder::Race(_)));
     let programs = CopyPrograms::build(tree, races)?;
     println!("built in {} s", began.elapsed().as_secs());
+    programs.hold_without_mutant(patches)?;
     let began = Instant::now();
     let jobs: Vec<(&FinderRow<'_>, Mode)> =
         rows.iter().flat_map(|row| row.modes.iter().map(move |mode| (row, *mode))).collect();
@@ -136,19 +140,48 @@ impl CopyPrograms {
         Ok(Self { tests, explored })
     }
 
+    fn test(&self, test: &str, seeds: &str) -> Command {
+        let mut command = Command::new(&self.tests);
+        command.args([test, "--exact"]).env("RACE_SEEDS", seeds).env_remove("MUTANT");
+        command
+    }
+
+    /// Runs each test of `patches` in the copy with no mutant on: one that fails there, too, would
+    /// find anything.
+    ///
+    /// # Errors
+    /// A test fails, does not end, or does not exist.
+    fn hold_without_mutant(&self, patches: &[Patch]) -> io::Result<()> {
+        let tests: BTreeSet<&String> = patches.iter().flat_map(|patch| &patch.tests).collect();
+        for test in tests {
+            match output_in_time(self.test(test, BASELINE_SEEDS))? {
+                Some((true, output)) if output.contains("1 passed") => {}
+                Some((_, output)) => {
+                    let why = format!("{test} fails in the copy with no mutant on:\n{output}");
+                    return Err(io::Error::other(why));
+                }
+                None => {
+                    let why = format!("{test} does not end in the copy with no mutant on");
+                    return Err(io::Error::other(why));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Runs what must find a mutant, in one mode. Returns the seed or the schedule, or why nothing
     /// was found.
     fn find(&self, row: &FinderRow<'_>, mode: Mode) -> io::Result<Result<String, String>> {
-        let mut command = match (row.finder, &self.explored) {
-            (Finder::Race(race), Some(program)) => {
+        let mut command = match row.finder {
+            Finder::Race(race) => {
+                let program = self.explored.as_ref().expect("built if a race is selected");
                 let mut command = Command::new(program);
                 command.args(["find", BOUND, &mode.to_string(), race]);
                 command
             }
-            (Finder::Test(test) | Finder::Race(test), _) => {
-                let mut command = Command::new(&self.tests);
-                command.args([test, "--exact"]);
-                command.env("RACE_SEEDS", SEEDS).env("RACE_MODE", mode.to_string());
+            Finder::Test(test) => {
+                let mut command = self.test(test, SEEDS);
+                command.env("RACE_MODE", mode.to_string());
                 command
             }
         };
@@ -217,7 +250,12 @@ fn executable(tree: &PatchedTree, arguments: &[&str], name: &str) -> io::Result<
         .filter(|message| message["target"]["name"] == name)
         .find_map(|message| Some(Path::new(message["executable"].as_str()?).to_owned()));
     match program {
-        Some(program) if done.status.success() => Ok(program),
+        // The repository's own build has a program of the same path, and would overwrite it.
+        Some(program) if done.status.success() => {
+            let kept = tree.folder().with_extension(name);
+            fs::copy(program, &kept)?;
+            Ok(kept)
+        }
         _ => Err(io::Error::other(format!(
             "{cargo:?} failed ({}); see its errors above",
             done.status

@@ -51,6 +51,11 @@ impl PatchedTree {
         Ok(Self { folder, target })
     }
 
+    /// The folder of the copy.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Cargo in the copy.
     pub(super) fn cargo(&self, arguments: &[&str]) -> Command {
         let mut cargo = Command::new("cargo");
