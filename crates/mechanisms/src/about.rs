@@ -24,7 +24,7 @@ pub struct Mechanism {
     pub shared_up_to: usize,
     /// Effect of a kill of one end.
     pub death: Death,
-    /// Its counterpart with other ends or another receiver, if it has one.
+    /// The counterpart with other ends or another receiver, if it has one.
     pub twin: Option<Twin>,
     /// The experiments that measure it.
     pub rows: &'static [Listing],

@@ -106,7 +106,7 @@ mod channels {
         ahead: u64,
     }
 
-    /// How many messages the receiver has taken of all senders, told now and then; alone on its
+    /// Number of messages that the receiver has taken, published at intervals; alone on its
     /// line.
     #[derive(Debug, Default)]
     #[repr(align(128))]

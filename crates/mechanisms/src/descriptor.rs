@@ -2,7 +2,7 @@
 //! [`Reader`]. All are CLOEXEC.
 //!
 //! They are made before a fork; each process then closes the other's end, so that an end of file
-//! tells of a death. A mechanism that is one such [`Connected`] has its pairs and streams from
+//! reports a death. A mechanism that is one such [`Connected`] has its pairs and streams from
 //! here.
 
 use std::cell::Cell;

@@ -61,6 +61,6 @@ mod tests {
             let mixed = [&two[..cut], &one[cut..]].concat();
             assert_eq!(whole(&mixed), Claim::Torn, "mixed at {cut}");
         }
-        assert_eq!(whole(&[0; BYTES]), Claim::Torn, "memory that nobody wrote");
+        assert_eq!(whole(&[0; BYTES]), Claim::Torn, "memory that was never written");
     }
 }

@@ -1,6 +1,6 @@
 //! One of the two processes: [`play`] is what it does with its end of the mechanism, [`Diary`] what
-//! it writes down for the referee, who reads it after its death. It looks after no peer: whatever
-//! it notices, the mechanism says.
+//! it writes down for the referee, who reads it after its death. It monitors no peer: only the
+//! mechanism can notify it.
 //!
 //! Message 1 goes from the first player to the second, message 2 back, and so on. A number is
 //! written into the diary right after the call that sent or received it has returned. Died in

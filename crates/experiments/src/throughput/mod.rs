@@ -169,7 +169,8 @@ fn series(batches: Batches, bytes: usize) -> Vec<Series> {
 const FLOOR: &str = "memcpy";
 
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
-    let summary = "a plain copy on one processor, nobody notified: the floor of large messages";
+    let summary =
+        "a plain copy on one processor, without a notification: the floor of large messages";
     let floor = Variant { name: FLOOR, summary };
     [floor].into_iter().chain(mechanisms::variants(Asked::Throughput)).collect()
 });

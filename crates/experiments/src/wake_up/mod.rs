@@ -119,7 +119,7 @@ fn measure(
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// A word that somebody waits for, and what is next to it, come first.
+/// Rows listed first: the futex word, and the condition variable built on it.
 const FIRST: [&str; 2] = [BASELINE, "condvar"];
 
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {

@@ -185,7 +185,7 @@ fn asleep(cell: &Cell) -> String {
 fn thread_or_process(results: &Results) -> Decision {
     let mut decision = Decision::on("Thread or process?");
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    // Of those that nothing is said against, rather one whose ends sleep.
+    // Prefers a pair without doubts, then one whose ends sleep.
     let message = results
         .mechanisms
         .iter()

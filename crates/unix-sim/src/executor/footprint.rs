@@ -1,4 +1,5 @@
-//! What a fiber reaches between two points: [`Object`], [`Touched`]; and where a point is: [`At`].
+//! The objects that a fiber reaches between two points: [`Object`], [`Touched`]; and the place of a
+//! point: [`At`].
 //!
 //! Two steps of different fibers that reach nothing in common, or only read it, come to the same in
 //! either order. Whoever goes through all schedules needs one of the two then. Locks say what they

@@ -1,4 +1,4 @@
-//! What runs on this thread of the operating system: [`HERE`], [`running`].
+//! State of this thread of the operating system: [`HERE`], [`running`].
 //!
 //! Plain cells without a destructor or a lazy beginning, so that a signal handler may read them and
 //! a look at one costs one instruction. A fiber never changes its thread, so neither does what it
@@ -15,7 +15,7 @@ use super::worker::{Local, Worker};
 /// What a tick calls, with the context of the interrupted fiber, or 0 if there was none.
 pub(crate) type TickFn = fn(context: usize);
 
-/// Whose rules decide on a thread who runs.
+/// The executor whose rules choose the fiber that runs on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
     /// The parallel executor's, or those of no executor.
@@ -35,7 +35,7 @@ pub(super) struct Here {
     /// Simulated, inside of a fiber: points until the next decision, at least 1. Modelled: 1. Else
     /// 0.
     pub(super) left: Cell<u32>,
-    /// Whose thread this is.
+    /// The executor that this thread belongs to.
     pub(super) backend: Cell<Backend>,
     /// Failed attempts at simple locks.
     pub(super) spins: Cell<u32>,

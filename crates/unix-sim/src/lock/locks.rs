@@ -11,7 +11,7 @@ use crate::executor::{self, At, Object};
 use std::fmt;
 use std::sync::Arc;
 
-/// Who explores tells the locks of these classes apart by their instances.
+/// Exploration distinguishes the locks of these classes by their instances.
 const _: () = {
     let [family, group, signal, process] = executor::LOCAL_RANKS;
     assert!(family == PFamilyLock::RANK && group == PgLock::RANK);

@@ -25,9 +25,8 @@
 //!
 //! Neighbours: `word` is what members agree on, `layout` where it lies, `space` the memory, `core`
 //! how slabs change hands, `arena` and `shelf` one thread's slabs, `local` which arena a thread
-//! has, `recover` what becomes of the dead, `post` blocks by mailbox, `mail` the ways by which
-//! blocks come and leave, `flight` those that nobody will take, `check` whether all is as it should
-//! be.
+//! has, `recover` the recovery of dead members, `post` blocks by mailbox, `mail` the ways by which
+//! blocks arrive and leave, `flight` the blocks without a taker, `check` the consistency check.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe")]
 
