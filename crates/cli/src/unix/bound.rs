@@ -3,8 +3,8 @@
 //! A thread of its own waits for the first of three: the runs' end, the user's signal, the limit.
 //! After the last two the run in progress is to stop, and what happened is printed as ever. A run
 //! that cannot be stopped, because a thread computes in it without a system call, is given up after
-//! [`LOOKS`] looks. After the first signal the thread restores the dispositions: a later one ends the
-//! command, whatever it is doing, unless it was ignored at the start.
+//! [`LOOKS`] looks. After the first signal the thread restores the dispositions: a later one ends
+//! the command, whatever it is doing, unless it was ignored at the start.
 
 use std::io::{self, PipeWriter, Write};
 use std::panic::resume_unwind;

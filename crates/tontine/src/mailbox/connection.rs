@@ -227,7 +227,9 @@ impl Connection {
 
     fn gone(last: Option<DepartedReceiver>, reason: Error, is_waited_out: bool) -> Self {
         if is_waited_out {
-            Self::Awaiting(AwaitingSuccessor { last, reason, looked: None, short_since: None })
+            // A receiver that has just refused the lane is not asked again at once.
+            let looked = matches!(reason, Error::Refused { .. }).then(Instant::now);
+            Self::Awaiting(AwaitingSuccessor { last, reason, looked, short_since: None })
         } else {
             Self::Ended(EndedLane { last, reason })
         }
@@ -393,5 +395,24 @@ fn refused(errno: i32, from: Option<Credentials>) -> Error {
             Error::Denied { peer: ours, allowed: Vec::new() }
         }
         _ => Error::Refused { errno },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A full receiver refused a lane after its `HELLO`, and was asked again as fast as it refused.
+    #[test]
+    fn successor_that_refused_is_asked_again_after_an_interval() {
+        let awaiting = |reason| match Connection::gone(None, reason, true) {
+            Connection::Awaiting(awaiting) => awaiting,
+            _ => panic!("it is waited out"),
+        };
+        let now = Instant::now();
+        assert!(awaiting(Error::OwnerDied { peer: Peer::UNKNOWN }).is_look_due(now));
+        let mut refused = awaiting(Error::Refused { errno: libc::ENOBUFS });
+        assert!(!refused.is_look_due(now));
+        assert!(refused.is_look_due(now + BETWEEN_REFUSALS + Duration::from_secs(1)));
     }
 }
