@@ -132,7 +132,7 @@ impl<G> Ring<G> {
     /// The ring is mapped, as the caller of [`Ring::of`] promised.
     #[inline(always)]
     unsafe fn slot(&self, number: u64) -> *mut u8 {
-        // SAFETY: the slots are behind the memory (`Ring::of`), and the remainder names one of them.
+        // SAFETY: the slots are behind the memory (`Ring::of`), and the remainder names one.
         unsafe { self.memory.add(1).cast::<u8>().add(number as usize % SLOTS * self.bytes) }
     }
 }

@@ -1,7 +1,8 @@
 //! A ring under a robust mutex and two condition variables, all process-shared: `robust-ring`.
 //!
 //! Written the usual careful way: a thread that gets EOWNERDEAD finds the ring whole at every
-//! point (a message is counted after it was copied), calls `pthread_mutex_consistent` and continues.
+//! point (a message is counted after it was copied), calls `pthread_mutex_consistent` and
+//! continues.
 
 #![allow(unsafe_code, reason = "POSIX mutexes and condition variables in shared memory")]
 
@@ -17,7 +18,8 @@ use crate::monitor::error;
 use crate::operation::Operation;
 use crate::ring::{Ring, RingGuard, SLOTS};
 
-/// Interval between checks of the peers: a wait for a condition variable does not return at a signal.
+/// Interval between checks of the peers: a wait for a condition variable does not return at a
+/// signal.
 const LOOK: Duration = Duration::from_secs(1);
 
 const CALLS: &str = "pthread_cond_signal, pthread_cond_wait and the mutex: futex(FUTEX_WAKE) and \

@@ -2,9 +2,9 @@
 //! until it wins, `spinlock-ttas`, which looks before it swaps and pauses, and `-process` each.
 //!
 //! One end takes the lock and sets a bit, the other takes the lock and resets it. An end that
-//! obtains the lock and finds the bit not yet where it wants it releases at once and tries again; each end
-//! counts these rounds. Lock and bit lie in one line, as in a plain structure. A process killed
-//! with the lock held keeps it.
+//! obtains the lock and finds the bit not yet where it wants it releases at once and tries again;
+//! each end counts these rounds. Lock and bit lie in one line, as in a plain structure. A process
+//! killed with the lock held keeps it.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 

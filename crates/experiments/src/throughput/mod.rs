@@ -3,9 +3,9 @@
 //! Senders send as fast as the mechanism lets them; the receiver takes every message, looks at its
 //! [`label`], and stamps batches. The protocol is in [`harness`]; the mechanisms are those of
 //! `tontine_mechanisms`, whose ends [`opened`] opens. `memcpy` is the floor for large messages, a
-//! plain copy without a receiver to notify. A message is in the sender's own memory before and stays
-//! there, and in memory that the receiver can read after; where the mechanism lets it be read in
-//! place, it is read in place.
+//! plain copy without a receiver to notify. A message is in the sender's own memory before and
+//! stays there, and in memory that the receiver can read after; where the mechanism lets it be read
+//! in place, it is read in place.
 //!
 //! Nothing may be lost, come twice or come torn: that is a failure of the row, not a figure.
 //!

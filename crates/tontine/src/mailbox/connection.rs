@@ -15,7 +15,7 @@
 //! | pending | path leads elsewhere, `HELLO` withdrawn | awaiting | continues |
 //! | pending | hang-up | gone | `OwnerDied` |
 //! | pending | the listener's process ended | gone | `OwnerDied` |
-//! | open | hang-up, process ended, `CHUNK` finds the socket closed | gone | `Closed`, `OwnerDied` |
+//! | open | hang-up, process ended, socket closed at `CHUNK` | gone | `Closed`, `OwnerDied` |
 //! | open | life word dead, `CLOSED` | gone | `Closed`, `OwnerDied` |
 //! | pending, open | `REFUSED` | gone | `Denied`, `Refused` |
 //! | pending, open | another version | ended | `Version` |
@@ -25,19 +25,19 @@
 //! | open | a false position | ended | `Protocol` |
 //! | awaiting | no owner at the address, or its queue is full | awaiting | continues |
 //! | awaiting | a shortage here | awaiting | continues, then that error |
-//! | awaiting | refused for now, before `HELLO` was sent | awaiting | `Refused`, at each such look |
+//! | awaiting | refused for now, before `HELLO` | awaiting | `Refused`, at each such look |
 //! | awaiting | `HELLO` sent to the next owner | pending | continues |
 //! | awaiting | a false position | ended | `Protocol` |
 //! | awaiting | refused, or not to be reached | ended | that error |
 //! | ended | a false position | ended | `Protocol` |
 //!
 //! *Gone* is awaiting if the lane's options outlive that end ([`OnDeath`](super::OnDeath); a lane
-//! without an address outlives none), where the call continues, and ended otherwise. A full receiver
-//! (`ENOBUFS`) is waited out from the first handover on. *Unreadable* is
-//! pending, and looks again. A call that continues leaves its message in the lane. `Closed` is the
-//! end of a receiver whose page says so. A shortage is an error after the handshake's deadline. An
-//! ended lane returns the same error to each call, but to `unread` and a `wait_read` with nothing
-//! to wait for; a message that is too long is `TooLarge` first.
+//! without an address outlives none), where the call continues, and ended otherwise. A full
+//! receiver (`ENOBUFS`) is waited out from the first handover on. *Unreadable* is pending, and
+//! looks again. A call that continues leaves its message in the lane. `Closed` is the end of a
+//! receiver whose page says so. A shortage is an error after the handshake's deadline. An ended
+//! lane returns the same error to each call, but to `unread` and a `wait_read` with nothing to wait
+//! for; a message that is too long is `TooLarge` first.
 //!
 //! Neighbours: [`super::outbound`] notices the events; [`super::succession`] connects.
 
@@ -251,7 +251,8 @@ impl PendingLane {
         Self { owner, listener, leads_to, looked_elsewhere: None, unreadable: false }
     }
 
-    /// A lane over a socket whose other end is unknown: the process that made a pair need not hold it.
+    /// A lane over a socket whose other end is unknown: the process that made a pair need not hold
+    /// it.
     pub(super) fn over_socket() -> Self {
         Self::new(None, Peer::UNKNOWN, None)
     }
@@ -303,8 +304,8 @@ impl PendingLane {
         }
     }
 
-    /// Returns `true` if it is time to look whether another process owns the path, and the socket has
-    /// nothing unread.
+    /// Returns `true` if it is time to look whether another process owns the path, and the socket
+    /// has nothing unread.
     pub(super) fn is_look_elsewhere_due(&mut self, now: Instant) -> bool {
         let is_recent = |looked: Instant| now - looked < BETWEEN_LOOKS;
         let is_due = !self.unreadable && !self.looked_elsewhere.is_some_and(is_recent);

@@ -288,8 +288,8 @@ impl Task {
     /// # Safety
     /// This task is the one that runs on the calling thread.
     pub(super) unsafe fn suspend(&self, leave: Leave) {
-        // SAFETY: by the caller the fiber runs, so its coroutine's base has set the yielder, which lies at the
-        // base of the stack that this runs on.
+        // SAFETY: by the caller the fiber runs, so its coroutine's base has set the yielder, which
+        // lies at the base of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
     }
 

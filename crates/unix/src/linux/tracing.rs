@@ -18,8 +18,8 @@ use crate::signal::Signal;
 /// An attach is made under the table's lock: if the child were reaped before it, its number might
 /// name a stranger. The other requests are made with the table unlocked, because the lock blocks
 /// signals, and a SIGCHLD that the request causes would not be ignored but wake another thread. If
-/// another thread reaps the tracee and its number is reused meanwhile, they return ESRCH: the kernel
-/// accepts them only for a tracee of this thread.
+/// another thread reaps the tracee and its number is reused meanwhile, they return ESRCH: the
+/// kernel accepts them only for a tracee of this thread.
 pub(super) fn ptrace(request: Ptrace) -> Result<()> {
     match request {
         Ptrace::TraceMe => ask(libc::PTRACE_TRACEME, 0, None),

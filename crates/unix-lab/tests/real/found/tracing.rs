@@ -324,8 +324,8 @@ process sleeper
 }
 
 /// SIGCHLD of a tracee that `ptrace kill` ended was not ignored, because the Linux backend had all
-/// signals blocked meanwhile. It woke the other thread, whose `read` began again, of a file that had
-/// been closed.
+/// signals blocked meanwhile. It woke the other thread, whose `read` began again, of a file that
+/// had been closed.
 #[test]
 fn sigchld_of_killed_tracee_wakes_no_other_thread() {
     is_the_same(
