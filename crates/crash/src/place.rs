@@ -7,17 +7,12 @@
 #![allow(unsafe_code, reason = "POSIX message queues")]
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::process::{Pid, test_kill_process};
-
+use tontine_host::leftovers::{self, SHARED_MEMORY};
 use tontine_host::trouble::{During, Result};
 use tontine_mechanisms::location::Location;
-
-/// Where POSIX shared memory has its names.
-const SHARED_MEMORY: &str = "/dev/shm";
 
 const START: &str = "tontine-crash-";
 
@@ -74,29 +69,15 @@ impl Drop for Place {
 
 /// Removes all that explorers of our PID namespace which have ended left behind.
 pub fn sweep() {
-    let start = start();
-    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&start)) else {
-            continue;
-        };
-        let digits = rest.split('-').next().unwrap_or_default();
-        let maker = digits.parse().ok().and_then(Pid::from_raw);
-        if maker.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
-            clear(&Location::new(entry.path()));
-        }
+    for folder in leftovers::left_in(&std::env::temp_dir(), &start()) {
+        clear(&Location::new(folder));
     }
 }
 
 /// Removes a folder and everything among shared memory and message queues that has its name.
 fn clear(location: &Location) {
     let _ = fs::remove_dir_all(location.folder());
-    for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|found| found.starts_with(location.name())) {
-            let path = entry.path();
-            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-        }
-    }
+    leftovers::remove_all(Path::new(SHARED_MEMORY), location.name());
     let name = location.posix_name();
     // SAFETY: `name` is a C string that outlives the call.
     unsafe { libc::mq_unlink(name.as_ptr()) };
@@ -105,14 +86,7 @@ fn clear(location: &Location) {
 /// What all names of explorers in our PID namespace start with; 0 stands for a namespace that
 /// `/proc` does not tell.
 fn start() -> String {
-    let namespace = namespace().unwrap_or(0);
-    format!("{START}{namespace}p")
-}
-
-/// The number of our PID namespace, by which `/proc/self/ns/pid` names it: `pid:[4026531836]`.
-fn namespace() -> Option<u64> {
-    let link: io::Result<PathBuf> = fs::read_link("/proc/self/ns/pid");
-    link.ok()?.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+    format!("{START}{}p", leftovers::namespace().unwrap_or(0))
 }
 
 #[cfg(test)]

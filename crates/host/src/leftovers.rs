@@ -122,19 +122,25 @@ pub fn sweep() {
     sweep_folder(Path::new(SHARED_MEMORY), &format!("{MEMORY}{namespace}p"));
 }
 
-/// Removes what in `folder` starts with `start` and the pid of a process that has ended.
 fn sweep_folder(folder: &Path, start: &str) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(start)) else {
-            continue;
+    for path in left_in(folder, start) {
+        remove(&path);
+    }
+}
+
+/// Returns what in `folder` starts with `start` and the pid of a process that has ended.
+pub fn left_in(folder: &Path, start: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let has_ended = |name: &str| {
+        let Some(rest) = name.strip_prefix(start) else {
+            return false;
         };
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let maker = rest[..digits].parse().ok().and_then(Pid::from_raw);
-        if maker.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
-            remove(&entry.path());
-        }
-    }
+        maker.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+    };
+    let left = entries.filter(|entry| entry.file_name().to_str().is_some_and(has_ended));
+    left.map(|entry| entry.path()).collect()
 }
 
 /// Removes everything in `folder` that starts with `start`.
