@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "process-shared pthread objects")]
 
 use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
 
 use tontine_host::os::shared::Shareable;
 use tontine_host::trouble::{During, Result};
@@ -46,26 +47,11 @@ impl<T> Monitor<T> {
     /// # Errors
     /// Skipped, where the system has no process-shared ones.
     pub fn initialise(&self) -> Result<()> {
-        // SAFETY: the attribute objects are initialised before they are used and destroyed after;
-        // the memory of mutex and condition variable is mapped and nobody uses them yet.
+        // SAFETY: the memory is mapped, and nobody uses it yet.
         unsafe {
-            let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
-            libc::pthread_mutexattr_init(&mut attributes);
-            let shared = libc::PTHREAD_PROCESS_SHARED;
-            error(libc::pthread_mutexattr_setpshared(&mut attributes, shared))
-                .setting_up("pthread_mutexattr_setpshared")?;
-            error(libc::pthread_mutex_init(self.mutex.get(), &attributes))
-                .setting_up("pthread_mutex_init")?;
-            libc::pthread_mutexattr_destroy(&mut attributes);
-            let mut attributes: libc::pthread_condattr_t = std::mem::zeroed();
-            libc::pthread_condattr_init(&mut attributes);
-            error(libc::pthread_condattr_setpshared(&mut attributes, shared))
-                .setting_up("pthread_condattr_setpshared")?;
-            error(libc::pthread_cond_init(self.turned.get(), &attributes))
-                .setting_up("pthread_cond_init")?;
-            libc::pthread_condattr_destroy(&mut attributes);
+            initialise_mutex(self.mutex.get(), false)?;
+            initialise_condition(self.turned.get())
         }
-        Ok(())
     }
 
     /// Locks.
@@ -131,6 +117,54 @@ impl<T> Monitor<T> {
         // SAFETY: as in `wait`; the deadline is borrowed for the call.
         waited(unsafe { libc::pthread_cond_timedwait(turned, mutex, deadline) })
             .during("pthread_cond_timedwait")
+    }
+}
+
+/// Makes a process-shared mutex, robust or not.
+///
+/// # Errors
+/// Skipped, where the system has none.
+///
+/// # Safety
+/// `mutex` is valid for writes, and nobody uses the mutex yet.
+pub unsafe fn initialise_mutex(mutex: *mut libc::pthread_mutex_t, robust: bool) -> Result<()> {
+    let made = |returned, call| error(returned).setting_up(call);
+    let mut attributes = MaybeUninit::uninit();
+    let attributes = attributes.as_mut_ptr();
+    // SAFETY: the attributes are initialised first and destroyed last; the mutex by the caller.
+    unsafe {
+        made(libc::pthread_mutexattr_init(attributes), "pthread_mutexattr_init")?;
+        let shared = libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
+        let robust = if robust { libc::PTHREAD_MUTEX_ROBUST } else { libc::PTHREAD_MUTEX_STALLED };
+        let robust = libc::pthread_mutexattr_setrobust(attributes, robust);
+        let mutex = libc::pthread_mutex_init(mutex, attributes);
+        libc::pthread_mutexattr_destroy(attributes);
+        made(shared, "pthread_mutexattr_setpshared")?;
+        made(robust, "pthread_mutexattr_setrobust")?;
+        made(mutex, "pthread_mutex_init")
+    }
+}
+
+/// Makes a process-shared condition variable.
+///
+/// # Errors
+/// Skipped, where the system has none.
+///
+/// # Safety
+/// `condition` is valid for writes, and nobody uses the condition variable yet.
+pub unsafe fn initialise_condition(condition: *mut libc::pthread_cond_t) -> Result<()> {
+    let made = |returned, call| error(returned).setting_up(call);
+    let mut attributes = MaybeUninit::uninit();
+    let attributes = attributes.as_mut_ptr();
+    // SAFETY: the attributes are initialised first and destroyed last; the condition variable by
+    // the caller.
+    unsafe {
+        made(libc::pthread_condattr_init(attributes), "pthread_condattr_init")?;
+        let shared = libc::pthread_condattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
+        let condition = libc::pthread_cond_init(condition, attributes);
+        libc::pthread_condattr_destroy(attributes);
+        made(shared, "pthread_condattr_setpshared")?;
+        made(condition, "pthread_cond_init")
     }
 }
 

@@ -6,7 +6,6 @@
 
 #![allow(unsafe_code, reason = "POSIX mutexes and condition variables in shared memory")]
 
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use tontine_host::peer::Peer;
@@ -14,7 +13,7 @@ use tontine_host::trouble::{During, Result};
 
 use crate::about::{Asked, Death, Explored, Listing, Mechanism};
 use crate::end::{Ended, check, deadline_in};
-use crate::monitor::error;
+use crate::monitor::{error, initialise_condition, initialise_mutex};
 use crate::operation::Operation;
 use crate::ring::{Ring, RingGuard, SLOTS};
 
@@ -77,38 +76,12 @@ impl RingGuard for Robust {
     };
 
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
-        let made = |returned, call| error(returned).setting_up(call);
-        // SAFETY: by the caller; each attribute object is initialised before it is used.
+        // SAFETY: by the caller.
         unsafe {
-            let mut attributes = MaybeUninit::uninit();
-            made(libc::pthread_mutexattr_init(attributes.as_mut_ptr()), "pthread_mutexattr_init")?;
-            let mut attributes = attributes.assume_init();
-            let shared = libc::PTHREAD_PROCESS_SHARED;
-            let robust = libc::PTHREAD_MUTEX_ROBUST;
-            for (returned, call) in [
-                (
-                    libc::pthread_mutexattr_setpshared(&mut attributes, shared),
-                    "pthread_mutexattr_setpshared",
-                ),
-                (
-                    libc::pthread_mutexattr_setrobust(&mut attributes, robust),
-                    "pthread_mutexattr_setrobust",
-                ),
-            ] {
-                made(returned, call)?;
-            }
-            let mutex = &raw mut (*guard).mutex;
-            made(libc::pthread_mutex_init(mutex, &attributes), "pthread_mutex_init")?;
-            let mut attributes = MaybeUninit::uninit();
-            made(libc::pthread_condattr_init(attributes.as_mut_ptr()), "pthread_condattr_init")?;
-            let mut attributes = attributes.assume_init();
-            let returned = libc::pthread_condattr_setpshared(&mut attributes, shared);
-            made(returned, "pthread_condattr_setpshared")?;
-            for condition in [&raw mut (*guard).not_empty, &raw mut (*guard).not_full] {
-                made(libc::pthread_cond_init(condition, &attributes), "pthread_cond_init")?;
-            }
+            initialise_mutex(&raw mut (*guard).mutex, true)?;
+            initialise_condition(&raw mut (*guard).not_empty)?;
+            initialise_condition(&raw mut (*guard).not_full)
         }
-        Ok(())
     }
 
     #[inline(always)]

@@ -109,7 +109,7 @@ impl Monitored {
     /// As [`Monitored::start`].
     pub fn start_with(means: Means, home: Home, first: impl FnOnce()) -> Result<Self> {
         let page = Shared::<Page>::anonymous()?;
-        page.prepare().setting_up("pthread_mutex_init")?;
+        page.prepare()?;
         let (ours, theirs) = seqpacket_pair().setting_up("socketpair")?;
         let (food, feed) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).setting_up("pipe2")?;

@@ -1,7 +1,7 @@
 //! Words that the kernel itself marks when their owner ends: [`Page`].
 //!
 //! Two ways of getting one. [`Page::hold`] locks a robust process-shared pthread mutex for ever and
-//! finds its lock word through `get_robust_list`, whatever the C library's layout. [`Page::anchor`]
+//! finds its lock word in the thread's robust list ([`robust_list`]). [`Page::anchor`]
 //! starts a bare `clone` thread that registers a robust list of its own with a single word in it.
 //! [`is_held`] reads either word with one load, one test and one branch; why a single test is
 //! enough is recorded in `docs/decisions/0003-one-test-liveness.md`.
@@ -12,8 +12,7 @@
 //! Neighbours: [`super::monitored`] calls the owner's half in the monitored process,
 //! [`super::check`] the monitor's half. [`Page::lock`] alone waits for a word.
 //!
-//! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
-//! (`handle_futex_death`); `get_robust_list(2)`.
+//! Source: `get_robust_list(2)`.
 
 #![allow(unsafe_code, reason = "robust mutexes, robust lists and a bare clone thread")]
 
@@ -23,20 +22,15 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use tontine::life::robust_list::{self, Head};
 use tontine_host::os::shared::Shareable;
+use tontine_host::trouble;
+use tontine_mechanisms::monitor::initialise_mutex;
 
-/// The part of a lock word that names the owning thread: 0 when unlocked, and 0 again when the
-/// kernel has marked the owner's death.
-pub const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+pub use tontine::life::robust_list::{FUTEX_TID_MASK, is_held};
 
 /// Room for a bare thread that calls two functions.
 const STACK_BYTES: usize = 16 * 1024;
-
-/// Whether the word has a living owner: one load, one test.
-#[inline(always)]
-pub fn is_held(word: &AtomicU32) -> bool {
-    word.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0
-}
 
 /// What monitor and monitored process share.
 #[repr(C, align(64))]
@@ -70,14 +64,6 @@ struct List {
     word: AtomicU32,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Head {
-    next: *mut c_void,
-    futex_offset: i64,
-    pending: *mut c_void,
-}
-
 #[repr(C, align(16))]
 struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
 
@@ -98,6 +84,15 @@ impl Refusal {
     }
 }
 
+impl From<tontine::Error> for Refusal {
+    fn from(error: tontine::Error) -> Self {
+        match error {
+            tontine::Error::NoLife { why } => Self { call: why, errno: 0 },
+            other => Self { call: "get_robust_list", errno: other.errno() },
+        }
+    }
+}
+
 impl From<(&'static str, rustix::io::Errno)> for Refusal {
     fn from((call, errno): (&'static str, rustix::io::Errno)) -> Self {
         Self { call, errno: errno.raw_os_error() }
@@ -108,27 +103,11 @@ impl Page {
     /// Makes the mutex robust and process-shared. Once, before anybody locks it.
     ///
     /// # Errors
-    /// The error number of `pthread_mutex_init` or of an attribute.
-    pub fn prepare(&self) -> io::Result<()> {
+    /// Skipped, where the system has no robust ones.
+    pub fn prepare(&self) -> trouble::Result<()> {
         self.plain.store(1, Ordering::Relaxed);
-        let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-        let attributes = attributes.as_mut_ptr();
-        // SAFETY: the attributes are initialised first and destroyed last; nobody uses the mutex
-        // yet.
-        let code = unsafe {
-            libc::pthread_mutexattr_init(attributes);
-            let mut code =
-                libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
-            if code == 0 {
-                code = libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST);
-            }
-            if code == 0 {
-                code = libc::pthread_mutex_init(self.mutex.get(), attributes);
-            }
-            libc::pthread_mutexattr_destroy(attributes);
-            code
-        };
-        zero_is_ok(code)
+        // SAFETY: nobody uses the mutex yet.
+        unsafe { initialise_mutex(self.mutex.get(), true) }
     }
 
     /// Locks the mutex and finds its lock word: the owner's half.
@@ -144,16 +123,10 @@ impl Page {
                 return Err(Refusal { call: "pthread_mutex_lock", errno });
             }
         }
-        let offset = self.find_lock_word()?;
+        // SAFETY: locked above, and the page outlives its uses.
+        let word = unsafe { robust_list::lock_word(self.mutex.get()) }?;
+        let offset = word as usize - self.mutex.get() as usize;
         self.lock_word_at.store(offset as u64, Ordering::Relaxed);
-        let owner = self.lock_word().load(Ordering::Relaxed) & FUTEX_TID_MASK;
-        if owner != rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned() {
-            return Err(Refusal {
-                call: "the lock word names another thread than the one that locked: this process \
-                       was made by a bare clone behind the C library's back; make it by fork",
-                errno: 0,
-            });
-        }
         Ok(())
     }
 
@@ -238,44 +211,12 @@ impl Page {
         };
         if made < 0 { Err(Refusal::last("clone")) } else { Ok(()) }
     }
-
-    /// Bytes from the mutex's start to its lock word. The calling thread has just locked it.
-    fn find_lock_word(&self) -> Result<usize, Refusal> {
-        let missing = Refusal {
-            call: "the locked mutex is not the first in this thread's robust list",
-            errno: 0,
-        };
-        let head = own_list()?.ok_or(missing)?;
-        // SAFETY: the head is this thread's, registered by the C library, and nobody changes it
-        // while this thread is here.
-        let Head { next, futex_offset, .. } = unsafe { *head };
-        // C libraries put what is locked last first; the lowest bit tells priority-inheritance
-        // mutexes from plain ones.
-        let node = next as usize & !1;
-        let word = node.wrapping_add_signed(futex_offset as isize);
-        let inside = word.wrapping_sub(self.mutex.get() as usize);
-        let last = size_of::<libc::pthread_mutex_t>() - size_of::<u32>();
-        (inside <= last).then_some(inside).ok_or(missing)
-    }
-}
-
-/// The calling thread's robust list, if it has one of the expected shape.
-fn own_list() -> Result<Option<*const Head>, Refusal> {
-    let mut head: *const Head = std::ptr::null();
-    let mut length = 0_usize;
-    // SAFETY: the call writes one pointer and one length to where these point.
-    let code =
-        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
-    if code != 0 {
-        return Err(Refusal::last("get_robust_list"));
-    }
-    Ok((!head.is_null() && length == size_of::<Head>()).then_some(head))
 }
 
 /// Whether the C library counts any robust mutex as held by the calling thread.
 #[cfg(test)]
 pub fn holds_a_robust_mutex() -> bool {
-    let head = own_list().expect("get_robust_list").expect("a list");
+    let head = robust_list::own().expect("a list");
     // SAFETY: the calling thread's own list head; an empty list points back at it.
     unsafe { (*head).next.cast_const().cast() != head }
 }
@@ -306,32 +247,11 @@ extern "C" fn idle(_: *mut c_void) -> i32 {
     }
 }
 
-fn zero_is_ok(code: i32) -> io::Result<()> {
-    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tontine_host::os::child::Child;
     use tontine_host::os::shared::Shared;
-
-    #[test]
-    fn one_test_is_right_in_every_state_of_the_word() {
-        const WAITERS: u32 = 1 << 31;
-        const OWNER_DIED: u32 = 1 << 30;
-        for (word, held) in [
-            (0, false),
-            (WAITERS, false),
-            (4711, true),
-            (4711 | WAITERS, true),
-            (OWNER_DIED, false),
-            (OWNER_DIED | WAITERS, false),
-            (FUTEX_TID_MASK, true),
-        ] {
-            assert_eq!(is_held(&AtomicU32::new(word)), held, "{word:#x}");
-        }
-    }
 
     #[test]
     fn a_process_made_behind_the_c_librarys_back_is_refused() {

@@ -37,6 +37,8 @@
 mod anchor;
 mod claim;
 mod desk;
+#[doc(hidden)]
+pub mod robust_list;
 mod watch;
 mod word;
 

@@ -1,26 +1,24 @@
 //! The process page and the word in it that the kernel marks: [`Page`].
 //!
 //! The word is the lock word of a robust, process-shared pthread mutex. Where it lies inside the
-//! mutex is the C library's business; it is found once, through the list of robust mutexes that
-//! the library registered with the kernel (`get_robust_list`). Why one test of it is enough:
-//! `docs/decisions/0003-one-test-liveness.md`. The layout: `docs/layout.md`, "Process page".
+//! mutex is the C library's business; it is found once ([`robust_list`]). Why one test of it is
+//! enough: `docs/decisions/0003-one-test-liveness.md`. The layout: `docs/layout.md`, "Process page".
 //!
 //! Neighbours: [`super::Life`] owns a page for ever, [`super::watch`] reads a peer's,
 //! [`super::desk`] uses the words behind the mutex. Nothing here waits for the mutex.
-//!
-//! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
-//! (`handle_futex_death`); `get_robust_list(2)`.
 
-#![allow(unsafe_code, reason = "a robust mutex in shared memory, and the list it stands in")]
+#![allow(unsafe_code, reason = "a robust mutex in shared memory")]
 
 use std::cell::UnsafeCell;
-use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::sys::region::OwnRegion;
+
+pub(super) use super::robust_list::is_held;
+use super::robust_list::{self, lock_word};
 
 /// Bytes of a process page.
 pub(crate) const PAGE_SIZE: usize = 4096;
@@ -30,13 +28,6 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TONTPROC");
 pub(super) const VERSION: u32 = 1;
 /// Desks in a page.
 pub(super) const DESKS: u32 = 62;
-
-/// The part of a lock word that names the owning thread. 0 when unlocked, and 0 again when the
-/// kernel has marked the owner's death.
-const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
-
-/// The kernel walks no more entries of a robust list than this (`ROBUST_LIST_LIMIT`).
-const LIST_LIMIT: usize = 2048;
 
 /// Room for any C library's mutex.
 const MUTEX_ROOM: usize = 64;
@@ -81,12 +72,6 @@ const _: () = {
     assert!(align_of::<libc::pthread_mutex_t>() <= 64);
 };
 
-/// Whether a life word has a living owner: one load, one test.
-#[inline(always)]
-pub(super) fn is_held(word: &AtomicU32) -> bool {
-    word.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0
-}
-
 /// This process's page, its word held by the thread that made it.
 #[derive(Debug)]
 pub(super) struct Page {
@@ -109,16 +94,17 @@ impl Page {
     pub(super) fn hold() -> Result<Self> {
         // Before the C library touches its list: a bare clone inherits a list whose entries it has
         // not got mapped.
-        if cfg!(target_env = "gnu") && own_list()?.is_none() {
-            return Err(NOT_REGISTERED);
+        if cfg!(target_env = "gnu") {
+            robust_list::own()?;
         }
         let (region, fd) = OwnRegion::new("tontine-life", PAGE_SIZE)?;
         let mut page = Self { region, fd, word_at: MUTEX_AT };
         page.make_mutex()?;
         // SAFETY: the mutex was just initialised, and nobody else knows it.
         zero_is_ok("pthread_mutex_lock", unsafe { libc::pthread_mutex_lock(page.mutex()) })?;
-        match page.find_word() {
-            Ok(at) => page.word_at = at,
+        // SAFETY: locked above, by this thread; a page whose word is found is never unmapped.
+        match unsafe { lock_word(page.mutex()) } {
+            Ok(word) => page.word_at = word as usize - page.region.base().as_ptr() as usize,
             Err(error) => {
                 // SAFETY: locked above, by this thread; out of the list before it is unmapped.
                 unsafe { libc::pthread_mutex_unlock(page.mutex()) };
@@ -150,7 +136,7 @@ impl Page {
     }
 
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: `word_at` lies inside the mutex and is aligned (`find_word`); C library, kernel
+        // SAFETY: `word_at` lies inside the mutex and is aligned (`lock_word`); C library, kernel
         // and we all access the word by atomic instructions.
         unsafe { self.region.base().add(self.word_at).cast().as_ref() }
     }
@@ -179,75 +165,6 @@ impl Page {
         };
         zero_is_ok("pthread_mutex_init", code)
     }
-
-    /// Bytes from the page's start to the lock word of the mutex, which the calling thread holds.
-    fn find_word(&self) -> Result<usize> {
-        let head = own_list()?.ok_or(NOT_REGISTERED)?;
-        let start = self.region.base().as_ptr() as usize;
-        // SAFETY: the head is this thread's, registered by the C library, and nobody changes it
-        // while this thread is here.
-        let Head { mut next, futex_offset, .. } = unsafe { *head };
-        for _ in 0..LIST_LIMIT {
-            if next.cast_const().cast() == head {
-                break;
-            }
-            // The lowest bit tells priority-inheritance mutexes from plain ones.
-            let node = next as usize & !1;
-            let word = node.wrapping_add_signed(futex_offset as isize);
-            let at = word.wrapping_sub(start);
-            if (MUTEX_AT..=MUTEX_END - size_of::<u32>()).contains(&at) && at.is_multiple_of(4) {
-                return self.names_this_thread(at).then_some(at).ok_or(NOT_THIS_THREAD);
-            }
-            // SAFETY: an entry of this thread's list is the node of a mutex that it holds; the link
-            // is the node's first field.
-            next = unsafe { *(node as *const *mut c_void) };
-        }
-        Err(NOT_LISTED)
-    }
-
-    /// A process made by a bare `clone` keeps its parent's thread id in the C library. The kernel
-    /// marks no word with a stranger's id.
-    fn names_this_thread(&self, at: usize) -> bool {
-        // SAFETY: `at` lies inside the mutex and is aligned, as the caller checked.
-        let word: &AtomicU32 = unsafe { self.region.base().add(at).cast().as_ref() };
-        let owner = word.load(Ordering::Relaxed) & FUTEX_TID_MASK;
-        owner == rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
-    }
-}
-
-const NOT_REGISTERED: Error = Error::NoLife {
-    why: "the C library has registered no list of robust mutexes for it, as in a process or thread \
-          made by a bare clone; make it by fork, or by pthread_create",
-};
-const NOT_LISTED: Error = Error::NoLife {
-    why: "the mutex that it locked is not in its list of robust mutexes; use a C library that \
-          keeps one, such as glibc or musl",
-};
-const NOT_THIS_THREAD: Error = Error::NoLife {
-    why: "the C library takes it for another thread, as in a process made by a bare clone; make \
-          it by fork",
-};
-
-/// `struct robust_list_head`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Head {
-    next: *mut c_void,
-    futex_offset: libc::c_long,
-    pending: *mut c_void,
-}
-
-/// The calling thread's robust list, if it has one of the expected shape.
-fn own_list() -> Result<Option<*const Head>> {
-    let mut head: *const Head = std::ptr::null();
-    let mut length = 0_usize;
-    // SAFETY: the call writes one pointer and one length to where these point.
-    let code =
-        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
-    if code != 0 {
-        return Err(Error::last("get_robust_list"));
-    }
-    Ok((!head.is_null() && length == size_of::<Head>()).then_some(head))
 }
 
 fn zero_is_ok(call: &'static str, code: i32) -> Result<()> {
@@ -260,23 +177,6 @@ fn zero_is_ok(call: &'static str, code: i32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_test_is_right_in_every_state_of_the_word() {
-        const WAITERS: u32 = 1 << 31;
-        const OWNER_DIED: u32 = 1 << 30;
-        for (word, held) in [
-            (0, false),
-            (WAITERS, false),
-            (4711, true),
-            (4711 | WAITERS, true),
-            (OWNER_DIED, false),
-            (OWNER_DIED | WAITERS, false),
-            (FUTEX_TID_MASK, true),
-        ] {
-            assert_eq!(is_held(&AtomicU32::new(word)), held, "{word:#x}");
-        }
-    }
 
     #[test]
     fn a_page_is_held_until_its_thread_ends() {

@@ -1,0 +1,133 @@
+//! The calling thread's list of robust mutexes, which the kernel walks when the thread ends:
+//! [`own`], [`lock_word`].
+//!
+//! The C library registers the list with the kernel and links each robust mutex that the thread
+//! holds. Where a mutex has its lock word is the C library's business; the list says it. This is no
+//! part of the public interface: the experiment that compares ways to see a death uses it, too.
+//!
+//! Neighbours: [`super::word`] finds the life word with it.
+//!
+//! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
+//! (`handle_futex_death`); `get_robust_list(2)`.
+
+#![allow(unsafe_code, reason = "walks a list of the C library's")]
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::{Error, Result};
+
+/// The part of a lock word that names the owning thread. 0 when unlocked, and 0 again when the
+/// kernel has marked the owner's death.
+pub const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+
+/// The kernel walks no more entries of a robust list than this (`ROBUST_LIST_LIMIT`).
+const LIST_LIMIT: usize = 2048;
+
+const NOT_REGISTERED: Error = Error::NoLife {
+    why: "the C library has registered no list of robust mutexes for it, as in a process or thread \
+          made by a bare clone; make it by fork, or by pthread_create",
+};
+const NOT_LISTED: Error = Error::NoLife {
+    why: "the mutex that it locked is not in its list of robust mutexes; use a C library that \
+          keeps one, such as glibc or musl",
+};
+const NOT_THIS_THREAD: Error = Error::NoLife {
+    why: "the C library takes it for another thread, as in a process made by a bare clone; make \
+          it by fork",
+};
+
+/// `struct robust_list_head`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Head {
+    /// The first entry, or the head itself.
+    pub next: *mut c_void,
+    /// Bytes from an entry to its lock word.
+    pub futex_offset: libc::c_long,
+    /// The entry that is being added or removed.
+    pub pending: *mut c_void,
+}
+
+/// Returns `true` if the word has a living owner: one load, one test.
+#[inline(always)]
+pub fn is_held(word: &AtomicU32) -> bool {
+    word.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0
+}
+
+/// Returns the calling thread's list.
+///
+/// # Errors
+/// [`Error::NoLife`] where none of the expected shape is registered; [`Error::System`].
+pub fn own() -> Result<*const Head> {
+    let mut head: *const Head = std::ptr::null();
+    let mut length = 0_usize;
+    // SAFETY: the call writes one pointer and one length to where these point.
+    let code =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    if code != 0 {
+        return Err(Error::last("get_robust_list"));
+    }
+    if head.is_null() || length != size_of::<Head>() { Err(NOT_REGISTERED) } else { Ok(head) }
+}
+
+/// Returns the lock word of a robust mutex that the calling thread has just locked.
+///
+/// # Errors
+/// [`Error::NoLife`] where the kernel would never mark the word: it is in no list of this thread's,
+/// or names another thread, because a process made by a bare `clone` keeps its parent's thread id
+/// in the C library. [`Error::System`].
+///
+/// # Safety
+/// `mutex` is valid for reads as long as the word is used, and the calling thread holds it.
+pub unsafe fn lock_word(mutex: *mut libc::pthread_mutex_t) -> Result<*mut u32> {
+    let head = own()?;
+    let last = size_of::<libc::pthread_mutex_t>() - size_of::<u32>();
+    // SAFETY: the head is this thread's, registered by the C library, and nobody changes it while
+    // this thread is here.
+    let Head { mut next, futex_offset, .. } = unsafe { *head };
+    for _ in 0..LIST_LIMIT {
+        if next.cast_const().cast() == head {
+            break;
+        }
+        // The lowest bit tells priority-inheritance mutexes from plain ones.
+        let node = next as usize & !1;
+        let word = node.wrapping_add_signed(futex_offset as isize);
+        let at = word.wrapping_sub(mutex as usize);
+        if at <= last && at.is_multiple_of(align_of::<u32>()) {
+            // SAFETY: inside the mutex, by the check.
+            let word: *mut u32 = unsafe { mutex.cast::<u8>().add(at).cast() };
+            // SAFETY: aligned, and valid by the caller; C library, kernel and we all access it by
+            // atomic instructions.
+            let owner = unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Relaxed);
+            let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            return if owner & FUTEX_TID_MASK == this { Ok(word) } else { Err(NOT_THIS_THREAD) };
+        }
+        // SAFETY: an entry of this thread's list is the node of a mutex that it holds; the link is
+        // the node's first field.
+        next = unsafe { *(node as *const *mut c_void) };
+    }
+    Err(NOT_LISTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_test_is_right_in_every_state_of_the_word() {
+        const WAITERS: u32 = 1 << 31;
+        const OWNER_DIED: u32 = 1 << 30;
+        for (word, held) in [
+            (0, false),
+            (WAITERS, false),
+            (4711, true),
+            (4711 | WAITERS, true),
+            (OWNER_DIED, false),
+            (OWNER_DIED | WAITERS, false),
+            (FUTEX_TID_MASK, true),
+        ] {
+            assert_eq!(is_held(&AtomicU32::new(word)), held, "{word:#x}");
+        }
+    }
+}
