@@ -1,4 +1,4 @@
-//! The protocol that all variants share: [`Plan`], [`End`], and the two ways to bring two ends
+//! The protocol that all variants share: [`Plan`], and the two ways to bring two [ends](End)
 //! together, [`between_processes`] and [`between_threads`].
 //!
 //! Ping: rounds of { stamp; send; wait }. Echo: { wait; send }. The difference of neighbouring
@@ -30,6 +30,8 @@ use tontine_host::os::pin::{self, Pinned};
 use tontine_host::peer::{LastWords, Nudge, Peer, TellEnd};
 use tontine_host::trouble::{Result, Trouble};
 
+pub(super) use super::end::End;
+pub(crate) use super::end::Timed;
 use super::paced::Paced;
 
 /// Rounds between two stamps in [`Stamps::Batched`].
@@ -91,19 +93,6 @@ impl Plan<'_> {
     }
 }
 
-/// One end of a mechanism.
-pub(super) trait End {
-    /// Publishes one message.
-    fn send(&mut self) -> Result<()>;
-    /// Waits for one message.
-    fn wait(&mut self) -> Result<()>;
-    /// Makes ready for the next message where this one is not answered: whatever `send` would have
-    /// done besides waking the other end.
-    fn forget(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// An end whose every message takes a planted delay longer.
 struct Slowed<'a, E> {
     end: &'a mut E,
@@ -125,17 +114,6 @@ impl<E: End> End for Slowed<'_, E> {
     fn forget(&mut self) -> Result<()> {
         self.end.forget()
     }
-}
-
-/// What a run of rounds showed.
-#[derive(Debug, Default)]
-pub(crate) struct Timed {
-    /// Half of each round, ns, or of the mean round of each batch.
-    pub(crate) one_way: Vec<f64>,
-    /// Rounds in a batch.
-    pub(crate) batch: usize,
-    /// Half of each single round, stamp included, ns; empty where `one_way` has single rounds.
-    pub(crate) single: Vec<f64>,
 }
 
 /// Runs `echo` in a child process and `ping` here, each pinned, and returns what `ping` returns.
@@ -226,7 +204,7 @@ pub(super) fn between_threads<T>(
 /// Answers as many rounds as the plan has; where it has pauses, receives its messages.
 pub(super) fn answer(plan: &Plan, end: &mut impl End) -> Result<()> {
     if let Some(paced) = &plan.paced {
-        return paced.receive(plan, end);
+        return paced.receive(end);
     }
     answer_rounds(plan.answers(), end)
 }
@@ -252,7 +230,7 @@ fn answer_all(rounds: usize, end: &mut impl End) -> Result<()> {
 /// Warms up, then times the rounds of the plan, or its messages.
 pub(super) fn time(plan: &Plan, end: &mut impl End) -> Result<Timed> {
     if let Some(paced) = &plan.paced {
-        return paced.send(plan, end);
+        return paced.send(end);
     }
     match plant::delay() {
         None => time_all(plan, end),

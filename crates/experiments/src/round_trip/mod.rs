@@ -35,6 +35,7 @@ pub(crate) use paced::Step;
 use paced::{Board, Paced};
 
 pub mod container;
+mod end;
 mod explained;
 mod flag;
 mod hand_over;
@@ -205,7 +206,8 @@ pub(crate) fn one_way_after(
              the middle is subtracted, so each figure is sure to ± {within:.0} ns"
         ));
     }
-    let paced = Some(Paced { steps, board: &board, offset });
+    let shared = placement.here == placement.there;
+    let paced = Some(Paced { warm_up, steps, board: &board, clock, offset, shared });
     let plan = Plan { rounds: 0, warm_up, stamps: Stamps::EveryRound, placement, clock, paced };
     let mut one_way = time(variant, &plan, &mut observed)?.one_way.into_iter();
     let of_step = |step: &Step| one_way.by_ref().take(step.messages).collect();

@@ -19,7 +19,7 @@ use tontine_host::clock::Clock;
 use tontine_host::os::shared::Shareable;
 use tontine_host::trouble::{Result, Trouble};
 
-use super::harness::{End, Plan, Timed};
+use super::end::{End, Timed};
 
 /// How long a message may be under way before the sender gives up.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,11 +38,17 @@ pub(crate) struct Step {
 /// What a plan with pauses has besides.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paced<'a> {
-    /// One after the other; `Plan::warm_up` messages with the first one's pause come before.
+    /// Messages with the first step's pause, before the others.
+    pub(super) warm_up: usize,
+    /// One after the other.
     pub(super) steps: &'a [Step],
     pub(super) board: &'a Board,
+    /// What stamps.
+    pub(super) clock: Clock,
     /// The receiver's counter less the sender's, ticks.
     pub(super) offset: i64,
+    /// Both ends run on one processor.
+    pub(super) shared: bool,
 }
 
 /// Where the receiver writes its receipts.
@@ -60,27 +66,26 @@ unsafe impl Shareable for Board {}
 
 impl Paced<'_> {
     /// Sends all messages; what each took, ns, those of the warm-up left out.
-    pub(super) fn send(&self, plan: &Plan, end: &mut impl End) -> Result<Timed> {
+    pub(super) fn send(&self, end: &mut impl End) -> Result<Timed> {
         let warm_up = self.steps.iter().take(1);
-        let warm_up = warm_up.map(|first| Step { messages: plan.warm_up, ..*first });
-        let mut one_way = Vec::with_capacity(plan.warm_up + self.messages());
+        let warm_up = warm_up.map(|first| Step { messages: self.warm_up, ..*first });
+        let mut one_way = Vec::with_capacity(self.warm_up + self.messages());
         for step in warm_up.chain(self.steps.iter().copied()) {
             for _ in 0..step.messages {
-                spin_for(&plan.clock, step.pause_us);
-                one_way.push(self.send_one(plan, one_way.len() as u64 + 1, end)?);
+                spin_for(&self.clock, step.pause_us);
+                one_way.push(self.send_one(one_way.len() as u64 + 1, end)?);
             }
         }
-        one_way.drain(..plan.warm_up);
+        one_way.drain(..self.warm_up);
         Ok(Timed { one_way, batch: 1, single: Vec::new() })
     }
 
     #[inline(never)]
-    fn send_one(&self, plan: &Plan, number: u64, end: &mut impl End) -> Result<f64> {
-        let sent = plan.clock.start();
+    fn send_one(&self, number: u64, end: &mut impl End) -> Result<f64> {
+        let sent = self.clock.start();
         end.send()?;
-        let shared = plan.placement.here == plan.placement.there;
         await_receipt(|| {
-            if shared {
+            if self.shared {
                 // The receiver cannot run before we let it.
                 thread::yield_now();
             }
@@ -88,14 +93,14 @@ impl Paced<'_> {
             self.board.received.load(Ordering::Acquire) == number
         })?;
         let arrived = self.board.stamp.load(Ordering::Relaxed);
-        Ok(plan.clock.ns_between(sent, arrived) - plan.clock.ns(self.offset))
+        Ok(self.clock.ns_between(sent, arrived) - self.clock.ns(self.offset))
     }
 
     /// Receives all messages.
-    pub(super) fn receive(&self, plan: &Plan, end: &mut impl End) -> Result<()> {
-        for number in 1..=(plan.warm_up + self.messages()) as u64 {
+    pub(super) fn receive(&self, end: &mut impl End) -> Result<()> {
+        for number in 1..=(self.warm_up + self.messages()) as u64 {
             end.wait()?;
-            let arrived = plan.clock.stop();
+            let arrived = self.clock.stop();
             end.forget()?;
             self.board.stamp.store(arrived, Ordering::Relaxed);
             // SYNC paced-receipt: pairs with the load in `send_one`; the stamp comes before.

@@ -11,7 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use sha2::{Digest, Sha256};
 use tontine_host::leftovers;
 use tontine_host::os::shared::first_free_name;
 use tontine_host::trouble::{During, Result, Trouble};
@@ -74,17 +73,12 @@ impl Boost {
 /// The library's path; compiled, if this run has not done so yet.
 fn compiled() -> Result<PathBuf> {
     let folder = leftovers::folder_of_the_run("boost")?;
-    let hash: String = Sha256::digest(MANAGED_SHARED_MEMORY.text)
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let library = folder.join(format!("{hash}.so"));
+    let library = folder.join("managed_shared_memory.so");
     if library.exists() {
         return Ok(library);
     }
     // Somebody else may be at it: each under a name of its own, and the last one stays.
-    let own = |end: &str| folder.join(format!("{hash}-{}{end}", std::process::id()));
+    let own = |end: &str| folder.join(format!("{}{end}", std::process::id()));
     let (source, made) = (own(".cpp"), own(".so"));
     let compiled = MANAGED_SHARED_MEMORY.compile(&source, &made);
     let _ = fs::remove_file(&source);

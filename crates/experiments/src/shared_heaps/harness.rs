@@ -6,23 +6,18 @@
 //! when, and ends it.
 
 use std::ops::Range;
-use std::panic::AssertUnwindSafe;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tontine_bench::heap_map::HeapMap;
-use tontine_host::os::child::{self, Child};
 use tontine_host::os::deadline;
-use tontine_host::os::pin::Pinned;
-use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, Peer};
 use tontine_host::trouble::{Result, Trouble};
 
-use super::benchmark::Benchmark;
-use super::board::{Board, SEATS};
+use super::board::Board;
 use super::heap::World;
+pub(super) use super::house::Plan;
+use super::house::{House, LOOK, PATIENCE};
 use super::picture;
-use super::worker::Worker;
 
 /// Into how many parts the time is cut at least, each a sample.
 const PARTS: u32 = 10;
@@ -35,21 +30,6 @@ const STILL: Duration = Duration::from_millis(400);
 /// Each second has a kill, somewhere in its middle.
 const KILL_EVERY: Duration = Duration::from_secs(1);
 const KILL_WITHIN: Range<f64> = 0.1..0.9;
-/// How long workers may take to sit down, and to come to their end.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks.
-pub(super) const LOOK: Duration = Duration::from_micros(100);
-
-/// What to do, and where.
-#[derive(Debug, Clone)]
-pub(super) struct Plan<'a> {
-    pub(super) benchmark: Benchmark,
-    pub(super) workers: usize,
-    pub(super) time: Duration,
-    /// Worker number i works on processor i, and so round.
-    pub(super) processors: &'a [usize],
-}
-
 /// What came of it.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -95,12 +75,7 @@ impl Plan<'_> {
     /// The first trouble of a worker, or of what is left behind them. A wedged heap is none.
     pub(super) fn in_processes<W: World>(&self, world: &W, kills: bool) -> Result<Seen> {
         let board = self.board()?;
-        let mut house = House { plan: self, world, board: &board, seats: Vec::new() };
-        for seat in 0..self.workers {
-            let words = LastWords::new()?;
-            let child = house.seat(seat, &words)?;
-            house.seats.push((child, words));
-        }
+        let mut house = House::new(self, world, &board)?;
         until_ready(&board, || house.check())?;
         let mut due = if kills { moments(self.time) } else { Vec::new() }.into_iter().peekable();
         let mut killed = 0;
@@ -122,34 +97,6 @@ impl Plan<'_> {
             world.close()?;
         }
         Ok(seen)
-    }
-
-    fn board(&self) -> Result<Shared<Board>> {
-        if !(1..=SEATS).contains(&self.workers) {
-            let found = self.workers;
-            return Err(Trouble::fail(format!("expected 1 to {SEATS} workers, found {found}")));
-        }
-        let board = Shared::<Board>::anonymous()?;
-        board.set_workers(self.workers);
-        Ok(board)
-    }
-
-    /// What a worker does, from its beginning to its end.
-    fn work<W: World>(&self, world: &W, board: &Board, seat: usize) -> Result<()> {
-        let work = || {
-            let _pinned = Pinned::to(self.processors[seat % self.processors.len()])?;
-            let heap = world.join()?;
-            self.benchmark.run(Worker::new(&heap, board, seat))
-        };
-        let worked = std::panic::catch_unwind(AssertUnwindSafe(work))
-            .unwrap_or_else(|_| Err(Trouble::fail("a worker panicked")));
-        if worked.is_err() {
-            // Nobody shall wait for it.
-            board.stop();
-            board.sit(seat, 0);
-            board.finish(seat);
-        }
-        worked
     }
 
     /// Lets them begin, and counts. In each part of the time `meanwhile` has its turn first, with
@@ -223,81 +170,6 @@ fn until_ready(board: &Board, check: impl Fn() -> Result<()>) -> Result<()> {
         thread::sleep(LOOK);
     }
     Ok(())
-}
-
-/// Worker processes, and who looks after them. Dropped, all are killed.
-pub(super) struct House<'h, W> {
-    plan: &'h Plan<'h>,
-    pub(super) world: &'h W,
-    board: &'h Board,
-    pub(super) seats: Vec<(Child, Shared<LastWords>)>,
-}
-
-impl<W: World> House<'_, W> {
-    fn seat(&self, seat: usize, words: &LastWords) -> Result<Child> {
-        Child::fork(|| match self.plan.work(self.world, self.board, seat) {
-            Ok(()) => 0,
-            Err(trouble) => {
-                words.say(&trouble);
-                1
-            }
-        })
-    }
-
-    /// Whether all are still at work.
-    fn check(&self) -> Result<()> {
-        self.said()?;
-        self.seats.iter().try_for_each(|(child, _)| Peer::Child(child.pid()).check()).map_err(
-            // It may have said why in the meantime.
-            |trouble| self.said().err().unwrap_or(trouble),
-        )
-    }
-
-    fn said(&self) -> Result<()> {
-        self.seats.iter().find_map(|(_, words)| words.heard()).map_or(Ok(()), Err)
-    }
-
-    /// Kills one, whatever it is doing, and seats another in its place.
-    fn kill_one(&mut self) -> Result<()> {
-        let seat = rand::random_range(0..self.seats.len());
-        self.kill(seat)?;
-        self.replace(seat)
-    }
-
-    /// Kills this one.
-    pub(super) fn kill(&mut self, seat: usize) -> Result<()> {
-        let status = self.seats[seat].0.kill()?;
-        if status.terminating_signal() != Some(libc::SIGKILL) {
-            self.said()?;
-            return Err(Trouble::fail(format!("a worker ended before it was killed: {status:?}")));
-        }
-        Ok(())
-    }
-
-    /// Tells the others of its end, and seats another in its place.
-    pub(super) fn replace(&mut self, seat: usize) -> Result<()> {
-        self.board.died();
-        self.seats[seat].0 = self.seat(seat, &self.seats[seat].1)?;
-        Ok(())
-    }
-
-    /// Waits until all have come to their end.
-    fn close(&mut self) -> Result<()> {
-        self.board.stop();
-        for at in 0..self.seats.len() {
-            let ended = child::ends_within(self.seats[at].0.pid(), deadline::within(PATIENCE))?;
-            self.said()?;
-            if !ended {
-                return Err(Trouble::fail("a worker did not come to its end"));
-            }
-            let status = self.seats[at].0.wait()?;
-            if status.exit_status() != Some(0) {
-                self.said()?;
-                return Err(Trouble::fail(format!("a worker ended with {status:?}")));
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

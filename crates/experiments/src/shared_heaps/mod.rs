@@ -18,6 +18,7 @@ mod dice;
 mod explained;
 mod harness;
 mod heap;
+mod house;
 mod map;
 mod ours;
 mod picture;
@@ -28,7 +29,8 @@ mod worker;
 
 use std::time::Duration;
 
-use harness::{Plan, Seen};
+use harness::Seen;
+use house::Plan;
 use tontine_bench::about::{Explanation, Topic};
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};

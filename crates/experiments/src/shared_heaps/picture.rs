@@ -11,8 +11,8 @@ use tontine_bench::heap_map::{HeapMap, Owner};
 use tontine_host::os::deadline;
 use tontine_host::trouble::{During, Result, Trouble};
 
-use super::harness::{House, LOOK, PATIENCE};
 use super::heap::World;
+use super::house::{House, LOOK, PATIENCE};
 
 /// Stops the workers, kills one, and looks twice; then they go on, with another in its place. No
 /// map where the heap cannot be looked at.

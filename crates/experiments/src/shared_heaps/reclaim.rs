@@ -13,7 +13,7 @@ use tontine_host::peer::{LastWords, Peer};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::heap::{refused, rejoined};
 
-use super::harness::{LOOK, PATIENCE};
+use super::house::{LOOK, PATIENCE};
 
 /// Bytes of each of its blocks.
 const SIZE: usize = 64;

@@ -1,0 +1,147 @@
+//! The workers of a plan: [`Plan`], and as processes [`House`].
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use tontine_host::os::child::{self, Child};
+use tontine_host::os::deadline;
+use tontine_host::os::pin::Pinned;
+use tontine_host::os::shared::Shared;
+use tontine_host::peer::{LastWords, Peer};
+use tontine_host::trouble::{Result, Trouble};
+
+use super::benchmark::Benchmark;
+use super::board::{Board, SEATS};
+use super::heap::World;
+use super::worker::Worker;
+
+/// How long workers may take to sit down, and to come to their end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks.
+pub(super) const LOOK: Duration = Duration::from_micros(100);
+
+/// What to do, and where.
+#[derive(Debug, Clone)]
+pub(super) struct Plan<'a> {
+    pub(super) benchmark: Benchmark,
+    pub(super) workers: usize,
+    pub(super) time: Duration,
+    /// Worker number i works on processor i, and so round.
+    pub(super) processors: &'a [usize],
+}
+
+impl Plan<'_> {
+    pub(super) fn board(&self) -> Result<Shared<Board>> {
+        if !(1..=SEATS).contains(&self.workers) {
+            let found = self.workers;
+            return Err(Trouble::fail(format!("expected 1 to {SEATS} workers, found {found}")));
+        }
+        let board = Shared::<Board>::anonymous()?;
+        board.set_workers(self.workers);
+        Ok(board)
+    }
+
+    /// What a worker does, from its beginning to its end.
+    pub(super) fn work<W: World>(&self, world: &W, board: &Board, seat: usize) -> Result<()> {
+        let work = || {
+            let _pinned = Pinned::to(self.processors[seat % self.processors.len()])?;
+            let heap = world.join()?;
+            self.benchmark.run(Worker::new(&heap, board, seat))
+        };
+        let worked = std::panic::catch_unwind(AssertUnwindSafe(work))
+            .unwrap_or_else(|_| Err(Trouble::fail("a worker panicked")));
+        if worked.is_err() {
+            // Nobody shall wait for it.
+            board.stop();
+            board.sit(seat, 0);
+            board.finish(seat);
+        }
+        worked
+    }
+}
+
+/// Worker processes, and who looks after them. Dropped, all are killed.
+pub(super) struct House<'h, W> {
+    plan: &'h Plan<'h>,
+    pub(super) world: &'h W,
+    board: &'h Board,
+    pub(super) seats: Vec<(Child, Shared<LastWords>)>,
+}
+
+impl<'h, W: World> House<'h, W> {
+    /// A process for each worker of the plan.
+    pub(super) fn new(plan: &'h Plan<'h>, world: &'h W, board: &'h Board) -> Result<Self> {
+        let mut house = Self { plan, world, board, seats: Vec::new() };
+        for seat in 0..plan.workers {
+            let words = LastWords::new()?;
+            let child = house.seat(seat, &words)?;
+            house.seats.push((child, words));
+        }
+        Ok(house)
+    }
+
+    fn seat(&self, seat: usize, words: &LastWords) -> Result<Child> {
+        Child::fork(|| match self.plan.work(self.world, self.board, seat) {
+            Ok(()) => 0,
+            Err(trouble) => {
+                words.say(&trouble);
+                1
+            }
+        })
+    }
+
+    /// Whether all are still at work.
+    pub(super) fn check(&self) -> Result<()> {
+        self.said()?;
+        self.seats.iter().try_for_each(|(child, _)| Peer::Child(child.pid()).check()).map_err(
+            // It may have said why in the meantime.
+            |trouble| self.said().err().unwrap_or(trouble),
+        )
+    }
+
+    fn said(&self) -> Result<()> {
+        self.seats.iter().find_map(|(_, words)| words.heard()).map_or(Ok(()), Err)
+    }
+
+    /// Kills one, whatever it is doing, and seats another in its place.
+    pub(super) fn kill_one(&mut self) -> Result<()> {
+        let seat = rand::random_range(0..self.seats.len());
+        self.kill(seat)?;
+        self.replace(seat)
+    }
+
+    /// Kills this one.
+    pub(super) fn kill(&mut self, seat: usize) -> Result<()> {
+        let status = self.seats[seat].0.kill()?;
+        if status.terminating_signal() != Some(libc::SIGKILL) {
+            self.said()?;
+            return Err(Trouble::fail(format!("a worker ended before it was killed: {status:?}")));
+        }
+        Ok(())
+    }
+
+    /// Tells the others of its end, and seats another in its place.
+    pub(super) fn replace(&mut self, seat: usize) -> Result<()> {
+        self.board.died();
+        self.seats[seat].0 = self.seat(seat, &self.seats[seat].1)?;
+        Ok(())
+    }
+
+    /// Waits until all have come to their end.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.board.stop();
+        for at in 0..self.seats.len() {
+            let ended = child::ends_within(self.seats[at].0.pid(), deadline::within(PATIENCE))?;
+            self.said()?;
+            if !ended {
+                return Err(Trouble::fail("a worker did not come to its end"));
+            }
+            let status = self.seats[at].0.wait()?;
+            if status.exit_status() != Some(0) {
+                self.said()?;
+                return Err(Trouble::fail(format!("a worker ended with {status:?}")));
+            }
+        }
+        Ok(())
+    }
+}
