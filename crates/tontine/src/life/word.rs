@@ -2,7 +2,8 @@
 //!
 //! The word is the lock word of a robust, process-shared pthread mutex. Where it lies inside the
 //! mutex is the C library's business; it is found once ([`robust_list`]). Why one test of it is
-//! enough: `docs/decisions/0003-one-test-liveness.md`. The layout: `docs/layout.md`, "Process page".
+//! enough: `docs/decisions/0003-one-test-liveness.md`. The layout: `docs/layout.md`, "Process
+//! page".
 //!
 //! Neighbours: [`super::Life`] owns a page for ever, [`super::watch`] reads a peer's,
 //! [`super::desk`] uses the words behind the mutex. Nothing here waits for the mutex.
