@@ -28,6 +28,7 @@ fn a_pipe_survives_every_kill() {
 }
 
 #[test]
+#[ignore = "kills at every instruction"]
 fn a_ring_under_semaphores_wedges_where_its_holder_dies() {
     let report = explore("semaphore-ring", |_| ());
     for one in operations(&report).into_iter().flatten() {
@@ -105,6 +106,7 @@ fn a_point_that_is_not_there_is_an_error() {
 /// A receiver dies before it has acknowledged anything, and its successor wherever it can while it
 /// takes the lane over: the third one gets everything, in order.
 #[test]
+#[ignore = "kills twice at every instruction"]
 fn a_lane_outlives_two_receivers() {
     let report = explore("mailbox-succession", |request| {
         request.mode = Mode::Pairs;

@@ -34,7 +34,7 @@ pub(crate) fn ran_elsewhere<F: Fn()>(within: &F) -> bool {
     let mut output = tempfile::tempfile().expect("a file");
     let to_output = || Stdio::from(output.try_clone().expect("a descriptor more"));
     let status = Command::new(env::current_exe().expect("a test has a file"))
-        .args([name, "--exact", "--show-output"])
+        .args([name, "--exact", "--include-ignored", "--show-output"])
         .env(NAME, name)
         .stdout(to_output())
         .stderr(to_output())

@@ -77,6 +77,7 @@ fn what_is_left_out_comes_to_the_same_as_what_is_run() {
 /// The same if time may pass at each point: a timer may be cancelled before it expires, and then
 /// no schedule shows its effect.
 #[test]
+#[ignore = "explores without reduction"]
 fn reduction_loses_no_class_where_time_passes() {
     let text = "process main\n\
                 \x20 on ALRM: rang = 1\n\

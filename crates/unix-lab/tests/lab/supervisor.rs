@@ -103,6 +103,7 @@ fn the_planted_mistake_is_found_by_dice_within_a_minute_and_replayed_from_the_se
 }
 
 #[test]
+#[ignore = "explores every schedule"]
 fn without_it_nobody_is_left_behind_at_any_schedule() {
     for how in ["explore", "dice"] {
         let (said, status) = explored(&[how]);

@@ -39,7 +39,7 @@ fn costly_child(sys: &dyn Sys) -> Pid {
 
 #[test]
 fn wait3_and_wait4_tell_what_the_child_used() {
-    everywhere(|sys| {
+    timed(|sys| {
         let child = costly_child(sys);
         let waited = sys.wait4(child.into(), WaitOptions::empty()).unwrap().unwrap();
         assert!(total(waited.usage) >= LONG, "{:?}", waited.usage);
@@ -53,7 +53,7 @@ fn wait3_and_wait4_tell_what_the_child_used() {
 
 #[test]
 fn what_children_used_is_added_when_they_are_waited_for() {
-    everywhere(|sys| {
+    timed(|sys| {
         let waits = sys.fork(|sys| {
             let child = costly_child(sys);
             end_of(sys, child);
@@ -68,7 +68,7 @@ fn what_children_used_is_added_when_they_are_waited_for() {
 
 #[test]
 fn what_children_used_that_nobody_waited_for_is_lost() {
-    everywhere(|sys| {
+    timed(|sys| {
         let leaves = sys.fork(|sys| {
             costly_child(sys);
             0
@@ -81,7 +81,7 @@ fn what_children_used_that_nobody_waited_for_is_lost() {
 
 #[test]
 fn what_children_used_that_vanished_is_lost() {
-    everywhere(|sys| {
+    timed(|sys| {
         let ignores = sys.fork(|sys| {
             act(sys, Signal::CHLD, SigAction::IGNORE);
             let child = sys.fork(|sys| {
@@ -195,7 +195,7 @@ fn compute_at(sys: &dyn Sys, counts: &Counts, mark: usize, ticks: u32) {
 
 #[test]
 fn a_profile_counts_each_tick_where_the_program_was() {
-    everywhere(|sys| {
+    timed(|sys| {
         let counts = counts();
         let before = used(sys);
         sys.profil(Some(counts.clone())).unwrap();
@@ -214,7 +214,7 @@ fn a_profile_counts_each_tick_where_the_program_was() {
 
 #[test]
 fn a_mark_beyond_the_counts_counts_nothing() {
-    everywhere(|sys| {
+    timed(|sys| {
         let counts = counts();
         sys.profil(Some(counts.clone())).unwrap();
         sys.mark(3);
@@ -226,7 +226,7 @@ fn a_mark_beyond_the_counts_counts_nothing() {
 
 #[test]
 fn a_profile_is_its_threads_own_and_neither_childrens_nor_another_programs() {
-    everywhere_with(with_computes, |sys| {
+    timed_with(with_computes, |sys| {
         let (mine, others) = (counts(), counts());
         sys.profil(Some(mine.clone())).unwrap();
         sys.mark(1);

@@ -32,7 +32,7 @@ fn alarm_sends_sigalrm_when_its_time_has_come() {
 
 #[test]
 fn an_alarm_that_is_set_anew_rings_once_and_later() {
-    everywhere(|sys| {
+    timed(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
         sys.alarm(1);
@@ -47,7 +47,7 @@ fn an_alarm_that_is_set_anew_rings_once_and_later() {
 
 #[test]
 fn by_default_an_alarm_is_fatal() {
-    everywhere(|sys| {
+    timed(|sys| {
         let end = end_as(sys, |sys| {
             sys.alarm(1);
             sleep_on(sys)
@@ -71,7 +71,7 @@ fn nanosleep_sleeps_as_long_as_it_was_told() {
 
 #[test]
 fn an_interrupted_nanosleep_tells_what_was_left() {
-    everywhere(|sys| {
+    timed(|sys| {
         act(sys, Signal::ALRM, Log::default().signals());
         sys.alarm(1);
         let (errno, left) = sys.nanosleep(Duration::from_secs(100)).unwrap_err();
@@ -164,7 +164,7 @@ fn a_profile_has_every_tick_of_its_thread() {
 
 #[test]
 fn a_sleep_without_end_is_ended_by_a_handler_and_a_wait_without_end_by_a_signal() {
-    everywhere(|sys| {
+    timed(|sys| {
         act(sys, Signal::ALRM, Log::default().signals());
         sys.alarm(1);
         let (errno, left) = sys.nanosleep(Duration::MAX).unwrap_err();

@@ -22,7 +22,7 @@ fn a_child_has_one_thread_whatever_its_parent_has() {
 
 #[test]
 fn a_child_begins_with_no_time_used() {
-    everywhere(|sys| {
+    timed(|sys| {
         let time = Duration::from_millis(100);
         let before = use_up(sys, time);
         end_as(sys, move |sys| i32::from(use_up(sys, time) < time));

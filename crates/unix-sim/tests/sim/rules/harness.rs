@@ -35,25 +35,41 @@ pub(crate) fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     change: impl Fn(Builder) -> Builder,
     rule: F,
 ) -> Held<F> {
-    on(&EXECUTORS, change, rule)
+    on(&Mode::ALL, &EXECUTORS, &change, Arc::new(rule))
 }
 
 /// Runs a rule in every mode, simulated: one that takes much time of a processor.
 pub(crate) fn simulated<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
     let (simulated, _) = EXECUTORS.split_at(EXECUTORS.len() - 1);
-    on(simulated, |builder| builder, rule)
+    on(&Mode::ALL, simulated, &|builder| builder, Arc::new(rule))
 }
 
-fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
-    executors: &[Executor],
+/// Runs a rule of which the time passes on real processors: in every mode, simulated, where time is
+/// virtual, and in [`Mode::Parallel`] on threads.
+pub(crate) fn timed<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
+    timed_with(|builder| builder, rule)
+}
+
+/// Runs a rule like [`timed`], on systems that `change` has had a hand in.
+pub(crate) fn timed_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     change: impl Fn(Builder) -> Builder,
     rule: F,
 ) -> Held<F> {
-    let rule = Arc::new(rule);
+    let (simulated, parallel) = EXECUTORS.split_at(EXECUTORS.len() - 1);
+    let Held(rule) = on(&Mode::ALL, simulated, &change, Arc::new(rule));
+    on(&[Mode::Parallel], parallel, &change, rule)
+}
+
+fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
+    modes: &[Mode],
+    executors: &[Executor],
+    change: &impl Fn(Builder) -> Builder,
+    rule: Arc<F>,
+) -> Held<F> {
     if std::env::var_os(ON_LINUX).is_some() {
         return Held(rule);
     }
-    for mode in Mode::ALL {
+    for &mode in modes {
         for &executor in executors {
             let rule = Arc::clone(&rule);
             let report = run(change(of(mode, executor).pids(1000)), move |sys| {
