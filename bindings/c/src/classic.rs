@@ -8,15 +8,15 @@ use std::ffi::{CString, c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
-use tontine::heap::Error;
+use tontine::heap::HeapError;
 use tontine::heap::classic::{Heap, Options};
 
 use crate::border::{Outcome, Refusal, answer};
 
 static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
+impl From<HeapError> for Refusal {
+    fn from(error: HeapError) -> Self {
         Self::new(error.errno(), error.to_string())
     }
 }

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "joins the heap in a forked child")]
 
-use tontine::heap::Error;
+use tontine::heap::HeapError;
 use tontine::heap::shared::Heap;
 use tontine_host::trouble::{Result, Trouble};
 
@@ -19,7 +19,7 @@ pub fn rejoined(heap: &Heap) -> Result<Heap> {
 
 /// What the heap said.
 #[cold]
-pub fn refused(error: Error) -> Trouble {
+pub fn refused(error: HeapError) -> Trouble {
     Trouble::fail(format!("the shared heap: {error}"))
 }
 

@@ -16,7 +16,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use tontine::heap::shared::{Handle, Heap, Options, Published};
-use tontine::heap::{Error, Result};
+use tontine::heap::{HeapError, Result};
 
 /// Keys are numbers below this.
 const KEYS: usize = 1_000;
@@ -36,7 +36,9 @@ fn look_up(heap: &Heap, key: usize) -> Result<Option<u64>> {
         let Some(table) = heap.root()? else { return Ok(None) };
         match entry(heap, table, key) {
             // It was changed, or the table was, after we had read its handle.
-            Err(Error::Stale { .. } | Error::NoHandle { .. }) => std::hint::spin_loop(),
+            Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. }) => {
+                std::hint::spin_loop()
+            }
             answer => return answer,
         }
     }
@@ -53,7 +55,7 @@ fn entry(heap: &Heap, table: Handle, key: usize) -> Result<Option<u64>> {
     let word = |at: usize| u64::from_ne_bytes(bytes[8 * at..][..8].try_into().expect("eight"));
     // Of the two words of a handle one may be of the entry before: the block says whose it is.
     if word(KEY) != key as u64 {
-        return Err(Error::NoHandle { offset, why: "it is another key's" });
+        return Err(HeapError::InvalidHandle { offset, reason: "it is another key's" });
     }
     assert_eq!(word(BOTH), both(word(KEY), word(VALUE)), "an entry in pieces");
     Ok(Some(word(VALUE)))

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::ptr::NonNull;
 
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
-use tontine::heap::Error;
+use tontine::heap::HeapError;
 use tontine::heap::shared::{Block, Heap as Shared, Member as Name, Options, Parcel};
 
 use super::heap::{Accepted, Checked, Heap, Member};
@@ -90,7 +90,7 @@ fn path(place: &Place) -> PathBuf {
     place.folder().join("heap")
 }
 
-fn error(error: Error) -> io::Error {
+fn error(error: HeapError) -> io::Error {
     io::Error::other(error.to_string())
 }
 
@@ -132,7 +132,7 @@ impl Member for Tenant {
                 self.blocks.push(block);
                 Ok(true)
             }
-            Err(Error::Full { .. }) => Ok(false),
+            Err(HeapError::Full { .. }) => Ok(false),
             Err(other) => Err(error(other)),
         }
     }
@@ -194,7 +194,7 @@ impl Member for Tenant {
                 self.blocks.push(block);
                 Ok(Some(Accepted::Taken))
             }
-            Err(Error::Stale { .. }) => Ok(Some(Accepted::Stale)),
+            Err(HeapError::Stale { .. }) => Ok(Some(Accepted::Stale)),
             Err(other) => Err(error(other)),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tontine::heap::Error;
+use tontine::heap::HeapError;
 use tontine::heap::shared::{Block, Heap, Options};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
@@ -130,6 +130,6 @@ fn counter<'b>(block: &'b mut Block<'_>) -> &'b AtomicU64 {
     unsafe { AtomicU64::from_ptr(block.as_mut_ptr().cast()) }
 }
 
-fn refused(error: Error) -> Trouble {
+fn refused(error: HeapError) -> Trouble {
     Trouble::fail(format!("the shared heap: {error}"))
 }

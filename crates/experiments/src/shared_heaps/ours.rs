@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use tontine::heap::Error;
+use tontine::heap::HeapError;
 use tontine::heap::shared::{self, Block, Member, Options, Parcel};
 use tontine_bench::heap_map::{HeapMap, Owner};
 use tontine_host::trouble::{Result, Trouble};
@@ -124,7 +124,7 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
         match block.block(&self.0).hand_over(Member::from_u64(to)) {
             Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
             // Dropped with the error, the block is free.
-            Err((Error::Gone { .. }, _)) => Ok(None),
+            Err((HeapError::MemberDead { .. }, _)) => Ok(None),
             Err((error, _)) => Err(refused(error)),
         }
     }
@@ -138,7 +138,7 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
         match self.0.accept(Parcel::from_bytes(bytes(entry))) {
             Ok(block) => Ok(Some(Pointer::of(block))),
             // Freed, since both its ends had died; its slab may have been given back by now.
-            Err(Error::Stale { .. } | Error::NoHandle { .. }) => Ok(None),
+            Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. }) => Ok(None),
             Err(error) => Err(refused(error)),
         }
     }

@@ -1,244 +1,313 @@
-//! What can be wrong with a block or with a heap: [`Error`].
+//! What can be wrong with a block or with a heap: [`HeapError`].
 //!
-//! Apart from [`crate::Error`], which is about peers: here no other process is to blame. Blocks are
-//! named by their offset from the heap's first byte, as its map prints them.
+//! Separate from [`crate::Error`], which is about peers: of a heap's errors only
+//! [`HeapError::Mailbox`] has another process to blame. Blocks are named by their offset from the
+//! heap's first byte, as the heap's map prints them.
 
-use rustix::io::Errno;
+use std::io;
+use std::num::NonZeroU32;
 
 /// What the heaps' functions return.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = HeapError> = std::result::Result<T, E>;
 
-/// Why a heap did not do it. Nothing has changed then.
+/// An error of [`shared`](super::shared) or [`classic`](super::classic).
+///
+/// A call that fails leaves the heap as it was, unless the call's documentation says otherwise.
+/// [`HeapError::errno`] gives each variant's error number, and an error converts into a
+/// [`std::io::Error`] of the kind of that number:
+///
+/// ```
+/// use tontine::heap::HeapError;
+/// use tontine::heap::shared::{Heap, Options};
+///
+/// let heap = Heap::create(&Options::new(1 << 20))?;
+/// let error = heap.alloc(2 << 20).expect_err("the heap has 1 MiB");
+/// assert!(matches!(error, HeapError::Full { asked: 0x20_0000, max: 0x10_0000, .. }));
+/// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::OutOfMemory);
+/// # Ok::<(), HeapError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// There is no room for the block, and the heap may not grow so far.
+pub enum HeapError {
+    /// The heap has no space for the block, and may not grow that far.
     #[error(
-        "no room for {asked} bytes: the heap has {size} bytes and grows to {most} at most; free \
-         some blocks, or make it with more"
+        "no space for a block of {asked} bytes: the heap has {size} bytes and may grow to {max}; \
+         free some blocks, or create a larger heap"
     )]
     Full {
-        /// Bytes that were asked for.
+        /// Bytes requested.
         asked: usize,
-        /// Bytes that the heap has.
+        /// Bytes that the heap has now. A shared heap counts whole slabs that have memory.
         size: usize,
-        /// Bytes that it may have.
-        most: usize,
+        /// Maximum number of bytes that the heap may have.
+        max: usize,
     },
 
-    /// The address is none of this heap's.
-    #[error("{address:#x} lies outside of this heap; free it where it was allocated")]
-    Foreign {
+    /// The address is outside the heap.
+    #[error("address {address:#x} is outside this heap; free it in the heap that allocated it")]
+    NotInHeap {
         /// The address.
         address: usize,
     },
 
-    /// The address lies in the heap, and no block begins there.
+    /// The address is inside the heap, but no block begins there.
     #[error(
-        "no block begins at offset {offset:#x}: that lies within the block at {block:#x} of {size} \
-         bytes; free what malloc returned"
+        "no block begins at offset {offset:#x}: it is inside the block at {block:#x} of {size} \
+         bytes; free the pointer that `malloc` returned"
     )]
-    NoBlock {
-        /// Where the address points to.
+    InvalidPointer {
+        /// Offset of the address.
         offset: usize,
-        /// The block in which that lies.
+        /// Offset of the block that contains it.
         block: usize,
-        /// Its bytes, with header and footer.
+        /// Bytes of that block, header and footer included.
         size: usize,
     },
 
-    /// The block is free already.
-    #[error("the block at offset {offset:#x} is free already: it was freed twice")]
-    FreeAlready {
-        /// The block.
+    /// The block is already free.
+    #[error("the block at offset {offset:#x} was freed twice: it is already free; free it once")]
+    DoubleFree {
+        /// Offset of the block.
         offset: usize,
     },
 
-    /// What the heap itself wrote between two blocks is not there any more.
-    #[error("the block at offset {offset:#x} is damaged: {what}")]
-    Damaged {
-        /// The first block that is not as it should be.
+    /// The heap's own data between two blocks was overwritten.
+    #[error(
+        "the block at offset {offset:#x} is corrupted: {what}; fix the write outside a block, and \
+         stop using this heap"
+    )]
+    Corrupted {
+        /// Offset of the first block that is not as the heap left it.
         offset: usize,
-        /// What was expected and what was found, and who may have done it.
+        /// What was expected, what was found, and which block's holder may have written it.
         what: String,
     },
 
-    /// A size that no heap can have; the program's mistake.
-    #[error("a heap of {most} bytes at most: {why}")]
-    BadSize {
-        /// What was asked for.
-        most: usize,
-        /// What is wrong with it.
-        why: &'static str,
+    /// No heap can have this size.
+    #[error("a heap cannot have {size} bytes: {reason}")]
+    InvalidSize {
+        /// Bytes requested.
+        size: usize,
+        /// Why not, and which sizes are possible.
+        reason: &'static str,
     },
 
-    /// A handle of a block that is not, or not any more, this process's: freed, handed over, or
-    /// taken back.
+    /// The handle or parcel does not name a block that this process may use: the block was freed,
+    /// handed over, withdrawn or taken back.
     #[error(
-        "the handle of the block at offset {offset:#x} is stale: it is of generation {generation}, \
-         and the block is {now}; it was freed or handed over before, or was never this process's"
+        "the handle for offset {offset:#x}, generation {generation}, is stale: the block is \
+         {now}; it was freed, handed over or withdrawn, or was never this process's: get a new \
+         handle from its holder"
     )]
     Stale {
-        /// The block.
+        /// Offset of the block.
         offset: u64,
-        /// What the handle says.
+        /// Generation that the handle names.
         generation: u64,
-        /// What the block is: its state, who has it, its generation.
+        /// The block's current state, holder and generation.
         now: String,
     },
 
-    /// An offset at which no block of the heap begins.
-    #[error("no block begins at offset {offset:#x}: {why}; use handles as the heap gave them out")]
-    NoHandle {
+    /// No block begins at the offset that a handle or a parcel names.
+    #[error(
+        "no block begins at offset {offset:#x}: {reason}; use handles and parcels as the heap \
+         returned them"
+    )]
+    InvalidHandle {
         /// The offset.
         offset: u64,
-        /// What is there.
-        why: &'static str,
+        /// What is there instead.
+        reason: &'static str,
     },
 
-    /// Somebody has written beyond a block's end. Only with canaries.
+    /// A process wrote beyond the block's end. Only a heap with canaries detects it.
     #[error(
-        "the block at offset {offset:#x} of {asked} bytes, of pid {pid}, was written beyond its \
-         end: expected the canary {expected:#018x}, found {found:#018x}"
+        "the block at offset {offset:#x} of {asked} bytes, held by pid {pid}, was written beyond \
+         its end: expected the canary {expected:#018x}, found {found:#018x}; fix that write"
     )]
     Overrun {
-        /// The block.
+        /// Offset of the block.
         offset: u64,
-        /// Bytes that were asked for.
+        /// Bytes requested when the block was allocated.
         asked: usize,
-        /// Whose it is.
+        /// Process id of the block's holder.
         pid: u32,
-        /// What was written behind it when it was given out.
+        /// Canary that the heap wrote behind the block.
         expected: u64,
         /// What is there now.
         found: u64,
     },
 
-    /// A file that is no heap, or no whole one.
-    #[error("this is no shared heap: {what}")]
+    /// The file is not a heap, or not a complete one.
+    #[error("the descriptor is not a shared heap's: {what}; pass the one that a member sent")]
     NotAHeap {
         /// What was expected and what was found.
         what: &'static str,
     },
 
-    /// A heap that another version of this library made.
+    /// Another version of this library created the heap.
     #[error(
-        "this heap has layout {found}, and this library knows layout {expected}; let all members \
-         use one version of it"
+        "the heap has layout version {found}, and this library supports version {expected}; use \
+         one version of the library in all members"
     )]
-    Version {
-        /// The heap's.
+    VersionMismatch {
+        /// Version of the heap's layout.
         found: u64,
-        /// This library's.
+        /// Version that this library supports.
         expected: u64,
     },
 
-    /// This process is a member already.
-    #[error("this process has this heap open already; use the one that it has")]
+    /// This process is already a member of the heap.
+    #[error("this process already has this heap open; use the `Heap` that it has")]
     AlreadyOpen,
 
-    /// There is no slot left for another member, or for another thread's arena.
-    #[error("no room for another {what}: the heap has {most} of them at most")]
-    Crowded {
-        /// Of what there are too many.
+    /// The heap has no free slot for another member, or for another thread's arena.
+    #[error(
+        "no free slot for another {what}: the heap has at most {max} at a time; wait until one \
+         has ended"
+    )]
+    LimitReached {
+        /// What exceeds the limit.
         what: &'static str,
-        /// How many there may be.
-        most: usize,
+        /// Maximum number at a time.
+        max: usize,
     },
 
-    /// The handle was made by the process that forked this one.
+    /// The handle was created by the parent of this forked child.
     #[error(
         "this heap was opened by the process that forked this one; call `rejoin` in the child, \
          and leave the parent's blocks to the parent"
     )]
     Forked,
 
-    /// The member to whom a block was to go is one no more.
-    #[error("member {slot} of the heap has ended; nobody would ever take the block")]
-    Gone {
-        /// Its slot.
+    /// The member that should receive the block has ended.
+    #[error("heap member {slot} has ended and cannot take blocks; name a live one")]
+    MemberDead {
+        /// Slot of the member.
         slot: usize,
     },
 
-    /// A lane leads to another process than the member to whom its blocks were to go.
+    /// A lane leads to another process than the member that should receive the blocks.
     #[error(
-        "this lane leads to pid {found}, and member {slot} of the heap is pid {expected}: nobody \
-         could accept the blocks; name the member that the receiver says it is"
+        "the lane leads to pid {found}, but heap member {slot} is pid {expected}, and only that \
+         process could accept the blocks; name the member that the receiver says it is"
     )]
-    OtherMember {
-        /// The slot of the member that was named.
+    WrongMember {
+        /// Slot of the member that was named.
         slot: usize,
-        /// Its pid.
+        /// Process id of that member.
         expected: u32,
-        /// Who receives.
+        /// Process id of the lane's receiver.
         found: u32,
     },
 
-    /// A living member has the role that this process wants.
-    #[error("role {role} is pid {pid}'s, which lives; wait for its end, or take another role")]
-    InRole {
+    /// A live member has the role.
+    #[error(
+        "role {role} is held by pid {pid}, which lives; wait for its end, or take another role"
+    )]
+    RoleTaken {
         /// The role.
-        role: std::num::NonZeroU32,
-        /// Who has it.
+        role: NonZeroU32,
+        /// Process id of its holder; 0 while another process is taking a role.
         pid: u32,
     },
 
-    /// The mailbox by which a block was to go says no.
+    /// The mailbox that carries the block failed.
     #[error(transparent)]
     Mailbox(#[from] crate::Error),
 
-    /// The heap would exceed the process's limit on the size of files. A memory file counts.
+    /// The heap would exceed the process's limit on file sizes, which includes memory files.
     #[error(
         "a heap of {asked} bytes exceeds this process's limit of {limit} bytes for a file; raise \
-         the limit (RLIMIT_FSIZE, `ulimit -f`), or make the heap smaller"
+         the limit (RLIMIT_FSIZE, `ulimit -f`), or create a smaller heap"
     )]
     FileTooLarge {
-        /// Bytes that the file would have: the capacity, and the heap's tables.
+        /// Bytes of the file: the capacity and the heap's tables.
         asked: u64,
-        /// Bytes that it may have.
+        /// Maximum number of bytes of a file.
         limit: u64,
     },
 
-    /// A system call failed for a reason of its own.
-    #[error("{call} failed: {}", std::io::Error::from(*.errno))]
+    /// A system call failed.
+    #[error("{call} failed: {}", io::Error::from_raw_os_error(*.errno))]
     System {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// What it answered.
-        errno: Errno,
+        /// Its error number.
+        errno: i32,
     },
 }
 
-impl Error {
-    /// The error number that says this to a caller in C.
+impl HeapError {
+    /// Returns the error number that a caller in C gets for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Full { .. } => libc::ENOMEM,
-            Self::Foreign { .. } => libc::EFAULT,
-            Self::NoBlock { .. } => libc::EINVAL,
-            Self::FreeAlready { .. } => libc::EALREADY,
-            Self::Damaged { .. } => libc::EUCLEAN,
-            Self::BadSize { .. } => libc::EDOM,
+            Self::NotInHeap { .. } => libc::EFAULT,
+            Self::InvalidPointer { .. } => libc::EINVAL,
+            Self::DoubleFree { .. } => libc::EALREADY,
+            Self::Corrupted { .. } => libc::EUCLEAN,
+            Self::InvalidSize { .. } => libc::EDOM,
             Self::Stale { .. } => libc::ESTALE,
-            Self::NoHandle { .. } => libc::EINVAL,
+            Self::InvalidHandle { .. } => libc::EINVAL,
             Self::Overrun { .. } => libc::EUCLEAN,
             Self::NotAHeap { .. } => libc::EBADF,
-            Self::Version { .. } => libc::EPROTONOSUPPORT,
+            Self::VersionMismatch { .. } => libc::EPROTONOSUPPORT,
             Self::AlreadyOpen => libc::EBUSY,
-            Self::Crowded { .. } => libc::EUSERS,
+            Self::LimitReached { .. } => libc::EUSERS,
             Self::Forked => libc::ECHILD,
-            Self::Gone { .. } => libc::ESRCH,
-            Self::OtherMember { .. } => libc::EXDEV,
-            Self::InRole { .. } => libc::EBUSY,
+            Self::MemberDead { .. } => libc::ESRCH,
+            Self::WrongMember { .. } => libc::EXDEV,
+            Self::RoleTaken { .. } => libc::EBUSY,
             Self::Mailbox(error) => error.errno(),
             Self::FileTooLarge { .. } => libc::EFBIG,
-            Self::System { errno, .. } => errno.raw_os_error(),
+            Self::System { errno, .. } => *errno,
         }
     }
 
-    /// A guard fails by a system call alone.
+    /// A guard's only source of failure is its system call.
     pub(super) fn from_guard(error: crate::Error) -> Self {
-        let errno = Errno::from_raw_os_error(error.errno());
-        Self::System { call: "mmap", errno }
+        Self::System { call: "mmap", errno: error.errno() }
+    }
+}
+
+/// The I/O error has the kind of [`HeapError::errno`], and the heap's error as its source and text.
+impl From<HeapError> for io::Error {
+    fn from(error: HeapError) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_error_keeps_kind_text_and_source() {
+        let errors = [
+            (HeapError::Full { asked: 9, size: 1, max: 2 }, io::ErrorKind::OutOfMemory),
+            (HeapError::Stale { offset: 64, generation: 1, now: "free".into() }, STALE),
+            (HeapError::InvalidPointer { offset: 8, block: 0, size: 32 }, INVALID),
+            (HeapError::Mailbox(crate::Error::WouldBlock), io::ErrorKind::WouldBlock),
+            (HeapError::System { call: "open", errno: libc::ENOENT }, io::ErrorKind::NotFound),
+        ];
+        for (error, kind) in errors {
+            let converted = io::Error::from(error.clone());
+            assert_eq!((converted.kind(), converted.to_string()), (kind, error.to_string()));
+            let inner = converted.get_ref().and_then(|inner| inner.downcast_ref::<HeapError>());
+            assert_eq!(inner, Some(&error));
+        }
+    }
+
+    const STALE: io::ErrorKind = io::ErrorKind::StaleNetworkFileHandle;
+    const INVALID: io::ErrorKind = io::ErrorKind::InvalidInput;
+
+    #[test]
+    fn system_error_names_call_and_reason() {
+        let error = HeapError::System { call: "mmap", errno: libc::ENOMEM };
+        assert_eq!(error.errno(), libc::ENOMEM);
+        let expected = format!("mmap failed: {}", io::Error::from_raw_os_error(libc::ENOMEM));
+        assert_eq!(error.to_string(), expected);
     }
 }

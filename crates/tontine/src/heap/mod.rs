@@ -10,4 +10,4 @@ pub mod classic;
 mod error;
 pub mod shared;
 
-pub use error::{Error, Result};
+pub use error::{HeapError, Result};

@@ -20,7 +20,7 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 use tontine::heap::shared::{Handle, Heap, Options, Parcel};
-use tontine::heap::{Error, Result};
+use tontine::heap::{HeapError, Result};
 
 const MIB: usize = 1 << 20;
 const SLAB: usize = 64 << 10;
@@ -47,7 +47,7 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
     let heap = heap(MIB);
     let me = std::process::id();
     let handle = heap.alloc(1_000).expect("room").into_handle();
-    let names = |error: Error, parts: &[&str]| {
+    let names = |error: HeapError, parts: &[&str]| {
         let text = error.to_string();
         for part in parts {
             assert!(text.contains(part), "{part} in: {text}");
@@ -56,7 +56,7 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
     let at = format!("{:#x}", handle.offset);
     // Of a generation that was, or never was.
     let wrong = Handle { generation: handle.generation + 1, ..handle };
-    let owner = format!("pid {me}'s");
+    let owner = format!("held by pid {me} ");
     names(heap.free(wrong).expect_err("stale"), &[&at, "stale", &owner]);
     // Another process's.
     let child = fork(|| {
@@ -131,8 +131,8 @@ fn without_memory<T: Send>(mode: i32, body: impl FnOnce() -> T + Send) -> T {
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 fn lacks_memory<T>(found: Result<T>) -> bool {
-    let Err(Error::System { call, errno }) = found else { return false };
-    (call, errno.raw_os_error()) == ("fallocate", libc::ENOSPC)
+    let Err(HeapError::System { call, errno }) = found else { return false };
+    (call, errno) == ("fallocate", libc::ENOSPC)
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_recovery_that_fails_is_somebody_elses() {
     assert_eq!(reap(child), 0);
     without_memory(PUNCH, || {
         let error = heap.tend().expect_err("no hole can be punched");
-        assert!(matches!(error, Error::System { .. }), "{error}");
+        assert!(matches!(error, HeapError::System { .. }), "{error}");
     });
     let child = fork(|| {
         let heap = rejoin(&heap);
@@ -244,18 +244,18 @@ fn what_is_no_heap_is_refused() {
     let cases = [
         (
             forged(size, &[magic, 2, 4, 0, 1], SEALS),
-            "has layout 2, and this library knows layout 1",
+            "has layout version 2, and this library supports version 1",
         ),
-        (forged(size, &[magic, 9, 4], SEALS), "has layout 9"),
-        (forged(size - 4096, &whole, SEALS), "a size that none has"),
-        (forged(0, &[], SEALS), "a size that none has"),
-        (forged(size, &[magic, 1, 5, 0, 1], SEALS), "as many slabs as the file has room for"),
+        (forged(size, &[magic, 9, 4], SEALS), "has layout version 9"),
+        (forged(size - 4096, &whole, SEALS), "a size that no heap has"),
+        (forged(0, &[], SEALS), "a size that no heap has"),
+        (forged(size, &[magic, 1, 5, 0, 1], SEALS), "as many slabs as the file's size holds"),
         (forged(size, &[0x1234, 77, 3, 9, 5], SEALS), "expected a heap's first bytes"),
         // Somebody else's file, in which the word happens to be zero, is not written over.
         (forged(size, &[0x1234, 77, 3, 9, 0], SEALS), "expected a heap's first bytes"),
         (forged(size, &whole, SealFlags::GROW), "found a seal missing"),
-        (forged(size, &whole, SEALS | SealFlags::WRITE), "found it sealed against it"),
-        (forged(size, &whole, SEALS | SealFlags::FUTURE_WRITE), "found it sealed against it"),
+        (forged(size, &whole, SEALS | SealFlags::WRITE), "found it sealed against writing"),
+        (forged(size, &whole, SEALS | SealFlags::FUTURE_WRITE), "found it sealed against writing"),
     ];
     for (file, why) in cases {
         let text = refusal(file);
@@ -271,7 +271,7 @@ fn what_is_no_heap_is_refused() {
     let file = forged(size, &whole, SEALS);
     let reading = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("it opens");
     let text = refusal(reading);
-    assert!(text.contains("to read and write"), "{text}");
+    assert!(text.contains("for reading and writing"), "{text}");
     // What it should have been.
     // SAFETY: nobody else has it.
     let heap = unsafe { Heap::open(file) }.expect("a heap");
@@ -307,7 +307,7 @@ fn a_heap_whose_maker_died_is_made_anew() {
     });
     locked.take();
     let text = refusal(file.as_fd().try_clone_to_owned().expect("a copy"));
-    assert!(text.contains("found one still being made"), "{text}");
+    assert!(text.contains("found one that is still being created"), "{text}");
     kill(child);
     // SAFETY: nobody else has it.
     let heap = unsafe { Heap::open(file) }.expect("now nobody is");
@@ -327,7 +327,7 @@ fn a_second_descriptor_leaves_the_first_ones_locks() {
     let reading = File::open(format!("/proc/self/fd/{number}")).expect("it opens");
     // SAFETY: as above.
     let error = unsafe { Heap::open(reading.into()) }.expect_err("it is open");
-    assert_eq!(error, Error::AlreadyOpen);
+    assert_eq!(error, HeapError::AlreadyOpen);
     let child = fork(|| {
         let heap = rejoin(&heap);
         assert_eq!(heap.tend().expect("it can be tended").members, 0, "its parent lives");
@@ -408,7 +408,8 @@ fn a_heap_has_512_members() {
         let error = unsafe { heap.rejoin() }.expect_err("it is crowded");
         assert_eq!(
             error.to_string(),
-            "no room for another member: the heap has 512 of them at most"
+            "no free slot for another member: the heap has at most 512 at a time; wait until one \
+             has ended"
         );
     });
     assert_eq!(reap(one_more), 0);
@@ -447,7 +448,7 @@ fn a_heap_has_2048_arenas() {
             .spawn(|| heap.alloc(1).map(drop).expect_err("it is crowded"))
             .join()
             .expect("no panic");
-        assert!(matches!(error, Error::Crowded { most: 2_048, .. }), "{error}");
+        assert!(matches!(error, HeapError::LimitReached { max: 2_048, .. }), "{error}");
         all_have.wait();
     });
     let block = thread::scope(|scope| scope.spawn(|| heap.alloc(1)).join().expect("no panic"));
@@ -468,7 +469,10 @@ fn a_thread_uses_two_heaps() {
     let handle = heaps[0].alloc(10).expect("room").into_handle();
     // The same offset there is another heap's block, or none.
     let other = heaps[1].free(Handle { generation: handle.generation + 7, ..handle });
-    assert!(matches!(other, Err(Error::Stale { .. } | Error::NoHandle { .. })), "{other:?}");
+    assert!(
+        matches!(other, Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. })),
+        "{other:?}"
+    );
     let parcel = heaps[0].alloc(10).expect("room").hand_over(heaps[0].member()).expect("alive");
     let wrong = Parcel::from_bytes([7; Parcel::SIZE]);
     assert!(heaps[0].accept(wrong).is_err());
@@ -502,7 +506,7 @@ fn file_of_silent_file_system_is_refused_at_once() {
         };
         // SAFETY: the only descriptor.
         let error = unsafe { Heap::open(file) }.expect_err("it is none");
-        assert!(matches!(error, Error::NotAHeap { .. }), "{error}");
+        assert!(matches!(error, HeapError::NotAHeap { .. }), "{error}");
     });
     let status = reap(child);
     let _ = std::fs::remove_file(&place);

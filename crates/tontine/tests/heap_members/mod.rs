@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use tontine::heap::shared::{Block, Heap, Member, Options, Parcel};
-use tontine::heap::{Error, Result};
+use tontine::heap::{HeapError, Result};
 
 use super::common::Random;
 
@@ -118,7 +118,7 @@ impl<'a> Mine<'a> {
                 fill(&mut block, tag);
                 self.blocks.push((block, tag));
             }
-            Err(Error::Full { .. }) => {
+            Err(HeapError::Full { .. }) => {
                 self.me().full.fetch_add(1, Ordering::Relaxed);
                 self.free();
             }
@@ -246,8 +246,8 @@ impl<'a> Mine<'a> {
     }
 }
 
-fn is_stale(error: &Error) -> bool {
-    matches!(error, Error::Stale { .. } | Error::NoHandle { .. })
+fn is_stale(error: &HeapError) -> bool {
+    matches!(error, HeapError::Stale { .. } | HeapError::InvalidHandle { .. })
 }
 
 fn receive(mut queue: &PipeReader) -> Option<(Parcel, u64)> {

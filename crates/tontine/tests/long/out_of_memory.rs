@@ -13,9 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Signal, fork, kill, reap, until};
-use rustix::io::Errno;
 use tontine::heap::shared::{Heap, Options};
-use tontine::heap::{Error, Result};
+use tontine::heap::{HeapError, Result};
 
 const MIB: usize = 1 << 20;
 const SLAB: usize = 64 << 10;
@@ -128,8 +127,8 @@ impl Drop for Member {
 }
 
 fn is_out_of_memory<T>(found: &Result<T>) -> bool {
-    let Err(Error::System { call, errno }) = found else { return false };
-    *call == "fallocate" && [Errno::NOMEM, Errno::NOSPC].contains(errno)
+    let Err(HeapError::System { call, errno }) = found else { return false };
+    *call == "fallocate" && [libc::ENOMEM, libc::ENOSPC].contains(errno)
 }
 
 /// Bytes in use, of a heap in order.

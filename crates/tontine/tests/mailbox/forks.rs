@@ -170,9 +170,9 @@ fn heap_handles_in_forked_child_change_nothing() {
     let mut published = Some(heap.alloc(64).expect("room").publish().expect("sound"));
     let child = bare_fork(|| {
         std::panic::set_hook(Box::new(|_| ()));
-        let forked = |error: heap::Error| {
-            let lanes = heap::Error::Mailbox(Error::Forked);
-            assert!(error == heap::Error::Forked || error == lanes, "{error}");
+        let forked = |error: heap::HeapError| {
+            let lanes = heap::HeapError::Mailbox(Error::Forked);
+            assert!(error == heap::HeapError::Forked || error == lanes, "{error}");
         };
         let (mut inbox, mut outbox) = (inbox.take().expect("it"), outbox.take().expect("it"));
         let (small, large) = blocks.take().expect("they");

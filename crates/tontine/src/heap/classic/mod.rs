@@ -16,7 +16,7 @@
 //! println!("{}", heap.check()?);
 //! // SAFETY: it is of this heap, and nobody uses it any more.
 //! unsafe { heap.free(block)? };
-//! # Ok::<(), tontine::heap::Error>(())
+//! # Ok::<(), tontine::heap::HeapError>(())
 //! ```
 //!
 //! Layout, from the first byte: 8 bytes of nothing, so that payloads are aligned to 16; the
@@ -41,7 +41,7 @@ use std::ptr::NonNull;
 pub use locked::Locked;
 pub use map::{Block, Map};
 
-use super::{Error, Result};
+use super::{HeapError, Result};
 use space::{Space, WORD};
 use tag::{ALIGN, Tag};
 
@@ -121,16 +121,17 @@ impl Heap {
     /// A heap with one free block of 4,096 bytes.
     ///
     /// # Errors
-    /// [`Error::BadSize`]: [`Options::most`] is below 4,128 or above 2⁴⁶. [`Error::System`]: the
+    /// [`HeapError::InvalidSize`]: [`Options::most`] is below 4,128 or above 2⁴⁶. [`HeapError::System`]: the
     /// system does not have so much.
     pub fn new(options: Options) -> Result<Self> {
         let Options { fit, most } = options;
         if most < LEAST_HEAP {
-            return Err(Error::BadSize { most, why: "it begins with 4,128; allow it that many" });
+            let reason = "it begins with 4,128 bytes; allow that many";
+            return Err(HeapError::InvalidSize { size: most, reason });
         }
         if most > MOST_HEAP {
-            let why = "no processor addresses so many; allow it 2⁴⁶ at most";
-            return Err(Error::BadSize { most, why });
+            let reason = "no processor addresses that many; allow 2⁴⁶ at most";
+            return Err(HeapError::InvalidSize { size: most, reason });
         }
         let mut heap = Self { space: Space::reserve(most)?, fit, rover: FIRST };
         heap.space.grow(FIRST)?;
@@ -144,8 +145,8 @@ impl Heap {
     /// in it is whatever was there before. It can be used until it is freed or the heap is dropped.
     ///
     /// # Errors
-    /// [`Error::Full`]: there is no room for it, and the heap cannot grow so far.
-    /// [`Error::Damaged`]: what stands between the blocks was overwritten. [`Error::System`]: the
+    /// [`HeapError::Full`]: there is no room for it, and the heap cannot grow so far.
+    /// [`HeapError::Corrupted`]: what stands between the blocks was overwritten. [`HeapError::System`]: the
     /// kernel has no memory.
     pub fn malloc(&mut self, size: usize) -> Result<NonNull<u8>> {
         let whole = size.checked_add(OVERHEAD + ALIGN - 1).filter(|whole| *whole <= MOST_HEAP);
@@ -165,8 +166,8 @@ impl Heap {
     /// Takes a block back, and joins it with its free neighbours.
     ///
     /// # Errors
-    /// Where the promise below is broken, and that can be seen: [`Error::Foreign`],
-    /// [`Error::NoBlock`], [`Error::FreeAlready`]. [`Error::Damaged`]: what stands at its ends, or
+    /// Where the promise below is broken, and that can be seen: [`HeapError::NotInHeap`],
+    /// [`HeapError::InvalidPointer`], [`HeapError::DoubleFree`]. [`HeapError::Corrupted`]: what stands at its ends, or
     /// at its neighbours', was overwritten. Nothing has changed then.
     ///
     /// # Safety
@@ -186,7 +187,7 @@ impl Heap {
     /// Looks at the whole heap, and draws its map.
     ///
     /// # Errors
-    /// [`Error::Damaged`], with the first block that is not as it should be: header and footer are
+    /// [`HeapError::Corrupted`], with the first block that is not as it should be: header and footer are
     /// not the same, a size leads out of the heap, or two free blocks stand side by side.
     pub fn check(&self) -> Result<Map> {
         self.check_prologue()?;
@@ -196,8 +197,11 @@ impl Heap {
             let tag = self.sound(offset)?;
             let (size, allocated) = (tag.size(), tag.is_allocated());
             if !allocated && blocks.last().is_some_and(|before| !before.allocated) {
-                let what = "it and the block before it are free, and are not one".into();
-                return Err(Error::Damaged { offset, what });
+                let what =
+                    "expected no two free blocks side by side, found this block and the one \
+                            before it free"
+                        .into();
+                return Err(HeapError::Corrupted { offset, what });
             }
             blocks.push(Block { offset, size, allocated });
             offset += size;
@@ -218,8 +222,8 @@ impl Heap {
     }
 
     #[cold]
-    fn full(&self, asked: usize) -> Error {
-        Error::Full { asked, size: self.space.used(), most: self.space.most() }
+    fn full(&self, asked: usize) -> HeapError {
+        HeapError::Full { asked, size: self.space.used(), max: self.space.most() }
     }
 
     /// A free block of at least `whole` bytes, and its bytes.
@@ -333,9 +337,11 @@ impl Heap {
         let before = block.checked_sub(footer.size()).filter(|before| *before >= FIRST);
         match before.map(|before| self.sound(before)) {
             Some(Ok(tag)) if tag == footer => Ok(if tag.is_allocated() { 0 } else { tag.size() }),
-            _ => Err(Error::Damaged {
+            _ => Err(HeapError::Corrupted {
                 offset: block,
-                what: format!("the footer before it is {footer}, of no block: {BEFORE}"),
+                what: format!(
+                    "the footer before it, {footer}, matches no block's header: {BEFORE}"
+                ),
             }),
         }
     }
@@ -344,7 +350,7 @@ impl Heap {
     fn allocated_at(&self, address: NonNull<u8>) -> Result<(usize, usize)> {
         let address = address.as_ptr().addr();
         let offset = self.space.offset_of(address).filter(|offset| *offset >= FIRST);
-        let offset = offset.ok_or(Error::Foreign { address })?;
+        let offset = offset.ok_or(HeapError::NotInHeap { address })?;
         let tag = offset.is_multiple_of(ALIGN).then(|| self.sound(offset));
         match tag {
             Some(Ok(tag)) if tag.is_allocated() => Ok((offset, tag.size())),
@@ -354,7 +360,7 @@ impl Heap {
 
     /// Why what lies there cannot be freed: goes through all blocks.
     #[cold]
-    fn why_not(&self, offset: usize) -> Error {
+    fn why_not(&self, offset: usize) -> HeapError {
         let Map { blocks, .. } = match self.check() {
             Ok(map) => map,
             Err(damaged) => return damaged,
@@ -367,24 +373,24 @@ impl Heap {
             !tag.is_allocated() && tag.is_whole() && tag.size() >= LEAST
         };
         if !allocated && offset.is_multiple_of(ALIGN) && is_freed() {
-            return Error::FreeAlready { offset };
+            return HeapError::DoubleFree { offset };
         }
-        Error::NoBlock { offset, block, size }
+        HeapError::InvalidPointer { offset, block, size }
     }
 
     /// A block's tag, if it is the same at both ends and leads to another block.
     fn sound(&self, block: usize) -> Result<Tag> {
         let tag = self.header(block);
-        let damaged = |what: String| Err(Error::Damaged { offset: block, what });
+        let damaged = |what: String| Err(HeapError::Corrupted { offset: block, what });
         let end = block.checked_add(tag.size()).filter(|end| *end <= self.space.used());
         let Some(end) = end.filter(|_| tag.is_whole() && tag.size() >= LEAST) else {
-            return damaged(format!("its header says {tag}, the size of no block: {BEFORE}"));
+            return damaged(format!("its header {tag} is not a valid size: {BEFORE}"));
         };
         let footer = Tag(self.space.word(end - OVERHEAD));
         if footer != tag {
             return damaged(format!(
-                "its header says {tag}, its footer {footer}: its holder has written beyond its \
-                 end, or a neighbour's before its beginning or beyond its own"
+                "its header {tag} and its footer {footer} differ: its holder has written beyond \
+                 its end, or a neighbour's holder before its beginning or beyond its own end"
             ));
         }
         Ok(tag)
@@ -396,8 +402,8 @@ impl Heap {
             return Ok(());
         }
         let [header, footer] = tags;
-        let what = format!("it is the prologue, 16:a twice, and says {header} and {footer}");
-        Err(Error::Damaged { offset: PROLOGUE, what })
+        let what = format!("expected the prologue, 16:a twice, found {header} and {footer}");
+        Err(HeapError::Corrupted { offset: PROLOGUE, what })
     }
 
     fn check_end(&self) -> Result<()> {
@@ -405,8 +411,8 @@ impl Heap {
         match self.header(offset) {
             tag if tag == Tag::allocated(0) => Ok(()),
             tag => {
-                let what = format!("it is the list's end, 0:a, and says {tag}: {BEFORE}");
-                Err(Error::Damaged { offset, what })
+                let what = format!("expected the list's end, 0:a, found {tag}: {BEFORE}");
+                Err(HeapError::Corrupted { offset, what })
             }
         }
     }

@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
-use crate::heap::{Error, Result};
+use crate::heap::{HeapError, Result};
 
 /// Memory is made usable in steps of so many bytes: fewer calls than growing needs.
 const STEP: usize = 1 << 20;
@@ -34,7 +34,7 @@ impl Space {
     /// Reserves `most` bytes, none of them in use. The first one is at a page's begin.
     ///
     /// # Errors
-    /// [`Error::System`]: there is not so much address space.
+    /// [`HeapError::System`]: there is not so much address space.
     pub(super) fn reserve(most: usize) -> Result<Self> {
         // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe {
@@ -45,7 +45,7 @@ impl Space {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }
-        .map_err(|errno| Error::System { call: "mmap", errno })?;
+        .map_err(|errno| HeapError::System { call: "mmap", errno: errno.raw_os_error() })?;
         let base = NonNull::new(base.cast()).expect("no mapping begins at null");
         Ok(Self { base, reserved: most, usable: 0, used: 0 })
     }
@@ -85,7 +85,7 @@ impl Space {
     /// Takes `bytes` more into use, zeroes.
     ///
     /// # Errors
-    /// [`Error::System`]: the kernel has no memory for them.
+    /// [`HeapError::System`]: the kernel has no memory for them.
     ///
     /// # Panics
     /// There are not so many left.
@@ -96,8 +96,9 @@ impl Space {
             let usable = used.next_multiple_of(STEP).min(self.reserved);
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
             // SAFETY: a range of this mapping, whose content stays as it is.
-            unsafe { rustix::mm::mprotect(self.base.as_ptr().cast(), usable, access) }
-                .map_err(|errno| Error::System { call: "mprotect", errno })?;
+            unsafe { rustix::mm::mprotect(self.base.as_ptr().cast(), usable, access) }.map_err(
+                |errno| HeapError::System { call: "mprotect", errno: errno.raw_os_error() },
+            )?;
             self.usable = usable;
         }
         self.used = used;

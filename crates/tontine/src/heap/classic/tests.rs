@@ -117,7 +117,7 @@ fn a_full_heap_says_so_and_goes_on() {
     let mut heap = Heap::new(Options::new().most(8192)).expect("there is memory");
     for size in [usize::MAX, usize::MAX - 20, 1 << 50, 8192] {
         let found = heap.malloc(size).expect_err("there is no room");
-        assert_eq!(found, Error::Full { asked: size, size: 4128, most: 8192 });
+        assert_eq!(found, HeapError::Full { asked: size, size: 4128, max: 8192 });
     }
     assert_eq!(drawn(&heap), ["16:a", "4096:f"]);
     // What is left is less than a usual extension, and is used all the same.
@@ -134,7 +134,7 @@ fn a_full_heap_says_so_and_goes_on() {
 fn a_heap_of_no_size_that_there_is_is_refused() {
     for most in [0, 4127, 1 << 47, usize::MAX] {
         let found = Heap::new(Options::new().most(most)).expect_err("refused");
-        assert!(matches!(found, Error::BadSize { most: told, .. } if told == most), "{found}");
+        assert!(matches!(found, HeapError::InvalidSize { size, .. } if size == most), "{found}");
     }
 }
 
@@ -153,12 +153,12 @@ fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
     let [inside, odd, never, prologue] = unsafe { [c.add(16), a.add(3), c.add(128), a.sub(16)] };
     let address = |block: NonNull<u8>| block.as_ptr().addr();
     let expected = [
-        (foreign, Error::Foreign { address: address(foreign) }),
-        (prologue, Error::Foreign { address: address(prologue) }),
-        (b, Error::FreeAlready { offset: 0x60 }),
-        (inside, Error::NoBlock { offset: 0xb0, block: 0xa0, size: 64 }),
-        (odd, Error::NoBlock { offset: 0x23, block: 0x20, size: 64 }),
-        (never, Error::NoBlock { offset: 0x120, block: 0xe0, size: 3904 }),
+        (foreign, HeapError::NotInHeap { address: address(foreign) }),
+        (prologue, HeapError::NotInHeap { address: address(prologue) }),
+        (b, HeapError::DoubleFree { offset: 0x60 }),
+        (inside, HeapError::InvalidPointer { offset: 0xb0, block: 0xa0, size: 64 }),
+        (odd, HeapError::InvalidPointer { offset: 0x23, block: 0x20, size: 64 }),
+        (never, HeapError::InvalidPointer { offset: 0x120, block: 0xe0, size: 3904 }),
     ];
     for (block, error) in expected {
         // SAFETY: it is none, and what lies before it looks like no header of a block in use.
@@ -168,7 +168,7 @@ fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
     // Joined with the free block before it, it is none any more.
     free(&mut heap, c);
     // SAFETY: its header says that it is free.
-    assert_eq!(unsafe { heap.free(c) }, Err(Error::FreeAlready { offset: 0xa0 }));
+    assert_eq!(unsafe { heap.free(c) }, Err(HeapError::DoubleFree { offset: 0xa0 }));
 }
 
 /// Whoever writes beyond its block overwrites what the heap put there: that is found when the block
@@ -182,7 +182,7 @@ fn who_writes_beyond_its_block_is_named() {
             // SAFETY: it is what must not be done; within the heap's memory, and nobody else's.
             unsafe { a.add(32).write_bytes(byte, far) };
             let damaged = |found: &Result<()>, at: usize| match found {
-                Err(Error::Damaged { offset, .. }) => *offset == at,
+                Err(HeapError::Corrupted { offset, .. }) => *offset == at,
                 _ => false,
             };
             // SAFETY: nobody uses them.

@@ -14,7 +14,7 @@ use super::core::{Core, LONG};
 use super::layout::{GRANULES, MOST_SLABS};
 use super::local;
 use super::word::{Destination, LAST, Member, State, Truth, truth};
-use crate::heap::{Error, Result};
+use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of a heap that are this process's, until it is dropped: then they are free.
@@ -229,19 +229,19 @@ impl<'heap> Block<'heap> {
     /// parcel. How the parcel gets there is the caller's business.
     ///
     /// # Errors
-    /// [`Error::Gone`]: it has ended, as far as is known. The block is in the error's company, and
+    /// [`HeapError::MemberDead`]: it has ended, as far as is known. The block is in the error's company, and
     /// still this process's.
     #[inline]
-    pub fn hand_over(self, to: Member) -> Result<Parcel, (Error, Self)> {
+    pub fn hand_over(self, to: Member) -> Result<Parcel, (HeapError, Self)> {
         self.send(to, false)
     }
 
     /// The same through an outbox, which says so.
-    pub(super) fn post(self, to: Member) -> Result<Parcel, (Error, Self)> {
+    pub(super) fn post(self, to: Member) -> Result<Parcel, (HeapError, Self)> {
         self.send(to, true)
     }
 
-    fn send(self, to: Member, posted: bool) -> Result<Parcel, (Error, Self)> {
+    fn send(self, to: Member, posted: bool) -> Result<Parcel, (HeapError, Self)> {
         if let Err(error) = self.prepare(Destination::new(to, posted)) {
             return Err((error, self));
         }
@@ -256,10 +256,10 @@ impl<'heap> Block<'heap> {
     fn prepare(&self, destination: Destination) -> Result<()> {
         let to = destination.member();
         if self.core.space.is_forked() {
-            return Err(Error::Forked);
+            return Err(HeapError::Forked);
         }
         if !self.core.is_alive(to) {
-            return Err(Error::Gone { slot: to.slot() });
+            return Err(HeapError::MemberDead { slot: to.slot() });
         }
         self.look_for_overrun()?;
         self.core.fetch_destinations(self.granule())?;
@@ -271,7 +271,7 @@ impl<'heap> Block<'heap> {
     /// Frees it; dropping does the same, and cannot say what was wrong.
     ///
     /// # Errors
-    /// [`Error::Overrun`], in a heap with canaries: somebody has written behind it. It is free all
+    /// [`HeapError::Overrun`], in a heap with canaries: somebody has written behind it. It is free all
     /// the same.
     #[inline(always)]
     pub fn free(self) -> Result<()> {
@@ -293,7 +293,7 @@ impl<'heap> Block<'heap> {
     /// With canaries: whether what lies behind it is as it was.
     ///
     /// # Errors
-    /// [`Error::Overrun`].
+    /// [`HeapError::Overrun`].
     #[inline]
     pub fn look_for_overrun(&self) -> Result<()> {
         if self.core.canaries && !self.core.space.is_forked() {
@@ -319,7 +319,7 @@ impl fmt::Debug for Block<'_> {
 
 #[cold]
 fn not_ours() -> ! {
-    panic!("{}", Error::Forked)
+    panic!("{}", HeapError::Forked)
 }
 
 impl Deref for Block<'_> {
@@ -402,19 +402,19 @@ impl Core {
     /// The granule of a handle's block and its bytes, if a block begins there.
     #[inline]
     pub(super) fn find(&self, offset: u64) -> Result<(usize, usize)> {
-        let wrong = |why| Error::NoHandle { offset, why };
+        let wrong = |reason| HeapError::InvalidHandle { offset, reason };
         let granule = self
             .space
             .geometry()
             .granule(offset)
-            .ok_or(wrong("that is no multiple of 64 there"))?;
+            .ok_or(wrong("that is not a multiple of 64 within the slabs"))?;
         let slab = granule / GRANULES;
         if !self.is_owned(slab) {
-            return Err(wrong("no blocks are allocated from that slab"));
+            return Err(wrong("the slab there has no blocks"));
         }
-        let class = self.class(slab).ok_or(wrong("the slab's entry is damaged"))?;
+        let class = self.class(slab).ok_or(wrong("the slab's entry in the table is corrupted"))?;
         if !class.begins_at(granule % GRANULES) {
-            return Err(wrong("that is within a block"));
+            return Err(wrong("that is inside a block"));
         }
         Ok((granule, class.bytes() - self.behind()))
     }
@@ -467,9 +467,9 @@ impl Core {
     #[inline]
     fn land(&self, parcel: Parcel, then: Truth) -> Result<Block<'_>> {
         let flight = Truth(parcel.flight);
-        let wrong = |why| Error::NoHandle { offset: parcel.offset, why };
+        let wrong = |reason| HeapError::InvalidHandle { offset: parcel.offset, reason };
         if flight.state() != State::InFlight {
-            return Err(wrong("the parcel is none that a block was handed over with"));
+            return Err(wrong("the parcel does not describe a handover"));
         }
         let (granule, most) = self.find(parcel.offset)?;
         self.space.prefetch(granule);
@@ -484,8 +484,8 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn stale(&self, offset: u64, generation: u64, found: Truth) -> Error {
-        Error::Stale { offset, generation, now: Now { core: self, found }.to_string() }
+    pub(super) fn stale(&self, offset: u64, generation: u64, found: Truth) -> HeapError {
+        HeapError::Stale { offset, generation, now: Now { core: self, found }.to_string() }
     }
 }
 
@@ -500,11 +500,13 @@ impl fmt::Display for Now<'_> {
         let generation = self.found.generation();
         let pid = self.core.pid_of(self.found.holder());
         match self.found.state() {
-            State::Free => write!(out, "free, of generation {generation}"),
-            State::Loaned | State::Parked => write!(out, "pid {pid}'s, of generation {generation}"),
-            State::Published => write!(out, "pid {pid}'s, published, of generation {generation}"),
-            State::InFlight => write!(out, "on its way from pid {pid}, of generation {generation}"),
-            State::Rubbish => write!(out, "of a state that nobody gives it ({:#x})", self.found.0),
+            State::Free => write!(out, "free (generation {generation})"),
+            State::Loaned | State::Parked => {
+                write!(out, "held by pid {pid} (generation {generation})")
+            }
+            State::Published => write!(out, "published by pid {pid} (generation {generation})"),
+            State::InFlight => write!(out, "in flight from pid {pid} (generation {generation})"),
+            State::Rubbish => write!(out, "in an invalid state (word {:#x})", self.found.0),
         }
     }
 }

@@ -8,7 +8,7 @@
 use super::class::Class;
 use super::core::Core;
 use super::layout::{GRANULE, GRANULES};
-use crate::heap::{Error, Result};
+use crate::heap::{HeapError, Result};
 
 /// Bytes of length and canary.
 pub(super) const BYTES: usize = 16;
@@ -65,7 +65,7 @@ pub(super) fn look(core: &Core, granule: usize, expected_len: Option<usize>) -> 
     let byte = |at| unsafe { core.space.block(granule).add(at).read_volatile() };
     let overrun = |expected, found| {
         let offset = core.space.geometry().block(granule) as u64;
-        Err(Error::Overrun { offset, asked, pid: core.holder_of(granule), expected, found })
+        Err(HeapError::Overrun { offset, asked, pid: core.holder_of(granule), expected, found })
     };
     if found != expected {
         return overrun(expected, found);

@@ -18,7 +18,7 @@ use super::mail::Mail;
 use super::recover::Whole;
 use super::space::Space;
 use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
-use crate::heap::{Error, Result};
+use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 
 /// How often, and how far apart, one looks for slabs that are just changing hands.
@@ -140,7 +140,7 @@ impl Core {
                 self.space.unlock_member(slot)?;
             }
         }
-        Err(Error::Crowded { what: "member", most: MEMBERS })
+        Err(HeapError::LimitReached { what: "member", max: MEMBERS })
     }
 
     /// This process.
@@ -200,7 +200,7 @@ impl Core {
                 return Ok(address);
             }
         }
-        Err(Error::Crowded { what: "thread's arena", most: ARENAS })
+        Err(HeapError::LimitReached { what: "thread's arena", max: ARENAS })
     }
 
     /// The thread of this arena ends.
@@ -485,12 +485,12 @@ impl Core {
     }
 
     /// No room.
-    pub(super) fn full(&self, asked: usize) -> Error {
-        let most = self.space.geometry().slabs() * SLAB;
+    pub(super) fn full(&self, asked: usize) -> HeapError {
+        let max = self.space.geometry().slabs() * SLAB;
         let taken = (0..self.space.geometry().slabs()).filter(|slab| {
             self.space.slab(*slab).owner.load(Ordering::Relaxed) != SlabWord::EMPTY.0
         });
-        Error::Full { asked, size: taken.count() * SLAB, most }
+        HeapError::Full { asked, size: taken.count() * SLAB, max }
     }
 }
 

@@ -76,7 +76,7 @@ use self::core::Core;
 use self::layout::{MOST_SLABS, SLAB};
 use self::recover::Whole;
 use self::space::Space;
-use crate::heap::{Error, Result};
+use crate::heap::{HeapError, Result};
 
 /// How a heap is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,13 +114,13 @@ impl Heap {
     /// Makes a heap in a memfd, and joins it.
     ///
     /// # Errors
-    /// [`Error::BadSize`]: no bytes, or more than 4 TiB. [`Error::System`]: the memory, or the
+    /// [`HeapError::InvalidSize`]: no bytes, or more than 4 TiB. [`HeapError::System`]: the memory, or the
     /// addresses, are not to be had.
     pub fn create(options: &Options) -> Result<Self> {
         let slabs = options.capacity.div_ceil(SLAB);
         if !(1..=MOST_SLABS).contains(&slabs) {
-            let why = "a heap has from one byte to 4 TiB";
-            return Err(Error::BadSize { most: options.capacity, why });
+            let reason = "a shared heap has from 1 byte to 4 TiB of blocks";
+            return Err(HeapError::InvalidSize { size: options.capacity, reason });
         }
         Self::join(Space::create(slabs, options.canaries)?)
     }
@@ -136,8 +136,8 @@ impl Heap {
     /// descriptors of heaps from members alone.
     ///
     /// # Errors
-    /// [`Error::NotAHeap`], [`Error::Version`]: what the file lacks. [`Error::AlreadyOpen`]: this
-    /// process is a member. [`Error::Crowded`]: 512 processes are.
+    /// [`HeapError::NotAHeap`], [`HeapError::VersionMismatch`]: what the file lacks. [`HeapError::AlreadyOpen`]: this
+    /// process is a member. [`HeapError::LimitReached`]: 512 processes are.
     pub unsafe fn open(file: OwnedFd) -> Result<Self> {
         Self::join(Space::open(file)?)
     }
@@ -149,14 +149,14 @@ impl Heap {
     /// As for [`Heap::open`].
     ///
     /// # Errors
-    /// As for [`Heap::open`]; [`Error::AlreadyOpen`] in the process that opened it.
+    /// As for [`Heap::open`]; [`HeapError::AlreadyOpen`] in the process that opened it.
     pub unsafe fn rejoin(&self) -> Result<Self> {
         if !self.core.space.is_forked() {
-            return Err(Error::AlreadyOpen);
+            return Err(HeapError::AlreadyOpen);
         }
         // The inherited one stays open, for whoever drops the parent's handle here closes nothing.
         let file = rustix::io::fcntl_dupfd_cloexec(self.core.space.file(), 0)
-            .map_err(|errno| Error::System { call: "fcntl(F_DUPFD_CLOEXEC)", errno })?;
+            .map_err(space::system("fcntl(F_DUPFD_CLOEXEC)"))?;
         Self::join(Space::open(file)?)
     }
 
@@ -181,8 +181,8 @@ impl Heap {
     /// Allocates a block of `len` bytes, aligned to 64, which hold whatever somebody left there.
     ///
     /// # Errors
-    /// [`Error::Full`]: there is no room, here or in what the dead have left. [`Error::System`]:
-    /// the kernel has no memory. [`Error::Crowded`]: too many threads. [`Error::Forked`].
+    /// [`HeapError::Full`]: there is no room, here or in what the dead have left. [`HeapError::System`]:
+    /// the kernel has no memory. [`HeapError::LimitReached`]: too many threads. [`HeapError::Forked`].
     #[inline(always)]
     pub fn alloc(&self, len: usize) -> Result<Block<'_>> {
         let core = &*self.core;
@@ -203,7 +203,7 @@ impl Heap {
     /// answer fits into registers: through memory, that of `alloc` would go there, too.
     #[cold]
     #[inline(never)]
-    fn alloc_slowly(&self, len: usize) -> Result<usize, Box<Error>> {
+    fn alloc_slowly(&self, len: usize) -> Result<usize, Box<HeapError>> {
         self.here()?;
         let core = &self.core;
         let class = Class::of(len.saturating_add(core.behind()));
@@ -235,8 +235,8 @@ impl Heap {
     /// which may be more than was asked for.
     ///
     /// # Errors
-    /// [`Error::Stale`]: the block was freed, handed over or claimed before, or is somebody else's.
-    /// [`Error::NoHandle`]: no block begins there, or none any more, for its slab has been
+    /// [`HeapError::Stale`]: the block was freed, handed over or claimed before, or is somebody else's.
+    /// [`HeapError::InvalidHandle`]: no block begins there, or none any more, for its slab has been
     /// given back.
     pub fn claim(&self, handle: Handle) -> Result<Block<'_>> {
         self.here()?;
@@ -254,8 +254,8 @@ impl Heap {
     /// Takes a block that another member has handed over.
     ///
     /// # Errors
-    /// [`Error::Stale`]: it was accepted before, or taken back, or freed because both ends seemed
-    /// to be dead. [`Error::NoHandle`]: this is no parcel, or the
+    /// [`HeapError::Stale`]: it was accepted before, or taken back, or freed because both ends seemed
+    /// to be dead. [`HeapError::InvalidHandle`]: this is no parcel, or the
     /// slab of what was freed has been given back.
     #[inline]
     pub fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
@@ -276,7 +276,7 @@ impl Heap {
     /// accepted. How many blocks. What outboxes have sent needs none of this.
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`HeapError::Forked`].
     pub fn recall(&self, from: Member) -> Result<usize> {
         self.here()?;
         Ok(if self.core.is_alive(from) { 0 } else { self.core.recall(from) })
@@ -286,7 +286,7 @@ impl Heap {
     /// their parcels are read to the end, and then to be given to [`Heap::sweep`].
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`HeapError::Forked`].
     pub fn dead(&self) -> Result<Vec<Member>> {
         self.here()?;
         Ok(self.core.dead_members())
@@ -299,7 +299,7 @@ impl Heap {
     /// whoever has died since may have sent one that was not. Others than the dead are passed over.
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`HeapError::Forked`].
     pub fn sweep(&self, dead: &[Member]) -> Result<usize> {
         self.here()?;
         Ok(self.core.sweep(dead, false))
@@ -315,7 +315,7 @@ impl Heap {
     /// of this thread's slabs that have no block.
     ///
     /// # Errors
-    /// [`Error::System`], [`Error::Forked`].
+    /// [`HeapError::System`], [`HeapError::Forked`].
     pub fn tend(&self) -> Result<Tended> {
         self.here()?;
         let core = &self.core;
@@ -344,7 +344,7 @@ impl Heap {
     /// Looks at everything: see [`Report`]. Exact where nobody works, a snapshot otherwise.
     ///
     /// # Errors
-    /// [`Error::Forked`]. What is wrong with the heap is no error but in the report.
+    /// [`HeapError::Forked`]. What is wrong with the heap is no error but in the report.
     pub fn check(&self) -> Result<Report> {
         self.here()?;
         let known = local::with_known(&self.core, |arena| arena.known().collect());
@@ -353,6 +353,6 @@ impl Heap {
 
     #[inline]
     fn here(&self) -> Result<()> {
-        if self.core.space.is_forked() { Err(Error::Forked) } else { Ok(()) }
+        if self.core.space.is_forked() { Err(HeapError::Forked) } else { Ok(()) }
     }
 }

@@ -316,7 +316,7 @@ fn send<'a>(heap: &'a Heap, outbox: &mut Outbox<'a>, inbox: &mut Inbox<'a>) -> R
     loop {
         assert!(inbox.try_recv().is_err(), "nothing was sent");
         match outbox.try_send(heap.alloc(10)?).map_err(|(error, _)| error) {
-            Err(Error::Mailbox(crate::Error::WouldBlock)) => {}
+            Err(HeapError::Mailbox(crate::Error::WouldBlock)) => {}
             answer => return answer,
         }
     }
@@ -342,7 +342,7 @@ fn an_outbox_leads_to_the_member_that_was_named() {
         let error = send(&heap, &mut wrong, &mut inbox).expect_err("another member");
         let me = std::process::id();
         assert!(
-            matches!(error, Error::OtherMember { slot: 1, found, .. } if found == me),
+            matches!(error, HeapError::WrongMember { slot: 1, found, .. } if found == me),
             "{error}"
         );
         send(&heap, &mut right, &mut inbox).expect("ourselves");

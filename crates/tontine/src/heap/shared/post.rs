@@ -14,7 +14,7 @@ use super::core::Core;
 use super::word::Member;
 use super::{Block, Heap, Parcel};
 use crate::error::Peer;
-use crate::heap::{Error, Result};
+use crate::heap::{HeapError, Result};
 use crate::mailbox::{Mailbox, Message, Sender, SenderId};
 use crate::sync::Ordering;
 
@@ -63,7 +63,7 @@ impl Heap {
     /// Sends blocks by this lane, to the member that receives at its other end.
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`HeapError::Forked`].
     ///
     /// # Panics
     /// The sender is one that waits for its receiver's successor
@@ -78,7 +78,7 @@ impl Heap {
     /// Receives blocks by this mailbox.
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`HeapError::Forked`].
     pub fn inbox(&self, mailbox: Mailbox) -> Result<Inbox<'_>> {
         self.here()?;
         self.core.mail.ways().open_inbox();
@@ -92,11 +92,11 @@ impl<'heap> Outbox<'heap> {
     /// bytes are the receiver's from then on.
     ///
     /// # Errors
-    /// With the block, which is this process's still: [`Error::Mailbox`], as [`Sender::send`] has
-    /// it; [`Error::Gone`]: the receiver is known to have ended; [`Error::OtherMember`]: the lane
-    /// leads to another process; [`Error::Overrun`].
+    /// With the block, which is this process's still: [`HeapError::Mailbox`], as [`Sender::send`] has
+    /// it; [`HeapError::MemberDead`]: the receiver is known to have ended; [`HeapError::WrongMember`]: the lane
+    /// leads to another process; [`HeapError::Overrun`].
     #[inline]
-    pub fn send(&mut self, block: Block<'heap>) -> Result<(), (Error, Block<'heap>)> {
+    pub fn send(&mut self, block: Block<'heap>) -> Result<(), (HeapError, Block<'heap>)> {
         if !self.welcome
             && let Err(error) = self.wait_for_welcome()
         {
@@ -111,7 +111,7 @@ impl<'heap> Outbox<'heap> {
     /// As there; [`crate::Error::WouldBlock`], where there is no room, or the receiver has not
     /// taken the connection.
     #[inline]
-    pub fn try_send(&mut self, block: Block<'heap>) -> Result<(), (Error, Block<'heap>)> {
+    pub fn try_send(&mut self, block: Block<'heap>) -> Result<(), (HeapError, Block<'heap>)> {
         if !self.welcome {
             match self.look_for_welcome() {
                 Ok(true) => {}
@@ -127,7 +127,7 @@ impl<'heap> Outbox<'heap> {
         &mut self,
         block: Block<'heap>,
         send: impl FnOnce(&mut Sender, &[u8]) -> crate::Result<()>,
-    ) -> Result<(), (Error, Block<'heap>)> {
+    ) -> Result<(), (HeapError, Block<'heap>)> {
         assert!(block.is_of(&self.heap.core), "a block of another heap than the outbox's");
         let parcel = block.post(self.to)?;
         match send(&mut self.sender, &parcel.to_bytes()) {
@@ -167,7 +167,7 @@ impl<'heap> Outbox<'heap> {
     /// Takes back what a dead or closed receiver has not accepted.
     ///
     /// # Errors
-    /// [`Error::Mailbox`]: it is alive, and may be reading them.
+    /// [`HeapError::Mailbox`]: it is alive, and may be reading them.
     pub fn unread(&mut self) -> Result<Vec<Block<'heap>>> {
         let parcels = self.sender.unread()?;
         let parcels = parcels.into_iter().filter_map(|bytes| Parcel::from_slice(&bytes));
@@ -229,7 +229,7 @@ impl<'heap> Inbox<'heap> {
     /// Waits for a block; by which lane it came, too. It is this process's from then on.
     ///
     /// # Errors
-    /// [`Error::Mailbox`], as [`Mailbox::recv`] has it.
+    /// [`HeapError::Mailbox`], as [`Mailbox::recv`] has it.
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         let core = &self.heap.core;
@@ -249,7 +249,7 @@ impl<'heap> Inbox<'heap> {
     fn recv_slowly(&mut self) -> Result<(Block<'heap>, SenderId)> {
         loop {
             match self.try_recv() {
-                Err(Error::Mailbox(crate::Error::WouldBlock)) => {}
+                Err(HeapError::Mailbox(crate::Error::WouldBlock)) => {}
                 answer => return answer,
             }
             let core = &self.heap.core;
@@ -370,7 +370,7 @@ impl Core {
         let Some(found) = peer.pid.filter(|_| self.is_alive(to)) else { return Ok(()) };
         let (expected, here) = (self.pid_of(slot), namespace(self.slot()));
         if found != expected && here != 0 && here == namespace(slot) {
-            return Err(Error::OtherMember { slot, expected, found });
+            return Err(HeapError::WrongMember { slot, expected, found });
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::class::Class;
 use super::layout::SLAB;
-use super::{Error, Handle, Heap, Member, Options, Parcel, Report};
+use super::{Handle, Heap, HeapError, Member, Options, Parcel, Report};
 use crate::heap::classic;
 
 /// A call, or an answer: what it is, and four numbers.
@@ -78,7 +78,8 @@ fn parcel(words: Words) -> Parcel {
 /// Carries a call out. A panic shows as an end without an answer.
 fn obey(heap: &Heap, call: Words) -> Words {
     let [what, a, b, c, d] = call;
-    let answer = |block: Result<super::Block<'_>, Error>, byte: Option<(u64, u64)>| match block {
+    let answer = |block: Result<super::Block<'_>, HeapError>, byte: Option<(u64, u64)>| match block
+    {
         Ok(block) => {
             if let Some((len, byte)) = byte {
                 assert!(block[..len as usize].iter().all(|found| u64::from(*found) == byte));
@@ -86,7 +87,7 @@ fn obey(heap: &Heap, call: Words) -> Words {
             let handle = block.into_handle();
             [DONE, handle.offset, handle.generation, 0, 0]
         }
-        Err(Error::Stale { .. } | Error::NoHandle { .. }) => [REFUSED; 5],
+        Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. }) => [REFUSED; 5],
         Err(error) => panic!("{error}"),
     };
     match what {
@@ -96,7 +97,7 @@ fn obey(heap: &Heap, call: Words) -> Words {
                 block.fill(b as u8);
                 answer(Ok(block), None)
             }
-            Err(Error::Full { .. }) => [REFUSED; 5],
+            Err(HeapError::Full { .. }) => [REFUSED; 5],
             Err(error) => panic!("{error}"),
         },
         FREE => {

@@ -20,7 +20,7 @@ use super::local;
 use super::recover::Whole;
 use super::word::{MemberState, MemberWord, State, Truth, truth};
 use super::{Heap, canary};
-use crate::heap::{Error, Result};
+use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// How often, and how far apart, one looks whether whoever has a role lives.
@@ -40,11 +40,11 @@ impl<'heap> Block<'heap> {
     /// Lets every member read the block, and nobody change it but by [`Published::store`].
     ///
     /// # Errors
-    /// With the block: [`Error::Overrun`], [`Error::Forked`].
-    pub fn publish(self) -> Result<Published<'heap>, (Error, Self)> {
+    /// With the block: [`HeapError::Overrun`], [`HeapError::Forked`].
+    pub fn publish(self) -> Result<Published<'heap>, (HeapError, Self)> {
         let (core, granule, len) = (self.core(), self.granule(), self.bytes());
         if core.space.is_forked() {
-            return Err((Error::Forked, self));
+            return Err((HeapError::Forked, self));
         }
         if let Err(error) = self.look_for_overrun() {
             return Err((error, self));
@@ -88,7 +88,7 @@ impl<'heap> Published<'heap> {
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at < self.words(), "word {at} of a block of {} words", self.words());
-        assert!(!self.core.space.is_forked(), "{}", Error::Forked);
+        assert!(!self.core.space.is_forked(), "{}", HeapError::Forked);
         // SAFETY: within the block, which is this process's; aligned; shared by atomics only.
         unsafe { self.core.word_of(self.granule, at) }
     }
@@ -99,7 +99,7 @@ impl<'heap> Published<'heap> {
     /// # Panics
     /// In a forked child.
     pub fn withdraw(self) -> Block<'heap> {
-        assert!(!self.core.space.is_forked(), "{}", Error::Forked);
+        assert!(!self.core.space.is_forked(), "{}", HeapError::Forked);
         let this = ManuallyDrop::new(self);
         let word = this.core.space.word(this.granule);
         truth::withdraw(word, this.core.slot(), this.generation);
@@ -125,9 +125,9 @@ impl Heap {
     /// meanwhile are old or new, each for itself.
     ///
     /// # Errors
-    /// [`Error::Stale`]: it is not published any more. [`Error::NoHandle`]: no block begins there,
+    /// [`HeapError::Stale`]: it is not published any more. [`HeapError::InvalidHandle`]: no block begins there,
     /// or none any more, for its slab has been given back.
-    /// [`Error::Forked`].
+    /// [`HeapError::Forked`].
     pub fn read(&self, handle: Handle, into: &mut [u8]) -> Result<usize> {
         let (granule, len) = self.published(handle)?;
         let len = len.min(into.len());
@@ -198,7 +198,7 @@ impl Heap {
     /// time does so: whoever has the role of writing it.
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`HeapError::Forked`].
     pub fn set_root(&self, root: Option<Handle>) -> Result<()> {
         self.here()?;
         let header = self.core.space.header();
@@ -216,7 +216,7 @@ impl Heap {
     /// The block that was named last.
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`HeapError::Forked`].
     pub fn root(&self) -> Result<Option<Handle>> {
         self.here()?;
         let header = self.core.space.header();
@@ -239,7 +239,7 @@ impl Heap {
     /// this one has taken.
     ///
     /// # Errors
-    /// [`Error::InRole`]: a living member has it. [`Error::System`], [`Error::Forked`].
+    /// [`HeapError::RoleTaken`]: a living member has it. [`HeapError::System`], [`HeapError::Forked`].
     pub fn succeed(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         self.here()?;
         self.core.succeed(role)
@@ -288,11 +288,11 @@ impl Core {
                     self.space.unlock_roles()?;
                     answer
                 }
-                false => Err(Error::InRole { role, pid: 0 }),
+                false => Err(HeapError::RoleTaken { role, pid: 0 }),
             };
             match answer {
                 // Somebody who looks after the dead has their locks for a moment, too.
-                Err(Error::InRole { .. }) if looks < LOOKS => looks += 1,
+                Err(HeapError::RoleTaken { .. }) if looks < LOOKS => looks += 1,
                 answer => return answer,
             }
             drop(desk);
@@ -329,7 +329,7 @@ impl Core {
                 refused => {
                     dead.into_iter().try_for_each(|slot| self.space.unlock_member(slot))?;
                     refused?;
-                    return Err(Error::InRole { role, pid: self.pid_of(slot) });
+                    return Err(HeapError::RoleTaken { role, pid: self.pid_of(slot) });
                 }
             }
         }
@@ -387,7 +387,7 @@ mod tests {
                 assert_eq!(sound(&heap).committed(), 0);
                 read(&heap, granule);
                 let error = heap.still_published(handle, granule, 0..len).expect_err("stale");
-                assert!(matches!(error, Error::Stale { .. }), "{error}");
+                assert!(matches!(error, HeapError::Stale { .. }), "{error}");
             };
             late(&|heap, granule| {
                 let mut bytes = vec![1; len];

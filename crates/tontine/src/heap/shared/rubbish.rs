@@ -30,7 +30,7 @@ fn worn_out_blocks_are_no_room() {
         drop(heap.alloc(len).expect("there is room"));
         set_words(&heap, Truth::free(LAST));
         let error = heap.alloc(len).expect_err("all are worn out");
-        assert!(matches!(error, Error::Full { .. }), "{error}");
+        assert!(matches!(error, HeapError::Full { .. }), "{error}");
     }
 }
 

@@ -23,7 +23,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use super::layout::{
     ArenaSlot, GRANULE, Geometry, Header, MAGIC, MemberSlot, SLAB, SlabSlot, VERSION, WORDS,
 };
-use crate::heap::{Error, Result};
+use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::fork::{Guard, PerProcess};
 use crate::sys::limits;
@@ -89,7 +89,7 @@ impl Space {
     pub(super) fn open(file: OwnedFd) -> Result<Self> {
         // First, and without the registry's lock: a file of another kind may belong to a file
         // system that never answers, which then holds this call alone.
-        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| Error::NotAHeap {
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| HeapError::NotAHeap {
             what: "expected a memfd, found a descriptor of another kind",
         })?;
         // To the end: a file that is found to be none is closed before anybody else can have it
@@ -107,24 +107,27 @@ impl Space {
         if open.contains(&FileId::of(&stat)) {
             // Closing it would drop the locks of the one that is open.
             std::mem::forget(file);
-            return Err(Error::AlreadyOpen);
+            return Err(HeapError::AlreadyOpen);
         }
         if !seals.contains(SEALS) {
             let what = "expected a memfd sealed against shrinking, growing and further seals, \
                         found a seal missing";
-            return Err(Error::NotAHeap { what });
+            return Err(HeapError::NotAHeap { what });
         }
         if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-            let what = "expected a memfd that all members may write, found it sealed against it";
-            return Err(Error::NotAHeap { what });
+            let what =
+                "expected a memfd that all members may write, found it sealed against writing";
+            return Err(HeapError::NotAHeap { what });
         }
         let geometry = u64::try_from(stat.st_size).ok().and_then(Geometry::of_size).ok_or(
-            Error::NotAHeap { what: "expected the size of a heap, found a size that none has" },
+            HeapError::NotAHeap {
+                what: "expected the size of a heap, found a size that no heap has",
+            },
         )?;
         let flags = rustix::fs::fcntl_getfl(&file).map_err(system("fcntl(F_GETFL)"))?;
         if !flags.contains(rustix::fs::OFlags::RDWR) {
-            let what = "expected a descriptor to read and write, found one that cannot do both";
-            return Err(Error::NotAHeap { what });
+            let what = "expected a descriptor open for reading and writing, found one that is not";
+            return Err(HeapError::NotAHeap { what });
         }
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
             .map_err(system("fcntl(F_SETFD)"))?;
@@ -133,7 +136,7 @@ impl Space {
 
     /// Maps it, and remembers that this process has it.
     fn enter(file: OwnedFd, geometry: Geometry, open: &mut Vec<FileId>) -> Result<Self> {
-        let guard = Guard::here().map_err(Error::from_guard)?;
+        let guard = Guard::here().map_err(HeapError::from_guard)?;
         let id = FileId::of(&rustix::fs::fstat(&file).map_err(system("fstat"))?);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
@@ -186,7 +189,9 @@ impl Space {
             }
             sleep(BETWEEN_LOOKS);
         }
-        Err(Error::NotAHeap { what: "expected a heap that is ready, found one still being made" })
+        Err(HeapError::NotAHeap {
+            what: "expected a complete heap, found one that is still being created",
+        })
     }
 
     /// A file that somebody else has written something into is not to be made a heap of.
@@ -196,8 +201,10 @@ impl Space {
             (header.magic.load(Ordering::Relaxed), header.version.load(Ordering::Relaxed));
         match (magic, version) {
             (0, 0) | (MAGIC, 0 | VERSION) | (0, VERSION) => Ok(()),
-            (MAGIC, found) => Err(Error::Version { found, expected: VERSION }),
-            _ => Err(Error::NotAHeap { what: "expected a heap's first bytes, found others" }),
+            (MAGIC, found) => Err(HeapError::VersionMismatch { found, expected: VERSION }),
+            _ => Err(HeapError::NotAHeap {
+                what: "expected a heap's first bytes, found other bytes",
+            }),
         }
     }
 
@@ -205,16 +212,16 @@ impl Space {
     fn believe(&self) -> Result<()> {
         let header = self.header();
         if header.magic.load(Ordering::Relaxed) != MAGIC {
-            let what = "expected a heap's first bytes, found others";
-            return Err(Error::NotAHeap { what });
+            let what = "expected a heap's first bytes, found other bytes";
+            return Err(HeapError::NotAHeap { what });
         }
         let version = header.version.load(Ordering::Relaxed);
         if version != VERSION {
-            return Err(Error::Version { found: version, expected: VERSION });
+            return Err(HeapError::VersionMismatch { found: version, expected: VERSION });
         }
         if header.slabs.load(Ordering::Relaxed) != self.geometry.slabs() as u64 {
-            let what = "expected as many slabs as the file has room for, found another number";
-            return Err(Error::NotAHeap { what });
+            let what = "expected as many slabs as the file's size holds, found another number";
+            return Err(HeapError::NotAHeap { what });
         }
         Ok(())
     }
@@ -469,7 +476,7 @@ fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
     let file = made.map_err(system("memfd_create"))?;
     let asked = geometry.size() as u64;
     if let Some(limit) = limits::exceeded_file_limit(asked) {
-        return Err(Error::FileTooLarge { asked, limit });
+        return Err(HeapError::FileTooLarge { asked, limit });
     }
     rustix::fs::ftruncate(&file, asked).map_err(system("ftruncate"))?;
     if canaries {
@@ -482,11 +489,11 @@ fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
 
 fn registry() -> Result<MutexGuard<'static, Vec<FileId>>> {
     // A panic in there leaves a list of what is open.
-    Ok(OPEN.get().map_err(Error::from_guard)?.lock().unwrap_or_else(PoisonError::into_inner))
+    Ok(OPEN.get().map_err(HeapError::from_guard)?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn system(call: &'static str) -> impl Fn(Errno) -> Error {
-    move |errno| Error::System { call, errno }
+pub(super) fn system(call: &'static str) -> impl Fn(Errno) -> HeapError {
+    move |errno| HeapError::System { call, errno: errno.raw_os_error() }
 }
 
 #[cfg(test)]
