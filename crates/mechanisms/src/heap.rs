@@ -28,7 +28,7 @@ pub fn refused(error: HeapError) -> Trouble {
 /// # Errors
 /// Failed, where something is wrong, or a block is not free.
 pub fn must_be_free(heap: &Heap) -> Result<()> {
-    heap.tend().map_err(refused)?;
+    heap.recover_and_trim().map_err(refused)?;
     let report = heap.check().map_err(refused)?;
     match (report.faults.first(), report.in_use()) {
         (None, 0) => Ok(()),

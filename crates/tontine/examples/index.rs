@@ -67,7 +67,7 @@ fn both(key: u64, value: u64) -> u64 {
 
 /// Takes over what the writers before have left, and changes entries for ever.
 fn write(heap: &Heap) -> Result<()> {
-    let mut left = heap.succeed(WRITER)?;
+    let mut left = heap.take_over_role(WRITER)?;
     let table = match heap.root()?.and_then(|root| take(&mut left, root)) {
         Some(table) => table,
         None => {
@@ -117,7 +117,7 @@ fn read(heap: &Heap) -> Result<()> {
     for round in 0_usize.. {
         look_up(heap, round * 13 % KEYS)?;
         if round.is_multiple_of(1 << 14) {
-            heap.tend()?;
+            heap.recover_and_trim()?;
         }
     }
     Ok(())
@@ -173,7 +173,7 @@ pub(crate) fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         std::thread::sleep(Duration::from_millis(5 + (kill * 7 % 11) as u64));
         let at = kill % members.len();
         members.swap_remove(at).kill()?;
-        heap.tend()?;
+        heap.recover_and_trim()?;
         members.push(start(&heap, is_writer(at))?);
         let last = members.len() - 1;
         members.swap(at, last);
@@ -181,10 +181,10 @@ pub(crate) fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     for member in members {
         member.kill()?;
     }
-    heap.tend()?;
+    heap.recover_and_trim()?;
     let changes = heap.root()?.map_or(Ok(0), |table| heap.load(table, CHANGES))?;
-    drop(heap.succeed(WRITER)?);
-    heap.tend()?;
+    drop(heap.take_over_role(WRITER)?);
+    heap.recover_and_trim()?;
     let report = heap.check()?;
     print!("{report}");
     println!(

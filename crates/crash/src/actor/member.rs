@@ -156,7 +156,7 @@ impl Tenant {
             HeapAct::Settle => self.member()?.settle().map(done),
             HeapAct::Tend => {
                 let member = self.member()?;
-                framed(marked, || member.tend()).map(done)
+                framed(marked, || member.recover()).map(done)
             }
             HeapAct::Look => self.look(),
             HeapAct::Check => self.check(),

@@ -205,7 +205,7 @@ impl Member for Tenant {
         Ok(())
     }
 
-    fn tend(&mut self) -> io::Result<()> {
+    fn recover(&mut self) -> io::Result<()> {
         if self.fault == Fault::LeavesTheDead {
             return Ok(());
         }

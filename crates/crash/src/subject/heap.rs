@@ -27,7 +27,7 @@ pub trait Heap: Subject {
         32 << 10
     }
 
-    /// Whether survivors free what the dead had, when asked to [`Member::tend`].
+    /// Whether survivors free what the dead had, when asked to [`Member::recover`].
     fn recovers(&self) -> bool {
         false
     }
@@ -114,7 +114,7 @@ pub trait Member {
     ///
     /// # Errors
     /// Those of the heap.
-    fn tend(&mut self) -> io::Result<()> {
+    fn recover(&mut self) -> io::Result<()> {
         Ok(())
     }
 

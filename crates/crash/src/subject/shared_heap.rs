@@ -201,14 +201,14 @@ impl Member for Tenant {
 
     fn settle(&mut self) -> io::Result<()> {
         for (name, _) in self.known.values() {
-            self.heap().recall(*name).map_err(error)?;
+            self.heap().reclaim_sent(*name).map_err(error)?;
         }
-        let dead = self.heap().dead().map_err(error)?;
-        self.heap().sweep(&dead).map_err(error).map(drop)
+        let dead = self.heap().dead_members().map_err(error)?;
+        self.heap().reclaim_received(&dead).map_err(error).map(drop)
     }
 
-    fn tend(&mut self) -> io::Result<()> {
-        self.heap().tend().map_err(error).map(drop)
+    fn recover(&mut self) -> io::Result<()> {
+        self.heap().recover_and_trim().map_err(error).map(drop)
     }
 
     fn check(&mut self) -> io::Result<Checked> {

@@ -51,10 +51,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          400 ms after that, the heap is wedged: the row says since when, and the rest of its time \
          counts as nothing done.",
         "Behind what is timed, `shared-killed` stops all workers, kills one of them, and looks at \
-         the heap with `check`, before and after it has called `tend`: the maps in the report.",
+         the heap with `check`, before and after it has called `recover_and_trim`: the maps in \
+         the report.",
         "`shared-reclaim`: a process allocates 1,000,000 blocks of 64 bytes and is killed and \
-         reaped; another one calls `recover`, then `tend`. The row fails where not all blocks are \
-         free behind the first call, or not all memory is given back behind the second.",
+         reaped; another one calls `recover`, then `recover_and_trim`. The row fails where not all \
+         blocks are free behind the first call, or not all memory is given back behind the second.",
         "At the end of every row of tontine's heap all processes have ended, the dead are looked \
          after, and `check` has to find every block free and nothing wrong.",
         "Boost's part is compiled by the machine's `c++` when it is measured, and loaded by the \
@@ -67,7 +68,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              the first word, and the rings are inside, the same for all heaps. `wedged` is 1 \
              where the heap wedged, else 0. `reclaimed` is the time of one call of `recover`, by \
              fenced readings of the time-stamp counter: the proof that the process has ended, and \
-             all its blocks; `given_back` that of `tend` behind it: the kernel takes the memory.",
+             all its blocks; `given_back` that of `recover_and_trim` behind it: the kernel takes \
+             the memory.",
     found: "",
     reading: "More is better. Compare rows of the same benchmark and as many workers. \
              `cache-thrash` and `cache-scratch` are bound by their writes: where a row is far \

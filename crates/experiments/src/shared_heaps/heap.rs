@@ -45,7 +45,7 @@ pub(super) trait World: Sync {
     ///
     /// # Errors
     /// Failed, where the heap says that something is wrong.
-    fn tend(&self) -> Result<String> {
+    fn recover_and_trim(&self) -> Result<String> {
         Ok(String::new())
     }
 }
@@ -98,7 +98,7 @@ pub(super) unsafe trait Heap {
     ///
     /// # Errors
     /// Failed, where the heap says that something is wrong.
-    fn tend(&self) -> Result<()> {
+    fn recover_and_trim(&self) -> Result<()> {
         Ok(())
     }
 }

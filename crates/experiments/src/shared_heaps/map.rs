@@ -1,10 +1,10 @@
 //! The map of a heap, made of what its `check` found: [`map_of`].
 
-use tontine::heap::shared::{Report, Standing};
+use tontine::heap::shared::{HeapReport, SlabStatus};
 use tontine_bench::heap_map::{HeapMap, Made, Owner, SLAB, Slab};
 
 /// Returns the map of what `check` found; `named` gives the names of members by pid.
-pub(super) fn map_of(moment: &str, report: &Report, named: &[(u32, Owner)]) -> HeapMap {
+pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, Owner)]) -> HeapMap {
     let mut members: Vec<Owner> = named.iter().map(|(_, owner)| owner.clone()).collect();
     let mut known: Vec<u32> = named.iter().map(|(pid, _)| *pid).collect();
     let mut number = |pid: u32| {
@@ -16,13 +16,13 @@ pub(super) fn map_of(moment: &str, report: &Report, named: &[(u32, Owner)]) -> H
     };
     let mut slabs: Vec<Slab> = Vec::new();
     for found in &report.slabs {
-        let (made, block) = match found.standing {
-            Standing::Empty => (Made::Empty, 0),
-            Standing::Claimed => (Made::Fetched, 0),
-            Standing::Blocks(bytes) => (Made::Blocks, bytes),
-            Standing::Part(0) | Standing::Damaged => (Made::Damaged, 0),
-            Standing::Part(_) => (Made::Part, 0),
-            Standing::Punching => (Made::Punched, 0),
+        let (made, block) = match found.status {
+            SlabStatus::Empty => (Made::Empty, 0),
+            SlabStatus::Claimed => (Made::Fetched, 0),
+            SlabStatus::Blocks(bytes) => (Made::Blocks, bytes),
+            SlabStatus::Part(0) | SlabStatus::Corrupted => (Made::Damaged, 0),
+            SlabStatus::Part(_) => (Made::Part, 0),
+            SlabStatus::Punching => (Made::Punched, 0),
             _ => (Made::Damaged, 0),
         };
         let mut slab = Slab {
@@ -35,7 +35,7 @@ pub(super) fn map_of(moment: &str, report: &Report, named: &[(u32, Owner)]) -> H
             free: found.free,
             held: Vec::new(),
         };
-        slab.held.extend(found.loaned.iter().map(|(pid, bytes)| (number(*pid), *bytes)));
+        slab.held.extend(found.allocated.iter().map(|(pid, bytes)| (number(*pid), *bytes)));
         if made == Made::Part
             && let Some(before) = slabs.last()
         {

@@ -63,8 +63,8 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
         Ok(Some(map_of(moment, &report, named)))
     }
 
-    fn tend(&self) -> Result<String> {
-        let found = self.0.tend().map_err(refused)?;
+    fn recover_and_trim(&self) -> Result<String> {
+        let found = self.0.recover_and_trim().map_err(refused)?;
         let (blocks, adopted, back) = (found.blocks, found.adopted, found.given_back);
         Ok(format!("{blocks} blocks freed, {adopted} slabs taken over, {back} given back"))
     }
@@ -143,8 +143,8 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
         }
     }
 
-    fn tend(&self) -> Result<()> {
-        self.0.tend().map(|_| ()).map_err(refused)
+    fn recover_and_trim(&self) -> Result<()> {
+        self.0.recover_and_trim().map(|_| ()).map_err(refused)
     }
 }
 

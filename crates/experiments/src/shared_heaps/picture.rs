@@ -33,11 +33,11 @@ pub(super) fn pair<W: World>(house: &mut House<'_, W>) -> Result<Vec<HeapMap>> {
     let moment = format!("Worker {} was killed; nobody has looked after it", seat + 1);
     let before = house.world.map(&moment, &named)?;
     let began = Instant::now();
-    let tended = house.world.tend()?;
+    let recovery = house.world.recover_and_trim()?;
     let took = began.elapsed();
-    let mut after = house.world.map("The same heap after one call of tend", &named)?;
+    let mut after = house.world.map("The same heap after one call of recover_and_trim", &named)?;
     if let Some(map) = &mut after {
-        map.notes.insert(0, format!("{tended}, in {} µs", took.as_micros()));
+        map.notes.insert(0, format!("{recovery}, in {} µs", took.as_micros()));
     }
     for (other, (child, _)) in house.seats.iter().enumerate() {
         if other != seat {
@@ -55,7 +55,7 @@ fn named<W: World>(house: &House<'_, W>, killed: usize) -> Vec<(u32, Owner)> {
         let name = format!("worker {}{}", seat + 1, if dead { ", killed" } else { "" });
         (child.pid().as_raw_nonzero().get().cast_unsigned(), Owner { name, dead })
     });
-    let keeper = Owner { name: "who calls tend".into(), dead: false };
+    let keeper = Owner { name: "the one that recovers".into(), dead: false };
     seats.chain([(std::process::id(), keeper)]).collect()
 }
 

@@ -53,11 +53,11 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     }
     child.kill()?;
     let from = clock.start();
-    let tended = heap.recover().map_err(refused)?;
+    let recovery = heap.recover().map_err(refused)?;
     let reclaimed = clock.ns_between(from, clock.stop());
     let in_use = heap.check().map_err(refused)?.in_use();
     let from = clock.start();
-    heap.tend().map_err(refused)?;
+    heap.recover_and_trim().map_err(refused)?;
     let given_back = clock.ns_between(from, clock.stop());
     let committed = heap.check().map_err(refused)?.committed();
     if committed > 0 {
@@ -65,11 +65,11 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
             "expected all memory to be given back, found {committed} bytes that are not"
         )));
     }
-    if (tended.members, tended.blocks, in_use) == (1, blocks, 0) {
+    if (recovery.members, recovery.blocks, in_use) == (1, blocks, 0) {
         return Ok(Took { reclaimed, given_back });
     }
     Err(Trouble::fail(format!(
-        "expected {blocks} blocks of one dead member to be free, found {tended:?}, and {in_use} \
+        "expected {blocks} blocks of one dead member to be free, found {recovery:?}, and {in_use} \
          bytes in use"
     )))
 }

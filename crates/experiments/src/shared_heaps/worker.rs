@@ -105,7 +105,7 @@ impl<'w, H: Heap> Worker<'w, H> {
         let deaths = self.board.deaths();
         if deaths != self.deaths {
             self.deaths = deaths;
-            self.heap.tend()?;
+            self.heap.recover_and_trim()?;
         }
         Ok(!self.board.stopped())
     }

@@ -56,15 +56,15 @@ pub fn heap_words(bytes: &[u8]) {
                 }
                 continue;
             }
-            6 => drop(heap.tend()),
+            6 => drop(heap.recover_and_trim()),
             7 => {
                 let report = heap.check().expect("not forked");
                 assert_eq!(report.slabs.len(), SLABS);
                 let _ = (report.in_use(), report.to_string().len());
             }
             8 => {
-                let swept = heap.dead().and_then(|dead| heap.sweep(&dead));
-                drop((swept, heap.recall(Member::from_u64(input.u64()))));
+                let swept = heap.dead_members().and_then(|dead| heap.reclaim_received(&dead));
+                drop((swept, heap.reclaim_sent(Member::from_u64(input.u64()))));
             }
             _ => {
                 let which = usize::from(input.u8());
@@ -102,7 +102,7 @@ pub fn heap_words(bytes: &[u8]) {
         }
     }
     drop(blocks);
-    let _ = heap.tend();
+    let _ = heap.recover_and_trim();
     let _ = heap.check().expect("not forked").to_string();
 }
 

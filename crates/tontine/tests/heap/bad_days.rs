@@ -104,7 +104,7 @@ fn an_overrun_names_the_block_before_and_its_owner() {
     assert!(fault.what.contains(&format!("pid {child}")), "{fault}");
     assert!(fault.what.contains("written beyond its end"), "{fault}");
     kill(child);
-    heap.tend().expect("it can be tended");
+    heap.recover_and_trim().expect("dead members are recovered");
     assert_eq!(sound(&heap), 0, "the block itself came back");
 }
 
@@ -199,13 +199,13 @@ fn a_recovery_that_fails_is_somebody_elses() {
     });
     assert_eq!(reap(child), 0);
     without_memory(PUNCH, || {
-        let error = heap.tend().expect_err("no hole can be punched");
+        let error = heap.recover_and_trim().expect_err("no hole can be punched");
         assert!(matches!(error, HeapError::System { .. }), "{error}");
     });
     let child = fork(|| {
         let heap = rejoin(&heap);
         // Either by joining, or now.
-        heap.tend().expect("it can be tended");
+        heap.recover_and_trim().expect("dead members are recovered");
         assert_eq!(sound(&heap), 0);
         assert_eq!(heap.check().expect("not forked").committed(), 0);
     });
@@ -330,7 +330,11 @@ fn a_second_descriptor_leaves_the_first_ones_locks() {
     assert_eq!(error, HeapError::AlreadyOpen);
     let child = fork(|| {
         let heap = rejoin(&heap);
-        assert_eq!(heap.tend().expect("it can be tended").members, 0, "its parent lives");
+        assert_eq!(
+            heap.recover_and_trim().expect("dead members are recovered").members,
+            0,
+            "its parent lives"
+        );
     });
     assert_eq!(reap(child), 0);
     assert_eq!(sound(&heap), 1_024);
@@ -351,8 +355,8 @@ fn blocks_come_back_when_their_process_runs_another_program() {
     let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     until("the other program runs", || name().trim() == "sleep");
     assert!(heap.check().expect("not forked").in_use() > 100_000);
-    let tended = heap.tend().expect("it can be tended");
-    assert_eq!((tended.members, tended.blocks), (1, 3));
+    let recovery = heap.recover_and_trim().expect("dead members are recovered");
+    assert_eq!((recovery.members, recovery.blocks), (1, 3));
     assert_eq!(sound(&heap), 0);
     kill(pid);
 }
@@ -379,7 +383,7 @@ fn forks_and_threads_that_end_take_nothing_along() {
         assert!(ours.iter().all(|block| block.offset() != one && block.offset() != two));
     });
     assert_eq!(reap(child), 0);
-    heap.tend().expect("it can be tended");
+    heap.recover_and_trim().expect("dead members are recovered");
     assert!(block.0.iter().all(|byte| *byte == 5) && block.1.iter().all(|byte| *byte == 6));
     assert_eq!(sound(&heap), 1_024 + 2_048);
     drop(block);
@@ -420,7 +424,7 @@ fn a_heap_has_512_members() {
     assert!(others.iter().all(|pid| reap(*pid) == 0));
     let child = fork(|| drop(rejoin(&heap)));
     assert_eq!(reap(child), 0);
-    heap.tend().expect("it can be tended");
+    heap.recover_and_trim().expect("dead members are recovered");
     assert_eq!(sound(&heap), 0);
     let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(SLAB).ok()).collect();
     assert_eq!(blocks.len(), 16);

@@ -90,7 +90,7 @@ fn work(heap: &Heap, random: &mut Random) {
                 let handle = blocks.pop().map(Block::into_handle);
                 blocks.extend(handle.and_then(|handle| heap.claim(handle).ok()));
             }
-            18 => drop(heap.tend()),
+            18 => drop(heap.recover_and_trim()),
             _ => drop(heap.check().expect("not forked").to_string()),
         }
     }
@@ -118,7 +118,7 @@ fn rubbish_ends_in_errors() {
         kill(spoiler);
         let report = heap.check().expect("not forked");
         faults += usize::from(!report.faults.is_empty());
-        let _ = (heap.tend(), report.to_string());
+        let _ = (heap.recover_and_trim(), report.to_string());
     }
     assert!(faults as u64 > ROUNDS / 2, "{faults} of {ROUNDS} heaps have faults");
 }

@@ -184,21 +184,21 @@ impl<'a> Mine<'a> {
         true
     }
 
-    fn tend(&mut self) {
+    fn recover(&mut self) {
         self.me().tends.store(1, Ordering::Relaxed);
         let keeps = self.random.below(2) == 0;
-        let tended = if keeps { self.heap.recover() } else { self.heap.tend() };
-        let tended = tended.expect("it can be tended");
+        let recovery = if keeps { self.heap.recover() } else { self.heap.recover_and_trim() };
+        let recovery = recovery.expect("dead members are recovered");
         self.me().tends.store(0, Ordering::Relaxed);
-        self.me().recovered.fetch_add(tended.members as u64, Ordering::Relaxed);
-        let dead = self.heap.dead().expect("not forked");
+        self.me().recovered.fetch_add(recovery.members as u64, Ordering::Relaxed);
+        let dead = self.heap.dead_members().expect("not forked");
         while self.accept() {}
-        self.heap.sweep(&dead).expect("not forked");
+        self.heap.reclaim_received(&dead).expect("not forked");
         let heap = self.heap;
         self.sent.retain(|(_, to, _)| {
             let alive = heap.is_alive(*to);
             if !alive {
-                heap.recall(*to).expect("not forked");
+                heap.reclaim_sent(*to).expect("not forked");
             }
             alive
         });
@@ -235,7 +235,7 @@ impl<'a> Mine<'a> {
                     self.take_back(parcel, tag);
                 }
             }
-            190..197 => self.tend(),
+            190..197 => self.recover(),
             197..199 => self.with_a_thread(),
             _ => drop(self.heap.check().expect("not forked")),
         }
@@ -319,7 +319,7 @@ fn look(heap: &Heap, queues: &[Queue], own: usize, seed: u64) {
         while receive(&queue.0).is_some() {}
     }
     for _ in 0..3 {
-        heap.tend().expect("it can be tended");
+        heap.recover_and_trim().expect("dead members are recovered");
     }
     let report = heap.check().expect("not forked");
     assert!(report.faults.is_empty(), "seed {seed}: {report}");
@@ -400,7 +400,7 @@ pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
     let (steps, accepted, stale) = (sum(|s| &s.steps), sum(|s| &s.accepted), sum(|s| &s.stale));
     let (full, recovered) = (sum(|s| &s.full), sum(|s| &s.recovered));
     drop(own);
-    heap.tend().expect("it can be tended");
+    heap.recover_and_trim().expect("dead members are recovered");
     let report = heap.check().expect("not forked");
     assert_eq!((report.in_use(), report.committed()), (0, 0), "{report}");
     Counts { kills: done, in_recovery, steps, accepted, stale, full, recovered }

@@ -204,7 +204,7 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
     member.0 = None;
     assert_eq!(reap(pid), 0, "its assertions hold");
     assert_eq!(sound(&heap), 0);
-    heap.tend().expect("it can be tended");
+    heap.recover_and_trim().expect("dead members are recovered");
     assert_eq!(slabs(&heap), 0);
 }
 

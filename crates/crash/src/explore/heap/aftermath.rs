@@ -50,7 +50,7 @@ impl Scene {
             both.of_fresh(HeapAct::Join)?;
             both.allocates(false, OF_FRESH, sizes.small)?;
             if self.recovers {
-                both.tend()?;
+                both.recover()?;
             }
             if self.hands_over {
                 let seen = both.of_companion(HeapAct::AcceptAll)?;
@@ -142,7 +142,7 @@ impl Both<'_> {
         Ok(count)
     }
 
-    fn tend(&mut self) -> Gone {
+    fn recover(&mut self) -> Gone {
         self.of_companion(HeapAct::Tend)?;
         self.of_fresh(HeapAct::Tend).map(drop)
     }
@@ -178,7 +178,7 @@ impl Both<'_> {
         self.of_fresh(HeapAct::Empty)?;
         self.companions.clear();
         self.freshs.clear();
-        if tends { self.tend() } else { Ok(()) }
+        if tends { self.recover() } else { Ok(()) }
     }
 
     /// Nobody has anything, and nothing is kept.

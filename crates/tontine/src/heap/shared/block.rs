@@ -261,7 +261,7 @@ impl<'heap> Block<'heap> {
         if !self.core.is_alive(to) {
             return Err(HeapError::MemberDead { slot: to.slot() });
         }
-        self.look_for_overrun()?;
+        self.check_canary()?;
         self.core.fetch_destinations(self.granule())?;
         // Before the word: whoever sees the block in flight sees where to.
         self.core.space.destination(self.granule()).store(destination.0, Ordering::Relaxed);
@@ -284,7 +284,7 @@ impl<'heap> Block<'heap> {
 
     #[cold]
     fn free_with_canary(self) -> Result<()> {
-        let found = self.look_for_overrun();
+        let found = self.check_canary();
         let block = ManuallyDrop::new(self);
         block.core.free(block.granule());
         found
@@ -295,7 +295,7 @@ impl<'heap> Block<'heap> {
     /// # Errors
     /// [`HeapError::Overrun`].
     #[inline]
-    pub fn look_for_overrun(&self) -> Result<()> {
+    pub fn check_canary(&self) -> Result<()> {
         if self.core.canaries && !self.core.space.is_forked() {
             return super::canary::look(self.core, self.granule(), Some(self.bytes()));
         }
@@ -378,7 +378,7 @@ fn drop_with_canary(block: &Block<'_>) {
     if block.core.space.is_forked() || std::thread::panicking() {
         return;
     }
-    if let Err(error) = block.look_for_overrun() {
+    if let Err(error) = block.check_canary() {
         block.core.free(block.granule());
         panic!("{error}");
     }

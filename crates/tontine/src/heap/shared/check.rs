@@ -19,7 +19,7 @@ const MOST_FAULTS: usize = 1000;
 
 /// What is wrong, and with what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct HeapFault {
     /// Which of the seven invariants of `docs/heap-shared.md`; 0 is an overrun.
     pub invariant: u8,
     /// Where: bytes from the heap's first one.
@@ -28,7 +28,7 @@ pub struct Fault {
     pub what: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for HeapFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "at offset {:#x}: {} (invariant {})", self.offset, self.what, self.invariant)
     }
@@ -37,7 +37,7 @@ impl fmt::Display for Fault {
 /// What is made of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum SlabStatus {
     /// It has no memory.
     Empty,
     /// Its memory is being fetched.
@@ -49,7 +49,7 @@ pub enum Standing {
     /// Its memory is being given back.
     Punching,
     /// Its entry is damaged.
-    Damaged,
+    Corrupted,
 }
 
 /// One slab, as it was found.
@@ -58,13 +58,13 @@ pub struct SlabMap {
     /// Its first byte, counted from the heap's first one.
     pub offset: u64,
     /// What is made of it.
-    pub standing: Standing,
+    pub status: SlabStatus,
     /// Whose arena allocates from it, if any does: a process.
     pub owner: Option<u32>,
     /// Bytes of it that are free.
     pub free: usize,
     /// Bytes in blocks that a process has, by its pid.
-    pub loaned: BTreeMap<u32, usize>,
+    pub allocated: BTreeMap<u32, usize>,
     /// Of these, bytes in blocks that are kept by a handle alone.
     pub parked: usize,
     /// Of these, bytes in blocks that all may read.
@@ -79,29 +79,29 @@ pub struct SlabMap {
 
 /// What [`Heap::check`](super::Heap::check) found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct HeapReport {
     /// All slabs, in order.
     pub slabs: Vec<SlabMap>,
     /// What is wrong: the first thousand.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<HeapFault>,
     /// How many there are beyond that.
     pub more_faults: usize,
     /// Blocks on their way: offset, and generation.
     in_flight: Vec<(u64, u64)>,
 }
 
-impl Report {
+impl HeapReport {
     /// Bytes in blocks that somebody has, and blocks on their way.
     pub fn in_use(&self) -> usize {
-        let loaned = self.slabs.iter().flat_map(|slab| slab.loaned.values());
+        let allocated = self.slabs.iter().flat_map(|slab| slab.allocated.values());
         let in_flight = self.slabs.iter().map(|slab| &slab.in_flight);
         // Of a damaged heap each slab may say that it begins a block of all that follow.
-        loaned.chain(in_flight).fold(0, |sum: usize, bytes| sum.saturating_add(*bytes))
+        allocated.chain(in_flight).fold(0, |sum: usize, bytes| sum.saturating_add(*bytes))
     }
 
     /// Bytes of slabs that have memory.
     pub fn committed(&self) -> usize {
-        self.slabs.iter().filter(|slab| slab.standing != Standing::Empty).count() * SLAB
+        self.slabs.iter().filter(|slab| slab.status != SlabStatus::Empty).count() * SLAB
     }
 
     /// Adds what does not fit between blocks on their way and the parcels that somebody will still
@@ -141,7 +141,7 @@ impl Report {
 
     fn blame(&mut self, invariant: u8, offset: u64, what: String) {
         if self.faults.len() < MOST_FAULTS {
-            self.faults.push(Fault { invariant, offset, what });
+            self.faults.push(HeapFault { invariant, offset, what });
         } else {
             self.more_faults += 1;
         }
@@ -149,13 +149,13 @@ impl Report {
 }
 
 /// The map: one line for slabs that look the same and lie side by side, then what is wrong.
-impl fmt::Display for Report {
+impl fmt::Display for HeapReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut at = 0;
         while let Some(slab) = self.slabs.get(at) {
             let alike = self.slabs[at..].iter().take_while(|other| other.is_like(slab)).count();
             let until = slab.offset + (alike * SLAB) as u64;
-            write!(out, "{:#012x}-{until:#012x}  {:>4}  {}", slab.offset, alike, slab.standing)?;
+            write!(out, "{:#012x}-{until:#012x}  {:>4}  {}", slab.offset, alike, slab.status)?;
             slab.describe(out)?;
             writeln!(out)?;
             at += alike;
@@ -170,7 +170,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for SlabStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => out.write_str("empty"),
@@ -179,16 +179,16 @@ impl fmt::Display for Standing {
             Self::Part(0) => out.write_str("part of nothing"),
             Self::Part(_) => out.write_str("part of the block before"),
             Self::Punching => out.write_str("being given back"),
-            Self::Damaged => out.write_str("damaged"),
+            Self::Corrupted => out.write_str("corrupted"),
         }
     }
 }
 
 impl SlabMap {
     fn is_like(&self, other: &Self) -> bool {
-        let like = |slab: &Self| (slab.standing, slab.owner, slab.free, slab.in_flight);
-        let part = |slab: &Self| matches!(slab.standing, Standing::Part(part) if part > 0);
-        (like(self) == like(other) && self.loaned == other.loaned)
+        let like = |slab: &Self| (slab.status, slab.owner, slab.free, slab.in_flight);
+        let part = |slab: &Self| matches!(slab.status, SlabStatus::Part(part) if part > 0);
+        (like(self) == like(other) && self.allocated == other.allocated)
             || (part(self) && part(other) && self.owner == other.owner)
     }
 
@@ -196,9 +196,9 @@ impl SlabMap {
         if let Some(pid) = self.owner {
             write!(out, ", allocated by pid {pid}")?;
         }
-        if matches!(self.standing, Standing::Blocks(_)) {
+        if matches!(self.status, SlabStatus::Blocks(_)) {
             write!(out, ": {} bytes free", self.free)?;
-            for (pid, bytes) in &self.loaned {
+            for (pid, bytes) in &self.allocated {
                 write!(out, ", {bytes} pid {pid}'s")?;
             }
             if self.in_flight > 0 {
@@ -210,10 +210,10 @@ impl SlabMap {
 }
 
 /// Looks at the whole heap. `known` is what the calling thread's arena believes to be free.
-pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> Report {
+pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> HeapReport {
     let slabs = core.space.geometry().slabs();
     let (faults, in_flight) = (Vec::new(), Vec::new());
-    let report = Report { slabs: Vec::new(), faults, more_faults: 0, in_flight };
+    let report = HeapReport { slabs: Vec::new(), faults, more_faults: 0, in_flight };
     let mut check = Check { core, report };
     for slab in 0..slabs {
         let map = check.slab(slab);
@@ -227,7 +227,7 @@ pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> Report {
 
 struct Check<'a> {
     core: &'a Core,
-    report: Report,
+    report: HeapReport,
 }
 
 impl Check<'_> {
@@ -236,47 +236,47 @@ impl Check<'_> {
         let offset = core.space.geometry().block(slab * GRANULES) as u64;
         // SYNC slab: pairs with the stores of its arena.
         let owner = SlabWord(core.space.slab(slab).owner.load(Ordering::Acquire));
-        let standing = match owner.state() {
-            SlabState::Empty => Standing::Empty,
-            SlabState::Claimed => Standing::Claimed,
-            SlabState::Punching => Standing::Punching,
-            SlabState::Owned => {
-                core.class(slab).map_or(Standing::Damaged, |class| Standing::Blocks(class.bytes()))
-            }
-            SlabState::Span if core.belongs(slab, owner.part()) => Standing::Part(owner.part()),
-            SlabState::Span => Standing::Part(0),
-            SlabState::Rubbish => Standing::Damaged,
+        let status = match owner.state() {
+            SlabState::Empty => SlabStatus::Empty,
+            SlabState::Claimed => SlabStatus::Claimed,
+            SlabState::Punching => SlabStatus::Punching,
+            SlabState::Owned => core
+                .class(slab)
+                .map_or(SlabStatus::Corrupted, |class| SlabStatus::Blocks(class.bytes())),
+            SlabState::Span if core.belongs(slab, owner.part()) => SlabStatus::Part(owner.part()),
+            SlabState::Span => SlabStatus::Part(0),
+            SlabState::Rubbish => SlabStatus::Corrupted,
         };
         let mut map = SlabMap {
             offset,
-            standing,
+            status,
             owner: None,
             free: 0,
-            loaned: BTreeMap::new(),
+            allocated: BTreeMap::new(),
             parked: 0,
             published: 0,
             in_flight: 0,
             rest: 0,
             generations: Vec::new(),
         };
-        match standing {
-            Standing::Damaged => {
+        match status {
+            SlabStatus::Corrupted => {
                 let class = core.space.slab(slab).class.load(Ordering::Relaxed);
                 let what = format!("a slab's entry is damaged: {:#x}, class {class:#x}", owner.0);
                 self.report.blame(1, offset, what);
             }
-            Standing::Part(0) => {
+            SlabStatus::Part(0) => {
                 self.report.blame(6, offset, "a slab is part of a block that is not there".into());
             }
             _ => {}
         }
-        if standing != Standing::Empty && standing != Standing::Damaged {
+        if status != SlabStatus::Empty && status != SlabStatus::Corrupted {
             map.owner = self.arena_owner(offset, owner.arena());
         }
-        if let (Standing::Blocks(_), Some(class)) = (standing, core.class(slab)) {
+        if let (SlabStatus::Blocks(_), Some(class)) = (status, core.class(slab)) {
             self.blocks(slab, class, &mut map);
         }
-        self.memory(slab, offset, standing);
+        self.memory(slab, offset, status);
         map
     }
 
@@ -311,7 +311,7 @@ impl Check<'_> {
             match found.state() {
                 State::Free => map.free += bytes,
                 State::Loaned | State::Parked | State::Published => {
-                    *map.loaned.entry(core.pid_of(found.holder())).or_default() += bytes;
+                    *map.allocated.entry(core.pid_of(found.holder())).or_default() += bytes;
                     match found.state() {
                         State::Parked => map.parked += bytes,
                         State::Published => map.published += bytes,
@@ -363,15 +363,15 @@ impl Check<'_> {
     }
 
     /// 7: memory is there where it should be, and nowhere else.
-    fn memory(&mut self, slab: usize, offset: u64, standing: Standing) {
+    fn memory(&mut self, slab: usize, offset: u64, status: SlabStatus) {
         let Some(bytes) = self.core.space.backed(slab) else { return };
-        let wrong = match standing {
-            Standing::Empty => bytes > 0,
-            Standing::Blocks(_) | Standing::Part(_) => bytes < SLAB,
+        let wrong = match status {
+            SlabStatus::Empty => bytes > 0,
+            SlabStatus::Blocks(_) | SlabStatus::Part(_) => bytes < SLAB,
             _ => false,
         };
         if wrong {
-            let what = format!("a slab is {standing}, and has {bytes} bytes of memory");
+            let what = format!("a slab is {status}, and has {bytes} bytes of memory");
             self.report.blame(7, offset, what);
         }
     }

@@ -481,7 +481,7 @@ impl Core {
             unsafe { &mut *other.as_ptr() }.bequeath(self, arena)?;
         }
         // What this thread does not need is everybody's.
-        self.tend(&desk, Some(arena), Whole::GivenBack).map(drop)
+        self.recover_all(&desk, Some(arena), Whole::GivenBack).map(drop)
     }
 
     /// No room.

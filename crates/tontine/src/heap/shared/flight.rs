@@ -1,5 +1,5 @@
 //! Blocks on their way, and who frees those that nobody will take: [`Core::settle`],
-//! [`Core::sweep`], [`Core::recall`].
+//! [`Core::reclaim_received`], [`Core::reclaim_sent`].
 //!
 //! A parcel that the program carries itself is the program's: it says when nobody reads it any
 //! more. One that was posted through an outbox is freed without its help, once its sender has no
@@ -52,7 +52,7 @@ impl Core {
 
     /// Frees what these dead members have sent to this one and nobody will ever read: all of it, or
     /// what was posted. A slot that somebody else has by now is not theirs.
-    pub(super) fn sweep(&self, dead: &[Member], posted: bool) -> usize {
+    pub(super) fn reclaim_received(&self, dead: &[Member], posted: bool) -> usize {
         let is_dead = |holder| self.known_dead(holder).is_some_and(|member| dead.contains(&member));
         self.free_flights(|flight, destination| {
             destination.member() == self.me()
@@ -62,7 +62,7 @@ impl Core {
     }
 
     /// Frees what this member has sent to one that has ended.
-    pub(super) fn recall(&self, from: Member) -> usize {
+    pub(super) fn reclaim_sent(&self, from: Member) -> usize {
         self.free_flights(|flight, destination| {
             flight.holder() == self.slot() && destination.member() == from
         })

@@ -65,10 +65,10 @@ use std::sync::Arc;
 
 pub use array::Array;
 pub use block::{Block, Handle, Parcel};
-pub use check::{Fault, Report, SlabMap, Standing};
+pub use check::{HeapFault, HeapReport, SlabMap, SlabStatus};
 pub use post::{Inbox, Outbox};
 pub use published::Published;
-pub use recover::Tended;
+pub use recover::Recovery;
 pub use word::Member;
 
 use self::class::Class;
@@ -277,17 +277,17 @@ impl Heap {
     ///
     /// # Errors
     /// [`HeapError::Forked`].
-    pub fn recall(&self, from: Member) -> Result<usize> {
+    pub fn reclaim_sent(&self, from: Member) -> Result<usize> {
         self.here()?;
-        Ok(if self.core.is_alive(from) { 0 } else { self.core.recall(from) })
+        Ok(if self.core.is_alive(from) { 0 } else { self.core.reclaim_sent(from) })
     }
 
     /// Members that are known to have ended, and that something may still name: to be asked before
-    /// their parcels are read to the end, and then to be given to [`Heap::sweep`].
+    /// their parcels are read to the end, and then to be given to [`Heap::reclaim_received`].
     ///
     /// # Errors
     /// [`HeapError::Forked`].
-    pub fn dead(&self) -> Result<Vec<Member>> {
+    pub fn dead_members(&self) -> Result<Vec<Member>> {
         self.here()?;
         Ok(self.core.dead_members())
     }
@@ -295,14 +295,14 @@ impl Heap {
     /// Frees what these dead members have handed over to this process, and that it has not
     /// accepted. How many blocks.
     ///
-    /// They are those that [`Heap::dead`] named *before* all parcels that were there were read:
+    /// They are those that [`Heap::dead_members`] named *before* all parcels that were there were read:
     /// whoever has died since may have sent one that was not. Others than the dead are passed over.
     ///
     /// # Errors
     /// [`HeapError::Forked`].
-    pub fn sweep(&self, dead: &[Member]) -> Result<usize> {
+    pub fn reclaim_received(&self, dead: &[Member]) -> Result<usize> {
         self.here()?;
-        Ok(self.core.sweep(dead, false))
+        Ok(self.core.reclaim_received(dead, false))
     }
 
     /// Whether a member lives; one that has ended counts as alive until somebody has seen it.
@@ -316,36 +316,36 @@ impl Heap {
     ///
     /// # Errors
     /// [`HeapError::System`], [`HeapError::Forked`].
-    pub fn tend(&self) -> Result<Tended> {
+    pub fn recover_and_trim(&self) -> Result<Recovery> {
         self.here()?;
         let core = &self.core;
         local::with(core, |arena| {
             let desk = core.desk();
-            let mut tended = core.tend(&desk, Some(arena), Whole::GivenBack)?;
+            let mut recovery = core.recover_all(&desk, Some(arena), Whole::GivenBack)?;
             drop(desk);
-            tended.given_back += arena.tidy(core)?;
-            Ok(tended)
+            recovery.given_back += arena.tidy(core)?;
+            Ok(recovery)
         })?
     }
 
-    /// Looks after the dead as [`Heap::tend`] does, and keeps their slabs that have no block for
+    /// Looks after the dead as [`Heap::recover_and_trim`] does, and keeps their slabs that have no block for
     /// this thread's next ones: to take their memory back takes the kernel longer than all the
-    /// rest. Others have no use of it before this thread gives it back, by `tend`, or a few slabs
+    /// rest. Others have no use of it before this thread gives it back, by `recover_and_trim`, or a few slabs
     /// at a time as it frees blocks.
     ///
     /// # Errors
-    /// As for [`Heap::tend`].
-    pub fn recover(&self) -> Result<Tended> {
+    /// As for [`Heap::recover_and_trim`].
+    pub fn recover(&self) -> Result<Recovery> {
         self.here()?;
         let core = &self.core;
-        local::with(core, |arena| core.tend(&core.desk(), Some(arena), Whole::Kept))?
+        local::with(core, |arena| core.recover_all(&core.desk(), Some(arena), Whole::Kept))?
     }
 
-    /// Looks at everything: see [`Report`]. Exact where nobody works, a snapshot otherwise.
+    /// Looks at everything: see [`HeapReport`]. Exact where nobody works, a snapshot otherwise.
     ///
     /// # Errors
     /// [`HeapError::Forked`]. What is wrong with the heap is no error but in the report.
-    pub fn check(&self) -> Result<Report> {
+    pub fn check(&self) -> Result<HeapReport> {
         self.here()?;
         let known = local::with_known(&self.core, |arena| arena.known().collect());
         Ok(check::check(&self.core, known.unwrap_or_default()))

@@ -67,14 +67,14 @@ fn leave_two_in_a_lane(heap: &Heap, name: &str) {
 }
 
 /// What was in flight when the outbox was dropped stayed so when the receiver had died: nobody but
-/// the sender was entitled to it, who had to call `recall`.
+/// the sender was entitled to it, who had to call `reclaim_sent`.
 #[test]
 fn what_was_sent_by_an_outbox_that_is_gone_comes_back() {
     let heap = heap(MIB);
     leave_two_in_a_lane(&heap, "gone");
-    assert_eq!(heap.tend().expect("tended").blocks, 3);
+    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 3);
     assert_eq!(sound(&heap).in_use(), 0);
-    assert_eq!(heap.dead().expect("not forked"), [], "nothing names it any more");
+    assert_eq!(heap.dead_members().expect("not forked"), [], "nothing names it any more");
 }
 
 /// The same where somebody else had looked after the receiver.
@@ -82,14 +82,15 @@ fn what_was_sent_by_an_outbox_that_is_gone_comes_back() {
 fn what_was_sent_comes_back_whoever_looks_after_the_dead() {
     let heap = heap(MIB);
     leave_two_in_a_lane(&heap, "else");
-    dies_after(&heap, |own| own.tend().is_ok_and(|tended| tended.blocks == 1));
+    dies_after(&heap, |own| own.recover_and_trim().is_ok_and(|recovery| recovery.blocks == 1));
     assert_eq!(sound(&heap).in_use(), 2 * 1_024);
     drop(heap.alloc(30_000).expect("room"));
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
 /// What a sender died over, after its receiver had dropped its only inbox, stayed in flight until
-/// the receiver called `sweep`. What the program carries itself still does: it may read it.
+/// the receiver called `reclaim_received`. What the program carries itself still does: it may read
+/// it.
 #[test]
 fn what_is_sent_to_one_without_an_inbox_is_freed() {
     Life::with_anchor_thread().expect("life");
@@ -103,16 +104,16 @@ fn what_is_sent_to_one_without_an_inbox_is_freed() {
         });
     };
     dies();
-    assert_eq!(heap.tend().expect("tended").blocks, 0, "it may have an inbox yet");
+    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 0, "it may have an inbox yet");
     let inbox = heap.inbox(Mailbox::unbound().expect("a mailbox")).expect("ours");
-    heap.tend().expect("tended");
+    heap.recover_and_trim().expect("recovered");
     assert_eq!(sound(&heap).in_use(), 64 + 1_024);
     drop(inbox);
     assert_eq!(sound(&heap).in_use(), 1_024);
     dies();
-    assert_eq!(heap.tend().expect("tended").blocks, 1);
-    let dead = heap.dead().expect("not forked");
-    assert_eq!((dead.len(), heap.sweep(&dead).expect("not forked")), (2, 2));
+    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 1);
+    let dead = heap.dead_members().expect("not forked");
+    assert_eq!((dead.len(), heap.reclaim_received(&dead).expect("not forked")), (2, 2));
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
@@ -141,7 +142,7 @@ fn what_the_dead_sent_is_read_when_there_are_descriptors() {
             while inbox.try_recv().is_ok() {
                 read += 1;
             }
-            own.tend().ok()?;
+            own.recover_and_trim().ok()?;
         }
         assert!(read < ALL, "all fits into the first chunk");
         setrlimit(Resource::Nofile, before).ok()?;
@@ -176,7 +177,7 @@ fn what_the_dead_sent_is_read_when_there_are_descriptors() {
         tell(&ends, 0).expect("it listens");
         child.join().expect("the child did all of it");
     });
-    heap.tend().expect("tended");
+    heap.recover_and_trim().expect("recovered");
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
@@ -228,15 +229,18 @@ fn a_death_is_told_of_once() {
     let before = deaths(&heap);
     dies_after(&heap, |own| own.alloc(10).is_ok_and(|block| block.hand_over(me).is_ok()));
     for _ in 0..3 {
-        heap.tend().expect("tended");
-        assert_eq!((deaths(&heap), heap.dead().map(|dead| dead.len())), (before + 1, Ok(1)));
+        heap.recover_and_trim().expect("recovered");
+        assert_eq!(
+            (deaths(&heap), heap.dead_members().map(|dead| dead.len())),
+            (before + 1, Ok(1))
+        );
     }
     // Whoever recovered it may have died before he told.
-    let dead = heap.dead().expect("not forked");
+    let dead = heap.dead_members().expect("not forked");
     heap.core.space.member(dead[0].slot()).told.store(0, Ordering::Relaxed);
-    heap.tend().expect("tended");
+    heap.recover_and_trim().expect("recovered");
     assert_eq!(deaths(&heap), before + 2);
-    assert_eq!(heap.sweep(&dead).expect("not forked"), 1);
+    assert_eq!(heap.reclaim_received(&dead).expect("not forked"), 1);
 }
 
 thread_local! {
@@ -285,7 +289,7 @@ fn slabs_that_change_hands_are_waited_for() {
         let heap = heap(4 * SLAB);
         let arena = heap.alloc(1).map(|block| heap.core.owner(block.granule() / GRANULES).arena());
         let word = SlabWord::new(state, arena.expect("room"), 0).0;
-        heap.tend().expect("tended");
+        heap.recover_and_trim().expect("recovered");
         let owners = || (0..4).map(|slab| &heap.core.space.slab(slab).owner);
         let set = |word: u64| owners().for_each(|owner| owner.store(word, Ordering::Release));
         set(word);
@@ -300,7 +304,7 @@ fn slabs_that_change_hands_are_waited_for() {
                     set(SlabWord::EMPTY.0);
                 });
                 let found = heap.alloc(len).is_ok();
-                found && heap.tend().is_ok()
+                found && heap.recover_and_trim().is_ok()
             })
         });
         assert!(found, "full");
@@ -350,7 +354,7 @@ fn an_outbox_leads_to_the_member_that_was_named() {
         tell(&go, 0).expect("it listens");
         child.join().expect("the child did all of it");
     });
-    heap.tend().expect("tended");
+    heap.recover_and_trim().expect("recovered");
     assert_eq!(sound(&heap).in_use(), 0);
 }
 

@@ -133,7 +133,7 @@ impl<'heap> Outbox<'heap> {
         match send(&mut self.sender, &parcel.to_bytes()) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // Nobody has seen the parcel; another thread may have called `recall` meanwhile.
+                // No process has seen the parcel; another thread may have called `reclaim_sent`.
                 match self.heap.take_back(parcel) {
                     Ok(block) => Err((error.into(), block)),
                     Err(_) => Ok(()),
@@ -290,14 +290,14 @@ impl<'heap> Inbox<'heap> {
             if !self.mailbox.is_read_out() {
                 self.dead = Some(dead);
             } else if core.mail.ways().inboxes == 1 {
-                core.sweep(&dead, true);
+                core.reclaim_received(&dead, true);
             }
             return Ok(false);
         }
         // Not how many there are: another one may have come in its place.
         let departures = self.mailbox.departures();
         if std::mem::replace(&mut self.departures, departures) != departures {
-            self.heap.tend()?;
+            self.heap.recover_and_trim()?;
         }
         // SYNC deaths: pairs with the addition at a recovery's end.
         let deaths = core.space.header().deaths.load(Ordering::Acquire);

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::class::Class;
 use super::layout::SLAB;
-use super::{Handle, Heap, HeapError, Member, Options, Parcel, Report};
+use super::{Handle, Heap, HeapError, HeapReport, Member, Options, Parcel};
 use crate::heap::classic;
 
 /// A call, or an answer: what it is, and four numbers.
@@ -117,7 +117,13 @@ fn obey(heap: &Heap, call: Words) -> Words {
         }
         ACCEPT => answer(heap.accept(parcel(call)), Some((d >> 8, d & 0xff))),
         TAKE_BACK => answer(heap.take_back(parcel(call)), Some((d >> 8, d & 0xff))),
-        TEND => [DONE, heap.tend().expect("it can be tended").members as u64, 0, 0, 0],
+        TEND => [
+            DONE,
+            heap.recover_and_trim().expect("dead members are recovered").members as u64,
+            0,
+            0,
+            0,
+        ],
         CHECK => {
             let report = heap.check().expect("not forked");
             assert!(report.faults.is_empty(), "{report}");
@@ -241,7 +247,7 @@ struct All<'a> {
     /// Blocks on their way: whose they were is in `Held`.
     sent: Vec<(Words, Held)>,
     old: Vec<Handle>,
-    earlier: Option<Report>,
+    earlier: Option<HeapReport>,
     next: u8,
 }
 
@@ -262,15 +268,15 @@ impl All<'_> {
         if found[0] != DONE {
             assert!(!ample || reference.is_none(), "the textbook's heap has room for {len}");
             let report = self.heap.check().expect("not forked");
-            let empty = |slab: &super::SlabMap| slab.standing == super::Standing::Empty;
+            let empty = |slab: &super::SlabMap| slab.status == super::SlabStatus::Empty;
             let slabs = report.slabs.iter().filter(|slab| empty(slab)).count();
             assert!(slabs == 0 || len > SLAB / 2, "{slabs} slabs are empty");
             // Nor has whoever was refused a slab without a block.
             let pid = self.other.pid.unsigned_abs();
-            let is_free = |slab: &&super::SlabMap| slab.loaned.is_empty() && slab.in_flight == 0;
+            let is_free = |slab: &&super::SlabMap| slab.allocated.is_empty() && slab.in_flight == 0;
             let own = report.slabs.iter().filter(|slab| slab.owner == Some(pid));
             let blocks = |slab: &&super::SlabMap| {
-                matches!(slab.standing, super::Standing::Blocks(_)) && is_free(slab)
+                matches!(slab.status, super::SlabStatus::Blocks(_)) && is_free(slab)
             };
             assert!(who != 2 || len > SLAB / 2 || own.filter(blocks).count() == 0, "{report}");
         }
@@ -369,7 +375,7 @@ impl All<'_> {
         let member = Member::from_u64(self.other.call([WHO; 5])[1]);
         self.other = Other::new(self.heap);
         self.other.call([WHO; 5]);
-        self.heap.tend().expect("it can be tended");
+        self.heap.recover_and_trim().expect("dead members are recovered");
         assert!(!self.heap.is_alive(member));
         let lost: Vec<_> = self
             .held
@@ -382,7 +388,7 @@ impl All<'_> {
         }
         // What was on its way to it comes back; what it has sent is ours, parcel by parcel.
         let expected = self.sent.iter().filter(|(_, held)| held.member == OURS).count();
-        assert_eq!(self.heap.recall(member).expect("not forked"), expected);
+        assert_eq!(self.heap.reclaim_sent(member).expect("not forked"), expected);
         let (back, still): (Vec<_>, _) =
             std::mem::take(&mut self.sent).into_iter().partition(|(_, held)| held.member == OURS);
         for (_, held) in back {

@@ -46,7 +46,7 @@ impl<'heap> Block<'heap> {
         if core.space.is_forked() {
             return Err((HeapError::Forked, self));
         }
-        if let Err(error) = self.look_for_overrun() {
+        if let Err(error) = self.check_canary() {
             return Err((error, self));
         }
         let _ = ManuallyDrop::new(self);
@@ -240,9 +240,9 @@ impl Heap {
     ///
     /// # Errors
     /// [`HeapError::RoleTaken`]: a living member has it. [`HeapError::System`], [`HeapError::Forked`].
-    pub fn succeed(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
+    pub fn take_over_role(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         self.here()?;
-        self.core.succeed(role)
+        self.core.take_over_role(role)
     }
 }
 
@@ -277,7 +277,7 @@ impl Core {
         Err(self.stale(handle.offset, handle.generation, found))
     }
 
-    fn succeed(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
+    fn take_over_role(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         let mut looks = 0;
         loop {
             let desk = self.desk();
@@ -383,7 +383,7 @@ mod tests {
             let late = |read: &dyn Fn(&Heap, usize)| {
                 let (granule, _) = heap.published(handle).expect("it is published");
                 drop(published);
-                heap.tend().expect("all is given back");
+                heap.recover_and_trim().expect("all is given back");
                 assert_eq!(sound(&heap).committed(), 0);
                 read(&heap, granule);
                 let error = heap.still_published(handle, granule, 0..len).expect_err("stale");

@@ -1,4 +1,4 @@
-//! What a dead member leaves, and who clears it up: [`Core::recover`], [`Core::tend`].
+//! What a dead member leaves, and who clears it up: [`Core::recover`], [`Core::recover_all`].
 //!
 //! The steps are numbered as in `docs/heap-shared.md`. Each can be done twice, so that whoever dies
 //! over a recovery is recovered, and then the rest of what it was at.
@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 /// What was found of the dead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tended {
+pub struct Recovery {
     /// Members that had ended.
     pub members: usize,
     /// Blocks that were theirs, or on their way to or from them, and are free now.
@@ -50,13 +50,13 @@ struct Left {
 impl Core {
     /// Recovers all members that have ended. Slabs in which others have blocks go to `heir`; where
     /// there is none, they wait.
-    pub(super) fn tend(
+    pub(super) fn recover_all(
         &self,
         _: &Desk,
         mut heir: Option<&mut Arena>,
         whole: Whole,
-    ) -> Result<Tended> {
-        let mut tended = Tended::default();
+    ) -> Result<Recovery> {
+        let mut recovery = Recovery::default();
         for slot in (0..MEMBERS).filter(|slot| *slot != self.slot()) {
             let word = &self.space.member(slot).word;
             let is_free = || MemberWord(word.load(Ordering::Acquire)).state() == MemberState::Free;
@@ -70,17 +70,17 @@ impl Core {
                     self.space.unlock_member(slot)?;
                 }
                 let found = found?;
-                tended.members += found.members;
-                tended.blocks += found.blocks;
-                tended.adopted += found.adopted;
-                tended.kept += found.kept;
-                tended.given_back += found.given_back;
+                recovery.members += found.members;
+                recovery.blocks += found.blocks;
+                recovery.adopted += found.adopted;
+                recovery.kept += found.kept;
+                recovery.given_back += found.given_back;
             }
             self.space.unlock_member(slot)?;
         }
         // What others have recovered.
-        tended.blocks += self.settle();
-        Ok(tended)
+        recovery.blocks += self.settle();
+        Ok(recovery)
     }
 
     /// Recovers the member of this slot. The caller has acquired the slot's record lock, or is that
@@ -90,28 +90,28 @@ impl Core {
         slot: usize,
         heir: Option<&mut Arena>,
         whole: Whole,
-    ) -> Result<Tended> {
+    ) -> Result<Recovery> {
         let word = &self.space.member(slot).word;
         let found = MemberWord(word.load(Ordering::Acquire));
         let member = Member::new(slot, found.epoch());
         // 1
         ended::say(word, found.epoch());
         let arenas = self.arenas_of(slot);
-        let mut tended = Tended {
+        let mut recovery = Recovery {
             members: usize::from(found.state() == MemberState::Alive),
-            ..Tended::default()
+            ..Recovery::default()
         };
-        tended.given_back += self.let_halves_go(&arenas)?;
-        let left = self.take_blocks(member, &mut tended);
+        recovery.given_back += self.let_halves_go(&arenas)?;
+        let left = self.take_blocks(member, &mut recovery);
         // Once, whether something was freed or not: the dead one may have freed blocks, and told
         // nobody. Not again for one that is only still named.
         let told = &self.space.member(slot).told;
-        if tended.blocks > 0 || told.load(Ordering::Relaxed) != found.epoch() {
+        if recovery.blocks > 0 || told.load(Ordering::Relaxed) != found.epoch() {
             // SYNC deaths: pairs with the loads in `Arena`.
             self.space.header().deaths.fetch_add(1, Ordering::AcqRel);
             told.store(found.epoch(), Ordering::Relaxed);
         }
-        self.share_out(&arenas, &left.in_use, heir, whole, &mut tended)?;
+        self.share_out(&arenas, &left.in_use, heir, whole, &mut recovery)?;
         // 6
         let mut named = left.names_it;
         let in_need = self.named_arenas();
@@ -130,7 +130,7 @@ impl Core {
             // SYNC member: pairs with the load in `Core::take_slot`.
             word.store(MemberWord::new(MemberState::Free, found.epoch()).0, Ordering::Release);
         }
-        Ok(tended)
+        Ok(recovery)
     }
 
     /// By index: whether an arena is this member's.
@@ -209,9 +209,9 @@ impl Core {
     }
 
     /// 3 and 4: its blocks, and those in flight that nobody will take.
-    fn take_blocks(&self, member: Member, tended: &mut Tended) -> Left {
+    fn take_blocks(&self, member: Member, recovery: &mut Recovery) -> Left {
         let mut left = Left { names_it: false, in_use: vec![false; self.space.geometry().slabs()] };
-        // SYNC role: pairs with the store in `succeed`.
+        // SYNC role: pairs with the store in `take_over_role`.
         let has_role = self.space.member(member.slot()).role.load(Ordering::Acquire) != 0;
         let ways = self.mail.ways();
         for (slab, class) in self.slabs_with_blocks() {
@@ -251,7 +251,7 @@ impl Core {
             }
             left.in_use[slab] = in_use;
             if freed > 0 {
-                tended.blocks += freed;
+                recovery.blocks += freed;
                 self.tell_owner(slab * GRANULES);
             }
         }
@@ -298,7 +298,7 @@ impl Core {
         in_use: &[bool],
         mut heir: Option<&mut Arena>,
         whole: Whole,
-        tended: &mut Tended,
+        recovery: &mut Recovery,
     ) -> Result<()> {
         let mut run = 0..0;
         for (slab, class) in self.slabs_with_blocks() {
@@ -313,10 +313,10 @@ impl Core {
             {
                 if self.pass_on(slab, arena, heir.index()) {
                     heir.adopt_whole(self, slab, class);
-                    tended.kept += 1;
+                    recovery.kept += 1;
                 }
             } else if !in_use[slab] {
-                tended.given_back += class.slabs();
+                recovery.given_back += class.slabs();
                 if class.slabs() > 1 {
                     self.let_go(arena, slab, class)?;
                     continue;
@@ -331,7 +331,7 @@ impl Core {
                 && self.pass_on(slab, arena, heir.index())
             {
                 heir.adopt(self, slab, class);
-                tended.adopted += class.slabs();
+                recovery.adopted += class.slabs();
             }
         }
         self.empty(run)

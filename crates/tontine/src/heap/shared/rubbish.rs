@@ -49,7 +49,7 @@ fn a_block_may_be_freed_twice() {
     while let Ok(block) = heap.alloc(20_000) {
         std::mem::forget(block);
     }
-    let _ = heap.tend();
+    let _ = heap.recover_and_trim();
     let _ = heap.check();
 }
 
@@ -72,7 +72,7 @@ fn a_slab_may_be_taken_twice() {
         let all: Vec<_> = std::iter::from_fn(|| heap.alloc(after).ok()).collect();
         assert!(all.iter().all(|block| block.offset() + block.len() as u64 <= size));
         drop((all, again));
-        let _ = heap.tend();
+        let _ = heap.recover_and_trim();
         let _ = heap.check();
     }
 }
@@ -93,7 +93,7 @@ fn recovery_lets_go_what_belongs_together() {
     let mut ours = [heap.alloc(40_000).expect("room"), heap.alloc(40_000).expect("room")];
     ours.iter_mut().for_each(|block| block.fill(7));
     heap.core.space.slab(0).class.store(Class::Large(3).raw(), Ordering::Relaxed);
-    heap.tend().expect("it can be tended");
+    heap.recover_and_trim().expect("dead members are recovered");
     assert!(ours.iter().flat_map(|block| block.iter()).all(|byte| *byte == 7));
     assert_eq!(heap.check().expect("not forked").faults, []);
 }

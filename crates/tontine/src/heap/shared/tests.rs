@@ -13,7 +13,7 @@ pub(super) fn heap(bytes: usize) -> Heap {
     Heap::create(&Options::new(bytes)).expect("there is memory")
 }
 
-pub(super) fn sound(heap: &Heap) -> Report {
+pub(super) fn sound(heap: &Heap) -> HeapReport {
     let report = heap.check().expect("not forked");
     assert_eq!(report.faults, [], "{report}");
     report
@@ -35,7 +35,7 @@ fn blocks_are_given_out_once_and_come_back() {
     assert!(sound(&heap).in_use() > 300_000);
     drop(blocks);
     assert_eq!(sound(&heap).in_use(), 0);
-    heap.tend().expect("nothing to do");
+    heap.recover_and_trim().expect("nothing to do");
     assert_eq!(sound(&heap).committed(), 0);
 }
 
@@ -154,12 +154,12 @@ fn what_the_dead_had_is_free() {
         some
     });
     assert!(heap.check().expect("not forked").in_use() > 700_000);
-    let tended = heap.tend().expect("it can be tended");
-    assert_eq!((tended.members, tended.blocks), (1, 5_001));
+    let recovery = heap.recover_and_trim().expect("dead members are recovered");
+    assert_eq!((recovery.members, recovery.blocks), (1, 5_001));
     let report = sound(&heap);
     assert_eq!(report.in_use(), 128);
     drop(ours);
-    assert_eq!(heap.tend().expect("nothing to do").members, 0);
+    assert_eq!(heap.recover_and_trim().expect("nothing to do").members, 0);
     // And all of it can be used.
     let all: Vec<_> = std::iter::from_fn(|| heap.alloc(64 << 10).ok()).collect();
     assert_eq!(all.len(), 16);
@@ -201,8 +201,8 @@ fn a_block_that_was_handed_over_outlives_who_sent_it() {
         };
         send().is_some()
     });
-    assert_eq!(heap.tend().expect("tended").blocks, 2);
-    let dead = heap.dead().expect("not forked");
+    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 2);
+    let dead = heap.dead_members().expect("not forked");
     let mut blocks = BTreeMap::new();
     for number in 0..100 {
         use std::io::Read as _;
@@ -215,11 +215,11 @@ fn a_block_that_was_handed_over_outlives_who_sent_it() {
         assert!(matches!(twice, HeapError::Stale { .. }), "{twice}");
         blocks.insert(number, block);
     }
-    assert_eq!(heap.sweep(&dead).expect("swept"), 2);
+    assert_eq!(heap.reclaim_received(&dead).expect("not forked"), 2);
     drop(blocks);
     assert_eq!(sound(&heap).in_use(), 0);
     // Nothing names the dead any more: its slot can be had.
-    heap.tend().expect("tended");
+    heap.recover_and_trim().expect("recovered");
     dies_after(&heap, |heap| heap.member().slot() == 1);
 }
 
@@ -238,10 +238,10 @@ fn what_was_sent_to_the_dead_comes_back() {
     assert!(heap.is_alive(child));
     let first = heap.alloc(10).expect("room").hand_over(child).expect("it counts as alive");
     let _second = heap.alloc(10).expect("room").hand_over(child).expect("it counts as alive");
-    heap.tend().expect("tended");
+    heap.recover_and_trim().expect("recovered");
     assert!(!heap.is_alive(child));
     drop(heap.take_back(first).expect("nobody has accepted it"));
-    assert_eq!(heap.recall(child).expect("recalled"), 1);
+    assert_eq!(heap.reclaim_sent(child).expect("not forked"), 1);
     let (error, block) = heap.alloc(10).expect("room").hand_over(child).expect_err("it is dead");
     assert!(matches!(error, HeapError::MemberDead { slot: 1 }), "{error}");
     drop(block);
@@ -281,7 +281,7 @@ fn a_process_opens_a_heap_once() {
     };
     assert_eq!(error, HeapError::AlreadyOpen);
     // The lock is still held: nobody takes us for dead.
-    dies_after(&heap, |heap| heap.tend().is_ok_and(|tended| tended.members == 0));
+    dies_after(&heap, |heap| heap.recover_and_trim().is_ok_and(|recovery| recovery.members == 0));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_canary_names_the_block_that_was_overrun() {
     for (len, beyond) in [(100, 0), (100, 27), (112, 0), (112, 8), (112, 15), (60_000, 0)] {
         let mut block = heap.alloc(len).expect("room");
         let offset = block.offset();
-        block.look_for_overrun().expect("nothing was written");
+        block.check_canary().expect("nothing was written");
         // SAFETY: what somebody does who should not: within the mapping.
         unsafe { *block.as_mut_ptr().add(len + beyond) ^= 0x11 };
         let report = heap.check().expect("not forked");
@@ -362,7 +362,7 @@ fn blocks_go_through_a_mailbox_without_a_copy() {
     });
     child.expect("the child did all of it");
     assert_eq!(inbox.try_recv().err(), Some(crate::Error::WouldBlock.into()));
-    heap.tend().expect("tended");
+    heap.recover_and_trim().expect("recovered");
     assert_eq!((inbox.skipped(), sound(&heap).in_use()), (0, 0));
 }
 
@@ -411,7 +411,7 @@ fn what_the_dead_receiver_left_comes_back_to_the_sender() {
         let unread = outbox.unread().expect("it is dead");
         assert_eq!(unread.len(), sent - 10);
         drop(unread);
-        assert_eq!(heap.tend().expect("tended").blocks, 10, "those that it had");
+        assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 10, "those that it had");
     });
     assert_eq!(sound(&heap).in_use(), 0);
 }
@@ -473,7 +473,7 @@ fn a_successor_takes_over_what_the_dead_had_published() {
     let role = std::num::NonZeroU32::new(5).expect("not 0");
     let heap = heap(MIB);
     dies_after(&heap, |heap| {
-        let Ok(none) = heap.succeed(role) else { return false };
+        let Ok(none) = heap.take_over_role(role) else { return false };
         let all = (0..100).map(|number| {
             let block = heap.alloc_zeroed(64).ok()?.publish().ok()?;
             block.store(0, number);
@@ -489,27 +489,27 @@ fn a_successor_takes_over_what_the_dead_had_published() {
         none.is_empty() && count == 100
     });
     let root = heap.root().expect("not forked").expect("it was set");
-    assert_eq!(heap.tend().expect("tended").blocks, 1, "what was not published");
+    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 1, "what was not published");
     assert_eq!(heap.load(root, 0), Ok(17), "the reader goes on");
     // One that dies over it leaves all to the next one.
     dies_after(&heap, |heap| {
-        let Ok(taken) = heap.succeed(role) else { return false };
+        let Ok(taken) = heap.take_over_role(role) else { return false };
         let all = taken.len() == 100;
         std::mem::forget(taken);
         all
     });
-    let taken = heap.succeed(role).expect("nobody else has it");
+    let taken = heap.take_over_role(role).expect("nobody else has it");
     let mut numbers: Vec<_> = taken.iter().map(|block| block.load(0)).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
     assert_eq!(heap.load(root, 0), Ok(17), "and still");
     dies_after(&heap, |heap| {
-        let refused = heap.succeed(role).err().map(|error| error.to_string());
+        let refused = heap.take_over_role(role).err().map(|error| error.to_string());
         refused.is_some_and(|error| error.contains("which lives"))
     });
     drop(taken);
     assert!(heap.load(root, 0).is_err());
-    heap.tend().expect("tended");
+    heap.recover_and_trim().expect("recovered");
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
@@ -534,7 +534,7 @@ fn a_sweep_is_for_the_dead_that_were_noted() {
     let heap = heap(MIB);
     let parcel = heap.alloc(64).expect("room").hand_over(heap.member()).expect("it lives");
     let earlier = Member::new(heap.member().slot(), heap.member().epoch() - 1);
-    assert_eq!(heap.core.sweep(&[earlier, heap.member()], false), 0);
+    assert_eq!(heap.core.reclaim_received(&[earlier, heap.member()], false), 0);
     drop(heap.accept(parcel).expect("nobody has freed it"));
 }
 
@@ -582,13 +582,17 @@ fn slabs_of_the_dead_serve_the_next_blocks() {
         all
     });
     let committed = sound(&heap).committed();
-    let tended = heap.recover().expect("it can be recovered");
-    assert_eq!((tended.members, tended.blocks, tended.given_back), (1, 10_000, 0), "{tended:?}");
-    assert_eq!(tended.kept, 20, "{tended:?}");
+    let recovery = heap.recover().expect("it can be recovered");
+    assert_eq!(
+        (recovery.members, recovery.blocks, recovery.given_back),
+        (1, 10_000, 0),
+        "{recovery:?}"
+    );
+    assert_eq!(recovery.kept, 20, "{recovery:?}");
     assert_eq!(sound(&heap).committed(), committed, "all of it is here");
     let blocks: Vec<_> = (0..1_000).map(|_| heap.alloc(1_000).expect("room")).collect();
     assert_eq!(sound(&heap).committed(), committed, "and is used");
     drop(blocks);
-    heap.tend().expect("it can be tended");
+    heap.recover_and_trim().expect("dead members are recovered");
     assert_eq!((sound(&heap).committed(), sound(&heap).in_use()), (0, 0));
 }
