@@ -9,11 +9,11 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
 use tontine::heap::HeapError;
-use tontine::heap::classic::{Heap, Options};
+use tontine::heap::classic::ClassicHeap;
 
 use crate::border::{Outcome, Refusal, answer};
 
-static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
+static HEAP: Mutex<Option<ClassicHeap>> = Mutex::new(None);
 
 impl From<HeapError> for Refusal {
     fn from(error: HeapError) -> Self {
@@ -34,7 +34,7 @@ pub extern "C" fn mm_init() -> c_int {
                 "the heap is there already; call mm_deinit first",
             ));
         }
-        *heap = Some(Heap::new(Options::new())?);
+        *heap = Some(ClassicHeap::new()?);
         Ok(0)
     })
 }
@@ -84,11 +84,11 @@ pub extern "C" fn mm_deinit() {
 }
 
 /// A panic with it in hand is a bug of the library's, and so is what comes after.
-fn heap() -> MutexGuard<'static, Option<Heap>> {
+fn heap() -> MutexGuard<'static, Option<ClassicHeap>> {
     HEAP.lock().expect("nobody panics with it")
 }
 
-fn with<T>(body: impl FnOnce(&mut Heap) -> Outcome<T>) -> Outcome<T> {
+fn with<T>(body: impl FnOnce(&mut ClassicHeap) -> Outcome<T>) -> Outcome<T> {
     match heap().as_mut() {
         Some(heap) => body(heap),
         None => Err(Refusal::new(libc::EINVAL, "there is no heap; call mm_init first")),

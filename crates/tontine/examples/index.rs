@@ -15,7 +15,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use tontine::heap::shared::{Handle, Heap, Options, Published};
+use tontine::heap::shared::{Handle, Heap, Published};
 use tontine::heap::{HeapError, Result};
 
 /// Keys are numbers below this.
@@ -164,7 +164,7 @@ impl Process {
 /// Kills one of the four so often, and puts another one in its place.
 pub(crate) fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let kills: u32 = std::env::args().nth(1).and_then(|kills| kills.parse().ok()).unwrap_or(100);
-    let heap = Heap::create(&Options::new(64 << 20))?;
+    let heap = Heap::create(64 << 20)?;
     let is_writer = |at: usize| at == 0;
     let members: std::io::Result<Vec<_>> = (0..4).map(|at| start(&heap, is_writer(at))).collect();
     let mut members = members?;

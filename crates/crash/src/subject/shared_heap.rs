@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use tontine::heap::HeapError;
-use tontine::heap::shared::{Block, Heap as Shared, Member as Name, Options, Parcel};
+use tontine::heap::shared::{Block, Heap as Shared, Member as Name, Parcel};
 
 use super::heap::{Accepted, Checked, Heap, Member};
 use super::{Kind, Operation, Role, Subject};
@@ -68,7 +68,7 @@ impl Heap for Own {
     }
 
     fn create(&self, place: &Place) -> io::Result<Box<dyn Member>> {
-        let heap = Shared::create(&Options::new(BYTES)).map_err(error)?;
+        let heap = Shared::create(BYTES).map_err(error)?;
         // SAFETY: only its number is taken.
         let number = unsafe { heap.descriptor() }.as_raw_fd();
         let file = format!("/proc/{}/fd/{number}", std::process::id());

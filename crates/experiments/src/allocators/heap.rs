@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-use tontine::heap::classic::{Fit, Locked, Options};
+use tontine::heap::classic::{ClassicHeapOptions, Fit, LockedHeap};
 use tontine::heap::shared;
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::heap::refused;
@@ -128,11 +128,11 @@ pub(super) type NextFit = Classic<1>;
 pub(super) type BestFit = Classic<2>;
 
 /// A process has one, with one fit: an invocation measures one variant.
-static CLASSIC: OnceLock<(usize, Locked)> = OnceLock::new();
+static CLASSIC: OnceLock<(usize, LockedHeap)> = OnceLock::new();
 
 impl<const FIT: usize> Classic<FIT> {
     #[inline(always)]
-    fn heap() -> Option<&'static Locked> {
+    fn heap() -> Option<&'static LockedHeap> {
         CLASSIC.get().map(|(_, heap)| heap)
     }
 }
@@ -140,11 +140,13 @@ impl<const FIT: usize> Classic<FIT> {
 impl<const FIT: usize> Heap for Classic<FIT> {
     fn prepare() -> Result<()> {
         if CLASSIC.get().is_none() {
-            let options = Options::new().fit([Fit::First, Fit::Next, Fit::Best][FIT]);
-            let heap = Locked::new(options)
+            let fit = [Fit::First, Fit::Next, Fit::Best][FIT];
+            let heap = ClassicHeapOptions::new()
+                .fit(fit)
+                .create()
                 .map_err(|error| Trouble::fail(format!("the source's heap: {error}")))?;
             // Somebody else may have been first.
-            let _ = CLASSIC.set((FIT, heap));
+            let _ = CLASSIC.set((FIT, LockedHeap::new(heap)));
         }
         match CLASSIC.get() {
             Some((fit, _)) if *fit == FIT => Ok(()),
@@ -190,8 +192,7 @@ const _: () = assert!(size_of::<Carrying>() <= 64 && align_of::<Carrying>() <= 6
 impl Heap for Shared {
     fn prepare() -> Result<()> {
         if SHARED.get().is_none() {
-            let heap =
-                shared::Heap::create(&shared::Options::new(SHARED_BYTES)).map_err(refused)?;
+            let heap = shared::Heap::create(SHARED_BYTES).map_err(refused)?;
             // Somebody else may have been first.
             let _ = SHARED.set(heap);
         }

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use tontine::heap::classic::{Heap, Map, Options};
+use tontine::heap::classic::{ClassicHeap, Map};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::pin::Pinned;
@@ -52,7 +52,7 @@ impl Places {
 #[derive(Debug)]
 pub(super) struct Counters {
     pair: [NonNull<AtomicU64>; 2],
-    heap: Heap,
+    heap: ClassicHeap,
 }
 
 impl Counters {
@@ -61,7 +61,7 @@ impl Counters {
     /// # Errors
     /// Failed, where there is no memory for the heap.
     pub(super) fn at(places: Places) -> Result<Self> {
-        let made = Heap::new(Options::new()).and_then(|mut heap| {
+        let made = ClassicHeap::new().and_then(|mut heap| {
             let words = match places {
                 Places::Blocks(size) => {
                     heap.malloc(32)?;

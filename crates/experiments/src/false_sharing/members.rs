@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine::heap::HeapError;
-use tontine::heap::shared::{Block, Heap, Options};
+use tontine::heap::shared::{Block, Heap};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
@@ -65,7 +65,7 @@ pub(super) fn at_once(
     clock: Clock,
     mut between: impl FnMut() -> Result<()>,
 ) -> Result<Vec<f64>> {
-    let heap = Heap::create(&Options::new(HEAP)).map_err(refused)?;
+    let heap = Heap::create(HEAP).map_err(refused)?;
     let mut block = heap.alloc(BYTES).map_err(refused)?;
     let (signals, words) = (Shared::<Signals>::anonymous()?, LastWords::new()?);
     let other = Child::fork(|| match count(&heap, on.there, times as u64, &signals) {

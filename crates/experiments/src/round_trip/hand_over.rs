@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tontine::heap::shared::{Block, Heap, Inbox, Member, Options as HeapOptions, Outbox};
+use tontine::heap::shared::{Block, Heap, Inbox, Member, Outbox};
 use tontine::mailbox::{Options, Waiting};
 use tontine_host::os::shared::Shared;
 use tontine_host::peer::{Peer, spin_until};
@@ -27,7 +27,7 @@ const STAMP: usize = size_of::<u64>();
 
 /// Times it between two processes, and looks at the heap in the end.
 pub(super) fn run(plan: &Plan) -> Result<Timed> {
-    let heap = Heap::create(&HeapOptions::new(HEAP)).map_err(refused)?;
+    let heap = Heap::create(HEAP).map_err(refused)?;
     let timer = heap.member();
     // Who answers, as a member of the heap; 0 before it has joined.
     let answerer = Shared::<AtomicU64>::anonymous()?;

@@ -66,11 +66,11 @@ pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, Owner)]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine::heap::shared::{Heap, Options};
+    use tontine::heap::shared::Heap;
 
     #[test]
     fn every_byte_of_a_heap_is_somebodys_or_free() {
-        let heap = Heap::create(&Options::new(16 * SLAB)).expect("memory");
+        let heap = Heap::create(16 * SLAB).expect("memory");
         let kept = heap.alloc(1_000).expect("room");
         let parked = heap.alloc(2_000).expect("room").into_handle();
         let large = heap.alloc(2 * SLAB + 1).expect("room");

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tontine::heap::HeapError;
-use tontine::heap::shared::{self, Block, Member, Options, Parcel};
+use tontine::heap::shared::{self, Block, Member, Parcel};
 use tontine_bench::heap_map::{HeapMap, Owner};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
@@ -33,7 +33,7 @@ pub(super) type OfThreads = Ours<false>;
 
 impl<const PROCESSES: bool> Ours<PROCESSES> {
     pub(super) fn new() -> Result<Self> {
-        let heap = shared::Heap::create(&Options::new(BYTES)).map_err(refused)?;
+        let heap = shared::Heap::create(BYTES).map_err(refused)?;
         Ok(Self(Arc::new(heap)))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tontine::heap::shared::{Heap, Options};
+use tontine::heap::shared::Heap;
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::deadline;
@@ -33,7 +33,7 @@ pub(super) struct Took {
 pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     let bytes = blocks * SIZE + BESIDES;
     room::for_memory(2 * bytes as u64)?;
-    let heap = Heap::create(&Options::new(bytes)).map_err(refused)?;
+    let heap = Heap::create(bytes).map_err(refused)?;
     let clock = Clock::calibrated();
     let (words, had) = (LastWords::new()?, Shared::<AtomicU64>::anonymous()?);
     let mut child = Child::fork(|| {

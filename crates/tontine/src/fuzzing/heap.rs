@@ -1,7 +1,7 @@
 //! A shared heap in which a member has written over any word, and names that anybody made up.
 
 use super::input::Input;
-use crate::heap::shared::{Block, Handle, Heap, Member, Options, Parcel};
+use crate::heap::shared::{Block, Handle, Heap, Member, Parcel};
 
 /// A heap of so many slabs of 64 KiB.
 const SLABS: usize = 4;
@@ -10,7 +10,7 @@ const SLAB: usize = 64 << 10;
 const STEPS: usize = 200;
 
 fn heap() -> Option<Heap> {
-    Heap::create(&Options::new(SLABS * SLAB)).ok()
+    Heap::create(SLABS * SLAB).ok()
 }
 
 /// What every block must be, whatever the words say: memory of the heap's, to read and to write.

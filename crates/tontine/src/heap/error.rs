@@ -18,9 +18,9 @@ pub type Result<T, E = HeapError> = std::result::Result<T, E>;
 ///
 /// ```
 /// use tontine::heap::HeapError;
-/// use tontine::heap::shared::{Heap, Options};
+/// use tontine::heap::shared::Heap;
 ///
-/// let heap = Heap::create(&Options::new(1 << 20))?;
+/// let heap = Heap::create(1 << 20)?;
 /// let error = heap.alloc(2 << 20).expect_err("the heap has 1 MiB");
 /// assert!(matches!(error, HeapError::Full { asked: 0x20_0000, max: 0x10_0000, .. }));
 /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::OutOfMemory);

@@ -19,7 +19,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
 };
-use tontine::heap::shared::{Handle, Heap, Options, Parcel};
+use tontine::heap::shared::{Handle, Heap, HeapOptions, Parcel};
 use tontine::heap::{HeapError, Result};
 
 const MIB: usize = 1 << 20;
@@ -27,7 +27,7 @@ const SLAB: usize = 64 << 10;
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 fn heap(bytes: usize) -> Heap {
-    Heap::create(&Options::new(bytes)).expect("there is memory")
+    Heap::create(bytes).expect("there is memory")
 }
 
 fn sound(heap: &Heap) -> usize {
@@ -87,7 +87,7 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
 #[test]
 fn an_overrun_names_the_block_before_and_its_owner() {
     alone!();
-    let heap = Heap::create(&Options::new(MIB).canaries(true)).expect("there is memory");
+    let heap = HeapOptions::new(MIB).canaries(true).create().expect("there is memory");
     let done = Signal::new();
     let child = fork(|| {
         let heap = rejoin(&heap);

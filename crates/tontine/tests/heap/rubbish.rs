@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Random, Signal, fork, kill, reap};
 use rustix::mm::{MapFlags, ProtFlags};
-use tontine::heap::shared::{Block, Heap, Options};
+use tontine::heap::shared::{Block, Heap};
 
 const ROUNDS: u64 = 30;
 const SLABS: usize = 6;
@@ -101,7 +101,7 @@ fn rubbish_ends_in_errors() {
     alone!();
     let mut faults = 0;
     for round in 1..=ROUNDS {
-        let heap = Heap::create(&Options::new(SLABS * SLAB)).expect("there is memory");
+        let heap = Heap::create(SLABS * SLAB).expect("there is memory");
         let seed = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let began = Signal::new();
         let spoiler = fork(|| {

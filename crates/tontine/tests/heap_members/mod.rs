@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags};
-use tontine::heap::shared::{Block, Heap, Member, Options, Parcel};
+use tontine::heap::shared::{Block, Heap, Member, Parcel};
 use tontine::heap::{HeapError, Result};
 
 use super::common::Random;
@@ -352,7 +352,7 @@ pub struct Counts {
 /// A check fails, or a member makes no progress.
 pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
     let mut random = Random(seed.max(1));
-    let heap = Heap::create(&Options::new(CAPACITY)).expect("there is memory");
+    let heap = Heap::create(CAPACITY).expect("there is memory");
     let (seats, queues) = (seats(), std::array::from_fn::<_, SEATS, _>(|_| queue()));
     // Blocks of the survivor.
     let mut own: Vec<_> =

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::common::{Signal, fork, kill, reap, until};
-use tontine::heap::shared::{Heap, Options};
+use tontine::heap::shared::Heap;
 use tontine::heap::{HeapError, Result};
 
 const MIB: usize = 1 << 20;
@@ -146,7 +146,7 @@ fn slabs(heap: &Heap) -> usize {
 #[test]
 fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_more() {
     alone!();
-    let heap = Heap::create(&Options::new(HEAP)).expect("there is memory");
+    let heap = Heap::create(HEAP).expect("there is memory");
     let mut cgroup = match Cgroup::new(LIMIT) {
         Ok(cgroup) => cgroup,
         Err(error) => {

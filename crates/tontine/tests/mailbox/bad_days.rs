@@ -336,7 +336,7 @@ fn file_size_limit_is_an_error_and_no_signal() {
         limit_files(0);
         let error = Mailbox::bind(&place.path).expect_err("no page for its life");
         assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
-        let error = heap::shared::Heap::create(&heap::shared::Options::new(1 << 20));
+        let error = heap::shared::Heap::create(1 << 20);
         assert!(matches!(error, Err(heap::HeapError::FileTooLarge { limit: 0, .. })));
     });
     assert_eq!(reap(child), 0);

@@ -155,8 +155,7 @@ fn mailbox_handles_in_forked_child_change_nothing() {
 fn heap_handles_in_forked_child_change_nothing() {
     alone!();
     let place = place();
-    let options = heap::shared::Options::new(1 << 20);
-    let heap = Heap::create(&options).expect("there is memory");
+    let heap = Heap::create(1 << 20).expect("there is memory");
     let mut inbox = Some(heap.inbox(Mailbox::bind(&place.path).expect("binds")).expect("ours"));
     let lane = Sender::connect(&place.path).expect("connects");
     let mut outbox = Some(heap.outbox(lane, heap.member()).expect("ours"));

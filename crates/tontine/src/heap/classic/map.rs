@@ -4,31 +4,32 @@ use std::fmt;
 
 use super::tag::Tag;
 
-/// All blocks of a heap in the order of their addresses, with its prologue. [`fmt::Display`] prints
-/// them as the source does, a line each.
+/// All blocks of a heap in the order of their addresses, the prologue included.
+/// [`ClassicHeap::check`](super::ClassicHeap::check) returns it, and [`fmt::Display`] prints one
+/// line per block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     /// The address of the heap's first byte.
     pub(super) base: usize,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<BlockInfo>,
     /// The offset behind the last block.
     pub(super) end: usize,
 }
 
-/// A block in a [`Map`].
+/// One block of a [`Map`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
-    /// Of the first byte that its holder may use, from the heap's first byte.
+pub struct BlockInfo {
+    /// Offset of the first byte that the holder may use, from the heap's first byte.
     pub offset: usize,
-    /// Bytes, with 8 of header and 8 of footer.
+    /// Bytes of the block, header and footer of 8 bytes each included.
     pub size: usize,
-    /// Whether somebody holds it.
+    /// `true` if the block is allocated, `false` if it is free.
     pub allocated: bool,
 }
 
 impl Map {
-    /// The prologue, which nobody frees, and all blocks behind it.
-    pub fn blocks(&self) -> &[Block] {
+    /// Returns the prologue, which is never freed, and all blocks after it.
+    pub fn blocks(&self) -> &[BlockInfo] {
         &self.blocks
     }
 }
@@ -37,7 +38,7 @@ impl fmt::Display for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = |offset: usize| self.base + offset;
         writeln!(f, "Heap ({:#x}):", address(super::PROLOGUE))?;
-        for &Block { offset, size, allocated } in &self.blocks {
+        for &BlockInfo { offset, size, allocated } in &self.blocks {
             let tag = if allocated { Tag::allocated(size) } else { Tag::free(size) };
             writeln!(f, "{:#x}: header: [{tag}] footer: [{tag}]", address(offset))?;
         }

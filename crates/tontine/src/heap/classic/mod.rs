@@ -1,28 +1,28 @@
-//! A textbook's allocator: one arena, an implicit list of blocks, header and footer of 8 bytes
-//! each: [`Heap`]; with one lock for all threads, [`Locked`].
+//! A textbook's allocator: one arena, an implicit list of blocks, a header and a footer of 8 bytes
+//! each: [`ClassicHeap`]; with one lock for all threads, [`LockedHeap`].
 //!
-//! Every block is found by going from header to header, so `malloc` takes as long as there are
-//! blocks; `free` joins a block with its free neighbours at once, in constant time, by the
-//! neighbours' footer and header. What two threads get from it may lie in one cache line, and both
-//! have to pass the lock. It is not made to be fast: it is what others are compared with.
+//! `malloc` goes from header to header until it finds a free block, so its time grows with the
+//! number of blocks. `free` joins a block with its free neighbours at once, in constant time, by
+//! the neighbours' footer and header. Blocks of two threads may lie in one cache line, and both
+//! threads need the lock. The allocator is not made to be fast: others are compared with it.
 //!
 //! ```
-//! use tontine::heap::classic::{Heap, Options};
+//! use tontine::heap::classic::ClassicHeap;
 //!
-//! let mut heap = Heap::new(Options::new())?;
+//! let mut heap = ClassicHeap::new()?;
 //! let block = heap.malloc(32)?;
-//! // SAFETY: 32 bytes from there on are ours.
+//! // SAFETY: the block has 32 bytes.
 //! unsafe { block.write_bytes(7, 32) };
 //! println!("{}", heap.check()?);
-//! // SAFETY: it is of this heap, and nobody uses it any more.
+//! // SAFETY: `malloc` of this heap returned the block, and nothing uses it any more.
 //! unsafe { heap.free(block)? };
 //! # Ok::<(), tontine::heap::HeapError>(())
 //! ```
 //!
-//! Layout, from the first byte: 8 bytes of nothing, so that payloads are aligned to 16; the
-//! prologue, a block of 16 bytes without payload; the blocks; a header of size 0 that ends the
-//! list. The first block's payload is at offset 0x20. Source: seed 003, whose map docs/heap.md has;
-//! Bryant and O'Hallaron, *Computer Systems*, 9.9.
+//! Layout, from the first byte: 8 unused bytes, so that payloads are aligned to 16; the prologue, a
+//! block of 16 bytes without payload; the blocks; a header of size 0 that ends the list. The first
+//! block's payload is at offset 0x20. The design is that of Bryant and O'Hallaron, *Computer
+//! Systems*, 9.9.
 
 #![allow(unsafe_code, reason = "`free` has a promise that only its caller can keep")]
 
@@ -38,8 +38,8 @@ mod tests;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-pub use locked::Locked;
-pub use map::{Block, Map};
+pub use locked::LockedHeap;
+pub use map::{BlockInfo, Map};
 
 use super::{HeapError, Result};
 use space::{Space, WORD};
@@ -60,80 +60,121 @@ const LEAST_HEAP: usize = FIRST + EXTENSION;
 /// The largest: what a processor can address.
 const MOST_HEAP: usize = 1 << 46;
 
-/// Which free block is taken.
+/// The free block that [`ClassicHeap::malloc`] takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fit {
-    /// The first that is large enough.
+    /// The first one that is large enough.
     #[default]
     First,
-    /// The first that is large enough from the last one on that was found, then from the beginning.
+    /// The first one that is large enough, searched from the previous result to the end and then
+    /// from the beginning.
     Next,
-    /// The smallest that is large enough, of several the first.
+    /// The smallest one that is large enough; the first of several.
     Best,
 }
 
-/// How a heap is made.
+/// Settings of a [`ClassicHeap`].
+///
+/// ```
+/// use tontine::heap::classic::{ClassicHeapOptions, Fit};
+///
+/// let heap = ClassicHeapOptions::new().fit(Fit::Best).max_size(1 << 20).create()?;
+/// assert_eq!(heap.size(), 4_128);
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
+#[must_use = "options do nothing until `create` is called"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct ClassicHeapOptions {
     fit: Fit,
-    most: usize,
+    max_size: usize,
 }
 
-impl Options {
-    /// First fit, up to 1 GiB.
+impl ClassicHeapOptions {
+    /// Returns the defaults: first fit, at most 1 GiB.
     pub const fn new() -> Self {
-        Self { fit: Fit::First, most: 1 << 30 }
+        Self { fit: Fit::First, max_size: 1 << 30 }
     }
 
-    /// Which free block is taken.
+    /// Sets which free block `malloc` takes. Default: [`Fit::First`].
     pub const fn fit(mut self, fit: Fit) -> Self {
         self.fit = fit;
         self
     }
 
-    /// Bytes to which the heap may grow; it begins with 4,128 of them. Address space is reserved
-    /// for all, memory is taken as it is used.
-    pub const fn most(mut self, bytes: usize) -> Self {
-        self.most = bytes;
+    /// Sets the maximum number of bytes that the heap may have, from 4,128 to 2⁴⁶. Default: 1 GiB.
+    ///
+    /// The heap begins with 4,128 bytes. Address space is reserved for the maximum; memory is used
+    /// as the heap grows.
+    pub const fn max_size(mut self, bytes: usize) -> Self {
+        self.max_size = bytes;
         self
+    }
+
+    /// Creates a heap with one free block of 4,096 bytes.
+    ///
+    /// # Errors
+    /// - [`HeapError::InvalidSize`]: [`max_size`](Self::max_size) is below 4,128 or above 2⁴⁶.
+    /// - [`HeapError::System`]: the kernel has no address space or memory for it.
+    pub fn create(self) -> Result<ClassicHeap> {
+        ClassicHeap::with(self)
     }
 }
 
-impl Default for Options {
+impl Default for ClassicHeapOptions {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// The heap: `mm_init`, `mm_malloc`, `mm_free`, `mm_checkheap` and `mm_deinit` of the source are
-/// [`Heap::new`], [`Heap::malloc`], [`Heap::free`], [`Heap::check`] and dropping it.
+/// A heap of one process. Dropping it unmaps it with all its blocks.
 ///
-/// A forked child has a copy of its own, as of all its parent's memory.
+/// The names that courses give to such an allocator, `mm_init`, `mm_malloc`, `mm_free`,
+/// `mm_checkheap` and `mm_deinit`, are [`ClassicHeap::new`], [`ClassicHeap::malloc`],
+/// [`ClassicHeap::free`], [`ClassicHeap::check`] and dropping the heap.
+///
+/// A forked child has a copy of the heap, like of all of its parent's memory.
+///
+/// ```
+/// use tontine::heap::HeapError;
+/// use tontine::heap::classic::ClassicHeap;
+///
+/// let mut heap = ClassicHeap::new()?;
+/// let block = heap.malloc(100)?;
+/// // SAFETY: `malloc` of this heap returned the block, and nothing uses it any more.
+/// unsafe { heap.free(block)? };
+/// // SAFETY: the block is free, which the heap detects.
+/// let twice = unsafe { heap.free(block) };
+/// assert_eq!(twice, Err(HeapError::DoubleFree { offset: 0x20 }));
+/// # Ok::<(), HeapError>(())
+/// ```
 #[derive(Debug)]
-pub struct Heap {
+pub struct ClassicHeap {
     space: Space,
     fit: Fit,
     /// A block, or the list's end: where the search of [`Fit::Next`] begins.
     rover: usize,
 }
 
-impl Heap {
-    /// A heap with one free block of 4,096 bytes.
+impl ClassicHeap {
+    /// Creates a heap with the default options: first fit, at most 1 GiB.
     ///
     /// # Errors
-    /// [`HeapError::InvalidSize`]: [`Options::most`] is below 4,128 or above 2⁴⁶. [`HeapError::System`]: the
-    /// system does not have so much.
-    pub fn new(options: Options) -> Result<Self> {
-        let Options { fit, most } = options;
-        if most < LEAST_HEAP {
+    /// [`HeapError::System`]: the kernel has no address space or memory for it.
+    pub fn new() -> Result<Self> {
+        ClassicHeapOptions::new().create()
+    }
+
+    fn with(options: ClassicHeapOptions) -> Result<Self> {
+        let ClassicHeapOptions { fit, max_size } = options;
+        if max_size < LEAST_HEAP {
             let reason = "it begins with 4,128 bytes; allow that many";
-            return Err(HeapError::InvalidSize { size: most, reason });
+            return Err(HeapError::InvalidSize { size: max_size, reason });
         }
-        if most > MOST_HEAP {
+        if max_size > MOST_HEAP {
             let reason = "no processor addresses that many; allow 2⁴⁶ at most";
-            return Err(HeapError::InvalidSize { size: most, reason });
+            return Err(HeapError::InvalidSize { size: max_size, reason });
         }
-        let mut heap = Self { space: Space::reserve(most)?, fit, rover: FIRST };
+        let mut heap = Self { space: Space::reserve(max_size)?, fit, rover: FIRST };
         heap.space.grow(FIRST)?;
         heap.set(PROLOGUE, Tag::allocated(OVERHEAD));
         heap.set_header(FIRST, Tag::allocated(0));
@@ -141,13 +182,15 @@ impl Heap {
         Ok(heap)
     }
 
-    /// A block of at least `size` bytes, aligned to 16; 16 bytes where none are asked for. What is
-    /// in it is whatever was there before. It can be used until it is freed or the heap is dropped.
+    /// Allocates a block of at least `size` bytes (16 if `size` is 0), aligned to 16.
+    ///
+    /// The block's bytes are not initialised: they may hold what an earlier block held. The block
+    /// is valid until it is freed or the heap is dropped.
     ///
     /// # Errors
-    /// [`HeapError::Full`]: there is no room for it, and the heap cannot grow so far.
-    /// [`HeapError::Corrupted`]: what stands between the blocks was overwritten. [`HeapError::System`]: the
-    /// kernel has no memory.
+    /// - [`HeapError::Full`]: no free block is large enough, and the heap cannot grow that far.
+    /// - [`HeapError::Corrupted`]: headers or footers between the blocks were overwritten.
+    /// - [`HeapError::System`]: the kernel has no memory.
     pub fn malloc(&mut self, size: usize) -> Result<NonNull<u8>> {
         let whole = size.checked_add(OVERHEAD + ALIGN - 1).filter(|whole| *whole <= MOST_HEAP);
         let Some(whole) = whole.map(|whole| (whole / ALIGN * ALIGN).max(LEAST)) else {
@@ -163,17 +206,28 @@ impl Heap {
         Ok(self.space.at(block))
     }
 
-    /// Takes a block back, and joins it with its free neighbours.
+    /// Frees a block, and joins it with its free neighbours.
     ///
     /// # Errors
-    /// Where the promise below is broken, and that can be seen: [`HeapError::NotInHeap`],
-    /// [`HeapError::InvalidPointer`], [`HeapError::DoubleFree`]. [`HeapError::Corrupted`]: what stands at its ends, or
-    /// at its neighbours', was overwritten. Nothing has changed then.
+    /// The heap detects some broken contracts, and some blocks that were written out of bounds. In
+    /// each case nothing has changed.
+    ///
+    /// - [`HeapError::NotInHeap`]: the pointer is outside the heap.
+    /// - [`HeapError::InvalidPointer`]: no block begins there.
+    /// - [`HeapError::DoubleFree`]: the block is already free.
+    /// - [`HeapError::Corrupted`]: the header or footer of the block, or of a neighbour, was
+    ///   overwritten.
     ///
     /// # Safety
-    /// The block is one that this heap's `malloc` returned, it was not freed since, and nobody uses
-    /// it any more. Not every mistake can be seen: where somebody else has the block meanwhile, or
-    /// bytes within a block look like a header and a footer, it is freed under its holder.
+    /// The caller must ensure:
+    ///
+    /// 1. `malloc` of this heap returned `block`.
+    /// 2. The block was not freed since.
+    /// 3. No pointer or reference to its bytes is used from now on.
+    ///
+    /// The errors above do not detect every violation: if another holder has got the block
+    /// meanwhile, or bytes inside a block look like a header and a footer, the block is freed under
+    /// its holder.
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<()> {
         let (block, size) = self.allocated_at(block)?;
         let joined = self.free_around(block, size)?;
@@ -184,14 +238,24 @@ impl Heap {
         Ok(())
     }
 
-    /// Looks at the whole heap, and draws its map.
+    /// Checks all blocks of the heap, and returns them as a [`Map`].
+    ///
+    /// ```
+    /// let mut heap = tontine::heap::classic::ClassicHeap::new()?;
+    /// heap.malloc(32)?;
+    /// let map = heap.check()?;
+    /// let sizes: Vec<_> = map.blocks().iter().map(|block| block.size).collect();
+    /// assert_eq!(sizes, [16, 48, 4048]); // the prologue, the block, the free rest
+    /// print!("{map}");
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::Corrupted`], with the first block that is not as it should be: header and footer are
-    /// not the same, a size leads out of the heap, or two free blocks stand side by side.
+    /// [`HeapError::Corrupted`], with the first block of which the header and the footer differ, the
+    /// size leads out of the heap, or a free block follows a free block.
     pub fn check(&self) -> Result<Map> {
         self.check_prologue()?;
-        let mut blocks = vec![Block { offset: PROLOGUE, size: OVERHEAD, allocated: true }];
+        let mut blocks = vec![BlockInfo { offset: PROLOGUE, size: OVERHEAD, allocated: true }];
         let (mut offset, end) = (FIRST, self.space.used());
         while offset != end {
             let tag = self.sound(offset)?;
@@ -203,20 +267,20 @@ impl Heap {
                         .into();
                 return Err(HeapError::Corrupted { offset, what });
             }
-            blocks.push(Block { offset, size, allocated });
+            blocks.push(BlockInfo { offset, size, allocated });
             offset += size;
         }
         self.check_end()?;
         Ok(Map { base: self.space.address(0), blocks, end })
     }
 
-    /// Bytes that the heap has, used or not.
+    /// Returns the number of bytes that the heap has, allocated or not.
     pub fn size(&self) -> usize {
         self.space.used()
     }
 
-    /// The offset of an address from the heap's first byte, as errors and the [`Map`] have it; none
-    /// where it lies outside.
+    /// Returns the offset of an address from the heap's first byte, as errors and the [`Map`] name
+    /// blocks; `None` if the address is outside the heap.
     pub fn offset_of(&self, address: NonNull<u8>) -> Option<usize> {
         self.space.offset_of(address.as_ptr().addr())
     }
@@ -366,7 +430,7 @@ impl Heap {
             Err(damaged) => return damaged,
         };
         let within = blocks.iter().rfind(|block| block.offset <= offset);
-        let Block { offset: block, size, allocated } = *within.expect("a prologue at least");
+        let BlockInfo { offset: block, size, allocated } = *within.expect("a prologue at least");
         // A freed block that was joined with the one before it has its header still.
         let is_freed = || {
             let tag = self.header(offset);

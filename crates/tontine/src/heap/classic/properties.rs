@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use proptest::prelude::*;
 
-use super::{Fit, Heap, Options};
+use super::{ClassicHeap, ClassicHeapOptions, Fit};
 
 /// What is done to a heap.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ struct Held {
 
 /// A heap, and by their offsets the blocks that are held.
 struct Both {
-    heap: Heap,
+    heap: ClassicHeap,
     held: BTreeMap<usize, (NonNull<u8>, Held)>,
 }
 
@@ -100,7 +100,7 @@ proptest! {
         words in prop::collection::vec((0..516_usize, rubbish()), 1..20),
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        let mut heap = Heap::new(Options::new().fit(fit).most(1 << 20)).expect("there is memory");
+        let mut heap = ClassicHeapOptions::new().fit(fit).max_size(1 << 20).create().expect("there is memory");
         let block = |_| heap.malloc(100).expect("there is room");
         let mut blocks: Vec<_> = (0..20).map(block).collect();
         for (word, rubbish) in words {
@@ -130,7 +130,7 @@ proptest! {
         fit in fit(),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let heap = Heap::new(Options::new().fit(fit).most(1 << 20)).expect("there is memory");
+        let heap = ClassicHeapOptions::new().fit(fit).max_size(1 << 20).create().expect("there is memory");
         let mut both = Both { heap, held: BTreeMap::new() };
         for (step, byte) in steps.into_iter().zip((0..=u8::MAX).cycle()) {
             match step {

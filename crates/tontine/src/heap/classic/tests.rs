@@ -6,16 +6,16 @@ use super::*;
 
 const FITS: [Fit; 3] = [Fit::First, Fit::Next, Fit::Best];
 
-fn heap(fit: Fit) -> Heap {
-    Heap::new(Options::new().fit(fit)).expect("there is memory")
+fn heap(fit: Fit) -> ClassicHeap {
+    ClassicHeapOptions::new().fit(fit).create().expect("there is memory")
 }
 
-fn free(heap: &mut Heap, block: NonNull<u8>) {
+fn free(heap: &mut ClassicHeap, block: NonNull<u8>) {
     // SAFETY: it is of this heap, and nobody uses it any more.
     unsafe { heap.free(block) }.expect("it is allocated");
 }
 
-fn drawn(heap: &Heap) -> Vec<String> {
+fn drawn(heap: &ClassicHeap) -> Vec<String> {
     let map = heap.check().expect("it is sound");
     let letter = |block: &Block| if block.allocated { 'a' } else { 'f' };
     map.blocks().iter().map(|block| format!("{}:{}", block.size, letter(block))).collect()
@@ -114,7 +114,7 @@ fn it_grows_by_4096_bytes_or_by_what_a_block_needs_and_is_one_with_what_was_free
 
 #[test]
 fn a_full_heap_says_so_and_goes_on() {
-    let mut heap = Heap::new(Options::new().most(8192)).expect("there is memory");
+    let mut heap = ClassicHeapOptions::new().max_size(8192).create().expect("there is memory");
     for size in [usize::MAX, usize::MAX - 20, 1 << 50, 8192] {
         let found = heap.malloc(size).expect_err("there is no room");
         assert_eq!(found, HeapError::Full { asked: size, size: 4128, max: 8192 });
@@ -133,7 +133,7 @@ fn a_full_heap_says_so_and_goes_on() {
 #[test]
 fn a_heap_of_no_size_that_there_is_is_refused() {
     for most in [0, 4127, 1 << 47, usize::MAX] {
-        let found = Heap::new(Options::new().most(most)).expect_err("refused");
+        let found = ClassicHeapOptions::new().max_size(most).create().expect_err("refused");
         assert!(matches!(found, HeapError::InvalidSize { size, .. } if size == most), "{found}");
     }
 }
@@ -200,7 +200,7 @@ fn who_writes_beyond_its_block_is_named() {
 
 #[test]
 fn threads_pass_one_lock_and_lose_nothing() {
-    let heap = Locked::new(Options::new()).expect("there is memory");
+    let heap = LockedHeap::new(ClassicHeap::new().expect("there is memory"));
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
             let heap = &heap;

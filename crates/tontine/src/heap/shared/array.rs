@@ -12,10 +12,10 @@ use crate::heap::Result;
 /// As a `Vec`, in shared memory, of values of which every pattern of bits is one.
 ///
 /// ```
-/// use tontine::heap::shared::{Array, Heap, Options};
+/// use tontine::heap::shared::{Array, Heap};
 ///
 /// # fn main() -> tontine::heap::Result<()> {
-/// let heap = Heap::create(&Options::new(1 << 20))?;
+/// let heap = Heap::create(1 << 20)?;
 /// let mut primes = Array::<u32>::new(&heap)?;
 /// for prime in [2, 3, 5, 7] {
 ///     primes.push(prime)?;

@@ -81,11 +81,11 @@ pub(super) fn look(core: &Core, granule: usize, expected_len: Option<usize>) -> 
 mod tests {
     use std::ptr::NonNull;
 
-    use crate::heap::shared::{Block, Heap, Options};
+    use crate::heap::shared::{Block, HeapOptions};
 
     #[test]
     fn a_block_that_was_a_pointer_is_as_long_as_before() {
-        let heap = Heap::create(&Options::new(1 << 20).canaries(true)).expect("there is memory");
+        let heap = HeapOptions::new(1 << 20).canaries(true).create().expect("there is memory");
         let mut block = heap.alloc(100).expect("room");
         block.fill(7);
         let raw = NonNull::slice_from_raw_parts(block.into_raw().cast(), 8);

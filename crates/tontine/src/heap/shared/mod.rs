@@ -5,10 +5,10 @@
 //! and no cache line has blocks of two owners.
 //!
 //! ```
-//! use tontine::heap::shared::{Heap, Options};
+//! use tontine::heap::shared::Heap;
 //!
 //! # fn main() -> tontine::heap::Result<()> {
-//! let heap = Heap::create(&Options::new(1 << 20))?;
+//! let heap = Heap::create(1 << 20)?;
 //! let mut block = heap.alloc(100)?;
 //! block.fill(7);
 //! let handle = block.into_handle();          // 16 bytes that mean the same in every process
@@ -78,26 +78,51 @@ use self::recover::Whole;
 use self::space::Space;
 use crate::heap::{HeapError, Result};
 
-/// How a heap is made.
+/// Settings of a new [`Heap`].
+///
+/// ```
+/// use tontine::heap::shared::HeapOptions;
+///
+/// let heap = HeapOptions::new(1 << 20).canaries(true).create()?;
+/// drop(heap.alloc(100)?);
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
+#[must_use = "options do nothing until `create` is called"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct HeapOptions {
     capacity: usize,
     canaries: bool,
 }
 
-impl Options {
-    /// A heap of so many bytes of blocks, rounded up to whole slabs of 64 KiB. Memory is fetched
-    /// when it is needed: a large heap costs addresses.
-    pub fn new(capacity: usize) -> Self {
+impl HeapOptions {
+    /// Returns the settings of a heap with `capacity` bytes of blocks, rounded up to whole slabs of
+    /// 64 KiB, without canaries.
+    ///
+    /// Memory is allocated when blocks need it: a large capacity costs address space.
+    pub const fn new(capacity: usize) -> Self {
         Self { capacity, canaries: false }
     }
 
-    /// Writes a canary behind each block, and looks at it when the block changes hands: for
-    /// debugging. A block takes 16 bytes more.
-    #[must_use]
-    pub fn canaries(mut self, canaries: bool) -> Self {
+    /// Writes a canary behind each block, and checks it when the block is freed, handed over or
+    /// published: for debugging. Each block takes 16 bytes more. Default: `false`.
+    pub const fn canaries(mut self, canaries: bool) -> Self {
         self.canaries = canaries;
         self
+    }
+
+    /// Creates a heap in a memfd, of which this process is the first member.
+    ///
+    /// # Errors
+    /// - [`HeapError::InvalidSize`]: the capacity is 0, or above 4 TiB.
+    /// - [`HeapError::FileTooLarge`]: the process's limit on file sizes is smaller.
+    /// - [`HeapError::System`]: the kernel has no memory or address space for the heap.
+    pub fn create(self) -> Result<Heap> {
+        let slabs = self.capacity.div_ceil(SLAB);
+        if !(1..=MOST_SLABS).contains(&slabs) {
+            let reason = "a shared heap has from 1 byte to 4 TiB of blocks";
+            return Err(HeapError::InvalidSize { size: self.capacity, reason });
+        }
+        Heap::join(Space::create(slabs, self.canaries)?)
     }
 }
 
@@ -111,18 +136,22 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Makes a heap in a memfd, and joins it.
+    /// Creates a heap with `capacity` bytes of blocks, of which this process is the first member;
+    /// [`HeapOptions`] has further settings.
+    ///
+    /// ```
+    /// use tontine::heap::shared::Heap;
+    ///
+    /// let heap = Heap::create(64 << 20)?; // memory is allocated when blocks need it
+    /// let mut block = heap.alloc(100)?;
+    /// block.fill(7);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::InvalidSize`]: no bytes, or more than 4 TiB. [`HeapError::System`]: the memory, or the
-    /// addresses, are not to be had.
-    pub fn create(options: &Options) -> Result<Self> {
-        let slabs = options.capacity.div_ceil(SLAB);
-        if !(1..=MOST_SLABS).contains(&slabs) {
-            let reason = "a shared heap has from 1 byte to 4 TiB of blocks";
-            return Err(HeapError::InvalidSize { size: options.capacity, reason });
-        }
-        Self::join(Space::create(slabs, options.canaries)?)
+    /// Those of [`HeapOptions::create`].
+    pub fn create(capacity: usize) -> Result<Self> {
+        HeapOptions::new(capacity).create()
     }
 
     /// Joins the heap in this file, which somebody passed: over a Unix socket, or by inheritance.

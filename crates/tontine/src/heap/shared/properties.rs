@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::class::Class;
 use super::layout::SLAB;
-use super::{Handle, Heap, HeapError, HeapReport, Member, Options, Parcel};
+use super::{Handle, Heap, HeapError, HeapReport, Member, Parcel};
 use crate::heap::classic;
 
 /// A call, or an answer: what it is, and four numbers.
@@ -242,7 +242,7 @@ struct All<'a> {
     heap: &'a Heap,
     thread: Thread<'a>,
     other: Other,
-    reference: classic::Heap,
+    reference: classic::ClassicHeap,
     held: BTreeMap<u64, Held>,
     /// Blocks on their way: whose they were is in `Held`.
     sent: Vec<(Words, Held)>,
@@ -436,17 +436,17 @@ impl All<'_> {
 }
 
 fn run(slabs: usize, ample: bool, steps: Vec<Step>) {
-    let heap = Heap::create(&Options::new(slabs * SLAB)).expect("there is memory");
+    let heap = Heap::create(slabs * SLAB).expect("there is memory");
     std::thread::scope(|scope| {
         // SAFETY: the scope is borrowed for no longer than it lasts: `all` ends within it.
         let scope: &std::thread::Scope<'_, '_> = unsafe { &*std::ptr::from_ref(scope).cast() };
-        let options = classic::Options::new().most(1 << 20);
+        let reference = classic::ClassicHeapOptions::new().max_size(1 << 20).create();
         let mut all = All {
             scope,
             heap: &heap,
             thread: Thread::new(scope, &heap),
             other: Other::new(&heap),
-            reference: classic::Heap::new(options).expect("there is memory"),
+            reference: reference.expect("there is memory"),
             held: BTreeMap::new(),
             sent: Vec::new(),
             old: Vec::new(),

@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 use crate::sys::child::in_child;
 
 fn heap(slabs: usize) -> Heap {
-    Heap::create(&Options::new(slabs * SLAB)).expect("there is memory")
+    Heap::create(slabs * SLAB).expect("there is memory")
 }
 
 fn set_words(heap: &Heap, word: Truth) {
@@ -139,7 +139,7 @@ fn a_report_is_bounded() {
 /// In a heap with canaries the fill reached as far as the slab's entry said, over other blocks.
 #[test]
 fn a_canary_stays_within_its_block() {
-    let heap = Heap::create(&Options::new(2 * SLAB).canaries(true)).expect("there is memory");
+    let heap = HeapOptions::new(2 * SLAB).canaries(true).create().expect("there is memory");
     let first = heap.alloc(10).expect("room");
     let mut behind: Vec<_> = (0..4).map(|_| heap.alloc(10).expect("room")).collect();
     behind.iter_mut().for_each(|block| block.fill(1));

@@ -10,7 +10,7 @@ use crate::sys::child::in_child;
 pub(super) const MIB: usize = 1 << 20;
 
 pub(super) fn heap(bytes: usize) -> Heap {
-    Heap::create(&Options::new(bytes)).expect("there is memory")
+    Heap::create(bytes).expect("there is memory")
 }
 
 pub(super) fn sound(heap: &Heap) -> HeapReport {
@@ -286,7 +286,7 @@ fn a_process_opens_a_heap_once() {
 
 #[test]
 fn a_canary_names_the_block_that_was_overrun() {
-    let heap = Heap::create(&Options::new(MIB).canaries(true)).expect("there is memory");
+    let heap = HeapOptions::new(MIB).canaries(true).create().expect("there is memory");
     for (len, beyond) in [(100, 0), (100, 27), (112, 0), (112, 8), (112, 15), (60_000, 0)] {
         let mut block = heap.alloc(len).expect("room");
         let offset = block.offset();
@@ -419,8 +419,7 @@ fn what_the_dead_receiver_left_comes_back_to_the_sender() {
 #[test]
 fn arrays_grow_and_travel_as_blocks() {
     for canaries in [false, true] {
-        let options = Options::new(16 * MIB).canaries(canaries);
-        let heap = Heap::create(&options).expect("there is memory");
+        let heap = HeapOptions::new(16 * MIB).canaries(canaries).create().expect("there is memory");
         let mut array = Array::<u64>::new(&heap).expect("room");
         for number in 0..100_000 {
             array.push(number).expect("room");
