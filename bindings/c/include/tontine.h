@@ -483,33 +483,35 @@ ssize_t tontine_sender_longest_message(struct tontine_sender *sender);
 void tontine_sender_close(struct tontine_sender *sender);
 
 /*
- Makes the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for all
- threads. It is there to learn from and to compare with; it is not this library's fast one.
- EBUSY: it is there already.
+ Creates the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for all
+ threads. It is made to learn from and to compare with, not to be fast. Returns 0; -1 and errno
+ EBUSY if the heap exists already.
  */
 int mm_init(void);
 
 /*
- A block of at least so many bytes, aligned to 16, until it is freed or mm_deinit is called.
- ENOMEM: there is no room for it. EUCLEAN: somebody has written beyond a block's end. EINVAL:
- there is no heap.
+ Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or mm_deinit.
+ Returns NULL and sets errno on failure: ENOMEM, no space; EUCLEAN, a write beyond a block's end
+ has corrupted the heap; EINVAL, there is no heap.
  */
 void *mm_malloc(size_t size);
 
 /*
- Takes a block back that mm_malloc returned and that nobody uses any more; NULL is none. Where it
- can be seen that it is none of these: EFAULT, EINVAL, no block of this heap begins there;
- EALREADY, it was freed before; EUCLEAN, somebody has written beyond a block's end.
+ Frees a block that mm_malloc has returned and that the program does not use any more; does
+ nothing if it is NULL. Returns 0; -1 and errno if the mistake can be detected: EFAULT or EINVAL,
+ no block of this heap begins there; EALREADY, it is already free; EUCLEAN, a write beyond a
+ block's end has corrupted the heap.
  */
 int mm_free(void *block);
 
 /*
- Looks at the whole heap; verbose: prints all its blocks. EUCLEAN: a block is damaged.
+ Checks the whole heap, and prints all its blocks if `verbose` is not 0. Returns 0; -1 and errno
+ EUCLEAN if a block is corrupted.
  */
 int mm_checkheap(int verbose);
 
 /*
- Ends the heap, and with it all its blocks.
+ Frees the heap with all its blocks.
  */
 void mm_deinit(void);
 

@@ -21,9 +21,9 @@ impl From<HeapError> for Refusal {
     }
 }
 
-/// Makes the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for all
-/// threads. It is there to learn from and to compare with; it is not this library's fast one.
-/// EBUSY: it is there already.
+/// Creates the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for all
+/// threads. It is made to learn from and to compare with, not to be fast. Returns 0; -1 and errno
+/// EBUSY if the heap exists already.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_init() -> c_int {
     answer(|| {
@@ -31,7 +31,7 @@ pub extern "C" fn mm_init() -> c_int {
         if heap.is_some() {
             return Err(Refusal::new(
                 libc::EBUSY,
-                "the heap is there already; call mm_deinit first",
+                "the heap exists already; call mm_deinit first",
             ));
         }
         *heap = Some(ClassicHeap::new()?);
@@ -39,17 +39,18 @@ pub extern "C" fn mm_init() -> c_int {
     })
 }
 
-/// A block of at least so many bytes, aligned to 16, until it is freed or mm_deinit is called.
-/// ENOMEM: there is no room for it. EUCLEAN: somebody has written beyond a block's end. EINVAL:
-/// there is no heap.
+/// Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or mm_deinit.
+/// Returns NULL and sets errno on failure: ENOMEM, no space; EUCLEAN, a write beyond a block's end
+/// has corrupted the heap; EINVAL, there is no heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
     answer(|| with(|heap| Ok(heap.malloc(size)?.as_ptr().cast())))
 }
 
-/// Takes a block back that mm_malloc returned and that nobody uses any more; NULL is none. Where it
-/// can be seen that it is none of these: EFAULT, EINVAL, no block of this heap begins there;
-/// EALREADY, it was freed before; EUCLEAN, somebody has written beyond a block's end.
+/// Frees a block that mm_malloc has returned and that the program does not use any more; does
+/// nothing if it is NULL. Returns 0; -1 and errno if the mistake can be detected: EFAULT or EINVAL,
+/// no block of this heap begins there; EALREADY, it is already free; EUCLEAN, a write beyond a
+/// block's end has corrupted the heap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mm_free(block: *mut c_void) -> c_int {
     answer(|| match NonNull::new(block.cast()) {
@@ -59,7 +60,8 @@ pub unsafe extern "C" fn mm_free(block: *mut c_void) -> c_int {
     })
 }
 
-/// Looks at the whole heap; verbose: prints all its blocks. EUCLEAN: a block is damaged.
+/// Checks the whole heap, and prints all its blocks if `verbose` is not 0. Returns 0; -1 and errno
+/// EUCLEAN if a block is corrupted.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_checkheap(verbose: c_int) -> c_int {
     answer(|| {
@@ -74,7 +76,7 @@ pub extern "C" fn mm_checkheap(verbose: c_int) -> c_int {
     })
 }
 
-/// Ends the heap, and with it all its blocks.
+/// Frees the heap with all its blocks.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_deinit() {
     answer(|| {
@@ -83,9 +85,9 @@ pub extern "C" fn mm_deinit() {
     });
 }
 
-/// A panic with it in hand is a bug of the library's, and so is what comes after.
+/// A panic while the lock is held is a bug of the library, and so is what follows.
 fn heap() -> MutexGuard<'static, Option<ClassicHeap>> {
-    HEAP.lock().expect("nobody panics with it")
+    HEAP.lock().expect("no thread panics while it holds the lock")
 }
 
 fn with<T>(body: impl FnOnce(&mut ClassicHeap) -> Outcome<T>) -> Outcome<T> {

@@ -1,10 +1,10 @@
-//! Memory by the block.
+//! Memory allocators.
 //!
-//! - [`classic`]: the allocator of a textbook, to the letter: one arena, an implicit list, one lock
-//!   for all threads. The reference that others are compared with, and the lesson.
 //! - [`shared`]: one heap for many processes, of which any may be killed at any instruction.
+//! - [`classic`]: a textbook's allocator for one process: one arena, an implicit list, one lock for
+//!   all threads. Others are compared with it.
 //!
-//! The guide is `docs/heap.md`. Source: seed 003.
+//! Both return [`HeapError`].
 
 pub mod classic;
 mod error;

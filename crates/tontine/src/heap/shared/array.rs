@@ -1,4 +1,4 @@
-//! Values of plain data in a block, as many as fit, and more when they do not: [`Array`].
+//! A growable array of plain data in a block: [`Array`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,8 @@ use bytemuck::Pod;
 use super::{Block, Heap};
 use crate::heap::Result;
 
-/// As a `Vec`, in shared memory, of values of which every pattern of bits is one.
+/// A growable array of plain data in a block of a shared heap, like a `Vec`. Every bit pattern must
+/// be a value of `T`.
 ///
 /// ```
 /// use tontine::heap::shared::{Array, Heap};
@@ -43,18 +44,18 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// A block is aligned so.
     const FITS: () = assert!(align_of::<T>() <= 64 && size_of::<T>() > 0);
 
-    /// Without a value, in the smallest block.
+    /// Returns an empty array in a block of the smallest size.
     ///
     /// # Errors
-    /// As [`Heap::alloc`].
+    /// Those of [`Heap::alloc`].
     pub fn new(heap: &'heap Heap) -> Result<Self> {
         Self::with_capacity(heap, 0)
     }
 
-    /// Without a value, and with room for so many.
+    /// Returns an empty array with space for at least `values` values.
     ///
     /// # Errors
-    /// As [`Heap::alloc`].
+    /// Those of [`Heap::alloc`].
     pub fn with_capacity(heap: &'heap Heap, values: usize) -> Result<Self> {
         let () = Self::FITS;
         let mut block = heap.alloc(values.saturating_mul(size_of::<T>()))?;
@@ -62,35 +63,37 @@ impl<'heap, T: Pod> Array<'heap, T> {
         Ok(Self { heap, block, values: PhantomData })
     }
 
-    /// The values that this block holds.
+    /// Returns the array of the values that a block of this heap holds. Bytes at its end that are
+    /// not a whole value are ignored.
     pub fn from_block(heap: &'heap Heap, mut block: Block<'heap>) -> Self {
         let () = Self::FITS;
         block.resize(block.len() / size_of::<T>() * size_of::<T>());
         Self { heap, block, values: PhantomData }
     }
 
-    /// The block, as long as there are values in it.
+    /// Returns the block, with the length of the values.
     pub fn into_block(self) -> Block<'heap> {
         self.block
     }
 
-    /// Values for which there is room without another block.
+    /// Returns the number of values that fit without another block.
     pub fn capacity(&self) -> usize {
         self.block.room() / size_of::<T>()
     }
 
-    /// Adds a value; where there is no room, they all move to a block of twice the size.
+    /// Appends a value. If the block has no space for it, all values move to a block of twice the
+    /// size.
     ///
     /// # Errors
-    /// As [`Heap::alloc`]; nothing has changed then.
+    /// Those of [`Heap::alloc`]; the array has not changed then.
     pub fn push(&mut self, value: T) -> Result<()> {
         self.extend_from_slice(&[value])
     }
 
-    /// Adds values.
+    /// Appends values.
     ///
     /// # Errors
-    /// As [`Array::push`].
+    /// Those of [`Array::push`].
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
         let bytes = bytemuck::cast_slice(values);
         let len = self.block.len();
@@ -105,14 +108,14 @@ impl<'heap, T: Pod> Array<'heap, T> {
         Ok(())
     }
 
-    /// Takes the last value.
+    /// Removes the last value and returns it; `None` if the array is empty.
     pub fn pop(&mut self) -> Option<T> {
         let last = *self.last()?;
         self.truncate(self.len() - 1);
         Some(last)
     }
 
-    /// Keeps the first so many values.
+    /// Keeps the first `values` values and removes the rest. No memory is freed.
     pub fn truncate(&mut self, values: usize) {
         if values < self.len() {
             self.block.resize(values * size_of::<T>());

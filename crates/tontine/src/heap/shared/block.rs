@@ -1,5 +1,4 @@
-//! A block that one has: [`Block`]; and what is left of it where it is not at hand: [`Handle`],
-//! [`Parcel`].
+//! A block that this process holds: [`Block`]; and what names it elsewhere: [`Handle`], [`Parcel`].
 
 #![allow(unsafe_code, reason = "a block's bytes lie in shared memory")]
 
@@ -17,13 +16,32 @@ use super::word::{Destination, LAST, Member, State, Truth, truth};
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bytes of a heap that are this process's, until it is dropped: then they are free.
+/// Bytes of a shared heap that this process holds, as a smart pointer to `[u8]`. Dropping it frees
+/// them.
 ///
-/// It may be dropped in another thread than it was allocated in; it goes home to the slab that it
-/// came from. What it holds at first is whatever somebody left there.
+/// A block may be dropped in another thread than the one that allocated it: it returns to the slab
+/// that it came from. Its first contents are what an earlier block held.
+///
+/// ```
+/// use tontine::heap::shared::Heap;
+///
+/// let heap = Heap::create(1 << 20)?;
+/// let mut block = heap.alloc(8)?;
+/// block.copy_from_slice(&7_u64.to_ne_bytes());
+/// assert_eq!(block.as_ptr().addr() % 64, 0);
+/// std::thread::scope(|threads| {
+///     threads.spawn(move || drop(block)); // freed by another thread
+/// });
+/// assert_eq!(heap.check()?.in_use(), 0);
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
 ///
 /// # Panics
-/// In a forked child, where the parent's blocks are not to be reached: reading and writing.
+/// In a forked child, reading and writing a block of the parent panics: its memory is not mapped
+/// there.
+///
+/// In a heap with canaries, dropping a block that was written beyond its end panics;
+/// [`Block::free`] returns an error instead.
 pub struct Block<'heap> {
     core: &'heap Core,
     // Two words and no more: what fits into two registers is moved by the word. Of more, a move is
@@ -43,23 +61,47 @@ const LEN_BITS: u32 = u16::BITS;
 const _: () = assert!(MOST_SLABS * GRANULES <= 1 << (u64::BITS - LEN_BITS));
 const _: () = assert!(LARGEST < LONG as usize, "blocks of a class are never long");
 
-/// The name of a block: where it begins, counted from the heap's first byte, and its generation.
+/// The name of a block: its offset and its generation, 16 bytes of plain data.
 ///
-/// It means the same in every process, wherever the heap is mapped there, and never another block:
-/// a handle of a block that was freed is stale, and using it is an error.
+/// A handle means the same block in every process, wherever the heap is mapped, and never another
+/// one: once the block is freed, the handle is stale, and using it is an error.
+/// [`Block::into_handle`] makes a handle for the process that holds the block,
+/// [`Published::handle`](super::Published::handle) one by which all members read it.
+///
+/// ```
+/// use tontine::heap::shared::{Handle, Heap};
+///
+/// let heap = Heap::create(1 << 20)?;
+/// let Handle { offset, generation } = heap.alloc(100)?.into_handle();
+/// // Any other generation of the block is stale.
+/// assert!(heap.free(Handle { offset, generation: generation + 1 }).is_err());
+/// heap.free(Handle { offset, generation })?;
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Handle {
-    /// Bytes from the heap's first one.
+    /// Offset of the block in bytes, from the heap's first byte.
     pub offset: u64,
-    /// How often the block has changed hands.
+    /// Number of times that the block has changed its holder.
     pub generation: u64,
 }
 
-/// A block on its way to another member, in 24 bytes of plain data that can be sent over anything.
+/// A block in flight to another member, as 24 bytes of plain data that any channel can carry.
 ///
-/// Whoever gives it to [`Heap::accept`](super::Heap::accept) first has the block; a second time it
-/// is stale.
+/// [`Block::hand_over`] makes it. The receiver passes it to [`Heap::accept`], which gives it the
+/// block once: the second time the parcel is stale.
+///
+/// ```
+/// use tontine::heap::shared::{Heap, Parcel};
+///
+/// let heap = Heap::create(1 << 20)?;
+/// let parcel = heap.alloc(100)?.hand_over(heap.member()).map_err(|(error, _)| error)?;
+/// let bytes: [u8; Parcel::SIZE] = parcel.to_bytes(); // to be sent through a pipe, say
+/// let block = heap.accept(Parcel::from_bytes(bytes))?;
+/// assert_eq!(block.len(), 100);
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parcel {
     offset: u64,
@@ -68,10 +110,10 @@ pub struct Parcel {
 }
 
 impl Parcel {
-    /// Bytes of a parcel.
+    /// Number of bytes of a parcel.
     pub const SIZE: usize = 24;
 
-    /// As bytes.
+    /// Returns the parcel as bytes.
     #[inline]
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -82,7 +124,8 @@ impl Parcel {
         bytes
     }
 
-    /// From bytes, whatever they are: what is no parcel is refused where it is accepted.
+    /// Returns the parcel of these bytes. Any bytes are allowed: [`Heap::accept`] refuses an
+    /// invalid parcel.
     #[inline]
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
         Self::from_slice(&bytes).expect("so many bytes")
@@ -102,7 +145,7 @@ impl Parcel {
         (self.offset, Truth(self.flight).generation())
     }
 
-    /// Bytes of the block.
+    /// Returns the number of bytes of the block.
     #[expect(clippy::len_without_is_empty, reason = "a length that is passed on, no collection's")]
     pub fn len(self) -> u64 {
         self.len
@@ -174,17 +217,17 @@ impl<'heap> Block<'heap> {
         self.core
     }
 
-    /// Where it begins, counted from the heap's first byte.
+    /// Returns the block's offset in bytes, from the heap's first byte.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.core.space.geometry().block(self.granule()) as u64
     }
 
-    /// Keeps the block without its borrow: it is this process's until [`Heap::claim`] gives it back
-    /// or [`Heap::free`] frees it, or the process ends.
+    /// Turns the block into a [`Handle`], without freeing it.
     ///
-    /// [`Heap::claim`]: super::Heap::claim
-    /// [`Heap::free`]: super::Heap::free
+    /// The process holds the block until [`Heap::claim`] returns it, [`Heap::free`] frees it, or
+    /// the process ends. In a forked child that has not joined, the handle of the parent's block is
+    /// stale.
     #[must_use = "the handle is all that is left of the block"]
     pub fn into_handle(self) -> Handle {
         let block = ManuallyDrop::new(self);
@@ -199,10 +242,22 @@ impl<'heap> Block<'heap> {
         Handle { offset: block.offset(), generation }
     }
 
-    /// Keeps the block without its borrow, as a pointer to its bytes, which are this process's
-    /// until [`Block::from_raw_in`] has it back, or the heap is dropped, which frees it and unmaps
-    /// it. Nothing is stored or exchanged: to pass a block to C code, or through a queue of words
-    /// to another thread.
+    /// Turns the block into a pointer to its bytes, without freeing it: to pass it to C code, or
+    /// through a queue of words to another thread.
+    ///
+    /// The process holds the bytes until [`Block::from_raw_in`] turns the pointer back into the
+    /// block, or the heap is dropped, which frees and unmaps them. Nothing is stored or exchanged.
+    ///
+    /// ```
+    /// use tontine::heap::shared::{Block, Heap};
+    ///
+    /// let heap = Heap::create(1 << 20)?;
+    /// let pointer = heap.alloc(100)?.into_raw();
+    /// // SAFETY: `into_raw` returned the pointer for a block of this heap; it is used once.
+    /// let block = unsafe { Block::from_raw_in(pointer, &heap) };
+    /// assert_eq!(block.len(), 100);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     #[must_use = "the pointer is all that is left of the block"]
     #[inline(always)]
     pub fn into_raw(self) -> NonNull<[u8]> {
@@ -211,11 +266,18 @@ impl<'heap> Block<'heap> {
         NonNull::slice_from_raw_parts(first, block.bytes())
     }
 
-    /// The block that [`Block::into_raw`] has left at this place.
+    /// Returns the block of a pointer that [`Block::into_raw`] has returned.
+    ///
+    /// The pointer may have a shorter length than the block had: unless the heap has canaries, the
+    /// block has that length from then on.
     ///
     /// # Safety
-    /// The pointer is of `into_raw`, in this process, of a block of this heap, and is made a block
-    /// once. It may say fewer bytes: so long is the block then, but in a heap with canaries.
+    /// The caller must ensure:
+    ///
+    /// 1. [`Block::into_raw`] has returned the pointer, in this process, for a block of `heap`.
+    /// 2. The pointer is turned into a block once.
+    /// 3. Its length is not larger than the block's.
+    /// 4. No other pointer or reference to the bytes is used from now on.
     #[inline(always)]
     pub unsafe fn from_raw_in(raw: NonNull<[u8]>, heap: &'heap Heap) -> Self {
         let core = &*heap.core;
@@ -225,18 +287,40 @@ impl<'heap> Block<'heap> {
         Self::new(core, granule, len)
     }
 
-    /// Sends the block to another member: from now on it is neither's, until that one accepts the
-    /// parcel. How the parcel gets there is the caller's business.
+    /// Hands the block over to another member, which gets it when it passes the parcel to
+    /// [`Heap::accept`].
+    ///
+    /// From now on neither process holds the block. The caller sends the parcel to the member by
+    /// any channel, or takes the block back with [`Heap::take_back`]. An [`Outbox`](super::Outbox)
+    /// does both through a mailbox.
+    ///
+    /// If the receiver dies before it accepts the block, [`Heap::reclaim_sent`] frees it; if this
+    /// process dies, the receiver frees it with [`Heap::reclaim_received`]; if both die, the
+    /// recovery does.
+    ///
+    /// ```
+    /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+    /// let receiver = heap.member(); // in a program, another process
+    /// match heap.alloc(100)?.hand_over(receiver) {
+    ///     Ok(parcel) => drop(heap.accept(parcel)?),
+    ///     Err((error, block)) => println!("still ours, {} bytes: {error}", block.len()),
+    /// }
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::MemberDead`]: it has ended, as far as is known. The block is in the error's company, and
-    /// still this process's.
+    /// Each error comes with the block, which this process still holds.
+    ///
+    /// - [`HeapError::MemberDead`]: the member is known to have ended.
+    /// - [`HeapError::Overrun`]: the block was written beyond its end (heap with canaries).
+    /// - [`HeapError::System`]: the kernel has no memory for the block's destination.
+    /// - [`HeapError::Forked`].
     #[inline]
     pub fn hand_over(self, to: Member) -> Result<Parcel, (HeapError, Self)> {
         self.send(to, false)
     }
 
-    /// The same through an outbox, which says so.
+    /// Hands the block over for an outbox, and marks it as posted.
     pub(super) fn post(self, to: Member) -> Result<Parcel, (HeapError, Self)> {
         self.send(to, true)
     }
@@ -268,11 +352,11 @@ impl<'heap> Block<'heap> {
         Ok(())
     }
 
-    /// Frees it; dropping does the same, and cannot say what was wrong.
+    /// Frees the block. Dropping it does the same, but cannot return an error.
     ///
     /// # Errors
-    /// [`HeapError::Overrun`], in a heap with canaries: somebody has written behind it. It is free all
-    /// the same.
+    /// [`HeapError::Overrun`], in a heap with canaries: the block was written beyond its end. It is
+    /// free nevertheless.
     #[inline(always)]
     pub fn free(self) -> Result<()> {
         if self.core.canaries {
@@ -290,10 +374,10 @@ impl<'heap> Block<'heap> {
         found
     }
 
-    /// With canaries: whether what lies behind it is as it was.
+    /// Checks the canary behind the block, in a heap with canaries.
     ///
     /// # Errors
-    /// [`HeapError::Overrun`].
+    /// [`HeapError::Overrun`]: the block was written beyond its end.
     #[inline]
     pub fn check_canary(&self) -> Result<()> {
         if self.core.canaries && !self.core.space.is_forked() {
@@ -363,7 +447,7 @@ impl AsMut<[u8]> for Block<'_> {
 
 impl Drop for Block<'_> {
     /// # Panics
-    /// In a heap with canaries, where somebody has written behind it.
+    /// In a heap with canaries, if the block was written beyond its end.
     #[inline(always)]
     fn drop(&mut self) {
         if self.core.canaries {

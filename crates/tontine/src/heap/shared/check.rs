@@ -1,7 +1,7 @@
-//! Whether all is as it should be: [`check`], and the map that it prints.
+//! The check of a whole heap: [`check`], and the map that it prints.
 //!
-//! Reads everything and writes nothing. Exact where nobody works meanwhile; otherwise a snapshot,
-//! in which a block that is just changing hands may look wrong.
+//! It reads everything and writes nothing. The result is exact while no member works; otherwise it
+//! is a snapshot, in which a block that is just changing its holder may look wrong.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,17 +14,27 @@ use super::layout::{GRANULE, GRANULES, MEMBERS, SLAB};
 use super::word::{MemberState, MemberWord, SlabState, SlabWord, State, Truth};
 use crate::sync::Ordering;
 
-/// So many faults are told one by one.
+/// Maximum number of faults in a report; the others are counted.
 const MOST_FAULTS: usize = 1000;
 
-/// What is wrong, and with what.
+/// A fault that [`Heap::check`](super::Heap::check) has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapFault {
-    /// Which of the seven invariants of `docs/heap-shared.md`; 0 is an overrun.
+    /// The invariant that is violated:
+    ///
+    /// - 0: a canary is overwritten.
+    /// - 1: each byte of a slab is free, in a block, in flight or without memory, exactly one of
+    ///   these.
+    /// - 2: blocks in flight and parcels match one to one.
+    /// - 3: each holder is alive, or is being recovered.
+    /// - 4: what a thread believes to be free is free.
+    /// - 5: no generation decreases.
+    /// - 6: no cache line has two owners.
+    /// - 7: a slab has memory if and only if the table says so.
     pub invariant: u8,
-    /// Where: bytes from the heap's first one.
+    /// Offset in bytes, from the heap's first byte.
     pub offset: u64,
-    /// What was expected, what was found, and whose it is.
+    /// What was expected, what was found, and which process holds it.
     pub what: String,
 }
 
@@ -34,64 +44,81 @@ impl fmt::Display for HeapFault {
     }
 }
 
-/// What is made of a slab.
+/// The use of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlabStatus {
-    /// It has no memory.
+    /// The slab has no memory.
     Empty,
-    /// Its memory is being fetched.
+    /// Its memory is being allocated.
     Claimed,
-    /// It has blocks of so many bytes.
+    /// It has blocks of this size in bytes.
     Blocks(usize),
-    /// It is part of a block that begins so many slabs before it.
+    /// It is part of a block that begins this number of slabs before it; 0 if that block does not
+    /// exist.
     Part(usize),
-    /// Its memory is being given back.
+    /// Its memory is being returned to the kernel.
     Punching,
-    /// Its entry is damaged.
+    /// Its entry in the table is corrupted.
     Corrupted,
 }
 
-/// One slab, as it was found.
+/// One slab of a [`HeapReport`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlabMap {
-    /// Its first byte, counted from the heap's first one.
+    /// Offset of its first byte, from the heap's first byte.
     pub offset: u64,
-    /// What is made of it.
+    /// The use of the slab.
     pub status: SlabStatus,
-    /// Whose arena allocates from it, if any does: a process.
+    /// Process id of the member that allocates from the slab; `None` if no member does.
     pub owner: Option<u32>,
-    /// Bytes of it that are free.
+    /// Number of free bytes.
     pub free: usize,
-    /// Bytes in blocks that a process has, by its pid.
+    /// Number of bytes in blocks that a process holds, by process id.
     pub allocated: BTreeMap<u32, usize>,
-    /// Of these, bytes in blocks that are kept by a handle alone.
+    /// Of these, the bytes in blocks that only a handle names.
     pub parked: usize,
-    /// Of these, bytes in blocks that all may read.
+    /// Of these, the bytes in published blocks.
     pub published: usize,
-    /// Bytes in blocks that are on their way.
+    /// Number of bytes in blocks in flight.
     pub in_flight: usize,
-    /// Bytes that no block has: what is left behind the last one.
+    /// Number of bytes behind the last block, which no block has.
     pub rest: usize,
     /// Of each block: where it begins, and its generation.
     generations: Vec<(u64, u64)>,
 }
 
-/// What [`Heap::check`](super::Heap::check) found.
+/// The result of [`Heap::check`](super::Heap::check): all slabs, and all faults. Its
+/// [`fmt::Display`] prints a map with one line per run of similar slabs.
+///
+/// ```
+/// use tontine::heap::shared::{Heap, SlabStatus};
+///
+/// let heap = Heap::create(1 << 20)?;
+/// let block = heap.alloc(100)?;
+/// let report = heap.check()?;
+/// assert!(report.faults.is_empty());
+/// assert_eq!(report.slabs[0].status, SlabStatus::Blocks(128));
+/// assert_eq!(report.slabs[0].allocated[&std::process::id()], 128);
+/// print!("{report}");
+/// # drop(block);
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapReport {
     /// All slabs, in order.
     pub slabs: Vec<SlabMap>,
-    /// What is wrong: the first thousand.
+    /// The faults; the first thousand if there are more.
     pub faults: Vec<HeapFault>,
-    /// How many there are beyond that.
+    /// Number of faults beyond the first thousand.
     pub more_faults: usize,
     /// Blocks on their way: offset, and generation.
     in_flight: Vec<(u64, u64)>,
 }
 
 impl HeapReport {
-    /// Bytes in blocks that somebody has, and blocks on their way.
+    /// Returns the number of bytes in blocks that are held or in flight, each with the size of its
+    /// class.
     pub fn in_use(&self) -> usize {
         let allocated = self.slabs.iter().flat_map(|slab| slab.allocated.values());
         let in_flight = self.slabs.iter().map(|slab| &slab.in_flight);
@@ -99,30 +126,30 @@ impl HeapReport {
         allocated.chain(in_flight).fold(0, |sum: usize, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Bytes of slabs that have memory.
+    /// Returns the number of bytes of slabs that have memory.
     pub fn committed(&self) -> usize {
         self.slabs.iter().filter(|slab| slab.status != SlabStatus::Empty).count() * SLAB
     }
 
-    /// Adds what does not fit between blocks on their way and the parcels that somebody will still
-    /// read: the second invariant, which takes the ends of all queues together.
+    /// Adds the faults between the blocks in flight and `parcels`, which are all that will still be
+    /// read: the second invariant. It needs the parcels of all queues of all members.
     #[must_use]
     pub fn with_parcels(mut self, parcels: impl IntoIterator<Item = Parcel>) -> Self {
         let mut expected: Vec<_> = parcels.into_iter().map(Parcel::names).collect();
         expected.sort_unstable();
         for pair in expected.windows(2).filter(|pair| pair[0] == pair[1]) {
-            self.blame(2, pair[0].0, "two parcels with one block".into());
+            self.blame(2, pair[0].0, "two parcels name this block".into());
         }
         let mut found = self.in_flight.clone();
         found.sort_unstable();
         for (offset, generation) in found.iter().filter(|block| !expected.contains(block)) {
-            let what = format!("on its way, of generation {generation}, and in no parcel");
+            let what = format!("in flight, generation {generation}, but in no parcel");
             self.blame(2, *offset, what);
         }
         self
     }
 
-    /// Adds what has fallen since an earlier report: the fifth invariant.
+    /// Adds the blocks whose generation is smaller than in an earlier report: the fifth invariant.
     #[must_use]
     pub fn with_earlier(mut self, earlier: &Self) -> Self {
         let before: BTreeMap<u64, u64> =
@@ -130,7 +157,10 @@ impl HeapReport {
         let mut fell = Vec::new();
         for (offset, generation) in self.slabs.iter().flat_map(|slab| &slab.generations) {
             if before.get(offset).is_some_and(|before| before > generation) {
-                fell.push((*offset, format!("generation {generation}, after {}", before[offset])));
+                fell.push((
+                    *offset,
+                    format!("generation {generation}, earlier {}", before[offset]),
+                ));
             }
         }
         for (offset, what) in fell {
@@ -148,7 +178,7 @@ impl HeapReport {
     }
 }
 
-/// The map: one line for slabs that look the same and lie side by side, then what is wrong.
+/// Prints the map, one line per run of similar slabs, and then the faults.
 impl fmt::Display for HeapReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut at = 0;
@@ -164,7 +194,7 @@ impl fmt::Display for HeapReport {
             writeln!(out, "fault {fault}")?;
         }
         if self.more_faults > 0 {
-            writeln!(out, "and {} faults more", self.more_faults)?;
+            writeln!(out, "and {} more faults", self.more_faults)?;
         }
         Ok(())
     }
@@ -174,11 +204,11 @@ impl fmt::Display for SlabStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => out.write_str("empty"),
-            Self::Claimed => out.write_str("being fetched"),
+            Self::Claimed => out.write_str("being allocated"),
             Self::Blocks(bytes) => write!(out, "blocks of {bytes}"),
             Self::Part(0) => out.write_str("part of nothing"),
             Self::Part(_) => out.write_str("part of the block before"),
-            Self::Punching => out.write_str("being given back"),
+            Self::Punching => out.write_str("being returned"),
             Self::Corrupted => out.write_str("corrupted"),
         }
     }
@@ -199,10 +229,10 @@ impl SlabMap {
         if matches!(self.status, SlabStatus::Blocks(_)) {
             write!(out, ": {} bytes free", self.free)?;
             for (pid, bytes) in &self.allocated {
-                write!(out, ", {bytes} pid {pid}'s")?;
+                write!(out, ", {bytes} held by pid {pid}")?;
             }
             if self.in_flight > 0 {
-                write!(out, ", {} on their way", self.in_flight)?;
+                write!(out, ", {} in flight", self.in_flight)?;
             }
         }
         Ok(())
@@ -262,11 +292,15 @@ impl Check<'_> {
         match status {
             SlabStatus::Corrupted => {
                 let class = core.space.slab(slab).class.load(Ordering::Relaxed);
-                let what = format!("a slab's entry is damaged: {:#x}, class {class:#x}", owner.0);
+                let what = format!("a slab's entry is corrupted: {:#x}, class {class:#x}", owner.0);
                 self.report.blame(1, offset, what);
             }
             SlabStatus::Part(0) => {
-                self.report.blame(6, offset, "a slab is part of a block that is not there".into());
+                self.report.blame(
+                    6,
+                    offset,
+                    "a slab is part of a block that does not exist".into(),
+                );
             }
             _ => {}
         }
@@ -284,7 +318,7 @@ impl Check<'_> {
     fn arena_owner(&mut self, offset: u64, arena: usize) -> Option<u32> {
         let owner = self.core.owner_of_arena(arena);
         if owner.is_none() {
-            let what = format!("a slab is of arena {arena}, which nobody has");
+            let what = format!("a slab belongs to arena {arena}, which no member owns");
             self.report.blame(1, offset, what);
         }
         owner.map(|slot| self.core.pid_of(slot))
@@ -301,7 +335,7 @@ impl Check<'_> {
             let now = Now { core, found };
             if !class.begins_at(granule) {
                 if found.state() != State::Free {
-                    let what = format!("within a block, and {now}");
+                    let what = format!("inside a block, but {now}");
                     self.report.blame(1, at(first + granule), what);
                 }
                 continue;
@@ -342,7 +376,8 @@ impl Check<'_> {
         for part in 1..class.slabs() {
             let owner = SlabWord(core.space.slab(slab + part).owner.load(Ordering::Acquire));
             if (owner.state(), owner.part()) != (SlabState::Span, part) {
-                let what = format!("part {part} of a block of {} slabs is not its", class.slabs());
+                let what =
+                    format!("part {part} of a block of {} slabs belongs to another", class.slabs());
                 self.report.blame(6, at(first + part * GRANULES), what);
                 // Its class is wrong, more likely; and every slab may say so of all others.
                 break;
@@ -357,7 +392,7 @@ impl Check<'_> {
             MemberWord(self.core.space.member(holder).word.load(Ordering::Acquire)).state()
         });
         if !matches!(state, Some(MemberState::Alive | MemberState::Recovering)) {
-            let what = format!("a block is {now}, and slot {holder} has nobody");
+            let what = format!("a block is {now}, but slot {holder} has no member");
             self.report.blame(3, offset, what);
         }
     }
@@ -371,7 +406,7 @@ impl Check<'_> {
             _ => false,
         };
         if wrong {
-            let what = format!("a slab is {status}, and has {bytes} bytes of memory");
+            let what = format!("a slab is {status}, but has {bytes} bytes of memory");
             self.report.blame(7, offset, what);
         }
     }
@@ -383,7 +418,7 @@ impl Check<'_> {
             if found.state() != State::Free {
                 let offset = self.core.space.geometry().block(granule) as u64;
                 let now = Now { core: self.core, found };
-                let what = format!("believed to be free by this thread, and {now}");
+                let what = format!("believed to be free by this thread, but {now}");
                 self.report.blame(4, offset, what);
             }
         }

@@ -1,8 +1,8 @@
-//! A heap in shared memory, in which any process may be killed at any instruction: [`Heap`].
+//! A heap in shared memory, of which any process may be killed at any instruction: [`Heap`].
 //!
-//! The survivors go on at once, no block leaks, and none is given out twice. Who has a block is
-//! said by one word outside of it; all else is a hint. Each thread allocates from slabs of its own,
-//! and no cache line has blocks of two owners.
+//! The surviving processes continue at once, no block leaks, and no block is allocated twice. One
+//! word outside of a block says which process holds it; everything else is a hint. Each thread
+//! allocates from slabs of its own, and no cache line has blocks of two holders.
 //!
 //! ```
 //! use tontine::heap::shared::Heap;
@@ -12,21 +12,45 @@
 //! let mut block = heap.alloc(100)?;
 //! block.fill(7);
 //! let handle = block.into_handle();          // 16 bytes that mean the same in every process
-//! let block = heap.claim(handle)?;           // a block again, for whoever comes first
+//! let block = heap.claim(handle)?;           // the block again, for the first thread that asks
 //! assert!(block[..100].iter().all(|byte| *byte == 7));
-//! drop(block);                               // free
+//! drop(block);                               // frees it
 //! assert!(heap.claim(handle).is_err());      // and the handle is stale
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Layout, protocol, and what a death leaves after each step: `docs/heap-shared.md`. The guide is
-//! `docs/heap.md`.
+//! # Freeing a block in another process
+//!
+//! A block belongs to one process, and only that process can free it. To have another member free
+//! a block, hand it over: the sender calls [`Block::hand_over`] and passes the 24 bytes of the
+//! [`Parcel`] on, or sends the block through an [`Outbox`]; the receiver calls [`Heap::accept`], or
+//! [`Inbox::recv`], and drops the block. If either process dies in between, the block is freed by
+//! the others: see [`Heap::recover_and_trim`].
+//!
+//! ```
+//! use tontine::heap::shared::{Heap, Parcel};
+//!
+//! # fn main() -> tontine::heap::Result<()> {
+//! let heap = Heap::create(1 << 20)?;
+//! // In the sender, which has learnt the receiver's number, `heap.member().to_u64()`:
+//! let receiver = heap.member();
+//! let block = heap.alloc(100)?;
+//! let bytes = block.hand_over(receiver).map_err(|(error, _)| error)?.to_bytes();
+//! // In the receiver, for which this process stands here:
+//! let block = heap.accept(Parcel::from_bytes(bytes))?;
+//! drop(block); // frees it
+//! assert_eq!(heap.check()?.in_use(), 0);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! Neighbours: `word` is what members agree on, `layout` where it lies, `space` the memory, `core`
 //! how slabs change hands, `arena` and `shelf` one thread's slabs, `local` which arena a thread
 //! has, `recover` the recovery of dead members, `post` blocks by mailbox, `mail` the ways by which
 //! blocks arrive and leave, `flight` the blocks without a taker, `check` the consistency check.
+
+// `docs/heap-shared.md` has the layout, the protocol, and what a death leaves after each step.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe")]
 
@@ -128,8 +152,24 @@ impl HeapOptions {
 
 /// A heap in shared memory, of which this process is a member.
 ///
-/// Any thread may use it. Dropped, the process leaves: what it still has is freed, and what it has
-/// sent is delivered.
+/// All threads of the process may use it at the same time. Dropping it leaves the heap: the blocks
+/// that the process still holds are freed, and those that it has handed over can be accepted.
+///
+/// [`Heap::create`] makes a heap. Another process joins with [`Heap::open`] and a descriptor of the
+/// heap, which it has inherited or received over a Unix socket; a forked child joins with
+/// [`Heap::rejoin`]. Each call but [`Heap::is_alive`] fails with [`HeapError::Forked`] in a forked
+/// child that has not joined.
+///
+/// ```
+/// use tontine::heap::shared::Heap;
+///
+/// let heap = Heap::create(1 << 20)?;
+/// let mut block = heap.alloc(3)?;
+/// block.copy_from_slice(b"abc");
+/// assert_eq!(*block, *b"abc");
+/// block.free()?; // like `drop`, but reports an overrun
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
 #[derive(Debug)]
 pub struct Heap {
     core: Arc<Core>,
@@ -154,31 +194,67 @@ impl Heap {
         HeapOptions::new(capacity).create()
     }
 
-    /// Joins the heap in this file, which somebody passed: over a Unix socket, or by inheritance.
+    /// Joins the heap of a descriptor that another member has passed, over a Unix socket or by
+    /// inheritance ([`Heap::descriptor`]).
     ///
-    /// # Safety
-    /// All members of the heap write to one memory and trust each other: whoever else can write to
-    /// the file does so by this library. The process has no other descriptor of the file, and
-    /// closes none while it is a member: that would say that it has ended.
+    /// ```
+    /// use std::os::fd::OwnedFd;
+    /// use tontine::heap::shared::Heap;
     ///
-    /// A file that is refused is closed, which drops all record locks of this process on it: take
-    /// descriptors of heaps from members alone.
+    /// /// Joins the heap of which a member has sent `file`.
+    /// fn join(file: OwnedFd) -> tontine::heap::Result<Heap> {
+    ///     // SAFETY: all members use this library, and `file` is this process's only descriptor of
+    ///     // the heap.
+    ///     unsafe { Heap::open(file) }
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::NotAHeap`], [`HeapError::VersionMismatch`]: what the file lacks. [`HeapError::AlreadyOpen`]: this
-    /// process is a member. [`HeapError::LimitReached`]: 512 processes are.
+    /// - [`HeapError::NotAHeap`], [`HeapError::VersionMismatch`]: the file is not a heap of this
+    ///   version.
+    /// - [`HeapError::AlreadyOpen`]: this process is a member.
+    /// - [`HeapError::LimitReached`]: the heap has 512 members.
+    /// - [`HeapError::System`]: a system call failed.
+    ///
+    /// A file that is refused is closed, which releases all record locks of this process on it:
+    /// take descriptors from members only. With [`HeapError::AlreadyOpen`] the descriptor is kept
+    /// open instead.
+    ///
+    /// # Safety
+    /// All members write to one memory and trust each other. The caller must ensure:
+    ///
+    /// 1. Every process that can write to the file writes to it through this library only.
+    /// 2. This process has no other descriptor of the file.
+    /// 3. While the process is a member, it closes no descriptor of the file: the kernel would
+    ///    release its record locks, and the other members would take it for dead and free its
+    ///    blocks.
     pub unsafe fn open(file: OwnedFd) -> Result<Self> {
         Self::join(Space::open(file)?)
     }
 
-    /// In a forked child: joins the heap as a member of its own. The parent's blocks stay the
+    /// Joins the heap in a forked child, as a member of its own. The parent's blocks stay the
     /// parent's.
     ///
-    /// # Safety
-    /// As for [`Heap::open`].
+    /// ```no_run
+    /// # use tontine::heap::shared::Heap;
+    /// # fn in_the_child(heap: &Heap) -> tontine::heap::Result<()> {
+    /// // SAFETY: all members use this library, and the child has closed no descriptor of the heap.
+    /// let heap = unsafe { heap.rejoin() }?;
+    /// let block = heap.alloc(100)?;
+    /// # drop(block);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As for [`Heap::open`]; [`HeapError::AlreadyOpen`] in the process that opened it.
+    /// Those of [`Heap::open`]; [`HeapError::AlreadyOpen`] in the process that opened the heap.
+    ///
+    /// # Safety
+    /// The caller must ensure:
+    ///
+    /// 1. Every process that can write to the file writes to it through this library only.
+    /// 2. Apart from the descriptors that the child inherited from the parent's `Heap`, it has none
+    ///    of the file, and it closes none while it is a member.
     pub unsafe fn rejoin(&self) -> Result<Self> {
         if !self.core.space.is_forked() {
             return Err(HeapError::AlreadyOpen);
@@ -193,25 +269,47 @@ impl Heap {
         Ok(Self { core: Arc::new(Core::join(space)?) })
     }
 
-    /// The file, for passing on: over a Unix socket, or to a child.
+    /// Returns the heap's file, to be passed on to a process that calls [`Heap::open`].
     ///
     /// # Safety
-    /// A duplicate of it must not be closed in this process: that would say that it has ended, and
-    /// its blocks would be given to others.
+    /// The caller must ensure:
+    ///
+    /// 1. No duplicate of the descriptor is closed in this process while it is a member: the kernel
+    ///    would release its record locks, and the other members would take it for dead and free its
+    ///    blocks.
+    /// 2. The descriptor goes only to processes that use the file through this library.
     pub unsafe fn descriptor(&self) -> BorrowedFd<'_> {
         self.core.space.file()
     }
 
-    /// This process as a member.
+    /// Returns this process as a member of the heap.
     pub fn member(&self) -> Member {
         self.core.me()
     }
 
-    /// Allocates a block of `len` bytes, aligned to 64, which hold whatever somebody left there.
+    /// Allocates a block of `len` bytes, aligned to 64.
+    ///
+    /// Its bytes are not initialised: they hold what an earlier block of any member held.
+    /// [`Heap::alloc_zeroed`] sets them to zero. The block is freed when it is dropped.
+    ///
+    /// If no space is left, `alloc` recovers dead members first, like [`Heap::recover_and_trim`].
+    ///
+    /// ```
+    /// use tontine::heap::HeapError;
+    /// use tontine::heap::shared::Heap;
+    ///
+    /// let heap = Heap::create(1 << 20)?;
+    /// let block = heap.alloc(1000)?;
+    /// assert_eq!(block.len(), 1000);
+    /// assert!(matches!(heap.alloc(2 << 20), Err(HeapError::Full { .. })));
+    /// # Ok::<(), HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::Full`]: there is no room, here or in what the dead have left. [`HeapError::System`]:
-    /// the kernel has no memory. [`HeapError::LimitReached`]: too many threads. [`HeapError::Forked`].
+    /// - [`HeapError::Full`]: no space is left, and dead members have left none.
+    /// - [`HeapError::System`]: the kernel has no memory.
+    /// - [`HeapError::LimitReached`]: 2,048 threads of all members use the heap.
+    /// - [`HeapError::Forked`].
     #[inline(always)]
     pub fn alloc(&self, len: usize) -> Result<Block<'_>> {
         let core = &*self.core;
@@ -249,60 +347,103 @@ impl Heap {
         Ok(granule)
     }
 
-    /// As [`Heap::alloc`], and all bytes are zero.
+    /// Allocates a block like [`Heap::alloc`], and sets all its bytes to zero.
     ///
     /// # Errors
-    /// As for [`Heap::alloc`].
+    /// Those of [`Heap::alloc`].
     pub fn alloc_zeroed(&self, len: usize) -> Result<Block<'_>> {
         let mut block = self.alloc(len)?;
         block.fill(0);
         Ok(block)
     }
 
-    /// The block of this handle, which [`Block::into_handle`] has left with this process. Of two
-    /// threads that claim one handle, one gets the block. It is as long as blocks of its size are,
-    /// which may be more than was asked for.
+    /// Returns the block of a handle that [`Block::into_handle`] has left with this process.
+    ///
+    /// If several threads claim one handle, one of them gets the block. Unless the heap has
+    /// canaries, the block has the full length of its size class, which may be more than was
+    /// requested.
+    ///
+    /// ```
+    /// use tontine::heap::HeapError;
+    /// use tontine::heap::shared::Heap;
+    ///
+    /// let heap = Heap::create(1 << 20)?;
+    /// let handle = heap.alloc(100)?.into_handle();
+    /// let block = heap.claim(handle)?;
+    /// assert!(block.len() >= 100);
+    /// assert!(matches!(heap.claim(handle), Err(HeapError::Stale { .. })));
+    /// # Ok::<(), HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::Stale`]: the block was freed, handed over or claimed before, or is somebody else's.
-    /// [`HeapError::InvalidHandle`]: no block begins there, or none any more, for its slab has been
-    /// given back.
+    /// - [`HeapError::Stale`]: the block was freed, handed over or claimed before, or another
+    ///   process holds it.
+    /// - [`HeapError::InvalidHandle`]: no block begins there, or no longer: the memory of a freed
+    ///   block's slab may have been returned.
+    /// - [`HeapError::Forked`].
     pub fn claim(&self, handle: Handle) -> Result<Block<'_>> {
         self.here()?;
         self.core.claim(handle)
     }
 
-    /// Frees the block of this handle.
+    /// Frees the block of a handle that [`Block::into_handle`] has left with this process.
+    ///
+    /// The handle of another process's block is stale here: that process frees it, or hands it over
+    /// ([`Block::hand_over`]).
+    ///
+    /// ```
+    /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+    /// let handle = heap.alloc(100)?.into_handle();
+    /// heap.free(handle)?;
+    /// assert!(heap.free(handle).is_err());
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// As for [`Heap::claim`]; and as for [`Block::free`].
+    /// Those of [`Heap::claim`] and of [`Block::free`].
     pub fn free(&self, handle: Handle) -> Result<()> {
         self.claim(handle)?.free()
     }
 
-    /// Takes a block that another member has handed over.
+    /// Accepts a block that another member has handed over to this process ([`Block::hand_over`]).
+    /// From then on this process holds the block.
     ///
     /// # Errors
-    /// [`HeapError::Stale`]: it was accepted before, or taken back, or freed because both ends seemed
-    /// to be dead. [`HeapError::InvalidHandle`]: this is no parcel, or the
-    /// slab of what was freed has been given back.
+    /// - [`HeapError::Stale`]: the block was accepted or taken back before, or freed because both
+    ///   members were found dead.
+    /// - [`HeapError::InvalidHandle`]: the parcel is invalid, or the memory of the freed block's
+    ///   slab was returned.
+    /// - [`HeapError::Forked`].
     #[inline]
     pub fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         self.here()?;
         self.core.accept(parcel)
     }
 
-    /// Takes a block back that this process has handed over, and that nobody has accepted.
+    /// Takes back a block that this process has handed over and that no process has accepted.
+    ///
+    /// ```
+    /// use tontine::heap::shared::Heap;
+    ///
+    /// let heap = Heap::create(1 << 20)?;
+    /// let parcel = heap.alloc(100)?.hand_over(heap.member()).map_err(|(error, _)| error)?;
+    /// let block = heap.take_back(parcel)?; // the parcel could not be sent
+    /// assert!(heap.accept(parcel).is_err());
+    /// # drop(block);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// As for [`Heap::accept`].
+    /// Those of [`Heap::accept`].
     pub fn take_back(&self, parcel: Parcel) -> Result<Block<'_>> {
         self.here()?;
         self.core.take_back(parcel)
     }
 
-    /// Frees what this process has handed over to a member that has ended, and that nobody has
-    /// accepted. How many blocks. What outboxes have sent needs none of this.
+    /// Frees the blocks that this process has handed over to a member that has ended and that no
+    /// process has accepted. Returns their number; 0 if the member is alive.
+    ///
+    /// Blocks that an [`Outbox`] has sent are freed without this call.
     ///
     /// # Errors
     /// [`HeapError::Forked`].
@@ -311,8 +452,10 @@ impl Heap {
         Ok(if self.core.is_alive(from) { 0 } else { self.core.reclaim_sent(from) })
     }
 
-    /// Members that are known to have ended, and that something may still name: to be asked before
-    /// their parcels are read to the end, and then to be given to [`Heap::reclaim_received`].
+    /// Returns the members that are known to have ended and that a block may still name.
+    ///
+    /// To free what they have handed over to this process, call this function, read all parcels
+    /// that have arrived, and call [`Heap::reclaim_received`] with the result.
     ///
     /// # Errors
     /// [`HeapError::Forked`].
@@ -321,11 +464,25 @@ impl Heap {
         Ok(self.core.dead_members())
     }
 
-    /// Frees what these dead members have handed over to this process, and that it has not
-    /// accepted. How many blocks.
+    /// Frees the blocks that dead members have handed over to this process and that it has not
+    /// accepted. Returns their number. Members that are alive are ignored.
     ///
-    /// They are those that [`Heap::dead_members`] named *before* all parcels that were there were read:
-    /// whoever has died since may have sent one that was not. Others than the dead are passed over.
+    /// `dead` must be a result of [`Heap::dead_members`] from *before* all available parcels were
+    /// read: a member that has died since may have sent a parcel that was not read.
+    ///
+    /// An [`Inbox`] does this for the blocks that outboxes have sent, if the process has one inbox.
+    ///
+    /// ```
+    /// # use tontine::heap::shared::{Heap, Parcel};
+    /// # fn read_parcel() -> Option<Parcel> { None }
+    /// let heap = Heap::create(1 << 20)?;
+    /// let dead = heap.dead_members()?;
+    /// while let Some(parcel) = read_parcel() {
+    ///     let _ = heap.accept(parcel);
+    /// }
+    /// heap.reclaim_received(&dead)?;
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
     /// [`HeapError::Forked`].
@@ -334,17 +491,31 @@ impl Heap {
         Ok(self.core.reclaim_received(dead, false))
     }
 
-    /// Whether a member lives; one that has ended counts as alive until somebody has seen it.
+    /// Returns `true` while the member is alive. A member that has ended counts as alive until
+    /// another member has recovered it. Returns `false` in a forked child.
     pub fn is_alive(&self, member: Member) -> bool {
         !self.core.space.is_forked() && self.core.is_alive(member)
     }
 
-    /// Looks after the dead: proves their end, frees what they had, takes over their slabs. Others
-    /// do so, too, when they find no room, or no slot to join in. It also gives back the memory
-    /// of this thread's slabs that have no block.
+    /// Recovers dead members: proves that each has ended, frees its blocks and adopts its slabs.
+    /// Also returns the memory of this thread's empty slabs to the kernel.
+    ///
+    /// Members that find no space, or no free slot, recover dead members too: a program calls this
+    /// function when it learns of a death, or from time to time.
+    ///
+    /// ```
+    /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+    /// drop(heap.alloc(100)?);
+    /// let recovery = heap.recover_and_trim()?;
+    /// assert_eq!((recovery.members, recovery.blocks), (0, 0)); // no member has died
+    /// assert_eq!(heap.check()?.committed(), 0); // the empty slab's memory was returned
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::System`], [`HeapError::Forked`].
+    /// - [`HeapError::System`]: the kernel did not take the memory.
+    /// - [`HeapError::LimitReached`]: 2,048 threads of all members use the heap.
+    /// - [`HeapError::Forked`].
     pub fn recover_and_trim(&self) -> Result<Recovery> {
         self.here()?;
         let core = &self.core;
@@ -357,23 +528,36 @@ impl Heap {
         })?
     }
 
-    /// Looks after the dead as [`Heap::recover_and_trim`] does, and keeps their slabs that have no block for
-    /// this thread's next ones: to take their memory back takes the kernel longer than all the
-    /// rest. Others have no use of it before this thread gives it back, by `recover_and_trim`, or a few slabs
-    /// at a time as it frees blocks.
+    /// Recovers dead members like [`Heap::recover_and_trim`], but keeps their empty slabs for this
+    /// thread's next blocks.
+    ///
+    /// This returns earlier: the kernel takes longer to free memory than all other steps take.
+    /// Other members cannot use the slabs until this thread returns them, by `recover_and_trim`, or
+    /// a few slabs at a time when it frees blocks.
     ///
     /// # Errors
-    /// As for [`Heap::recover_and_trim`].
+    /// Those of [`Heap::recover_and_trim`].
     pub fn recover(&self) -> Result<Recovery> {
         self.here()?;
         let core = &self.core;
         local::with(core, |arena| core.recover_all(&core.desk(), Some(arena), Whole::Kept))?
     }
 
-    /// Looks at everything: see [`HeapReport`]. Exact where nobody works, a snapshot otherwise.
+    /// Checks the whole heap. The [`HeapReport`] is exact while no member works, a snapshot
+    /// otherwise.
+    ///
+    /// ```
+    /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+    /// let block = heap.alloc(100)?;
+    /// let report = heap.check()?;
+    /// assert!(report.faults.is_empty(), "{report}");
+    /// assert_eq!(report.in_use(), 128); // the block's size class
+    /// # drop(block);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::Forked`]. What is wrong with the heap is no error but in the report.
+    /// [`HeapError::Forked`]. Faults of the heap are in the report.
     pub fn check(&self) -> Result<HeapReport> {
         self.here()?;
         let known = local::with_known(&self.core, |arena| arena.known().collect());

@@ -23,9 +23,36 @@ const UNTIL_WELCOME: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// A receiver looks so often whether somebody has died, where nothing comes.
 const UNTIL_A_LOOK: Duration = Duration::from_secs(1);
 
-/// A lane for blocks to one member's [`Inbox`].
+/// A sender of blocks to one member's [`Inbox`], without a copy. [`Heap::outbox`] makes it.
 ///
-/// Dropped, it takes back what a dead receiver has left in the lane.
+/// Dropping it takes back what a dead receiver has left in the lane.
+///
+/// ```
+/// use tontine::heap::shared::{Heap, Member};
+/// use tontine::mailbox::{Mailbox, Sender};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("jobs");
+/// let heap = Heap::create(1 << 20)?;
+/// let mut inbox = heap.inbox(Mailbox::bind(&path)?)?; // in a program, in another process,
+/// let number = heap.member().to_u64(); // which tells its number to the senders
+///
+/// let mut outbox = heap.outbox(Sender::connect(&path)?, Member::from_u64(number))?;
+/// let mut block = heap.alloc(1000)?;
+/// block.fill(7);
+/// let received = std::thread::scope(|threads| {
+///     threads.spawn(|| {
+///         if let Err((error, block)) = outbox.send(block) {
+///             println!("still ours, {} bytes: {error}", block.len());
+///         }
+///     });
+///     inbox.recv()
+/// });
+/// assert_eq!(*received?.0, [7; 1000]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Outbox<'heap> {
     heap: &'heap Heap,
     sender: Sender,
@@ -34,7 +61,34 @@ pub struct Outbox<'heap> {
     welcome: bool,
 }
 
-/// Where a member gets blocks.
+/// A receiver of the blocks that other members send through an [`Outbox`]. [`Heap::inbox`] makes
+/// it.
+///
+/// Dropping it frees the blocks that have arrived and were not received.
+///
+/// ```
+/// use tontine::heap::shared::Heap;
+/// use tontine::mailbox::{Mailbox, Sender};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("jobs");
+/// let heap = Heap::create(1 << 20)?;
+/// let mut inbox = heap.inbox(Mailbox::bind(&path)?)?;
+/// # let mut outbox = heap.outbox(Sender::connect(&path)?, heap.member())?;
+/// # let sent = heap.alloc(1000)?;
+/// # let received = std::thread::scope(|threads| {
+/// #     threads.spawn(|| outbox.send(sent).map_err(|(error, _)| error));
+/// // Another process has sent a block by now:
+/// let (block, _sender) = inbox.recv()?;
+/// assert_eq!(block.len(), 1000);
+/// drop(block); // frees it, though another process allocated it
+/// #     Ok::<(), tontine::heap::HeapError>(())
+/// # });
+/// # received?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Inbox<'heap> {
     heap: &'heap Heap,
     pub(super) mailbox: Mailbox,
@@ -60,14 +114,14 @@ impl fmt::Debug for Inbox<'_> {
 }
 
 impl Heap {
-    /// Sends blocks by this lane, to the member that receives at its other end.
+    /// Returns an outbox that sends blocks by a mailbox's lane to the member that receives from it.
     ///
     /// # Errors
     /// [`HeapError::Forked`].
     ///
     /// # Panics
-    /// The sender is one that waits for its receiver's successor
-    /// ([`OnDeath`](crate::mailbox::OnDeath)): blocks are sent to one member.
+    /// If the sender waits for its receiver's successor ([`OnDeath`](crate::mailbox::OnDeath)): a
+    /// block is sent to one member.
     pub fn outbox(&self, sender: Sender, to: Member) -> Result<Outbox<'_>> {
         self.here()?;
         assert!(!sender.waits_for_successor(), "a block goes to one member, not to its successor");
@@ -75,7 +129,7 @@ impl Heap {
         Ok(Outbox { heap: self, sender, to, welcome: false })
     }
 
-    /// Receives blocks by this mailbox.
+    /// Returns an inbox that receives blocks from a mailbox.
     ///
     /// # Errors
     /// [`HeapError::Forked`].
@@ -88,13 +142,19 @@ impl Heap {
 }
 
 impl<'heap> Outbox<'heap> {
-    /// Sends a block; waits for room, and until the receiver has taken the connection. The block's
-    /// bytes are the receiver's from then on.
+    /// Sends a block. Blocks while the lane has no free space, and until the receiver has accepted
+    /// the connection. From then on the block is the receiver's.
     ///
     /// # Errors
-    /// With the block, which is this process's still: [`HeapError::Mailbox`], as [`Sender::send`] has
-    /// it; [`HeapError::MemberDead`]: the receiver is known to have ended; [`HeapError::WrongMember`]: the lane
-    /// leads to another process; [`HeapError::Overrun`].
+    /// Each error comes with the block, which this process still holds.
+    ///
+    /// - [`HeapError::Mailbox`]: an error of [`Sender::send`].
+    /// - [`HeapError::MemberDead`]: the receiver is known to have ended.
+    /// - [`HeapError::WrongMember`]: the lane leads to another process than the member.
+    /// - [`HeapError::Overrun`]: the block was written beyond its end (heap with canaries).
+    ///
+    /// # Panics
+    /// If the block belongs to another heap.
     #[inline]
     pub fn send(&mut self, block: Block<'heap>) -> Result<(), (HeapError, Block<'heap>)> {
         if !self.welcome
@@ -105,11 +165,14 @@ impl<'heap> Outbox<'heap> {
         self.post(block, Sender::send)
     }
 
-    /// As [`Outbox::send`], without waiting.
+    /// Sends a block like [`Outbox::send`], but never blocks.
     ///
     /// # Errors
-    /// As there; [`crate::Error::WouldBlock`], where there is no room, or the receiver has not
-    /// taken the connection.
+    /// Those of [`Outbox::send`]; [`crate::Error::WouldBlock`] if the lane has no free space, or
+    /// the receiver has not accepted the connection yet.
+    ///
+    /// # Panics
+    /// If the block belongs to another heap.
     #[inline]
     pub fn try_send(&mut self, block: Block<'heap>) -> Result<(), (HeapError, Block<'heap>)> {
         if !self.welcome {
@@ -226,10 +289,11 @@ impl Drop for Outbox<'_> {
 }
 
 impl<'heap> Inbox<'heap> {
-    /// Waits for a block; by which lane it came, too. It is this process's from then on.
+    /// Blocks until a block arrives. Returns it, and the lane by which it came. From then on this
+    /// process holds the block.
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`], as [`Mailbox::recv`] has it.
+    /// [`HeapError::Mailbox`]: an error of [`Mailbox::recv`].
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         let core = &self.heap.core;
@@ -263,10 +327,10 @@ impl<'heap> Inbox<'heap> {
         }
     }
 
-    /// As [`Inbox::recv`], without waiting.
+    /// Returns a block like [`Inbox::recv`], but never blocks.
     ///
     /// # Errors
-    /// [`crate::Error::WouldBlock`], where there is none; else as [`Inbox::recv`].
+    /// Those of [`Inbox::recv`]; [`crate::Error::WouldBlock`] if no block has arrived.
     #[inline]
     pub fn try_recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         loop {
@@ -308,8 +372,8 @@ impl<'heap> Inbox<'heap> {
         Ok(true)
     }
 
-    /// How many messages were skipped, because they were no parcels, or their blocks were freed or
-    /// taken back before they were read.
+    /// Returns the number of messages that were skipped because they were not parcels, or because
+    /// their blocks were freed or taken back before they were read.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

@@ -1,9 +1,9 @@
-//! Blocks that others may read while they are somebody's: [`Published`], [`Heap::read`].
+//! Blocks that all members may read while one holds them: [`Published`], [`Heap::read`].
 //!
-//! Who reads copies by atomic words, and looks at the truth word before and behind: what it gets is
-//! what the block held, of one generation. Who writes stores whole words. A larger change is a new
-//! block, and one word that leads to it; the old one is withdrawn, and readers that still had its
-//! handle are told so.
+//! A reader copies by atomic words, and loads the block word before and after: what it gets is what
+//! the block held, of one generation. The writer stores whole words. A larger change is a new
+//! block, and one word that leads to it; the old block is withdrawn, and readers that still have
+//! its handle get [`HeapError::Stale`].
 
 #![allow(unsafe_code, reason = "words of a block are shared atomics")]
 
@@ -27,7 +27,32 @@ use crate::sync::{AtomicU64, Ordering, fence};
 const LOOKS: usize = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// A block that every member may read, by its handle. Dropped, it is free, and the handle stale.
+/// A block that all members may read by its handle, and that this process may change word by word.
+///
+/// [`Block::publish`] makes it. Dropping it frees the block, and its handle is stale.
+///
+/// ```
+/// use tontine::heap::HeapError;
+/// use tontine::heap::shared::Heap;
+///
+/// let heap = Heap::create(1 << 20)?;
+/// let mut block = heap.alloc(16)?;
+/// block.fill(0);
+/// let published = block.publish().map_err(|(error, _)| error)?;
+/// heap.set_root(Some(published.handle()))?;
+///
+/// // In any member:
+/// let handle = heap.root()?.expect("a block was published");
+/// let mut bytes = [0xff; 16];
+/// assert_eq!(heap.read(handle, &mut bytes)?, 16);
+/// published.store(1, 7);
+/// assert_eq!(heap.load(handle, 1)?, 7);
+///
+/// // In the writer again:
+/// drop(published.withdraw());
+/// assert!(matches!(heap.read(handle, &mut bytes), Err(HeapError::Stale { .. })));
+/// # Ok::<(), HeapError>(())
+/// ```
 #[derive(Debug)]
 pub struct Published<'heap> {
     core: &'heap Core,
@@ -37,10 +62,21 @@ pub struct Published<'heap> {
 }
 
 impl<'heap> Block<'heap> {
-    /// Lets every member read the block, and nobody change it but by [`Published::store`].
+    /// Publishes the block: all members may read it by its handle, and no process changes it except
+    /// by [`Published::store`].
+    ///
+    /// ```
+    /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+    /// let published = heap.alloc_zeroed(64)?.publish().map_err(|(error, _)| error)?;
+    /// assert_eq!(published.words(), 8);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// With the block: [`HeapError::Overrun`], [`HeapError::Forked`].
+    /// Each error comes with the block.
+    ///
+    /// - [`HeapError::Overrun`]: the block was written beyond its end (heap with canaries).
+    /// - [`HeapError::Forked`].
     pub fn publish(self) -> Result<Published<'heap>, (HeapError, Self)> {
         let (core, granule, len) = (self.core(), self.granule(), self.bytes());
         if core.space.is_forked() {
@@ -57,30 +93,30 @@ impl<'heap> Block<'heap> {
 }
 
 impl<'heap> Published<'heap> {
-    /// What others read it by.
+    /// Returns the handle by which members read the block.
     pub fn handle(&self) -> Handle {
         let offset = self.core.space.geometry().block(self.granule) as u64;
         Handle { offset, generation: self.generation }
     }
 
-    /// How many whole words of eight bytes it has.
+    /// Returns the number of whole words of 8 bytes that the block has.
     pub fn words(&self) -> usize {
         self.len / size_of::<u64>()
     }
 
-    /// The word at this place.
+    /// Loads the word with index `at`.
     ///
     /// # Panics
-    /// There is no such word, or this is a forked child.
+    /// If `at` is not below [`Published::words`], or in a forked child.
     pub fn load(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Changes one word: readers see the old one or the new one, and with the new one all that was
-    /// written before.
+    /// Stores the word with index `at`. Readers load the old or the new word; one that loads the
+    /// new word sees everything that this process stored before.
     ///
     /// # Panics
-    /// There is no such word, or this is a forked child.
+    /// If `at` is not below [`Published::words`], or in a forked child.
     pub fn store(&self, at: usize, word: u64) {
         // SYNC published: pairs with the loads in `Heap::load` and `Published::load`.
         self.word(at).store(word, Ordering::Release);
@@ -93,8 +129,19 @@ impl<'heap> Published<'heap> {
         unsafe { self.core.word_of(self.granule, at) }
     }
 
-    /// Takes the block back from its readers: the handle is stale from now on. One that reads just
-    /// now throws away what it has read.
+    /// Withdraws the block from its readers: the handle is stale from now on. A reader that is
+    /// copying the block discards the copy.
+    ///
+    /// ```
+    /// # use tontine::heap::shared::Heap;
+    /// let heap = Heap::create(1 << 20)?;
+    /// let published = heap.alloc(64)?.publish().map_err(|(error, _)| error)?;
+    /// let handle = published.handle();
+    /// let mut block = published.withdraw();
+    /// block.fill(1); // no member reads it any more
+    /// assert!(heap.read(handle, &mut [0; 8]).is_err());
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Panics
     /// In a forked child.
@@ -119,15 +166,27 @@ impl Drop for Published<'_> {
 }
 
 impl Heap {
-    /// Copies a published block's first bytes, at most as many as `into` has; how many.
+    /// Copies the first bytes of a published block into `into`. Returns the number of bytes copied:
+    /// the smaller of both lengths.
     ///
-    /// What is copied is what the block held while its handle was good. Words that are stored
-    /// meanwhile are old or new, each for itself.
+    /// Unless the heap has canaries, the block has the full length of its size class. The copy is
+    /// what the block held while the handle was valid. Of words that the holder stores meanwhile,
+    /// each is the old or the new one.
+    ///
+    /// ```
+    /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+    /// let published = heap.alloc_zeroed(64)?.publish().map_err(|(error, _)| error)?;
+    /// let mut bytes = [1; 64];
+    /// assert_eq!(heap.read(published.handle(), &mut bytes)?, 64);
+    /// assert_eq!(bytes, [0; 64]);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::Stale`]: it is not published any more. [`HeapError::InvalidHandle`]: no block begins there,
-    /// or none any more, for its slab has been given back.
-    /// [`HeapError::Forked`].
+    /// - [`HeapError::Stale`]: the block is no longer published.
+    /// - [`HeapError::InvalidHandle`]: no block begins there, or no longer: the memory of its slab
+    ///   may have been returned.
+    /// - [`HeapError::Forked`].
     pub fn read(&self, handle: Handle, into: &mut [u8]) -> Result<usize> {
         let (granule, len) = self.published(handle)?;
         let len = len.min(into.len());
@@ -137,13 +196,14 @@ impl Heap {
         Ok(len)
     }
 
-    /// One word of a published block; with it all is seen that was written before it was stored.
+    /// Loads the word of 8 bytes with index `at` of a published block. The caller then sees
+    /// everything that the holder stored before that word.
     ///
     /// # Errors
-    /// As [`Heap::read`].
+    /// Those of [`Heap::read`].
     ///
     /// # Panics
-    /// The block has no such word.
+    /// If the block does not have the word.
     pub fn load(&self, handle: Handle, at: usize) -> Result<u64> {
         let (granule, len) = self.published(handle)?;
         assert!(at < len / size_of::<u64>(), "word {at} of a block of {len} bytes");
@@ -194,8 +254,19 @@ impl Heap {
         }
     }
 
-    /// Names a published block as the one from which all others are found, or none. One member at a
-    /// time does so: whoever has the role of writing it.
+    /// Sets the heap's root: the published block from which members find all others; `None` clears
+    /// it.
+    ///
+    /// One member at a time may call this function: the program gives it that role
+    /// ([`Heap::take_over_role`]).
+    ///
+    /// ```
+    /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+    /// let table = heap.alloc_zeroed(64)?.publish().map_err(|(error, _)| error)?;
+    /// heap.set_root(Some(table.handle()))?;
+    /// assert_eq!(heap.root()?, Some(table.handle()));
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
     /// [`HeapError::Forked`].
@@ -213,7 +284,8 @@ impl Heap {
         Ok(())
     }
 
-    /// The block that was named last.
+    /// Returns the handle that [`Heap::set_root`] has set last; `None` if there is none. The block
+    /// may have been withdrawn since.
     ///
     /// # Errors
     /// [`HeapError::Forked`].
@@ -232,14 +304,28 @@ impl Heap {
         }
     }
 
-    /// From now on this process's published blocks outlive it, for whoever takes this role next.
+    /// Takes over a role from a member that had it and has ended, and returns the blocks that this
+    /// member had published. Readers notice nothing: their handles stay valid.
     ///
-    /// Takes over, by their handles, what a member that had the role and has ended had published:
-    /// readers notice nothing. If this process dies over it, the next one gets the rest, and what
-    /// this one has taken.
+    /// From now on the blocks that this process publishes outlive it, for the next process that
+    /// takes the role. If this process dies during the call, the next one gets the remaining blocks
+    /// and those that this one has taken.
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use tontine::heap::shared::Heap;
+    ///
+    /// const WRITER: NonZeroU32 = NonZeroU32::new(1).unwrap();
+    /// let heap = Heap::create(1 << 20)?;
+    /// let inherited = heap.take_over_role(WRITER)?;
+    /// assert!(inherited.is_empty()); // there was no writer before this process
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`HeapError::RoleTaken`]: a living member has it. [`HeapError::System`], [`HeapError::Forked`].
+    /// - [`HeapError::RoleTaken`]: a live member has the role. It is returned after 200 ms, because
+    ///   a member that recovers dead ones holds their locks for a moment.
+    /// - [`HeapError::System`], [`HeapError::Forked`].
     pub fn take_over_role(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         self.here()?;
         self.core.take_over_role(role)

@@ -14,19 +14,20 @@ use super::word::{
 use crate::heap::Result;
 use crate::sync::Ordering;
 
-/// What was found of the dead.
+/// What [`Heap::recover`](super::Heap::recover) and
+/// [`Heap::recover_and_trim`](super::Heap::recover_and_trim) have recovered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// Members that had ended.
+    /// Number of members that were found dead.
     pub members: usize,
-    /// Blocks that were theirs, or on their way to or from them, and are free now.
+    /// Number of blocks freed: those that dead members held, and those in flight to or from them.
     pub blocks: usize,
-    /// Slabs of theirs from which this process allocates now.
+    /// Number of their slabs from which this process allocates now.
     pub adopted: usize,
-    /// Slabs of theirs without a block that wait for this process's next ones.
+    /// Number of their empty slabs that are kept for this process's next blocks.
     pub kept: usize,
-    /// Slabs whose memory was given back.
+    /// Number of slabs whose memory was returned to the kernel.
     pub given_back: usize,
 }
 

@@ -133,7 +133,7 @@ fn a_report_is_bounded() {
     let all = report.faults.len() + report.more_faults;
     assert!((1_000..20_000).contains(&all), "{all}");
     assert!(report.faults.len() <= 1_000);
-    assert!(report.to_string().contains("faults more"));
+    assert!(report.to_string().contains("more faults"));
 }
 
 /// In a heap with canaries the fill reached as far as the slab's entry said, over other blocks.

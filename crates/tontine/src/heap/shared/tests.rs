@@ -527,9 +527,9 @@ fn a_block_in_use_is_not_claimed_a_second_time() {
     }
 }
 
-/// The slot of a dead member that another one has by now is not swept with the dead one's.
+/// `reclaim_received` spares the blocks of a member that has a dead one's slot by now.
 #[test]
-fn a_sweep_is_for_the_dead_that_were_noted() {
+fn reclaim_received_spares_new_member_in_slot() {
     let heap = heap(MIB);
     let parcel = heap.alloc(64).expect("room").hand_over(heap.member()).expect("it lives");
     let earlier = Member::new(heap.member().slot(), heap.member().epoch() - 1);

@@ -30,7 +30,20 @@ const fn low(word: u64) -> u64 {
     word & LOW_MASK
 }
 
-/// A member of a heap: one process, for as long as it is one.
+/// A member of a heap: one process, from joining the heap to its end.
+///
+/// [`Heap::member`](super::Heap::member) names the calling process. A member tells its number,
+/// [`Member::to_u64`], to those that hand blocks over to it.
+///
+/// ```
+/// use tontine::heap::shared::{Heap, Member};
+///
+/// let heap = Heap::create(1 << 20)?;
+/// let number: u64 = heap.member().to_u64(); // to be sent to another process
+/// let member = Member::from_u64(number);
+/// assert!(heap.is_alive(member));
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
     slot: u16,
@@ -50,13 +63,13 @@ impl Member {
         self.epoch
     }
 
-    /// As a number that can be passed on.
+    /// Returns the member's number, which means the same in every process.
     pub const fn to_u64(self) -> u64 {
         pack(0, self.slot as usize, self.epoch)
     }
 
-    /// The member that this number stands for. Any number is one; whether there is such a member
-    /// shows where it is used.
+    /// Returns the member of a number. Any number is allowed: a member that does not exist is not
+    /// alive.
     pub const fn from_u64(number: u64) -> Self {
         Self::new(slot(number), low(number))
     }
