@@ -29,10 +29,7 @@ pub extern "C" fn mm_init() -> c_int {
     answer(|| {
         let mut heap = heap();
         if heap.is_some() {
-            return Err(Refusal::new(
-                libc::EBUSY,
-                "the heap exists already; call mm_deinit first",
-            ));
+            return Err(Refusal::new(libc::EBUSY, "the heap exists already; call mm_deinit first"));
         }
         *heap = Some(ClassicHeap::new()?);
         Ok(0)

@@ -17,7 +17,7 @@ fn free(heap: &mut ClassicHeap, block: NonNull<u8>) {
 
 fn drawn(heap: &ClassicHeap) -> Vec<String> {
     let map = heap.check().expect("it is sound");
-    let letter = |block: &Block| if block.allocated { 'a' } else { 'f' };
+    let letter = |block: &BlockInfo| if block.allocated { 'a' } else { 'f' };
     map.blocks().iter().map(|block| format!("{}:{}", block.size, letter(block))).collect()
 }
 

@@ -226,8 +226,8 @@ impl<'heap> Block<'heap> {
     /// Turns the block into a [`Handle`], without freeing it.
     ///
     /// The process holds the block until [`Heap::claim`] returns it, [`Heap::free`] frees it, or
-    /// the process ends. In a forked child that has not joined, the handle of the parent's block is
-    /// stale.
+    /// the process ends. In a forked child that has not joined, the parent's block stays as it is,
+    /// and the handle has generation 0.
     #[must_use = "the handle is all that is left of the block"]
     pub fn into_handle(self) -> Handle {
         let block = ManuallyDrop::new(self);
@@ -374,7 +374,7 @@ impl<'heap> Block<'heap> {
         found
     }
 
-    /// Checks the canary behind the block, in a heap with canaries.
+    /// Checks the canary behind the block. Without canaries it returns `Ok`.
     ///
     /// # Errors
     /// [`HeapError::Overrun`]: the block was written beyond its end.

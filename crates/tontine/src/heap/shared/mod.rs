@@ -157,8 +157,8 @@ impl HeapOptions {
 ///
 /// [`Heap::create`] makes a heap. Another process joins with [`Heap::open`] and a descriptor of the
 /// heap, which it has inherited or received over a Unix socket; a forked child joins with
-/// [`Heap::rejoin`]. Each call but [`Heap::is_alive`] fails with [`HeapError::Forked`] in a forked
-/// child that has not joined.
+/// [`Heap::rejoin`]. Until then, methods that return a [`Result`] fail in the child with
+/// [`HeapError::Forked`].
 ///
 /// ```
 /// use tontine::heap::shared::Heap;
