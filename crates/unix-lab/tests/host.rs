@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::pipe::PipeFlags;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use tontine_unix::{Linux, Pid, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{Linux, Pid, Signal, Sys, WaitOptions, WaitStatus};
 use tontine_unix_lab::shell::attend;
 use tontine_unix_sim::Seat;
 
@@ -199,7 +199,7 @@ fn a_stop_gives_the_terminal_back_and_it_is_raw_again_afterwards() {
     sys.setpgid(child, child).unwrap();
     for (signal, raw) in [(Signal::TSTP, false), (Signal::STOP, true)] {
         sys.kill(child.into(), Some(signal)).unwrap();
-        assert_eq!(state(WaitOptions::STOPPED), Status::Stopped(signal));
+        assert_eq!(state(WaitOptions::STOPPED), WaitStatus::Stopped(signal));
         assert_eq!(is_raw(&program), raw);
         // What the user's shell does when it takes the terminal.
         let mut cooked = tcgetattr(&program).unwrap();

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tontine_unix::{How, SigAction, SigSet, Signal, Sys};
+use tontine_unix::{SigAction, SigSet, SigmaskHow, Signal, Sys};
 
 use crate::config::Executor;
 use crate::costs::{Costs, LOOKS, Step};
@@ -234,7 +234,7 @@ fn switches(sys: &dyn Sys) -> f64 {
 /// Signals that stay pending.
 fn sends(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
-    sys.sigprocmask(Some((How::Block, only))).expect("a mask");
+    sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
     let me = sys.getpid();
     let time = repeat(sys, OPERATIONS, |_| {
         sys.kill(me.into(), Some(Signal::USR1)).expect("it lives");
@@ -247,7 +247,7 @@ fn sends(sys: &dyn Sys) -> f64 {
 /// each finds changed by the other.
 fn contended(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
-    sys.sigprocmask(Some((How::Block, only))).expect("a mask");
+    sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
     let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (its_begin, its_end) = (Arc::clone(&begun), Arc::clone(&over));
     let me = sys.getpid();
@@ -280,7 +280,7 @@ fn deliveries(sys: &dyn Sys) -> f64 {
 /// Two that signal each other and suspend: a kill, a suspension, a delivery, a switch.
 fn suspensions(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
-    sys.sigprocmask(Some((How::Block, only))).expect("a mask");
+    sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
     sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("an action");
     let me = sys.getpid();
     let child = sys

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tontine_unix::{Limit, Resource, Sys};
+use tontine_unix::{Resource, Rlimit, Sys};
 
 use crate::console::Console;
 use crate::costs::Costs;
@@ -101,7 +101,7 @@ pub(crate) struct Config {
     pub(crate) executor: Executor,
     pub(crate) delivery: Delivery,
     pub(crate) masks: Masks,
-    pub(crate) limits: Vec<(Resource, Limit)>,
+    pub(crate) limits: Vec<(Resource, Rlimit)>,
     pub(crate) programs: BTreeMap<String, Registered>,
     /// The highest process number.
     pub(crate) pids: usize,

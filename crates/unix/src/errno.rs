@@ -104,12 +104,6 @@ impl fmt::Debug for Errno {
 
 impl std::error::Error for Errno {}
 
-impl From<rustix::io::Errno> for Errno {
-    fn from(errno: rustix::io::Errno) -> Self {
-        Self(errno.raw_os_error())
-    }
-}
-
 impl From<Errno> for std::io::Error {
     fn from(errno: Errno) -> Self {
         Self::from_raw_os_error(errno.0)

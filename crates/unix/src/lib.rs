@@ -48,13 +48,16 @@ mod terminal;
 mod wait;
 
 pub use errno::{Errno, Result};
-pub use limit::{Limit, Resource};
+pub use limit::{Resource, Rlimit};
 pub use linux::Linux;
-pub use process::{FAULTS, Pid, SigStack, Spawn, SpawnGroup, Target, Tid, Whose};
+pub use process::{
+    FAULTS, Pid, PriorityScope, SigStack, SignalTarget, SpawnGroup, SpawnRequest, Tid,
+};
 pub use ptrace::Ptrace;
-pub use signal::{DefaultAction, NoSignal, SigSet, Signal};
+pub use signal::{DefaultAction, ParseSignalError, SigSet, Signal};
 pub use sys::{
-    ActionFlags, Body, Code, Disposition, Handler, How, Program, SigAction, SigVec, SignalInfo, Sys,
+    ActionFlags, Disposition, Handler, Program, SigAction, SigCode, SigInfo, SigVec, SigmaskHow,
+    Sys, ThreadBody,
 };
 pub use terminal::{Fd, Modes, Termios};
-pub use wait::{Children, Status, Usage, WaitOptions, Waited};
+pub use wait::{Children, Usage, WaitOptions, WaitStatus, WaitedChild};

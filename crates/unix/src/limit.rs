@@ -1,4 +1,4 @@
-//! Limits: [`Resource`], [`Limit`].
+//! Limits: [`Resource`], [`Rlimit`].
 
 /// What is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,14 +22,14 @@ impl Resource {
 
 /// How much of it. `u64::MAX` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct Rlimit {
     /// What holds.
     pub soft: u64,
     /// How far the process may raise it.
     pub hard: u64,
 }
 
-impl Limit {
+impl Rlimit {
     /// None.
     pub const INFINITY: Self = Self { soft: u64::MAX, hard: u64::MAX };
 

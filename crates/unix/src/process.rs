@@ -1,4 +1,4 @@
-//! Who is who, and how a program is started: [`Pid`], [`Tid`], [`Target`], [`Spawn`].
+//! Who is who, and how a program is started: [`Pid`], [`Tid`], [`SignalTarget`], [`SpawnRequest`].
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ pub struct Tid(pub i32);
 
 /// Whom [`Sys::kill`](crate::Sys::kill) signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum SignalTarget {
     /// One process.
     Process(Pid),
     /// A process group: `kill` with a negative number, `killpg`.
@@ -72,7 +72,7 @@ pub enum Target {
     Everyone,
 }
 
-impl Target {
+impl SignalTarget {
     /// What the first argument of kill(2) means.
     pub const fn of(pid: i32) -> Self {
         match pid {
@@ -84,7 +84,7 @@ impl Target {
     }
 }
 
-impl From<Pid> for Target {
+impl From<Pid> for SignalTarget {
     fn from(pid: Pid) -> Self {
         Self::Process(pid)
     }
@@ -93,7 +93,7 @@ impl From<Pid> for Target {
 /// How a program is started: path, arguments, and what posix_spawn(3) calls attributes and file
 /// actions.
 #[derive(Debug, Clone, Default)]
-pub struct Spawn {
+pub struct SpawnRequest {
     /// Which program: a path on `Linux`, a registered name on `Virtual`.
     pub path: String,
     /// Its arguments; the first is by custom its name.
@@ -122,7 +122,7 @@ pub enum SpawnGroup<G = Pid> {
     Of(G),
 }
 
-impl Spawn {
+impl SpawnRequest {
     /// This program with these arguments, its name included, and everything else inherited.
     pub fn new(path: &str, arguments: &[&str]) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl Spawn {
 
 /// Whose priority [`Sys::getpriority`](crate::Sys::getpriority) asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum PriorityScope {
     /// A process's; number 0 is the caller.
     Process(Pid),
     /// That of all members of a group; number 0 is the caller's.

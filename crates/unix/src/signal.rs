@@ -84,7 +84,7 @@ impl Signal {
     }
 
     /// What it does where nobody asked for anything else.
-    pub const fn by_default(self) -> DefaultAction {
+    pub const fn default_action(self) -> DefaultAction {
         match self {
             Self::CHLD | Self::URG | Self::WINCH => DefaultAction::Ignore,
             Self::CONT => DefaultAction::Continue,
@@ -137,14 +137,14 @@ impl fmt::Debug for Signal {
 #[error(
     "`{0}` is no signal; expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number from 1 to 64"
 )]
-pub struct NoSignal(String);
+pub struct ParseSignalError(String);
 
 impl FromStr for Signal {
-    type Err = NoSignal;
+    type Err = ParseSignalError;
 
     /// `USR1`, `SIGUSR1`, `RTMIN+2`, `10`; upper or lower case.
-    fn from_str(text: &str) -> Result<Self, NoSignal> {
-        let wrong = || NoSignal(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseSignalError> {
+        let wrong = || ParseSignalError(text.to_owned());
         if let Ok(number) = text.parse() {
             return Self::new(number).ok_or_else(wrong);
         }

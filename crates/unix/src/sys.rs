@@ -5,21 +5,23 @@ mod action;
 use std::convert::Infallible;
 use std::time::Duration;
 
-pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SigVec, SignalInfo};
+pub use action::{
+    ActionFlags, Disposition, Handler, SigAction, SigCode, SigInfo, SigVec, SigmaskHow,
+};
 
 use crate::errno::{Errno, Result};
-use crate::limit::{Limit, Resource};
-use crate::process::{Pid, SigStack, Spawn, Target, Tid, Whose};
+use crate::limit::{Resource, Rlimit};
+use crate::process::{Pid, PriorityScope, SigStack, SignalTarget, SpawnRequest, Tid};
 use crate::ptrace::Ptrace;
 use crate::signal::{SigSet, Signal};
 use crate::terminal::{Fd, Termios};
-use crate::wait::{Children, Usage, WaitOptions, Waited};
+use crate::wait::{Children, Usage, WaitOptions, WaitedChild};
 
 /// What a forked process runs. What it returns is its exit status.
 pub type Program = Box<dyn FnOnce(&dyn Sys) -> i32 + Send>;
 
 /// What a new thread runs.
-pub type Body = Box<dyn FnOnce(&dyn Sys) + Send>;
+pub type ThreadBody = Box<dyn FnOnce(&dyn Sys) + Send>;
 
 /// The system calls of one thread of one process.
 ///
@@ -59,7 +61,7 @@ pub trait Sys {
     ///
     /// # Errors
     /// Those of both. `EAGAIN` also on `Linux`: the child was killed before it had executed.
-    fn spawn(&self, spawn: &Spawn) -> Result<Pid>;
+    fn spawn(&self, spawn: &SpawnRequest) -> Result<Pid>;
     /// Ends the process with the low eight bits of `status`.
     ///
     /// On `Virtual` a destructor must not call it while the stack is unwound, be
@@ -73,7 +75,7 @@ pub trait Sys {
     /// `ECHILD`: there is no such child, or another thread has it. `EINTR`. `EINVAL`: `options`
     /// names nothing to wait for, or something unknown; a number that cannot be a child's or a
     /// group's.
-    fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>>;
+    fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>>;
 
     // Signals
 
@@ -83,7 +85,7 @@ pub trait Sys {
     /// # Errors
     /// `ESRCH`: nobody there. `EPERM`: nobody of those may be signalled. `EINVAL`: a negative
     /// group, but `ESRCH` for the lowest number.
-    fn kill(&self, target: Target, signal: Option<Signal>) -> Result<()>;
+    fn kill(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()>;
     /// Sends a signal to one thread.
     ///
     /// # Errors
@@ -109,7 +111,7 @@ pub trait Sys {
     ///
     /// # Errors
     /// None; the result is for the shape of it.
-    fn sigprocmask(&self, change: Option<(How, SigSet)>) -> Result<SigSet>;
+    fn sigprocmask(&self, change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet>;
     /// Signals that were sent and are blocked.
     fn sigpending(&self) -> SigSet;
     /// Waits, with this mask, until a handler has run.
@@ -122,7 +124,7 @@ pub trait Sys {
     /// # Errors
     /// `EAGAIN`: time is over. `EINTR`: a handler ran for another signal, or the process was
     /// stopped.
-    fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo>;
+    fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo>;
     /// SIGALRM after so many seconds, 0 for none; returns those that were left of the one before.
     fn alarm(&self, seconds: u32) -> u32;
     /// Sleeps.
@@ -204,7 +206,7 @@ pub trait Sys {
     // Descriptors
 
     /// A pipe: the end to read from, the end to write to. These and all other new descriptors are
-    /// closed by exec; copies that [`Sys::dup2`] or a [`Spawn`] makes are not.
+    /// closed by exec; copies that [`Sys::dup2`] or a [`SpawnRequest`] makes are not.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`.
@@ -237,7 +239,7 @@ pub trait Sys {
     ///
     /// # Errors
     /// `EAGAIN`: too many.
-    fn thread_boxed(&self, body: Body) -> Result<Tid>;
+    fn thread_boxed(&self, body: ThreadBody) -> Result<Tid>;
     /// Waits until a thread of this process has ended; a thread is joined once.
     ///
     /// # Errors
@@ -276,23 +278,23 @@ pub trait Sys {
     /// `EPERM`; `EINVAL`: `u32::MAX`, which is nobody's.
     fn setuid(&self, uid: u32) -> Result<()>;
     /// A limit of the caller's process.
-    fn getrlimit(&self, resource: Resource) -> Limit;
+    fn getrlimit(&self, resource: Resource) -> Rlimit;
     /// Changes one.
     ///
     /// # Errors
     /// `EINVAL`: soft above hard. `EPERM`: hard is raised; more descriptors than the system has for
     /// one process.
-    fn setrlimit(&self, resource: Resource, limit: Limit) -> Result<()>;
+    fn setrlimit(&self, resource: Resource, limit: Rlimit) -> Result<()>;
     /// The lowest nice value (the highest priority) of those meant.
     ///
     /// # Errors
     /// `ESRCH`.
-    fn getpriority(&self, whose: Whose) -> Result<i32>;
+    fn getpriority(&self, whose: PriorityScope) -> Result<i32>;
     /// Sets it; −20 to 19, what lies beyond is brought there.
     ///
     /// # Errors
     /// `ESRCH`; `EPERM`: another user's; `EACCES`: to a lower value without privilege.
-    fn setpriority(&self, whose: Whose, nice: i32) -> Result<()>;
+    fn setpriority(&self, whose: PriorityScope, nice: i32) -> Result<()>;
     /// Time used by the process.
     fn getrusage(&self) -> Usage;
     /// `PR_SET_CHILD_SUBREAPER`: orphaned descendants become the caller's children.
@@ -333,7 +335,7 @@ pub trait Sys {
     /// Blocks the signals 1 to 32 whose bits are set; returns the mask before.
     fn sigblock(&self, mask: u32) -> u32 {
         let set = SigSet::from_bits(mask.into());
-        self.sigprocmask(Some((How::Block, set))).map_or(0, |old| old.bits() as u32)
+        self.sigprocmask(Some((SigmaskHow::Block, set))).map_or(0, |old| old.bits() as u32)
     }
     /// Blocks the signals 1 to 32 whose bits are set, and no others of those; returns the mask
     /// before.
@@ -341,7 +343,7 @@ pub trait Sys {
         let old = self.sigprocmask(None).unwrap_or_default();
         let high = old.bits() & !u64::from(u32::MAX);
         let set = SigSet::from_bits(high | u64::from(mask));
-        self.sigprocmask(Some((How::Set, set))).map_or(0, |old| old.bits() as u32)
+        self.sigprocmask(Some((SigmaskHow::Set, set))).map_or(0, |old| old.bits() as u32)
     }
     /// As [`Sys::sigsuspend`], with a mask of 32 bits.
     fn sigpause(&self, mask: u32) -> Errno {
@@ -357,8 +359,8 @@ pub trait Sys {
     fn killpg(&self, group: Pid, signal: Option<Signal>) -> Result<()> {
         match group.number() {
             ..0 => Err(Errno::EINVAL),
-            0 => self.kill(Target::OwnGroup, signal),
-            _ => self.kill(Target::Group(group), signal),
+            0 => self.kill(SignalTarget::OwnGroup, signal),
+            _ => self.kill(SignalTarget::Group(group), signal),
         }
     }
     /// Sends the caller a signal.
@@ -376,7 +378,7 @@ pub trait Sys {
     ///
     /// # Errors
     /// As [`Sys::waitid`].
-    fn wait(&self) -> Result<Waited> {
+    fn wait(&self) -> Result<WaitedChild> {
         self.waitpid(Children::Any, WaitOptions::empty()).map(|found| found.expect("it slept"))
     }
     /// Waits for children to end, and what else `options` names.
@@ -384,7 +386,7 @@ pub trait Sys {
     /// # Errors
     /// As [`Sys::waitid`]; `EINVAL`: [`WaitOptions::NOWAIT`]; `ESRCH`: the lowest number, of which
     /// there is no group.
-    fn waitpid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>> {
+    fn waitpid(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
         if !WaitOptions::all().difference(WaitOptions::NOWAIT).contains(options) {
             return Err(Errno::EINVAL);
         }
@@ -397,14 +399,14 @@ pub trait Sys {
     ///
     /// # Errors
     /// As [`Sys::waitpid`].
-    fn wait3(&self, options: WaitOptions) -> Result<Option<Waited>> {
+    fn wait3(&self, options: WaitOptions) -> Result<Option<WaitedChild>> {
         self.waitpid(Children::Any, options)
     }
     /// 4.3BSD's `wait4`.
     ///
     /// # Errors
     /// As [`Sys::waitpid`].
-    fn wait4(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>> {
+    fn wait4(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
         self.waitpid(children, options)
     }
     /// Takes one of these signals without a handler.

@@ -7,7 +7,7 @@
 
 use crate::errno::Result;
 use crate::signal::{SigSet, Signal};
-use crate::sys::{ActionFlags, Disposition, How, SigAction, Sys};
+use crate::sys::{ActionFlags, Disposition, SigAction, SigmaskHow, Sys};
 
 impl dyn Sys + '_ {
     /// Blocks a signal.
@@ -15,7 +15,7 @@ impl dyn Sys + '_ {
     /// # Errors
     /// As [`Sys::sigprocmask`].
     pub fn sighold(&self, signal: Signal) -> Result<()> {
-        self.sigprocmask(Some((How::Block, SigSet::of(&[signal])))).map(drop)
+        self.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[signal])))).map(drop)
     }
 
     /// Blocks a signal no longer.
@@ -23,7 +23,7 @@ impl dyn Sys + '_ {
     /// # Errors
     /// As [`Sys::sigprocmask`].
     pub fn sigrelse(&self, signal: Signal) -> Result<()> {
-        self.sigprocmask(Some((How::Unblock, SigSet::of(&[signal])))).map(drop)
+        self.sigprocmask(Some((SigmaskHow::Unblock, SigSet::of(&[signal])))).map(drop)
     }
 
     /// Ignores a signal from now on.
@@ -59,7 +59,7 @@ impl dyn Sys + '_ {
         signal: Signal,
         disposition: Option<Disposition>,
     ) -> Result<Option<Disposition>> {
-        let how = if disposition.is_some() { How::Unblock } else { How::Block };
+        let how = if disposition.is_some() { SigmaskHow::Unblock } else { SigmaskHow::Block };
         let action = disposition.map(|disposition| SigAction { disposition, ..SigAction::DEFAULT });
         let before = self.sigaction(signal, action)?.disposition;
         let mask = self.sigprocmask(Some((how, SigSet::of(&[signal]))))?;

@@ -1,4 +1,4 @@
-//! What a parent waits for and learns: [`Children`], [`WaitOptions`], [`Status`], [`Waited`].
+//! What a parent waits for and learns: [`Children`], [`WaitOptions`], [`WaitStatus`], [`WaitedChild`].
 
 use std::fmt;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl WaitOptions {
 
 /// How a child is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Status {
+pub enum WaitStatus {
     /// It exited with this status, 0 to 255.
     Exited(i32),
     /// A signal ended it; whether it would have left a core.
@@ -80,9 +80,9 @@ pub enum Status {
     Continued,
 }
 
-impl Status {
+impl WaitStatus {
     /// Whether it ended.
-    pub const fn is_end(self) -> bool {
+    pub const fn is_terminated(self) -> bool {
         matches!(self, Self::Exited(_) | Self::Signaled(..))
     }
 
@@ -97,7 +97,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for WaitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited(status) => write!(f, "exited {status}"),
@@ -110,7 +110,7 @@ impl fmt::Display for Status {
     }
 }
 
-impl fmt::Debug for Status {
+impl fmt::Debug for WaitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -118,13 +118,13 @@ impl fmt::Debug for Status {
 
 /// What `wait` found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waited {
+pub struct WaitedChild {
     /// Who.
     pub pid: Pid,
     /// The child's user.
     pub uid: u32,
     /// How.
-    pub status: Status,
+    pub status: WaitStatus,
     /// What it and those that it waited for used, as `wait3` and `wait4` tell.
     pub usage: Usage,
 }

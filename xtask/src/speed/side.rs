@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use tontine_bench::stats::order::median;
 use tontine_unix::{
-    How, Linux, Pid, Result, SigAction, SigSet, Signal, Spawn, Status, Sys, Target, WaitOptions,
+    Linux, Pid, Result, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, SpawnRequest, Sys,
+    WaitOptions, WaitStatus,
 };
 use tontine_unix_sim::{Builder, Executor, Virtual};
 
@@ -97,7 +98,7 @@ fn many() -> io::Result<Many> {
         let resident = resident_bytes();
         let begun = Instant::now();
         sys.sigaction(Signal::TERM, Some(SigAction::IGNORE))?;
-        sys.kill(Target::OwnGroup, Some(Signal::TERM))?;
+        sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM))?;
         reaped(sys, MANY)?;
         let seconds = (made + begun.elapsed()).as_secs_f64();
         Ok(Many { gibibytes: resident as f64 / f64::from(1 << 30), seconds })
@@ -110,7 +111,7 @@ fn group_kill(members: usize) -> Measured {
         blocked(sys, members)?;
         sys.sigaction(Signal::TERM, Some(SigAction::IGNORE))?;
         let begun = Instant::now();
-        sys.kill(Target::OwnGroup, Some(Signal::TERM))?;
+        sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM))?;
         let took = begun.elapsed();
         reaped(sys, members)?;
         Ok(took.as_secs_f64() * 1e3)
@@ -167,7 +168,7 @@ fn simulated() -> Measured {
 fn receive(sys: &dyn Sys, calls: &AtomicU64) -> Result<()> {
     let seen = Arc::new(AtomicUsize::new(0));
     let handler = Arc::clone(&seen);
-    sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::USR1]))))?;
+    sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::USR1]))))?;
     let count = SigAction::handler(move |_, _| {
         handler.fetch_add(1, Ordering::Relaxed);
     });
@@ -216,7 +217,7 @@ fn median_of(children: usize, side: &dyn Fn(&dyn Sys) -> Result<()>) -> Measured
 }
 
 fn spawned(sys: &dyn Sys) -> Result<()> {
-    let child = sys.spawn(&Spawn::new(NOTHING, &[NOTHING]))?;
+    let child = sys.spawn(&SpawnRequest::new(NOTHING, &[NOTHING]))?;
     ended(sys, child)
 }
 
@@ -227,7 +228,7 @@ fn forked(sys: &dyn Sys) -> Result<()> {
 
 fn ended(sys: &dyn Sys, child: Pid) -> Result<()> {
     let waited = sys.waitpid(child.into(), WaitOptions::empty())?;
-    assert!(waited.is_some_and(|waited| waited.status == Status::Exited(0)));
+    assert!(waited.is_some_and(|waited| waited.status == WaitStatus::Exited(0)));
     Ok(())
 }
 

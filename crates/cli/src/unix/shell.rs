@@ -10,7 +10,7 @@ use std::panic::resume_unwind;
 use std::process::ExitCode;
 use std::thread;
 
-use tontine_unix::{Errno, Fd, Modes, Signal, Status, Sys};
+use tontine_unix::{Errno, Fd, Modes, Signal, Sys, WaitStatus};
 use tontine_unix_lab::shell::{attend, keep, programs, ps, shell as run_shell};
 use tontine_unix_sim::{Builder, Console, Executor, Report, State, Virtual};
 
@@ -109,8 +109,8 @@ impl Place {
 /// The shell's.
 fn status(report: &Report) -> Result<ExitCode, Refusal> {
     match report.status {
-        Some(Status::Exited(status)) => Ok(ExitCode::from(status as u8)),
-        Some(Status::Signaled(signal, _)) => Ok(stopped_by(signal.number())),
+        Some(WaitStatus::Exited(status)) => Ok(ExitCode::from(status as u8)),
+        Some(WaitStatus::Signaled(signal, _)) => Ok(stopped_by(signal.number())),
         None => {
             let state = report.state.as_ref().map(State::to_string).unwrap_or_default();
             let waits = "expected the shell to end, found that all threads are blocked";

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tontine_host::trouble::{Result, Trouble};
-use tontine_unix::{Fd, How, Pid, SigAction, SigSet, Signal, Sys};
+use tontine_unix::{Fd, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
 use super::round::Received;
 use crate::modes::{self, System, Watch};
@@ -83,7 +83,7 @@ fn round(
     all: &All,
 ) -> tontine_unix::Result<()> {
     // Whoever is there before the handlers are would die of the first signal.
-    sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::USR1]))))?;
+    sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::USR1]))))?;
     let (start, started) = sys.pipe()?;
     for place in places {
         let sent = Arc::new(Counter::default());

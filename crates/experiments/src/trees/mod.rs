@@ -18,7 +18,7 @@ use tontine_bench::size::Size;
 use tontine_bench::task::Params;
 use tontine_host::os::pin;
 use tontine_host::trouble::{Result, Trouble};
-use tontine_unix::{Errno, How, Pid, SigAction, SigSet, Signal, Sys};
+use tontine_unix::{Errno, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 use tontine_unix_sim::{LockStatistics, Mode};
 
 use crate::levels::{self, crowd, levels};
@@ -255,7 +255,7 @@ fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
             Step::Action => {
                 sys.sigaction(Signal::USR2, Some(SigAction::handler(|_, _| {}))).map(|_| ())
             }
-            Step::Mask => sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).map(|_| ()),
+            Step::Mask => sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY))).map(|_| ()),
             Step::Kill => sys.kill(sys.getpid().into(), None),
             Step::Pipe => sys.pipe().and_then(|(from, to)| {
                 sys.close(from)?;

@@ -1,6 +1,6 @@
 //! The supervisor at all schedules up to a bound of preemptions: [`exploration`].
 
-use tontine_unix::{Children, Errno, How, SigSet, Signal, Sys, WaitOptions};
+use tontine_unix::{Children, Errno, SigSet, SigmaskHow, Signal, Sys, WaitOptions};
 use tontine_unix_lab::explore::Exploration;
 
 use crate::supervise::{Groups, Service, supervise};
@@ -18,9 +18,9 @@ const LEFT_BEHIND: i32 = 9;
 
 /// One service, and SIGTERM at any moment, which is blocked until the supervisor looks for it.
 fn stopped_at_any_moment(sys: &dyn Sys, groups: Groups) -> i32 {
-    sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::TERM])))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::TERM])))).expect("it is allowed");
     let steady = Service::new("steady", |sys| {
-        sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).expect("it is allowed");
+        sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY))).expect("it is allowed");
         loop {
             sys.pause();
         }

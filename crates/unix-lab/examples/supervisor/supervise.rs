@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tontine_unix::{
-    Children, Errno, Fd, How, Pid, Result, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
-    Waited,
+    Children, Errno, Fd, Pid, Result, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions,
+    WaitStatus, WaitedChild,
 };
 
 /// How often a service is started again before it is given up.
@@ -78,7 +78,7 @@ impl<'a> Supervisor<'a> {
         sys.set_subreaper(true)?;
         // Taken by sigtimedwait; a signal that is ignored would not wait for it.
         sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {})))?;
-        let before = sys.sigprocmask(Some((How::Block, WATCHED)))?;
+        let before = sys.sigprocmask(Some((SigmaskHow::Block, WATCHED)))?;
         let mut supervisor = Self { sys, by, running: BTreeMap::new(), groups: Vec::new() };
         for service in services {
             supervisor.start(service, 0, before)?;
@@ -97,7 +97,7 @@ impl<'a> Supervisor<'a> {
             let ready = sys
                 .setpgid(own, own)
                 .and_then(|()| sys.sigaction(Signal::CHLD, Some(SigAction::DEFAULT)).map(drop))
-                .and_then(|()| sys.sigprocmask(Some((How::Set, mask))).map(drop));
+                .and_then(|()| sys.sigprocmask(Some((SigmaskHow::Set, mask))).map(drop));
             ready.map_or(1, |()| run(sys))
         })?;
         if self.by == Groups::ByBoth {
@@ -149,13 +149,13 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The service, if it is one and did not end well.
-    fn ended(&mut self, waited: &Waited) -> Option<(Service, u32)> {
+    fn ended(&mut self, waited: &WaitedChild) -> Option<(Service, u32)> {
         let Some((service, restarts)) = self.running.remove(&waited.pid) else {
             say(self.sys, &format!("an orphan {}", waited.status));
             return None;
         };
         say(self.sys, &format!("{} {}", service.name, waited.status));
-        (waited.status != Status::Exited(0)).then_some((service, restarts))
+        (waited.status != WaitStatus::Exited(0)).then_some((service, restarts))
     }
 
     /// SIGTERM to every group, SIGKILL after the grace, until nobody is left.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use rustix::io::fcntl_dupfd_cloexec;
 use tontine_unix::{
-    Children, How, Linux, Pid, SigAction, SigSet, Signal, Sys, Target, WaitOptions,
+    Children, Linux, Pid, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys, WaitOptions,
 };
 
 use super::conductor::{Lost, conduct};
@@ -191,7 +191,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         let Ok(linux) = Linux::new() else { return };
         let sys: &dyn Sys = &linux;
-        let _ = sys.kill(Target::Process(self.process), Some(Signal::KILL));
+        let _ = sys.kill(SignalTarget::Process(self.process), Some(Signal::KILL));
         let _ = sys.waitpid(Children::One(self.process), WaitOptions::empty());
     }
 }
@@ -323,7 +323,7 @@ fn as_after_login(sys: &dyn Sys) {
         // Of those that cannot be changed nothing is changed.
         let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));
     }
-    let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
+    let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY)));
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives across the call.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
@@ -386,7 +386,7 @@ fn stay_on(processor: u32) {
 
 /// Kills and reaps whoever is left in the namespace.
 fn clear_namespace(sys: &dyn Sys) {
-    let _ = sys.kill(Target::Everyone, Some(Signal::KILL));
+    let _ = sys.kill(SignalTarget::Everyone, Some(Signal::KILL));
     // SAFETY: it takes integers and a null pointer.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
 }

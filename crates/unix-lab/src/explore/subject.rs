@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tontine_unix::{Program, Status};
+use tontine_unix::{Program, WaitStatus};
 use tontine_unix_sim::{Builder, Ending, Report, Virtual};
 
 use crate::scenario::Stage;
@@ -42,7 +42,7 @@ impl Subject {
         let run = || match self {
             Self::Program(make) => {
                 let report = system.run(make());
-                let wrong = wrong(&report, |status| status == Status::Exited(0));
+                let wrong = wrong(&report, |status| status == WaitStatus::Exited(0));
                 Seen { wrong, names: Vec::new() }
             }
             Self::Scenario(stage) => {
@@ -66,7 +66,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
 }
 
 /// What is wrong with a run, whose program `held` if that says so of how it ended.
-fn wrong(report: &Report, held: impl Fn(Status) -> bool) -> Option<String> {
+fn wrong(report: &Report, held: impl Fn(WaitStatus) -> bool) -> Option<String> {
     let Report { status, ending, panicked, abandoned, .. } = report;
     let ended = match ending {
         Ending::Finished => None,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tontine_unix::{Pid, SignalInfo, Sys};
+use tontine_unix::{Pid, SigInfo, Sys};
 
 use super::ast::{Condition, Expression, Part, Place, Scenario, Statement, Step};
 use super::call::Call;
@@ -143,7 +143,7 @@ pub(super) struct Frame<'f> {
     pub(super) sys: &'f dyn Sys,
     pub(super) context: &'f Arc<Context>,
     /// In a handler, what is known of the signal.
-    pub(super) info: Option<&'f SignalInfo>,
+    pub(super) info: Option<&'f SigInfo>,
 }
 
 impl Frame<'_> {

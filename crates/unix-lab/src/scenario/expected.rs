@@ -2,7 +2,7 @@
 //!
 //! `outcome.rs` compares them with what came.
 
-use tontine_unix::{Errno, Modes, SigSet, Signal, Status};
+use tontine_unix::{Errno, Modes, SigSet, Signal, WaitStatus};
 
 use super::call::Bounds;
 use super::term::Term;
@@ -75,15 +75,15 @@ impl StatusPattern {
         &["exited", "killed", "stopped", "trapped", "continued"];
 
     /// Whether `status` is so.
-    pub fn fits(self, status: Status) -> bool {
+    pub fn fits(self, status: WaitStatus) -> bool {
         match (self, status) {
-            (Self::Exited(wanted), Status::Exited(found)) => wanted.is_none_or(|n| n == found),
-            (Self::Killed(wanted, core), Status::Signaled(found, dumped)) => {
+            (Self::Exited(wanted), WaitStatus::Exited(found)) => wanted.is_none_or(|n| n == found),
+            (Self::Killed(wanted, core), WaitStatus::Signaled(found, dumped)) => {
                 wanted == found && (dumped || !core)
             }
-            (Self::Stopped(wanted), Status::Stopped(found))
-            | (Self::Trapped(wanted), Status::Trapped(found)) => wanted == found,
-            (Self::Continued, Status::Continued) => true,
+            (Self::Stopped(wanted), WaitStatus::Stopped(found))
+            | (Self::Trapped(wanted), WaitStatus::Trapped(found)) => wanted == found,
+            (Self::Continued, WaitStatus::Continued) => true,
             _ => false,
         }
     }

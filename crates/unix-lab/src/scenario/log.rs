@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tontine_unix::Status;
+use tontine_unix::WaitStatus;
 use tontine_unix_sim::Stopper;
 
 use super::ast::Place;
@@ -76,7 +76,7 @@ pub enum About<'e> {
     /// It was made, and runs this block.
     Made(i32, &'e str),
     /// It was seen to be so.
-    Seen(i32, Status),
+    Seen(i32, WaitStatus),
 }
 
 /// What is kept of an event.
@@ -103,7 +103,7 @@ pub struct Record {
     /// The process that it made, and its name.
     pub made: Option<(i32, String)>,
     /// The process that it saw, and how that was.
-    pub seen: Option<(i32, Status)>,
+    pub seen: Option<(i32, WaitStatus)>,
 }
 
 impl Event<'_> {

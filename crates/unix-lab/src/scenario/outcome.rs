@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use tontine_unix::{
-    Code, Disposition, Errno, Limit, Modes, Pid, Result, SigSet, Signal, SignalInfo, Status, Waited,
+    Disposition, Errno, Modes, Pid, Result, Rlimit, SigCode, SigInfo, SigSet, Signal, WaitStatus,
+    WaitedChild,
 };
 
 use super::call::Bounds;
@@ -25,15 +26,15 @@ pub(super) enum Outcome {
     /// A set of signals.
     Set(SigSet),
     /// A child that changed.
-    Waited(Waited),
+    Waited(WaitedChild),
     /// No child has changed.
     Nothing,
     /// A signal was taken without a handler; all that is known of it, where the call tells.
-    Taken(Signal, Option<SignalInfo>),
+    Taken(Signal, Option<SigInfo>),
     /// What is, or was before, done about a signal.
     Done(Done),
     /// A limit.
-    Limit(Limit),
+    Limit(Rlimit),
     /// How a terminal behaves.
     Modes(Modes),
     /// The call refused.
@@ -99,7 +100,7 @@ fn same(wanted: SigSet, found: SigSet) -> bool {
 }
 
 /// Whether what is known of a signal is what the pattern says of it.
-fn known(wanted: &TakenPattern, info: Option<&SignalInfo>, value: impl Fn(&Term) -> i32) -> bool {
+fn known(wanted: &TakenPattern, info: Option<&SigInfo>, value: impl Fn(&Term) -> i32) -> bool {
     let says_more = wanted.from.is_some() || wanted.value.is_some() || wanted.code.is_some();
     let Some(info) = info else { return !says_more };
     wanted.from.as_ref().is_none_or(|from| value(from) == info.pid)
@@ -108,19 +109,19 @@ fn known(wanted: &TakenPattern, info: Option<&SignalInfo>, value: impl Fn(&Term)
 }
 
 /// The word for a code.
-pub(super) const fn cause(code: Code) -> Cause {
+pub(super) const fn cause(code: SigCode) -> Cause {
     match code {
-        Code::User => Cause::User,
-        Code::Queue => Cause::Queue,
-        Code::Tkill => Cause::Tkill,
-        Code::Kernel => Cause::Kernel,
-        Code::Fault => Cause::Fault,
-        Code::Exited => Cause::Exited,
-        Code::Killed => Cause::Killed,
-        Code::Dumped => Cause::Dumped,
-        Code::Trapped => Cause::Trapped,
-        Code::Stopped => Cause::Stopped,
-        Code::Continued => Cause::Continued,
+        SigCode::User => Cause::User,
+        SigCode::Queue => Cause::Queue,
+        SigCode::Tkill => Cause::Tkill,
+        SigCode::Kernel => Cause::Kernel,
+        SigCode::Fault => Cause::Fault,
+        SigCode::Exited => Cause::Exited,
+        SigCode::Killed => Cause::Killed,
+        SigCode::Dumped => Cause::Dumped,
+        SigCode::Trapped => Cause::Trapped,
+        SigCode::Stopped => Cause::Stopped,
+        SigCode::Continued => Cause::Continued,
     }
 }
 
@@ -134,9 +135,9 @@ pub(super) const fn done(disposition: &Disposition) -> Done {
 }
 
 /// The limit that bounds say.
-pub(super) fn limit(bounds: Bounds) -> Limit {
+pub(super) fn limit(bounds: Bounds) -> Rlimit {
     let of = |bound: Option<u32>| bound.map_or(u64::MAX, u64::from);
-    Limit { soft: of(bounds.soft), hard: of(bounds.hard) }
+    Rlimit { soft: of(bounds.soft), hard: of(bounds.hard) }
 }
 
 impl From<Result<()>> for Outcome {
@@ -151,8 +152,8 @@ impl From<Result<Pid>> for Outcome {
     }
 }
 
-impl From<Result<Option<Waited>>> for Outcome {
-    fn from(result: Result<Option<Waited>>) -> Self {
+impl From<Result<Option<WaitedChild>>> for Outcome {
+    fn from(result: Result<Option<WaitedChild>>) -> Self {
         match result {
             Ok(Some(waited)) => Self::Waited(waited),
             Ok(None) => Self::Nothing,
@@ -197,30 +198,30 @@ impl Display for Outcome {
 }
 
 /// A status as expectations write it.
-pub(super) struct Short(pub(super) Status);
+pub(super) struct Short(pub(super) WaitStatus);
 
 impl Display for Short {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Status::Exited(status) => write!(f, "exited {status}"),
-            Status::Signaled(signal, core) => {
+            WaitStatus::Exited(status) => write!(f, "exited {status}"),
+            WaitStatus::Signaled(signal, core) => {
                 write!(f, "killed {}{}", Name(signal), if core { " core" } else { "" })
             }
-            Status::Stopped(signal) => write!(f, "stopped {}", Name(signal)),
-            Status::Trapped(signal) => write!(f, "trapped {}", Name(signal)),
-            Status::Continued => f.write_str("continued"),
+            WaitStatus::Stopped(signal) => write!(f, "stopped {}", Name(signal)),
+            WaitStatus::Trapped(signal) => write!(f, "trapped {}", Name(signal)),
+            WaitStatus::Continued => f.write_str("continued"),
         }
     }
 }
 
 /// All that is known of a signal, as expectations write it.
-pub(super) struct Known<'i>(pub(super) &'i SignalInfo);
+pub(super) struct Known<'i>(pub(super) &'i SigInfo);
 
 impl Display for Known<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let SignalInfo { signal, code, pid, value, .. } = *self.0;
+        let SigInfo { signal, code, pid, value, .. } = *self.0;
         write!(f, "{} from {pid}", Name(signal))?;
-        if code == Code::Queue {
+        if code == SigCode::Queue {
             write!(f, " value {value}")?;
         }
         f.write_char(' ')?;

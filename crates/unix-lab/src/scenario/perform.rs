@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tontine_unix::{
-    ActionFlags, Children, Errno, Fd, How, Pid, Ptrace, Resource, Result, SigAction, SigSet,
-    SigStack, Signal, Spawn, SpawnGroup, Target, Tid, WaitOptions, Whose,
+    ActionFlags, Children, Errno, Fd, Pid, PriorityScope, Ptrace, Resource, Result, SigAction,
+    SigSet, SigStack, SigmaskHow, Signal, SignalTarget, SpawnGroup, SpawnRequest, Tid, WaitOptions,
 };
 
 use super::call::{Aim, Call, Owner, Path, Spawning, Tracing, Whom};
@@ -183,9 +183,9 @@ impl Frame<'_> {
         let old = |bits: u32| Outcome::Set(SigSet::from_bits(bits.into()));
         let low = signals.bits() as u32;
         match call {
-            OnSet::Block => set(sys.sigprocmask(Some((How::Block, signals)))),
-            OnSet::Unblock => set(sys.sigprocmask(Some((How::Unblock, signals)))),
-            OnSet::Setmask => set(sys.sigprocmask(Some((How::Set, signals)))),
+            OnSet::Block => set(sys.sigprocmask(Some((SigmaskHow::Block, signals)))),
+            OnSet::Unblock => set(sys.sigprocmask(Some((SigmaskHow::Unblock, signals)))),
+            OnSet::Setmask => set(sys.sigprocmask(Some((SigmaskHow::Set, signals)))),
             OnSet::Sigsuspend => Outcome::Error(sys.sigsuspend(signals)),
             OnSet::Sigwait => match sys.sigwait(signals) {
                 Ok(signal) => Outcome::Taken(signal, None),
@@ -237,7 +237,7 @@ impl Frame<'_> {
         let descriptor = |term| Fd(self.number(term));
         let seat = self.expect(Kind::Process);
         let (path, arguments) = image(self.context, &spawning.path, seat);
-        let spawn = Spawn {
+        let spawn = SpawnRequest {
             path,
             arguments,
             group: match &spawning.group {
@@ -274,20 +274,20 @@ impl Frame<'_> {
         }
     }
 
-    fn target(&self, aim: &Aim) -> Target {
+    fn target(&self, aim: &Aim) -> SignalTarget {
         match aim {
-            Aim::One(process) => Target::Process(self.value(process)),
-            Aim::Group(group) => Target::Group(self.value(group)),
-            Aim::OwnGroup => Target::OwnGroup,
-            Aim::Everyone => Target::Everyone,
+            Aim::One(process) => SignalTarget::Process(self.value(process)),
+            Aim::Group(group) => SignalTarget::Group(self.value(group)),
+            Aim::OwnGroup => SignalTarget::OwnGroup,
+            Aim::Everyone => SignalTarget::Everyone,
         }
     }
 
-    fn whose(&self, owner: &Owner) -> Whose {
+    fn whose(&self, owner: &Owner) -> PriorityScope {
         match owner {
-            Owner::Process(process) => Whose::Process(self.value(process)),
-            Owner::Group(group) => Whose::Group(self.value(group)),
-            Owner::User(user) => Whose::User(self.number(user).cast_unsigned()),
+            Owner::Process(process) => PriorityScope::Process(self.value(process)),
+            Owner::Group(group) => PriorityScope::Group(self.value(group)),
+            Owner::User(user) => PriorityScope::User(self.number(user).cast_unsigned()),
         }
     }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tontine_unix::{
-    Body, Children, Disposition, Errno, Handler, How, Pid, Program, SigAction, SigSet, SigVec, Sys,
-    WaitOptions,
+    Children, Disposition, Errno, Handler, Pid, Program, SigAction, SigSet, SigVec, SigmaskHow,
+    Sys, ThreadBody, WaitOptions,
 };
 use tontine_unix_sim::State;
 
@@ -119,7 +119,7 @@ pub(super) fn image(context: &Context, path: &Path, seat: Option<Seat>) -> (Stri
 
 fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
     // Signals that a scenario sends to everyone are not for this one.
-    let _ = sys.sigprocmask(Some((How::Set, SigSet::ALL)));
+    let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL)));
     let _ = sys.set_subreaper(true);
     let first = run.scenario.first().expect("a parsed scenario has a process");
     State::name_caller(HARNESS);
@@ -135,7 +135,7 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
     let seat = child.seat;
     let made = sys.fork(move |sys| {
         let _ = sys.setsid();
-        let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
+        let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY)));
         process(sys, child)
     });
     frame.made(seat, made.ok());
@@ -180,7 +180,7 @@ pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
 }
 
 /// What a thread of a process runs.
-pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> Body {
+pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> ThreadBody {
     let (context, name) = (Arc::clone(context), name.to_owned());
     Box::new(move |sys| {
         let run = Arc::clone(&context.run);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
-use tontine_unix::Status;
+use tontine_unix::WaitStatus;
 
 use super::ast::{Count, Expectation, Scenario, Statement, Step, Whole};
 use super::error::Printable;
@@ -135,14 +135,14 @@ fn inline_of(body: &[Statement]) -> usize {
 }
 
 /// Who ended how, by name.
-type Ends = Vec<(String, Status)>;
+type Ends = Vec<(String, WaitStatus)>;
 
 /// A process's name is that of the block which it ran last; one that ran none has the name under
 /// which it was made. The log may take that a process was made after it took that it began, or even
 /// ended.
 fn ends(timeline: &Timeline) -> Ends {
     let mut names: BTreeMap<i32, &str> = BTreeMap::new();
-    let mut nameless: BTreeMap<i32, Status> = BTreeMap::new();
+    let mut nameless: BTreeMap<i32, WaitStatus> = BTreeMap::new();
     let mut ended: BTreeSet<i32> = BTreeSet::new();
     let mut ends = Vec::new();
     for record in &timeline.records {
@@ -159,7 +159,8 @@ fn ends(timeline: &Timeline) -> Ends {
             }
         }
         // One that was looked at with `nowait` is seen twice.
-        let seen = record.seen.filter(|(pid, status)| status.is_end() && !ended.contains(pid));
+        let seen =
+            record.seen.filter(|(pid, status)| status.is_terminated() && !ended.contains(pid));
         if let Some((pid, status)) = seen {
             if let Some(name) = names.remove(&pid) {
                 ends.push((name.to_owned(), status));
@@ -208,7 +209,7 @@ fn judge_ends(
     ways: &[StatusPattern],
     ends: &Ends,
 ) -> Result<(), String> {
-    let all: Vec<Status> =
+    let all: Vec<WaitStatus> =
         ends.iter().filter(|(who, _)| who == name).map(|(_, status)| *status).collect();
     let fitting = all.iter().filter(|status| ways.iter().any(|way| way.fits(**status))).count();
     let is_held = match count {
@@ -272,7 +273,7 @@ mod tests {
         Record { made: Some((pid, name.into())), ..record(1, "main", EventKind::Call) }
     }
 
-    fn seen(pid: i32, status: Status) -> Record {
+    fn seen(pid: i32, status: WaitStatus) -> Record {
         Record { seen: Some((pid, status)), ..record(1, "main", EventKind::Call) }
     }
 
@@ -280,7 +281,7 @@ mod tests {
         ends(&Timeline { records })
     }
 
-    const KILLED: Status = Status::Signaled(Signal::KILL, false);
+    const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
     #[test]
     fn one_that_was_killed_before_it_began_has_the_name_under_which_it_was_made() {
@@ -290,25 +291,26 @@ mod tests {
 
     #[test]
     fn an_end_that_is_told_before_the_fork_is_counted_once() {
-        let end = seen(5, Status::Exited(3));
-        let expected = [("child".to_owned(), Status::Exited(3))];
+        let end = seen(5, WaitStatus::Exited(3));
+        let expected = [("child".to_owned(), WaitStatus::Exited(3))];
         assert_eq!(ends_of(vec![end.clone(), made(5, "child")]), expected);
         assert_eq!(ends_of(vec![began(5, "child"), end, made(5, "child")]), expected);
     }
 
     #[test]
     fn an_end_that_is_looked_at_and_then_waited_for_is_one() {
-        let end = seen(5, Status::Exited(3));
+        let end = seen(5, WaitStatus::Exited(3));
         let ends = ends_of(vec![made(5, "child"), end.clone(), end]);
-        assert_eq!(ends, [("child".to_owned(), Status::Exited(3))]);
+        assert_eq!(ends, [("child".to_owned(), WaitStatus::Exited(3))]);
     }
 
     #[test]
     fn the_next_one_with_the_number_is_another() {
-        let end = |status| seen(5, Status::Exited(status));
+        let end = |status| seen(5, WaitStatus::Exited(status));
         let records =
             vec![made(5, "a"), began(5, "a"), end(1), began(5, "b"), made(5, "b"), end(2)];
-        let expected = [("a".to_owned(), Status::Exited(1)), ("b".to_owned(), Status::Exited(2))];
+        let expected =
+            [("a".to_owned(), WaitStatus::Exited(1)), ("b".to_owned(), WaitStatus::Exited(2))];
         assert_eq!(ends_of(records), expected);
     }
 
@@ -320,7 +322,7 @@ mod tests {
 
     #[test]
     fn stops_are_no_ends() {
-        assert_eq!(ends_of(vec![made(5, "a"), seen(5, Status::Stopped(Signal::STOP))]), []);
+        assert_eq!(ends_of(vec![made(5, "a"), seen(5, WaitStatus::Stopped(Signal::STOP))]), []);
     }
 
     /// Whether `expectation` holds of these notes, all by `main`.

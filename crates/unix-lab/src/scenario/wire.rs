@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tontine_unix::{Signal, Status};
+use tontine_unix::{Signal, WaitStatus};
 
 use super::log::{About, Event, EventKind, Log, Record};
 
@@ -124,12 +124,12 @@ fn encode(line: &mut Stack, event: &Event<'_>) -> fmt::Result {
         About::Made(made, _) => write!(line, "+\t{made}\t0\t")?,
         About::Seen(seen, status) => {
             let (letter, number) = match status {
-                Status::Exited(status) => ("e", status),
-                Status::Signaled(signal, false) => ("k", signal.number()),
-                Status::Signaled(signal, true) => ("d", signal.number()),
-                Status::Stopped(signal) => ("s", signal.number()),
-                Status::Trapped(signal) => ("t", signal.number()),
-                Status::Continued => ("c", 0),
+                WaitStatus::Exited(status) => ("e", status),
+                WaitStatus::Signaled(signal, false) => ("k", signal.number()),
+                WaitStatus::Signaled(signal, true) => ("d", signal.number()),
+                WaitStatus::Stopped(signal) => ("s", signal.number()),
+                WaitStatus::Trapped(signal) => ("t", signal.number()),
+                WaitStatus::Continued => ("c", 0),
             };
             write!(line, "{letter}\t{seen}\t{number}\t")?;
         }
@@ -158,12 +158,12 @@ pub(crate) fn decode(line: &str) -> Option<Record> {
     let number: i32 = fields.next()?.parse().ok()?;
     let seen = match about {
         "-" | "+" => None,
-        "e" => Some(Status::Exited(number)),
-        "k" => Some(Status::Signaled(Signal::new(number)?, false)),
-        "d" => Some(Status::Signaled(Signal::new(number)?, true)),
-        "s" => Some(Status::Stopped(Signal::new(number)?)),
-        "t" => Some(Status::Trapped(Signal::new(number)?)),
-        "c" => Some(Status::Continued),
+        "e" => Some(WaitStatus::Exited(number)),
+        "k" => Some(WaitStatus::Signaled(Signal::new(number)?, false)),
+        "d" => Some(WaitStatus::Signaled(Signal::new(number)?, true)),
+        "s" => Some(WaitStatus::Stopped(Signal::new(number)?)),
+        "t" => Some(WaitStatus::Trapped(Signal::new(number)?)),
+        "c" => Some(WaitStatus::Continued),
         _ => return None,
     };
     let mut text = || unescaped(fields.next().unwrap_or_default());
@@ -207,14 +207,14 @@ mod tests {
     use super::*;
     use crate::scenario::ast::Place;
 
-    fn status() -> impl Strategy<Value = Status> {
+    fn status() -> impl Strategy<Value = WaitStatus> {
         let signal = || (1..=31).prop_map(|n| Signal::new(n).expect("a signal"));
         prop_oneof![
-            (0..256).prop_map(Status::Exited),
-            (signal(), any::<bool>()).prop_map(|(signal, core)| Status::Signaled(signal, core)),
-            signal().prop_map(Status::Stopped),
-            signal().prop_map(Status::Trapped),
-            Just(Status::Continued),
+            (0..256).prop_map(WaitStatus::Exited),
+            (signal(), any::<bool>()).prop_map(|(signal, core)| WaitStatus::Signaled(signal, core)),
+            signal().prop_map(WaitStatus::Stopped),
+            signal().prop_map(WaitStatus::Trapped),
+            Just(WaitStatus::Continued),
         ]
     }
 

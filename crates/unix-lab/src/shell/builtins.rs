@@ -1,6 +1,6 @@
 //! The commands that act on the shell itself: [`HELP`] lists them.
 
-use tontine_unix::{Pid, SigSet, Signal, Target};
+use tontine_unix::{Pid, SigSet, Signal, SignalTarget};
 
 use super::Shell;
 use super::complaint::Complaint;
@@ -142,7 +142,7 @@ impl Shell<'_> {
         let wrong = Complaint::call(target);
         if !target.starts_with('%') {
             let number = target.parse().map_err(|_| Complaint::Usage(KILL))?;
-            return self.sys.kill(Target::of(number), Some(signal)).map_err(wrong);
+            return self.sys.kill(SignalTarget::of(number), Some(signal)).map_err(wrong);
         }
         let number = self.meant(&[target], KILL)?;
         let Some(job) = self.jobs.get(number) else { return Err(Complaint::Over(number)) };

@@ -3,7 +3,7 @@
 //! It enters its job's group and takes the terminal for it. The shell does the same from its side:
 //! neither may go on before it is done, and nobody knows who runs first.
 
-use tontine_unix::{Fd, How, Pid, Result, SigAction, SigSet, Signal, Sys};
+use tontine_unix::{Fd, Pid, Result, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
 use super::launch::Launch;
 
@@ -38,7 +38,7 @@ impl Child {
         for signal in self.defaults.iter() {
             let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));
         }
-        let _ = sys.sigprocmask(Some((How::Set, self.mask)));
+        let _ = sys.sigprocmask(Some((SigmaskHow::Set, self.mask)));
         for (from, to) in [(self.input, Fd::STDIN), (self.output, Fd::STDOUT)] {
             if let Some(from) = from.filter(|from| *from != to) {
                 let _ = sys.dup2(from, to).and_then(|()| sys.close(from));
@@ -56,8 +56,8 @@ impl Child {
 /// # Errors
 /// As [`Sys::tcsetpgrp`].
 pub(super) fn hand_over(sys: &dyn Sys, terminal: Fd, group: Pid) -> Result<()> {
-    let mask = sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::TTOU]))))?;
+    let mask = sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::TTOU]))))?;
     let done = sys.tcsetpgrp(terminal, group);
-    sys.sigprocmask(Some((How::Set, mask)))?;
+    sys.sigprocmask(Some((SigmaskHow::Set, mask)))?;
     done
 }

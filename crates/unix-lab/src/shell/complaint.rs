@@ -1,6 +1,6 @@
 //! What the shell says when it cannot do something: [`Complaint`].
 
-use tontine_unix::{Errno, NoSignal};
+use tontine_unix::{Errno, ParseSignalError};
 
 use super::parse::ParseError;
 
@@ -26,7 +26,7 @@ pub(super) enum Complaint {
     #[error("{0}: {1}")]
     Call(String, Errno),
     #[error(transparent)]
-    Signal(#[from] NoSignal),
+    Signal(#[from] ParseSignalError),
     #[error(transparent)]
     Parse(#[from] ParseError),
 }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use tontine_unix::{Pid, Signal, Status, Termios};
+use tontine_unix::{Pid, Signal, Termios, WaitStatus};
 
 use super::complaint::Complaint;
 
@@ -23,7 +23,7 @@ pub(super) struct Job {
     /// How it had left the terminal when it stopped in the foreground.
     pub(super) modes: Option<Termios>,
     /// Its processes in the pipeline's order, and what was last heard of each.
-    members: Vec<(Pid, Option<Status>)>,
+    members: Vec<(Pid, Option<WaitStatus>)>,
     /// Whether the user has not been told yet.
     news: bool,
     /// When it was last started, stopped or sent on, counted.
@@ -83,12 +83,14 @@ impl Job {
             return State::Running;
         }
         let stop = heard().rev().find_map(|status| match status {
-            Some(Status::Stopped(signal) | Status::Trapped(signal)) => Some(State::Stopped(signal)),
+            Some(WaitStatus::Stopped(signal) | WaitStatus::Trapped(signal)) => {
+                Some(State::Stopped(signal))
+            }
             _ => None,
         });
         stop.unwrap_or_else(|| match heard().next_back().flatten() {
-            Some(Status::Signaled(signal, core)) => State::Killed(signal, core),
-            Some(Status::Exited(status)) => State::Done(status),
+            Some(WaitStatus::Signaled(signal, core)) => State::Killed(signal, core),
+            Some(WaitStatus::Exited(status)) => State::Done(status),
             _ => State::Done(0),
         })
     }
@@ -124,14 +126,14 @@ impl Jobs {
     }
 
     /// Takes note of what `wait` told of a process.
-    pub(super) fn note(&mut self, pid: Pid, status: Status) {
+    pub(super) fn note(&mut self, pid: Pid, status: WaitStatus) {
         let member = |job: &Job| job.members().any(|member| member.number() == pid.number());
         let Some(job) = self.list.iter_mut().find(|job| !job.state().is_over() && member(job))
         else {
             return;
         };
         let before = job.state();
-        let heard = (status != Status::Continued).then_some(status);
+        let heard = (status != WaitStatus::Continued).then_some(status);
         for (_, last) in
             job.members.iter_mut().filter(|(member, _)| member.number() == pid.number())
         {
@@ -149,7 +151,7 @@ impl Jobs {
         self.turns += 1;
         if let Some(job) = self.list.iter_mut().find(|job| job.number == number) {
             for (_, last) in &mut job.members {
-                *last = last.filter(|status| status.is_end());
+                *last = last.filter(|status| status.is_terminated());
             }
             job.news = false;
             job.turn = self.turns;
@@ -159,7 +161,7 @@ impl Jobs {
     /// Takes note that nothing can be learned of processes any more: what ran is over.
     pub(super) fn lost(&mut self) {
         for (_, last) in self.list.iter_mut().flat_map(|job| &mut job.members) {
-            last.get_or_insert(Status::Exited(127));
+            last.get_or_insert(WaitStatus::Exited(127));
         }
     }
 
@@ -286,13 +288,13 @@ mod tests {
     #[test]
     fn a_job_runs_while_one_of_its_processes_does() {
         let mut jobs = three();
-        jobs.note(pid(21), Status::Exited(3));
+        jobs.note(pid(21), WaitStatus::Exited(3));
         assert_eq!(jobs.state(2), State::Running);
-        jobs.note(pid(20), Status::Stopped(Signal::TTIN));
+        jobs.note(pid(20), WaitStatus::Stopped(Signal::TTIN));
         assert_eq!(jobs.state(2), State::Stopped(Signal::TTIN));
-        jobs.note(pid(20), Status::Continued);
+        jobs.note(pid(20), WaitStatus::Continued);
         assert_eq!(jobs.state(2), State::Running);
-        jobs.note(pid(20), Status::Signaled(Signal::PIPE, false));
+        jobs.note(pid(20), WaitStatus::Signaled(Signal::PIPE, false));
         assert_eq!(jobs.state(2), State::Done(3));
     }
 
@@ -307,10 +309,10 @@ mod tests {
     fn the_stopped_job_is_the_current_one() {
         let mut jobs = three();
         assert_eq!((jobs.find(None).unwrap(), jobs.find(Some("%-")).unwrap()), (3, 2));
-        jobs.note(pid(10), Status::Stopped(Signal::TSTP));
+        jobs.note(pid(10), WaitStatus::Stopped(Signal::TSTP));
         assert_eq!((jobs.find(Some("%%")).unwrap(), jobs.find(Some("%-")).unwrap()), (1, 3));
         jobs.sent_on(1);
-        jobs.note(pid(30), Status::Exited(0));
+        jobs.note(pid(30), WaitStatus::Exited(0));
         assert_eq!((jobs.find(Some("%+")).unwrap(), jobs.find(Some("%-")).unwrap()), (1, 2));
     }
 
@@ -332,11 +334,11 @@ mod tests {
     #[test]
     fn a_message_has_number_mark_state_and_command() {
         let mut jobs = three();
-        jobs.note(pid(10), Status::Stopped(Signal::TSTP));
+        jobs.note(pid(10), WaitStatus::Stopped(Signal::TSTP));
         assert_eq!(jobs.line(1), "[1]+ Stopped              sleep 100");
-        jobs.note(pid(10), Status::Stopped(Signal::TTOU));
-        jobs.note(pid(20), Status::Exited(0));
-        jobs.note(pid(21), Status::Signaled(Signal::QUIT, true));
+        jobs.note(pid(10), WaitStatus::Stopped(Signal::TTOU));
+        jobs.note(pid(20), WaitStatus::Exited(0));
+        jobs.note(pid(21), WaitStatus::Signaled(Signal::QUIT, true));
         let expected = [
             "[1]+ Stopped (SIGTTOU) sleep 100",
             "[2] Killed (SIGQUIT, core) yes | cat",
@@ -349,19 +351,19 @@ mod tests {
     fn the_user_is_told_once() {
         let mut jobs = three();
         assert!(jobs.news().is_empty());
-        jobs.note(pid(30), Status::Exited(2));
-        jobs.note(pid(10), Status::Stopped(Signal::STOP));
+        jobs.note(pid(30), WaitStatus::Exited(2));
+        jobs.note(pid(10), WaitStatus::Stopped(Signal::STOP));
         assert_eq!(
             trimmed(&jobs.news()),
             ["[1]+ Stopped (SIGSTOP) sleep 100", "[3] Done (2) yes",]
         );
         assert!(jobs.news().is_empty());
         assert_eq!(jobs.iter().count(), 2);
-        jobs.note(pid(10), Status::Continued);
+        jobs.note(pid(10), WaitStatus::Continued);
         assert_eq!(trimmed(&jobs.news()), ["[1]+ Running sleep 100 &"]);
-        jobs.note(pid(10), Status::Stopped(Signal::TSTP));
+        jobs.note(pid(10), WaitStatus::Stopped(Signal::TSTP));
         jobs.sent_on(1);
-        jobs.note(pid(10), Status::Continued);
+        jobs.note(pid(10), WaitStatus::Continued);
         assert!(jobs.news().is_empty(), "what the shell did itself is no news");
     }
 
@@ -369,9 +371,9 @@ mod tests {
     fn a_number_that_was_used_again_does_not_touch_a_job_that_is_over() {
         let mut jobs = Jobs::default();
         jobs.add(pid(10), vec![pid(10)], "first");
-        jobs.note(pid(10), Status::Exited(1));
+        jobs.note(pid(10), WaitStatus::Exited(1));
         jobs.add(pid(10), vec![pid(10)], "second");
-        jobs.note(pid(10), Status::Exited(2));
+        jobs.note(pid(10), WaitStatus::Exited(2));
         assert_eq!((jobs.state(1), jobs.state(2)), (State::Done(1), State::Done(2)));
     }
 }

@@ -4,7 +4,9 @@
 //! it, as a user's own shell has a terminal's window or `login`. Where that does nothing, a stopped
 //! shell is one for ever.
 
-use tontine_unix::{Children, Fd, How, Pid, Program, SigSet, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{
+    Children, Fd, Pid, Program, SigSet, SigmaskHow, Signal, Sys, WaitOptions, WaitStatus,
+};
 
 use super::child::hand_over;
 use super::say::{complain, say};
@@ -16,11 +18,11 @@ use super::say::{complain, say};
 /// For the leader of a session with a terminal at its standard output. All signals stay blocked in
 /// it; the shell begins with none blocked.
 pub fn keep(sys: &dyn Sys, shell: Program) -> i32 {
-    let _ = sys.sigprocmask(Some((How::Set, SigSet::ALL)));
+    let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL)));
     let made = sys.fork(move |sys| {
         let _ = sys.setpgid(Pid::number_only(0), Pid::number_only(0));
         let _ = hand_over(sys, Fd::STDOUT, sys.getpgrp());
-        let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
+        let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY)));
         shell(sys)
     });
     let made = match made {
@@ -34,10 +36,10 @@ pub fn keep(sys: &dyn Sys, shell: Program) -> i32 {
         let options = WaitOptions::EXITED | WaitOptions::STOPPED;
         match sys.waitid(Children::One(made), options) {
             Ok(Some(waited)) => match waited.status {
-                Status::Exited(status) => return status,
-                Status::Signaled(signal, _) => return 128 + signal.number(),
-                Status::Stopped(signal) => see_to(sys, made, signal),
-                Status::Continued | Status::Trapped(_) => {}
+                WaitStatus::Exited(status) => return status,
+                WaitStatus::Signaled(signal, _) => return 128 + signal.number(),
+                WaitStatus::Stopped(signal) => see_to(sys, made, signal),
+                WaitStatus::Continued | WaitStatus::Trapped(_) => {}
             },
             Ok(None) => {}
             Err(errno) => {

@@ -51,7 +51,7 @@ pub fn shell(sys: &dyn Sys, arguments: &[String]) -> i32 {
 ///
 /// ```
 /// use tontine_unix_lab::shell::{call, programs, shell_with};
-/// use tontine_unix::{Linux, Status, Sys};
+/// use tontine_unix::{Linux, WaitStatus, Sys};
 ///
 /// let linux = Linux::new()?;
 /// let sys: &dyn Sys = &linux;
@@ -60,7 +60,7 @@ pub fn shell(sys: &dyn Sys, arguments: &[String]) -> i32 {
 ///     shell_with(sys, &arguments, &call(programs()))
 /// })?;
 /// let ended = sys.waitpid(shell.into(), Default::default())?.expect("it waited");
-/// assert_eq!(ended.status, Status::Exited(7));
+/// assert_eq!(ended.status, WaitStatus::Exited(7));
 /// # Ok::<(), tontine_unix::Errno>(())
 /// ```
 pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {

@@ -1,6 +1,6 @@
 //! Running command lines: pipelines are started, waited for, and the terminal changes hands.
 
-use tontine_unix::{Children, Errno, Fd, How, Pid, SigSet, Signal, WaitOptions};
+use tontine_unix::{Children, Errno, Fd, Pid, SigSet, SigmaskHow, Signal, WaitOptions};
 
 use super::Shell;
 use super::child::{Child, hand_over};
@@ -138,9 +138,9 @@ impl Shell<'_> {
                     mask: self.mask,
                 };
                 // A signal that comes before the child has its own dispositions waits until then.
-                let _ = sys.sigprocmask(Some((How::Block, SigSet::ALL)));
+                let _ = sys.sigprocmask(Some((SigmaskHow::Block, SigSet::ALL)));
                 let forked = sys.fork(move |sys| child.run(sys));
-                let _ = sys.sigprocmask(Some((How::Set, self.mask)));
+                let _ = sys.sigprocmask(Some((SigmaskHow::Set, self.mask)));
                 let next = pipe.map(|(read, write)| {
                     let _ = sys.close(write);
                     read
@@ -238,7 +238,7 @@ impl Shell<'_> {
     pub(super) fn wait_for_change(&mut self, signals: SigSet) -> Woken {
         let sys = self.sys;
         // What is blocked between looking and sleeping cannot fall between them.
-        let _ = sys.sigprocmask(Some((How::Block, self.traps.caught())));
+        let _ = sys.sigprocmask(Some((SigmaskHow::Block, self.traps.caught())));
         let woken = loop {
             match self.look() {
                 Ok(true) => break Woken::Child,
@@ -251,7 +251,7 @@ impl Shell<'_> {
             }
             sys.sigsuspend(self.mask);
         };
-        let _ = sys.sigprocmask(Some((How::Set, self.mask)));
+        let _ = sys.sigprocmask(Some((SigmaskHow::Set, self.mask)));
         woken
     }
 

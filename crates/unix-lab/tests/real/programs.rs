@@ -1,6 +1,6 @@
 //! The shell's programs and lists without a terminal: what `shell -c` writes and returns.
 
-use tontine_unix::{Errno, Fd, Linux, SigAction, Signal, Status, Sys};
+use tontine_unix::{Errno, Fd, Linux, SigAction, Signal, Sys, WaitStatus};
 use tontine_unix_lab::shell::{call, programs, shell_with};
 
 /// What the commands write to standard output and error, and the shell's status.
@@ -30,7 +30,7 @@ fn outcome(commands: &'static str) -> (String, i32) {
     }
     sys.close(read).unwrap();
     let ended = sys.waitpid(shell.unwrap().into(), Default::default()).unwrap().unwrap();
-    let Status::Exited(status) = ended.status else { panic!("{}", ended.status) };
+    let WaitStatus::Exited(status) = ended.status else { panic!("{}", ended.status) };
     (String::from_utf8(text).unwrap(), status)
 }
 

@@ -3,7 +3,7 @@
 //! The user is a program too, written against [`Sys`]. It never waits for time to pass: it types
 //! when it has seen that a program is where the test wants it.
 
-use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Status, Sys};
+use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Sys, WaitStatus};
 use tontine_unix_lab::shell::{Launch, call, execute, log_in, programs, shell_with};
 use tontine_unix_sim::{Executor, Virtual};
 
@@ -79,7 +79,7 @@ impl User<'_> {
     fn expects_end(&mut self, status: i32) {
         let waited = self.sys.waitpid(self.shell.into(), Default::default());
         let waited = waited.map(|found| found.map(|found| found.status));
-        if waited != Ok(Some(Status::Exited(status))) {
+        if waited != Ok(Some(WaitStatus::Exited(status))) {
             self.fail(&format!("the shell was to end with {status} and did so with {waited:?}"));
         }
     }
@@ -116,7 +116,7 @@ fn on_virtual(executor: Executor, user: fn(&mut User)) {
         .into_iter()
         .fold(builder, |builder, (name, program)| builder.program(name, program));
     let report = builder.build().unwrap().run(move |sys| session(sys, execute(), user));
-    assert_eq!(report.status, Some(Status::Exited(0)), "{executor:?}: {report:?}");
+    assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{executor:?}: {report:?}");
 }
 
 /// The session on Linux, in a process of its own.
@@ -125,7 +125,7 @@ fn on_linux_with(launch: Launch, user: fn(&mut User)) {
     let sys: &dyn Sys = &linux;
     let child = sys.fork(move |sys| session(sys, launch, user)).unwrap();
     let waited = sys.waitpid(child.into(), Default::default()).unwrap().unwrap();
-    assert_eq!(waited.status, Status::Exited(0));
+    assert_eq!(waited.status, WaitStatus::Exited(0));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_trap_runs_its_commands_and_is_forgotten() {
         user.sees("tontine: SIGKILL: EINVAL: invalid argument\r\n");
         user.enters("kill -USR1 $$");
         let waited = user.sys.waitpid(user.shell.into(), Default::default()).unwrap().unwrap();
-        if waited.status != Status::Signaled(Signal::USR1, false) {
+        if waited.status != WaitStatus::Signaled(Signal::USR1, false) {
             user.fail(&format!("{:?}", waited.status));
         }
     });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use tontine_unix::{
-    Children, Errno, How, Pid, SigAction, SigSet, Signal, Sys, Target, WaitOptions,
+    Children, Errno, Pid, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys, WaitOptions,
 };
 use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
@@ -115,7 +115,7 @@ fn killpg_against_fork(sys: &dyn Sys) -> i32 {
         pauses(sys)
     });
     let forker = forker.expect("there is room");
-    while sys.kill(Target::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
+    while sys.kill(SignalTarget::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
         sys.sched_yield();
     }
     loop {
@@ -129,7 +129,7 @@ fn killpg_against_fork(sys: &dyn Sys) -> i32 {
 
 fn killpg_against_setpgid(sys: &dyn Sys) -> i32 {
     let term = SigSet::of(&[Signal::TERM]);
-    sys.sigprocmask(Some((How::Block, term))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("it is allowed");
     let sent = Arc::new(AtomicBool::new(false));
     let seen = sent.clone();
     let mover = sys.fork(move |sys| {
@@ -141,7 +141,7 @@ fn killpg_against_setpgid(sys: &dyn Sys) -> i32 {
         let after = sys.sigpending().contains(Signal::TERM);
         i32::from(after && !before)
     });
-    sys.kill(Target::OwnGroup, Some(Signal::TERM)).expect("I am there");
+    sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("I am there");
     sent.store(true, Ordering::Relaxed);
     let waited = sys.waitpid(mover.expect("there is room").into(), Default::default());
     waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
@@ -157,7 +157,7 @@ fn killpg_against_exit(sys: &dyn Sys) -> i32 {
     let victim = victim.expect("there is room");
     let _ = sys.setpgid(victim, victim);
     let kills = move |sys: &dyn Sys| {
-        let _ = sys.kill(Target::Group(victim), Some(Signal::TERM));
+        let _ = sys.kill(SignalTarget::Group(victim), Some(Signal::TERM));
         0
     };
     let killer = sys.fork(kills).expect("there is room");
@@ -201,7 +201,7 @@ fn two_setpgid(sys: &dyn Sys) -> i32 {
     });
     let child = child.expect("there is room");
     sys.setpgid(child, child).expect("it is my child");
-    sys.kill(Target::Group(child), Some(Signal::TERM)).expect("it is there");
+    sys.kill(SignalTarget::Group(child), Some(Signal::TERM)).expect("it is there");
     let waited = sys.waitpid(child.into(), Default::default());
     let status = waited.expect("it is my child").expect("it ended").status;
     i32::from(status.signaled() != Some(Signal::TERM))
@@ -209,7 +209,7 @@ fn two_setpgid(sys: &dyn Sys) -> i32 {
 
 fn children_coalesce(sys: &dyn Sys) -> i32 {
     let blocked = SigSet::of(&[Signal::CHLD]);
-    sys.sigprocmask(Some((How::Block, blocked))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("it is allowed");
     sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
     for _ in 0..2 {
         sys.fork(|_| 0).expect("there is room");
@@ -226,7 +226,7 @@ fn children_coalesce(sys: &dyn Sys) -> i32 {
 
 fn signal_against_sigsuspend(sys: &dyn Sys) -> i32 {
     let user = SigSet::of(&[Signal::USR1]);
-    sys.sigprocmask(Some((How::Block, user))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, user))).expect("it is allowed");
     sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
     let me = sys.getpid();
     let child = sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));

@@ -1,6 +1,6 @@
 //! Users, limits and priorities, as a program sets them (§2.1).
 
-use tontine_unix::{Errno, Limit, Resource, Result, Whose};
+use tontine_unix::{Errno, PriorityScope, Resource, Result, Rlimit};
 
 use super::call::Call;
 use super::files::MOST;
@@ -34,14 +34,14 @@ impl Call<'_> {
         })
     }
 
-    pub(super) fn limit(&self, resource: Resource) -> Limit {
-        self.plain(Limit::INFINITY, || match resource {
+    pub(super) fn limit(&self, resource: Resource) -> Rlimit {
+        self.plain(Rlimit::INFINITY, || match resource {
             Resource::Cpu => self.kernel.time_limit(self.proc),
             _ => self.state().limits.of(resource),
         })
     }
 
-    pub(super) fn set_limit(&self, resource: Resource, limit: Limit) -> Result<()> {
+    pub(super) fn set_limit(&self, resource: Resource, limit: Rlimit) -> Result<()> {
         if limit.soft > limit.hard {
             return Err(Errno::EINVAL);
         }
@@ -63,7 +63,7 @@ impl Call<'_> {
         })
     }
 
-    pub(super) fn priority(&self, whose: Whose) -> Result<i32> {
+    pub(super) fn priority(&self, whose: PriorityScope) -> Result<i32> {
         self.guarded(|| {
             let mut lowest = None;
             self.each_of(whose, |state| {
@@ -74,7 +74,7 @@ impl Call<'_> {
         })
     }
 
-    pub(super) fn set_priority(&self, whose: Whose, nice: i32) -> Result<()> {
+    pub(super) fn set_priority(&self, whose: PriorityScope, nice: i32) -> Result<()> {
         let nice = nice.clamp(-20, 19);
         self.guarded(|| {
             let mine = self.proc.ids();
@@ -104,17 +104,17 @@ impl Call<'_> {
     /// Does something with each process that is meant.
     fn each_of(
         &self,
-        whose: Whose,
+        whose: PriorityScope,
         mut each: impl FnMut(&mut ProcState) -> Result<()>,
     ) -> Result<()> {
         let kernel = self.kernel;
         match whose {
-            Whose::Process(pid) => {
+            PriorityScope::Process(pid) => {
                 let found = kernel.find(self.or_self(pid)).ok_or(Errno::ESRCH)?;
                 let mut state = found.state().ok_or(Errno::ESRCH)?;
                 each(&mut state)
             }
-            Whose::Group(id) => {
+            PriorityScope::Group(id) => {
                 // Declared before the lock, and so let go after it: that may take the lock again.
                 let group;
                 let _coarse = kernel.coarse();
@@ -133,7 +133,7 @@ impl Call<'_> {
                 }
                 Ok(())
             }
-            Whose::User(uid) => {
+            PriorityScope::User(uid) => {
                 let uid = if uid == 0 { self.proc.ids().real } else { uid };
                 for proc in kernel.slab.iter() {
                     let found = ProcRef::new(kernel, proc);

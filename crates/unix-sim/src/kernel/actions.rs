@@ -13,7 +13,7 @@ pub(super) struct Actions {
 
 impl Default for Actions {
     fn default() -> Self {
-        let nothing = Signal::all().filter(|signal| is_nothing(signal.by_default())).collect();
+        let nothing = Signal::all().filter(|signal| is_nothing(signal.default_action())).collect();
         Self { by_number: vec![SigAction::DEFAULT; 65], nothing }
     }
 }
@@ -26,7 +26,7 @@ impl Actions {
     /// Replaces one.
     pub(super) fn set(&mut self, signal: Signal, action: SigAction) {
         let nothing = match action.disposition {
-            Disposition::Default => is_nothing(signal.by_default()),
+            Disposition::Default => is_nothing(signal.default_action()),
             Disposition::Ignore => true,
             Disposition::Handler(_) => false,
         };

@@ -6,7 +6,7 @@ use std::panic;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tontine_unix::{Errno, Pid, Result, SigSet, Status};
+use tontine_unix::{Errno, Pid, Result, SigSet, WaitStatus};
 
 use super::Kernel;
 use super::deliver::{Delivered, Frame};
@@ -246,7 +246,7 @@ impl<'k> Call<'k> {
     }
 
     /// Ends the process.
-    pub(super) fn leave_with(&self, status: Status) -> ! {
+    pub(super) fn leave_with(&self, status: WaitStatus) -> ! {
         if std::thread::panicking() {
             // A destructor calls. A second unwinding cannot leave it, and a fiber that is given up
             // here would leave the thread of its processor panicking, for all other fibers too.

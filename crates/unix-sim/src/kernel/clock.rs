@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tontine_unix::{Limit, Signal, SignalInfo, Usage};
+use tontine_unix::{Rlimit, SigInfo, Signal, Usage};
 
 use super::Kernel;
 use super::call::Call;
@@ -53,7 +53,7 @@ impl Kernel {
             let used = &mut times.used;
             *(if user { &mut used.user } else { &mut used.system }) += TICK;
             let total = (used.user + used.system).as_secs();
-            let Limit { soft, hard } = &mut times.cpu_limit;
+            let Rlimit { soft, hard } = &mut times.cpu_limit;
             if total >= *hard {
                 Some(Signal::KILL)
             } else if total >= *soft {
@@ -65,18 +65,18 @@ impl Kernel {
             }
         };
         if let Some(signal) = exceeded {
-            self.psignal(proc, SignalInfo::kernel(signal));
+            self.psignal(proc, SigInfo::kernel(signal));
         }
     }
 
     /// Sets a limit of processor time, in seconds.
-    pub(super) fn limit_time(&self, proc: &Proc, limit: Limit) {
+    pub(super) fn limit_time(&self, proc: &Proc, limit: Rlimit) {
         let _spl = spl::splhigh();
         proc.times.lock(&self.locks).cpu_limit = limit;
     }
 
     /// The limit of processor time, which the clock raises.
-    pub(super) fn time_limit(&self, proc: &Proc) -> Limit {
+    pub(super) fn time_limit(&self, proc: &Proc) -> Rlimit {
         let _spl = spl::splhigh();
         proc.times.lock(&self.locks).cpu_limit
     }
@@ -95,7 +95,7 @@ impl Kernel {
     }
 
     /// A process begins to use time.
-    pub(super) fn start_time(&self, proc: &Proc, limit: Limit) {
+    pub(super) fn start_time(&self, proc: &Proc, limit: Rlimit) {
         let _spl = spl::splhigh();
         *proc.times.lock(&self.locks) = Times { used: Usage::default(), cpu_limit: limit };
     }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tontine_unix::{Signal, SignalInfo};
+use tontine_unix::{SigInfo, Signal};
 
 use super::Kernel;
 use super::generate::To;
@@ -56,12 +56,12 @@ struct Queue {
 enum Event {
     Process {
         target: HeldProc,
-        info: SignalInfo,
+        info: SigInfo,
     },
     Group {
         group: Arc<Pgrp>,
         this: Option<HeldProc>,
-        info: SignalInfo,
+        info: SigInfo,
     },
     /// SIGALRM, if the process's alarm is still the one with this number.
     Alarm {
@@ -90,7 +90,7 @@ impl Events {
 
 impl Kernel {
     /// Has a process signalled later. From any context; nothing happens where the queue is full.
-    pub(super) fn psignal_indirect(&self, target: &Proc, info: SignalInfo) {
+    pub(super) fn psignal_indirect(&self, target: &Proc, info: SigInfo) {
         self.defer(|| Some(Event::Process { target: self.hold_process(target)?, info }));
     }
 
@@ -100,12 +100,7 @@ impl Kernel {
     }
 
     /// Has a group signalled later, and `this` if it is no member then.
-    pub(super) fn pgsignal_indirect(
-        &self,
-        group: &Arc<Pgrp>,
-        info: SignalInfo,
-        this: Option<&Proc>,
-    ) {
+    pub(super) fn pgsignal_indirect(&self, group: &Arc<Pgrp>, info: SigInfo, this: Option<&Proc>) {
         self.defer(|| {
             let this = this.and_then(|this| self.hold_process(this));
             Some(Event::Group { group: Arc::clone(group), this, info })
@@ -200,7 +195,7 @@ impl Kernel {
                 let stands = state.alarm.is_some_and(|(_, set)| set == number);
                 if stands {
                     state.alarm = None;
-                    self.post_own(&mut state, SignalInfo::kernel(Signal::ALRM), To::Process);
+                    self.post_own(&mut state, SigInfo::kernel(Signal::ALRM), To::Process);
                 }
             }
         }

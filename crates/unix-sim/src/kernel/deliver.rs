@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use tontine_unix::{
-    ActionFlags, Code, DefaultAction, Disposition, Handler, SigAction, SigSet, SigStack, Signal,
-    SignalInfo, Status,
+    ActionFlags, DefaultAction, Disposition, Handler, SigAction, SigCode, SigInfo, SigSet,
+    SigStack, Signal, WaitStatus,
 };
 
 use super::call::{Call, Leave};
@@ -28,7 +28,7 @@ const HANDLER_ROOM: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 
 #[derive(Debug)]
 pub(super) struct Frame {
     handler: Handler,
-    info: SignalInfo,
+    info: SigInfo,
     /// What is restored after it.
     mask: SigSet,
     alternate: SigStack,
@@ -84,7 +84,7 @@ impl Call<'_> {
             }
             let Some(frame) = frames.pop() else { break };
             if executor::stack_left() < HANDLER_ROOM {
-                self.kernel.on_master(|| self.end_with(Status::Signaled(Signal::SEGV, true)));
+                self.kernel.on_master(|| self.end_with(WaitStatus::Signaled(Signal::SEGV, true)));
                 self.leave_now();
             }
             executor::leave_kernel();
@@ -181,7 +181,7 @@ impl Call<'_> {
             Act::Nothing => None,
             Act::Handle(frame, flags) => Some((frame, flags)),
             Act::End(signal, core) => {
-                self.end_with(Status::Signaled(signal, core));
+                self.end_with(WaitStatus::Signaled(signal, core));
                 None
             }
             Act::Stop(signal) => {
@@ -193,7 +193,7 @@ impl Call<'_> {
 
     /// Takes a signal that the mask lets in: the thread's own first, then, if it is this thread
     /// that delivers them, the process's.
-    fn issig(&self, state: &mut ProcState) -> Option<SignalInfo> {
+    fn issig(&self, state: &mut ProcState) -> Option<SigInfo> {
         if state.phase != Phase::Live {
             self.thread.settle(Attention::SIGNAL);
             return None;
@@ -217,7 +217,7 @@ impl Call<'_> {
         state: &mut ProcState,
         own: SigSet,
         shared: SigSet,
-    ) -> Option<(SignalInfo, bool)> {
+    ) -> Option<(SigInfo, bool)> {
         let taken = self.member(state).pending.take(own);
         taken.or_else(|| state.pending.take(shared))
     }
@@ -266,7 +266,7 @@ impl Call<'_> {
     }
 
     /// What a signal does.
-    fn psig(&self, state: &mut ProcState, info: SignalInfo) -> Act {
+    fn psig(&self, state: &mut ProcState, info: SigInfo) -> Act {
         let action = state.actions.of(info.signal).clone();
         match action.disposition {
             Disposition::Ignore => Act::Nothing,
@@ -278,7 +278,7 @@ impl Call<'_> {
                 let frame = self.sendsig(state, handler, info, action.mask, action.flags);
                 Act::Handle(frame, action.flags)
             }
-            Disposition::Default => match info.signal.by_default() {
+            Disposition::Default => match info.signal.default_action() {
                 DefaultAction::Ignore | DefaultAction::Continue => Act::Nothing,
                 DefaultAction::Terminate => Act::End(info.signal, false),
                 DefaultAction::Core => Act::End(info.signal, true),
@@ -301,7 +301,7 @@ impl Call<'_> {
         &self,
         state: &mut ProcState,
         handler: Handler,
-        info: SignalInfo,
+        info: SigInfo,
         blocked: SigSet,
         flags: ActionFlags,
     ) -> Frame {
@@ -329,13 +329,13 @@ impl Call<'_> {
     /// process.
     fn report_continued(&self) {
         let (kernel, signal) = (self.kernel, Signal::CONT.number());
-        kernel.tell_parent(self.proc, Code::Continued, signal);
+        kernel.tell_parent(self.proc, SigCode::Continued, signal);
         let (uid, tracer) = {
             let state = self.state();
             (state.credentials.real, kernel.other_tracer(self.proc, &state))
         };
         if let Some(tracer) = tracer {
-            let info = SignalInfo::child(self.proc.number(), uid, Code::Continued, signal);
+            let info = SigInfo::child(self.proc.number(), uid, SigCode::Continued, signal);
             kernel.tell_tracer(tracer, info);
         }
     }
@@ -365,10 +365,10 @@ impl Call<'_> {
             (traced, is_first && (!traced || by_another))
         };
         if traced {
-            kernel.tell_of_trap(self.proc, Code::Stopped, signal);
+            kernel.tell_of_trap(self.proc, SigCode::Stopped, signal);
         }
         if told {
-            kernel.tell_parent(self.proc, Code::Stopped, signal.number());
+            kernel.tell_parent(self.proc, SigCode::Stopped, signal.number());
         }
     }
 

@@ -11,7 +11,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tontine_unix::{Errno, How, Pid, Result, SigAction, SigSet, Signal, Spawn, SpawnGroup, Sys};
+use tontine_unix::{
+    Errno, Pid, Result, SigAction, SigSet, SigmaskHow, Signal, SpawnGroup, SpawnRequest, Sys,
+};
 
 use super::Kernel;
 use super::call::{After, Call, Leave, Stop};
@@ -148,7 +150,7 @@ impl Call<'_> {
     }
 
     /// `fork` and `exec` in one: the caller sleeps until the child has executed or failed to.
-    pub(super) fn spawn_process(&self, sys: &Spawn) -> Result<Pid> {
+    pub(super) fn spawn_process(&self, sys: &SpawnRequest) -> Result<Pid> {
         check_text(&sys.path, &sys.arguments)?;
         let report = Arc::new(Report::default());
         let (spawn, told) = (sys.clone(), Teller(Some(Arc::clone(&report))));
@@ -279,7 +281,7 @@ impl Report {
 }
 
 /// What posix_spawn(3) does between fork and exec; the mask lets signals in at the end.
-fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn, mask: SigSet) -> Result<()> {
+fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &SpawnRequest, mask: SigSet) -> Result<()> {
     if spawn.session {
         sys.setsid()?;
     }
@@ -295,5 +297,5 @@ fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn, mask: SigSet) -> Resul
     if let Some(proc) = kernel.find(sys.getpid()) {
         kernel.on_master(|| kernel.move_descriptors(&proc, &spawn.descriptors))?;
     }
-    sys.sigprocmask(Some((How::Set, mask))).map(drop)
+    sys.sigprocmask(Some((SigmaskHow::Set, mask))).map(drop)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tontine_unix::{ActionFlags, Code, Pid, SigSet, Signal, SignalInfo, Status};
+use tontine_unix::{ActionFlags, Pid, SigCode, SigInfo, SigSet, Signal, WaitStatus};
 
 use super::Kernel;
 use super::call::{Call, Leave};
@@ -19,7 +19,7 @@ use crate::executor::{self, At};
 impl Call<'_> {
     /// Begins to end the process, unless another thread does: all others are halted, and this one
     /// is to leave its program.
-    pub(super) fn end_with(&self, status: Status) {
+    pub(super) fn end_with(&self, status: WaitStatus) {
         loop {
             match self.sig_lock_or_return() {
                 Ok(locked) => {
@@ -111,7 +111,7 @@ impl Kernel {
 
     /// Gives its children away, makes a process a zombie and tells its parent; returns the groups
     /// that this has orphaned.
-    fn die(&self, proc: &Proc, status: Status) -> Vec<Arc<Pgrp>> {
+    fn die(&self, proc: &Proc, status: WaitStatus) -> Vec<Arc<Pgrp>> {
         let mut orphaned = Vec::new();
         if !self.stays_childless(proc) {
             self.give_children_away(proc, &mut orphaned);
@@ -195,7 +195,7 @@ impl Kernel {
     }
 
     /// Tells a process's parent that it stopped or goes on: SIGCHLD, and those that wait.
-    pub(super) fn tell_parent(&self, proc: &Proc, code: Code, status: i32) {
+    pub(super) fn tell_parent(&self, proc: &Proc, code: SigCode, status: i32) {
         let (pid, uid) = (proc.number(), proc.lock(&self.locks).credentials.real);
         let _coarse = self.coarse();
         let (_reading, parent) = self.read_parent(proc);
@@ -203,7 +203,7 @@ impl Kernel {
         let mut state = parent.lock(&self.locks);
         let flags = state.actions.of(Signal::CHLD).flags;
         if !flags.contains(ActionFlags::NOCLDSTOP) && !Self::ignores(&state, Signal::CHLD) {
-            let info = SignalInfo::child(pid, uid, code, status);
+            let info = SigInfo::child(pid, uid, code, status);
             self.post_own(&mut state, info, To::Near(proc.maker()));
         }
         self.set_changed(parent, proc, true);
@@ -316,7 +316,7 @@ impl Kernel {
 /// What a parent is told of a child that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Notice {
-    info: SignalInfo,
+    info: SigInfo,
     /// Somebody traces it.
     traced: bool,
     /// It could not execute what it was spawned for.
@@ -326,19 +326,19 @@ pub(super) struct Notice {
 impl Notice {
     /// Of a process whose `p_lock` is held.
     pub(super) fn of(proc: &Proc, state: &ProcState) -> Self {
-        let (code, status) = end_of(state.end.unwrap_or(Status::Exited(0)));
-        let info = SignalInfo::child(proc.number(), state.credentials.real, code, status);
+        let (code, status) = end_of(state.end.unwrap_or(WaitStatus::Exited(0)));
+        let info = SigInfo::child(proc.number(), state.credentials.real, code, status);
         Self { info, traced: state.tracer.is_some(), failed: state.failure.is_some() }
     }
 }
 
 /// How SIGCHLD says that a process has ended.
-fn end_of(status: Status) -> (Code, i32) {
+fn end_of(status: WaitStatus) -> (SigCode, i32) {
     match status {
-        Status::Signaled(signal, true) => (Code::Dumped, signal.number()),
-        Status::Signaled(signal, false) => (Code::Killed, signal.number()),
-        Status::Exited(status) => (Code::Exited, status),
-        _ => (Code::Exited, 0),
+        WaitStatus::Signaled(signal, true) => (SigCode::Dumped, signal.number()),
+        WaitStatus::Signaled(signal, false) => (SigCode::Killed, signal.number()),
+        WaitStatus::Exited(status) => (SigCode::Exited, status),
+        _ => (SigCode::Exited, 0),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use tontine_unix::{Code, Errno, Fd, Resource, Result, Signal, SignalInfo};
+use tontine_unix::{Errno, Fd, Resource, Result, SigCode, SigInfo, Signal};
 
 use super::Kernel;
 use super::awaited::PipeEnd;
@@ -370,7 +370,7 @@ impl Call<'_> {
     /// SIGPIPE, to this thread as if it had sent it to itself: also after a part was written.
     fn signal_broken_pipe(&self) {
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
-        let info = SignalInfo { code: Code::User, pid, uid, ..SignalInfo::kernel(Signal::PIPE) };
+        let info = SigInfo { code: SigCode::User, pid, uid, ..SigInfo::kernel(Signal::PIPE) };
         self.kernel.post_own(&mut self.state(), info, To::Thread(self.thread.tid()));
     }
 

@@ -21,7 +21,7 @@
 use std::sync::Arc;
 
 use tontine_unix::{
-    Code, DefaultAction, Disposition, Errno, Resource, Result, SigSet, Signal, SignalInfo,
+    DefaultAction, Disposition, Errno, Resource, Result, SigCode, SigInfo, SigSet, Signal,
 };
 
 use super::Kernel;
@@ -57,7 +57,7 @@ impl Kernel {
     }
 
     /// Signals a process from any context.
-    pub(super) fn psignal(&self, target: &Proc, info: SignalInfo) {
+    pub(super) fn psignal(&self, target: &Proc, info: SigInfo) {
         if self.generates_directly() {
             self.psignal_inthread(target, info);
         } else {
@@ -66,30 +66,30 @@ impl Kernel {
     }
 
     /// Signals a process at once.
-    pub(super) fn psignal_inthread(&self, target: &Proc, info: SignalInfo) {
+    pub(super) fn psignal_inthread(&self, target: &Proc, info: SigInfo) {
         self.post_own(&mut target.lock(&self.locks), info, To::Process);
     }
 
     /// Signals a process that was looked up, unless it is gone: one that was ending already is kept
     /// by no reference, and its slot may be another's.
-    pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SignalInfo) {
+    pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SigInfo) {
         if let Some(mut state) = target.state() {
             self.post_own(&mut state, info, To::Process);
         }
     }
 
     /// Signals each member of a group, from any context.
-    pub(super) fn pgsignal(&self, group: &Arc<Pgrp>, info: SignalInfo) {
+    pub(super) fn pgsignal(&self, group: &Arc<Pgrp>, info: SigInfo) {
         self.pgsignal_indirect(group, info, None);
     }
 
     /// Signals each member of a group at once.
-    pub(super) fn pgsignal_inthread(&self, group: &Pgrp, info: SignalInfo) {
+    pub(super) fn pgsignal_inthread(&self, group: &Pgrp, info: SigInfo) {
         self.pgsignal_internal(group, info, None);
     }
 
     /// Signals a group and *self*, from any context (§7.2.3).
-    pub(super) fn pgsignal_self(&self, group: &Arc<Pgrp>, this: &Proc, info: SignalInfo) {
+    pub(super) fn pgsignal_self(&self, group: &Arc<Pgrp>, this: &Proc, info: SigInfo) {
         self.pgsignal_indirect(group, info, Some(this));
     }
 
@@ -98,13 +98,13 @@ impl Kernel {
         not(test),
         expect(dead_code, reason = "table 4 has it; terminals use the one that is safe anywhere")
     )]
-    pub(super) fn pgsignal_inthread_self(&self, group: &Pgrp, this: &Proc, info: SignalInfo) {
+    pub(super) fn pgsignal_inthread_self(&self, group: &Pgrp, this: &Proc, info: SigInfo) {
         self.pgsignal_internal(group, info, Some(this));
     }
 
     /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the
     /// whole walk: nobody joins or leaves meanwhile (§5.1).
-    pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SignalInfo, this: Option<&Proc>) {
+    pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SigInfo, this: Option<&Proc>) {
         let coarse = self.coarse();
         let members = group.members.read(&self.locks);
         let mut met = false;
@@ -124,7 +124,7 @@ impl Kernel {
     ///
     /// # Errors
     /// `EAGAIN`: a signal with a value, and the user's queue is full.
-    pub(super) fn post(&self, state: &mut ProcState, info: SignalInfo, to: To) -> Result<()> {
+    pub(super) fn post(&self, state: &mut ProcState, info: SigInfo, to: To) -> Result<()> {
         if state.phase != Phase::Live {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl Kernel {
     fn add_pending(
         &self,
         state: &mut ProcState,
-        info: SignalInfo,
+        info: SigInfo,
         to: To,
         resumes: bool,
     ) -> Result<()> {
@@ -168,7 +168,7 @@ impl Kernel {
         let limit = state.limits.of(Resource::PendingSignals).soft;
         if state.credentials.user.signals.take(if is_limited(info) { limit } else { u64::MAX }) {
             pending.add(info);
-        } else if info.signal.is_realtime() && info.code != Code::User {
+        } else if info.signal.is_realtime() && info.code != SigCode::User {
             return Err(Errno::EAGAIN);
         } else {
             pending.add_without_info(info.signal);
@@ -182,12 +182,12 @@ impl Kernel {
     /// first, and no thread goes on in user mode, as Linux has it. What would leave a core is
     /// delivered like any other signal, but every thread that lets it in may be the one.
     fn doom(&self, state: &mut ProcState, signal: Signal, to: To) {
-        let by_default = state.actions.of(signal).disposition == Disposition::Default;
+        let default_action = state.actions.of(signal).disposition == Disposition::Default;
         let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
-        if !by_default || spared || self.config.delivery == Delivery::Oldest {
+        if !default_action || spared || self.config.delivery == Delivery::Oldest {
             return;
         }
-        let core = match signal.by_default() {
+        let core = match signal.default_action() {
             DefaultAction::Terminate => false,
             DefaultAction::Core => true,
             _ => return,
@@ -212,7 +212,7 @@ impl Kernel {
 
     /// As [`Kernel::post`], of what the system itself sends: a standard signal, which no full queue
     /// refuses.
-    pub(super) fn post_own(&self, state: &mut ProcState, info: SignalInfo, to: To) {
+    pub(super) fn post_own(&self, state: &mut ProcState, info: SigInfo, to: To) {
         let posted = self.post(state, info, to);
         debug_assert_eq!(posted, Ok(()), "{info:?}");
     }
@@ -225,7 +225,7 @@ impl Kernel {
             self.discard(state, SigSet::STOPS);
             return self.resume(state);
         }
-        if signal.by_default() == DefaultAction::Stop {
+        if signal.default_action() == DefaultAction::Stop {
             self.discard(state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
             // It dies; its parent learns of that and of no continuing.
@@ -360,6 +360,6 @@ fn wake(state: &ProcState, member: &Member, signal: Signal) {
 
 /// Whether a signal may find the user's queue full, as Linux has it: not what is standard and says
 /// nothing but who sent it.
-fn is_limited(info: SignalInfo) -> bool {
-    info.signal.is_realtime() || matches!(info.code, Code::Queue | Code::Tkill)
+fn is_limited(info: SigInfo) -> bool {
+    info.signal.is_realtime() || matches!(info.code, SigCode::Queue | SigCode::Tkill)
 }

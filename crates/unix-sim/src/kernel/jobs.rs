@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tontine_unix::{Errno, Pid, Result, Signal, SignalInfo};
+use tontine_unix::{Errno, Pid, Result, SigInfo, Signal};
 
 use super::Kernel;
 use super::call::Call;
@@ -237,8 +237,8 @@ impl Kernel {
             })
         };
         if stopped && group.is_orphaned() {
-            self.pgsignal_inthread(group, SignalInfo::kernel(Signal::HUP));
-            self.pgsignal_inthread(group, SignalInfo::kernel(Signal::CONT));
+            self.pgsignal_inthread(group, SigInfo::kernel(Signal::HUP));
+            self.pgsignal_inthread(group, SigInfo::kernel(Signal::CONT));
         }
     }
 

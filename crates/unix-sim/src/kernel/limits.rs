@@ -2,25 +2,25 @@
 //! `u_time_lock` (§6.1). Who sets them is [`accounts`](super::accounts); who charges for processor
 //! time is [`clock`](super::clock).
 
-use tontine_unix::{Limit, Resource, Usage};
+use tontine_unix::{Resource, Rlimit, Usage};
 
 use super::files::MOST;
 
 /// The limits, by [`Resource::ALL`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits(pub(super) [Limit; Resource::ALL.len()]);
+pub(super) struct Limits(pub(super) [Rlimit; Resource::ALL.len()]);
 
 impl Default for Limits {
     fn default() -> Self {
-        let mut all = Self([Limit::INFINITY; Resource::ALL.len()]);
-        all.0[Resource::Descriptors as usize] = Limit::of(MOST);
+        let mut all = Self([Rlimit::INFINITY; Resource::ALL.len()]);
+        all.0[Resource::Descriptors as usize] = Rlimit::of(MOST);
         all
     }
 }
 
 impl Limits {
     /// The limits that a system begins with.
-    pub(super) fn of_config(limits: &[(Resource, Limit)]) -> Self {
+    pub(super) fn of_config(limits: &[(Resource, Rlimit)]) -> Self {
         let mut all = Self::default();
         for (resource, limit) in limits {
             all.0[*resource as usize] = *limit;
@@ -28,7 +28,7 @@ impl Limits {
         all
     }
 
-    pub(super) fn of(&self, resource: Resource) -> Limit {
+    pub(super) fn of(&self, resource: Resource) -> Rlimit {
         self.0[resource as usize]
     }
 }
@@ -38,11 +38,11 @@ impl Limits {
 pub(super) struct Times {
     pub(super) used: Usage,
     /// In seconds; the soft one goes up when it is exceeded.
-    pub(super) cpu_limit: Limit,
+    pub(super) cpu_limit: Rlimit,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        Self { used: Usage::default(), cpu_limit: Limit::INFINITY }
+        Self { used: Usage::default(), cpu_limit: Rlimit::INFINITY }
     }
 }

@@ -62,7 +62,7 @@ pub use state::{Awaits, ProcessState, State, ThreadState};
 use thread::Thread;
 use threads::First;
 pub use threads::{is_wanted, stands};
-use tontine_unix::{Pid, Program, Resource, SigSet, Signal, SignalInfo, Status};
+use tontine_unix::{Pid, Program, Resource, SigInfo, SigSet, Signal, WaitStatus};
 use users::{Credentials, User, Users};
 
 use crate::config::Config;
@@ -110,7 +110,7 @@ pub(crate) struct Kernel {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Notes {
     /// How the program ended.
-    pub(crate) status: Option<Status>,
+    pub(crate) status: Option<WaitStatus>,
     /// Processes whose program panicked.
     pub(crate) panicked: Vec<Pid>,
     /// What a check found wrong, for which the run was stopped.
@@ -311,12 +311,12 @@ impl Kernel {
     }
 
     /// The program has ended: so does everybody else, as in a container whose first process ends.
-    fn close(&self, status: Status) {
+    fn close(&self, status: WaitStatus) {
         self.notes().status = Some(status);
         executor::changes(Object::System);
         self.closing.store(true, Ordering::Relaxed);
         for proc in self.slab.iter().filter(|proc| !self.is_init(proc)) {
-            self.psignal_inthread(proc, SignalInfo::kernel(Signal::KILL));
+            self.psignal_inthread(proc, SigInfo::kernel(Signal::KILL));
         }
     }
 }

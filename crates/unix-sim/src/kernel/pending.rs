@@ -5,14 +5,14 @@
 //! of the user, is the caller's to say.
 
 use smallvec::SmallVec;
-use tontine_unix::{Code, SigSet, Signal, SignalInfo};
+use tontine_unix::{SigCode, SigInfo, SigSet, Signal};
 
 /// The pending signals of a process or of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     set: SigSet,
     /// In the order in which they came; one alone takes no memory elsewhere.
-    queue: SmallVec<[SignalInfo; 1]>,
+    queue: SmallVec<[SigInfo; 1]>,
 }
 
 impl Pending {
@@ -22,7 +22,7 @@ impl Pending {
     }
 
     /// Adds a signal.
-    pub(super) fn add(&mut self, info: SignalInfo) {
+    pub(super) fn add(&mut self, info: SigInfo) {
         self.set = self.set.with(info.signal);
         self.queue.push(info);
     }
@@ -34,19 +34,19 @@ impl Pending {
 
     /// Takes the signal of `wanted` that comes first: SIGKILL and then faults before all others,
     /// then the lowest number, then the one that waits longest. Says whether it was queued.
-    pub(super) fn take(&mut self, wanted: SigSet) -> Option<(SignalInfo, bool)> {
+    pub(super) fn take(&mut self, wanted: SigSet) -> Option<(SigInfo, bool)> {
         let candidates = self.set.intersection(wanted);
         let lowest = candidates.first()?;
         let kill = candidates.intersection(SigSet::of(&[Signal::KILL])).first();
         let faults = candidates.intersection(tontine_unix::FAULTS);
         let signal = kill.or(faults.first()).unwrap_or(lowest);
-        let of_it = |info: &SignalInfo| info.signal == signal;
+        let of_it = |info: &SigInfo| info.signal == signal;
         let first = self.queue.iter().position(of_it);
         let info = first.map(|at| self.queue.remove(at));
         if !self.queue.iter().any(of_it) {
             self.set = self.set.without(signal);
         }
-        let lost = SignalInfo { code: Code::User, ..SignalInfo::kernel(signal) };
+        let lost = SigInfo { code: SigCode::User, ..SigInfo::kernel(signal) };
         Some((info.unwrap_or(lost), info.is_some()))
     }
 
@@ -68,8 +68,8 @@ impl Pending {
 mod tests {
     use super::*;
 
-    fn with_value(signal: Signal, value: i32) -> SignalInfo {
-        SignalInfo { value, ..SignalInfo::kernel(signal) }
+    fn with_value(signal: Signal, value: i32) -> SigInfo {
+        SigInfo { value, ..SigInfo::kernel(signal) }
     }
 
     #[test]
@@ -88,17 +88,17 @@ mod tests {
     #[test]
     fn a_fault_comes_before_lower_numbers() {
         let mut pending = Pending::default();
-        pending.add(SignalInfo::kernel(Signal::HUP));
-        pending.add(SignalInfo::kernel(Signal::SEGV));
+        pending.add(SigInfo::kernel(Signal::HUP));
+        pending.add(SigInfo::kernel(Signal::SEGV));
         assert_eq!(pending.take(SigSet::ALL).map(|(info, _)| info.signal), Some(Signal::SEGV));
     }
 
     #[test]
     fn what_is_discarded_is_gone_and_the_rest_is_not() {
         let mut pending = Pending::default();
-        pending.add(SignalInfo::kernel(Signal::TSTP));
-        pending.add(SignalInfo::kernel(Signal::TTIN));
-        pending.add(SignalInfo::kernel(Signal::USR1));
+        pending.add(SigInfo::kernel(Signal::TSTP));
+        pending.add(SigInfo::kernel(Signal::TTIN));
+        pending.add(SigInfo::kernel(Signal::USR1));
         assert_eq!(pending.discard(SigSet::STOPS), 2);
         assert_eq!(pending.set(), SigSet::of(&[Signal::USR1]));
         assert_eq!(pending.take(SigSet::STOPS), None);

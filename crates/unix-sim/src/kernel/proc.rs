@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tontine_unix::{Pid, SigSet, Signal, Status, Usage};
+use tontine_unix::{Pid, SigSet, Signal, Usage, WaitStatus};
 
 use super::Kernel;
 use super::actions::Actions;
@@ -133,7 +133,7 @@ pub(super) struct ProcState {
     /// What the parent has not been told by `wait` yet.
     pub(super) news: Option<News>,
     /// How it ended, once it has.
-    pub(super) end: Option<Status>,
+    pub(super) end: Option<WaitStatus>,
     /// It has executed since it was forked.
     pub(super) executed: bool,
     /// What its program calls itself, where that is not its registered name.
@@ -202,7 +202,7 @@ pub(super) struct Standing {
 pub(super) struct Left {
     pub(super) files: Files,
     pub(super) tracees: Vec<u32>,
-    pub(super) status: Status,
+    pub(super) status: WaitStatus,
 }
 
 impl Proc {
@@ -529,7 +529,7 @@ impl ProcState {
         Left {
             files: std::mem::take(&mut self.files),
             tracees: std::mem::take(&mut self.tracees),
-            status: self.end.unwrap_or(Status::Exited(0)),
+            status: self.end.unwrap_or(WaitStatus::Exited(0)),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tontine_unix::{Code, Errno, Pid, Result, Signal, SignalInfo, Target, Tid};
+use tontine_unix::{Errno, Pid, Result, SigCode, SigInfo, Signal, SignalTarget, Tid};
 
 use super::Kernel;
 use super::call::Call;
@@ -18,32 +18,34 @@ use crate::costs::Step;
 use crate::executor::{self, Object};
 
 impl Call<'_> {
-    pub(super) fn send(&self, target: Target, signal: Option<Signal>) -> Result<()> {
+    pub(super) fn send(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()> {
         let target = match target {
-            // What such numbers mean to kill(2), `Target::of` says.
-            Target::Process(pid) if pid.number() <= 0 => return Err(Errno::ESRCH),
-            Target::Group(pid) if pid.number() == i32::MIN => return Err(Errno::ESRCH),
-            Target::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
-            Target::Group(pid) if pid.number() == 0 => Target::OwnGroup,
+            // What such numbers mean to kill(2), `SignalTarget::of` says.
+            SignalTarget::Process(pid) if pid.number() <= 0 => return Err(Errno::ESRCH),
+            SignalTarget::Group(pid) if pid.number() == i32::MIN => return Err(Errno::ESRCH),
+            SignalTarget::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
+            SignalTarget::Group(pid) if pid.number() == 0 => SignalTarget::OwnGroup,
             other => other,
         };
         self.guarded(|| match target {
-            Target::Process(pid) => self.send_to_one(pid, None, self.info(signal, Code::User, 0)),
-            Target::Group(id) => {
+            SignalTarget::Process(pid) => {
+                self.send_to_one(pid, None, self.info(signal, SigCode::User, 0))
+            }
+            SignalTarget::Group(id) => {
                 // Declared before the lock, and so let go after it: that may take the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
-                self.send_to_group(&group, self.info(signal, Code::User, 0))
+                self.send_to_group(&group, self.info(signal, SigCode::User, 0))
             }
-            Target::OwnGroup => {
+            SignalTarget::OwnGroup => {
                 // Declared before the lock, and so let go after it: that may take the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
-                self.send_to_group(&group, self.info(signal, Code::User, 0))
+                self.send_to_group(&group, self.info(signal, SigCode::User, 0))
             }
-            Target::Everyone => self.send_to_everyone(self.info(signal, Code::User, 0)),
+            SignalTarget::Everyone => self.send_to_everyone(self.info(signal, SigCode::User, 0)),
         })
     }
 
@@ -57,7 +59,7 @@ impl Call<'_> {
             return Err(Errno::EINVAL);
         }
         self.guarded(|| {
-            self.send_to_one(process, Some(thread.0), self.info(signal, Code::Tkill, 0))
+            self.send_to_one(process, Some(thread.0), self.info(signal, SigCode::Tkill, 0))
         })
     }
 
@@ -70,17 +72,17 @@ impl Call<'_> {
         if process.number() <= 0 {
             return Err(Errno::ESRCH);
         }
-        self.guarded(|| self.send_to_one(process, None, self.info(signal, Code::Queue, value)))
+        self.guarded(|| self.send_to_one(process, None, self.info(signal, SigCode::Queue, value)))
     }
 
     /// What the target learns; `None` sends nothing.
-    fn info(&self, signal: Option<Signal>, code: Code, value: i32) -> Option<SignalInfo> {
+    fn info(&self, signal: Option<Signal>, code: SigCode, value: i32) -> Option<SigInfo> {
         let signal = signal?;
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
-        Some(SignalInfo { signal, code, pid, uid, value, status: 0 })
+        Some(SigInfo { signal, code, pid, uid, value, status: 0 })
     }
 
-    fn send_to_one(&self, pid: Pid, thread: Option<i32>, info: Option<SignalInfo>) -> Result<()> {
+    fn send_to_one(&self, pid: Pid, thread: Option<i32>, info: Option<SigInfo>) -> Result<()> {
         let target = match self.kernel.find(pid) {
             None if thread.is_none() => self.kernel.find_by_thread(pid),
             found => found,
@@ -104,12 +106,12 @@ impl Call<'_> {
     }
 
     /// Posts a signal; nothing is sent where there is none, and that is no error.
-    fn post_if_any(&self, state: &mut ProcState, info: Option<SignalInfo>, to: To) -> Result<()> {
+    fn post_if_any(&self, state: &mut ProcState, info: Option<SigInfo>, to: To) -> Result<()> {
         info.map_or(Ok(()), |info| self.kernel.post(state, info, to))
     }
 
     /// Each member that may be signalled.
-    fn send_to_group(&self, group: &Arc<Pgrp>, info: Option<SignalInfo>) -> Result<()> {
+    fn send_to_group(&self, group: &Arc<Pgrp>, info: Option<SigInfo>) -> Result<()> {
         let members = group.members.read(&self.kernel.locks);
         let mine = self.proc.ids();
         let mut result = Err(Errno::ESRCH);
@@ -125,7 +127,7 @@ impl Call<'_> {
 
     /// Everybody but the caller and the first process. The table of groups is locked, so that no
     /// group changes and whoever is about to fork can wait for the end of the walk.
-    fn send_to_everyone(&self, info: Option<SignalInfo>) -> Result<()> {
+    fn send_to_everyone(&self, info: Option<SigInfo>) -> Result<()> {
         let kernel = self.kernel;
         let mine = self.proc.ids();
         let _coarse = kernel.coarse();
@@ -157,7 +159,7 @@ impl Call<'_> {
         &self,
         mine: Ids,
         state: &mut ProcState,
-        info: Option<SignalInfo>,
+        info: Option<SigInfo>,
     ) -> Result<()> {
         if !permits(mine, state, info) {
             return Err(Errno::EPERM);
@@ -196,7 +198,7 @@ fn tally(sum: Result<()>, one: Result<()>) -> Result<()> {
 }
 
 /// Whether somebody may: by its users, or SIGCONT within a session.
-fn permits(mine: Ids, state: &ProcState, info: Option<SignalInfo>) -> bool {
+fn permits(mine: Ids, state: &ProcState, info: Option<SigInfo>) -> bool {
     let session = || state.pgrp.as_ref().map(|group| group.session.id.number());
     mine.may_signal(&state.credentials)
         || (info.is_some_and(|info| info.signal == Signal::CONT) && session() == Some(mine.session))

@@ -10,7 +10,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use tontine_unix::{SigSet, Status};
+use tontine_unix::{SigSet, WaitStatus};
 
 use super::Kernel;
 use super::awaited::PipeEnd;
@@ -39,7 +39,7 @@ pub struct ProcessState {
     /// As `ps` shows it: R, S (sleeps), T (stopped), t (stopped for its tracer), Z.
     pub letter: char,
     /// Of a zombie: how it ended.
-    pub end: Option<Status>,
+    pub end: Option<WaitStatus>,
     /// Its program.
     pub name: String,
     /// Its threads, the oldest first.

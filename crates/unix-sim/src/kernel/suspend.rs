@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tontine_unix::{
-    ActionFlags, Code, Disposition, Errno, FAULTS, How, Result, SigAction, SigSet, SigStack,
-    SigVec, Signal, SignalInfo,
+    ActionFlags, Disposition, Errno, FAULTS, Result, SigAction, SigCode, SigInfo, SigSet, SigStack,
+    SigVec, SigmaskHow, Signal,
 };
 
 use super::call::{After, Call, Stop};
@@ -42,7 +42,7 @@ impl Call<'_> {
         })
     }
 
-    pub(super) fn mask(&self, change: Option<(How, SigSet)>) -> Result<SigSet> {
+    pub(super) fn mask(&self, change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
         self.guarded(|| {
             let old = self.thread.mask();
             if let Some((how, set)) = change {
@@ -97,7 +97,7 @@ impl Call<'_> {
         slept.err().unwrap_or(Errno::EINTR)
     }
 
-    pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
+    pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo> {
         let set = set.difference(SigSet::UNBLOCKABLE);
         let mut begun = None;
         let taken = self.interruptible(After::Interrupt, || {
@@ -138,7 +138,7 @@ impl Call<'_> {
         }
     }
 
-    fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SignalInfo> {
+    fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SigInfo> {
         let (info, queued) = self.take_first(state, set, set)?;
         state.credentials.user.signals.give_back(queued.into());
         self.look_again(state);
@@ -165,7 +165,7 @@ impl Call<'_> {
                 actions.set(signal, SigAction::DEFAULT);
                 self.thread.set_mask(self.thread.mask().without(signal));
             }
-            let info = SignalInfo { code: Code::Fault, ..SignalInfo::kernel(signal) };
+            let info = SigInfo { code: SigCode::Fault, ..SigInfo::kernel(signal) };
             self.kernel.post(&mut state, info, To::Thread(self.thread.tid()))
         })
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tontine_unix::internal::compute_by_polls;
 use tontine_unix::{
-    Body, Children, Errno, Fd, How, Limit, Pid, Program, Ptrace, Resource, Result, SigAction,
-    SigSet, SigStack, SigVec, Signal, SignalInfo, Spawn, Status, Sys, Target, Termios, Tid, Usage,
-    WaitOptions, Waited, Whose,
+    Children, Errno, Fd, Pid, PriorityScope, Program, Ptrace, Resource, Result, Rlimit, SigAction,
+    SigInfo, SigSet, SigStack, SigVec, SigmaskHow, Signal, SignalTarget, SpawnRequest, Sys,
+    Termios, ThreadBody, Tid, Usage, WaitOptions, WaitStatus, WaitedChild,
 };
 
 use super::call::Call;
@@ -43,22 +43,22 @@ impl Sys for Call<'_> {
         self.execute(path, arguments)
     }
 
-    fn spawn(&self, spawn: &Spawn) -> Result<Pid> {
+    fn spawn(&self, spawn: &SpawnRequest) -> Result<Pid> {
         self.thread.calls(&"spawn");
         self.spawn_process(spawn)
     }
 
     fn exit(&self, status: i32) -> ! {
         self.thread.calls(&"exit");
-        self.leave_with(Status::Exited(status & 0xff))
+        self.leave_with(WaitStatus::Exited(status & 0xff))
     }
 
-    fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>> {
+    fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
         self.thread.calls(&"wait");
         self.wait_for(children, options)
     }
 
-    fn kill(&self, target: Target, signal: Option<Signal>) -> Result<()> {
+    fn kill(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()> {
         self.thread.calls(&"kill");
         self.send(target, signal)
     }
@@ -83,7 +83,7 @@ impl Sys for Call<'_> {
         self.act(signal, action)
     }
 
-    fn sigprocmask(&self, change: Option<(How, SigSet)>) -> Result<SigSet> {
+    fn sigprocmask(&self, change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
         self.thread.calls(&"sigprocmask");
         self.mask(change)
     }
@@ -103,7 +103,7 @@ impl Sys for Call<'_> {
         self.wait_for_handler()
     }
 
-    fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
+    fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo> {
         self.thread.calls(&"sigtimedwait");
         self.accept(set, timeout)
     }
@@ -203,7 +203,7 @@ impl Sys for Call<'_> {
         self.duplicate(from, to)
     }
 
-    fn thread_boxed(&self, body: Body) -> Result<Tid> {
+    fn thread_boxed(&self, body: ThreadBody) -> Result<Tid> {
         self.thread.calls(&"thread");
         self.make_thread(body)
     }
@@ -266,22 +266,22 @@ impl Sys for Call<'_> {
         self.set_user(uid)
     }
 
-    fn getrlimit(&self, resource: Resource) -> Limit {
+    fn getrlimit(&self, resource: Resource) -> Rlimit {
         self.thread.calls(&"getrlimit");
         self.limit(resource)
     }
 
-    fn setrlimit(&self, resource: Resource, limit: Limit) -> Result<()> {
+    fn setrlimit(&self, resource: Resource, limit: Rlimit) -> Result<()> {
         self.thread.calls(&"setrlimit");
         self.set_limit(resource, limit)
     }
 
-    fn getpriority(&self, whose: Whose) -> Result<i32> {
+    fn getpriority(&self, whose: PriorityScope) -> Result<i32> {
         self.thread.calls(&"getpriority");
         self.priority(whose)
     }
 
-    fn setpriority(&self, whose: Whose, nice: i32) -> Result<()> {
+    fn setpriority(&self, whose: PriorityScope, nice: i32) -> Result<()> {
         self.thread.calls(&"setpriority");
         self.set_priority(whose, nice)
     }

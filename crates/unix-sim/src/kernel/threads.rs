@@ -7,7 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use tontine_unix::{
-    Body, Errno, Program, Resource, Result, SigSet, Signal, SignalInfo, Status, Tid,
+    Errno, Program, Resource, Result, SigInfo, SigSet, Signal, ThreadBody, Tid, WaitStatus,
 };
 
 use super::Kernel;
@@ -25,7 +25,7 @@ pub(super) enum First {
     /// The same, of one that is about to execute for `spawn`.
     Spawned(Program),
     /// Another thread.
-    Body(Body),
+    Body(ThreadBody),
 }
 
 impl First {
@@ -93,7 +93,7 @@ impl Kernel {
             let Some((proc, thread)) = kernel.thread_of(context) else { return };
             let call = Call::new(kernel, proc, thread);
             call.begins();
-            kernel.on_master(|| call.end_with(Status::Signaled(Signal::SEGV, true)));
+            kernel.on_master(|| call.end_with(WaitStatus::Signaled(Signal::SEGV, true)));
             call.end();
         };
         let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
@@ -149,7 +149,7 @@ impl Call<'_> {
         self.begins();
         executor::looks_at(Object::System);
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
-            self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::KILL));
+            self.kernel.psignal_inthread(self.proc, SigInfo::kernel(Signal::KILL));
         }
         if matches!(first, First::Spawned(_)) {
             // No handler of the parent's ever runs here.
@@ -178,13 +178,13 @@ impl Call<'_> {
                 }
                 Ended::Left(_) => break,
                 Ended::Returned(status) if is_process => {
-                    self.end_with(Status::Exited(status & 0xff));
+                    self.end_with(WaitStatus::Exited(status & 0xff));
                     break;
                 }
                 Ended::Returned(_) => break,
                 Ended::Panicked => {
                     self.kernel.note_panic(self.proc.pid());
-                    self.end_with(Status::Signaled(Signal::ABRT, true));
+                    self.end_with(WaitStatus::Signaled(Signal::ABRT, true));
                     break;
                 }
             }
@@ -227,7 +227,7 @@ impl Call<'_> {
         let last = self.kernel.on_master(|| self.leave_process());
         if last {
             // The process's last thread returned, and nobody called exit.
-            self.end_with(Status::Exited(0));
+            self.end_with(WaitStatus::Exited(0));
             self.kernel.on_master(|| self.exit_process());
         }
     }
@@ -292,7 +292,7 @@ impl Call<'_> {
         self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid(), Keeper::Thread);
     }
 
-    pub(super) fn make_thread(&self, body: Body) -> Result<Tid> {
+    pub(super) fn make_thread(&self, body: ThreadBody) -> Result<Tid> {
         let mut body = Some(body);
         self.guarded(|| {
             let kernel = self.kernel;

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tontine_unix::{ActionFlags, Code, Errno, Pid, Ptrace, Result, Signal, SignalInfo};
+use tontine_unix::{ActionFlags, Errno, Pid, Ptrace, Result, SigCode, SigInfo, Signal};
 
 use super::Kernel;
 use super::call::Call;
@@ -96,7 +96,7 @@ impl Call<'_> {
             self.member(&mut state).traces = true;
         }
         let (pid, uid) = (self.proc.number(), mine.real);
-        let stop = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::STOP) };
+        let stop = SigInfo { pid, uid, code: SigCode::User, ..SigInfo::kernel(Signal::STOP) };
         if let Some(mut state) = target.state() {
             // On Linux the stop is sent to a thread, which takes it before the process's signals.
             let first = state.threads.first().map(|first| To::Thread(first.thread.tid()));
@@ -104,7 +104,7 @@ impl Call<'_> {
         }
         drop(coarse);
         if let Some(signal) = stopped {
-            kernel.tell_of_trap(&target, Code::Stopped, signal);
+            kernel.tell_of_trap(&target, SigCode::Stopped, signal);
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Call<'_> {
             return Err(Errno::ESRCH);
         }
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
-        let kill = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::KILL) };
+        let kill = SigInfo { pid, uid, code: SigCode::User, ..SigInfo::kernel(Signal::KILL) };
         self.kernel.post_own(&mut state, kill, To::Process);
         // A wait does not find the stop of a tracee that is about to end.
         (state.trapped, state.untold) = (None, None);
@@ -184,7 +184,7 @@ impl Call<'_> {
     /// A traced process that has executed stops before its new program begins.
     pub(super) fn trap_if_traced(&self, state: &mut ProcState) {
         if state.tracer.is_some() {
-            let trap = SignalInfo::kernel(Signal::TRAP);
+            let trap = SigInfo::kernel(Signal::TRAP);
             self.kernel.post_own(state, trap, To::Thread(self.thread.tid()));
         }
     }
@@ -194,14 +194,14 @@ impl Call<'_> {
     pub(super) fn stop_for_tracer<'s>(
         &self,
         waiting: Waiting<'s>,
-        info: SignalInfo,
-    ) -> (Waiting<'s>, Option<SignalInfo>) {
+        info: SigInfo,
+    ) -> (Waiting<'s>, Option<SigInfo>) {
         {
             let mut state = self.state();
             state.resumed = None;
             (state.trapped, state.untold) = (Some(info.signal), Some(info.signal));
         }
-        self.kernel.tell_of_trap(self.proc, Code::Trapped, info.signal);
+        self.kernel.tell_of_trap(self.proc, SigCode::Trapped, info.signal);
         let resumed = loop {
             {
                 let mut state = self.state();
@@ -230,14 +230,14 @@ impl Call<'_> {
     /// not.
     fn delivered_instead(
         &self,
-        info: SignalInfo,
+        info: SigInfo,
         signal: Signal,
         (pid, uid): (i32, u32),
-    ) -> Option<SignalInfo> {
+    ) -> Option<SigInfo> {
         if signal == info.signal {
             return Some(info);
         }
-        let chosen = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(signal) };
+        let chosen = SigInfo { pid, uid, code: SigCode::User, ..SigInfo::kernel(signal) };
         if !self.thread.mask().contains(signal) {
             return Some(chosen);
         }
@@ -306,7 +306,7 @@ impl Kernel {
 
     /// Tells the tracer of a process that has stopped for it, before a signal or because of one:
     /// SIGCHLD, and those that wait.
-    pub(super) fn tell_of_trap(&self, proc: &Proc, code: Code, signal: Signal) {
+    pub(super) fn tell_of_trap(&self, proc: &Proc, code: SigCode, signal: Signal) {
         let (uid, tracer, news) = {
             let state = proc.lock(&self.locks);
             (state.credentials.real, state.tracer, state.news)
@@ -315,25 +315,25 @@ impl Kernel {
         // SIGCHLD of a stop names the signal that `wait` would return; if `wait` has returned it
         // already, 0, as on Linux.
         let status = match (code, news) {
-            (Code::Stopped, Some(News::Stopped(stop))) => stop.number(),
-            (Code::Stopped, _) => 0,
+            (SigCode::Stopped, Some(News::Stopped(stop))) => stop.number(),
+            (SigCode::Stopped, _) => 0,
             _ => signal.number(),
         };
         if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.slot) {
             return self.tell_parent(proc, code, status);
         }
-        self.tell_tracer(tracer, SignalInfo::child(proc.number(), uid, code, status));
+        self.tell_tracer(tracer, SigInfo::child(proc.number(), uid, code, status));
     }
 
     /// Tells a tracer that is not the parent what became of a process, if it is still there.
-    pub(super) fn tell_tracer(&self, tenant: Tenant, info: SignalInfo) {
+    pub(super) fn tell_tracer(&self, tenant: Tenant, info: SigInfo) {
         let tracer = self.slab.get(tenant.slot);
         let mut state = tracer.lock(&self.locks);
         if tracer.tenant() != tenant {
             return;
         }
         let flags = state.actions.of(Signal::CHLD).flags;
-        let is_stop = matches!(info.code, Code::Trapped | Code::Stopped | Code::Continued);
+        let is_stop = matches!(info.code, SigCode::Trapped | SigCode::Stopped | SigCode::Continued);
         if !is_stop || !flags.contains(ActionFlags::NOCLDSTOP) {
             self.post_own(&mut state, info, To::Process);
         }

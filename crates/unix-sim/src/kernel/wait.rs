@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tontine_unix::{Children, Errno, Pid, Result, Status, Usage, WaitOptions, Waited};
+use tontine_unix::{Children, Errno, Pid, Result, Usage, WaitOptions, WaitStatus, WaitedChild};
 
 use super::Kernel;
 use super::call::{After, Call, Stop};
@@ -12,7 +12,7 @@ use super::thread::For;
 /// What a look at the children found.
 enum Found<'k> {
     /// This one, which the caller owns now.
-    Child(&'k Proc, Waited, bool),
+    Child(&'k Proc, WaitedChild, bool),
     /// Some that may change.
     Later,
     /// None that the caller could wait for.
@@ -22,7 +22,7 @@ enum Found<'k> {
 /// What a look at one child found.
 enum Look {
     /// This; and whether it has ended.
-    Has(Waited, bool),
+    Has(WaitedChild, bool),
     /// Nothing yet.
     Later,
     /// Nothing that it will ever be.
@@ -34,7 +34,7 @@ impl Call<'_> {
         &self,
         children: Children,
         options: WaitOptions,
-    ) -> Result<Option<Waited>> {
+    ) -> Result<Option<WaitedChild>> {
         if !options.are_valid() {
             return Err(Errno::EINVAL);
         }
@@ -60,7 +60,7 @@ impl Call<'_> {
         &self,
         children: Children,
         options: WaitOptions,
-    ) -> std::result::Result<Option<Waited>, Stop> {
+    ) -> std::result::Result<Option<WaitedChild>, Stop> {
         let kernel = self.kernel;
         self.set_waiting(true);
         loop {
@@ -188,7 +188,7 @@ impl Call<'_> {
                 state.phase == Phase::Zombie && !options.contains(WaitOptions::EXITED);
             return if ends_unseen { Look::Never } else { Look::Later };
         };
-        let waited = Waited {
+        let waited = WaitedChild {
             pid: child.pid(),
             uid: state.credentials.real,
             status,
@@ -200,7 +200,7 @@ impl Call<'_> {
             }
             match status {
                 _ if ended => child.owner.store(self.thread.tid(), Ordering::Relaxed),
-                Status::Trapped(_) => state.untold = None,
+                WaitStatus::Trapped(_) => state.untold = None,
                 _ => state.news = None,
             }
         }
@@ -253,22 +253,22 @@ impl Kernel {
         state: &ProcState,
         options: WaitOptions,
         traced: bool,
-    ) -> Option<(Status, bool)> {
+    ) -> Option<(WaitStatus, bool)> {
         // A tracer is told of every stop, whether it asked for stops or not.
         if let (Phase::Live, Some(signal), true) = (state.phase, state.untold, traced) {
-            return Some((Status::Trapped(signal), false));
+            return Some((WaitStatus::Trapped(signal), false));
         }
         let (change, told) = match (state.phase, state.news) {
             (Phase::Zombie, _) => {
-                let end = state.end.unwrap_or(Status::Exited(0));
+                let end = state.end.unwrap_or(WaitStatus::Exited(0));
                 (WaitOptions::EXITED, (end, true))
             }
             // Of stops a tracer is told of those alone that it has trapped, be it the parent too.
             (Phase::Live, Some(News::Stopped(signal))) if !traced => {
-                (WaitOptions::STOPPED, (Status::Stopped(signal), false))
+                (WaitOptions::STOPPED, (WaitStatus::Stopped(signal), false))
             }
             (Phase::Live, Some(News::Continued)) => {
-                (WaitOptions::CONTINUED, (Status::Continued, false))
+                (WaitOptions::CONTINUED, (WaitStatus::Continued, false))
             }
             _ => return None,
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tontine_unix::{Limit, Resource, Sys};
+use tontine_unix::{Resource, Rlimit, Sys};
 
 use super::Virtual;
 use crate::config::{Busy, Conductor, Config, Delivery, Executor, Masks};
@@ -77,7 +77,7 @@ impl Builder {
     }
 
     /// A limit that every process begins with.
-    pub fn limit(mut self, resource: Resource, limit: Limit) -> Self {
+    pub fn limit(mut self, resource: Resource, limit: Rlimit) -> Self {
         self.0.limits.push((resource, limit));
         self
     }

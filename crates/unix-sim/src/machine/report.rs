@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tontine_unix::{Pid, Status};
+use tontine_unix::{Pid, WaitStatus};
 
 use crate::kernel::State;
 use crate::lock::LockStatistics;
@@ -22,7 +22,7 @@ pub enum Ending {
 #[derive(Debug, Clone)]
 pub struct Report {
     /// How the program ended; `None` where the run ended before.
-    pub status: Option<Status>,
+    pub status: Option<WaitStatus>,
     /// How the run ended.
     pub ending: Ending,
     /// Processes whose program panicked: they ended as by SIGABRT.

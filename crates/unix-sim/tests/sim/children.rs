@@ -1,6 +1,6 @@
 //! Processes that tests make again and again, and how they end.
 
-use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, WaitOptions, WaitStatus};
 
 /// The caller, in calls that name a process.
 pub(crate) const SELF: Pid = Pid::number_only(0);
@@ -31,18 +31,18 @@ pub(crate) const fn bare(pid: Pid) -> Pid {
 
 /// Waits until a child has ended, through signals, and returns how.
 #[track_caller]
-pub(crate) fn end(sys: &dyn Sys, child: Pid) -> Status {
+pub(crate) fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     changed(sys, child, WaitOptions::EXITED)
 }
 
 /// Waits until a child has stopped, continued or ended.
 #[track_caller]
-pub(crate) fn change(sys: &dyn Sys, child: Pid) -> Status {
+pub(crate) fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     changed(sys, child, WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED)
 }
 
 #[track_caller]
-fn changed(sys: &dyn Sys, child: Pid, options: WaitOptions) -> Status {
+fn changed(sys: &dyn Sys, child: Pid, options: WaitOptions) -> WaitStatus {
     loop {
         match sys.waitid(Children::One(child), options) {
             Ok(found) => return found.expect("it slept").status,

@@ -31,7 +31,7 @@ fn a_child_is_waited_for() {
         });
         assert_eq!(
             (report.ending, report.status),
-            (Ending::Finished, Some(Status::Exited(7))),
+            (Ending::Finished, Some(WaitStatus::Exited(7))),
             "{report:?}"
         );
     }
@@ -45,7 +45,7 @@ fn signals_go_back_and_forth() {
         let seen = Arc::clone(&count);
         let report = unix.run(move |sys| {
             let inner = Arc::clone(&seen);
-            sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::USR1])))).unwrap();
+            sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::USR1])))).unwrap();
             let child = sys
                 .fork(move |sys| {
                     let n = Arc::clone(&inner);
@@ -71,7 +71,7 @@ fn signals_go_back_and_forth() {
         });
         assert_eq!(
             (report.ending, report.status),
-            (Ending::Finished, Some(Status::Exited(3))),
+            (Ending::Finished, Some(WaitStatus::Exited(3))),
             "{report:?}"
         );
     }
@@ -86,20 +86,20 @@ fn a_program_that_computes_meets_its_time_limit() {
         let report = unix.run(|sys| {
             let child = sys
                 .fork(|sys| {
-                    sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: u64::MAX }).unwrap();
+                    sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: u64::MAX }).unwrap();
                     loop {
                         sys.poll();
                     }
                 })
                 .unwrap();
             let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
-            assert_eq!(waited.status, Status::Signaled(Signal::XCPU, true));
+            assert_eq!(waited.status, WaitStatus::Signaled(Signal::XCPU, true));
             assert!(
                 waited.usage.user + waited.usage.system >= std::time::Duration::from_millis(900)
             );
             0
         });
-        assert_eq!(report.status, Some(Status::Exited(0)), "{unix:?}");
+        assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{unix:?}");
     }
 }
 
@@ -121,9 +121,9 @@ fn a_stack_that_overflows_is_its_processs_segmentation_fault() {
                 })
                 .unwrap();
             let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
-            assert_eq!(waited.status, Status::Signaled(Signal::SEGV, true));
+            assert_eq!(waited.status, WaitStatus::Signaled(Signal::SEGV, true));
             0
         });
-        assert_eq!(report.status, Some(Status::Exited(0)), "{unix:?} {report:?}");
+        assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{unix:?} {report:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tontine_unix::{How, SigAction, SigSet, Signal, Sys};
+use tontine_unix::{SigAction, SigSet, SigmaskHow, Signal, Sys};
 use tontine_unix_sim::{Costs, Ending, Executor, Mode, Report, Step, Virtual};
 
 /// A system of so many processors, and what its program found.
@@ -41,7 +41,7 @@ fn wait_for(sys: &dyn Sys, children: usize) {
 fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration + Send + 'static {
     move |sys| {
         let block = SigSet::of(&[Signal::USR1]);
-        sys.sigprocmask(Some((How::Block, block))).expect("a mask");
+        sys.sigprocmask(Some((SigmaskHow::Block, block))).expect("a mask");
         let begun = sys.now();
         for pair in 0..pairs {
             sys.place(Some(2 * pair % processors)).expect("a processor");

@@ -1,7 +1,7 @@
 //! Systems that tests run programs on: [`of`], [`everywhere`]; and the expected results of a run:
 //! [`assert_success`], [`assert_held`].
 
-use tontine_unix::{Fd, Status, Sys};
+use tontine_unix::{Fd, Sys, WaitStatus};
 use tontine_unix_sim::{Builder, Ending, Executor, Mode, Report, Virtual};
 
 /// A program of all backends: it copies its input until that ends. A virtual system gets it by
@@ -60,7 +60,7 @@ pub(crate) fn assert_success(on: &str, report: &Report) {
     let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
     assert_eq!(
         (report.ending, report.status),
-        (Ending::Finished, Some(Status::Exited(0))),
+        (Ending::Finished, Some(WaitStatus::Exited(0))),
         "{on}: panicked {:?}, abandoned {}\n{state}",
         report.panicked,
         report.abandoned,

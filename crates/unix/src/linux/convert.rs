@@ -22,6 +22,11 @@ pub(super) fn check_long(returned: libc::c_long) -> Result<libc::c_long> {
     if returned == -1 { Err(last_error()) } else { Ok(returned) }
 }
 
+/// Returns the crate's error for one of rustix, which is no part of the public interface.
+pub(super) fn to_errno(error: rustix::io::Errno) -> Errno {
+    Errno::from_raw(error.raw_os_error())
+}
+
 /// What errno says.
 pub(super) fn last_error() -> Errno {
     io::Error::last_os_error().into()

@@ -6,13 +6,13 @@ use std::os::fd::IntoRawFd;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::convert::{check, check_long};
+use super::convert::{check, check_long, to_errno};
 use crate::errno::{Errno, Result};
 use crate::terminal::Fd;
 
 /// `pipe`, both ends closed by exec.
 pub(super) fn pipe() -> Result<(Fd, Fd)> {
-    let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (from, to) = pipe_with(PipeFlags::CLOEXEC).map_err(to_errno)?;
     Ok((Fd(from.into_raw_fd()), Fd(to.into_raw_fd())))
 }
 

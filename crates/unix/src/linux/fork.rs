@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::io::Errno as KernelErrno;
 use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
-use super::convert::{check, last_error};
+use super::convert::{check, last_error, to_errno};
 use super::kill::{by_number, out_of_the_way};
 use super::{Linux, handlers, stack, table};
 use crate::errno::{Errno, Result};
@@ -57,7 +57,7 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
     let births = table::no_birth();
     let mut table = table::write();
     // Said before there is a child: no descriptor to hold it by.
-    let room = pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+    let room = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(to_errno)?;
     // SAFETY: the child goes on with the locks that matter here held by its only thread. What other
     // libraries locked in other threads is the program's to avoid, as `Linux` says.
     match check(unsafe { libc::fork() })? {
@@ -93,7 +93,7 @@ fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
         {
             by_number(number, libc::SIGKILL)?;
             let _ = waitid(WaitId::Pid(child), WaitIdOptions::EXITED);
-            Err(error.into())
+            Err(to_errno(error))
         }
         _ => Ok(table.next(number)),
     }

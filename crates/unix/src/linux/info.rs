@@ -1,10 +1,10 @@
-//! What comes with a signal: `siginfo_t` read as [`SignalInfo`], and made as [`Sent`].
+//! What comes with a signal: `siginfo_t` read as [`SigInfo`], and made as [`Sent`].
 
 #![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
 
 use crate::process::FAULTS;
 use crate::signal::Signal;
-use crate::sys::{Code, SignalInfo};
+use crate::sys::{SigCode, SigInfo};
 
 /// Positive codes of a fault say what kind it was; the first is as good as any.
 const ANY_FAULT: i32 = 1;
@@ -44,18 +44,18 @@ impl Sent {
 }
 
 /// What the kernel filled in; `None` for the two signals that belong to the C library.
-pub(super) fn decode(info: &libc::siginfo_t) -> Option<SignalInfo> {
+pub(super) fn decode(info: &libc::siginfo_t) -> Option<SigInfo> {
     let signal = Signal::new(info.si_signo)?;
     let code = code(signal, info.si_code);
-    let mut decoded = SignalInfo { code, ..SignalInfo::kernel(signal) };
+    let mut decoded = SigInfo { code, ..SigInfo::kernel(signal) };
     match code {
-        Code::Kernel | Code::Fault => {}
+        SigCode::Kernel | SigCode::Fault => {}
         // SAFETY: these four codes fill si_pid and si_uid, and SI_QUEUE si_value too; the union is
         // plain integers of which the kernel left none uninitialised.
-        Code::User | Code::Tkill | Code::Queue => unsafe {
+        SigCode::User | SigCode::Tkill | SigCode::Queue => unsafe {
             decoded.pid = info.si_pid();
             decoded.uid = info.si_uid();
-            if code == Code::Queue {
+            if code == SigCode::Queue {
                 decoded.value = info.si_value().sival_ptr.addr() as i32;
             }
         },
@@ -69,18 +69,18 @@ pub(super) fn decode(info: &libc::siginfo_t) -> Option<SignalInfo> {
     Some(decoded)
 }
 
-fn code(signal: Signal, code: i32) -> Code {
+fn code(signal: Signal, code: i32) -> SigCode {
     match code {
-        libc::SI_USER => Code::User,
-        libc::SI_QUEUE => Code::Queue,
-        libc::SI_TKILL => Code::Tkill,
-        1.. if code != libc::SI_KERNEL && FAULTS.contains(signal) => Code::Fault,
-        libc::CLD_EXITED if signal == Signal::CHLD => Code::Exited,
-        libc::CLD_KILLED if signal == Signal::CHLD => Code::Killed,
-        libc::CLD_DUMPED if signal == Signal::CHLD => Code::Dumped,
-        libc::CLD_TRAPPED if signal == Signal::CHLD => Code::Trapped,
-        libc::CLD_STOPPED if signal == Signal::CHLD => Code::Stopped,
-        libc::CLD_CONTINUED if signal == Signal::CHLD => Code::Continued,
-        _ => Code::Kernel,
+        libc::SI_USER => SigCode::User,
+        libc::SI_QUEUE => SigCode::Queue,
+        libc::SI_TKILL => SigCode::Tkill,
+        1.. if code != libc::SI_KERNEL && FAULTS.contains(signal) => SigCode::Fault,
+        libc::CLD_EXITED if signal == Signal::CHLD => SigCode::Exited,
+        libc::CLD_KILLED if signal == Signal::CHLD => SigCode::Killed,
+        libc::CLD_DUMPED if signal == Signal::CHLD => SigCode::Dumped,
+        libc::CLD_TRAPPED if signal == Signal::CHLD => SigCode::Trapped,
+        libc::CLD_STOPPED if signal == Signal::CHLD => SigCode::Stopped,
+        libc::CLD_CONTINUED if signal == Signal::CHLD => SigCode::Continued,
+        _ => SigCode::Kernel,
     }
 }

@@ -5,15 +5,13 @@
     reason = "the C library's calls, which change all threads or take any number"
 )]
 
-use rustix::process::Rlimit;
-
-use super::convert::{check, check_long};
+use super::convert::{check, check_long, to_errno};
 use super::table;
 use super::table::with_number;
 use super::wait::used;
 use crate::errno::Result;
-use crate::limit::{Limit, Resource};
-use crate::process::{Pid, Whose};
+use crate::limit::{Resource, Rlimit};
+use crate::process::{Pid, PriorityScope};
 use crate::wait::Usage;
 
 /// What getpriority(2) takes a nice value from, so as to return no negative number.
@@ -26,16 +24,16 @@ pub(super) fn set_user(uid: u32) -> Result<()> {
 }
 
 /// `getrlimit`.
-pub(super) fn limit(resource: Resource) -> Limit {
+pub(super) fn limit(resource: Resource) -> Rlimit {
     let limit = rustix::process::getrlimit(kernel_resource(resource));
-    Limit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
+    Rlimit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
 }
 
 /// `setrlimit`.
-pub(super) fn set_limit(resource: Resource, limit: Limit) -> Result<()> {
+pub(super) fn set_limit(resource: Resource, limit: Rlimit) -> Result<()> {
     let finite = |limit: u64| (limit != u64::MAX).then_some(limit);
-    let new = Rlimit { current: finite(limit.soft), maximum: finite(limit.hard) };
-    Ok(rustix::process::setrlimit(kernel_resource(resource), new)?)
+    let new = rustix::process::Rlimit { current: finite(limit.soft), maximum: finite(limit.hard) };
+    rustix::process::setrlimit(kernel_resource(resource), new).map_err(to_errno)
 }
 
 fn kernel_resource(resource: Resource) -> rustix::process::Resource {
@@ -48,7 +46,7 @@ fn kernel_resource(resource: Resource) -> rustix::process::Resource {
 }
 
 /// `getpriority`.
-pub(super) fn priority(whose: Whose) -> Result<i32> {
+pub(super) fn priority(whose: PriorityScope) -> Result<i32> {
     with_whose(whose, |which, who| {
         // SAFETY: it takes integers.
         let found = check_long(unsafe { libc::syscall(libc::SYS_getpriority, which, who) })?;
@@ -57,7 +55,7 @@ pub(super) fn priority(whose: Whose) -> Result<i32> {
 }
 
 /// `setpriority`.
-pub(super) fn set_priority(whose: Whose, nice: i32) -> Result<()> {
+pub(super) fn set_priority(whose: PriorityScope, nice: i32) -> Result<()> {
     with_whose(whose, |which, who| {
         // SAFETY: it takes integers.
         let set = unsafe { libc::syscall(libc::SYS_setpriority, which, who, nice) };
@@ -65,11 +63,15 @@ pub(super) fn set_priority(whose: Whose, nice: i32) -> Result<()> {
     })
 }
 
-fn with_whose<T>(whose: Whose, act: impl FnOnce(i32, i32) -> Result<T>) -> Result<T> {
+fn with_whose<T>(whose: PriorityScope, act: impl FnOnce(i32, i32) -> Result<T>) -> Result<T> {
     match whose {
-        Whose::Process(pid) => with_number(pid, |number| act(libc::PRIO_PROCESS as i32, number)),
-        Whose::Group(group) => with_group(group, |number| act(libc::PRIO_PGRP as i32, number)),
-        Whose::User(user) => act(libc::PRIO_USER as i32, user.cast_signed()),
+        PriorityScope::Process(pid) => {
+            with_number(pid, |number| act(libc::PRIO_PROCESS as i32, number))
+        }
+        PriorityScope::Group(group) => {
+            with_group(group, |number| act(libc::PRIO_PGRP as i32, number))
+        }
+        PriorityScope::User(user) => act(libc::PRIO_USER as i32, user.cast_signed()),
     }
 }
 

@@ -11,18 +11,18 @@ use super::convert::{check, check_long, from_sigset, last_error, to_sigset, to_t
 use super::info;
 use crate::errno::{Errno, Result};
 use crate::signal::SigSet;
-use crate::sys::{How, SignalInfo};
+use crate::sys::{SigInfo, SigmaskHow};
 
 /// Bytes of the kernel's signal set.
 const SET_BYTES: usize = 8;
 
 /// `sigprocmask`, of this thread.
-pub(super) fn change(change: Option<(How, SigSet)>) -> Result<SigSet> {
-    let (how, set) = change.map_or((How::Block, SigSet::EMPTY), |(how, set)| (how, set));
+pub(super) fn change(change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
+    let (how, set) = change.map_or((SigmaskHow::Block, SigSet::EMPTY), |(how, set)| (how, set));
     let how = match how {
-        How::Block => libc::SIG_BLOCK,
-        How::Unblock => libc::SIG_UNBLOCK,
-        How::Set => libc::SIG_SETMASK,
+        SigmaskHow::Block => libc::SIG_BLOCK,
+        SigmaskHow::Unblock => libc::SIG_UNBLOCK,
+        SigmaskHow::Set => libc::SIG_SETMASK,
     };
     let (set, mut old) = (to_sigset(set), to_sigset(SigSet::EMPTY));
     // SAFETY: both sets live across the call.
@@ -56,7 +56,7 @@ pub(super) fn pause() -> Errno {
 }
 
 /// `sigtimedwait`.
-pub(super) fn timed_wait(set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
+pub(super) fn timed_wait(set: SigSet, timeout: Option<Duration>) -> Result<SigInfo> {
     let set = to_sigset(set);
     let timeout = timeout.map(to_timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);

@@ -35,13 +35,14 @@ use std::time::Duration;
 use rustix::time::ClockId;
 
 use crate::errno::{Errno, Result};
-use crate::limit::{Limit, Resource};
-use crate::process::{Pid, SigStack, Spawn, Target, Tid, Whose};
+use crate::limit::{Resource, Rlimit};
+use crate::process::{Pid, PriorityScope, SigStack, SignalTarget, SpawnRequest, Tid};
 use crate::ptrace::Ptrace;
 use crate::signal::{SigSet, Signal};
-use crate::sys::{ActionFlags, Body, How, Program, SigAction, SigVec, SignalInfo, Sys};
+use crate::sys::{ActionFlags, Program, SigAction, SigInfo, SigVec, SigmaskHow, Sys, ThreadBody};
 use crate::terminal::{Fd, Termios};
-use crate::wait::{Children, Usage, WaitOptions, Waited};
+use crate::wait::{Children, Usage, WaitOptions, WaitedChild};
+use convert::to_errno;
 
 /// Real processes, on Linux 5.5 and later on x86-64; written for AArch64 too, and untested there.
 ///
@@ -74,7 +75,7 @@ use crate::wait::{Children, Usage, WaitOptions, Waited};
 ///   ignored. Children of a child inherit everything, as fork(2) specifies.
 /// - [`Sys::spawn`] copies nothing. Its path is one; `PATH` is not searched. An ignored signal
 ///   stays ignored unless it is among the defaults.
-/// - **Descriptors** made here are closed by exec; [`Sys::dup2`] and [`Spawn::descriptors`] pass
+/// - **Descriptors** made here are closed by exec; [`Sys::dup2`] and [`SpawnRequest::descriptors`] pass
 ///   them on.
 /// - [`Sys::sigaction`] installs real handlers: see [`Handler`](crate::Handler) for what they may
 ///   do. Those calls that allocate are not among it: to make or reap a child or a thread, to wait
@@ -82,12 +83,12 @@ use crate::wait::{Children, Usage, WaitOptions, Waited};
 ///   held by the thread that it interrupts.
 ///
 /// ```
-/// use tontine_unix::{Linux, Status, Sys};
+/// use tontine_unix::{Linux, WaitStatus, Sys};
 ///
 /// let linux = Linux::new()?;
 /// let sys: &dyn Sys = &linux;
 /// let child = sys.fork(|_| 7)?;
-/// assert_eq!(sys.waitpid(child.into(), Default::default())?.unwrap().status, Status::Exited(7));
+/// assert_eq!(sys.waitpid(child.into(), Default::default())?.unwrap().status, WaitStatus::Exited(7));
 /// # Ok::<(), tontine_unix::Errno>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -100,7 +101,7 @@ impl Linux {
     /// `ENOSYS`: it has no pidfds, or no clone3 (older than 5.5, or forbidden by a filter).
     pub fn new() -> Result<Self> {
         use rustix::process::{PidfdFlags, getpid, pidfd_open};
-        pidfd_open(getpid(), PidfdFlags::empty())?;
+        pidfd_open(getpid(), PidfdFlags::empty()).map_err(to_errno)?;
         spawn::probe()?;
         Ok(Self(()))
     }
@@ -145,7 +146,7 @@ impl Sys for Linux {
         fork::exec(path, arguments)
     }
 
-    fn spawn(&self, spawn: &Spawn) -> Result<Pid> {
+    fn spawn(&self, spawn: &SpawnRequest) -> Result<Pid> {
         spawn::spawn(spawn)
     }
 
@@ -153,11 +154,11 @@ impl Sys for Linux {
         fork::exit(status)
     }
 
-    fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>> {
+    fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
         wait::wait(children, options)
     }
 
-    fn kill(&self, target: Target, signal: Option<Signal>) -> Result<()> {
+    fn kill(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()> {
         send::kill(target, signal)
     }
 
@@ -177,7 +178,7 @@ impl Sys for Linux {
         handlers::action(signal, action)
     }
 
-    fn sigprocmask(&self, change: Option<(How, SigSet)>) -> Result<SigSet> {
+    fn sigprocmask(&self, change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
         masks::change(change)
     }
 
@@ -193,7 +194,7 @@ impl Sys for Linux {
         masks::pause()
     }
 
-    fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
+    fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo> {
         masks::timed_wait(set, timeout)
     }
 
@@ -273,7 +274,7 @@ impl Sys for Linux {
         descriptors::duplicate(from, to)
     }
 
-    fn thread_boxed(&self, body: Body) -> Result<Tid> {
+    fn thread_boxed(&self, body: ThreadBody) -> Result<Tid> {
         threads::start(body)
     }
 
@@ -315,19 +316,19 @@ impl Sys for Linux {
         limits::set_user(uid)
     }
 
-    fn getrlimit(&self, resource: Resource) -> Limit {
+    fn getrlimit(&self, resource: Resource) -> Rlimit {
         limits::limit(resource)
     }
 
-    fn setrlimit(&self, resource: Resource, limit: Limit) -> Result<()> {
+    fn setrlimit(&self, resource: Resource, limit: Rlimit) -> Result<()> {
         limits::set_limit(resource, limit)
     }
 
-    fn getpriority(&self, whose: Whose) -> Result<i32> {
+    fn getpriority(&self, whose: PriorityScope) -> Result<i32> {
         limits::priority(whose)
     }
 
-    fn setpriority(&self, whose: Whose, nice: i32) -> Result<()> {
+    fn setpriority(&self, whose: PriorityScope, nice: i32) -> Result<()> {
         limits::set_priority(whose, nice)
     }
 

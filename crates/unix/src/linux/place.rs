@@ -5,6 +5,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::convert::to_errno;
 use crate::errno::{Errno, Result};
 
 /// Where new threads and children run.
@@ -26,7 +27,8 @@ impl Placement {
         let Self { before, .. } = self;
         Ok(match processor {
             Some(processor) => {
-                let before = before.map_or_else(|| sched_getaffinity(None), Ok)?;
+                let before =
+                    before.map_or_else(|| sched_getaffinity(None), Ok).map_err(to_errno)?;
                 Self { wanted: Some(only(processor)?), before: Some(before) }
             }
             None => Self { wanted: before, before },
@@ -48,8 +50,8 @@ fn only(processor: usize) -> Result<CpuSet> {
     }
     let mut set = CpuSet::new();
     set.set(processor);
-    let before = sched_getaffinity(None)?;
-    sched_setaffinity(None, &set)?;
-    sched_setaffinity(None, &before)?;
+    let before = sched_getaffinity(None).map_err(to_errno)?;
+    sched_setaffinity(None, &set).map_err(to_errno)?;
+    sched_setaffinity(None, &before).map_err(to_errno)?;
     Ok(set)
 }

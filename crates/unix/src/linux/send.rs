@@ -7,31 +7,31 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::convert::{check_long, number};
+use super::convert::{check_long, number, to_errno};
 use super::info::Sent;
 use super::kill::{by_number, is_anybody, own, pidfd_send, through, to_group, to_thread};
 use super::table::{self, Group, with_number};
 use super::{handlers, masks};
 use crate::errno::{Errno, Result};
-use crate::process::{FAULTS, Pid, Target, Tid};
+use crate::process::{FAULTS, Pid, SignalTarget, Tid};
 use crate::signal::{SigSet, Signal};
-use crate::sys::{Disposition, How, SigAction};
+use crate::sys::{Disposition, SigAction, SigmaskHow};
 
 /// `kill`. A handle's process is signalled through its descriptor.
-pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
+pub(super) fn kill(target: SignalTarget, signal: Option<Signal>) -> Result<()> {
     let signal = number(signal);
     match target {
-        Target::Process(pid) if pid.birth().is_some() => {
+        SignalTarget::Process(pid) if pid.birth().is_some() => {
             to_child(pid, |child| through(child, signal))
         }
         // To kill(2), 0 and less would not be a process.
-        Target::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
-        Target::Process(pid) => by_number(pid.number(), signal),
+        SignalTarget::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
+        SignalTarget::Process(pid) => by_number(pid.number(), signal),
         // Not under the table's lock: that blocks signals, and what is blocked is not ignored.
-        Target::Group(group) if group.number() == 0 => by_number(0, signal),
-        Target::Group(group) => kill_group(group, signal),
-        Target::OwnGroup => by_number(0, signal),
-        Target::Everyone => by_number(-1, signal),
+        SignalTarget::Group(group) if group.number() == 0 => by_number(0, signal),
+        SignalTarget::Group(group) => kill_group(group, signal),
+        SignalTarget::OwnGroup => by_number(0, signal),
+        SignalTarget::Everyone => by_number(-1, signal),
     }
 }
 
@@ -55,7 +55,8 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
         // To kill(2), -1 is everyone.
         (None, 1) => {
             let init = rustix::process::Pid::INIT;
-            let leader = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())?;
+            let leader = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())
+                .map_err(to_errno)?;
             to_group(leader.as_fd(), signal)
         }
         (None, _) => by_number(-number, signal),
@@ -113,7 +114,7 @@ pub(super) fn fault(signal: Signal) -> Result<()> {
     let ignored = handlers::action(signal, None)?.disposition == Disposition::Ignore;
     if blocked || ignored {
         handlers::action(signal, Some(SigAction::DEFAULT))?;
-        masks::change(Some((How::Unblock, SigSet::of(&[signal]))))?;
+        masks::change(Some((SigmaskHow::Unblock, SigSet::of(&[signal]))))?;
     }
     let is_foreign = handlers::is_foreign(signal)?;
     send_fault(signal)?;

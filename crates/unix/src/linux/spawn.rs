@@ -22,7 +22,7 @@ use super::kill::out_of_the_way;
 use super::place::Placement;
 use super::{handlers, table};
 use crate::errno::{Errno, Result};
-use crate::process::{Pid, Spawn, SpawnGroup};
+use crate::process::{Pid, SpawnGroup, SpawnRequest};
 use crate::signal::SigSet;
 
 /// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit beyond those of clone(2).
@@ -76,7 +76,7 @@ pub(super) fn probe() -> Result<()> {
 }
 
 /// `spawn`.
-pub(super) fn spawn(spawn: &Spawn) -> Result<Pid> {
+pub(super) fn spawn(spawn: &SpawnRequest) -> Result<Pid> {
     let births = table::birth();
     let group = match spawn.group {
         SpawnGroup::Parents => None,
@@ -113,7 +113,7 @@ fn reap_unexecuted(pidfd: &OwnedFd) -> bool {
     waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | unexecuted).is_ok()
 }
 
-fn moves(spawn: &Spawn) -> Vec<Move> {
+fn moves(spawn: &SpawnRequest) -> Vec<Move> {
     let all = &spawn.descriptors;
     let moves = all.iter().enumerate().map(|(at, (from, to))| {
         let in_the_way = all[..at].iter().any(|(_, earlier)| earlier == from);

@@ -11,7 +11,7 @@ use std::ptr;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::convert::check;
+use super::convert::{check, to_errno};
 use crate::errno::Result;
 use crate::process::SigStack;
 
@@ -87,7 +87,8 @@ impl Area {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::STACK;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, flags) }?;
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, flags) }
+            .map_err(to_errno)?;
         Ok(Self { start, size })
     }
 }

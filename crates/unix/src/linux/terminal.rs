@@ -10,7 +10,7 @@ use std::os::fd::IntoRawFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
-use super::convert::check;
+use super::convert::{check, to_errno};
 use super::groups;
 use super::table::named;
 use crate::errno::Result;
@@ -20,17 +20,17 @@ use crate::terminal::{Fd, Modes, Termios};
 /// `openpty`.
 pub(super) fn open_pair() -> Result<(Fd, Fd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let controlling = openpt(flags)?;
-    grantpt(&controlling)?;
-    unlockpt(&controlling)?;
-    let terminal = ioctl_tiocgptpeer(&controlling, flags)?;
+    let controlling = openpt(flags).map_err(to_errno)?;
+    grantpt(&controlling).map_err(to_errno)?;
+    unlockpt(&controlling).map_err(to_errno)?;
+    let terminal = ioctl_tiocgptpeer(&controlling, flags).map_err(to_errno)?;
     Ok((Fd(controlling.into_raw_fd()), Fd(terminal.into_raw_fd())))
 }
 
 /// Opens `/dev/tty`.
 pub(super) fn open_own() -> Result<Fd> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty())?;
+    let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty()).map_err(to_errno)?;
     Ok(Fd(terminal.into_raw_fd()))
 }
 

@@ -10,10 +10,10 @@ use super::kill::to_thread;
 use super::{Linux, stack, table};
 use crate::errno::{Errno, Result};
 use crate::process::Tid;
-use crate::sys::Body;
+use crate::sys::ThreadBody;
 
 /// `thread`. A body that panics ends its thread alone.
-pub(super) fn start(body: Body) -> Result<Tid> {
+pub(super) fn start(body: ThreadBody) -> Result<Tid> {
     let placement = table::read().placement;
     let (tell, told) = mpsc::sync_channel(1);
     let (go, gone) = mpsc::sync_channel(1);

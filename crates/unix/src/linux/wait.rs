@@ -24,13 +24,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, compile
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::convert::{check, check_long, from_timeval, wait_flags};
+use super::convert::{check, check_long, from_timeval, to_errno, wait_flags};
 use super::groups;
 use super::table::{self, Table};
 use crate::errno::{Errno, Result};
 use crate::process::Pid;
 use crate::signal::Signal;
-use crate::wait::{Children, Status, Usage, WaitOptions, Waited};
+use crate::wait::{Children, Usage, WaitOptions, WaitStatus, WaitedChild};
 
 /// While children of others hide ours from a look, each of ours is looked at so often, in
 /// milliseconds. Ends are seen at once; this is for stops, and for children that another thread
@@ -50,7 +50,7 @@ enum Whom<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Taken {
     /// This.
-    Yes(Waited),
+    Yes(WaitedChild),
     /// Somebody else was first.
     No,
     /// It is a child of somebody else in the program.
@@ -68,7 +68,7 @@ pub(super) fn interrupt() {
 }
 
 /// `waitid`.
-pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<Waited>> {
+pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
     if !options.are_valid() {
         return Err(Errno::EINVAL);
     }
@@ -84,7 +84,7 @@ pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<Wa
     }
 }
 
-fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
+fn one(pid: Pid, options: WaitOptions) -> Result<Option<WaitedChild>> {
     let held = table::read().child(pid).map(table::Child::pidfd);
     let Some(pidfd) = held else {
         // By a bare number a program means a child of its own making, too.
@@ -119,7 +119,7 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
     }
 }
 
-fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<Waited>> {
+fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>> {
     INTERRUPTED.set(false);
     loop {
         let adopts = adopts();
@@ -172,7 +172,7 @@ fn ours(group: Option<i32>) -> Vec<(i32, Arc<OwnedFd>)> {
 }
 
 /// Takes the child that a look found.
-fn take_found(found: Waited, options: WaitOptions, adopts: bool) -> Result<Taken> {
+fn take_found(found: WaitedChild, options: WaitOptions, adopts: bool) -> Result<Taken> {
     let number = found.pid.number();
     // While this is held no child is made. So one that is not in the table is not about to be.
     let births = adopts.then(table::no_birth);
@@ -198,23 +198,23 @@ fn take_if_there(
     number: i32,
     pidfd: &Arc<OwnedFd>,
     options: WaitOptions,
-) -> Result<Option<Waited>> {
+) -> Result<Option<WaitedChild>> {
     let mut table = table::write();
     if holds(&table, number, pidfd) { take(&mut table, pidfd, options) } else { Ok(None) }
 }
 
 /// The handle of a child of which something was taken; the table forgets one that has ended.
-fn noted(table: &mut Table, mut taken: Waited, options: WaitOptions) -> Waited {
+fn noted(table: &mut Table, mut taken: WaitedChild, options: WaitOptions) -> WaitedChild {
     let number = taken.pid.number();
     taken.pid = table.named(number);
-    if taken.status.is_end() && !options.contains(WaitOptions::NOWAIT) {
+    if taken.status.is_terminated() && !options.contains(WaitOptions::NOWAIT) {
         table.remove(number);
     }
     taken
 }
 
 /// Takes, without sleeping, what there is to take of a child of the table.
-fn take(table: &mut Table, pidfd: &OwnedFd, options: WaitOptions) -> Result<Option<Waited>> {
+fn take(table: &mut Table, pidfd: &OwnedFd, options: WaitOptions) -> Result<Option<WaitedChild>> {
     let taken = match ask(Whom::Held(pidfd), options | WaitOptions::NOHANG) {
         Err(Errno::ECHILD) => None,
         other => other?,
@@ -237,7 +237,7 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
         // poll never starts again by itself; the others of this call do, as the handler asked.
         Ok(_) | Err(rustix::io::Errno::INTR) if !INTERRUPTED.get() => Ok(()),
         Ok(_) => Err(Errno::EINTR),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(to_errno(error)),
     }
 }
 
@@ -274,7 +274,7 @@ struct Look<'a> {
     /// What the kernel found: no number, as long as it has found nothing.
     found: UnsafeCell<Found>,
     /// Takes it, or notes that the look has.
-    take: &'a dyn Fn(Waited) -> Result<Taken>,
+    take: &'a dyn Fn(WaitedChild) -> Result<Taken>,
     /// What came of it, once somebody has tried: who looked, or a handler in between.
     taken: Cell<Option<Result<Taken>>>,
 }
@@ -324,10 +324,10 @@ impl Drop for Outer {
 fn look(
     whom: Whom<'_>,
     options: WaitOptions,
-    take: &dyn Fn(Waited) -> Result<Taken>,
+    take: &dyn Fn(WaitedChild) -> Result<Taken>,
 ) -> Result<Option<Taken>> {
     let note = |taken| Ok(Taken::Yes(noted(&mut table::write(), taken, options)));
-    let (take, look_options): (&dyn Fn(Waited) -> Result<Taken>, _) = match takes_at_once() {
+    let (take, look_options): (&dyn Fn(WaitedChild) -> Result<Taken>, _) = match takes_at_once() {
         true => (&note, options),
         false => (take, options | WaitOptions::NOWAIT),
     };
@@ -359,18 +359,18 @@ impl Found {
     }
 
     /// How a child was found, if one was.
-    fn told(&self) -> Option<Waited> {
+    fn told(&self) -> Option<WaitedChild> {
         let Self { info, usage } = self;
         // SAFETY: the call filled in the members that belong to a child, or left the zeros.
         let (number, uid, status) = unsafe { (info.si_pid(), info.si_uid(), info.si_status()) };
         let pid = Pid::number_only(number);
         let status = decode(info.si_code, status);
-        (number != 0).then(|| Waited { pid, uid, status, usage: used(usage) })
+        (number != 0).then(|| WaitedChild { pid, uid, status, usage: used(usage) })
     }
 }
 
 /// waitid(2), with the resources used.
-fn ask(whom: Whom<'_>, options: WaitOptions) -> Result<Option<Waited>> {
+fn ask(whom: Whom<'_>, options: WaitOptions) -> Result<Option<WaitedChild>> {
     let mut found = Found::nothing();
     ask_into(whom, options, &raw mut found)?;
     Ok(found.told())
@@ -393,16 +393,16 @@ fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut Found) -> Result<(
 }
 
 /// How the child is. Signals 32 and 33, which the C library keeps to itself, are told as SIGKILL.
-fn decode(code: i32, status: i32) -> Status {
+fn decode(code: i32, status: i32) -> WaitStatus {
     // A stop of ptrace's own has an event above the signal, or a bit that marks a system call.
     let signal = Signal::new(status & 0x7f).unwrap_or(Signal::KILL);
     match code {
-        libc::CLD_EXITED => Status::Exited(status),
-        libc::CLD_DUMPED => Status::Signaled(signal, true),
-        libc::CLD_STOPPED => Status::Stopped(signal),
-        libc::CLD_TRAPPED => Status::Trapped(signal),
-        libc::CLD_CONTINUED => Status::Continued,
-        _ => Status::Signaled(signal, false),
+        libc::CLD_EXITED => WaitStatus::Exited(status),
+        libc::CLD_DUMPED => WaitStatus::Signaled(signal, true),
+        libc::CLD_STOPPED => WaitStatus::Stopped(signal),
+        libc::CLD_TRAPPED => WaitStatus::Trapped(signal),
+        libc::CLD_CONTINUED => WaitStatus::Continued,
+        _ => WaitStatus::Signaled(signal, false),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a process does about a signal, and what it learns of one: [`SigAction`], [`SignalInfo`].
+//! What a process does about a signal, and what it learns of one: [`SigAction`], [`SigInfo`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl SigAction {
         Self { disposition: Disposition::Ignore, mask: SigSet::EMPTY, flags: ActionFlags::empty() };
 
     /// `handler` runs, with nothing else blocked and no flag set.
-    pub fn handler(handler: impl Fn(&dyn Sys, &SignalInfo) + Send + Sync + 'static) -> Self {
+    pub fn handler(handler: impl Fn(&dyn Sys, &SigInfo) + Send + Sync + 'static) -> Self {
         Self { disposition: Disposition::Handler(Handler::new(handler)), ..Self::DEFAULT }
     }
 
@@ -58,7 +58,7 @@ pub struct SigVec {
 /// What happens when a signal is delivered.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Disposition {
-    /// [`Signal::by_default`].
+    /// [`Signal::default_action`].
     #[default]
     Default,
     /// Nothing; the signal is thrown away.
@@ -74,16 +74,16 @@ pub enum Disposition {
 #[derive(Clone)]
 pub struct Handler(Arc<HandlerFn>);
 
-type HandlerFn = dyn Fn(&dyn Sys, &SignalInfo) + Send + Sync;
+type HandlerFn = dyn Fn(&dyn Sys, &SigInfo) + Send + Sync;
 
 impl Handler {
     /// Makes one of a function.
-    pub fn new(handler: impl Fn(&dyn Sys, &SignalInfo) + Send + Sync + 'static) -> Self {
+    pub fn new(handler: impl Fn(&dyn Sys, &SigInfo) + Send + Sync + 'static) -> Self {
         Self(Arc::new(handler))
     }
 
     /// Runs it.
-    pub fn call(&self, sys: &dyn Sys, info: &SignalInfo) {
+    pub fn call(&self, sys: &dyn Sys, info: &SigInfo) {
         (self.0)(sys, info);
     }
 }
@@ -125,11 +125,11 @@ bitflags! {
 
 /// What a handler or `sigwait` learns of a signal, as `siginfo_t` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SignalInfo {
+pub struct SigInfo {
     /// Which.
     pub signal: Signal,
     /// Why.
-    pub code: Code,
+    pub code: SigCode,
     /// The sender, or the child that it is about; 0 from the system.
     pub pid: i32,
     /// Its user.
@@ -140,22 +140,22 @@ pub struct SignalInfo {
     pub status: i32,
 }
 
-impl SignalInfo {
+impl SigInfo {
     /// From the system, about nobody.
     pub const fn kernel(signal: Signal) -> Self {
-        Self { signal, code: Code::Kernel, pid: 0, uid: 0, value: 0, status: 0 }
+        Self { signal, code: SigCode::Kernel, pid: 0, uid: 0, value: 0, status: 0 }
     }
 
     /// SIGCHLD, about this child of this user.
     #[doc(hidden)]
-    pub const fn child(pid: i32, uid: u32, code: Code, status: i32) -> Self {
+    pub const fn child(pid: i32, uid: u32, code: SigCode, status: i32) -> Self {
         Self { signal: Signal::CHLD, code, pid, uid, value: 0, status }
     }
 }
 
 /// Why a signal was sent, as `si_code` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Code {
+pub enum SigCode {
     /// `SI_USER`: by `kill`.
     User,
     /// `SI_QUEUE`: by `sigqueue`.
@@ -182,7 +182,7 @@ pub enum Code {
 
 /// How [`Sys::sigprocmask`] changes the mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum SigmaskHow {
     /// `SIG_BLOCK`: these too.
     Block,
     /// `SIG_UNBLOCK`: these no longer.
@@ -191,7 +191,7 @@ pub enum How {
     Set,
 }
 
-impl How {
+impl SigmaskHow {
     /// The mask that `mask` becomes with `set`.
     pub const fn apply(self, mask: SigSet, set: SigSet) -> SigSet {
         let new = match self {

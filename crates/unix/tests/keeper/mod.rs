@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use tontine_unix::{
-    Children, Disposition, Errno, How, Linux, Pid, SigAction, SigSet, Signal, Status, Sys,
-    WaitOptions,
+    Children, Disposition, Errno, Linux, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys,
+    WaitOptions, WaitStatus,
 };
 
 /// A player that takes longer than this will not end.
@@ -31,7 +31,7 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
         let player = linux.fork(|sys| loudly(|| player(sys))).expect("a process more");
         let end = await_end(linux, player);
         reap_all(linux);
-        end.and_then(Status::exited).unwrap_or(NO_STATUS)
+        end.and_then(WaitStatus::exited).unwrap_or(NO_STATUS)
     });
     let waited = linux.waitpid(keeper.expect("a process more").into(), WaitOptions::empty());
     let end = waited.expect("it is a child").expect("it slept").status;
@@ -47,7 +47,7 @@ fn as_after_login(linux: &dyn Sys) {
             linux.sigaction(signal, Some(SigAction::DEFAULT)).expect("it is not SIGKILL");
         }
     }
-    linux.sigprocmask(Some((How::Set, SigSet::EMPTY))).expect("a mask");
+    linux.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY))).expect("a mask");
 }
 
 /// Runs a player, and says why it panicked past the capture of the test's output, which ends with
@@ -62,7 +62,7 @@ fn loudly(player: impl FnOnce() -> i32) -> i32 {
 }
 
 /// How a player ended, if it did.
-fn await_end(linux: &dyn Sys, player: Pid) -> Option<Status> {
+fn await_end(linux: &dyn Sys, player: Pid) -> Option<WaitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         let looked = linux.waitpid(player.into(), WaitOptions::NOHANG);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Barrier};
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine_unix::{
-    ActionFlags, Children, Errno, Limit, Pid, Resource, SigAction, Signal, Spawn, Status, Target,
-    WaitOptions,
+    ActionFlags, Children, Errno, Pid, Resource, Rlimit, SigAction, Signal, SignalTarget,
+    SpawnRequest, WaitOptions, WaitStatus,
 };
 
 use crate::scene::{
@@ -22,9 +22,9 @@ const NOHANG: WaitOptions = WaitOptions::NOHANG;
 fn what_a_program_returns_is_its_exit_status_modulo_256() {
     play(|sys| {
         let child = sys.fork(|_| 0x1ff).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0xff));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0xff));
         let child = sys.fork(|sys| sys.exit(-2)).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(254));
+        assert_eq!(end(sys, child), WaitStatus::Exited(254));
     });
 }
 
@@ -77,7 +77,7 @@ fn a_handle_never_means_the_next_process_with_its_number() {
             assert_eq!(end(sys, second).signaled(), Some(Signal::TERM));
             0
         });
-        assert_eq!(end(sys, first_of_its_system.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, first_of_its_system.unwrap()), WaitStatus::Exited(0));
     });
 }
 
@@ -96,7 +96,7 @@ fn of_two_waiters_for_one_child_one_gets_it_and_one_learns_that_there_is_none() 
                 let found = Arc::clone(&found);
                 sys.thread(move |sys| {
                     let slot = match sys.waitpid(children, WaitOptions::empty()) {
-                        Ok(Some(waited)) if waited.status == Status::Exited(3) => 0,
+                        Ok(Some(waited)) if waited.status == WaitStatus::Exited(3) => 0,
                         Err(Errno::ECHILD) => 1,
                         other => panic!("{other:?}"),
                     };
@@ -151,10 +151,10 @@ fn waiting_for_any_leaves_a_commands_child_to_the_command() {
         assert_eq!(sys.wait(), Err(Errno::ECHILD), "there is none of ours");
         let ours = sys.fork(|_| 6).unwrap();
         let found = sys.wait().unwrap();
-        assert_eq!((found.pid, found.status), (ours, Status::Exited(6)));
+        assert_eq!((found.pid, found.status), (ours, WaitStatus::Exited(6)));
         let options = WaitOptions::EXITED | WaitOptions::NOWAIT | NOHANG;
         let found = sys.waitid(Children::of(number), options).unwrap().unwrap();
-        assert_eq!(found.status, Status::Exited(5), "by its number it is found");
+        assert_eq!(found.status, WaitStatus::Exited(5), "by its number it is found");
         assert_eq!(theirs.wait().unwrap().code(), Some(5));
     });
 }
@@ -170,7 +170,7 @@ fn a_stop_of_ours_is_seen_beside_an_end_of_others() {
         });
         let options = WaitOptions::EXITED | WaitOptions::STOPPED;
         let found = sys.waitid(Children::Any, options).unwrap().unwrap();
-        assert_eq!((found.pid, found.status), (ours, Status::Stopped(Signal::STOP)));
+        assert_eq!((found.pid, found.status), (ours, WaitStatus::Stopped(Signal::STOP)));
         sys.join(killer.unwrap()).unwrap();
         sys.kill(ours.into(), Some(Signal::KILL)).unwrap();
         reap(sys, ours);
@@ -186,10 +186,10 @@ fn a_look_leaves_the_child_to_the_next_one() {
             let looked = sys.waitid(children, WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
             assert_eq!(
                 looked.map(|found| (found.pid, found.status)),
-                Some((child, Status::Exited(4)))
+                Some((child, WaitStatus::Exited(4)))
             );
         }
-        assert_eq!(end(sys, child), Status::Exited(4));
+        assert_eq!(end(sys, child), WaitStatus::Exited(4));
     });
 }
 
@@ -207,13 +207,13 @@ fn stop_and_continue_are_seen_by_who_asks_for_them() {
         let child = sleeper(sys);
         sys.kill(child.into(), Some(Signal::STOP)).unwrap();
         let stopped = sys.waitid(child.into(), WaitOptions::STOPPED).unwrap().unwrap();
-        assert_eq!(stopped.status, Status::Stopped(Signal::STOP));
+        assert_eq!(stopped.status, WaitStatus::Stopped(Signal::STOP));
         assert_eq!(sys.waitid(child.into(), WaitOptions::STOPPED | NOHANG), Ok(None), "told once");
         sys.kill(child.into(), Some(Signal::CONT)).unwrap();
         let went_on = sys.waitid(child.into(), WaitOptions::CONTINUED).unwrap().unwrap();
-        assert_eq!(went_on.status, Status::Continued);
+        assert_eq!(went_on.status, WaitStatus::Continued);
         sys.kill(child.into(), Some(Signal::TERM)).unwrap();
-        assert_eq!(end(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::TERM, false));
     });
 }
 
@@ -233,7 +233,7 @@ fn orphans_come_to_a_subreaper() {
         assert!(status.exited().is_some());
         send_byte(sys, to);
         let orphan = sys.wait().unwrap();
-        assert_eq!(orphan.status, Status::Exited(9));
+        assert_eq!(orphan.status, WaitStatus::Exited(9));
         assert_eq!(Some(orphan.pid.number() & 0x7f), status.exited());
         assert_eq!(sys.wait(), Err(Errno::ECHILD));
     });
@@ -265,7 +265,7 @@ fn a_forked_child_has_none_of_its_parents_children() {
             assert_eq!(sys.kill(sibling.into(), None), Err(Errno::ESRCH));
             0
         });
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(0));
         sys.kill(sibling.into(), Some(Signal::KILL)).unwrap();
         assert_eq!(end(sys, sibling).signaled(), Some(Signal::KILL));
     });
@@ -275,9 +275,9 @@ fn a_forked_child_has_none_of_its_parents_children() {
 fn fork_without_a_descriptor_left_makes_no_child() {
     play(|sys| {
         // 0, 1 and 2 are open.
-        sys.setrlimit(Resource::Descriptors, Limit::of(3)).unwrap();
+        sys.setrlimit(Resource::Descriptors, Rlimit::of(3)).unwrap();
         assert_eq!(sys.fork(|_| 0), Err(Errno::EMFILE));
-        assert_eq!(sys.spawn(&Spawn::new("/bin/true", &["true"])), Err(Errno::EMFILE));
+        assert_eq!(sys.spawn(&SpawnRequest::new("/bin/true", &["true"])), Err(Errno::EMFILE));
         assert_eq!(sys.waitpid(Children::Any, NOHANG), Err(Errno::ECHILD));
     });
 }
@@ -286,7 +286,7 @@ fn fork_without_a_descriptor_left_makes_no_child() {
 fn a_number_that_can_be_no_process_is_none() {
     play(|sys| {
         for number in [0, -1, -5] {
-            let target = Target::Process(Pid::number_only(number));
+            let target = SignalTarget::Process(Pid::number_only(number));
             assert_eq!(sys.kill(target, None), Err(Errno::ESRCH), "{number}");
         }
     });

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 
 use tontine_unix::{
-    Disposition, Errno, Linux, SigAction, SigSet, SigStack, Signal, Spawn, Status, Sys,
+    Disposition, Errno, Linux, SigAction, SigSet, SigStack, Signal, SpawnRequest, Sys, WaitStatus,
 };
 
 use crate::scene::end;
@@ -73,7 +73,7 @@ fn child_of_host_begins_with_default_dispositions() {
                 sys.fork(|sys| i32::from(disposition(sys, Signal::USR2) == Disposition::Default));
             end(sys, grandchild.unwrap()).exited().unwrap_or(2)
         });
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(0));
         // The host is not changed.
         assert_eq!(disposition(sys, Signal::PIPE), Disposition::Ignore);
         for signal in [Signal::SEGV, Signal::USR2] {
@@ -106,18 +106,18 @@ fn child_of_host_ends_by_sigpipe_and_by_its_first_fault() {
 #[test]
 fn spawned_program_ignores_sigpipe_only_if_host_asked_for_it() {
     let status = in_host("spawned_program_ignores_sigpipe_only_if_host_asked_for_it", |sys| {
-        let killed = || Spawn::new("/bin/sh", &["sh", "-c", "kill -PIPE $$"]);
+        let killed = || SpawnRequest::new("/bin/sh", &["sh", "-c", "kill -PIPE $$"]);
         let child = sys.spawn(&killed()).unwrap();
         assert_eq!(end(sys, child).signaled(), Some(Signal::PIPE));
         sys.sigaction(Signal::PIPE, Some(SigAction::IGNORE)).unwrap();
         let child = sys.spawn(&killed()).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
         let defaults = SigSet::of(&[Signal::PIPE]);
-        let child = sys.spawn(&Spawn { defaults, ..killed() }).unwrap();
+        let child = sys.spawn(&SpawnRequest { defaults, ..killed() }).unwrap();
         assert_eq!(end(sys, child).signaled(), Some(Signal::PIPE));
         let child =
             sys.fork(|sys| i32::from(disposition(sys, Signal::PIPE) == Disposition::Ignore));
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(1));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(1));
     });
     assert_eq!(status.code(), Some(HOST_HELD), "{status}");
 }
@@ -151,7 +151,7 @@ fn child_of_host_keeps_librarys_handler_of_sigpipe() {
         set_disposition_directly(Signal::PIPE, caught as *const () as libc::sighandler_t);
         let child =
             sys.fork(|sys| i32::from(disposition(sys, Signal::PIPE) == Disposition::Default));
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(0));
     });
     assert_eq!(status.code(), Some(HOST_HELD), "{status}");
 }

@@ -3,7 +3,9 @@
 #![allow(unsafe_code, reason = "a namespace of numbers is unshared")]
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Status, Target, WaitOptions};
+use tontine_unix::{
+    Children, Errno, Pid, SigAction, Signal, SignalTarget, WaitOptions, WaitStatus,
+};
 
 use crate::scene::{
     PATIENCE_S, await_byte, end, open_descriptors, play, reap, send_byte, sleeper, until,
@@ -112,7 +114,7 @@ fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
             assert_eq!(sys.killpg(bare, None), Ok(()), "it lives");
             0
         });
-        assert_eq!(end(sys, first_of_its_system.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, first_of_its_system.unwrap()), WaitStatus::Exited(0));
     });
 }
 
@@ -128,7 +130,7 @@ fn waiting_for_a_group_finds_its_members_only() {
         let found = sys.waitpid(group, WaitOptions::empty()).unwrap().unwrap();
         assert_eq!(found.pid, inside);
         assert_eq!(sys.waitpid(group, WaitOptions::empty()), Err(Errno::ECHILD));
-        assert_eq!(end(sys, outside), Status::Exited(1));
+        assert_eq!(end(sys, outside), WaitStatus::Exited(1));
     });
 }
 
@@ -148,7 +150,7 @@ fn setpgid_refuses_as_the_kernel_does() {
         await_byte(sys, ready);
         assert_eq!(sys.getsid(session), Ok(session));
         assert_eq!(sys.setpgid(session, session), Err(Errno::EPERM), "it leads a session");
-        let executed = tontine_unix::Spawn::new("/bin/sleep", &["sleep", "1000"]);
+        let executed = tontine_unix::SpawnRequest::new("/bin/sleep", &["sleep", "1000"]);
         let executed = sys.spawn(&executed).unwrap();
         assert_eq!(sys.setpgid(executed, executed), Err(Errno::EACCES));
         assert_eq!(sys.setpgid(SELF, Pid::number_only(-3)), Err(Errno::EINVAL));
@@ -156,7 +158,7 @@ fn setpgid_refuses_as_the_kernel_does() {
         sys.kill(executed.into(), Some(Signal::KILL)).unwrap();
         send_byte(sys, hold);
         reap(sys, executed);
-        assert_eq!(end(sys, session), Status::Exited(0));
+        assert_eq!(end(sys, session), WaitStatus::Exited(0));
     });
 }
 
@@ -166,7 +168,7 @@ fn the_own_group_is_the_callers() {
         let child = sys.fork(|sys| {
             sys.setpgid(SELF, SELF).unwrap();
             assert_eq!(sys.getpgrp(), sys.getpid());
-            sys.kill(Target::OwnGroup, Some(Signal::TERM)).unwrap();
+            sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).unwrap();
             0
         });
         assert_eq!(end(sys, child.unwrap()).signaled(), Some(Signal::TERM));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
 use tontine_unix::{
-    ActionFlags, Code, Disposition, Errno, Fd, How, SigAction, SigSet, SigStack, SigVec, Signal,
-    SignalInfo, Status, Sys, WaitOptions,
+    ActionFlags, Disposition, Errno, Fd, SigAction, SigCode, SigInfo, SigSet, SigStack, SigVec,
+    SigmaskHow, Signal, Sys, WaitOptions, WaitStatus,
 };
 
 use crate::scene::{await_byte, end, play, send_byte, sleeper, until};
@@ -22,19 +22,19 @@ struct Seen {
 }
 
 /// The codes as numbers, to be stored.
-const CODES: [Code; 8] = [
-    Code::User,
-    Code::Queue,
-    Code::Tkill,
-    Code::Kernel,
-    Code::Fault,
-    Code::Exited,
-    Code::Killed,
-    Code::Stopped,
+const CODES: [SigCode; 8] = [
+    SigCode::User,
+    SigCode::Queue,
+    SigCode::Tkill,
+    SigCode::Kernel,
+    SigCode::Fault,
+    SigCode::Exited,
+    SigCode::Killed,
+    SigCode::Stopped,
 ];
 
 impl Seen {
-    fn store(&self, info: &SignalInfo) {
+    fn store(&self, info: &SigInfo) {
         self.pid.store(info.pid, Relaxed);
         self.value.store(info.value, Relaxed);
         self.status.store(info.status, Relaxed);
@@ -43,7 +43,7 @@ impl Seen {
         self.times.fetch_add(1, Relaxed);
     }
 
-    fn code(&self) -> Code {
+    fn code(&self) -> SigCode {
         CODES[self.code.load(Relaxed) as usize]
     }
 
@@ -69,13 +69,13 @@ fn a_handler_learns_who_sent_what_and_how() {
         let me = sys.getpid();
         let seen = install(sys, Signal::USR1, ActionFlags::empty());
         sys.kill(me.into(), Some(Signal::USR1)).unwrap();
-        assert_eq!((seen.times(), seen.code()), (1, Code::User));
+        assert_eq!((seen.times(), seen.code()), (1, SigCode::User));
         assert_eq!(seen.pid.load(Relaxed), me.number());
         sys.raise(Signal::USR1).unwrap();
-        assert_eq!((seen.times(), seen.code()), (2, Code::Tkill));
+        assert_eq!((seen.times(), seen.code()), (2, SigCode::Tkill));
         for value in [i32::MIN, -1, 0, 77] {
             sys.sigqueue(me, Some(Signal::USR1), value).unwrap();
-            assert_eq!((seen.code(), seen.value.load(Relaxed)), (Code::Queue, value));
+            assert_eq!((seen.code(), seen.value.load(Relaxed)), (SigCode::Queue, value));
         }
     });
 }
@@ -88,17 +88,17 @@ fn a_value_goes_to_a_child_through_its_handle() {
         let parent = sys.getpid().number();
         let child = sys.fork(move |sys| {
             let set = SigSet::of(&[signal]);
-            sys.sigprocmask(Some((How::Block, set))).unwrap();
+            sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
             send_byte(sys, tell);
             let info = sys.sigtimedwait(set, None).unwrap();
-            assert_eq!((info.code, info.pid), (Code::Queue, parent));
+            assert_eq!((info.code, info.pid), (SigCode::Queue, parent));
             info.value
         });
         let child = child.unwrap();
         await_byte(sys, ready);
         sys.sigqueue(child, None, 0).unwrap();
         sys.sigqueue(child, Some(signal), 99).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(99));
+        assert_eq!(end(sys, child), WaitStatus::Exited(99));
     });
 }
 
@@ -108,13 +108,13 @@ fn sigchld_tells_of_the_child() {
         let seen = install(sys, Signal::CHLD, ActionFlags::RESTART);
         let child = sys.fork(|_| 21).unwrap();
         until("a child ended", || seen.times() == 1);
-        assert_eq!((seen.code(), seen.status.load(Relaxed)), (Code::Exited, 21));
+        assert_eq!((seen.code(), seen.status.load(Relaxed)), (SigCode::Exited, 21));
         assert_eq!(seen.pid.load(Relaxed), child.number());
         end(sys, child);
         let child = sleeper(sys);
         sys.kill(child.into(), Some(Signal::KILL)).unwrap();
         until("a child was killed", || seen.times() == 2);
-        assert_eq!((seen.code(), seen.status.load(Relaxed)), (Code::Killed, 9));
+        assert_eq!((seen.code(), seen.status.load(Relaxed)), (SigCode::Killed, 9));
         end(sys, child);
     });
 }
@@ -306,7 +306,7 @@ fn a_fault_runs_its_handler_at_once() {
         for signal in tontine_unix::FAULTS.iter() {
             let seen = install(sys, signal, ActionFlags::empty());
             sys.fault(signal).unwrap();
-            assert_eq!((seen.times(), seen.code()), (1, Code::Fault), "{signal}");
+            assert_eq!((seen.times(), seen.code()), (1, SigCode::Fault), "{signal}");
         }
         assert_eq!(sys.fault(Signal::TERM), Err(Errno::EINVAL));
     });
@@ -317,7 +317,7 @@ fn a_fault_that_is_blocked_or_ignored_ends_the_process() {
     play(|sys| {
         let blocked = sys.fork(|sys| {
             install(sys, Signal::FPE, ActionFlags::empty());
-            sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::FPE])))).unwrap();
+            sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::FPE])))).unwrap();
             sys.fault(Signal::FPE).map_or(1, |()| 0)
         });
         assert_eq!(end(sys, blocked.unwrap()).signaled(), Some(Signal::FPE));

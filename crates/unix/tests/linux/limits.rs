@@ -1,6 +1,8 @@
 //! Users, limits, priorities.
 
-use tontine_unix::{Errno, Limit, Pid, Resource, SigAction, Signal, Status, Sys, Whose};
+use tontine_unix::{
+    Errno, Pid, PriorityScope, Resource, Rlimit, SigAction, Signal, Sys, WaitStatus,
+};
 
 use crate::scene::{end, play, reap, sleeper};
 
@@ -19,10 +21,10 @@ fn a_limit_is_set_and_read_and_refused_above_itself() {
     play(|sys| {
         for resource in Resource::ALL {
             let old = sys.getrlimit(resource);
-            let new = Limit { soft: old.soft.min(50), hard: old.hard };
+            let new = Rlimit { soft: old.soft.min(50), hard: old.hard };
             assert_eq!(sys.setrlimit(resource, new), Ok(()));
             assert_eq!(sys.getrlimit(resource), new);
-            let above = Limit { soft: 60, hard: 59 };
+            let above = Rlimit { soft: 60, hard: 59 };
             assert_eq!(sys.setrlimit(resource, above), Err(Errno::EINVAL));
         }
     });
@@ -37,17 +39,17 @@ fn a_user_at_the_limit_of_processes_forks_no_more() {
         let nobody = nobody(sys);
         sys.setuid(nobody).unwrap();
         assert_eq!((sys.getuid(), sys.geteuid()), (nobody, nobody));
-        sys.setrlimit(Resource::Processes, Limit::of(2)).unwrap();
+        sys.setrlimit(Resource::Processes, Rlimit::of(2)).unwrap();
         let child = sleeper(sys);
         assert_eq!(sys.fork(|_| 0), Err(Errno::EAGAIN));
         assert_eq!(sys.thread(|_| {}), Err(Errno::EAGAIN));
-        let spawn = tontine_unix::Spawn::new("/bin/true", &["true"]);
+        let spawn = tontine_unix::SpawnRequest::new("/bin/true", &["true"]);
         assert_eq!(sys.spawn(&spawn), Err(Errno::EAGAIN));
         sys.kill(child.into(), Some(Signal::KILL)).unwrap();
         reap(sys, child);
         let child = sys.fork(|_| 0).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0));
-        let hard = Limit::of(3);
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
+        let hard = Rlimit::of(3);
         assert_eq!(sys.setrlimit(Resource::Processes, hard), Err(Errno::EPERM));
     });
 }
@@ -66,7 +68,7 @@ fn a_user_signals_and_becomes_nobody_else() {
             assert_eq!(sys.kill(other.into(), Some(Signal::KILL)), Err(Errno::EPERM));
             0
         });
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(0));
         sys.kill(roots.into(), Some(Signal::KILL)).unwrap();
         reap(sys, roots);
     });
@@ -77,11 +79,11 @@ fn signals_queue_up_to_the_limit() {
     play(|sys| {
         let signal = Signal::RTMIN;
         let set = tontine_unix::SigSet::of(&[signal]);
-        sys.sigprocmask(Some((tontine_unix::How::Block, set))).unwrap();
+        sys.sigprocmask(Some((tontine_unix::SigmaskHow::Block, set))).unwrap();
         if privileged(sys) {
             sys.setuid(nobody(sys)).unwrap();
         }
-        sys.setrlimit(Resource::PendingSignals, Limit::of(3)).unwrap();
+        sys.setrlimit(Resource::PendingSignals, Rlimit::of(3)).unwrap();
         let me = sys.getpid();
         let refused = (0..10).map(|n| sys.sigqueue(me, Some(signal), n)).find(Result::is_err);
         assert_eq!(refused, Some(Err(Errno::EAGAIN)));
@@ -92,7 +94,7 @@ fn signals_queue_up_to_the_limit() {
 fn a_process_beyond_its_processor_time_gets_sigxcpu() {
     play(|sys| {
         let child = sys.fork(|sys| {
-            sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 10 }).unwrap();
+            sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 10 }).unwrap();
             loop {
                 sys.poll();
             }
@@ -104,27 +106,27 @@ fn a_process_beyond_its_processor_time_gets_sigxcpu() {
 #[test]
 fn nice_values_are_brought_into_their_range_and_never_go_down_without_privilege() {
     play(|sys| {
-        let me = Whose::Process(Pid::number_only(0));
+        let me = PriorityScope::Process(Pid::number_only(0));
         // Whoever runs the tests may be nicer already.
         let nice = sys.getpriority(me).unwrap().max(5);
         sys.setpriority(me, nice).unwrap();
         assert_eq!(sys.getpriority(me), Ok(nice));
         let child = sleeper(sys);
-        assert_eq!(sys.getpriority(Whose::Process(child)), Ok(nice));
-        sys.setpriority(Whose::Process(child), 1000).unwrap();
-        assert_eq!(sys.getpriority(Whose::Process(child)), Ok(19));
+        assert_eq!(sys.getpriority(PriorityScope::Process(child)), Ok(nice));
+        sys.setpriority(PriorityScope::Process(child), 1000).unwrap();
+        assert_eq!(sys.getpriority(PriorityScope::Process(child)), Ok(19));
         sys.setpgid(child, child).unwrap();
-        assert_eq!(sys.getpriority(Whose::Group(child)), Ok(19));
+        assert_eq!(sys.getpriority(PriorityScope::Group(child)), Ok(19));
         sys.kill(child.into(), Some(Signal::KILL)).unwrap();
         reap(sys, child);
-        assert_eq!(sys.getpriority(Whose::Process(child)), Err(Errno::ESRCH));
-        assert_eq!(sys.getpriority(Whose::Group(child)), Err(Errno::ESRCH));
+        assert_eq!(sys.getpriority(PriorityScope::Process(child)), Err(Errno::ESRCH));
+        assert_eq!(sys.getpriority(PriorityScope::Group(child)), Err(Errno::ESRCH));
         if privileged(sys) {
             sys.setpriority(me, -3).unwrap();
             assert_eq!(sys.getpriority(me), Ok(-3));
             sys.setuid(nobody(sys)).unwrap();
             assert_eq!(sys.setpriority(me, -4), Err(Errno::EACCES));
-            let another = Whose::Process(sys.getppid());
+            let another = PriorityScope::Process(sys.getppid());
             assert_eq!(sys.setpriority(another, 10), Err(Errno::EPERM));
         }
     });
@@ -140,12 +142,12 @@ fn a_program_that_stays_at_its_limit_of_time_is_told_and_killed_at_the_hard_one(
                 assert_eq!(sys.write(to, &[raised.soft as u8, raised.hard as u8]), Ok(2));
             });
             sys.sigaction(Signal::XCPU, Some(handler)).unwrap();
-            sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 2 }).unwrap();
+            sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 2 }).unwrap();
             loop {
                 sys.poll();
             }
         });
-        assert_eq!(end(sys, child.unwrap()), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Signaled(Signal::KILL, false));
         sys.close(to).unwrap();
         let mut told = [0; 8];
         assert_eq!((sys.read(from, &mut told), &told[..2]), (Ok(2), &[2, 2][..]));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use tontine_unix::{Code, Errno, How, SigAction, SigSet, Signal, Status, Sys};
+use tontine_unix::{Errno, SigAction, SigCode, SigSet, SigmaskHow, Signal, Sys, WaitStatus};
 
 use crate::scene::{end, play};
 
@@ -25,10 +25,10 @@ fn count(sys: &dyn Sys, signal: Signal) -> Arc<AtomicU32> {
 fn a_blocked_signal_is_pending_until_it_is_unblocked() {
     play(|sys| {
         let times = count(sys, Signal::USR1);
-        assert_eq!(sys.sigprocmask(Some((How::Block, USR1))), Ok(SigSet::EMPTY));
+        assert_eq!(sys.sigprocmask(Some((SigmaskHow::Block, USR1))), Ok(SigSet::EMPTY));
         sys.raise(Signal::USR1).unwrap();
         assert_eq!((sys.sigpending(), times.load(Relaxed)), (USR1, 0));
-        assert_eq!(sys.sigprocmask(Some((How::Unblock, USR1))), Ok(USR1));
+        assert_eq!(sys.sigprocmask(Some((SigmaskHow::Unblock, USR1))), Ok(USR1));
         assert_eq!((sys.sigpending(), times.load(Relaxed)), (SigSet::EMPTY, 1));
     });
 }
@@ -37,7 +37,7 @@ fn a_blocked_signal_is_pending_until_it_is_unblocked() {
 fn sigsuspend_opens_the_mask_and_closes_it_again() {
     play(|sys| {
         let times = count(sys, Signal::USR1);
-        sys.sigprocmask(Some((How::Set, USR1))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Set, USR1))).unwrap();
         for round in 1..=10 {
             sys.raise(Signal::USR1).unwrap();
             assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
@@ -52,7 +52,7 @@ fn sigtimedwait_takes_the_lowest_first_and_those_of_one_number_in_order() {
     play(|sys| {
         let (low, high) = (Signal::RTMIN, Signal::RTMAX);
         let set = SigSet::of(&[low, high, Signal::USR1]);
-        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
         let me = sys.getpid();
         for (signal, value) in [(high, 1), (low, 2), (high, 3), (low, 4)] {
             sys.sigqueue(me, Some(signal), value).unwrap();
@@ -62,8 +62,8 @@ fn sigtimedwait_takes_the_lowest_first_and_those_of_one_number_in_order() {
             .map(|_| sys.sigtimedwait(set, None).unwrap())
             .map(|info| (info.signal, info.value, info.code))
             .collect();
-        let queued = |signal, value| (signal, value, Code::Queue);
-        let first = (Signal::USR1, 0, Code::Tkill);
+        let queued = |signal, value| (signal, value, SigCode::Queue);
+        let first = (Signal::USR1, 0, SigCode::Tkill);
         let rest = [queued(low, 2), queued(low, 4), queued(high, 1), queued(high, 3)];
         assert_eq!((taken[0], &taken[1..]), (first, &rest[..]));
         assert_eq!(sys.sigtimedwait(set, Some(Duration::ZERO)), Err(Errno::EAGAIN));
@@ -81,7 +81,7 @@ fn sigtimedwait_takes_the_lowest_first_and_those_of_one_number_in_order() {
 fn sigtimedwait_is_interrupted_by_a_handler_for_another_signal() {
     play(|sys| {
         count(sys, Signal::ALRM);
-        sys.sigprocmask(Some((How::Block, USR1))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, USR1))).unwrap();
         sys.alarm(1);
         assert_eq!(sys.sigtimedwait(USR1, None), Err(Errno::EINTR));
     });
@@ -125,12 +125,13 @@ fn pause_returns_after_a_handler() {
 #[test]
 fn a_mask_is_the_threads_own_and_its_children_inherit_it() {
     play(|sys| {
-        sys.sigprocmask(Some((How::Set, USR1))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Set, USR1))).unwrap();
         let inherited = Arc::new(AtomicU32::new(0));
         let thread = {
             let inherited = Arc::clone(&inherited);
             sys.thread(move |sys| {
-                let before = sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).unwrap_or_default();
+                let before =
+                    sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY))).unwrap_or_default();
                 inherited.store(before.bits() as u32, Relaxed);
             })
         };
@@ -138,14 +139,14 @@ fn a_mask_is_the_threads_own_and_its_children_inherit_it() {
         assert_eq!(u64::from(inherited.load(Relaxed)), USR1.bits());
         assert_eq!(sys.sigprocmask(None), Ok(USR1));
         let child = sys.fork(|sys| i32::from(sys.sigprocmask(None) == Ok(USR1)));
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(1));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(1));
     });
 }
 
 #[test]
 fn nobody_blocks_kill_or_stop() {
     play(|sys| {
-        sys.sigprocmask(Some((How::Set, SigSet::ALL))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL))).unwrap();
         let mask = sys.sigprocmask(None).unwrap();
         assert!(mask.intersection(SigSet::UNBLOCKABLE).is_empty() && mask.contains(Signal::TERM));
     });

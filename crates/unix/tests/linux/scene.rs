@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tontine_unix::{Children, Errno, Fd, Pid, Status, Sys, WaitOptions, Waited};
+use tontine_unix::{Children, Errno, Fd, Pid, Sys, WaitOptions, WaitStatus, WaitedChild};
 
 use crate::keeper::keep;
 
@@ -19,12 +19,12 @@ pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
 }
 
 /// How a child ends.
-pub(crate) fn end(sys: &dyn Sys, child: Pid) -> Status {
+pub(crate) fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     reap(sys, child).status
 }
 
 /// Waits for its end.
-pub(crate) fn reap(sys: &dyn Sys, child: Pid) -> Waited {
+pub(crate) fn reap(sys: &dyn Sys, child: Pid) -> WaitedChild {
     loop {
         match sys.waitpid(child.into(), WaitOptions::empty()) {
             Ok(found) => return found.expect("it slept"),
@@ -34,7 +34,7 @@ pub(crate) fn reap(sys: &dyn Sys, child: Pid) -> Waited {
 }
 
 /// Waits for it to stop, go on, or end.
-pub(crate) fn change(sys: &dyn Sys, child: Pid) -> Status {
+pub(crate) fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
     sys.waitid(Children::One(child), options).expect("a child").expect("it slept").status
 }

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use rustix::process::{PidfdFlags, Signal as HostSignal, pidfd_open, pidfd_send_signal};
 use tontine_unix::{
-    Children, Errno, Fd, How, SigAction, SigSet, Signal, Spawn, SpawnGroup, Status, Sys,
-    WaitOptions,
+    Children, Errno, Fd, SigAction, SigSet, SigmaskHow, Signal, SpawnGroup, SpawnRequest, Sys,
+    WaitOptions, WaitStatus,
 };
 
 use crate::keeper::parent_of;
 use crate::scene::{end, open_descriptors, play};
 
 /// A shell that runs `script`.
-fn shell(script: &str) -> Spawn {
-    Spawn::new("/bin/sh", &["sh", "-c", script])
+fn shell(script: &str) -> SpawnRequest {
+    SpawnRequest::new("/bin/sh", &["sh", "-c", script])
 }
 
 /// All that comes through the pipe until its end.
@@ -30,7 +30,7 @@ fn read_all(sys: &dyn Sys, from: Fd) -> String {
 }
 
 /// What `spawn` writes to its standard output.
-fn output(sys: &dyn Sys, spawn: Spawn) -> String {
+fn output(sys: &dyn Sys, spawn: SpawnRequest) -> String {
     let (from, to) = sys.pipe().unwrap();
     let mut spawn = spawn;
     spawn.descriptors.push((to, Fd::STDOUT));
@@ -38,7 +38,7 @@ fn output(sys: &dyn Sys, spawn: Spawn) -> String {
     sys.close(to).unwrap();
     let written = read_all(sys, from);
     sys.close(from).unwrap();
-    assert_eq!(end(sys, child), Status::Exited(0));
+    assert_eq!(end(sys, child), WaitStatus::Exited(0));
     written
 }
 
@@ -52,7 +52,7 @@ fn a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() {
         let long = "x".repeat(5000);
         let before = open_descriptors();
         let ends = SigSet::of(&[Signal::CHLD]);
-        sys.sigprocmask(Some((How::Block, ends))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, ends))).unwrap();
         let cases = [
             ("/nowhere/at/all", Errno::ENOENT),
             (text, Errno::EACCES),
@@ -62,23 +62,23 @@ fn a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() {
         ];
         for (path, expected) in cases {
             for _ in 0..20 {
-                assert_eq!(sys.spawn(&Spawn::new(path, &["x"])), Err(expected), "{path}");
+                assert_eq!(sys.spawn(&SpawnRequest::new(path, &["x"])), Err(expected), "{path}");
             }
         }
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(text, mode).unwrap();
-        assert_eq!(sys.spawn(&Spawn::new(text, &["x"])), Err(Errno::ENOEXEC));
+        assert_eq!(sys.spawn(&SpawnRequest::new(text, &["x"])), Err(Errno::ENOEXEC));
         let huge = "x".repeat(200_000);
-        assert_eq!(sys.spawn(&Spawn::new("/bin/true", &["true", &huge])), Err(Errno::E2BIG));
+        assert_eq!(sys.spawn(&SpawnRequest::new("/bin/true", &["true", &huge])), Err(Errno::E2BIG));
 
         assert!(!sys.sigpending().contains(Signal::CHLD), "there was no child");
         assert_eq!(open_descriptors(), before);
         assert_eq!(sys.waitpid(Children::Any, WaitOptions::NOHANG), Err(Errno::ECHILD));
         let zombies = std::fs::read_to_string("/proc/thread-self/children");
         assert!(zombies.is_ok_and(|children| children.is_empty()), "no process is left");
-        let child = sys.spawn(&Spawn::new("/bin/true", &["true"])).unwrap();
+        let child = sys.spawn(&SpawnRequest::new("/bin/true", &["true"])).unwrap();
         assert_eq!(sys.sigtimedwait(ends, None).unwrap().pid, child.number(), "of one there is");
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -112,10 +112,10 @@ fn a_child_that_is_killed_before_it_executes_is_an_error_and_leaves_nothing() {
             move || kill_children_of(parent, &over)
         });
         for _ in 0..SPAWNED {
-            match sys.spawn(&Spawn::new("/bin/true", &["true"])) {
+            match sys.spawn(&SpawnRequest::new("/bin/true", &["true"])) {
                 Ok(child) => {
                     let ended = end(sys, child);
-                    assert!(matches!(ended, Status::Exited(0) | Status::Signaled(..)));
+                    assert!(matches!(ended, WaitStatus::Exited(0) | WaitStatus::Signaled(..)));
                 }
                 Err(error) => assert_eq!(error, Errno::EAGAIN),
             }
@@ -132,13 +132,13 @@ fn a_child_that_is_killed_before_it_executes_is_an_error_and_leaves_nothing() {
 fn the_memory_and_the_mask_are_as_before() {
     play(|sys| {
         let mask = SigSet::of(&[Signal::USR1, Signal::realtime(3).unwrap()]);
-        sys.sigprocmask(Some((How::Set, mask))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Set, mask))).unwrap();
         let mut values = [0_u64; 64];
         for round in 0..100 {
             values.fill(round);
             let path = if round % 2 == 0 { "/bin/true" } else { "/nowhere" };
-            if let Ok(child) = sys.spawn(&Spawn::new(path, &["true"])) {
-                assert_eq!(end(sys, child), Status::Exited(0));
+            if let Ok(child) = sys.spawn(&SpawnRequest::new(path, &["true"])) {
+                assert_eq!(end(sys, child), WaitStatus::Exited(0));
             }
             assert!(values.iter().all(|value| *value == round));
             assert_eq!(sys.sigprocmask(None), Ok(mask));
@@ -149,7 +149,8 @@ fn the_memory_and_the_mask_are_as_before() {
 #[test]
 fn arguments_and_environment_arrive() {
     play(|sys| {
-        let spawn = Spawn::new("/bin/sh", &["sh", "-c", "echo \"$0 $1 ${PATH:+set}\"", "a b", "c"]);
+        let spawn =
+            SpawnRequest::new("/bin/sh", &["sh", "-c", "echo \"$0 $1 ${PATH:+set}\"", "a b", "c"]);
         assert_eq!(output(sys, spawn), "a b c set\n");
     });
 }
@@ -169,7 +170,7 @@ fn a_program_starts_in_the_group_it_was_given() {
         assert_eq!(sys.getpgid(second), Ok(first));
         sys.close(release).unwrap();
         for _ in 0..3 {
-            assert!(sys.wait().unwrap().status.is_end());
+            assert!(sys.wait().unwrap().status.is_terminated());
         }
         assert_eq!(sys.spawn(&leader), Err(Errno::EPERM), "that group is gone");
     });
@@ -179,19 +180,22 @@ fn a_program_starts_in_the_group_it_was_given() {
 fn a_program_leads_a_session_if_asked() {
     play(|sys| {
         let (hold, release) = sys.pipe().unwrap();
-        let spawn =
-            Spawn { session: true, descriptors: vec![(hold, Fd::STDIN)], ..shell("read line") };
+        let spawn = SpawnRequest {
+            session: true,
+            descriptors: vec![(hold, Fd::STDIN)],
+            ..shell("read line")
+        };
         let child = sys.spawn(&spawn).unwrap();
         assert_eq!(sys.getsid(child), Ok(child));
         sys.close(release).unwrap();
-        assert!(end(sys, child).is_end());
+        assert!(end(sys, child).is_terminated());
     });
 }
 
 /// The lines of /proc/self/status about signals, as sets.
-fn signal_sets(sys: &dyn Sys, spawn: &Spawn) -> (SigSet, SigSet, SigSet) {
+fn signal_sets(sys: &dyn Sys, spawn: &SpawnRequest) -> (SigSet, SigSet, SigSet) {
     let script = "exec cat /proc/self/status";
-    let status = output(sys, Spawn { path: shell(script).path, ..spawn_of(spawn, script) });
+    let status = output(sys, SpawnRequest { path: shell(script).path, ..spawn_of(spawn, script) });
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         let set = SigSet::from_bits(u64::from_str_radix(line.trim(), 16).unwrap());
@@ -201,8 +205,8 @@ fn signal_sets(sys: &dyn Sys, spawn: &Spawn) -> (SigSet, SigSet, SigSet) {
     (set("SigBlk:"), set("SigIgn:"), set("SigCgt:"))
 }
 
-fn spawn_of(like: &Spawn, script: &str) -> Spawn {
-    Spawn { path: "/bin/sh".into(), arguments: shell(script).arguments, ..like.clone() }
+fn spawn_of(like: &SpawnRequest, script: &str) -> SpawnRequest {
+    SpawnRequest { path: "/bin/sh".into(), arguments: shell(script).arguments, ..like.clone() }
 }
 
 #[test]
@@ -214,17 +218,17 @@ fn mask_and_dispositions_are_inherited_or_as_asked_and_handlers_never() {
         }
         sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).unwrap();
         let blocked = SigSet::of(&[Signal::TERM]);
-        sys.sigprocmask(Some((How::Set, blocked))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Set, blocked))).unwrap();
 
-        let (mask, ignores, catches) = signal_sets(sys, &Spawn::default());
+        let (mask, ignores, catches) = signal_sets(sys, &SpawnRequest::default());
         assert_eq!(mask, blocked);
         assert_eq!(ignores, ignored);
         assert!(!catches.contains(Signal::USR1));
 
-        let asked = Spawn {
+        let asked = SpawnRequest {
             mask: Some(SigSet::of(&[Signal::HUP])),
             defaults: SigSet::of(&[Signal::PIPE]),
-            ..Spawn::default()
+            ..SpawnRequest::default()
         };
         let (mask, ignores, _) = signal_sets(sys, &asked);
         assert_eq!(mask, SigSet::of(&[Signal::HUP]));
@@ -239,17 +243,17 @@ fn descriptors_arrive_under_their_new_numbers_and_no_others_do() {
         sys.write(into_a, b"from a\n").unwrap();
         sys.write(into_b, b"from b\n").unwrap();
         // Exchanged: each stands where the other was.
-        let spawn = Spawn { descriptors: vec![(a, b), (b, a)], ..Spawn::default() };
+        let spawn = SpawnRequest { descriptors: vec![(a, b), (b, a)], ..SpawnRequest::default() };
         let script =
             format!("read x </proc/self/fd/{}; read y </proc/self/fd/{}; echo $x, $y", b.0, a.0);
         assert_eq!(output(sys, spawn_of(&spawn, &script)), "from a, from b\n");
 
-        let spawn = Spawn { descriptors: vec![(a, a)], ..Spawn::default() };
+        let spawn = SpawnRequest { descriptors: vec![(a, a)], ..SpawnRequest::default() };
         let script = format!("[ -e /proc/self/fd/{} ] && [ ! -e /proc/self/fd/{} ]", a.0, b.0);
         let child = sys.spawn(&spawn_of(&spawn, &script)).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0), "a is open and b is not");
+        assert_eq!(end(sys, child), WaitStatus::Exited(0), "a is open and b is not");
 
-        let closed = Spawn { descriptors: vec![(Fd(999), Fd(3))], ..shell("true") };
+        let closed = SpawnRequest { descriptors: vec![(Fd(999), Fd(3))], ..shell("true") };
         assert_eq!(sys.spawn(&closed), Err(Errno::EBADF));
     });
 }
@@ -262,7 +266,7 @@ fn exec_replaces_the_program_and_comes_back_only_to_say_why_not() {
             let _ = sys.exec("/bin/sh", &["sh", "-c", "exit 42"]);
             1
         });
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(42));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(42));
     });
 }
 
@@ -279,7 +283,7 @@ fn threads_spawn_and_fork_at_once_and_each_gets_its_own_child() {
                     } else {
                         sys.fork(move |_| n).unwrap()
                     };
-                    assert_eq!(end(sys, child), Status::Exited(n));
+                    assert_eq!(end(sys, child), WaitStatus::Exited(n));
                     right.fetch_add(1, Relaxed);
                 }
             })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use tontine_unix::{Errno, Fd, Modes, Pid, SigAction, Signal, Status, Sys, Termios};
+use tontine_unix::{Errno, Fd, Modes, Pid, SigAction, Signal, Sys, Termios, WaitStatus};
 
 use crate::scene::{await_byte, change, end, play, send_byte, sleeper, until};
 
@@ -42,9 +42,9 @@ fn what_is_typed_signals_the_foreground_group() {
         assert_eq!(end(sys, member).signaled(), Some(Signal::INT));
         let member = foreground_sleeper(sys, terminal);
         sys.write(controlling, b"\x1a").unwrap();
-        assert_eq!(change(sys, member), Status::Stopped(Signal::TSTP));
+        assert_eq!(change(sys, member), WaitStatus::Stopped(Signal::TSTP));
         sys.killpg(member, Some(Signal::CONT)).unwrap();
-        assert_eq!(change(sys, member), Status::Continued);
+        assert_eq!(change(sys, member), WaitStatus::Continued);
         sys.write(controlling, b"\x1c").unwrap();
         assert_eq!(end(sys, member).signaled(), Some(Signal::QUIT));
     });
@@ -75,13 +75,13 @@ fn reading_in_the_background_stops() {
             i32::from(sys.read(terminal, &mut line).is_ok_and(|read| &line[..read] == b"x\n"))
         });
         let reader = reader.unwrap();
-        assert_eq!(change(sys, reader), Status::Stopped(Signal::TTIN));
+        assert_eq!(change(sys, reader), WaitStatus::Stopped(Signal::TTIN));
         sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).unwrap();
         sys.tcsetpgrp(terminal, reader).unwrap();
         sys.killpg(reader, Some(Signal::CONT)).unwrap();
-        assert_eq!(change(sys, reader), Status::Continued);
+        assert_eq!(change(sys, reader), WaitStatus::Continued);
         sys.write(controlling, b"x\r").unwrap();
-        assert_eq!(end(sys, reader), Status::Exited(1));
+        assert_eq!(end(sys, reader), WaitStatus::Exited(1));
     });
 }
 
@@ -141,7 +141,7 @@ fn the_leaders_end_hangs_the_foreground_up() {
             let member = sleeper(sys);
             sys.write(to, &member.number().to_ne_bytes()).map_or(1, |_| 0)
         });
-        assert_eq!(end(sys, leader.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, leader.unwrap()), WaitStatus::Exited(0));
         let mut member = [0; 4];
         assert_eq!(sys.read(from, &mut member), Ok(4));
         let member = Pid::number_only(i32::from_ne_bytes(member));

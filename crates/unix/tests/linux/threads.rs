@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use tontine_unix::{Errno, Pid, Ptrace, SigAction, Signal, Status, Sys, Tid};
+use tontine_unix::{Errno, Pid, Ptrace, SigAction, Signal, Sys, Tid, WaitStatus};
 
 use crate::scene::{end, play, until};
 
@@ -52,8 +52,8 @@ fn join_does_not_wait_for_a_tracer_of_the_thread() {
         let mut number = [0; 4];
         assert_eq!(sys.read(told, &mut number), Ok(4), "it has joined");
         let thread = Pid::number_only(i32::from_ne_bytes(number));
-        assert_eq!(end(sys, thread), Status::Exited(0), "it was kept until now");
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, thread), WaitStatus::Exited(0), "it was kept until now");
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(0));
     });
 }
 
@@ -117,7 +117,7 @@ fn a_forked_child_has_none_of_its_parents_threads() {
             assert_eq!(sys.join(own), Ok(()));
             0
         });
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(0));
         stop.store(true, Relaxed);
         sys.join(thread).unwrap();
     });
@@ -165,7 +165,7 @@ fn what_a_placed_process_makes_runs_there() {
         let only = here.to_string();
         assert_eq!(
             sys.fork(move |sys| i32::from(allowed(sys) == only)).map(|child| end(sys, child)),
-            Ok(Status::Exited(1))
+            Ok(WaitStatus::Exited(1))
         );
         let right = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -181,7 +181,7 @@ fn what_a_placed_process_makes_runs_there() {
             let grandchild = sys.fork(move |sys| i32::from(allowed(sys) == everywhere)).unwrap();
             end(sys, grandchild).exited().unwrap_or(2)
         });
-        assert_eq!(end(sys, child.unwrap()), Status::Exited(1));
+        assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(1));
     });
 }
 
@@ -195,7 +195,7 @@ fn a_process_that_is_placed_no_longer_stays_where_it_was_let() {
         sched_setaffinity(None, &only).unwrap();
         let allowed = move |sys: &dyn Sys| {
             let child = sys.fork(move |_| i32::from(sched_getaffinity(None).unwrap() != only));
-            assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+            assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(0));
         };
         sys.place(None).unwrap();
         allowed(sys);

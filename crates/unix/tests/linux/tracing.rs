@@ -1,6 +1,6 @@
 //! One process in another's hands.
 
-use tontine_unix::{Errno, Pid, Ptrace, Signal, Status, WaitOptions};
+use tontine_unix::{Errno, Pid, Ptrace, Signal, WaitOptions, WaitStatus};
 
 use crate::scene::{change, end, play, sleeper};
 
@@ -14,9 +14,9 @@ fn a_tracee_stops_for_a_signal_and_gets_another_or_none() {
             0
         });
         let child = child.unwrap();
-        assert_eq!(change(sys, child), Status::Trapped(Signal::USR1));
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR1));
         sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-        assert_eq!(change(sys, child), Status::Trapped(Signal::USR2), "the first did nothing");
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR2), "the first did nothing");
         sys.ptrace(Ptrace::Continue(child, Some(Signal::TERM))).unwrap();
         assert_eq!(end(sys, child).signaled(), Some(Signal::TERM));
         assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH));
@@ -30,11 +30,11 @@ fn a_process_is_attached_detached_and_killed() {
         assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "no tracee");
         sys.ptrace(Ptrace::Attach(child)).unwrap();
         assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "traced already");
-        assert_eq!(change(sys, child), Status::Trapped(Signal::STOP));
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::STOP));
         sys.ptrace(Ptrace::Detach(child, None)).unwrap();
         assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None), "it lives");
         sys.ptrace(Ptrace::Attach(child)).unwrap();
-        assert_eq!(change(sys, child), Status::Trapped(Signal::STOP));
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::STOP));
         sys.ptrace(Ptrace::Kill(child)).unwrap();
         assert_eq!(end(sys, child).signaled(), Some(Signal::KILL));
     });

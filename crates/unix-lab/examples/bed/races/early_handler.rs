@@ -10,7 +10,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use tontine_unix::{ActionFlags, Children, How, SigAction, SigSet, Signal, Sys, WaitOptions};
+use tontine_unix::{
+    ActionFlags, Children, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions,
+};
 
 use super::Race;
 
@@ -40,10 +42,11 @@ fn run_a_service(sys: &dyn Sys, blocks: bool) -> i32 {
     sys.sigaction(Signal::CHLD, Some(reap)).expect("it is allowed");
     let before = sys.sigprocmask(None).expect("it is allowed");
     if blocks {
-        sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::CHLD])))).expect("it is allowed");
+        sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::CHLD]))))
+            .expect("it is allowed");
     }
     let child = sys.fork(|_| 0).expect("there is room");
     service.store(child.number(), Ordering::Relaxed);
-    sys.sigprocmask(Some((How::Set, before))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Set, before))).expect("it is allowed");
     i32::from(sys.read(told, &mut [0]) != Ok(1))
 }

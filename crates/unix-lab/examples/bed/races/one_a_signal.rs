@@ -6,7 +6,7 @@
 //!
 //! What keeps it right: wait until there is nobody left that has ended.
 
-use tontine_unix::{Children, Errno, How, SigAction, SigSet, Signal, Sys, WaitOptions};
+use tontine_unix::{Children, Errno, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions};
 
 use super::Race;
 
@@ -25,7 +25,7 @@ const CHILDREN: usize = 2;
 /// 0 when all have been waited for; `most` at each signal.
 fn reap_by_signal(sys: &dyn Sys, most: usize) -> i32 {
     let blocked = SigSet::of(&[Signal::CHLD]);
-    let before = sys.sigprocmask(Some((How::Block, blocked))).expect("it is allowed");
+    let before = sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("it is allowed");
     sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
     for _ in 0..CHILDREN {
         sys.fork(|_| 0).expect("there is room");

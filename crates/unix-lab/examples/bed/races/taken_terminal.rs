@@ -10,7 +10,7 @@
 //! SIGTTOU: then the call is allowed from the background too.
 
 use tontine_unix::{
-    Errno, Fd, How, Modes, Pid, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
+    Errno, Fd, Modes, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions, WaitStatus,
 };
 
 use super::Race;
@@ -40,7 +40,7 @@ fn in_a_session(sys: &dyn Sys, ignores: bool) -> i32 {
         let runner = sys.fork(move |sys| run_a_test(sys, terminal, ignores).map_or(BROKEN, |()| 0));
         let runner = runner.expect("there is room");
         match change(sys, runner) {
-            Status::Stopped(_) => {
+            WaitStatus::Stopped(_) => {
                 sys.kill(runner.into(), Some(Signal::KILL)).expect("it is there");
                 change(sys, runner);
                 STOPPED
@@ -52,7 +52,7 @@ fn in_a_session(sys: &dyn Sys, ignores: bool) -> i32 {
 }
 
 /// How a child ended or stopped.
-fn change(sys: &dyn Sys, child: Pid) -> Status {
+fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     let waited = sys.waitpid(child.into(), WaitOptions::STOPPED);
     waited.expect("it is my child").expect("it changed").status
 }
@@ -81,8 +81,8 @@ fn run_a_test(sys: &dyn Sys, terminal: Fd, ignores: bool) -> Result<(), Errno> {
 /// As an interactive shell does: into a group of its own, and that into the foreground.
 fn enter_foreground(sys: &dyn Sys, terminal: Fd) -> Result<(), Errno> {
     sys.setpgid(OWN, OWN)?;
-    let before = sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::TTOU]))))?;
+    let before = sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::TTOU]))))?;
     sys.tcsetpgrp(terminal, sys.getpid())?;
-    sys.sigprocmask(Some((How::Set, before)))?;
+    sys.sigprocmask(Some((SigmaskHow::Set, before)))?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tontine_unix::{Errno, How, SigAction, SigSet, Signal, Sys};
+use tontine_unix::{Errno, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
 use super::super::say::say;
 use super::time::rest;
@@ -40,7 +40,7 @@ pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
             return Err(USAGE);
         }
         // Blocked but in sigsuspend, so that none comes between looking and sleeping.
-        let mask = sys.sigprocmask(Some((How::Block, signals)))?;
+        let mask = sys.sigprocmask(Some((SigmaskHow::Block, signals)))?;
         let arrived = Arc::new(AtomicU64::new(0));
         for signal in signals.iter() {
             let note = Arc::clone(&arrived);

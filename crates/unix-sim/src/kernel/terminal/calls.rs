@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tontine_unix::{Errno, Fd, Modes, Pid, Result, Signal, SignalInfo, Termios};
+use tontine_unix::{Errno, Fd, Modes, Pid, Result, SigInfo, Signal, Termios};
 
 use super::device::Terminal;
 use super::input::Read;
@@ -262,7 +262,7 @@ impl Call<'_> {
                 }
                 let group = kernel.refer(&group);
                 // The group, and this process whatever its group is by then (§7.2.3).
-                kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
+                kernel.pgsignal_self(&group, self.proc, SigInfo::kernel(signal));
                 kernel.await_generated();
                 // Whoever was chosen, the caller looks itself, as on Linux: else it could call
                 // again for ever before another thread has had the signal.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tontine_unix::{Errno, Result, Signal, SignalInfo};
+use tontine_unix::{Errno, Result, SigInfo, Signal};
 
 use super::line::{Effects, Line};
 use crate::executor::{self, At, Fiber};
@@ -108,7 +108,7 @@ impl Terminal {
         };
         if let Some(group) = group {
             for signal in effects.signals.iter() {
-                kernel.pgsignal(&group, SignalInfo::kernel(signal));
+                kernel.pgsignal(&group, SigInfo::kernel(signal));
             }
             kernel.await_generated();
         }
@@ -162,8 +162,8 @@ impl Terminal {
             own.left = foreground;
         }
         if let Some(leader) = kernel.find(session.id) {
-            kernel.psignal_found(&leader, SignalInfo::kernel(Signal::HUP));
-            kernel.psignal_found(&leader, SignalInfo::kernel(Signal::CONT));
+            kernel.psignal_found(&leader, SigInfo::kernel(Signal::HUP));
+            kernel.psignal_found(&leader, SigInfo::kernel(Signal::CONT));
             may_sleep();
         }
     }
@@ -176,7 +176,7 @@ impl Terminal {
             state.foreground.take()
         };
         if let Some(group) = foreground.and_then(|held| kernel.made_again(held.refer(kernel))) {
-            kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
+            kernel.pgsignal_inthread(&group, SigInfo::kernel(Signal::HUP));
             may_sleep();
         }
     }
@@ -198,8 +198,8 @@ impl Kernel {
             terminal.disown(self);
         }
         if let Some(group) = left.and_then(|held| self.made_again(held.refer(self))) {
-            self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
-            self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::CONT));
+            self.pgsignal_inthread(&group, SigInfo::kernel(Signal::HUP));
+            self.pgsignal_inthread(&group, SigInfo::kernel(Signal::CONT));
             may_sleep();
         }
     }

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use tontine_unix::{How, Pid, SigSet, Signal, SignalInfo, Sys};
+use tontine_unix::{Pid, SigInfo, SigSet, SigmaskHow, Signal, Sys};
 
 use super::{in_each_mode, inside};
 use crate::kernel::Kernel;
@@ -31,7 +31,7 @@ type Counts = [usize; 3];
 
 impl Scene {
     fn new(sys: &dyn Sys) -> Self {
-        sys.sigprocmask(Some((How::Block, SigSet::of(&[SENT])))).expect("it is allowed");
+        sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[SENT])))).expect("it is allowed");
         let sleeper = || {
             let child = sys.fork(|sys| {
                 sys.pause();
@@ -71,8 +71,8 @@ fn group<'k>(kernel: &'k Kernel, scene: &Scene) -> PgrpRef<'k> {
     kernel.find_group(scene.leader).expect("it is there")
 }
 
-fn info() -> SignalInfo {
-    SignalInfo::kernel(SENT)
+fn info() -> SigInfo {
+    SigInfo::kernel(SENT)
 }
 
 /// An entry point, called for a scene.

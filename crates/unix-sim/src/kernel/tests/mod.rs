@@ -8,7 +8,7 @@ mod group_check;
 
 use std::ptr::NonNull;
 
-use tontine_unix::{Status, Sys};
+use tontine_unix::{Sys, WaitStatus};
 
 use super::Kernel;
 use super::thread::Thread;
@@ -30,7 +30,7 @@ fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
             0
         });
         let ended = (report.ending, report.status, report.panicked.len());
-        assert_eq!(ended, (Ending::Finished, Some(Status::Exited(0)), 0), "mode {mode}");
+        assert_eq!(ended, (Ending::Finished, Some(WaitStatus::Exited(0)), 0), "mode {mode}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use tontine_unix::{Errno, Fd, Resource, Result, Spawn, SpawnGroup, Sys};
+use tontine_unix::{Errno, Fd, Resource, Result, SpawnGroup, SpawnRequest, Sys};
 
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, refused};
@@ -80,64 +80,66 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     // spawn
     refused("spawn(spawn)", "nothing there", Errno::ENOENT, |sys| {
-        start(sys, Spawn::new("/no/such/program", &["x"]))
+        start(sys, SpawnRequest::new("/no/such/program", &["x"]))
     }),
-    refused("spawn(spawn)", "an empty path", Errno::ENOENT, |sys| start(sys, Spawn::default())),
+    refused("spawn(spawn)", "an empty path", Errno::ENOENT, |sys| {
+        start(sys, SpawnRequest::default())
+    }),
     refused("spawn(spawn)", "a directory", Errno::EACCES, |sys| {
-        start(sys, Spawn::new("/", &["x"]))
+        start(sys, SpawnRequest::new("/", &["x"]))
     })
     .on_linux(NO_FILES),
     refused("spawn(spawn)", "one argument is too long", Errno::E2BIG, |sys| {
-        start(sys, Spawn::new(CAT, &["cat", &"x".repeat(LONG)]))
+        start(sys, SpawnRequest::new(CAT, &["cat", &"x".repeat(LONG)]))
     }),
     refused("spawn(spawn)", "a zero in an argument", Errno::EINVAL, |sys| {
-        start(sys, Spawn::new(CAT, &["cat", "a\0b"]))
+        start(sys, SpawnRequest::new(CAT, &["cat", "a\0b"]))
     }),
     refused("spawn(spawn)", "a group that is not there", Errno::EPERM, |sys| {
-        start(sys, Spawn { group: SpawnGroup::Of(NOBODY), ..a_cat() })
+        start(sys, SpawnRequest { group: SpawnGroup::Of(NOBODY), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group of who leads none", Errno::EPERM, |sys| {
         let child = sleeper(sys);
-        start(sys, Spawn { group: SpawnGroup::Of(child), ..a_cat() })
+        start(sys, SpawnRequest { group: SpawnGroup::Of(child), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group with no number", Errno::EINVAL, |sys| {
-        start(sys, Spawn { group: SpawnGroup::Of(MINUS_ONE), ..a_cat() })
+        start(sys, SpawnRequest { group: SpawnGroup::Of(MINUS_ONE), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group of another session", Errno::EPERM, |sys| {
         let stranger = foreigner(sys);
-        start(sys, Spawn { group: SpawnGroup::Of(stranger), ..a_cat() })
+        start(sys, SpawnRequest { group: SpawnGroup::Of(stranger), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group that is gone", Errno::EPERM, |sys| {
         let gone = reaped(sys);
-        start(sys, Spawn { group: SpawnGroup::Of(gone), ..a_cat() })
+        start(sys, SpawnRequest { group: SpawnGroup::Of(gone), ..a_cat() })
     }),
     refused("spawn(spawn)", "a session and a group", Errno::EPERM, |sys| {
-        start(sys, Spawn { session: true, group: SpawnGroup::Own, ..a_cat() })
+        start(sys, SpawnRequest { session: true, group: SpawnGroup::Own, ..a_cat() })
     }),
     refused("spawn(spawn)", "a descriptor that is not open", Errno::EBADF, |sys| {
-        start(sys, Spawn { descriptors: vec![(Fd(77), Fd::STDIN)], ..a_cat() })
+        start(sys, SpawnRequest { descriptors: vec![(Fd(77), Fd::STDIN)], ..a_cat() })
     }),
     refused("spawn(spawn)", "the descriptor −1", Errno::EBADF, |sys| {
-        start(sys, Spawn { descriptors: vec![(Fd(-1), Fd::STDIN)], ..a_cat() })
+        start(sys, SpawnRequest { descriptors: vec![(Fd(-1), Fd::STDIN)], ..a_cat() })
     }),
     refused("spawn(spawn)", "a descriptor that is not open, as it is", Errno::EBADF, |sys| {
-        start(sys, Spawn { descriptors: vec![(Fd(77), Fd(77))], ..a_cat() })
+        start(sys, SpawnRequest { descriptors: vec![(Fd(77), Fd(77))], ..a_cat() })
     }),
     refused("spawn(spawn)", "a descriptor to −1", Errno::EBADF, |sys| {
         let (from, _) = sys.pipe()?;
-        start(sys, Spawn { descriptors: vec![(from, Fd(-1))], ..a_cat() })
+        start(sys, SpawnRequest { descriptors: vec![(from, Fd(-1))], ..a_cat() })
     }),
     refused("spawn(spawn)", "a descriptor to the highest number", Errno::EBADF, |sys| {
         let (from, _) = sys.pipe()?;
-        start(sys, Spawn { descriptors: vec![(from, Fd(i32::MAX))], ..a_cat() })
+        start(sys, SpawnRequest { descriptors: vec![(from, Fd(i32::MAX))], ..a_cat() })
     }),
     refused("spawn(spawn)", "a wrong descriptor comes before no program", Errno::EBADF, |sys| {
         let descriptors = vec![(Fd(77), Fd::STDIN)];
-        start(sys, Spawn { descriptors, ..Spawn::new("/no/such/program", &["x"]) })
+        start(sys, SpawnRequest { descriptors, ..SpawnRequest::new("/no/such/program", &["x"]) })
     }),
     refused("spawn(spawn)", "a wrong group comes before a wrong descriptor", Errno::EPERM, |sys| {
         let descriptors = vec![(Fd(77), Fd::STDIN)];
-        start(sys, Spawn { descriptors, group: SpawnGroup::Of(NOBODY), ..a_cat() })
+        start(sys, SpawnRequest { descriptors, group: SpawnGroup::Of(NOBODY), ..a_cat() })
     }),
     refused("spawn()", "the user has as many as the limit allows", Errno::EAGAIN, |sys| {
         demote(sys);
@@ -146,7 +148,7 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .as_root(),
     refused("wait()", "what could not be spawned is no child", Errno::ECHILD, |sys| {
-        start(sys, Spawn::default()).expect_err("an empty path");
+        start(sys, SpawnRequest::default()).expect_err("an empty path");
         sys.wait().map(drop)
     }),
 ];
@@ -164,11 +166,11 @@ fn exec_file(sys: &dyn Sys, text: &[u8], mode: u32) -> Result<()> {
     exec(sys, path.to_str().expect("a plain name"))
 }
 
-fn a_cat() -> Spawn {
-    Spawn::new(CAT, &["cat"])
+fn a_cat() -> SpawnRequest {
+    SpawnRequest::new(CAT, &["cat"])
 }
 
-fn start(sys: &dyn Sys, spawn: Spawn) -> Result<()> {
+fn start(sys: &dyn Sys, spawn: SpawnRequest) -> Result<()> {
     sys.spawn(&spawn).map(drop)
 }
 

@@ -1,6 +1,6 @@
 //! Users, limits, priorities, processors.
 
-use tontine_unix::{Errno, Limit, Resource, Result, Sys, Whose};
+use tontine_unix::{Errno, PriorityScope, Resource, Result, Rlimit, Sys};
 
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
@@ -9,7 +9,7 @@ use crate::errnos::scene::{
 };
 
 /// A user whom no process has.
-const NO_USER: Whose = Whose::User(4_000_000_000);
+const NO_USER: PriorityScope = PriorityScope::User(4_000_000_000);
 /// The nice value of whoever runs last.
 const LOWEST_PRIORITY: i32 = 19;
 
@@ -39,39 +39,39 @@ pub(crate) const ROWS: &[Row] = &[
     // setrlimit
     refused("setrlimit(limit)", "soft above hard", Errno::EINVAL, |sys| {
         Resource::ALL.iter().try_for_each(|resource| {
-            match sys.setrlimit(*resource, Limit { soft: 2, hard: 1 }) {
+            match sys.setrlimit(*resource, Rlimit { soft: 2, hard: 1 }) {
                 Err(Errno::EINVAL) => Ok(()),
                 other => other,
             }
         })?;
-        sys.setrlimit(Resource::Processes, Limit { soft: u64::MAX, hard: 1 })
+        sys.setrlimit(Resource::Processes, Rlimit { soft: u64::MAX, hard: 1 })
     }),
     refused("setrlimit(limit)", "hard raised without privilege", Errno::EPERM, |sys| {
         limit(sys, Resource::Processes, 50);
         demote(sys);
-        sys.setrlimit(Resource::Processes, Limit { soft: 50, hard: 51 })
+        sys.setrlimit(Resource::Processes, Rlimit { soft: 50, hard: 51 })
     })
     .as_root(),
     refused("setrlimit(limit)", "hard taken away without privilege", Errno::EPERM, |sys| {
         limit(sys, Resource::PendingSignals, 50);
         demote(sys);
-        sys.setrlimit(Resource::PendingSignals, Limit::INFINITY)
+        sys.setrlimit(Resource::PendingSignals, Rlimit::INFINITY)
     })
     .as_root(),
     refused("setrlimit(limit)", "both wrong, without privilege", Errno::EINVAL, |sys| {
         limit(sys, Resource::Processes, 50);
         demote(sys);
-        sys.setrlimit(Resource::Processes, Limit { soft: 70, hard: 60 })
+        sys.setrlimit(Resource::Processes, Rlimit { soft: 70, hard: 60 })
     })
     .as_root(),
     allowed("setrlimit(limit)", "soft raised to hard, without privilege", |sys| {
-        sys.setrlimit(Resource::Processes, Limit { soft: 40, hard: 50 })?;
+        sys.setrlimit(Resource::Processes, Rlimit { soft: 40, hard: 50 })?;
         demote(sys);
-        sys.setrlimit(Resource::Processes, Limit::of(50))
+        sys.setrlimit(Resource::Processes, Rlimit::of(50))
     })
     .as_root(),
     refused("setrlimit(limit)", "more descriptors than anybody may have", Errno::EPERM, |sys| {
-        sys.setrlimit(Resource::Descriptors, Limit::INFINITY)
+        sys.setrlimit(Resource::Descriptors, Rlimit::INFINITY)
     }),
     allowed("setrlimit(limit)", "as it is", |sys| {
         let set = |resource: &Resource| sys.setrlimit(*resource, sys.getrlimit(*resource));
@@ -79,95 +79,95 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     // getpriority
     refused("getpriority(whose)", "nobody has the number", Errno::ESRCH, |sys| {
-        sys.getpriority(Whose::Process(NOBODY)).map(drop)
+        sys.getpriority(PriorityScope::Process(NOBODY)).map(drop)
     }),
     refused("getpriority(whose)", "−1", Errno::ESRCH, |sys| {
-        sys.getpriority(Whose::Process(MINUS_ONE)).map(drop)
+        sys.getpriority(PriorityScope::Process(MINUS_ONE)).map(drop)
     }),
     refused("getpriority(whose)", "the lowest number", Errno::ESRCH, |sys| {
-        sys.getpriority(Whose::Process(LOWEST)).map(drop)
+        sys.getpriority(PriorityScope::Process(LOWEST)).map(drop)
     }),
     refused("getpriority(whose)", "it was waited for", Errno::ESRCH, |sys| {
-        sys.getpriority(Whose::Process(reaped(sys))).map(drop)
+        sys.getpriority(PriorityScope::Process(reaped(sys))).map(drop)
     }),
     refused("getpriority(whose)", "a group that is not there", Errno::ESRCH, |sys| {
-        sys.getpriority(Whose::Group(NOBODY)).map(drop)
+        sys.getpriority(PriorityScope::Group(NOBODY)).map(drop)
     }),
     refused("getpriority(whose)", "a group with no number", Errno::ESRCH, |sys| {
-        sys.getpriority(Whose::Group(MINUS_ONE)).map(drop)
+        sys.getpriority(PriorityScope::Group(MINUS_ONE)).map(drop)
     }),
     refused("getpriority(whose)", "a group of a process that leads none", Errno::ESRCH, |sys| {
-        sys.getpriority(Whose::Group(sleeper(sys))).map(drop)
+        sys.getpriority(PriorityScope::Group(sleeper(sys))).map(drop)
     }),
     refused("getpriority(whose)", "a user without processes", Errno::ESRCH, |sys| {
         sys.getpriority(NO_USER).map(drop)
     }),
     refused("getpriority(whose)", "what stands for no user", Errno::ESRCH, |sys| {
-        sys.getpriority(Whose::User(u32::MAX)).map(drop)
+        sys.getpriority(PriorityScope::User(u32::MAX)).map(drop)
     }),
     // setpriority
     refused("setpriority(whose)", "nobody has the number", Errno::ESRCH, |sys| {
-        sys.setpriority(Whose::Process(NOBODY), 1)
+        sys.setpriority(PriorityScope::Process(NOBODY), 1)
     }),
     refused("setpriority(whose)", "−1", Errno::ESRCH, |sys| {
-        sys.setpriority(Whose::Process(MINUS_ONE), 1)
+        sys.setpriority(PriorityScope::Process(MINUS_ONE), 1)
     }),
     refused("setpriority(whose)", "the lowest number", Errno::ESRCH, |sys| {
-        sys.setpriority(Whose::Process(LOWEST), 1)
+        sys.setpriority(PriorityScope::Process(LOWEST), 1)
     }),
     refused("setpriority(whose)", "it was waited for", Errno::ESRCH, |sys| {
-        sys.setpriority(Whose::Process(reaped(sys)), 1)
+        sys.setpriority(PriorityScope::Process(reaped(sys)), 1)
     }),
     refused("setpriority(whose)", "a group that is not there", Errno::ESRCH, |sys| {
-        sys.setpriority(Whose::Group(NOBODY), 1)
+        sys.setpriority(PriorityScope::Group(NOBODY), 1)
     }),
     refused("setpriority(whose)", "a group with no number", Errno::ESRCH, |sys| {
-        sys.setpriority(Whose::Group(MINUS_ONE), 1)
+        sys.setpriority(PriorityScope::Group(MINUS_ONE), 1)
     }),
     refused("setpriority(whose)", "a user without processes", Errno::ESRCH, |sys| {
         sys.setpriority(NO_USER, 1)
     }),
     refused("setpriority(whose)", "what stands for no user", Errno::ESRCH, |sys| {
-        sys.setpriority(Whose::User(u32::MAX), 1)
+        sys.setpriority(PriorityScope::User(u32::MAX), 1)
     }),
     refused("setpriority(whose)", "another user's", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         demote(sys);
-        sys.setpriority(Whose::Process(child), 1)
+        sys.setpriority(PriorityScope::Process(child), 1)
     })
     .as_root(),
     refused("setpriority(whose)", "a group of other users'", Errno::EPERM, |sys| {
         let group = leader(sys);
         demote(sys);
-        sys.setpriority(Whose::Group(group), 1)
+        sys.setpriority(PriorityScope::Group(group), 1)
     })
     .as_root(),
     // Whoever runs the tests has some priority: what is refused begins at the lowest one.
     refused("setpriority(nice)", "less than it is, without privilege", Errno::EACCES, |sys| {
         demote(sys);
-        sys.setpriority(Whose::Process(SELF), LOWEST_PRIORITY)?;
-        sys.setpriority(Whose::Process(SELF), LOWEST_PRIORITY - 1)
+        sys.setpriority(PriorityScope::Process(SELF), LOWEST_PRIORITY)?;
+        sys.setpriority(PriorityScope::Process(SELF), LOWEST_PRIORITY - 1)
     })
     .as_root(),
     refused("setpriority(nice)", "less than a group has", Errno::EACCES, |sys| {
         demote(sys);
         sys.setpgid(SELF, SELF)?;
-        sys.setpriority(Whose::Process(SELF), LOWEST_PRIORITY)?;
-        sys.setpriority(Whose::Group(SELF), LOWEST_PRIORITY - 1)
+        sys.setpriority(PriorityScope::Process(SELF), LOWEST_PRIORITY)?;
+        sys.setpriority(PriorityScope::Group(SELF), LOWEST_PRIORITY - 1)
     })
     .as_root(),
     refused("setpriority(nice)", "less, another user's", Errno::EPERM, |sys| {
         let child = sleeper(sys);
-        sys.setpriority(Whose::Process(child), LOWEST_PRIORITY)?;
+        sys.setpriority(PriorityScope::Process(child), LOWEST_PRIORITY)?;
         demote(sys);
-        sys.setpriority(Whose::Process(child), LOWEST_PRIORITY - 1)
+        sys.setpriority(PriorityScope::Process(child), LOWEST_PRIORITY - 1)
     })
     .as_root(),
     allowed("setpriority(nice)", "beyond what there is", |sys| {
-        sys.setpriority(Whose::Process(SELF), i32::MAX)?;
-        assert_eq!(sys.getpriority(Whose::Process(SELF))?, LOWEST_PRIORITY);
-        sys.setpriority(Whose::Process(SELF), i32::MIN)?;
-        assert_eq!(sys.getpriority(Whose::Process(SELF))?, -20);
+        sys.setpriority(PriorityScope::Process(SELF), i32::MAX)?;
+        assert_eq!(sys.getpriority(PriorityScope::Process(SELF))?, LOWEST_PRIORITY);
+        sys.setpriority(PriorityScope::Process(SELF), i32::MIN)?;
+        assert_eq!(sys.getpriority(PriorityScope::Process(SELF))?, -20);
         Ok(())
     })
     .as_root(),

@@ -4,7 +4,7 @@
 //! that both are in and inherits whoever the player leaves behind; on Linux that is the keeper
 //! ([`keep`]).
 
-use tontine_unix::{Errno, Linux, Result, Status, Sys, WaitOptions};
+use tontine_unix::{Errno, Linux, Result, Sys, WaitOptions, WaitStatus};
 use tontine_unix_sim::{Ending, Executor, Mode};
 
 use crate::errnos::row::{On, Program, Row};
@@ -54,7 +54,7 @@ fn on_virtual(program: Program, mode: Mode, executor: Executor) -> Answer {
         waited.expect("it slept").status.exited().expect("nobody killed it")
     });
     match report.status {
-        Some(Status::Exited(status))
+        Some(WaitStatus::Exited(status))
             if report.ending == Ending::Finished && report.panicked.is_empty() =>
         {
             answer(status)

@@ -1,6 +1,6 @@
 //! ptrace.
 
-use tontine_unix::{Errno, Pid, Ptrace, Result, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{Errno, Pid, Ptrace, Result, Signal, Sys, WaitOptions, WaitStatus};
 
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
@@ -143,7 +143,7 @@ fn stopped_tracee(sys: &dyn Sys) -> Pid {
     });
     let child = child.expect("a process more");
     let waited = sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
-    assert_eq!(waited.expect("it slept").status, Status::Trapped(Signal::USR1));
+    assert_eq!(waited.expect("it slept").status, WaitStatus::Trapped(Signal::USR1));
     child
 }
 
@@ -153,7 +153,7 @@ fn ended_tracee(sys: &dyn Sys) -> Pid {
     sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
     let look = WaitOptions::EXITED | WaitOptions::NOWAIT;
     let waited = sys.waitid(child.into(), look).expect("it is a child");
-    assert!(waited.expect("it slept").status.is_end());
+    assert!(waited.expect("it slept").status.is_terminated());
     child
 }
 

@@ -1,7 +1,7 @@
 //! Who is there when a row is played, and what rows do again and again.
 
 use tontine_unix::{
-    Errno, Fd, Limit, Pid, Resource, Result, SigSet, Signal, Spawn, Sys, Tid, WaitOptions,
+    Errno, Fd, Pid, Resource, Result, Rlimit, SigSet, Signal, SpawnRequest, Sys, Tid, WaitOptions,
 };
 
 pub(crate) use crate::children::{SELF, bare, ignore, leader, sleep_on, sleeper};
@@ -29,7 +29,7 @@ pub(crate) fn foreigner(sys: &dyn Sys) -> Pid {
 /// A child that has executed.
 pub(crate) fn executed(sys: &dyn Sys) -> Pid {
     let (from, _to) = sys.pipe().expect("two descriptors");
-    let mut spawn = Spawn::new(CAT, &["cat"]);
+    let mut spawn = SpawnRequest::new(CAT, &["cat"]);
     spawn.descriptors = vec![(from, Fd::STDIN)];
     sys.spawn(&spawn).expect("it is there")
 }
@@ -95,12 +95,12 @@ pub(crate) fn demote(sys: &dyn Sys) {
 /// Blocks a signal.
 pub(crate) fn block(sys: &dyn Sys, signal: Signal) {
     let set = SigSet::of(&[signal]);
-    sys.sigprocmask(Some((tontine_unix::How::Block, set))).expect("a mask");
+    sys.sigprocmask(Some((tontine_unix::SigmaskHow::Block, set))).expect("a mask");
 }
 
 /// Lowers a limit to this.
 pub(crate) fn limit(sys: &dyn Sys, resource: Resource, to: u64) {
-    sys.setrlimit(resource, Limit::of(to)).expect("it is lowered");
+    sys.setrlimit(resource, Rlimit::of(to)).expect("it is lowered");
 }
 
 /// No descriptor more can be made.

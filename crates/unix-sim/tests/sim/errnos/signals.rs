@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tontine_unix::{
-    ActionFlags, Errno, How, Pid, Result, SigAction, SigSet, SigStack, SigVec, Signal, Sys, Target,
-    Tid,
+    ActionFlags, Errno, Pid, Result, SigAction, SigSet, SigStack, SigVec, SigmaskHow, Signal,
+    SignalTarget, Sys, Tid,
 };
 
 use crate::errnos::place::hold;
@@ -22,25 +22,25 @@ pub(crate) const THREADS_NUMBER: &str =
 pub(crate) const ROWS: &[Row] = &[
     // kill
     refused("kill(target)", "nobody has the number", Errno::ESRCH, |sys| {
-        sys.kill(Target::Process(NOBODY), TERM)
+        sys.kill(SignalTarget::Process(NOBODY), TERM)
     }),
     refused("kill(target)", "no process has the number 0", Errno::ESRCH, |sys| {
-        sys.kill(Target::Process(SELF), None)
+        sys.kill(SignalTarget::Process(SELF), None)
     }),
     refused("kill(target)", "no process has the number −1", Errno::ESRCH, |sys| {
-        sys.kill(Target::Process(MINUS_ONE), None)
+        sys.kill(SignalTarget::Process(MINUS_ONE), None)
     }),
     refused("kill(target)", "no process has the lowest number", Errno::ESRCH, |sys| {
-        sys.kill(Target::Process(LOWEST), None)
+        sys.kill(SignalTarget::Process(LOWEST), None)
     }),
     refused("kill(target)", "the lowest number stands for no group", Errno::ESRCH, |sys| {
-        sys.kill(Target::of(i32::MIN), None)
+        sys.kill(SignalTarget::of(i32::MIN), None)
     }),
     refused("kill(target)", "it was waited for", Errno::ESRCH, |sys| {
         sys.kill(reaped(sys).into(), TERM)
     }),
     refused("kill(target)", "it was waited for, by its number", Errno::ESRCH, |sys| {
-        sys.kill(Target::of(reaped(sys).number()), None)
+        sys.kill(SignalTarget::of(reaped(sys).number()), None)
     }),
     refused("kill(target)", "another user's", Errno::EPERM, |sys| {
         let child = sleeper(sys);
@@ -61,31 +61,31 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .as_root(),
     refused("kill(target)", "a group that is not there", Errno::ESRCH, |sys| {
-        sys.kill(Target::Group(NOBODY), TERM)
+        sys.kill(SignalTarget::Group(NOBODY), TERM)
     }),
     refused("kill(target)", "a group of a process that leads none", Errno::ESRCH, |sys| {
-        sys.kill(Target::Group(sleeper(sys)), TERM)
+        sys.kill(SignalTarget::Group(sleeper(sys)), TERM)
     }),
     refused("kill(target)", "a group whose last member was waited for", Errno::ESRCH, |sys| {
         let child = leader(sys);
         sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
         sys.wait().expect("it is a child");
-        sys.kill(Target::Group(child), TERM)
+        sys.kill(SignalTarget::Group(child), TERM)
     }),
     refused("kill(target)", "a group with no number", Errno::EINVAL, |sys| {
-        sys.kill(Target::Group(MINUS_ONE), None)
+        sys.kill(SignalTarget::Group(MINUS_ONE), None)
     }),
     refused("kill(target)", "a group of other users' alone", Errno::EPERM, |sys| {
         let group = leader(sys);
         demote(sys);
-        sys.kill(Target::Group(group), TERM)
+        sys.kill(SignalTarget::Group(group), TERM)
     })
     .as_root(),
     allowed("kill(target)", "a group with one's own and other users'", |sys| {
         let group = leader(sys);
         sys.setpgid(SELF, group).expect("a group of the session");
         demote(sys);
-        sys.kill(Target::Group(group), Some(Signal::URG))
+        sys.kill(SignalTarget::Group(group), Some(Signal::URG))
     })
     .as_root(),
     allowed("kill(target)", "who has ended and was not waited for", |sys| {
@@ -96,7 +96,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     allowed("kill(target)", "everyone, none of whom one may signal", |sys| {
         demote(sys);
-        sys.kill(Target::Everyone, TERM)
+        sys.kill(SignalTarget::Everyone, TERM)
     })
     .on_virtual("on Linux it would be for processes that the test has nothing to do with"),
     allowed("kill(signal)", "beyond the limit, without a value", |sys| {
@@ -249,7 +249,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     // Masks
     allowed("sigprocmask(change)", "SIGKILL and SIGSTOP are not blocked, without a word", |sys| {
-        sys.sigprocmask(Some((How::Block, SigSet::ALL)))?;
+        sys.sigprocmask(Some((SigmaskHow::Block, SigSet::ALL)))?;
         let blocked = sys.sigprocmask(None)?;
         assert!(blocked.intersection(SigSet::UNBLOCKABLE).is_empty());
         Ok(())

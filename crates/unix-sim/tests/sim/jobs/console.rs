@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tontine_unix::{Fd, SigAction, Signal, Status};
+use tontine_unix::{Fd, SigAction, Signal, WaitStatus};
 use tontine_unix_sim::{Console, Virtual};
 
 use crate::jobs::scene::{CAT, Gate, SELF, change, end, fork, ignore, rest, sleep_on, with};
@@ -48,7 +48,7 @@ fn a_line_and_an_interrupt_are_typed_from_outside() {
                 sys.write(Fd::STDOUT, b"sleeping").unwrap();
                 sleep_on(sys);
             });
-            assert_eq!(end(sys, child), Status::Signaled(Signal::INT, false));
+            assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::INT, false));
             sys.tcsetpgrp(Fd::STDIN, sys.getpgrp()).unwrap();
             sys.write(Fd::STDOUT, b"bye").unwrap();
         },
@@ -79,12 +79,12 @@ fn a_job_is_stopped_and_continued_from_outside() {
             sys.setpgid(child, child).unwrap();
             sys.tcsetpgrp(Fd::STDIN, child).unwrap();
             ready.open(sys);
-            assert_eq!(change(sys, child), Status::Stopped(Signal::TSTP));
+            assert_eq!(change(sys, child), WaitStatus::Stopped(Signal::TSTP));
             sys.tcsetpgrp(Fd::STDIN, sys.getpgrp()).unwrap();
             sys.write(Fd::STDOUT, b"again").unwrap();
             sys.tcsetpgrp(Fd::STDIN, child).unwrap();
             sys.killpg(child, Some(Signal::CONT)).unwrap();
-            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(end(sys, child), WaitStatus::Exited(0));
         },
     );
 }
@@ -123,6 +123,6 @@ fn what_nobody_looked_at_before_the_end_is_there_after_it() {
     let console = Console::new();
     let unix = Virtual::builder().console(&console).build().unwrap();
     let report = unix.run(|sys| i32::from(sys.write(Fd::STDOUT, &[b'x'; WRITTEN]) != Ok(WRITTEN)));
-    assert_eq!(report.status, Some(Status::Exited(0)));
+    assert_eq!(report.status, Some(WaitStatus::Exited(0)));
     assert_eq!(console.output(Duration::ZERO).len(), WRITTEN);
 }

@@ -1,6 +1,6 @@
 //! Descriptors: their numbers, their limit, and who inherits them.
 
-use tontine_unix::{Errno, Fd, Limit, Resource, Spawn, Status};
+use tontine_unix::{Errno, Fd, Resource, Rlimit, SpawnRequest, WaitStatus};
 
 use crate::jobs::scene::{CAT, end, everywhere, everywhere_and_on_linux, fork};
 
@@ -48,7 +48,7 @@ fn standard_descriptors_are_a_null_device_without_a_console() {
         sys.dup2(to, Fd::STDOUT).unwrap();
         sys.close(to).unwrap();
         let child = fork(sys, |sys| assert_eq!(sys.write(Fd::STDOUT, b"heard"), Ok(5)));
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
         let mut heard = [0; 8];
         assert_eq!(sys.read(from, &mut heard), Ok(5));
         // A copy is the device too, and closing one leaves the others.
@@ -72,7 +72,7 @@ fn closed_standard_descriptor_is_allocated_next() {
             assert_eq!(sys.read(Fd::STDIN, &mut [0; 8]), Err(Errno::EBADF));
             assert_eq!(sys.pipe().map(|(from, _)| from), Ok(Fd::STDIN));
         });
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
         assert_eq!(sys.pipe().map(|(from, _)| from), Ok(Fd::STDIN));
     });
 }
@@ -80,7 +80,7 @@ fn closed_standard_descriptor_is_allocated_next() {
 #[test]
 fn no_number_at_or_above_the_limit() {
     everywhere(|sys| {
-        sys.setrlimit(Resource::Descriptors, Limit::of(6)).unwrap();
+        sys.setrlimit(Resource::Descriptors, Rlimit::of(6)).unwrap();
         let (from, to) = sys.pipe().unwrap();
         assert_eq!(sys.pipe(), Err(Errno::EMFILE), "room for one of two");
         assert_eq!(sys.openpty(), Err(Errno::EMFILE));
@@ -92,7 +92,7 @@ fn no_number_at_or_above_the_limit() {
         assert_eq!(sys.pipe(), Ok((Fd(3), Fd(5))), "what failed left nothing behind");
         sys.close(to).unwrap();
         // Descriptors that are open already stay open, whatever the limit.
-        sys.setrlimit(Resource::Descriptors, Limit::of(0)).unwrap();
+        sys.setrlimit(Resource::Descriptors, Rlimit::of(0)).unwrap();
         assert_eq!(sys.write(Fd::STDOUT, b"x"), Ok(1));
         sys.close(Fd::STDOUT).unwrap();
         assert_eq!(sys.dup2(Fd::STDIN, Fd::STDOUT), Err(Errno::EBADF));
@@ -118,7 +118,7 @@ fn a_child_inherits_descriptors_and_closes_only_its_own() {
             sys.close(to).unwrap();
             sys.close(from).unwrap();
         });
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
         assert_eq!(sys.read(from, &mut [0; 8]), Ok(1));
         assert_eq!(sys.write(to, b"y"), Ok(1));
     });
@@ -144,7 +144,7 @@ fn exec_closes_new_descriptors_and_keeps_copies() {
         let mut seen = [0; 16];
         assert_eq!(sys.read(see, &mut seen), Ok(7));
         assert_eq!(sys.read(see, &mut seen), Ok(0));
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -157,7 +157,7 @@ fn spawn_moves_descriptors_all_at_once() {
         // Crossed on purpose: each is moved to where the other one was.
         sys.dup2(input, Fd(40)).unwrap();
         sys.dup2(output, Fd(41)).unwrap();
-        let mut spawn = Spawn::new(CAT, &["cat"]);
+        let mut spawn = SpawnRequest::new(CAT, &["cat"]);
         spawn.descriptors =
             vec![(Fd(40), Fd(41)), (Fd(41), Fd(40)), (Fd(40), Fd::STDIN), (Fd(41), Fd::STDOUT)];
         let child = sys.spawn(&spawn).unwrap();
@@ -168,14 +168,14 @@ fn spawn_moves_descriptors_all_at_once() {
         let mut seen = [0; 8];
         assert_eq!(sys.read(see, &mut seen), Ok(2));
         sys.close(type_in).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
 #[test]
 fn spawn_with_a_descriptor_that_is_not_open_ebadf() {
     everywhere_and_on_linux(|sys| {
-        let mut spawn = Spawn::new(CAT, &["cat"]);
+        let mut spawn = SpawnRequest::new(CAT, &["cat"]);
         spawn.descriptors = vec![(Fd(77), Fd::STDIN)];
         assert_eq!(sys.spawn(&spawn), Err(Errno::EBADF));
         assert_eq!(sys.wait(), Err(Errno::ECHILD), "nothing is left");

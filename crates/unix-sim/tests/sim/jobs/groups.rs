@@ -1,6 +1,6 @@
 //! Process groups: setpgid and getpgid, killpg, how long a group lives.
 
-use tontine_unix::{Errno, Pid, Signal, Status, Sys, Target, WaitOptions};
+use tontine_unix::{Errno, Pid, Signal, SignalTarget, Sys, WaitOptions, WaitStatus};
 
 use crate::jobs::scene::{
     Gate, NOBODY, SELF, end, everywhere, everywhere_and_on_linux, fork, kill, leader, sleep_on,
@@ -27,7 +27,7 @@ fn parent_and_child_may_both_put_the_child_into_its_group() {
             });
             sys.setpgid(child, child).unwrap();
             assert_eq!(sys.getpgid(child), Ok(child));
-            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(end(sys, child), WaitStatus::Exited(0));
         }
     });
 }
@@ -54,7 +54,7 @@ fn setpgid_eacces_a_child_that_has_executed() {
         assert_eq!(sys.setpgid(child, child), Err(Errno::EACCES));
         assert_eq!(sys.getpgid(child), Ok(sys.getpgrp()));
         sys.close(input).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -76,12 +76,12 @@ fn setpgid_esrch_neither_the_caller_nor_a_child() {
             assert_eq!(sys.setpgid(parent, parent), Err(Errno::ESRCH), "the parent");
             let grand = fork(sys, move |sys| grandchild.pass(sys));
             tell.tell(sys, grand.number());
-            assert_eq!(end(sys, grand), Status::Exited(0));
+            assert_eq!(end(sys, grand), WaitStatus::Exited(0));
         });
         let grand = tell.ask_pid(sys);
         assert_eq!(sys.setpgid(grand, grand), Err(Errno::ESRCH), "a grandchild");
         grandchild.open(sys);
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
         assert_eq!(sys.setpgid(child, SELF), Err(Errno::ESRCH), "who was waited for");
         assert_eq!(sys.setpgid(NOBODY, SELF), Err(Errno::ESRCH), "nobody");
         assert_eq!(
@@ -99,7 +99,7 @@ fn setpgid_eperm_a_session_leader() {
             sys.setsid().unwrap();
             assert_eq!(sys.setpgid(SELF, SELF), Err(Errno::EPERM));
         });
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -143,7 +143,7 @@ fn a_zombie_is_still_in_its_group_and_may_be_moved() {
         sys.setpgid(child, child).unwrap();
         assert_eq!(sys.getpgid(child), Ok(child));
         assert_eq!(sys.killpg(child, Some(Signal::TERM)), Ok(()), "its group is there");
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
         assert_eq!(sys.getpgid(child), Err(Errno::ESRCH));
         assert_eq!(sys.getsid(child), Err(Errno::ESRCH));
         assert_eq!(sys.killpg(child, None), Err(Errno::ESRCH));
@@ -172,7 +172,7 @@ fn killpg_reaches_every_member_and_nobody_else() {
         }
         sys.killpg(first, Some(Signal::USR1)).unwrap();
         for member in others.into_iter().chain([first]) {
-            assert_eq!(end(sys, member), Status::Signaled(Signal::USR1, false));
+            assert_eq!(end(sys, member), WaitStatus::Signaled(Signal::USR1, false));
         }
         assert_eq!(sys.kill(outside.into(), None), Ok(()));
         kill(sys, outside);
@@ -187,10 +187,10 @@ fn killpg_of_no_number_is_for_the_callers_group() {
         let first = fork(sys, |sys| {
             sys.setpgid(SELF, SELF).unwrap();
             let other = sleeper(sys);
-            let ended = sys.kill(Target::OwnGroup, Some(Signal::USR1));
+            let ended = sys.kill(SignalTarget::OwnGroup, Some(Signal::USR1));
             unreachable!("{ended:?} {other}");
         });
-        assert_eq!(end(sys, first), Status::Signaled(Signal::USR1, false));
+        assert_eq!(end(sys, first), WaitStatus::Signaled(Signal::USR1, false));
     });
 }
 
@@ -218,7 +218,7 @@ fn a_group_outlives_its_leader_and_keeps_the_number() {
 
 fn fork_and_reap(sys: &dyn Sys) -> Pid {
     let child = fork(sys, |_| {});
-    assert_eq!(end(sys, child), Status::Exited(0));
+    assert_eq!(end(sys, child), WaitStatus::Exited(0));
     child
 }
 
@@ -260,9 +260,9 @@ fn a_process_leaves_the_group_that_is_signalled_or_gets_the_signal() {
             });
             let _ = sys.setpgid(mover, first);
             sys.killpg(first, Some(Signal::TERM)).unwrap();
-            assert_eq!(end(sys, first), Status::Signaled(Signal::TERM, false));
+            assert_eq!(end(sys, first), WaitStatus::Signaled(Signal::TERM, false));
             let ended = end(sys, mover);
-            let known = [Status::Exited(3), Status::Signaled(Signal::TERM, false)];
+            let known = [WaitStatus::Exited(3), WaitStatus::Signaled(Signal::TERM, false)];
             assert!(known.contains(&ended), "{ended}");
         }
     });

@@ -1,6 +1,6 @@
 //! Job control at a terminal: who may read, write and change it, and what it sends to whom.
 
-use tontine_unix::{Errno, Fd, How, Modes, Pid, SigAction, SigSet, Signal, Status, Sys};
+use tontine_unix::{Errno, Fd, Modes, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitStatus};
 
 use crate::jobs::scene::{
     Gate, SELF, change, end, everywhere, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
@@ -28,7 +28,7 @@ fn foreground(sys: &dyn Sys, terminal: Fd, group: Pid) {
 }
 
 fn block(sys: &dyn Sys, set: SigSet) {
-    sys.sigprocmask(Some((How::Block, set))).unwrap();
+    sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
 }
 
 fn with_modes(sys: &dyn Sys, terminal: Fd, modes: Modes) {
@@ -46,10 +46,10 @@ fn reading_in_the_background_stops_the_group() {
                 assert_eq!(sys.read(terminal, &mut line), Ok(2));
                 assert_eq!(&line[..2], b"x\n");
             });
-            assert_eq!(change(sys, reader), Status::Stopped(Signal::TTIN));
+            assert_eq!(change(sys, reader), WaitStatus::Stopped(Signal::TTIN));
             foreground(sys, terminal, reader);
             sys.write(controlling, b"x\r").unwrap();
-            assert_eq!(end(sys, reader), Status::Exited(0));
+            assert_eq!(end(sys, reader), WaitStatus::Exited(0));
         });
     });
 }
@@ -66,7 +66,7 @@ fn the_whole_background_group_gets_sigttin() {
             sys.setpgid(reader, other).unwrap();
             go.open(sys);
             for member in [reader, other] {
-                assert_eq!(change(sys, member), Status::Stopped(Signal::TTIN));
+                assert_eq!(change(sys, member), WaitStatus::Stopped(Signal::TTIN));
                 kill(sys, member);
             }
         });
@@ -81,10 +81,10 @@ fn reading_in_the_background_eio_if_sigttin_is_blocked_or_ignored() {
                 block(sys, TTIN);
                 assert_eq!(sys.read(terminal, &mut [0; 8]), Err(Errno::EIO));
                 ignore(sys, Signal::TTIN);
-                sys.sigprocmask(Some((How::Unblock, TTIN))).unwrap();
+                sys.sigprocmask(Some((SigmaskHow::Unblock, TTIN))).unwrap();
                 assert_eq!(sys.read(terminal, &mut [0; 8]), Err(Errno::EIO));
             });
-            assert_eq!(change(sys, reader), Status::Exited(0));
+            assert_eq!(change(sys, reader), WaitStatus::Exited(0));
         });
     });
 }
@@ -104,7 +104,7 @@ fn reading_from_an_orphaned_background_group_eio() {
                     told.tell(sys, 7);
                 });
             });
-            assert_eq!(end(sys, parent), Status::Exited(0));
+            assert_eq!(end(sys, parent), WaitStatus::Exited(0));
             go.open(sys);
             assert_eq!(told.ask(sys), 7);
         });
@@ -118,7 +118,7 @@ fn writing_in_the_background_is_allowed_without_tostop() {
             let writer = background(sys, move |sys| {
                 assert_eq!(sys.write(terminal, b"ab"), Ok(2));
             });
-            assert_eq!(change(sys, writer), Status::Exited(0));
+            assert_eq!(change(sys, writer), WaitStatus::Exited(0));
             let mut seen = [0; 8];
             assert_eq!(sys.read(controlling, &mut seen), Ok(2));
         });
@@ -133,9 +133,9 @@ fn writing_in_the_background_with_tostop_stops() {
             let writer = background(sys, move |sys| {
                 assert_eq!(sys.write(terminal, b"ab"), Ok(2));
             });
-            assert_eq!(change(sys, writer), Status::Stopped(Signal::TTOU));
+            assert_eq!(change(sys, writer), WaitStatus::Stopped(Signal::TTOU));
             foreground(sys, terminal, writer);
-            assert_eq!(end(sys, writer), Status::Exited(0));
+            assert_eq!(end(sys, writer), WaitStatus::Exited(0));
         });
     });
 }
@@ -149,10 +149,10 @@ fn writing_with_tostop_is_allowed_if_sigttou_is_blocked_or_ignored() {
                 block(sys, TTOU);
                 assert_eq!(sys.write(terminal, b"ab"), Ok(2));
                 ignore(sys, Signal::TTOU);
-                sys.sigprocmask(Some((How::Unblock, TTOU))).unwrap();
+                sys.sigprocmask(Some((SigmaskHow::Unblock, TTOU))).unwrap();
                 assert_eq!(sys.write(terminal, b"ab"), Ok(2));
             });
-            assert_eq!(change(sys, writer), Status::Exited(0));
+            assert_eq!(change(sys, writer), WaitStatus::Exited(0));
         });
     });
 }
@@ -164,16 +164,16 @@ fn tcsetpgrp_and_tcsetattr_in_the_background_stop() {
             let taker = background(sys, move |sys| {
                 sys.tcsetpgrp(terminal, sys.getpgrp()).unwrap();
             });
-            assert_eq!(change(sys, taker), Status::Stopped(Signal::TTOU));
+            assert_eq!(change(sys, taker), WaitStatus::Stopped(Signal::TTOU));
             assert_eq!(sys.tcgetpgrp(terminal), Ok(sys.getpgrp()));
             let setter = background(sys, move |sys| {
                 let termios = sys.tcgetattr(terminal).unwrap();
                 sys.tcsetattr(terminal, &termios).unwrap();
             });
-            assert_eq!(change(sys, setter), Status::Stopped(Signal::TTOU));
+            assert_eq!(change(sys, setter), WaitStatus::Stopped(Signal::TTOU));
             for job in [taker, setter] {
                 foreground(sys, terminal, job);
-                assert_eq!(end(sys, job), Status::Exited(0));
+                assert_eq!(end(sys, job), WaitStatus::Exited(0));
             }
         });
     });
@@ -187,13 +187,13 @@ fn tcsetpgrp_in_the_background_is_allowed_if_sigttou_is_blocked_or_ignored() {
                 block(sys, TTOU);
                 sys.tcsetpgrp(terminal, sys.getpgrp()).unwrap();
             });
-            assert_eq!(change(sys, first), Status::Exited(0));
+            assert_eq!(change(sys, first), WaitStatus::Exited(0));
             let second = background(sys, move |sys| {
                 ignore(sys, Signal::TTOU);
                 sys.tcsetpgrp(terminal, sys.getpgrp()).unwrap();
                 assert_eq!(sys.tcgetpgrp(terminal), Ok(sys.getpid()));
             });
-            assert_eq!(change(sys, second), Status::Exited(0));
+            assert_eq!(change(sys, second), WaitStatus::Exited(0));
         });
     });
 }
@@ -208,7 +208,7 @@ fn a_handler_of_sigttin_runs_and_the_read_is_interrupted() {
                 assert_eq!(sys.read(terminal, &mut [0; 8]), Err(Errno::EINTR));
             });
             assert_eq!(reported(sys, told), Signal::TTIN);
-            assert_eq!(change(sys, reader), Status::Exited(0));
+            assert_eq!(change(sys, reader), WaitStatus::Exited(0));
         });
     });
 }
@@ -241,11 +241,11 @@ fn what_is_typed_stops_the_foreground_group() {
             sys.setpgid(second, first).unwrap();
             sys.write(controlling, b"\x1a").unwrap();
             for member in [first, second] {
-                assert_eq!(change(sys, member), Status::Stopped(Signal::TSTP));
+                assert_eq!(change(sys, member), WaitStatus::Stopped(Signal::TSTP));
             }
             sys.killpg(first, Some(Signal::CONT)).unwrap();
             for member in [first, second] {
-                assert_eq!(change(sys, member), Status::Continued);
+                assert_eq!(change(sys, member), WaitStatus::Continued);
                 kill(sys, member);
             }
         });
@@ -294,10 +294,10 @@ fn who_reads_gets_sigttin_though_another_thread_changes_its_group() {
                     }
                     sys.join(mover.unwrap()).unwrap();
                     sys.kill(friend.into(), Some(Signal::KILL)).unwrap();
-                    assert!(end(sys, friend).is_end());
+                    assert!(end(sys, friend).is_terminated());
                     assert_ne!(home, sys.getpgrp());
                 });
-                assert_eq!(end(sys, reader), Status::Exited(0));
+                assert_eq!(end(sys, reader), WaitStatus::Exited(0));
             }
         });
     });
@@ -316,7 +316,7 @@ fn a_foreground_reader_sleeps_until_a_line_is_typed() {
             rest(sys);
             assert_eq!(news(sys, reader), None);
             sys.write(controlling, b"b\r").unwrap();
-            assert_eq!(end(sys, reader), Status::Exited(0));
+            assert_eq!(end(sys, reader), WaitStatus::Exited(0));
         });
     });
 }
@@ -332,7 +332,7 @@ fn no_job_control_at_a_terminal_that_is_not_ones_own() {
             });
             rest(sys);
             sys.write(controlling, b"x\n").unwrap();
-            assert_eq!(change(sys, stranger), Status::Exited(0));
+            assert_eq!(change(sys, stranger), WaitStatus::Exited(0));
             let sleeper = sleeper(sys);
             kill(sys, sleeper);
         });

@@ -1,6 +1,6 @@
 //! Orphaned groups: nobody outside, in their session, would continue them.
 
-use tontine_unix::{Errno, Pid, SigSet, Signal, Status};
+use tontine_unix::{Errno, Pid, SigSet, Signal, WaitStatus};
 
 use crate::jobs::scene::{
     Gate, SELF, change, end, everywhere_and_on_linux, fork, inherited_end, kill, leader, news,
@@ -27,7 +27,7 @@ fn a_stopped_group_is_hung_up_and_continued_when_its_members_parent_exits() {
                 stop(sys, child);
                 tell.tell(sys, child.number());
             });
-            assert_eq!(end(sys, parent), Status::Exited(0));
+            assert_eq!(end(sys, parent), WaitStatus::Exited(0));
             sleep_on(sys);
         });
         let child = tell.ask_pid(sys);
@@ -50,8 +50,8 @@ fn the_session_leaders_exit_orphans_too() {
             stop(sys, child);
             tell.tell(sys, child.number());
         });
-        assert_eq!(end(sys, session), Status::Exited(0));
-        assert_eq!(inherited_end(sys, tell.ask_pid(sys)), Status::Signaled(Signal::HUP, false));
+        assert_eq!(end(sys, session), WaitStatus::Exited(0));
+        assert_eq!(inherited_end(sys, tell.ask_pid(sys)), WaitStatus::Signaled(Signal::HUP, false));
     });
 }
 
@@ -69,12 +69,12 @@ fn the_exit_of_the_member_whose_parent_cared_orphans_the_others() {
                 tell.tell(sys, other.number());
                 go.pass(sys);
             });
-            assert_eq!(end(sys, member), Status::Exited(0));
+            assert_eq!(end(sys, member), WaitStatus::Exited(0));
             sleep_on(sys);
         });
         let other = tell.ask_pid(sys);
         go.open(sys);
-        assert_eq!(inherited_end(sys, other), Status::Signaled(Signal::HUP, false));
+        assert_eq!(inherited_end(sys, other), WaitStatus::Signaled(Signal::HUP, false));
         kill(sys, session);
     });
 }
@@ -93,9 +93,12 @@ fn every_member_is_told_stopped_or_not() {
             tell.tell(sys, other.number());
         });
         for _ in 0..2 {
-            assert_eq!(inherited_end(sys, tell.ask_pid(sys)), Status::Signaled(Signal::HUP, false));
+            assert_eq!(
+                inherited_end(sys, tell.ask_pid(sys)),
+                WaitStatus::Signaled(Signal::HUP, false)
+            );
         }
-        assert_eq!(end(sys, session), Status::Exited(0));
+        assert_eq!(end(sys, session), WaitStatus::Exited(0));
     });
 }
 
@@ -108,7 +111,7 @@ fn nothing_happens_to_an_orphaned_group_without_a_stopped_member() {
             sys.setsid().unwrap();
             tell.tell(sys, leader(sys).number());
         });
-        assert_eq!(end(sys, session), Status::Exited(0));
+        assert_eq!(end(sys, session), WaitStatus::Exited(0));
         let child = tell.ask_pid(sys);
         rest(sys);
         assert_eq!(news(sys, child), None);
@@ -130,15 +133,15 @@ fn a_group_is_not_orphaned_while_another_member_has_a_parent_outside() {
                 stop(sys, child);
                 tell.tell(sys, child.number());
             });
-            assert_eq!(end(sys, between), Status::Exited(0));
+            assert_eq!(end(sys, between), WaitStatus::Exited(0));
             rest(sys);
             assert_eq!(news(sys, mine), None);
             // Now it has nobody.
             stop(sys, mine);
         });
         let child = tell.ask_pid(sys);
-        assert_eq!(end(sys, session), Status::Exited(0));
-        assert_eq!(end(sys, child), Status::Signaled(Signal::HUP, false));
+        assert_eq!(end(sys, session), WaitStatus::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::HUP, false));
     });
 }
 
@@ -156,9 +159,9 @@ fn a_group_that_setpgid_orphans_is_not_told() {
                 sys.setpgid(SELF, SELF).unwrap();
                 kill(sys, child);
             });
-            assert_eq!(end(sys, parent), Status::Exited(0));
+            assert_eq!(end(sys, parent), WaitStatus::Exited(0));
         });
-        assert_eq!(end(sys, session), Status::Exited(0));
+        assert_eq!(end(sys, session), WaitStatus::Exited(0));
     });
 }
 
@@ -171,7 +174,7 @@ fn the_terminals_stops_do_not_stop_an_orphaned_group() {
                 sys.raise(signal).unwrap();
             }
         });
-        assert_eq!(change(sys, session), Status::Exited(0));
+        assert_eq!(change(sys, session), WaitStatus::Exited(0));
     });
 }
 
@@ -183,10 +186,10 @@ fn they_stop_a_group_that_is_not() {
                 sys.setsid().unwrap();
                 let child = leader(sys);
                 sys.kill(child.into(), Some(signal)).unwrap();
-                assert_eq!(change(sys, child), Status::Stopped(signal));
+                assert_eq!(change(sys, child), WaitStatus::Stopped(signal));
                 kill(sys, child);
             });
-            assert_eq!(change(sys, session), Status::Exited(0));
+            assert_eq!(change(sys, session), WaitStatus::Exited(0));
         }
     });
 }
@@ -198,9 +201,9 @@ fn sigstop_stops_an_orphaned_group() {
             sys.setsid().unwrap();
             sys.raise(Signal::STOP).unwrap();
         });
-        assert_eq!(change(sys, session), Status::Stopped(Signal::STOP));
+        assert_eq!(change(sys, session), WaitStatus::Stopped(Signal::STOP));
         sys.kill(session.into(), Some(Signal::CONT)).unwrap();
-        assert_eq!(end(sys, session), Status::Exited(0));
+        assert_eq!(end(sys, session), WaitStatus::Exited(0));
         assert_eq!(sys.kill(session.into(), None), Err(Errno::ESRCH));
     });
 }

@@ -1,7 +1,7 @@
 //! Whose a terminal is, and which group has its foreground, from the session's beginning to its
 //! end.
 
-use tontine_unix::{Errno, SigSet, Signal, Status};
+use tontine_unix::{Errno, SigSet, Signal, WaitStatus};
 
 use crate::jobs::scene::{
     Gate, SELF, end, everywhere_and_on_linux, fork, ignore, leader, report, with_terminal,
@@ -18,7 +18,7 @@ fn either_end_makes_the_terminal_the_sessions() {
             assert_eq!((sys.tcgetsid(terminal), sys.tcgetpgrp(terminal)), (Ok(me), Ok(me)));
             ignore(sys, Signal::HUP);
         });
-        assert_eq!(end(sys, leader), Status::Exited(0));
+        assert_eq!(end(sys, leader), WaitStatus::Exited(0));
     });
 }
 
@@ -27,7 +27,7 @@ fn the_terminal_stays_the_sessions_when_a_child_ends() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let child = fork(sys, |_| {});
-            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(end(sys, child), WaitStatus::Exited(0));
             assert_eq!(sys.tcgetsid(terminal), Ok(sys.getpid()));
             let told = Gate::new(sys);
             report(sys, told, SigSet::of(&[Signal::INT]));
@@ -49,7 +49,7 @@ fn the_foreground_is_given_and_taken_back() {
             assert_eq!(sys.tcgetpgrp(terminal), Ok(child));
             assert_eq!(sys.getsid(child), sys.getsid(SELF));
             sys.kill(child.into(), Some(Signal::TERM)).unwrap();
-            assert_eq!(end(sys, child), Status::Signaled(Signal::TERM, false));
+            assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::TERM, false));
             assert_eq!(sys.tcsetpgrp(terminal, me), Ok(()));
             assert_eq!(sys.tcgetpgrp(terminal), Ok(me));
         });
@@ -61,7 +61,7 @@ fn a_group_that_is_empty_does_not_come_to_the_foreground() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let child = fork(sys, |sys| sys.setpgid(SELF, SELF).unwrap());
-            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(end(sys, child), WaitStatus::Exited(0));
             assert_eq!(sys.tcsetpgrp(terminal, child), Err(Errno::ESRCH));
             assert_eq!(sys.tcgetpgrp(terminal), Ok(sys.getpgrp()));
         });
@@ -77,8 +77,8 @@ fn sessions_within_sessions_end_one_by_one() {
                 let parents = sys.getsid(SELF).unwrap();
                 assert_ne!(sys.setsid().map(|own| own.number()), Ok(parents.number()));
             });
-            assert_eq!(end(sys, third), Status::Exited(0));
+            assert_eq!(end(sys, third), WaitStatus::Exited(0));
         });
-        assert_eq!(end(sys, second), Status::Exited(0));
+        assert_eq!(end(sys, second), WaitStatus::Exited(0));
     });
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use tontine_unix::{ActionFlags, Code, Errno, Fd, How, SigAction, SigSet, Signal, Status};
+use tontine_unix::{
+    ActionFlags, Errno, Fd, SigAction, SigCode, SigSet, SigmaskHow, Signal, WaitStatus,
+};
 
 use crate::jobs::scene::{
     Gate, end, everywhere_and_on_linux, fork, ignore, kill, news, pester, rest, sleeper,
@@ -27,7 +29,7 @@ fn a_reader_waits_for_bytes() {
         rest(sys);
         assert_eq!(news(sys, reader), None);
         assert_eq!(sys.write(to, b"abc"), Ok(3));
-        assert_eq!(end(sys, reader), Status::Exited(0));
+        assert_eq!(end(sys, reader), WaitStatus::Exited(0));
     });
 }
 
@@ -45,7 +47,7 @@ fn a_writer_waits_for_room() {
         while left > 0 {
             left -= sys.read(from, &mut bytes).unwrap();
         }
-        assert_eq!(end(sys, writer), Status::Exited(0));
+        assert_eq!(end(sys, writer), WaitStatus::Exited(0));
     });
 }
 
@@ -69,8 +71,8 @@ fn the_end_comes_when_the_last_writer_is_gone_by_close_exit_or_dup2() {
         rest(sys);
         assert_eq!(news(sys, reader), None, "a child has it");
         go.open(sys);
-        assert_eq!(end(sys, writer), Status::Exited(0));
-        assert_eq!(end(sys, reader), Status::Exited(0));
+        assert_eq!(end(sys, writer), WaitStatus::Exited(0));
+        assert_eq!(end(sys, reader), WaitStatus::Exited(0));
         assert_eq!(sys.read(from, &mut [0; 8]), Ok(0));
     });
 }
@@ -98,7 +100,7 @@ fn writing_to_nobody_epipe_and_sigpipe() {
             sys.sigaction(Signal::PIPE, Some(SigAction::DEFAULT)).unwrap();
             let _ = sys.write(to, b"x");
         });
-        assert_eq!(end(sys, child), Status::Signaled(Signal::PIPE, false));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::PIPE, false));
     });
 }
 
@@ -111,15 +113,15 @@ fn sigpipe_is_for_the_thread_that_writes() {
             let go = Gate::new(sys);
             let other = sys.thread(move |sys| go.pass(sys)).unwrap();
             let pipe = SigSet::of(&[Signal::PIPE]);
-            sys.sigprocmask(Some((How::Block, pipe))).unwrap();
+            sys.sigprocmask(Some((SigmaskHow::Block, pipe))).unwrap();
             assert_eq!(sys.write(to, b"x"), Err(Errno::EPIPE));
             let taken = sys.sigtimedwait(pipe, Some(Duration::ZERO)).unwrap();
             let me = sys.getpid().number();
-            assert_eq!((taken.code, taken.pid, taken.uid), (Code::User, me, sys.getuid()));
+            assert_eq!((taken.code, taken.pid, taken.uid), (SigCode::User, me, sys.getuid()));
             go.open(sys);
             sys.join(other).unwrap();
         });
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -141,7 +143,7 @@ fn a_writer_that_loses_its_reader_gets_the_count_of_what_was_written_and_sigpipe
         // Long enough for the writer to fill the pipe, on a busy machine too.
         (0..50).for_each(|_| rest(sys));
         sys.close(from).unwrap();
-        assert_eq!(end(sys, writer), Status::Exited(0));
+        assert_eq!(end(sys, writer), WaitStatus::Exited(0));
     });
 }
 
@@ -159,7 +161,7 @@ fn the_last_readers_end_wakes_a_writer() {
         });
         rest(sys);
         sys.close(from).unwrap();
-        assert_eq!(end(sys, writer), Status::Exited(0));
+        assert_eq!(end(sys, writer), WaitStatus::Exited(0));
     });
 }
 
@@ -183,7 +185,7 @@ fn what_is_written_together_stays_together() {
             assert!(piece.iter().all(|byte| *byte == piece[0]), "two writers in one piece");
         }
         for writer in writers {
-            assert_eq!(end(sys, writer), Status::Exited(0));
+            assert_eq!(end(sys, writer), WaitStatus::Exited(0));
         }
     });
 }
@@ -203,14 +205,14 @@ fn a_signal_interrupts_a_reader_or_starts_it_again() {
             });
             ready.pass(sys);
             if flags.is_empty() {
-                assert_eq!(pester(sys, reader, Signal::USR1), Status::Exited(0));
+                assert_eq!(pester(sys, reader, Signal::USR1), WaitStatus::Exited(0));
                 continue;
             }
             rest(sys);
             sys.kill(reader.into(), Some(Signal::USR1)).unwrap();
             rest(sys);
             sys.write(to, b"x").unwrap();
-            assert_eq!(end(sys, reader), Status::Exited(0));
+            assert_eq!(end(sys, reader), WaitStatus::Exited(0));
         }
     });
 }
@@ -227,7 +229,7 @@ fn a_signal_ends_a_write_with_what_was_written() {
             assert_eq!(sys.write(to, b"x"), Err(Errno::EINTR));
         });
         ready.pass(sys);
-        assert_eq!(pester(sys, writer, Signal::USR1), Status::Exited(0));
+        assert_eq!(pester(sys, writer, Signal::USR1), WaitStatus::Exited(0));
     });
 }
 

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tontine_unix::{
-    Children, Errno, Fd, Pid, SigAction, SigSet, Signal, Spawn, Status, Sys, WaitOptions,
+    Children, Errno, Fd, Pid, SigAction, SigSet, Signal, SpawnRequest, Sys, WaitOptions, WaitStatus,
 };
 use tontine_unix_sim::{Builder, Executor, Mode};
 
@@ -67,9 +67,9 @@ pub(crate) fn on_linux(program: impl Fn(&dyn Sys) + Send + 'static) {
 }
 
 /// [`CAT`], and the pipe that ends it when it is closed.
-pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut Spawn)) -> (Pid, Fd) {
+pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut SpawnRequest)) -> (Pid, Fd) {
     let (from, to) = sys.pipe().unwrap();
-    let mut spawn = Spawn::new(CAT, &["cat"]);
+    let mut spawn = SpawnRequest::new(CAT, &["cat"]);
     spawn.descriptors = vec![(from, Fd::STDIN)];
     change(&mut spawn);
     let child = sys.spawn(&spawn).expect("spawn");
@@ -78,7 +78,7 @@ pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut Spawn)) -> (Pid,
 }
 
 /// How somebody ends whom the caller inherits.
-pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> Status {
+pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     while sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT) == Err(Errno::ECHILD)
     {
         rest(sys);
@@ -87,7 +87,7 @@ pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> Status {
 }
 
 /// A change of it that has happened already.
-pub(crate) fn news(sys: &dyn Sys, child: Pid) -> Option<Status> {
+pub(crate) fn news(sys: &dyn Sys, child: Pid) -> Option<WaitStatus> {
     let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
     let found = sys.waitid(Children::One(child), options | WaitOptions::NOHANG);
     found.expect("a child").map(|waited| waited.status)
@@ -95,7 +95,7 @@ pub(crate) fn news(sys: &dyn Sys, child: Pid) -> Option<Status> {
 
 /// Signals a child again and again until it ends: one that comes before the call that it is to
 /// interrupt is not the last.
-pub(crate) fn pester(sys: &dyn Sys, child: Pid, signal: Signal) -> Status {
+pub(crate) fn pester(sys: &dyn Sys, child: Pid, signal: Signal) -> WaitStatus {
     loop {
         sys.kill(child.into(), Some(signal)).unwrap();
         rest(sys);
@@ -117,13 +117,13 @@ pub(crate) fn fork(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) + Send + 'static) 
 /// Kills a child and waits for it.
 pub(crate) fn kill(sys: &dyn Sys, child: Pid) {
     sys.kill(child.into(), Some(Signal::KILL)).unwrap();
-    assert_eq!(end(sys, child), Status::Signaled(Signal::KILL, false));
+    assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::KILL, false));
 }
 
 /// Stops a child, and sees that it has stopped.
 pub(crate) fn stop(sys: &dyn Sys, child: Pid) {
     sys.kill(child.into(), Some(Signal::STOP)).unwrap();
-    assert_eq!(change(sys, child), Status::Stopped(Signal::STOP));
+    assert_eq!(change(sys, child), WaitStatus::Stopped(Signal::STOP));
 }
 
 /// Sleeps a moment: simulated, until all others sleep; elsewhere they had time to.
@@ -209,7 +209,7 @@ pub(crate) fn with_terminal(sys: &dyn Sys, body: impl FnOnce(&dyn Sys, Fd, Fd) +
         // The end of the session hangs up its foreground group, which may be this process's.
         ignore(sys, Signal::HUP);
     });
-    assert_eq!(end(sys, leader), Status::Exited(0), "the session's leader");
+    assert_eq!(end(sys, leader), WaitStatus::Exited(0), "the session's leader");
 }
 
 /// A sleeper that leads a group of its own, in the foreground.

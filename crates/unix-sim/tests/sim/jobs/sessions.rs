@@ -1,6 +1,6 @@
 //! Sessions: setsid, and who belongs to one.
 
-use tontine_unix::{Errno, SpawnGroup, Status};
+use tontine_unix::{Errno, SpawnGroup, WaitStatus};
 
 use crate::jobs::scene::{
     Gate, SELF, end, everywhere_and_on_linux, fork, kill, sleeper, spawn_cat, with_terminal,
@@ -18,7 +18,7 @@ fn setsid_makes_the_caller_leader_of_a_session_and_a_group() {
             assert_eq!((sys.getsid(grand), sys.getpgid(grand)), (Ok(me), Ok(me)));
             kill(sys, grand);
         });
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -29,7 +29,7 @@ fn setsid_eperm_a_group_leader() {
             sys.setpgid(SELF, SELF).unwrap();
             assert_eq!(sys.setsid(), Err(Errno::EPERM));
         });
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -46,7 +46,7 @@ fn setsid_eperm_whose_number_is_a_groups() {
             kill(sys, member);
             assert_eq!(sys.setsid(), Ok(me));
         });
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -62,7 +62,7 @@ fn a_new_session_has_no_terminal() {
                 assert_eq!(sys.tcgetsid(tty), Err(Errno::ENOTTY));
                 assert_eq!(sys.tcgetpgrp(terminal), Err(Errno::ENOTTY));
             });
-            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(end(sys, child), WaitStatus::Exited(0));
         });
     });
 }
@@ -76,7 +76,7 @@ fn a_session_outlives_its_leader() {
             sys.setsid().unwrap();
             tell.tell(sys, sleeper(sys).number());
         });
-        assert_eq!(end(sys, leader), Status::Exited(0));
+        assert_eq!(end(sys, leader), WaitStatus::Exited(0));
         let member = tell.ask_pid(sys);
         assert_eq!(sys.getsid(member).map(|session| session.number()), Ok(leader.number()));
         kill(sys, member);
@@ -90,14 +90,14 @@ fn spawn_makes_a_session_or_a_group() {
         assert_eq!(sys.getsid(child), Ok(child));
         assert_eq!(sys.setpgid(child, sys.getpgrp()), Err(Errno::EPERM));
         sys.close(input).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
         let (child, input) = spawn_cat(sys, |spawn| spawn.group = SpawnGroup::Own);
         assert_eq!((sys.getpgid(child), sys.getsid(child)), (Ok(child), sys.getsid(SELF)));
         let (other, other_input) = spawn_cat(sys, |spawn| spawn.group = SpawnGroup::Of(child));
         assert_eq!(sys.getpgid(other), Ok(child));
         for (child, input) in [(child, input), (other, other_input)] {
             sys.close(input).unwrap();
-            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(end(sys, child), WaitStatus::Exited(0));
         }
     });
 }

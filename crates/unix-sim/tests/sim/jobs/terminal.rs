@@ -1,6 +1,6 @@
 //! A terminal: whose it is, its errors, its two ends, and how it ends.
 
-use tontine_unix::{Errno, Fd, Modes, Pid, SigSet, Signal, Status, Sys, Termios};
+use tontine_unix::{Errno, Fd, Modes, Pid, SigSet, Signal, Sys, Termios, WaitStatus};
 
 use crate::jobs::scene::{
     Gate, NOBODY, SELF, change, end, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
@@ -39,7 +39,7 @@ fn a_session_leader_makes_a_terminal_its_sessions() {
             assert_eq!(sys.set_controlling(second), Err(Errno::EPERM), "it has one");
             ignore(sys, Signal::HUP);
         });
-        assert_eq!(end(sys, leader), Status::Exited(0));
+        assert_eq!(end(sys, leader), WaitStatus::Exited(0));
     });
 }
 
@@ -51,12 +51,12 @@ fn set_controlling_eperm_who_leads_no_session_or_anothers_terminal() {
                 let (_, other) = sys.openpty().unwrap();
                 assert_eq!(sys.set_controlling(other), Err(Errno::EPERM));
             });
-            assert_eq!(end(sys, follower), Status::Exited(0));
+            assert_eq!(end(sys, follower), WaitStatus::Exited(0));
             let stranger = fork(sys, move |sys| {
                 sys.setsid().unwrap();
                 assert_eq!(sys.set_controlling(terminal), Err(Errno::EPERM));
             });
-            assert_eq!(end(sys, stranger), Status::Exited(0));
+            assert_eq!(end(sys, stranger), WaitStatus::Exited(0));
         });
     });
 }
@@ -107,10 +107,10 @@ fn attributes_are_the_terminals_and_both_ends_see_them() {
             sys.tcsetattr(terminal, &termios).unwrap();
             assert_eq!(sys.tcgetattr(controlling), Ok(termios));
             let child = fork(sys, move |sys| assert_eq!(sys.tcgetattr(terminal), Ok(termios)));
-            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(end(sys, child), WaitStatus::Exited(0));
             let member = foreground_sleeper(sys, terminal);
             sys.write(controlling, b"q").unwrap();
-            assert_eq!(end(sys, member), Status::Signaled(Signal::INT, false));
+            assert_eq!(end(sys, member), WaitStatus::Signaled(Signal::INT, false));
         });
     });
 }
@@ -163,8 +163,8 @@ fn the_leaders_exit_frees_the_terminal_and_hangs_the_foreground_group_up() {
             tell.tell(sys, member.number());
             tell.tell(sys, bystander.number());
         });
-        assert_eq!(end(sys, first), Status::Exited(0));
-        assert_eq!(end(sys, tell.ask_pid(sys)), Status::Signaled(Signal::HUP, false));
+        assert_eq!(end(sys, first), WaitStatus::Exited(0));
+        assert_eq!(end(sys, tell.ask_pid(sys)), WaitStatus::Signaled(Signal::HUP, false));
         let bystander = tell.ask_pid(sys);
         rest(sys);
         assert_eq!(news(sys, bystander), None);
@@ -176,7 +176,7 @@ fn the_leaders_exit_frees_the_terminal_and_hangs_the_foreground_group_up() {
             assert_eq!(sys.tcgetsid(terminal), Ok(sys.getpid()));
             ignore(sys, Signal::HUP);
         });
-        assert_eq!(end(sys, second), Status::Exited(0));
+        assert_eq!(end(sys, second), WaitStatus::Exited(0));
     });
 }
 
@@ -207,17 +207,17 @@ fn a_stopped_foreground_group_that_is_cared_for_is_hung_up_and_not_continued() {
                 rest(sys);
                 assert_eq!(news(sys, member), None, "it is stopped still");
                 sys.kill(member.into(), Some(Signal::CONT)).unwrap();
-                assert_eq!(change(sys, member), Status::Continued);
+                assert_eq!(change(sys, member), WaitStatus::Continued);
                 assert_eq!(reported(sys, told), Signal::HUP);
                 kill(sys, member);
             });
             assert_eq!(tell.ask(sys), 1);
             number.tell(sys, carer.number());
         });
-        assert_eq!(end(sys, first), Status::Exited(0));
+        assert_eq!(end(sys, first), WaitStatus::Exited(0));
         let carer = number.ask_pid(sys);
         go.open(sys);
-        assert_eq!(inherited_end(sys, carer), Status::Exited(0));
+        assert_eq!(inherited_end(sys, carer), WaitStatus::Exited(0));
     });
 }
 
@@ -249,12 +249,12 @@ fn a_hang_up_signals_the_leader_and_the_foreground_group_when_the_leader_exits()
             tell.tell(sys, member.number());
         });
         let member = tell_member(sys, first, tell);
-        assert_eq!(end(sys, member), Status::Signaled(Signal::HUP, false));
+        assert_eq!(end(sys, member), WaitStatus::Signaled(Signal::HUP, false));
     });
 }
 
 fn tell_member(sys: &dyn Sys, first: Pid, tell: Gate) -> Pid {
-    assert_eq!(end(sys, first), Status::Exited(0));
+    assert_eq!(end(sys, first), WaitStatus::Exited(0));
     tell.ask_pid(sys)
 }
 
@@ -271,7 +271,7 @@ fn a_terminal_that_is_hung_up_reads_as_its_end_and_refuses_the_rest() {
             });
             rest(sys);
             sys.close(controlling).unwrap();
-            assert_eq!(end(sys, reader), Status::Exited(0));
+            assert_eq!(end(sys, reader), WaitStatus::Exited(0));
             assert_eq!(sys.read(terminal, &mut [0; 8]), Ok(0));
             assert_eq!(sys.write(terminal, b"x"), Err(Errno::EIO));
             assert_eq!(sys.tcgetattr(terminal), Err(Errno::EIO));
@@ -298,7 +298,7 @@ fn the_controlling_end_eio_when_nobody_has_the_terminal_open() {
         rest(sys);
         assert_eq!(news(sys, reader), None);
         sys.close(Fd(40)).unwrap();
-        assert_eq!(end(sys, reader), Status::Exited(0));
+        assert_eq!(end(sys, reader), WaitStatus::Exited(0));
     });
 }
 
@@ -314,7 +314,7 @@ fn a_full_terminal_makes_both_ends_wait() {
             while seen < 60_000 {
                 seen += sys.read(controlling, &mut buffer).unwrap();
             }
-            assert_eq!(end(sys, writer), Status::Exited(0));
+            assert_eq!(end(sys, writer), WaitStatus::Exited(0));
             let idle = sleeper(sys);
             kill(sys, idle);
         });

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine_unix::{
-    Children, Errno, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys, Target, WaitOptions,
+    Children, Errno, Pid, Ptrace, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys,
+    WaitOptions, WaitStatus,
 };
 
 use crate::jobs::scene::{
@@ -18,7 +19,7 @@ use crate::jobs::tracing::{TRAPPED, traced_by_another};
 
 /// Blocks SIGCHLD, to look at it when it comes.
 fn hold_sigchld(sys: &dyn Sys) {
-    sys.sigprocmask(Some((How::Block, SIGCHLD))).unwrap();
+    sys.sigprocmask(Some((SigmaskHow::Block, SIGCHLD))).unwrap();
     sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).unwrap();
 }
 
@@ -51,7 +52,7 @@ fn kill_unwaited(sys: &dyn Sys, tracee: Pid) {
     }
 }
 
-const KILLED: Status = Status::Signaled(Signal::KILL, false);
+const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
 #[test]
 fn a_tracee_that_ended_stays_its_tracers_when_its_parent_dies_and_is_inherited_then() {
@@ -70,7 +71,7 @@ fn a_tracee_that_ended_stays_its_tracers_when_its_parent_dies_and_is_inherited_t
         ended.pass(sys);
         assert_eq!(told_of(sys), None, "its parent is another");
         go.open(sys);
-        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(end(sys, parent), WaitStatus::Exited(0));
         assert_eq!(told_of(sys), Some(parent.number()), "and not of the tracee");
         assert_eq!(news(sys, child), None, "its tracer comes first");
         assert_eq!(told_of(sys), None);
@@ -95,7 +96,7 @@ fn a_tracee_that_ended_is_inherited_when_its_parent_and_then_its_tracer_die() {
         });
         ended.pass(sys);
         go.open(sys);
-        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(end(sys, parent), WaitStatus::Exited(0));
         assert_eq!(news(sys, child), None);
         kill(sys, tracer);
         assert_eq!(end(sys, child), KILLED);
@@ -114,7 +115,7 @@ fn a_tracee_that_ended_and_that_nobody_else_wants_is_its_tracers_all_the_same() 
         sys.ptrace(Ptrace::Attach(child)).unwrap();
         kill_unwaited(sys, child);
         go.open(sys);
-        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(end(sys, parent), WaitStatus::Exited(0));
         assert_eq!(sys.kill(child.into(), None), Ok(()), "it is still there");
         assert_eq!(end(sys, child), KILLED);
         assert_eq!(sys.kill(child.into(), None), Err(Errno::ESRCH), "nobody inherits it");
@@ -130,7 +131,7 @@ fn a_tracer_that_inherits_its_tracees_end_is_told_once_and_waits_once() {
         kill_unwaited(sys, child);
         assert_eq!(told_of(sys), Some(child.number()), "as its tracer");
         go.open(sys);
-        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(end(sys, parent), WaitStatus::Exited(0));
         assert_eq!(told_of(sys), Some(parent.number()));
         assert_eq!(told_of(sys), None, "it knows");
         let waited = sys.waitpid(Children::Any, WaitOptions::empty()).unwrap().unwrap();
@@ -147,9 +148,9 @@ fn a_tracee_whose_parent_traces_it_is_waited_for_though_sigchld_is_ignored() {
             sys.ptrace(Ptrace::TraceMe).unwrap();
             sys.raise(Signal::USR1).unwrap();
         });
-        assert_eq!(change(sys, child), Status::Trapped(Signal::USR1));
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR1));
         sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
         let child = fork(sys, |_| {});
         let waited = sys.waitpid(child.into(), WaitOptions::empty());
         assert_eq!(waited, Err(Errno::ECHILD), "others vanish");
@@ -175,21 +176,21 @@ fn a_group_that_stops_has_its_tracee_stopped_when_the_tracer_lets_it() {
             stopped.open(sys);
             go.pass(sys);
             sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-            assert_eq!(change(sys, child), Status::Trapped(Signal::CONT));
+            assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::CONT));
             sys.ptrace(Ptrace::Continue(child, Some(Signal::CONT))).unwrap();
             stopped.open(sys);
             sleep_on(sys);
         });
-        sys.kill(Target::Group(child), Some(Signal::STOP)).unwrap();
-        assert_eq!(change(sys, other), Status::Stopped(Signal::STOP));
+        sys.kill(SignalTarget::Group(child), Some(Signal::STOP)).unwrap();
+        assert_eq!(change(sys, other), WaitStatus::Stopped(Signal::STOP));
         stopped.pass(sys);
         assert_eq!(news(sys, child), None, "it has not stopped yet");
         go.open(sys);
         stopped.pass(sys);
-        assert_eq!(change(sys, child), Status::Stopped(Signal::STOP), "now it has");
-        sys.kill(Target::Group(child), Some(Signal::CONT)).unwrap();
-        assert_eq!(change(sys, other), Status::Continued);
-        assert_eq!(change(sys, child), Status::Continued);
+        assert_eq!(change(sys, child), WaitStatus::Stopped(Signal::STOP), "now it has");
+        sys.kill(SignalTarget::Group(child), Some(Signal::CONT)).unwrap();
+        assert_eq!(change(sys, other), WaitStatus::Continued);
+        assert_eq!(change(sys, child), WaitStatus::Continued);
         go.open(sys);
         stopped.pass(sys);
         for one in [tracer, child, other] {
@@ -213,18 +214,18 @@ fn who_waits_for_a_group_finds_the_tracee_in_it() {
             sys.kill(child.into(), Some(Signal::USR1)).unwrap();
             let waited = sys.waitpid(group(child), WaitOptions::empty()).unwrap().unwrap();
             let seen = (waited.pid.number(), waited.status);
-            assert_eq!(seen, (child.number(), Status::Trapped(Signal::USR1)));
+            assert_eq!(seen, (child.number(), WaitStatus::Trapped(Signal::USR1)));
             sys.ptrace(Ptrace::Continue(child, Some(Signal::USR1))).unwrap();
             let waited = sys.waitpid(group(child), WaitOptions::empty()).unwrap().unwrap();
-            assert_eq!(waited.status, Status::Signaled(Signal::USR1, false));
+            assert_eq!(waited.status, WaitStatus::Signaled(Signal::USR1, false));
             done.open(sys);
         });
         // The parent too waits for the group, and sees its end when the tracer has.
         let waited = sys.waitpid(Children::Group(child), WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!(waited.status, Status::Signaled(Signal::USR1, false));
+        assert_eq!(waited.status, WaitStatus::Signaled(Signal::USR1, false));
         assert_eq!(waited.pid, child);
         done.pass(sys);
-        assert_eq!(end(sys, tracer), Status::Exited(0));
+        assert_eq!(end(sys, tracer), WaitStatus::Exited(0));
         kill(sys, other);
     });
 }
@@ -244,12 +245,12 @@ fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'sta
             let child = fork(sys, program);
             loop {
                 let waited = sys.waitpid(Children::Any, WaitOptions::empty()).unwrap().unwrap();
-                if waited.pid == child && waited.status.is_end() {
-                    return assert_eq!(waited.status, Status::Exited(0));
+                if waited.pid == child && waited.status.is_terminated() {
+                    return assert_eq!(waited.status, WaitStatus::Exited(0));
                 }
             }
         });
-        assert_eq!(end(sys, first), Status::Exited(0));
+        assert_eq!(end(sys, first), WaitStatus::Exited(0));
     });
     everywhere(program);
 }
@@ -282,7 +283,7 @@ fn tracee_of_process_1_stays_stopped_until_it_is_killed() {
                 went_on.open(sys);
             });
         });
-        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(end(sys, parent), WaitStatus::Exited(0));
         let child = tell.ask_pid(sys);
         rest(sys);
         assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "process 1 traces it");

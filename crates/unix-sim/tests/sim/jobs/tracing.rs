@@ -1,6 +1,6 @@
 //! ptrace: what a tracer learns of its tracee and does to it, and what the parent sees.
 
-use tontine_unix::{Errno, Pid, Ptrace, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{Errno, Pid, Ptrace, Signal, Sys, WaitOptions, WaitStatus};
 
 use crate::jobs::scene::{
     CAT, Gate, NOBODY, change, end, everywhere, everywhere_and_on_linux, fork, kill, news, rest,
@@ -9,7 +9,7 @@ use crate::jobs::scene::{
 
 fn attach(sys: &dyn Sys, tracee: Pid) {
     sys.ptrace(Ptrace::Attach(tracee)).unwrap();
-    assert_eq!(change(sys, tracee), Status::Trapped(Signal::STOP));
+    assert_eq!(change(sys, tracee), WaitStatus::Trapped(Signal::STOP));
 }
 
 #[test]
@@ -22,14 +22,14 @@ fn a_tracee_stops_for_each_signal_and_gets_what_its_tracer_says() {
             sys.raise(Signal::CHLD).unwrap();
             sys.raise(Signal::USR2).unwrap();
         });
-        assert_eq!(change(sys, child), Status::Trapped(Signal::USR1));
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR1));
         sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-        assert_eq!(change(sys, child), Status::Trapped(Signal::CHLD), "ignored ones too");
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::CHLD), "ignored ones too");
         assert_eq!(news(sys, child), None, "it is told once");
         sys.ptrace(Ptrace::Continue(child, Some(Signal::CHLD))).unwrap();
-        assert_eq!(change(sys, child), Status::Trapped(Signal::USR2));
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR2));
         sys.ptrace(Ptrace::Continue(child, Some(Signal::TERM))).unwrap();
-        assert_eq!(end(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::TERM, false));
         assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH));
     });
 }
@@ -42,9 +42,9 @@ fn a_stop_is_told_even_to_who_waits_for_ends_alone() {
             sys.raise(Signal::USR1).unwrap();
         });
         let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!(waited.status, Status::Trapped(Signal::USR1));
+        assert_eq!(waited.status, WaitStatus::Trapped(Signal::USR1));
         sys.ptrace(Ptrace::Detach(child, None)).unwrap();
-        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
@@ -58,9 +58,9 @@ fn a_process_is_attached_and_detached() {
         sys.ptrace(Ptrace::Continue(child, None)).unwrap();
         assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "it runs");
         sys.kill(child.into(), Some(Signal::USR1)).unwrap();
-        assert_eq!(change(sys, child), Status::Trapped(Signal::USR1));
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR1));
         sys.ptrace(Ptrace::Detach(child, Some(Signal::USR2))).unwrap();
-        assert_eq!(end(sys, child), Status::Signaled(Signal::USR2, false));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::USR2, false));
     });
 }
 
@@ -72,7 +72,7 @@ fn nobody_attaches_to_himself_to_nobody_or_to_another_users() {
         let zombie = fork(sys, |_| {});
         sys.waitid(zombie.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
         assert_eq!(sys.ptrace(Ptrace::Attach(zombie)), Err(Errno::EPERM));
-        assert_eq!(end(sys, zombie), Status::Exited(0));
+        assert_eq!(end(sys, zombie), WaitStatus::Exited(0));
         if sys.geteuid() != 0 {
             return;
         }
@@ -82,7 +82,7 @@ fn nobody_attaches_to_himself_to_nobody_or_to_another_users() {
             let target = Pid::number_only(target.number());
             assert_eq!(sys.ptrace(Ptrace::Attach(target)), Err(Errno::EPERM));
         });
-        assert_eq!(end(sys, other), Status::Exited(0));
+        assert_eq!(end(sys, other), WaitStatus::Exited(0));
         kill(sys, target);
     });
 }
@@ -93,7 +93,7 @@ fn a_tracee_is_killed_by_its_tracer_and_by_anybody() {
         let child = sleeper(sys);
         attach(sys, child);
         sys.ptrace(Ptrace::Kill(child)).unwrap();
-        assert_eq!(end(sys, child), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::KILL, false));
         let child = sleeper(sys);
         attach(sys, child);
         kill(sys, child);
@@ -109,9 +109,9 @@ fn a_traced_exec_stops_with_sigtrap() {
             sys.ptrace(Ptrace::TraceMe).unwrap();
             sys.exec(CAT, &["cat"]).map(|_| ()).unwrap();
         });
-        assert_eq!(change(sys, child), Status::Trapped(Signal::TRAP));
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::TRAP));
         sys.ptrace(Ptrace::Continue(child, Some(Signal::KILL))).unwrap();
-        assert_eq!(end(sys, child), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::KILL, false));
         sys.close(to).unwrap();
     });
 }
@@ -137,7 +137,7 @@ pub(crate) fn traced_by_another(
 }
 
 /// As one is that was just attached to.
-pub(crate) const TRAPPED: Status = Status::Trapped(Signal::STOP);
+pub(crate) const TRAPPED: WaitStatus = WaitStatus::Trapped(Signal::STOP);
 
 #[test]
 fn the_parent_stays_the_parent_while_another_traces() {
@@ -152,14 +152,14 @@ fn the_parent_stays_the_parent_while_another_traces() {
         let tracer = traced_by_another(sys, child, move |sys, child| {
             sys.ptrace(Ptrace::Continue(child, None)).unwrap();
             let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
-            assert_eq!(waited.status, Status::Exited(5), "first the tracer");
+            assert_eq!(waited.status, WaitStatus::Exited(5), "first the tracer");
             go.open(sys);
         });
         assert_eq!(news(sys, child), None, "its traps are not the parent's");
         asked.open(sys);
-        assert_eq!(end(sys, child), Status::Exited(5), "then the parent");
+        assert_eq!(end(sys, child), WaitStatus::Exited(5), "then the parent");
         go.pass(sys);
-        assert_eq!(end(sys, tracer), Status::Exited(0));
+        assert_eq!(end(sys, tracer), WaitStatus::Exited(0));
     });
 }
 
@@ -178,7 +178,7 @@ fn the_tracers_death_lets_tracees_go() {
             "it goes on, without the signal of which the tracer knew"
         );
         sys.kill(child.into(), Some(Signal::USR1)).unwrap();
-        assert_eq!(end(sys, child), Status::Signaled(Signal::USR1, false));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::USR1, false));
     });
 }
 
@@ -193,7 +193,7 @@ fn a_tracee_that_ended_is_its_parents_when_the_tracer_dies() {
         rest(sys);
         assert_eq!(news(sys, child), None, "the tracer has not waited for it");
         kill(sys, tracer);
-        assert_eq!(end(sys, child), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::KILL, false));
     });
 }
 
@@ -212,7 +212,7 @@ fn a_tracee_whose_parent_dies_is_inherited() {
             sleep_on(sys);
         });
         go.open(sys);
-        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(end(sys, parent), WaitStatus::Exited(0));
         assert_eq!(news(sys, child), None, "inherited, and alive");
         kill(sys, tracer);
         kill(sys, child);

@@ -1,6 +1,6 @@
 //! What passes through a terminal in both directions: any byte, overlong lines, nothing at all.
 
-use tontine_unix::{Fd, Modes, Status, Sys};
+use tontine_unix::{Fd, Modes, Sys, WaitStatus};
 
 use crate::jobs::scene::{end, everywhere_and_on_linux, fork, with_terminal};
 
@@ -94,7 +94,7 @@ fn overlong_lines_are_cut_and_keep_their_newlines() {
                 assert_eq!(sys.read(terminal, &mut line), Ok(LONGEST));
                 assert_eq!(line[LONGEST - 2..LONGEST], *b"M\n");
             }
-            assert_eq!(end(sys, typist), Status::Exited(0));
+            assert_eq!(end(sys, typist), WaitStatus::Exited(0));
         });
     });
 }
@@ -112,7 +112,7 @@ fn what_is_typed_beyond_the_queue_waits_for_a_reader() {
                 }
             });
             assert_eq!(read(sys, terminal, 2 * LONGEST), vec![b'M'; 2 * LONGEST]);
-            assert_eq!(end(sys, typist), Status::Exited(0));
+            assert_eq!(end(sys, typist), WaitStatus::Exited(0));
         });
     });
 }

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use tontine_unix::{
-    Children, Errno, Fd, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
-    Waited,
+    Children, Errno, Fd, Pid, Ptrace, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions,
+    WaitStatus, WaitedChild,
 };
 use tontine_unix_sim::{Executor, Mode, Virtual};
 
 use crate::systems::{assert_success, everywhere, of, run};
 
 /// How a child ended.
-fn end(sys: &dyn Sys, child: Pid) -> Status {
+fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     sys.waitpid(child.into(), WaitOptions::empty())
         .expect("it is my child")
         .expect("it ended")
@@ -31,8 +31,8 @@ fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
     }
 }
 
-const ABORTED: Status = Status::Signaled(Signal::ABRT, true);
-const KILLED: Status = Status::Signaled(Signal::KILL, false);
+const ABORTED: WaitStatus = WaitStatus::Signaled(Signal::ABRT, true);
+const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
 #[test]
 fn a_panic_ends_its_process_as_by_sigabrt_and_harms_nobody() {
@@ -44,7 +44,7 @@ fn a_panic_ends_its_process_as_by_sigabrt_and_harms_nobody() {
             });
             let ill = sys.fork(|_| panic!("on purpose"));
             assert_eq!(end(sys, ill.expect("there is room")), ABORTED);
-            assert_eq!(end(sys, healthy.expect("there is room")), Status::Exited(3));
+            assert_eq!(end(sys, healthy.expect("there is room")), WaitStatus::Exited(3));
             0
         });
         assert_success(&on, &report);
@@ -74,8 +74,11 @@ fn a_stack_overflow_ends_its_process_as_by_sigsegv_and_harms_nobody() {
                 sleeper.expect("there is room");
                 descend(0) as i32
             });
-            assert_eq!(end(sys, ill.expect("there is room")), Status::Signaled(Signal::SEGV, true));
-            assert_eq!(end(sys, healthy.expect("there is room")), Status::Exited(3));
+            assert_eq!(
+                end(sys, ill.expect("there is room")),
+                WaitStatus::Signaled(Signal::SEGV, true)
+            );
+            assert_eq!(end(sys, healthy.expect("there is room")), WaitStatus::Exited(3));
             0
         });
         assert_success(&on, &report);
@@ -336,10 +339,10 @@ fn handler_of_sigcont_runs_before_the_stopped_call_returns() {
             let news = WaitOptions::STOPPED | WaitOptions::NOHANG;
             loop {
                 match sys.waitpid(child.into(), news).expect("it is my child") {
-                    Some(Waited { status: Status::Stopped(_), .. }) => {
+                    Some(WaitedChild { status: WaitStatus::Stopped(_), .. }) => {
                         sys.kill(child.into(), Some(Signal::CONT)).expect("it is there");
                     }
-                    Some(ended) => return i32::from(ended.status != Status::Exited(0)),
+                    Some(ended) => return i32::from(ended.status != WaitStatus::Exited(0)),
                     None => sys.sched_yield(),
                 }
             }
@@ -358,7 +361,7 @@ fn a_stopped_tracee_dies_when_it_is_killed() {
                 9
             });
             let child = child.expect("there is room");
-            assert_eq!(end(sys, child), Status::Trapped(Signal::USR1));
+            assert_eq!(end(sys, child), WaitStatus::Trapped(Signal::USR1));
             sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
             i32::from(end(sys, child) != KILLED)
         });
@@ -386,7 +389,7 @@ fn exit_ends_many_threads_wherever_they_are() {
                 (0..5).for_each(|_| sys.sched_yield());
                 sys.exit(5)
             });
-            i32::from(end(sys, child.expect("there is room")) != Status::Exited(5))
+            i32::from(end(sys, child.expect("there is room")) != WaitStatus::Exited(5))
         });
         assert_success(&on, &report);
         assert_eq!(report.abandoned, 0, "{on}");
@@ -409,12 +412,12 @@ fn exec_from_a_second_thread_ends_the_first() {
                     let _ = sys.exec("alone", &[&me]);
                 })
                 .expect("there is room");
-                sys.sigprocmask(Some((How::Set, SigSet::ALL))).expect("it is allowed");
+                sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL))).expect("it is allowed");
                 loop {
                     sys.pause();
                 }
             });
-            i32::from(end(sys, child.expect("there is room")) != Status::Exited(6))
+            i32::from(end(sys, child.expect("there is room")) != WaitStatus::Exited(6))
         });
         assert_success(&on, &report);
         assert_eq!(report.abandoned, 0, "{on}");

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use tontine_unix::{
-    Errno, How, Limit, Pid, Resource, SigAction, SigSet, Signal, Sys, Target, WaitOptions,
+    Errno, Pid, Resource, Rlimit, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys,
+    WaitOptions,
 };
 use tontine_unix_sim::{Executor, Mode, Report};
 
@@ -62,7 +63,7 @@ fn signals(sys: &dyn Sys) -> i32 {
     for signal in [Signal::USR1, Signal::ALRM, Signal::RTMIN] {
         sys.sigaction(signal, Some(handler.clone())).expect("it is allowed");
     }
-    sys.sigprocmask(Some((How::Block, SigSet::ALL))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, SigSet::ALL))).expect("it is allowed");
     let me = sys.getpid();
     for nth in 0..3 {
         sys.fork(move |sys| {
@@ -127,7 +128,7 @@ fn jobs(sys: &dyn Sys) -> i32 {
     let all = WaitOptions::STOPPED | WaitOptions::CONTINUED;
     let mut changes = 0;
     for signal in [Signal::STOP, Signal::CONT, Signal::TERM] {
-        sys.kill(Target::Group(first), Some(signal)).expect("they are there");
+        sys.kill(SignalTarget::Group(first), Some(signal)).expect("they are there");
         for child in [first, second] {
             sys.waitpid(child.into(), all).expect("it is my child");
             changes += 1;
@@ -138,7 +139,7 @@ fn jobs(sys: &dyn Sys) -> i32 {
 
 /// Two readers of each other's pipes.
 fn deadlock(sys: &dyn Sys) -> i32 {
-    sys.setrlimit(Resource::Descriptors, Limit { soft: 8, hard: 8 }).expect("it is lowered");
+    sys.setrlimit(Resource::Descriptors, Rlimit { soft: 8, hard: 8 }).expect("it is lowered");
     let pipes = [sys.pipe().expect("there is room"), sys.pipe().expect("there is room")];
     for nth in 0..2 {
         sys.fork(move |sys| {

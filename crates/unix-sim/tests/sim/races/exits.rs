@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use tontine_unix::{Children, Errno, How, SigSet, Signal, Spawn, Sys, Target, WaitOptions};
+use tontine_unix::{
+    Children, Errno, SigSet, SigmaskHow, Signal, SignalTarget, SpawnRequest, Sys, WaitOptions,
+};
 
 use crate::races::explore::{PARALLEL, Race};
 
@@ -77,12 +79,14 @@ const SPAWN_AGAINST_KILL: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let term = SigSet::of(&[Signal::TERM]);
-            sys.sigprocmask(Some((How::Block, term))).expect("it is allowed");
+            sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("it is allowed");
             let killer = sys.fork(|sys| {
-                (0..3).for_each(|_| sys.kill(Target::OwnGroup, Some(Signal::TERM)).expect("I am"));
+                (0..3).for_each(|_| {
+                    sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("I am")
+                });
                 0
             });
-            let mut spawn = Spawn::new("counts", &[]);
+            let mut spawn = SpawnRequest::new("counts", &[]);
             spawn.mask = Some(SigSet::EMPTY);
             let spawned = sys.spawn(&spawn).expect("there is room");
             for child in [killer.expect("there is room"), spawned] {

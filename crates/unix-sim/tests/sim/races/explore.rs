@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tontine_unix::{Status, Sys};
+use tontine_unix::{Sys, WaitStatus};
 use tontine_unix_sim::{Builder, Ending, Executor, Mode, Report, Virtual};
 
 /// A program whose exit status is 0 if what the race endangers has held.
@@ -101,7 +101,7 @@ impl Race {
 
 fn held(report: &Report) -> bool {
     report.ending == Ending::Finished
-        && report.status == Some(Status::Exited(0))
+        && report.status == Some(WaitStatus::Exited(0))
         && report.panicked.is_empty()
         && report.abandoned == 0
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tontine_unix::{Errno, How, Pid, SigSet, Signal, Sys, Target, WaitOptions};
+use tontine_unix::{Errno, Pid, SigSet, SigmaskHow, Signal, SignalTarget, Sys, WaitOptions};
 use tontine_unix_sim::Delivery;
 
 use crate::races::explore::{PARALLEL, Race, Scene};
@@ -31,7 +31,7 @@ const KILLPG_AGAINST_FORK: Race = Race {
                     }
                 })
                 .expect("there is room");
-            while sys.kill(Target::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
+            while sys.kill(SignalTarget::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
                 sys.sched_yield();
             }
             all_end_of(sys, Signal::TERM)
@@ -53,7 +53,7 @@ fn killpg_against_a_second_thread(signal: Signal) -> Scene {
                 pauses(sys)
             })
             .expect("there is room");
-        while sys.kill(Target::Group(forker), Some(signal)) == Err(Errno::ESRCH) {
+        while sys.kill(SignalTarget::Group(forker), Some(signal)) == Err(Errno::ESRCH) {
             sys.sched_yield();
         }
         all_end_of(sys, signal)
@@ -89,7 +89,7 @@ const KILL_EVERYONE_AGAINST_FORK: Race = Race {
                 let child = child.expect("there is room");
                 sys.waitpid(child.into(), Default::default()).expect("it is my child");
             }
-            sys.kill(Target::Everyone, Some(Signal::KILL)).expect("they are there");
+            sys.kill(SignalTarget::Everyone, Some(Signal::KILL)).expect("they are there");
             all_end_of(sys, Signal::KILL)
         })
     },
@@ -118,7 +118,7 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let term = SigSet::of(&[Signal::TERM]);
-            sys.sigprocmask(Some((How::Block, term))).expect("it is allowed");
+            sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("it is allowed");
             let sent = Arc::new(AtomicBool::new(false));
             let seen = sent.clone();
             let mover = sys
@@ -132,7 +132,7 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
                     i32::from(after && !before)
                 })
                 .expect("there is room");
-            sys.kill(Target::OwnGroup, Some(Signal::TERM)).expect("I am there");
+            sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("I am there");
             sent.store(true, Ordering::Relaxed);
             let waited = sys.waitpid(mover.into(), Default::default());
             waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
@@ -163,7 +163,7 @@ fn run_pipeline(sys: &dyn Sys) -> i32 {
     let second = sys.fork(sleeps).expect("there is room");
     sys.setpgid(first, first).expect("it is my child");
     sys.setpgid(second, first).expect("it is my child");
-    sys.kill(Target::Group(first), Some(Signal::TERM)).expect("both are there");
+    sys.kill(SignalTarget::Group(first), Some(Signal::TERM)).expect("both are there");
     let ended = |child: Pid| {
         let waited = sys.waitpid(child.into(), Default::default());
         waited.expect("it is my child").expect("it ended").status.signaled() == Some(Signal::TERM)

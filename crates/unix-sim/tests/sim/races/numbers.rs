@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tontine_unix::{
-    Children, Errno, Limit, Pid, Ptrace, Resource, SigAction, Signal, Status, Sys, Target, Tid,
-    WaitOptions, Whose,
+    Children, Errno, Pid, PriorityScope, Ptrace, Resource, Rlimit, SigAction, Signal, SignalTarget,
+    Sys, Tid, WaitOptions, WaitStatus,
 };
 use tontine_unix_sim::{Executor, Mode};
 
@@ -43,7 +43,7 @@ fn reap_all(sys: &dyn Sys) -> i32 {
 #[test]
 fn forks_without_wait_meet_the_users_limit_again_and_again() {
     for (on, system) in everywhere() {
-        let limit = Limit { soft: 50, hard: 50 };
+        let limit = Rlimit { soft: 50, hard: 50 };
         let report = run(system.limit(Resource::Processes, limit), |sys| {
             sys.setuid(7).expect("it may");
             for _ in 0..5 {
@@ -147,7 +147,7 @@ fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
                 waited.expect("it is my child");
                 assert!(![leader.number(), thread.0].contains(&child.number()), "{child}");
             }
-            sys.kill(Target::Group(leader), Some(Signal::KILL)).expect("one is there");
+            sys.kill(SignalTarget::Group(leader), Some(Signal::KILL)).expect("one is there");
             0
         });
         assert_success(&on, &report);
@@ -226,8 +226,8 @@ fn no_call_takes_a_stale_handle_for_who_has_the_number_now() {
             assert_eq!(sys.getpgid(stale).map(drop), refused);
             assert_eq!(sys.getsid(stale).map(drop), refused);
             assert_eq!(sys.setpgid(stale, stale), refused);
-            assert_eq!(sys.getpriority(Whose::Process(stale)).map(drop), refused);
-            assert_eq!(sys.setpriority(Whose::Process(stale), 5), refused);
+            assert_eq!(sys.getpriority(PriorityScope::Process(stale)).map(drop), refused);
+            assert_eq!(sys.setpriority(PriorityScope::Process(stale), 5), refused);
             for request in [
                 Ptrace::Attach(stale),
                 Ptrace::Continue(stale, None),
@@ -238,7 +238,7 @@ fn no_call_takes_a_stale_handle_for_who_has_the_number_now() {
             }
             let waited = sys.waitpid(stale.into(), WaitOptions::NOHANG);
             assert_eq!(waited, Err(Errno::ECHILD));
-            assert_eq!(sys.getpriority(Whose::Process(child)), Ok(0));
+            assert_eq!(sys.getpriority(PriorityScope::Process(child)), Ok(0));
             let waited = sys.waitpid(child.into(), WaitOptions::NOHANG);
             assert_eq!(waited, Ok(None), "nothing has happened to it");
             sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
@@ -256,10 +256,10 @@ fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
             sys.setpgid(child, child).expect("it is my child");
             let usr1 = Some(Signal::USR1);
             let refused = Err(Errno::ESRCH);
-            assert_eq!(sys.kill(Target::Group(stale), usr1), refused);
+            assert_eq!(sys.kill(SignalTarget::Group(stale), usr1), refused);
             assert_eq!(sys.killpg(stale, usr1), refused);
-            assert_eq!(sys.getpriority(Whose::Group(stale)).map(drop), refused);
-            assert_eq!(sys.setpriority(Whose::Group(stale), 5), refused);
+            assert_eq!(sys.getpriority(PriorityScope::Group(stale)).map(drop), refused);
+            assert_eq!(sys.setpriority(PriorityScope::Group(stale), 5), refused);
             let other = sys.fork(pauses).expect("there is room");
             assert_eq!(sys.setpgid(other, stale), Err(Errno::EPERM));
             assert_eq!(sys.setpgid(child, stale), Err(Errno::EPERM));
@@ -319,7 +319,7 @@ fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it
 #[test]
 fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
     for (on, system) in everywhere() {
-        let limit = Limit { soft: 300, hard: 300 };
+        let limit = Rlimit { soft: 300, hard: 300 };
         let system = system.stacks(256).pids(3000).limit(Resource::Processes, limit);
         let report = run(system, |sys| {
             sys.setuid(7).expect("it may");
@@ -407,7 +407,7 @@ const ALLOWED: i32 = TRIED / 5;
 #[test]
 fn a_million_forks_without_wait_are_made_or_refused() {
     let system = of(Mode::Parallel, Executor::Parallel).pids(4_194_304);
-    let allowed = Limit { soft: ALLOWED as u64, hard: ALLOWED as u64 };
+    let allowed = Rlimit { soft: ALLOWED as u64, hard: ALLOWED as u64 };
     let report = run(system.limit(Resource::Processes, allowed), |sys| {
         sys.setuid(7).expect("it may");
         let made = (0..TRIED).filter(|_| match sys.fork(|_| 0) {
@@ -456,10 +456,13 @@ fn a_program_that_overflows_the_last_stack_dies_of_it_alone() {
                 }
                 assert_eq!(sys.write(to, b"."), Ok(1));
                 let ended = sys.waitpid(recurses.into(), WaitOptions::empty()).expect("a child");
-                assert_eq!(ended.expect("it slept").status, Status::Signaled(Signal::SEGV, true));
+                assert_eq!(
+                    ended.expect("it slept").status,
+                    WaitStatus::Signaled(Signal::SEGV, true)
+                );
                 sys.close(from).expect("it is open");
                 sys.close(to).expect("it is open");
-                sys.kill(Target::Everyone, Some(Signal::KILL)).expect("there are some");
+                sys.kill(SignalTarget::Everyone, Some(Signal::KILL)).expect("there are some");
                 assert_eq!(reap_all(sys), others);
             }
             0

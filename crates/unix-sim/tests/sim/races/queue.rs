@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tontine_unix::{Limit, Resource, Signal, Sys, WaitOptions};
+use tontine_unix::{Resource, Rlimit, Signal, Sys, WaitOptions};
 use tontine_unix_sim::{Executor, Mode};
 
 use crate::systems::{assert_success, of, run};
@@ -19,7 +19,7 @@ const BUSY: usize = 32;
 #[test]
 fn every_alarm_rings_though_the_event_queue_is_full() {
     let system = of(Mode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).stacks(2000);
-    let no_limit = Limit { soft: u64::MAX, hard: u64::MAX };
+    let no_limit = Rlimit { soft: u64::MAX, hard: u64::MAX };
     let system = system.limit(Resource::Processes, no_limit).stop_at(10_000_000);
     let report = run(system, |sys| {
         let due = sys.now() + Duration::from_secs(1);

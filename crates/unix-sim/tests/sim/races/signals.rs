@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-use tontine_unix::{How, Pid, SigAction, SigSet, Signal, Sys, Target};
+use tontine_unix::{Pid, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys};
 
 use crate::races::explore::{PARALLEL, Race};
 
@@ -13,7 +13,7 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let user = SigSet::of(&[Signal::USR1]);
-            sys.sigprocmask(Some((How::Block, user))).expect("it is allowed");
+            sys.sigprocmask(Some((SigmaskHow::Block, user))).expect("it is allowed");
             sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("allowed");
             let me = sys.getpid();
             let child =
@@ -30,7 +30,7 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
 
 /// Signals `target`, which stands for the child `victim`, without end, while that is waited for and
 /// a stranger gets its slot; 1 if the signal has ended the stranger.
-fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: Target) -> i32 {
+fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) -> i32 {
     let over = Arc::new(AtomicBool::new(false));
     let seen = over.clone();
     let killer = sys
@@ -85,7 +85,7 @@ const GROUP_AGAINST_EXIT: Race = Race {
             while ready.load(Ordering::Relaxed) == 0 {
                 sys.sched_yield();
             }
-            signal_as_it_is_replaced(sys, victim, Target::Group(victim))
+            signal_as_it_is_replaced(sys, victim, SignalTarget::Group(victim))
         })
     },
     with: |builder| builder,
@@ -102,7 +102,7 @@ const ALARM_AGAINST_EXIT: Race = Race {
                 .fork(move |sys| {
                     let start = sys.now();
                     let alarm = SigSet::of(&[Signal::ALRM]);
-                    sys.sigprocmask(Some((How::Block, alarm))).expect("it is allowed");
+                    sys.sigprocmask(Some((SigmaskHow::Block, alarm))).expect("it is allowed");
                     sys.alarm(1);
                     let shortly = start + second - Duration::from_micros(3) - sys.now();
                     let _ = sys.nanosleep(shortly);
@@ -181,7 +181,7 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
         Arc::new(|sys| {
             let higher = Signal::realtime(1).expect("there are thirty");
             let (both, one) = (SigSet::of(&[Signal::RTMIN, higher]), SigSet::of(&[higher]));
-            sys.sigprocmask(Some((How::Block, both))).expect("it is allowed");
+            sys.sigprocmask(Some((SigmaskHow::Block, both))).expect("it is allowed");
             let taken = Arc::new(AtomicI32::new(0));
             let threads = [both, one].map(|awaited| {
                 let taken = Arc::clone(&taken);

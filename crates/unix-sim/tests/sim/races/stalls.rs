@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use tontine_unix::{How, SigSet, Signal, Sys, Target};
+use tontine_unix::{SigSet, SigmaskHow, Signal, SignalTarget, Sys};
 use tontine_unix_sim::{Builder, Ending, Executor, Mode, State};
 
 use crate::systems::{everywhere, of, run};
@@ -28,7 +28,8 @@ fn all_asleep(sys: &dyn Sys) -> i32 {
     })
     .expect("there is room");
     let child = sys.fork(|sys| {
-        sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::INT])))).expect("it is allowed");
+        sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::INT]))))
+            .expect("it is allowed");
         sys.pause();
         0
     });
@@ -162,7 +163,7 @@ fn locks_are_said(noted: fn(Builder) -> Builder) {
         let system = noted(of(Mode::Parallel, Executor::Simulated { seed: 1 }));
         let report = run(system.stop_at(step), |sys| {
             loop {
-                let _ = sys.kill(Target::OwnGroup, None);
+                let _ = sys.kill(SignalTarget::OwnGroup, None);
             }
         });
         let state = report.state.expect("it has not ended").to_string();

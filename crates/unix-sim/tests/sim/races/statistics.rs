@@ -1,6 +1,6 @@
 //! What is counted of locks, and that nothing is unless it was asked for.
 
-use tontine_unix::{Signal, Sys, Target};
+use tontine_unix::{Signal, SignalTarget, Sys};
 use tontine_unix_sim::{Executor, LockRow, LockStatistics, Mode, Report};
 
 use crate::systems::{assert_success, everywhere, of, run};
@@ -20,7 +20,7 @@ fn families(sys: &dyn Sys, rounds: usize) -> i32 {
     let family = move |sys: &dyn Sys| {
         for _ in 0..rounds {
             sys.fork(|_| 0).expect("there is room");
-            sys.kill(Target::OwnGroup, Some(Signal::CHLD)).expect("I am there");
+            sys.kill(SignalTarget::OwnGroup, Some(Signal::CHLD)).expect("I am there");
             sys.wait().expect("there is a child");
         }
         0

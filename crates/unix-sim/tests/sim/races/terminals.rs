@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use tontine_unix::{Errno, Fd, How, Pid, SigAction, SigSet, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{
+    Errno, Fd, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions, WaitStatus,
+};
 
 use crate::races::explore::{PARALLEL, Race, Scene};
 
@@ -47,8 +49,8 @@ fn run_job(sys: &dyn Sys, terminal: Fd, careful: bool) -> i32 {
     sys.tcsetpgrp(terminal, sys.getpid()).expect("it ignores SIGTTOU");
     let back = sys.tcgetpgrp(terminal).map(Pid::number) == Ok(sys.getpid().number());
     match status {
-        Status::Exited(0) if back => 0,
-        Status::Stopped(_) => {
+        WaitStatus::Exited(0) if back => 0,
+        WaitStatus::Stopped(_) => {
             sys.kill(job.into(), Some(Signal::KILL)).expect("it is there");
             sys.wait().expect("it is my child");
             2
@@ -117,7 +119,7 @@ fn read_while_moved(sys: &dyn Sys, terminal: Fd) -> i32 {
     let ttin = SigSet::of(&[Signal::TTIN]);
     let over = Arc::new(AtomicBool::new(false));
     let seen = over.clone();
-    sys.sigprocmask(Some((How::Block, ttin))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, ttin))).expect("it is allowed");
     let friend = sys.fork(move |sys| {
         while !seen.load(Ordering::Relaxed) {
             sys.sched_yield();
@@ -126,7 +128,7 @@ fn read_while_moved(sys: &dyn Sys, terminal: Fd) -> i32 {
     });
     let friend = friend.expect("there is room");
     sys.setpgid(friend, friend).expect("it is my child");
-    sys.sigprocmask(Some((How::Unblock, ttin))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Unblock, ttin))).expect("it is allowed");
     let foreground = sys.getpgrp();
     let reader = sys.fork(move |sys| {
         let signalled = Arc::new(AtomicI32::new(0));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tontine_unix::{
-    Children, Errno, Limit, Pid, Ptrace, Resource, Signal, Status, Sys, WaitOptions,
+    Children, Errno, Pid, Ptrace, Resource, Rlimit, Signal, Sys, WaitOptions, WaitStatus,
 };
 
 use crate::races::explore::{PARALLEL, Race, Scene};
 
-const KILLED: Status = Status::Signaled(Signal::KILL, false);
+const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
 fn pauses(sys: &dyn Sys) -> i32 {
     sys.pause();
@@ -17,11 +17,11 @@ fn pauses(sys: &dyn Sys) -> i32 {
 }
 
 /// How a child or a tracee ended.
-fn end(sys: &dyn Sys, pid: Pid) -> Result<Status, Errno> {
+fn end(sys: &dyn Sys, pid: Pid) -> Result<WaitStatus, Errno> {
     loop {
         let found = sys.waitpid(pid.into(), WaitOptions::empty())?;
         let status = found.expect("it slept").status;
-        if status.is_end() {
+        if status.is_terminated() {
             return Ok(status);
         }
     }
@@ -70,7 +70,7 @@ fn both_wait(tracer_waits: bool) -> Scene {
         };
         let tracers = end(sys, tracer.expect("there is room"));
         let alone = sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD);
-        i32::from((seen, tracers, alone) != (Ok(Some(KILLED)), Ok(Status::Exited(0)), true))
+        i32::from((seen, tracers, alone) != (Ok(Some(KILLED)), Ok(WaitStatus::Exited(0)), true))
     })
 }
 
@@ -92,7 +92,7 @@ fn parent_dies(tracer_waits: bool) -> Scene {
                     .expect("it is my tracee")
                     .expect("it slept")
                     .status
-                    .is_end()
+                    .is_terminated()
                 {
                     sys.sched_yield();
                 }
@@ -109,7 +109,7 @@ fn parent_dies(tracer_waits: bool) -> Scene {
             ends.push(waited.status);
         }
         let killed = ends.iter().filter(|status| **status == KILLED).count();
-        let exited = ends.iter().filter(|status| **status == Status::Exited(0)).count();
+        let exited = ends.iter().filter(|status| **status == WaitStatus::Exited(0)).count();
         i32::from((killed, exited, ends.len()) != (1, 2, 3))
     })
 }
@@ -165,7 +165,7 @@ const TRACER_AGAINST_PARENT: Race = Race {
                 .expect("there is room");
             let both = polls(sys, tracee) && polls(sys, tracer);
             let alone = sys.wait() == Err(Errno::ECHILD);
-            sys.setrlimit(Resource::Processes, Limit { soft: 1, hard: 1 }).expect("lowered");
+            sys.setrlimit(Resource::Processes, Rlimit { soft: 1, hard: 1 }).expect("lowered");
             let full = sys.fork(|_| 0) == Err(Errno::EAGAIN);
             i32::from(!(both && alone && full))
         })

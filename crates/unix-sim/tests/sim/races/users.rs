@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tontine_unix::{Errno, Limit, Resource, Sys, WaitOptions};
+use tontine_unix::{Errno, Resource, Rlimit, Sys, WaitOptions};
 
 use crate::races::explore::{PARALLEL, Race, Scene};
 
@@ -14,7 +14,7 @@ fn counted(makes: fn(&dyn Sys)) -> Scene {
             let changes = sys.thread(|sys| sys.setuid(7).expect("it may"));
             makes(sys);
             sys.join(changes.expect("there is room")).expect("it is mine");
-            sys.setrlimit(Resource::Processes, Limit { soft: 1, hard: 1 }).expect("lowered");
+            sys.setrlimit(Resource::Processes, Rlimit { soft: 1, hard: 1 }).expect("lowered");
             i32::from(sys.fork(|_| 0) != Err(Errno::EAGAIN))
         });
         let waited = sys.waitpid(program.expect("there is room").into(), WaitOptions::empty());

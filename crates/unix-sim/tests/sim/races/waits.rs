@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use tontine_unix::{Disposition, Errno, How, Pid, SigAction, SigSet, Signal, Spawn, WaitOptions};
+use tontine_unix::{
+    Disposition, Errno, Pid, SigAction, SigSet, SigmaskHow, Signal, SpawnRequest, WaitOptions,
+};
 
 use crate::races::explore::{PARALLEL, Race, Scene};
 
@@ -67,7 +69,7 @@ const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
                     }
                 }
             });
-            let nothing = Spawn::new("nothing", &["nothing"]);
+            let nothing = SpawnRequest::new("nothing", &["nothing"]);
             let failed = (0..3).all(|_| sys.spawn(&nothing) == Err(Errno::ENOENT));
             over.store(true, Ordering::Relaxed);
             sys.join(waiter.expect("there is room")).expect("it is mine");
@@ -114,7 +116,7 @@ const TWO_WAITERS: Race = Race {
 fn reaps_by_signal(most: usize) -> Scene {
     Arc::new(move |sys| {
         let blocked = SigSet::of(&[Signal::CHLD]);
-        sys.sigprocmask(Some((How::Block, blocked))).expect("it is allowed");
+        sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("it is allowed");
         sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
         for _ in 0..3 {
             sys.fork(|_| 0).expect("there is room");

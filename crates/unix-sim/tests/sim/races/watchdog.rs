@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tontine_unix::{Spawn, Sys, WaitOptions};
+use tontine_unix::{SpawnRequest, Sys, WaitOptions};
 use tontine_unix_sim::{Busy, Executor, Mode};
 
 use crate::systems::{assert_success, of, run};
@@ -70,10 +70,10 @@ fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
         let pid = Arc::new(Mutex::new(0));
         let spawned = Arc::clone(&pid);
         let report = run(system, move |sys| {
-            let polite = sys.spawn(&Spawn::new("behaves", &[])).expect("there is room");
+            let polite = sys.spawn(&SpawnRequest::new("behaves", &[])).expect("there is room");
             // Processor 0 is the master's in that mode.
             sys.place(Some(1)).expect("there are two");
-            let busy = sys.spawn(&Spawn::new("computes", &[])).expect("there is room");
+            let busy = sys.spawn(&SpawnRequest::new("computes", &[])).expect("there is room");
             *spawned.lock().expect("no panic") = busy.number();
             let ends = [polite, busy].map(|child| {
                 let waited = sys.waitpid(child.into(), WaitOptions::empty());

@@ -60,7 +60,7 @@ fn what_children_used_is_added_when_they_are_waited_for() {
             i32::from(used(sys) >= LONG)
         });
         let waited = sys.wait4(waits.unwrap().into(), WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!(waited.status, Status::Exited(0), "its own is its own");
+        assert_eq!(waited.status, WaitStatus::Exited(0), "its own is its own");
         assert!(total(waited.usage) >= LONG, "{:?}", waited.usage);
     })
     .and_on_linux();
@@ -93,7 +93,7 @@ fn what_children_used_that_vanished_is_lost() {
             0
         });
         let waited = sys.wait4(ignores.unwrap().into(), WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!(waited.status, Status::Exited(0));
+        assert_eq!(waited.status, WaitStatus::Exited(0));
         assert!(total(waited.usage) < LONG, "{:?}", waited.usage);
     })
     .and_on_linux();
@@ -107,7 +107,7 @@ fn exceeds_its_limit(sys: &dyn Sys) {
         // It comes a moment after the limit was raised, which may be in the wait for the heir.
         let ring = SigAction::handler(move |sys, _| exceeded.ring(sys));
         act(sys, Signal::XCPU, ring.with_flags(ActionFlags::RESTART));
-        sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 3 }).unwrap();
+        sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 3 }).unwrap();
         let raised = |sys: &dyn Sys, seconds| {
             while sys.getrlimit(Resource::Cpu).soft < seconds {
                 (0..100).for_each(|_| sys.poll());
@@ -115,9 +115,9 @@ fn exceeds_its_limit(sys: &dyn Sys) {
         };
         raised(sys, 2);
         assert!(used(sys) >= LIMIT_AT_LEAST);
-        assert_eq!(sys.getrlimit(Resource::Cpu), Limit { soft: 2, hard: 3 });
+        assert_eq!(sys.getrlimit(Resource::Cpu), Rlimit { soft: 2, hard: 3 });
         let heir = sys.fork(|sys| sys.getrlimit(Resource::Cpu).soft as i32).unwrap();
-        assert_eq!(end_of(sys, heir), Status::Exited(2), "a child inherits the raised one");
+        assert_eq!(end_of(sys, heir), WaitStatus::Exited(2), "a child inherits the raised one");
         raised(sys, 3);
         assert!(used(sys) >= 2 * LIMIT_AT_LEAST);
         loop {
@@ -125,7 +125,7 @@ fn exceeds_its_limit(sys: &dyn Sys) {
         }
     });
     let waited = sys.wait4(child.unwrap().into(), WaitOptions::empty()).unwrap().unwrap();
-    assert_eq!(waited.status, Status::Signaled(Signal::KILL, false));
+    assert_eq!(waited.status, WaitStatus::Signaled(Signal::KILL, false));
     assert!(total(waited.usage) >= 3 * LIMIT_AT_LEAST, "{:?}", waited.usage);
     exceeded.heard(sys);
     exceeded.heard(sys);
@@ -150,14 +150,14 @@ fn on_real_processors_the_clock_of_each_charges_who_runs_there() {
         exceeds_its_limit(sys);
         0
     });
-    assert_eq!(report.status, Some(Status::Exited(0)), "{report:?}");
+    assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{report:?}");
 }
 
 #[test]
 fn by_default_sigxcpu_ends_the_process() {
     simulated(|sys| {
         let end = end_as(sys, |sys| {
-            sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 9 }).unwrap();
+            sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 9 }).unwrap();
             loop {
                 sys.poll();
             }
@@ -256,7 +256,7 @@ fn a_profile_is_its_threads_own_and_neither_childrens_nor_another_programs() {
                 sys.exec("computes", &[]).map_or(1, |never| match never {})
             }
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         assert!(all(&unprofiled)[1] < 15, "exec ends it");
     });
 }
@@ -283,7 +283,7 @@ fn ticks_that_come_between_two_marks_are_counted_at_the_first() {
         }
         0
     });
-    assert_eq!(report.status, Some(Status::Exited(0)), "{report:?}");
+    assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{report:?}");
 }
 
 #[test]

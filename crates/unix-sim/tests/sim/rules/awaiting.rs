@@ -38,7 +38,7 @@ fn sigwait_takes_the_lowest_of_those_that_queue() {
     everywhere(|sys| {
         let signals = [9, 0, 30, 4].map(|nth| Signal::realtime(nth).unwrap());
         let set = SigSet::of(&signals);
-        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
         for signal in signals {
             sys.sigqueue(sys.getpid(), Some(signal), 0).unwrap();
         }
@@ -53,17 +53,17 @@ fn sigwait_takes_the_lowest_of_those_that_queue() {
 fn sigtimedwait_tells_number_cause_and_value() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::USR1, Signal::RTMIN]);
-        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
         let told = || {
             let info = sys.sigtimedwait(set, None).unwrap();
             (info.signal, info.code, info.value)
         };
         kill(sys, sys.getpid(), Signal::USR1);
-        assert_eq!(told(), (Signal::USR1, Code::User, 0));
+        assert_eq!(told(), (Signal::USR1, SigCode::User, 0));
         sys.raise(Signal::USR1).unwrap();
-        assert_eq!(told(), (Signal::USR1, Code::Tkill, 0));
+        assert_eq!(told(), (Signal::USR1, SigCode::Tkill, 0));
         sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), -5).unwrap();
-        assert_eq!(told(), (Signal::RTMIN, Code::Queue, -5));
+        assert_eq!(told(), (Signal::RTMIN, SigCode::Queue, -5));
         assert_eq!(sys.sigpending(), SigSet::EMPTY);
     })
     .and_on_linux();
@@ -73,7 +73,7 @@ fn sigtimedwait_tells_number_cause_and_value() {
 fn sigtimedwait_that_has_no_time_does_not_wait() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::USR1, Signal::ALRM]);
-        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
         sys.alarm(1000);
         for _ in 0..10 {
             assert_eq!(sys.sigtimedwait(set, Some(Duration::ZERO)), Err(Errno::EAGAIN));
@@ -92,7 +92,7 @@ fn sigwait_sleeps_until_a_signal_comes() {
         let log = Log::default();
         let noted = log.clone();
         let set = SigSet::of(&[Signal::USR1, Signal::USR2]);
-        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
         let thread = sys.thread(move |sys| noted.note(sys.sigwait(set).unwrap().number()));
         let thread = thread.unwrap();
         rest(sys);
@@ -190,7 +190,7 @@ fn sigsuspend_does_not_return_where_the_signal_ends_the_process() {
             })
             .unwrap();
         kill(sys, child, Signal::TERM);
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
     })
     .and_on_linux();
 }

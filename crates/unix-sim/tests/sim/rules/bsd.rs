@@ -74,7 +74,7 @@ fn what_a_sigvec_handler_interrupts_starts_again() {
             wait_through(sys, Signal::USR1);
             log.len() as i32
         });
-        assert_eq!(end, Status::Exited(1));
+        assert_eq!(end, WaitStatus::Exited(1));
     })
     .and_on_linux();
 }
@@ -109,7 +109,7 @@ fn killpg_is_kill_of_a_group() {
         let child = sys.fork(sleep_on).unwrap();
         sys.setpgid(child, child).unwrap();
         assert_eq!(sys.killpg(child, Some(Signal::TERM)), Ok(()));
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
         assert_eq!(sys.killpg(child, Some(Signal::TERM)), Err(Errno::ESRCH));
     })
     .and_on_linux();
@@ -132,7 +132,7 @@ fn a_child_inherits_the_alternate_stack_and_a_thread_does_not() {
     everywhere(|sys| {
         sys.sigstack(Some(SigStack { size: 65_536, on_stack: false })).unwrap();
         let pages = |sys: &dyn Sys| (sys.sigstack(None).unwrap().size / 4096) as i32;
-        assert_eq!(end_as(sys, pages), Status::Exited(16));
+        assert_eq!(end_as(sys, pages), WaitStatus::Exited(16));
         let log = Log::default();
         let noted = log.clone();
         let thread = sys.thread(move |sys| noted.note(pages(sys))).unwrap();

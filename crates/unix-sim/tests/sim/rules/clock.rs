@@ -23,7 +23,7 @@ fn alarm_sends_sigalrm_when_its_time_has_come() {
         let before = sys.now();
         sys.alarm(1);
         let info = sys.sigtimedwait(SigSet::of(&[Signal::ALRM]), None).unwrap();
-        assert_eq!((info.signal, info.code), (Signal::ALRM, Code::Kernel));
+        assert_eq!((info.signal, info.code), (Signal::ALRM, SigCode::Kernel));
         assert!(sys.now() - before >= Duration::from_secs(1));
         assert_eq!(sys.alarm(0), 0, "once");
     })
@@ -52,7 +52,7 @@ fn by_default_an_alarm_is_fatal() {
             sys.alarm(1);
             sleep_on(sys)
         });
-        assert_eq!(end, Status::Signaled(Signal::ALRM, false));
+        assert_eq!(end, WaitStatus::Signaled(Signal::ALRM, false));
     })
     .and_on_linux();
 }
@@ -95,7 +95,7 @@ fn a_stop_does_not_lengthen_a_sleep_nor_end_it() {
         kill(sys, child, Signal::STOP);
         change_of(sys, child, WaitOptions::STOPPED);
         kill(sys, child, Signal::CONT);
-        assert_eq!(end_of(sys, child), Status::Exited(1));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
     })
     .and_on_linux();
 }
@@ -141,7 +141,7 @@ fn a_tick_counts_at_the_mark_that_stood_when_it_came() {
                 (0..1000).for_each(|_| sys.poll());
                 i32::from(count(2) != at_the_end)
             });
-            assert_eq!(report.status, Some(Status::Exited(0)), "{mode}, seed {seed}");
+            assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{mode}, seed {seed}");
         }
     }
 }

@@ -16,7 +16,7 @@ fn kill_tells_code_sender_and_user() {
         act(sys, Signal::USR1, log.infos());
         kill(sys, sys.getpid(), Signal::USR1);
         let (pid, uid) = (sys.getpid().number(), sys.getuid() as i32);
-        assert_eq!(log.all(), [code(Code::User), pid, uid, 0, 0]);
+        assert_eq!(log.all(), [code(SigCode::User), pid, uid, 0, 0]);
     })
     .and_on_linux();
 }
@@ -28,7 +28,7 @@ fn tgkill_tells_its_own_code() {
         act(sys, Signal::USR1, log.infos());
         sys.raise(Signal::USR1).unwrap();
         let (pid, uid) = (sys.getpid().number(), sys.getuid() as i32);
-        assert_eq!(log.all(), [code(Code::Tkill), pid, uid, 0, 0]);
+        assert_eq!(log.all(), [code(SigCode::Tkill), pid, uid, 0, 0]);
     })
     .and_on_linux();
 }
@@ -40,7 +40,7 @@ fn sigqueue_tells_its_value() {
         act(sys, Signal::USR1, log.infos());
         sys.sigqueue(sys.getpid(), Some(Signal::USR1), -7).unwrap();
         let (pid, uid) = (sys.getpid().number(), sys.getuid() as i32);
-        assert_eq!(log.all()[..4], [code(Code::Queue), pid, uid, -7]);
+        assert_eq!(log.all()[..4], [code(SigCode::Queue), pid, uid, -7]);
     })
     .and_on_linux();
 }
@@ -56,15 +56,15 @@ fn sigchld_tells_what_became_of_whom() {
             (info.code, info.status)
         };
         let child = sys.fork(|_| 300).unwrap();
-        assert_eq!(told(child), (Code::Exited, 300 & 0xff));
+        assert_eq!(told(child), (SigCode::Exited, 300 & 0xff));
         end_of(sys, child);
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
-        assert_eq!(told(child), (Code::Stopped, Signal::STOP.number()));
+        assert_eq!(told(child), (SigCode::Stopped, Signal::STOP.number()));
         kill(sys, child, Signal::CONT);
-        assert_eq!(told(child), (Code::Continued, Signal::CONT.number()));
+        assert_eq!(told(child), (SigCode::Continued, Signal::CONT.number()));
         kill(sys, child, Signal::TERM);
-        assert_eq!(told(child), (Code::Killed, Signal::TERM.number()));
+        assert_eq!(told(child), (SigCode::Killed, Signal::TERM.number()));
         end_of(sys, child);
     })
     .and_on_linux();
@@ -76,8 +76,8 @@ fn sigchld_tells_of_a_core() {
         block(sys, &[Signal::CHLD]);
         sys.fork(|sys| sys.raise(Signal::QUIT).map_or(1, |()| 2)).unwrap();
         let info = sys.sigtimedwait(SigSet::of(&[Signal::CHLD]), None).unwrap();
-        assert_eq!((info.code, info.status), (Code::Dumped, Signal::QUIT.number()));
-        assert_eq!(sys.wait().unwrap().status, Status::Signaled(Signal::QUIT, true));
+        assert_eq!((info.code, info.status), (SigCode::Dumped, Signal::QUIT.number()));
+        assert_eq!(sys.wait().unwrap().status, WaitStatus::Signaled(Signal::QUIT, true));
     });
 }
 
@@ -219,7 +219,7 @@ fn tgkill_names_a_thread_of_that_process() {
         let zombie = |tid: i32| sys.tgkill(child, Tid(tid), Some(Signal::TERM));
         assert_eq!(zombie(child.number()), Ok(()));
         assert_eq!(zombie(me.number()), Err(Errno::ESRCH));
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
         assert_eq!(zombie(child.number()), Err(Errno::ESRCH));
     })
     .and_on_linux();
@@ -246,7 +246,7 @@ fn calls_that_do_not_sleep_are_never_interrupted() {
             assert!(sys.kill(child.into(), None).is_ok());
             assert!(sys.sigprocmask(None).is_ok());
             assert!(sys.sigaction(Signal::HUP, Some(SigAction::DEFAULT)).is_ok());
-            assert!(sys.getpriority(Whose::Process(child)).is_ok());
+            assert!(sys.getpriority(PriorityScope::Process(child)).is_ok());
             assert!(sys.waitpid(child.into(), WaitOptions::NOHANG).is_ok());
             while sys.waitpid(Children::Any, WaitOptions::empty()) == Err(Errno::EINTR) {}
         }

@@ -77,7 +77,7 @@ fn resethand_makes_a_handler_run_once_and_keeps_its_signal_blocked() {
         sys.raise(Signal::USR1).unwrap();
         assert_eq!(log.all(), [1, 1]);
         let end = end_as(sys, |sys| sys.raise(Signal::USR1).map_or(1, |()| 0));
-        assert_eq!(end, Status::Signaled(Signal::USR1, false));
+        assert_eq!(end, WaitStatus::Signaled(Signal::USR1, false));
     })
     .and_on_linux();
 }
@@ -145,18 +145,18 @@ fn by_default_signals_end_stop_or_do_nothing() {
                 })
                 .unwrap();
             let change = change_of(sys, child, WaitOptions::EXITED | WaitOptions::STOPPED);
-            let expected = match signal.by_default() {
-                DefaultAction::Terminate => Status::Signaled(signal, false),
-                DefaultAction::Core => Status::Signaled(signal, true),
+            let expected = match signal.default_action() {
+                DefaultAction::Terminate => WaitStatus::Signaled(signal, false),
+                DefaultAction::Core => WaitStatus::Signaled(signal, true),
                 // The rule's own group is orphaned: only SIGSTOP stops its members.
-                DefaultAction::Stop if signal != Signal::STOP => Status::Exited(7),
-                DefaultAction::Stop => Status::Stopped(signal),
-                DefaultAction::Ignore | DefaultAction::Continue => Status::Exited(7),
+                DefaultAction::Stop if signal != Signal::STOP => WaitStatus::Exited(7),
+                DefaultAction::Stop => WaitStatus::Stopped(signal),
+                DefaultAction::Ignore | DefaultAction::Continue => WaitStatus::Exited(7),
             };
             assert_eq!(change, expected, "{signal}");
-            if let Status::Stopped(_) = change {
+            if let WaitStatus::Stopped(_) = change {
                 kill(sys, child, Signal::CONT);
-                assert_eq!(end_of(sys, child), Status::Exited(7));
+                assert_eq!(end_of(sys, child), WaitStatus::Exited(7));
             }
         }
     });
@@ -183,7 +183,7 @@ fn restart_decides_whether_a_sleeping_call_goes_on() {
                     _ => 3,
                 }
             });
-            assert_eq!(end, Status::Exited(expected), "wait");
+            assert_eq!(end, WaitStatus::Exited(expected), "wait");
             let end = end_as(sys, move |sys| {
                 let parent = sys.getpid();
                 act(sys, Signal::USR1, Log::default().signals().with_flags(flags));
@@ -202,7 +202,7 @@ fn restart_decides_whether_a_sleeping_call_goes_on() {
                     _ => 3,
                 }
             });
-            assert_eq!(end, Status::Exited(expected), "read");
+            assert_eq!(end, WaitStatus::Exited(expected), "read");
         }
     })
     .and_on_linux();
@@ -233,7 +233,7 @@ fn calls_that_wait_for_signals_or_time_never_start_again() {
             assert!(log.len() >= 1);
             act(sys, Signal::ALRM, SigAction::IGNORE);
             kill(sys, child, Signal::KILL);
-            assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+            assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
         }
     })
     .and_on_linux();
@@ -346,7 +346,7 @@ fn a_sigchld_that_is_ignored_by_default_leaves_zombies() {
     everywhere(|sys| {
         let child = sys.fork(|_| 3).unwrap();
         rest(sys);
-        assert_eq!(end_of(sys, child), Status::Exited(3));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(3));
     })
     .and_on_linux();
 }

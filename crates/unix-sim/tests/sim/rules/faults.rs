@@ -14,7 +14,7 @@ fn a_fault_is_handled_by_the_thread_that_caused_it() {
         act(sys, Signal::SEGV, handler);
         let thread = sys.thread(|sys| sys.fault(Signal::SEGV).unwrap()).unwrap();
         sys.join(thread).unwrap();
-        assert_eq!(log.all(), [thread.0, code(Code::Fault)]);
+        assert_eq!(log.all(), [thread.0, code(SigCode::Fault)]);
     })
     .and_on_linux();
 }

@@ -13,7 +13,7 @@ fn a_child_has_one_thread_whatever_its_parent_has() {
             assert_eq!(sys.gettid().0, sys.getpid().number());
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         bell.ring(sys);
         sys.join(thread).unwrap();
     })
@@ -33,7 +33,7 @@ fn a_child_begins_with_no_time_used() {
             })
             .unwrap();
         let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!(waited.status, Status::Exited(1));
+        assert_eq!(waited.status, WaitStatus::Exited(1));
         let usage = waited.usage;
         assert!(usage.user + usage.system < time, "not even that of another child: {usage:?}");
     })
@@ -69,7 +69,7 @@ fn a_childs_number_is_no_processs_and_no_groups() {
             assert!(given.iter().all(|number| !taken.contains(number)), "{taken:?} {given:?}");
             let again = given.iter().filter(|&number| *number == given[0]).count();
             assert!(again > 1, "it went round: {given:?}");
-            sys.kill(Target::Group(leader), Some(Signal::KILL)).unwrap();
+            sys.kill(SignalTarget::Group(leader), Some(Signal::KILL)).unwrap();
             end_of(sys, member);
             assert!((0..60).any(|_| reaped(sys) == leader.number()), "the group is gone");
         },

@@ -5,24 +5,24 @@ use super::harness::*;
 #[test]
 fn a_child_inherits_mask_dispositions_limits_priority_and_user() {
     everywhere(|sys| {
-        let limit = Limit { soft: 100, hard: 200 };
+        let limit = Rlimit { soft: 100, hard: 200 };
         let action = Log::default().signals().with_flags(ActionFlags::RESTART);
         block(sys, &[Signal::USR1]);
         act(sys, Signal::USR2, action.clone());
         act(sys, Signal::HUP, SigAction::IGNORE);
         sys.setrlimit(Resource::Descriptors, limit).unwrap();
-        sys.setpriority(Whose::Process(Pid::number_only(0)), 5).unwrap();
+        sys.setpriority(PriorityScope::Process(Pid::number_only(0)), 5).unwrap();
         let user = sys.getuid();
         let end = end_as(sys, move |sys| {
             assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::USR1])));
             assert_eq!(sys.sigaction(Signal::USR2, None), Ok(action));
             assert_eq!(sys.sigaction(Signal::HUP, None), Ok(SigAction::IGNORE));
             assert_eq!(sys.getrlimit(Resource::Descriptors), limit);
-            assert_eq!(sys.getpriority(Whose::Process(Pid::number_only(0))), Ok(5));
+            assert_eq!(sys.getpriority(PriorityScope::Process(Pid::number_only(0))), Ok(5));
             assert_eq!((sys.getuid(), sys.geteuid()), (user, user));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -39,7 +39,7 @@ fn a_child_inherits_neither_pending_signals_nor_the_alarm() {
             assert_eq!(sys.alarm(0), 0);
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         assert_eq!(sys.sigpending(), SigSet::of(&[Signal::USR1, Signal::USR2]));
         assert!(sys.alarm(0) > 0);
     })
@@ -49,17 +49,17 @@ fn a_child_inherits_neither_pending_signals_nor_the_alarm() {
 #[test]
 fn a_child_has_changes_of_its_own() {
     everywhere(|sys| {
-        sys.setpriority(Whose::Process(Pid::number_only(0)), 8).unwrap();
+        sys.setpriority(PriorityScope::Process(Pid::number_only(0)), 8).unwrap();
         let end = end_as(sys, |sys| {
             act(sys, Signal::USR1, SigAction::IGNORE);
             block(sys, &[Signal::USR2]);
-            sys.setpriority(Whose::Process(Pid::number_only(0)), 9).unwrap();
+            sys.setpriority(PriorityScope::Process(Pid::number_only(0)), 9).unwrap();
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         assert_eq!(sys.sigaction(Signal::USR1, None), Ok(SigAction::DEFAULT));
         assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
-        assert_eq!(sys.getpriority(Whose::Process(Pid::number_only(0))), Ok(8));
+        assert_eq!(sys.getpriority(PriorityScope::Process(Pid::number_only(0))), Ok(8));
     })
     .and_on_linux();
 }
@@ -78,7 +78,7 @@ fn parent_and_child_know_each_other_and_the_child_its_group() {
             })
             .unwrap();
         assert_ne!(child.number(), me.number());
-        assert_eq!(end_of(sys, child), Status::Exited(0));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -96,7 +96,7 @@ fn with_programs(builder: Builder) -> Builder {
             assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::HUP, Signal::TERM])));
             assert_eq!(sys.sigpending(), SigSet::of(&[Signal::HUP, Signal::TERM]));
             assert!(sys.alarm(0) > 0);
-            assert_eq!(sys.getrlimit(Resource::Descriptors), Limit::of(77));
+            assert_eq!(sys.getrlimit(Resource::Descriptors), Rlimit::of(77));
             42
         })
         .program("returns", |_, arguments| arguments[1].parse().unwrap())
@@ -118,7 +118,7 @@ fn prepare_to_look(sys: &dyn Sys) {
     kill(sys, sys.getpid(), Signal::HUP);
     sys.raise(Signal::TERM).unwrap();
     sys.alarm(1000);
-    sys.setrlimit(Resource::Descriptors, Limit::of(77)).unwrap();
+    sys.setrlimit(Resource::Descriptors, Rlimit::of(77)).unwrap();
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn exec_resets_handlers_and_keeps_the_rest() {
             let Err(errno) = sys.exec("looks", &["looks", &own]);
             errno.raw()
         });
-        assert_eq!(end, Status::Exited(42));
+        assert_eq!(end, WaitStatus::Exited(42));
     });
 }
 
@@ -159,7 +159,7 @@ fn exec_by_another_thread_halts_all_others_and_its_program_is_the_process() {
             noted.note(1);
             1
         });
-        assert_eq!(end, Status::Exited(42));
+        assert_eq!(end, WaitStatus::Exited(42));
         assert_eq!(after.len(), 0);
     });
 }
@@ -171,7 +171,7 @@ fn exec_may_follow_exec_for_ever() {
             let Err(errno) = sys.exec("again", &["again", "40"]);
             errno.raw()
         });
-        assert_eq!(end, Status::Exited(21));
+        assert_eq!(end, WaitStatus::Exited(21));
     });
 }
 
@@ -206,25 +206,25 @@ fn exec_unwinds_the_program_before_it() {
             let Err(errno) = sys.exec("returns", &["returns", "5"]);
             errno.raw()
         });
-        assert_eq!((end, log.len()), (Status::Exited(5), 1));
+        assert_eq!((end, log.len()), (WaitStatus::Exited(5), 1));
     });
 }
 
 #[test]
 fn spawn_forks_and_executes() {
     everywhere_with(with_programs, |sys| {
-        let child = sys.spawn(&Spawn::new("returns", &["returns", "300"])).unwrap();
-        assert_eq!(end_of(sys, child), Status::Exited(300 & 0xff));
+        let child = sys.spawn(&SpawnRequest::new("returns", &["returns", "300"])).unwrap();
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(300 & 0xff));
         block(sys, &[Signal::HUP]);
         act(sys, Signal::TERM, SigAction::IGNORE);
-        let mut spawn = Spawn::new("sleeps", &["sleeps"]);
+        let mut spawn = SpawnRequest::new("sleeps", &["sleeps"]);
         spawn.group = SpawnGroup::Own;
         spawn.mask = Some(SigSet::EMPTY);
         spawn.defaults = SigSet::of(&[Signal::TERM]);
         let child = sys.spawn(&spawn).unwrap();
         assert_eq!(sys.getpgid(child), Ok(child));
-        sys.kill(Target::Group(child), Some(Signal::TERM)).unwrap();
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+        sys.kill(SignalTarget::Group(child), Some(Signal::TERM)).unwrap();
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
     });
 }
 
@@ -233,15 +233,15 @@ fn spawn_that_fails_leaves_nothing() {
     everywhere_with(with_programs, |sys| {
         let end = end_as(sys, |sys| {
             sys.setuid(54_321).unwrap();
-            sys.setrlimit(Resource::Processes, Limit::of(2)).unwrap();
-            let mut bad_group = Spawn::new("returns", &["returns", "1"]);
+            sys.setrlimit(Resource::Processes, Rlimit::of(2)).unwrap();
+            let mut bad_group = SpawnRequest::new("returns", &["returns", "1"]);
             bad_group.group = SpawnGroup::Of(Pid::number_only(1));
-            let mut bad_descriptor = Spawn::new("returns", &["returns", "1"]);
+            let mut bad_descriptor = SpawnRequest::new("returns", &["returns", "1"]);
             bad_descriptor.descriptors = vec![(Fd(50), Fd(3))];
             let long = "x".repeat(200_000);
             let cases = [
-                (Spawn::new("nowhere", &["nowhere"]), Errno::ENOENT),
-                (Spawn::new("returns", &["returns", &long]), Errno::E2BIG),
+                (SpawnRequest::new("nowhere", &["nowhere"]), Errno::ENOENT),
+                (SpawnRequest::new("returns", &["returns", &long]), Errno::E2BIG),
                 (bad_group, Errno::EPERM),
                 (bad_descriptor, Errno::EBADF),
             ];
@@ -253,27 +253,27 @@ fn spawn_that_fails_leaves_nothing() {
                 }
             }
             assert!(!sys.sigpending().contains(Signal::CHLD), "there was no child");
-            let child = sys.spawn(&Spawn::new("sleeps", &["sleeps"])).unwrap();
-            let refused = sys.spawn(&Spawn::new("sleeps", &["sleeps"]));
+            let child = sys.spawn(&SpawnRequest::new("sleeps", &["sleeps"])).unwrap();
+            let refused = sys.spawn(&SpawnRequest::new("sleeps", &["sleeps"]));
             assert_eq!(refused, Err(Errno::EAGAIN));
             kill(sys, child, Signal::KILL);
             end_of(sys, child);
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     });
 }
 
 #[test]
 fn a_spawned_child_that_is_killed_first_is_a_child_all_the_same() {
     everywhere_with(with_programs, |sys| {
-        let mut spawn = Spawn::new("sleeps", &["sleeps"]);
+        let mut spawn = SpawnRequest::new("sleeps", &["sleeps"]);
         let leader = sys.fork(sleep_on).unwrap();
         sys.setpgid(leader, leader).unwrap();
         spawn.group = SpawnGroup::Of(leader);
         let killer = sys
             .thread(move |sys| {
-                while sys.kill(Target::Group(leader), Some(Signal::KILL)).is_ok() {
+                while sys.kill(SignalTarget::Group(leader), Some(Signal::KILL)).is_ok() {
                     sys.poll();
                 }
             })
@@ -281,7 +281,7 @@ fn a_spawned_child_that_is_killed_first_is_a_child_all_the_same() {
         let child = sys.spawn(&spawn);
         if let Ok(child) = child {
             kill(sys, child, Signal::KILL);
-            assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+            assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
         }
         end_of(sys, leader);
         sys.join(killer).unwrap();
@@ -290,8 +290,8 @@ fn a_spawned_child_that_is_killed_first_is_a_child_all_the_same() {
 
 /// A child that spawns one into the group of `leader`, with so much to do there before its program
 /// begins that a signal to the group comes in between.
-fn slow_to_begin(leader: Pid) -> Spawn {
-    let mut spawn = Spawn::new("sleeps", &["sleeps"]);
+fn slow_to_begin(leader: Pid) -> SpawnRequest {
+    let mut spawn = SpawnRequest::new("sleeps", &["sleeps"]);
     spawn.group = SpawnGroup::Of(leader);
     spawn.defaults = SigSet::ALL.difference(SigSet::of(&[Signal::TERM]));
     spawn
@@ -317,7 +317,7 @@ fn whoever_spawns_is_killed_or_exits_while_the_child_is_stopped_before_its_progr
                 .unwrap();
             let stopper = sys
                 .fork(move |sys| {
-                    while sys.kill(Target::Group(leader), Some(Signal::STOP)).is_ok() {
+                    while sys.kill(SignalTarget::Group(leader), Some(Signal::STOP)).is_ok() {
                         sys.poll();
                     }
                     0
@@ -330,12 +330,12 @@ fn whoever_spawns_is_killed_or_exits_while_the_child_is_stopped_before_its_progr
             end_of(sys, stopper);
             if killed {
                 kill(sys, spawner, Signal::KILL);
-                assert_eq!(end_of(sys, spawner), Status::Signaled(Signal::KILL, false));
+                assert_eq!(end_of(sys, spawner), WaitStatus::Signaled(Signal::KILL, false));
             } else {
                 go.ring(sys);
-                assert_eq!(end_of(sys, spawner), Status::Exited(9));
+                assert_eq!(end_of(sys, spawner), WaitStatus::Exited(9));
             }
-            sys.kill(Target::Group(leader), Some(Signal::KILL)).unwrap();
+            sys.kill(SignalTarget::Group(leader), Some(Signal::KILL)).unwrap();
             end_of(sys, leader);
         }
     });
@@ -362,14 +362,14 @@ fn a_signal_before_a_spawned_program_meets_that_program_and_no_handler_of_the_pa
         act(sys, Signal::TERM, handler);
         let sender = sys
             .fork(move |sys| {
-                while sys.kill(Target::Group(leader), Some(Signal::TERM)).is_ok() {
+                while sys.kill(SignalTarget::Group(leader), Some(Signal::TERM)).is_ok() {
                     sys.poll();
                 }
                 0
             })
             .unwrap();
         let child = sys.spawn(&slow_to_begin(leader)).unwrap();
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
         assert_eq!(strayed.len(), 0, "the parent's handler ran in {:?}", strayed.all());
         for helper in [sender, leader] {
             kill(sys, helper, Signal::KILL);
@@ -388,12 +388,12 @@ fn a_spawned_program_has_the_mask_of_its_parent_unless_it_is_given_one() {
     };
     everywhere_with(with_mask, |sys| {
         block(sys, &[Signal::HUP]);
-        let mut spawn = Spawn::new("mask", &["mask"]);
+        let mut spawn = SpawnRequest::new("mask", &["mask"]);
         let child = sys.spawn(&spawn).unwrap();
-        assert_eq!(end_of(sys, child), Status::Exited(1));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
         spawn.mask = Some(SigSet::of(&[Signal::USR1]));
         let child = sys.spawn(&spawn).unwrap();
-        assert_eq!(end_of(sys, child), Status::Exited(2));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(2));
         assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::HUP])), "the parent's stays");
     });
 }
@@ -402,7 +402,7 @@ fn a_spawned_program_has_the_mask_of_its_parent_unless_it_is_given_one() {
 fn an_exit_status_has_eight_bits() {
     everywhere(|sys| {
         for status in [0, 1, 255, 256, 511, -1, i32::MIN] {
-            let expected = Status::Exited(status & 0xff);
+            let expected = WaitStatus::Exited(status & 0xff);
             assert_eq!(end_as(sys, move |_| status), expected);
             assert_eq!(end_as(sys, move |sys| sys.exit(status)), expected);
         }
@@ -421,7 +421,7 @@ fn exit_by_any_thread_ends_all() {
             sys.thread(|sys| sys.exit(5)).unwrap();
             sleep_on(sys)
         });
-        assert_eq!(end, Status::Exited(5));
+        assert_eq!(end, WaitStatus::Exited(5));
     })
     .and_on_linux();
 }
@@ -436,7 +436,7 @@ fn the_first_threads_return_is_exit() {
             .unwrap();
             6
         });
-        assert_eq!(end, Status::Exited(6));
+        assert_eq!(end, WaitStatus::Exited(6));
     })
     .and_on_linux();
 }
@@ -455,7 +455,7 @@ fn a_fatal_signal_to_any_thread_ends_all() {
             sys.tgkill(sys.getpid(), thread, Some(Signal::TERM)).unwrap();
             sleep_on(sys)
         });
-        assert_eq!(end, Status::Signaled(Signal::TERM, false));
+        assert_eq!(end, WaitStatus::Signaled(Signal::TERM, false));
     })
     .and_on_linux();
 }
@@ -474,7 +474,7 @@ fn orphans_go_to_the_first_process_and_vanish() {
             .unwrap();
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         until(sys, || told.len() == 1);
         let orphan = Pid::number_only(told.all()[0]);
         until(sys, || sys.kill(orphan.into(), None) == Err(Errno::ESRCH));
@@ -493,7 +493,7 @@ fn a_zombie_that_nobody_waited_for_vanishes_with_its_parent() {
             sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         let orphan = Pid::number_only(log.all()[0]);
         until(sys, || sys.kill(orphan.into(), None) == Err(Errno::ESRCH));
     });
@@ -513,9 +513,9 @@ fn a_subreaper_inherits_the_children_of_its_descendants() {
             .unwrap();
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         bell.ring(sys);
-        assert_eq!(sys.wait().unwrap().status, Status::Exited(9));
+        assert_eq!(sys.wait().unwrap().status, WaitStatus::Exited(9));
         sys.set_subreaper(false).unwrap();
         assert_eq!(sys.wait(), Err(Errno::ECHILD));
     })
@@ -533,8 +533,8 @@ fn a_subreaper_is_told_of_a_zombie_that_it_inherits() {
                 0
             })
             .unwrap();
-        assert_eq!(end_of(sys, child), Status::Exited(0));
-        assert_eq!(sys.wait().unwrap().status, Status::Exited(9));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(0));
+        assert_eq!(sys.wait().unwrap().status, WaitStatus::Exited(9));
     })
     .and_on_linux();
 }
@@ -553,8 +553,8 @@ fn a_child_is_no_subreaper_because_its_parent_is() {
             end_of(sys, child);
             i32::from(sys.wait() == Err(Errno::ECHILD))
         });
-        assert_eq!(end, Status::Exited(1));
-        assert_eq!(sys.wait().unwrap().status, Status::Exited(9));
+        assert_eq!(end, WaitStatus::Exited(1));
+        assert_eq!(sys.wait().unwrap().status, WaitStatus::Exited(9));
     })
     .and_on_linux();
 }

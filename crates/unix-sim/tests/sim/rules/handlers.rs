@@ -72,7 +72,7 @@ fn a_program_that_was_executed_has_no_alternate_stack() {
             let Err(errno) = sys.exec("looks", &["looks"]);
             errno.raw()
         });
-        assert_eq!(end, Status::Exited(1));
+        assert_eq!(end, WaitStatus::Exited(1));
     });
 }
 
@@ -107,7 +107,7 @@ fn an_action_that_is_refused_is_not_installed() {
             assert!(sys.sigaction(Signal::KILL, Some(SigAction::IGNORE)).is_err());
             sys.raise(Signal::KILL).map_or(1, |()| 2)
         });
-        assert_eq!(end, Status::Signaled(Signal::KILL, false));
+        assert_eq!(end, WaitStatus::Signaled(Signal::KILL, false));
     })
     .and_on_linux();
 }
@@ -176,12 +176,12 @@ fn of_several_that_queued_the_lowest_is_chosen_first() {
         let log = Log::default();
         let signals = [7, 0, 30, 2].map(|nth| Signal::realtime(nth).unwrap());
         let all = SigSet::of(&signals);
-        sys.sigprocmask(Some((How::Block, all))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, all))).unwrap();
         for signal in signals {
             act(sys, signal, log.signals().with_mask(all));
             sys.sigqueue(sys.getpid(), Some(signal), 0).unwrap();
         }
-        sys.sigprocmask(Some((How::Unblock, all))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Unblock, all))).unwrap();
         let lowest_first: Vec<_> = all.iter().map(Signal::number).collect();
         assert_eq!(log.all(), lowest_first);
     })
@@ -199,6 +199,6 @@ fn a_handler_that_comes_in_itself_without_end_is_a_segmentation_fault() {
             sys.raise(Signal::USR1).unwrap();
             0
         });
-        assert_eq!(end, Status::Signaled(Signal::SEGV, true));
+        assert_eq!(end, WaitStatus::Signaled(Signal::SEGV, true));
     });
 }

@@ -162,19 +162,19 @@ impl Log {
 }
 
 /// A number for each code, for a [`Log`].
-pub(crate) fn code(code: Code) -> i32 {
+pub(crate) fn code(code: SigCode) -> i32 {
     match code {
-        Code::User => 0,
-        Code::Queue => -1,
-        Code::Tkill => -6,
-        Code::Kernel => 128,
-        Code::Fault => 127,
-        Code::Exited => 1,
-        Code::Killed => 2,
-        Code::Dumped => 3,
-        Code::Trapped => 4,
-        Code::Stopped => 5,
-        Code::Continued => 6,
+        SigCode::User => 0,
+        SigCode::Queue => -1,
+        SigCode::Tkill => -6,
+        SigCode::Kernel => 128,
+        SigCode::Fault => 127,
+        SigCode::Exited => 1,
+        SigCode::Killed => 2,
+        SigCode::Dumped => 3,
+        SigCode::Trapped => 4,
+        SigCode::Stopped => 5,
+        SigCode::Continued => 6,
     }
 }
 
@@ -183,12 +183,12 @@ pub(crate) const MOMENT: Duration = Duration::from_millis(5);
 
 /// Blocks signals.
 pub(crate) fn block(sys: &dyn Sys, signals: &[Signal]) {
-    sys.sigprocmask(Some((How::Block, SigSet::of(signals)))).unwrap();
+    sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(signals)))).unwrap();
 }
 
 /// Blocks signals no longer.
 pub(crate) fn unblock(sys: &dyn Sys, signals: &[Signal]) {
-    sys.sigprocmask(Some((How::Unblock, SigSet::of(signals)))).unwrap();
+    sys.sigprocmask(Some((SigmaskHow::Unblock, SigSet::of(signals)))).unwrap();
 }
 
 /// Installs an action.
@@ -207,12 +207,12 @@ pub(crate) fn nobody_else(sys: &dyn Sys) -> u32 {
 }
 
 /// How a child ended.
-pub(crate) fn end_of(sys: &dyn Sys, child: Pid) -> Status {
+pub(crate) fn end_of(sys: &dyn Sys, child: Pid) -> WaitStatus {
     change_of(sys, child, WaitOptions::EXITED)
 }
 
 /// How a child changed.
-pub(crate) fn change_of(sys: &dyn Sys, child: Pid, options: WaitOptions) -> Status {
+pub(crate) fn change_of(sys: &dyn Sys, child: Pid, options: WaitOptions) -> WaitStatus {
     sys.waitid(child.into(), options).unwrap().expect("it slept").status
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn change_of(sys: &dyn Sys, child: Pid, options: WaitOptions) -> Stat
 pub(crate) fn end_as(
     sys: &dyn Sys,
     program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
-) -> Status {
+) -> WaitStatus {
     let child = sys.fork(program).unwrap();
     end_of(sys, child)
 }
@@ -228,9 +228,9 @@ pub(crate) fn end_as(
 /// A child stops by SIGSTOP and ends by SIGKILL, whatever it does about either.
 pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
     kill(sys, child, Signal::STOP);
-    assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+    assert_eq!(change_of(sys, child, WaitOptions::STOPPED), WaitStatus::Stopped(Signal::STOP));
     kill(sys, child, Signal::KILL);
-    assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
 }
 
 /// Waits for a child that sends the caller a signal meanwhile; the wait starts again after it.
@@ -244,7 +244,7 @@ pub(crate) fn wait_through(sys: &dyn Sys, signal: Signal) {
             3
         })
         .unwrap();
-    assert_eq!(end_of(sys, child), Status::Exited(3));
+    assert_eq!(end_of(sys, child), WaitStatus::Exited(3));
 }
 
 /// Raises a signal whose handler raises it once more, and notes when it begins and ends: 1 and −1
@@ -266,7 +266,7 @@ pub(crate) fn raise_twice(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> 
 }
 
 /// What the caller has pending of these, taken one by one.
-pub(crate) fn drain(sys: &dyn Sys, set: SigSet) -> Vec<SignalInfo> {
+pub(crate) fn drain(sys: &dyn Sys, set: SigSet) -> Vec<SigInfo> {
     std::iter::from_fn(|| sys.sigtimedwait(set, Some(Duration::ZERO)).ok()).collect()
 }
 

@@ -4,7 +4,7 @@ use super::harness::*;
 
 /// A child that leads a group of its own and sleeps.
 fn killed(sys: &dyn Sys, child: Pid) {
-    assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+    assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
 }
 
 fn terminate(sys: &dyn Sys, child: Pid) {
@@ -47,7 +47,7 @@ fn a_zombie_may_be_signalled_and_who_was_waited_for_is_not_there() {
         sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
         assert_eq!(sys.kill(child.into(), Some(Signal::KILL)), Ok(()));
         assert_eq!(sys.sigqueue(child, Some(Signal::KILL), 0), Ok(()));
-        assert_eq!(end_of(sys, child), Status::Exited(3));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(3));
         assert_eq!(sys.kill(child.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
         assert_eq!(sys.sigqueue(child, Some(Signal::KILL), 0), Err(Errno::ESRCH));
         let thread = Tid(child.number());
@@ -101,7 +101,7 @@ fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
         |sys| {
             let (old, new) = two_with_one_number(sys);
             let member = sys.fork(sleep_on).unwrap();
-            assert_eq!(sys.kill(Target::Group(old), Some(Signal::TERM)), Err(Errno::ESRCH));
+            assert_eq!(sys.kill(SignalTarget::Group(old), Some(Signal::TERM)), Err(Errno::ESRCH));
             assert_eq!(sys.setpgid(member, old), Err(Errno::EPERM));
             assert_eq!(sys.setpgid(new, old), Err(Errno::EPERM));
             let group = |id| sys.waitpid(Children::Group(id), WaitOptions::NOHANG);
@@ -124,11 +124,11 @@ fn a_group_is_all_its_members_and_nobody_else() {
         let other = sys.fork(sleep_on).unwrap();
         sys.setpgid(other, one).unwrap();
         let outside = sys.fork(sleep_on).unwrap();
-        assert_eq!(sys.kill(Target::Group(one), Some(Signal::TERM)), Ok(()));
+        assert_eq!(sys.kill(SignalTarget::Group(one), Some(Signal::TERM)), Ok(()));
         killed(sys, one);
         killed(sys, other);
         assert_eq!(sys.waitpid(outside.into(), WaitOptions::NOHANG), Ok(None));
-        assert_eq!(sys.kill(Target::Group(one), None), Err(Errno::ESRCH));
+        assert_eq!(sys.kill(SignalTarget::Group(one), None), Err(Errno::ESRCH));
         terminate(sys, outside);
     })
     .and_on_linux();
@@ -150,9 +150,9 @@ fn the_own_group_includes_the_caller() {
             })
             .unwrap();
         bell.heard(sys);
-        assert_eq!(sys.kill(Target::OwnGroup, Some(Signal::USR1)), Ok(()));
+        assert_eq!(sys.kill(SignalTarget::OwnGroup, Some(Signal::USR1)), Ok(()));
         assert_eq!(log.len(), 1);
-        assert_eq!(end_of(sys, child), Status::Exited(5));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(5));
         act(sys, Signal::USR1, SigAction::IGNORE);
         assert_eq!(sys.killpg(Pid::number_only(0), Some(Signal::USR1)), Ok(()));
     })
@@ -164,7 +164,7 @@ fn numbers_that_name_nobody_are_refused() {
     everywhere(|sys| {
         let nobody = Pid::number_only(999);
         assert_eq!(sys.kill(nobody.into(), Some(Signal::TERM)), Err(Errno::ESRCH));
-        assert_eq!(sys.kill(Target::Group(nobody), Some(Signal::TERM)), Err(Errno::ESRCH));
+        assert_eq!(sys.kill(SignalTarget::Group(nobody), Some(Signal::TERM)), Err(Errno::ESRCH));
         assert_eq!(sys.sigqueue(nobody, Some(Signal::TERM), 0), Err(Errno::ESRCH));
         assert_eq!(sys.tgkill(nobody, Tid(999), None), Err(Errno::ESRCH));
     });
@@ -176,13 +176,13 @@ fn numbers_that_name_nobody_are_refused() {
             if number != 0 {
                 // There is no positive number for the lowest one.
                 let errno = if number == i32::MIN { Errno::ESRCH } else { Errno::EINVAL };
-                assert_eq!(sys.kill(Target::Group(bare), None), Err(errno), "{number}");
+                assert_eq!(sys.kill(SignalTarget::Group(bare), None), Err(errno), "{number}");
                 assert_eq!(sys.killpg(bare, None), Err(Errno::EINVAL), "{number}");
             }
         }
         let most = Pid::number_only(i32::MAX);
         assert_eq!(sys.kill(most.into(), None), Err(Errno::ESRCH));
-        assert_eq!(sys.kill(Target::Group(most), None), Err(Errno::ESRCH));
+        assert_eq!(sys.kill(SignalTarget::Group(most), None), Err(Errno::ESRCH));
     })
     .and_on_linux();
 }
@@ -192,11 +192,11 @@ fn everyone_is_neither_the_caller_nor_the_first_process() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::TERM, log.signals());
-        assert_eq!(sys.kill(Target::Everyone, Some(Signal::TERM)), Err(Errno::ESRCH));
+        assert_eq!(sys.kill(SignalTarget::Everyone, Some(Signal::TERM)), Err(Errno::ESRCH));
         let children = [leader(sys), sys.fork(sleep_on).unwrap()];
-        assert_eq!(sys.kill(Target::Everyone, Some(Signal::KILL)), Ok(()));
+        assert_eq!(sys.kill(SignalTarget::Everyone, Some(Signal::KILL)), Ok(()));
         for child in children {
-            assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+            assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
         }
         assert_eq!(log.len(), 0);
     });
@@ -225,7 +225,7 @@ fn a_user_may_signal_its_own_and_not_others() {
             for target in others {
                 for signal in [None, Some(Signal::TERM), Some(Signal::CONT)] {
                     assert_eq!(sys.kill(target.into(), signal), Err(Errno::EPERM));
-                    assert_eq!(sys.kill(Target::Group(target), signal), Err(Errno::EPERM));
+                    assert_eq!(sys.kill(SignalTarget::Group(target), signal), Err(Errno::EPERM));
                     assert_eq!(sys.sigqueue(target, signal, 0), Err(Errno::EPERM));
                     let thread = Tid(target.number());
                     assert_eq!(sys.tgkill(target, thread, signal), Err(Errno::EPERM));
@@ -234,7 +234,7 @@ fn a_user_may_signal_its_own_and_not_others() {
             assert_eq!(sys.kill(mine.into(), Some(Signal::TERM)), Ok(()));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         killed(sys, same);
         for child in [other, root] {
             terminate(sys, child);
@@ -260,10 +260,10 @@ fn a_group_is_refused_only_if_nobody_in_it_may_be_signalled() {
         bell.heard(sys);
         let end = end_as(sys, move |sys| {
             sys.setuid(54_321).unwrap();
-            assert_eq!(sys.kill(Target::Group(group), Some(Signal::TERM)), Ok(()));
+            assert_eq!(sys.kill(SignalTarget::Group(group), Some(Signal::TERM)), Ok(()));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         killed(sys, mine);
         assert_eq!(sys.waitpid(one.into(), WaitOptions::NOHANG), Ok(None));
         terminate(sys, one);
@@ -277,10 +277,10 @@ fn kill_of_everyone_says_nothing_of_those_whom_it_may_not_signal() {
         let child = sys.fork(sleep_on).unwrap();
         let end = end_as(sys, |sys| {
             sys.setuid(54_321).unwrap();
-            assert_eq!(sys.kill(Target::Everyone, Some(Signal::TERM)), Ok(()));
+            assert_eq!(sys.kill(SignalTarget::Everyone, Some(Signal::TERM)), Ok(()));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None));
         terminate(sys, child);
     });
@@ -299,8 +299,8 @@ fn sigcont_may_be_sent_to_anyone_in_the_session() {
             assert_eq!(sys.kill(stopped.into(), Some(Signal::CONT)), Ok(()));
             0
         });
-        assert_eq!(end, Status::Exited(0));
-        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), Status::Continued);
+        assert_eq!(end, WaitStatus::Exited(0));
+        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), WaitStatus::Continued);
         terminate(sys, child);
     })
     .and_on_linux();
@@ -315,7 +315,7 @@ fn a_user_without_privilege_may_not_signal_the_first_process() {
             assert_eq!(sys.kill(init.into(), None), Err(Errno::EPERM));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }

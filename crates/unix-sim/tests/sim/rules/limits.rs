@@ -5,7 +5,7 @@ use super::harness::*;
 #[test]
 fn a_limit_is_lowered_by_anyone_and_raised_by_the_privileged() {
     everywhere(|sys| {
-        let of = |soft, hard| Limit { soft, hard };
+        let of = |soft, hard| Rlimit { soft, hard };
         assert_eq!(sys.setrlimit(Resource::Processes, of(50, 100)), Ok(()));
         assert_eq!(sys.getrlimit(Resource::Processes), of(50, 100));
         assert_eq!(sys.setrlimit(Resource::Processes, of(101, 100)), Err(Errno::EINVAL));
@@ -20,7 +20,7 @@ fn a_limit_is_lowered_by_anyone_and_raised_by_the_privileged() {
             assert_eq!(sys.getrlimit(Resource::Processes), of(10, 20));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         assert_eq!(sys.getrlimit(Resource::Processes), of(60, 200), "a child's are its own");
     });
 }
@@ -30,7 +30,7 @@ fn a_user_has_as_many_processes_and_threads_as_the_limit_says() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.setuid(54_321).unwrap();
-            sys.setrlimit(Resource::Processes, Limit::of(3)).unwrap();
+            sys.setrlimit(Resource::Processes, Rlimit::of(3)).unwrap();
             let bell = Bell::new(sys);
             let thread = sys.thread(move |sys| bell.heard(sys)).unwrap();
             let child = sys.fork(sleep_on).unwrap();
@@ -51,14 +51,14 @@ fn a_user_has_as_many_processes_and_threads_as_the_limit_says() {
             }
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     });
 }
 
 #[test]
 fn the_privileged_are_not_limited_in_processes() {
     everywhere(|sys| {
-        sys.setrlimit(Resource::Processes, Limit::of(1)).unwrap();
+        sys.setrlimit(Resource::Processes, Rlimit::of(1)).unwrap();
         let children = [sys.fork(|_| 0).unwrap(), sys.fork(|_| 0).unwrap()];
         let thread = sys.thread(|_| {}).unwrap();
         sys.join(thread).unwrap();
@@ -83,12 +83,12 @@ fn a_process_counts_for_the_user_that_it_becomes() {
         bell.heard(sys);
         let end = end_as(sys, |sys| {
             sys.setuid(54_321).unwrap();
-            sys.setrlimit(Resource::Processes, Limit::of(2)).unwrap();
+            sys.setrlimit(Resource::Processes, Rlimit::of(2)).unwrap();
             assert_eq!(sys.fork(|_| 0), Err(Errno::EAGAIN));
-            sys.setrlimit(Resource::Processes, Limit { soft: 2, hard: 2 }).unwrap();
+            sys.setrlimit(Resource::Processes, Rlimit { soft: 2, hard: 2 }).unwrap();
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         kill(sys, holder, Signal::KILL);
         end_of(sys, holder);
     });
@@ -101,13 +101,13 @@ fn signals_that_are_pending_count_for_the_user_that_a_process_becomes() {
             block(sys, &[Signal::RTMIN]);
             sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1).unwrap();
             sys.setuid(nobody_else(sys)).unwrap();
-            sys.setrlimit(Resource::PendingSignals, Limit::of(1)).unwrap();
+            sys.setrlimit(Resource::PendingSignals, Rlimit::of(1)).unwrap();
             sys.sigwait(SigSet::of(&[Signal::RTMIN])).unwrap();
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Ok(()));
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Err(Errno::EAGAIN));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -120,22 +120,22 @@ fn meets_its_limits_of_time(sys: &dyn Sys) {
         .fork(move |sys| {
             let handler = SigAction::handler(move |sys, _| {
                 let raised = sys.getrlimit(Resource::Cpu);
-                assert_eq!(raised, Limit { soft: 2, hard: 2 });
+                assert_eq!(raised, Rlimit { soft: 2, hard: 2 });
                 let inherits = move |sys: &dyn Sys| {
                     assert_eq!(sys.getrlimit(Resource::Cpu), raised);
                     0
                 };
-                assert_eq!(end_as(sys, inherits), Status::Exited(0));
+                assert_eq!(end_as(sys, inherits), WaitStatus::Exited(0));
                 assert_eq!(sys.write(to, b"x"), Ok(1));
             });
             act(sys, Signal::XCPU, handler);
-            sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 2 }).unwrap();
+            sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 2 }).unwrap();
             loop {
                 sys.poll();
             }
         })
         .unwrap();
-    assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
     sys.close(to).unwrap();
     assert_eq!(sys.read(from, &mut [0; 8]), Ok(1), "it was told once");
 }
@@ -148,6 +148,6 @@ fn a_program_that_stays_at_its_limit_of_time_is_told_and_killed_at_the_hard_one(
             meets_its_limits_of_time(sys);
             0
         });
-        assert_eq!(report.status, Some(Status::Exited(0)), "{executor:?}: {report:?}");
+        assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{executor:?}: {report:?}");
     }
 }

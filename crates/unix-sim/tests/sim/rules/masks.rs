@@ -7,10 +7,10 @@ fn block_adds_unblock_removes_set_replaces_and_each_gives_back_what_was() {
     everywhere(|sys| {
         let (one, two) = (SigSet::of(&[Signal::USR1]), SigSet::of(&[Signal::USR2]));
         assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
-        assert_eq!(sys.sigprocmask(Some((How::Block, one))), Ok(SigSet::EMPTY));
-        assert_eq!(sys.sigprocmask(Some((How::Block, two))), Ok(one));
-        assert_eq!(sys.sigprocmask(Some((How::Unblock, one))), Ok(one.union(two)));
-        assert_eq!(sys.sigprocmask(Some((How::Set, one))), Ok(two));
+        assert_eq!(sys.sigprocmask(Some((SigmaskHow::Block, one))), Ok(SigSet::EMPTY));
+        assert_eq!(sys.sigprocmask(Some((SigmaskHow::Block, two))), Ok(one));
+        assert_eq!(sys.sigprocmask(Some((SigmaskHow::Unblock, one))), Ok(one.union(two)));
+        assert_eq!(sys.sigprocmask(Some((SigmaskHow::Set, one))), Ok(two));
         assert_eq!(sys.sigprocmask(None), Ok(one));
     })
     .and_on_linux();
@@ -20,7 +20,7 @@ fn block_adds_unblock_removes_set_replaces_and_each_gives_back_what_was() {
 fn kill_and_stop_are_never_blocked() {
     everywhere(|sys| {
         let all: SigSet = Signal::all().collect();
-        sys.sigprocmask(Some((How::Set, all))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Set, all))).unwrap();
         assert_eq!(sys.sigprocmask(None), Ok(all.difference(SigSet::UNBLOCKABLE)));
         let child = sys.fork(sleep_on).unwrap();
         stop_and_kill(sys, child);

@@ -47,7 +47,7 @@ fn a_standard_signal_is_pending_once_with_what_it_told_first() {
             sys.sigqueue(sys.getpid(), Some(Signal::USR1), value).unwrap();
         }
         let told: Vec<_> = drain(sys, set).iter().map(|info| (info.code, info.value)).collect();
-        assert_eq!(told, [(Code::Queue, 1)]);
+        assert_eq!(told, [(SigCode::Queue, 1)]);
     })
     .and_on_linux();
 }
@@ -58,7 +58,7 @@ fn the_threads_own_come_before_the_processs_and_lower_before_higher() {
         let own = [Signal::TERM, Signal::USR1, Signal::RTMAX];
         let shared = [Signal::RTMIN, Signal::HUP, Signal::USR2];
         let all: SigSet = own.into_iter().chain(shared).collect();
-        sys.sigprocmask(Some((How::Block, all))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, all))).unwrap();
         own.iter().for_each(|&signal| sys.raise(signal).unwrap());
         shared.iter().for_each(|&signal| kill(sys, sys.getpid(), signal));
         let order: Vec<_> = drain(sys, all).iter().map(|info| info.signal).collect();
@@ -90,7 +90,7 @@ fn sigkill_is_not_kept_waiting_by_what_else_is_pending() {
         for signal in [Signal::SEGV, Signal::HUP, Signal::TSTP, Signal::KILL] {
             kill(sys, child, signal);
         }
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
     })
     .and_on_linux();
 }
@@ -100,7 +100,7 @@ fn continue_takes_back_pending_stops_and_stops_take_back_continue() {
     everywhere(|sys| {
         let stops = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
         let all: SigSet = stops.into_iter().chain([Signal::CONT]).collect();
-        sys.sigprocmask(Some((How::Block, all))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, all))).unwrap();
         stops.iter().for_each(|&signal| kill(sys, sys.getpid(), signal));
         sys.raise(Signal::TSTP).unwrap();
         assert_eq!(sys.sigpending(), SigSet::of(&stops));

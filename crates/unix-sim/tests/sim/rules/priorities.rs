@@ -2,7 +2,7 @@
 
 use super::harness::*;
 
-const ME: Whose = Whose::Process(Pid::number_only(0));
+const ME: PriorityScope = PriorityScope::Process(Pid::number_only(0));
 
 #[test]
 fn a_nice_value_is_brought_into_its_range() {
@@ -19,11 +19,11 @@ fn a_nice_value_is_brought_into_its_range() {
 fn numbers_that_name_nobody_have_no_priority() {
     everywhere(|sys| {
         for whose in [
-            Whose::Process(Pid::number_only(999_999)),
-            Whose::Process(Pid::number_only(-1)),
-            Whose::Group(Pid::number_only(999_999)),
-            Whose::Group(Pid::number_only(-1)),
-            Whose::User(59_999),
+            PriorityScope::Process(Pid::number_only(999_999)),
+            PriorityScope::Process(Pid::number_only(-1)),
+            PriorityScope::Group(Pid::number_only(999_999)),
+            PriorityScope::Group(Pid::number_only(-1)),
+            PriorityScope::User(59_999),
         ] {
             assert_eq!(sys.getpriority(whose), Err(Errno::ESRCH), "{whose:?}");
             assert_eq!(sys.setpriority(whose, 1), Err(Errno::ESRCH), "{whose:?}");
@@ -45,7 +45,7 @@ fn only_the_privileged_lower_a_nice_value() {
             assert_eq!(sys.getpriority(ME), Ok(6));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -54,8 +54,8 @@ fn only_the_privileged_lower_a_nice_value() {
 fn another_users_priority_is_read_and_not_changed() {
     everywhere(|sys| {
         let other = sys.fork(sleep_on).unwrap();
-        sys.setpriority(Whose::Process(other), 2).unwrap();
-        let whose = Whose::Process(bare(other));
+        sys.setpriority(PriorityScope::Process(other), 2).unwrap();
+        let whose = PriorityScope::Process(bare(other));
         let end = end_as(sys, move |sys| {
             sys.setuid(54_321).unwrap();
             assert_eq!(sys.getpriority(whose), Ok(2));
@@ -63,8 +63,8 @@ fn another_users_priority_is_read_and_not_changed() {
             assert_eq!(sys.setpriority(whose, 1), Err(Errno::EPERM));
             0
         });
-        assert_eq!(end, Status::Exited(0));
-        assert_eq!(sys.getpriority(Whose::Process(other)), Ok(2));
+        assert_eq!(end, WaitStatus::Exited(0));
+        assert_eq!(sys.getpriority(PriorityScope::Process(other)), Ok(2));
         kill(sys, other, Signal::KILL);
         end_of(sys, other);
     })
@@ -74,14 +74,14 @@ fn another_users_priority_is_read_and_not_changed() {
 #[test]
 fn a_groups_is_the_lowest_of_its_members_and_set_for_all() {
     everywhere(|sys| {
-        let group = Whose::Group(Pid::number_only(0));
+        let group = PriorityScope::Group(Pid::number_only(0));
         let child = sys.fork(sleep_on).unwrap();
         sys.setpriority(ME, 7).unwrap();
-        sys.setpriority(Whose::Process(child), 3).unwrap();
+        sys.setpriority(PriorityScope::Process(child), 3).unwrap();
         assert_eq!(sys.getpriority(group), Ok(3));
         assert_eq!(sys.setpriority(group, 8), Ok(()));
         assert_eq!(sys.getpriority(ME), Ok(8));
-        assert_eq!(sys.getpriority(Whose::Process(child)), Ok(8));
+        assert_eq!(sys.getpriority(PriorityScope::Process(child)), Ok(8));
         kill(sys, child, Signal::KILL);
         end_of(sys, child);
     })
@@ -96,16 +96,16 @@ fn a_users_is_that_of_all_its_processes() {
             sys.setuid(54_321).unwrap();
             let child = sys.fork(sleep_on).unwrap();
             sys.setpriority(ME, 5).unwrap();
-            assert_eq!(sys.getpriority(Whose::User(54_321)), Ok(1));
-            assert_eq!(sys.getpriority(Whose::User(0)), Ok(1), "0 is the caller's user");
-            assert_eq!(sys.setpriority(Whose::User(0), 6), Ok(()));
-            assert_eq!(sys.getpriority(Whose::Process(child)), Ok(6));
-            assert_eq!(sys.getpriority(Whose::User(54_321)), Ok(6));
+            assert_eq!(sys.getpriority(PriorityScope::User(54_321)), Ok(1));
+            assert_eq!(sys.getpriority(PriorityScope::User(0)), Ok(1), "0 is the caller's user");
+            assert_eq!(sys.setpriority(PriorityScope::User(0), 6), Ok(()));
+            assert_eq!(sys.getpriority(PriorityScope::Process(child)), Ok(6));
+            assert_eq!(sys.getpriority(PriorityScope::User(54_321)), Ok(6));
             kill(sys, child, Signal::KILL);
             end_of(sys, child);
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -119,14 +119,14 @@ fn a_groups_refusal_is_told_though_others_were_set() {
             let other = sys.fork(sleep_on).unwrap();
             sys.setuid(54_321).unwrap();
             bell.ring(sys);
-            let group = Whose::Group(Pid::number_only(0));
+            let group = PriorityScope::Group(Pid::number_only(0));
             assert_eq!(sys.setpriority(group, 5), Err(Errno::EPERM));
             assert_eq!(sys.getpriority(ME), Ok(5));
-            assert_eq!(sys.getpriority(Whose::Process(other)), Ok(0));
+            assert_eq!(sys.getpriority(PriorityScope::Process(other)), Ok(0));
             0
         });
         bell.heard(sys);
-        assert_eq!(end, Status::Exited(0));
-        let _ = sys.kill(Target::Everyone, Some(Signal::KILL));
+        assert_eq!(end, WaitStatus::Exited(0));
+        let _ = sys.kill(SignalTarget::Everyone, Some(Signal::KILL));
     });
 }

@@ -7,7 +7,7 @@ const SET: SigSet = SigSet::of(&[Signal::RTMIN, Signal::RTMAX]);
 #[test]
 fn each_is_delivered_with_its_value_the_lower_first_and_each_in_order() {
     everywhere(|sys| {
-        sys.sigprocmask(Some((How::Block, SET))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, SET))).unwrap();
         for (signal, value) in
             [(Signal::RTMAX, 1), (Signal::RTMIN, 2), (Signal::RTMAX, 3), (Signal::RTMIN, 2)]
         {
@@ -45,7 +45,7 @@ fn by_default_they_terminate() {
             kill(sys, sys.getpid(), Signal::RTMIN);
             0
         });
-        assert_eq!(end, Status::Signaled(Signal::RTMIN, false));
+        assert_eq!(end, WaitStatus::Signaled(Signal::RTMIN, false));
     })
     .and_on_linux();
 }
@@ -54,13 +54,13 @@ fn by_default_they_terminate() {
 fn limited(sys: &dyn Sys, limit: u64, rule: impl FnOnce(&dyn Sys) + Send + 'static) {
     let end = end_as(sys, move |sys| {
         sys.setuid(nobody_else(sys)).unwrap();
-        let limit = Limit::of(limit);
+        let limit = Rlimit::of(limit);
         sys.setrlimit(Resource::PendingSignals, limit).unwrap();
-        sys.sigprocmask(Some((How::Block, SET))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, SET))).unwrap();
         rule(sys);
         0
     });
-    assert_eq!(end, Status::Exited(0));
+    assert_eq!(end, WaitStatus::Exited(0));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn beyond_the_limit_kill_sends_and_tells_nothing() {
             let none = Some(Duration::ZERO);
             assert_eq!(sys.sigwait(SET), Ok(Signal::RTMIN));
             let info = sys.sigtimedwait(SET, none).unwrap();
-            assert_eq!((info.signal, info.code, info.pid), (Signal::RTMAX, Code::User, 0));
+            assert_eq!((info.signal, info.code, info.pid), (Signal::RTMAX, SigCode::User, 0));
             assert_eq!(sys.sigtimedwait(SET, none), Err(Errno::EAGAIN), "both in one");
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Ok(()));
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Err(Errno::EAGAIN));
@@ -109,7 +109,7 @@ fn standard_signals_are_never_refused_but_count() {
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Err(Errno::EAGAIN));
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::USR2), 5), Ok(()));
             let info = sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None).unwrap();
-            assert_eq!((info.code, info.value), (Code::User, 0), "there was no room for more");
+            assert_eq!((info.code, info.value), (SigCode::User, 0), "there was no room for more");
         });
     })
     .and_on_linux();
@@ -134,7 +134,7 @@ fn what_is_thrown_away_counts_no_longer() {
                 sys.tgkill(sys.getpid(), sys.gettid(), Some(Signal::RTMIN)).unwrap();
                 0
             });
-            assert_eq!(end, Status::Exited(0));
+            assert_eq!(end, WaitStatus::Exited(0));
             rest(sys);
             full();
         });

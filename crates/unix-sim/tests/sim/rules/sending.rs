@@ -40,7 +40,7 @@ fn raise_says_that_it_failed_where_too_many_signals_are_queued() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.setuid(nobody_else(sys)).unwrap();
-            sys.setrlimit(Resource::PendingSignals, Limit::of(1)).unwrap();
+            sys.setrlimit(Resource::PendingSignals, Rlimit::of(1)).unwrap();
             block(sys, &[Signal::RTMIN]);
             assert_eq!(sys.raise(Signal::RTMIN), Ok(()));
             assert_eq!(sys.raise(Signal::RTMIN), Err(Errno::EAGAIN));
@@ -49,7 +49,7 @@ fn raise_says_that_it_failed_where_too_many_signals_are_queued() {
             assert_eq!(sys.sigpending(), SigSet::EMPTY, "the other was not sent");
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -75,17 +75,17 @@ fn a_signal_queued_to_oneself_arrives_before_sigqueue_returns() {
 fn a_value_reaches_another_process() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::RTMIN]);
-        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
         let me = sys.getpid().number();
         let child = sys
             .fork(move |sys| {
                 let info = sys.sigtimedwait(set, None).unwrap();
-                assert_eq!((info.signal, info.code, info.pid), (Signal::RTMIN, Code::Queue, me));
+                assert_eq!((info.signal, info.code, info.pid), (Signal::RTMIN, SigCode::Queue, me));
                 info.value
             })
             .unwrap();
         assert_eq!(sys.sigqueue(child, Some(Signal::RTMIN), 99), Ok(()));
-        assert_eq!(end_of(sys, child), Status::Exited(99));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(99));
     })
     .and_on_linux();
 }
@@ -120,20 +120,20 @@ fn what_is_refused_is_not_sent() {
             sys.setuid(54_321).unwrap();
             let (usr1, thread) = (Some(Signal::USR1), Tid(stranger.number()));
             assert_eq!(sys.kill(stranger.into(), usr1), Err(Errno::EPERM));
-            assert_eq!(sys.kill(Target::Group(stranger), usr1), Err(Errno::EPERM));
+            assert_eq!(sys.kill(SignalTarget::Group(stranger), usr1), Err(Errno::EPERM));
             assert_eq!(sys.killpg(stranger, usr1), Err(Errno::EPERM));
             assert_eq!(sys.sigqueue(stranger, usr1, 1), Err(Errno::EPERM));
             assert_eq!(sys.tgkill(stranger, thread, usr1), Err(Errno::EPERM));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         // A thread of another process is none of this one.
         let thread = Tid(target.number());
         let refused = sys.tgkill(sys.getpid(), thread, Some(Signal::USR1));
         assert_eq!(refused, Err(Errno::ESRCH));
         rest(sys);
         kill(sys, target, Signal::TERM);
-        assert_eq!(end_of(sys, target), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end_of(sys, target), WaitStatus::Signaled(Signal::TERM, false));
     })
     .and_on_linux();
 }
@@ -147,7 +147,7 @@ fn killpg_is_for_the_group_and_refuses_what_names_none() {
         rest(sys);
         assert_eq!(sys.waitpid(group.into(), WaitOptions::NOHANG), Ok(None));
         assert_eq!(sys.killpg(group, Some(Signal::TERM)), Ok(()));
-        assert_eq!(end_of(sys, group), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end_of(sys, group), WaitStatus::Signaled(Signal::TERM, false));
         assert_eq!(sys.killpg(group, Some(Signal::TERM)), Err(Errno::ESRCH));
         assert_eq!(sys.killpg(Pid::number_only(i32::MAX), None), Err(Errno::ESRCH));
     })
@@ -178,8 +178,12 @@ fn a_call_about_signals_is_never_interrupted_by_one() {
         while log.len() < 20 {
             assert_eq!(sys.tgkill(me, first, None), Ok(()));
             assert_eq!(sys.tgkill(me, first, Some(Signal::CHLD)), Ok(()));
-            assert!(sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::USR2])))).is_ok());
-            assert!(sys.sigprocmask(Some((How::Unblock, SigSet::of(&[Signal::USR2])))).is_ok());
+            assert!(
+                sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::USR2])))).is_ok()
+            );
+            assert!(
+                sys.sigprocmask(Some((SigmaskHow::Unblock, SigSet::of(&[Signal::USR2])))).is_ok()
+            );
             assert_eq!(sys.raise(Signal::CHLD), Ok(()));
             sys.sched_yield();
         }

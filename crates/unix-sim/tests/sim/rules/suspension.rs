@@ -44,7 +44,7 @@ fn no_signal_falls_between_the_mask_and_the_sleep_of_sigsuspend() {
             assert_eq!(log.len(), nth);
             kill(sys, child, Signal::USR2);
         }
-        assert_eq!(end_of(sys, child), Status::Exited(0));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -121,12 +121,12 @@ fn a_process_that_sleeps_in_sigsuspend_may_stop_and_go_on() {
             .unwrap();
         rest(sys);
         kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), WaitStatus::Stopped(Signal::STOP));
         kill(sys, child, Signal::CONT);
-        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), Status::Continued);
+        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), WaitStatus::Continued);
         rest(sys);
         kill(sys, child, Signal::USR1);
-        assert_eq!(end_of(sys, child), Status::Exited(1));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
     })
     .and_on_linux();
 }
@@ -164,8 +164,8 @@ fn sigwait_waits_for_what_is_ignored_by_default() {
         block(sys, &[Signal::CHLD]);
         let child = sys.fork(|_| 3).unwrap();
         let info = sys.sigtimedwait(SigSet::of(&[Signal::CHLD]), None).unwrap();
-        assert_eq!((info.code, info.pid, info.status), (Code::Exited, child.number(), 3));
-        assert_eq!(end_of(sys, child), Status::Exited(3));
+        assert_eq!((info.code, info.pid, info.status), (SigCode::Exited, child.number(), 3));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(3));
     })
     .and_on_linux();
 }
@@ -228,11 +228,11 @@ fn a_stop_ends_sigtimedwait_as_linux_has_it() {
             rest(sys);
             kill(sys, child, Signal::STOP);
             match change_of(sys, child, WaitOptions::STOPPED | WaitOptions::EXITED) {
-                Status::Stopped(_) => kill(sys, child, Signal::CONT),
+                WaitStatus::Stopped(_) => kill(sys, child, Signal::CONT),
                 end => break end,
             }
         };
-        assert_eq!(end, Status::Exited(2));
+        assert_eq!(end, WaitStatus::Exited(2));
     })
     .and_on_linux();
 }

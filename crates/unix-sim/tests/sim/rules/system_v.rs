@@ -86,7 +86,7 @@ fn sigset_says_what_happens_and_lets_the_signal_in() {
             sys.sigset(Signal::USR1, Some(Disposition::Default)).unwrap();
             sys.raise(Signal::USR1).map_or(1, |()| 2)
         });
-        assert_eq!(end, Status::Signaled(Signal::USR1, false));
+        assert_eq!(end, WaitStatus::Signaled(Signal::USR1, false));
     })
     .and_on_linux();
 }
@@ -168,7 +168,7 @@ fn signal_says_what_happens_and_tells_what_happened() {
             sys.signal(Signal::USR1, Disposition::Default).unwrap();
             sys.raise(Signal::USR1).map_or(1, |()| 2)
         });
-        assert_eq!(end, Status::Signaled(Signal::USR1, false));
+        assert_eq!(end, WaitStatus::Signaled(Signal::USR1, false));
         for signal in [Signal::KILL, Signal::STOP] {
             for disposition in [Disposition::Ignore, handler(&log)] {
                 assert_eq!(sys.signal(signal, disposition), Err(Errno::EINVAL));
@@ -202,7 +202,7 @@ fn what_a_handler_of_signal_interrupts_starts_again() {
             wait_through(sys, Signal::USR1);
             log.len() as i32
         });
-        assert_eq!(end, Status::Exited(1));
+        assert_eq!(end, WaitStatus::Exited(1));
     })
     .and_on_linux();
 }

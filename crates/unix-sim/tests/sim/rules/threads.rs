@@ -119,7 +119,7 @@ fn a_thread_that_is_made_while_another_executes_ends_with_the_rest() {
                     sys.sched_yield();
                 }
             });
-            assert_eq!(end, Status::Exited(12));
+            assert_eq!(end, WaitStatus::Exited(12));
         },
     );
 }

@@ -15,7 +15,7 @@ fn the_privileged_become_whoever_they_want_and_do_not_return() {
             assert_eq!((sys.getuid(), sys.geteuid()), (54_321, 54_321));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         assert_eq!(sys.getuid(), 0);
     })
     .and_on_linux();
@@ -29,7 +29,7 @@ fn a_user_is_the_processs_and_not_a_threads() {
             sys.join(thread).unwrap();
             i32::from(sys.getuid() == 54_321 && sys.geteuid() == 54_321)
         });
-        assert_eq!(end, Status::Exited(1));
+        assert_eq!(end, WaitStatus::Exited(1));
     })
     .and_on_linux();
 }

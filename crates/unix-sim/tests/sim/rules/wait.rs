@@ -10,7 +10,7 @@ const NOWAIT: WaitOptions = WaitOptions::NOWAIT;
 
 fn kill_and_wait(sys: &dyn Sys, child: Pid) {
     kill(sys, child, Signal::KILL);
-    assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_child_is_told_of_once() {
     everywhere(|sys| {
         let child = sys.fork(|_| 9).unwrap();
         let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!((waited.pid, waited.status), (child, Status::Exited(9)));
+        assert_eq!((waited.pid, waited.status), (child, WaitStatus::Exited(9)));
         assert_eq!(waited.uid, sys.getuid());
         assert_eq!(sys.waitpid(child.into(), NOHANG), Err(Errno::ECHILD));
         assert_eq!(sys.wait(), Err(Errno::ECHILD));
@@ -68,17 +68,17 @@ fn nowait_leaves_the_child_to_be_found_again() {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
         let look = |options| sys.waitid(Children::Any, options).unwrap().unwrap().status;
-        assert_eq!(look(STOPPED | NOWAIT), Status::Stopped(Signal::STOP));
-        assert_eq!(look(STOPPED | NOWAIT), Status::Stopped(Signal::STOP));
-        assert_eq!(look(STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(look(STOPPED | NOWAIT), WaitStatus::Stopped(Signal::STOP));
+        assert_eq!(look(STOPPED | NOWAIT), WaitStatus::Stopped(Signal::STOP));
+        assert_eq!(look(STOPPED), WaitStatus::Stopped(Signal::STOP));
         assert_eq!(sys.waitid(Children::Any, STOPPED | NOHANG), Ok(None));
         kill(sys, child, Signal::CONT);
-        assert_eq!(look(CONTINUED | NOWAIT), Status::Continued);
-        assert_eq!(look(CONTINUED), Status::Continued);
+        assert_eq!(look(CONTINUED | NOWAIT), WaitStatus::Continued);
+        assert_eq!(look(CONTINUED), WaitStatus::Continued);
         assert_eq!(sys.waitid(Children::Any, CONTINUED | NOHANG), Ok(None));
         kill(sys, child, Signal::KILL);
-        assert_eq!(look(EXITED | NOWAIT), Status::Signaled(Signal::KILL, false));
-        assert_eq!(look(EXITED), Status::Signaled(Signal::KILL, false));
+        assert_eq!(look(EXITED | NOWAIT), WaitStatus::Signaled(Signal::KILL, false));
+        assert_eq!(look(EXITED), WaitStatus::Signaled(Signal::KILL, false));
         assert_eq!(sys.wait(), Err(Errno::ECHILD));
     })
     .and_on_linux();
@@ -127,7 +127,7 @@ fn only_children_are_waited_for() {
                 i32::from(refused(parent) && refused(own) && refused(Pid::number_only(1)))
             })
             .unwrap();
-        assert_eq!(end_of(sys, child), Status::Exited(1));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
     })
     .and_on_linux();
 }
@@ -155,7 +155,7 @@ fn a_change_that_nobody_waited_for_is_replaced_by_the_next() {
         kill(sys, child, Signal::CONT);
         sys.sigwait(chld).unwrap();
         assert_eq!(sys.waitid(child.into(), STOPPED | NOHANG), Ok(None));
-        assert_eq!(change_of(sys, child, STOPPED | CONTINUED), Status::Continued);
+        assert_eq!(change_of(sys, child, STOPPED | CONTINUED), WaitStatus::Continued);
         kill_and_wait(sys, child);
     })
     .and_on_linux();
@@ -176,12 +176,12 @@ fn a_stopped_process_does_nothing_until_it_is_continued() {
             .unwrap();
         bell.heard(sys);
         kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
         kill(sys, child, Signal::USR1);
         rest(sys);
         assert_eq!(sys.waitpid(child.into(), NOHANG), Ok(None));
         kill(sys, child, Signal::CONT);
-        assert_eq!(end_of(sys, child), Status::Exited(4));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(4));
     })
     .and_on_linux();
 }
@@ -210,7 +210,7 @@ fn a_stop_stops_all_threads_and_continue_lets_all_go_on() {
             .unwrap();
         until(sys, || count.len() >= 2);
         kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
         // A thread that was on its way to stop may note once more.
         rest(sys);
         let before = count.len();
@@ -220,7 +220,7 @@ fn a_stop_stops_all_threads_and_continue_lets_all_go_on() {
         assert!(count.len() <= before + 2);
         let stopped = count.len();
         kill(sys, child, Signal::CONT);
-        assert_eq!(change_of(sys, child, CONTINUED), Status::Continued);
+        assert_eq!(change_of(sys, child, CONTINUED), WaitStatus::Continued);
         until(sys, || count.len() > stopped || count.len() >= 30);
         kill_and_wait(sys, child);
     });
@@ -242,7 +242,7 @@ fn a_stopped_process_is_killed_at_once() {
                 })
                 .unwrap();
             kill(sys, child, Signal::STOP);
-            assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+            assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
             kill_and_wait(sys, child);
         }
     })
@@ -261,10 +261,10 @@ fn a_process_that_stops_itself_is_continued_by_another() {
             })
             .unwrap();
         for _ in 0..3 {
-            assert_eq!(change_of(sys, child, STOPPED | EXITED), Status::Stopped(Signal::STOP));
+            assert_eq!(change_of(sys, child, STOPPED | EXITED), WaitStatus::Stopped(Signal::STOP));
             kill(sys, child, Signal::CONT);
         }
-        assert_eq!(end_of(sys, child), Status::Exited(6));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(6));
     })
     .and_on_linux();
 }
@@ -292,7 +292,7 @@ fn a_continue_is_never_lost_to_a_stop_that_came_before_it() {
                 end => break end.unwrap().unwrap().status,
             }
         };
-        assert_eq!(end, Status::Signaled(Signal::TERM, false));
+        assert_eq!(end, WaitStatus::Signaled(Signal::TERM, false));
     })
     .and_on_linux();
 }
@@ -312,9 +312,9 @@ fn sigcont_runs_its_handler_after_it_has_continued() {
             .unwrap();
         bell.heard(sys);
         kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
         kill(sys, child, Signal::CONT);
-        assert_eq!(change_of(sys, child, EXITED), Status::Exited(8));
+        assert_eq!(change_of(sys, child, EXITED), WaitStatus::Exited(8));
     })
     .and_on_linux();
 }
@@ -329,9 +329,9 @@ fn a_blocked_sigcont_continues_all_the_same() {
                 i32::from(sys.sigpending().contains(Signal::CONT))
             })
             .unwrap();
-        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
         kill(sys, child, Signal::CONT);
-        assert_eq!(end_of(sys, child), Status::Exited(1));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
     })
     .and_on_linux();
 }
@@ -404,7 +404,7 @@ fn any_thread_may_wait_for_a_child_that_another_made() {
         let maker = sys.thread(move |sys| noted.note(sys.fork(|_| 4).unwrap().number())).unwrap();
         sys.join(maker).unwrap();
         let waited = sys.wait().unwrap();
-        assert_eq!((waited.pid.number(), waited.status), (made.all()[0], Status::Exited(4)));
+        assert_eq!((waited.pid.number(), waited.status), (made.all()[0], WaitStatus::Exited(4)));
     })
     .and_on_linux();
 }
@@ -424,7 +424,7 @@ fn continue_of_who_runs_and_stop_of_who_is_stopped_are_not_told() {
         rest(sys);
         assert_eq!(sys.waitid(child.into(), CONTINUED | NOHANG), Ok(None));
         kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
         kill(sys, child, Signal::STOP);
         rest(sys);
         assert_eq!(sys.waitid(child.into(), STOPPED | NOHANG), Ok(None));
@@ -438,12 +438,12 @@ fn what_ends_a_process_waits_until_it_is_continued_unless_it_is_sigkill() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
         kill(sys, child, Signal::TERM);
         rest(sys);
         assert_eq!(sys.waitpid(child.into(), NOHANG), Ok(None));
         kill(sys, child, Signal::CONT);
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
     })
     .and_on_linux();
 }
@@ -454,7 +454,7 @@ fn to_continue_can_be_waited_for_as_soon_as_it_was_sent() {
         let children = [0, 1].map(|_| sys.fork(sleep_on).unwrap());
         for child in children {
             kill(sys, child, Signal::STOP);
-            assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+            assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
         }
         for child in [children[1], children[0]] {
             kill(sys, child, Signal::CONT);

@@ -19,7 +19,7 @@ fn an_alarm_rings_in_its_own_process_alone() {
                 i32::from(seen.all() == [sys.getpid().number()])
             })
             .unwrap();
-        assert_eq!(end_of(sys, child), Status::Exited(1));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
         assert!(!log.all().contains(&sys.getpid().number()));
         assert!(sys.alarm(0) > 90);
     });

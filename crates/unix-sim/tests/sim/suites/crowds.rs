@@ -53,7 +53,7 @@ fn who_computes_keeps_nobody_from_running() {
         sys.join(thread).unwrap();
         assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None));
         kill(sys, child, Signal::KILL);
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
     })
     .and_on_linux();
 }
@@ -101,13 +101,13 @@ fn every_member_of_several_groups_is_signalled() {
         }
         for _ in 0..2 {
             for group in &groups {
-                sys.kill(Target::Group(group[0]), Some(Signal::USR1)).unwrap();
+                sys.kill(SignalTarget::Group(group[0]), Some(Signal::USR1)).unwrap();
             }
             (0..12).for_each(|_| told.heard(sys));
         }
         for member in groups.concat() {
             kill(sys, member, Signal::KILL);
-            assert_eq!(end_of(sys, member), Status::Signaled(Signal::KILL, false));
+            assert_eq!(end_of(sys, member), WaitStatus::Signaled(Signal::KILL, false));
         }
     })
     .and_on_linux();
@@ -157,7 +157,7 @@ fn numbers_are_not_given_out_again_at_once() {
             let mut told = [0; 8];
             assert_eq!(sys.read(bell.0, &mut told), Ok(8));
             let waited = sys.wait().unwrap();
-            assert_eq!((waited.pid, waited.status), (child, Status::Exited(nth & 0xff)));
+            assert_eq!((waited.pid, waited.status), (child, WaitStatus::Exited(nth & 0xff)));
             let number = child.number();
             let expected = [number, me.number()].map(i32::to_ne_bytes);
             assert_eq!(told, expected.as_flattened());
@@ -199,7 +199,7 @@ fn a_child_closes_every_descriptor_there_can_be() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             const MOST: i32 = 64;
-            sys.setrlimit(Resource::Descriptors, Limit::of(MOST as u64)).unwrap();
+            sys.setrlimit(Resource::Descriptors, Rlimit::of(MOST as u64)).unwrap();
             let open = (0..MOST).filter(|&n| sys.dup2(Fd(n), Fd(n)).is_ok()).count() as i32;
             let mut pipes = Vec::new();
             let refused = loop {
@@ -223,14 +223,14 @@ fn a_child_closes_every_descriptor_there_can_be() {
                 }
                 0
             });
-            assert_eq!(end, Status::Exited(0));
+            assert_eq!(end, WaitStatus::Exited(0));
             for (from, to) in pipes {
                 assert_eq!(sys.write(to, b"x"), Ok(1), "the parent's are open");
                 assert_eq!(sys.read(from, &mut [0]), Ok(1));
             }
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -255,7 +255,7 @@ fn after_an_exit_no_thread_goes_on() {
             until(sys, || counted.load(Ordering::Relaxed) > 3);
             sys.exit(4)
         });
-        assert_eq!(end, Status::Exited(4));
+        assert_eq!(end, WaitStatus::Exited(4));
         let now = count.load(Ordering::Relaxed);
         rest(sys);
         assert_eq!(count.load(Ordering::Relaxed), now);
@@ -278,7 +278,7 @@ fn writers_to_a_full_pipe_are_killed() {
         rest(sys);
         for writer in writers {
             kill(sys, writer, Signal::KILL);
-            assert_eq!(end_of(sys, writer), Status::Signaled(Signal::KILL, false));
+            assert_eq!(end_of(sys, writer), WaitStatus::Signaled(Signal::KILL, false));
         }
     })
     .and_on_linux();

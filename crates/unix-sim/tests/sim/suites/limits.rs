@@ -2,14 +2,14 @@
 
 use crate::rules::harness::*;
 
-const ME: Whose = Whose::Process(Pid::number_only(0));
-const MINE: Whose = Whose::Group(Pid::number_only(0));
+const ME: PriorityScope = PriorityScope::Process(Pid::number_only(0));
+const MINE: PriorityScope = PriorityScope::Group(Pid::number_only(0));
 
 #[test]
 fn everybody_begins_with_priority_zero() {
     // On Linux whoever runs the tests decides.
     everywhere(|sys| {
-        for whose in [ME, MINE, Whose::User(0)] {
+        for whose in [ME, MINE, PriorityScope::User(0)] {
             assert_eq!(sys.getpriority(whose), Ok(0));
         }
     });
@@ -18,7 +18,7 @@ fn everybody_begins_with_priority_zero() {
 #[test]
 fn a_nice_value_is_set_and_read_by_number() {
     everywhere(|sys| {
-        let by_number = Whose::Process(Pid::number_only(sys.getpid().number()));
+        let by_number = PriorityScope::Process(Pid::number_only(sys.getpid().number()));
         let before = sys.getpriority(by_number).unwrap();
         assert_eq!(sys.setpriority(by_number, before), Ok(()));
         assert_eq!(sys.getpriority(ME), Ok(before), "nothing was added");
@@ -57,7 +57,7 @@ fn only_the_privileged_lower_a_groups_nice_value() {
             assert_eq!(sys.getpriority(MINE), Ok(7));
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }

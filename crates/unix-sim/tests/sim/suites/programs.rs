@@ -22,7 +22,7 @@ fn exec_ends_the_alternate_stack() {
                 let Err(errno) = sys.exec("looks", &["looks"]);
                 errno.raw()
             });
-            assert_eq!(end, Status::Exited(0));
+            assert_eq!(end, WaitStatus::Exited(0));
         },
     );
 }
@@ -32,7 +32,7 @@ fn exec_keeps_priority_and_group() {
     everywhere_with(
         |builder| {
             builder.program("looks", |sys, _| {
-                assert_eq!(sys.getpriority(Whose::Process(ITSELF)), Ok(7));
+                assert_eq!(sys.getpriority(PriorityScope::Process(ITSELF)), Ok(7));
                 assert_eq!(sys.getpgrp(), sys.getpid());
                 11
             })
@@ -40,11 +40,11 @@ fn exec_keeps_priority_and_group() {
         |sys| {
             let end = end_as(sys, |sys| {
                 sys.setpgid(ITSELF, ITSELF).unwrap();
-                sys.setpriority(Whose::Process(ITSELF), 7).unwrap();
+                sys.setpriority(PriorityScope::Process(ITSELF), 7).unwrap();
                 let Err(errno) = sys.exec("looks", &["looks"]);
                 errno.raw()
             });
-            assert_eq!(end, Status::Exited(11));
+            assert_eq!(end, WaitStatus::Exited(11));
         },
     );
 }
@@ -116,7 +116,7 @@ fn many_children_execute_at_once() {
                 bell.ring(sys);
             }
             for child in children {
-                assert_eq!(end_of(sys, child), Status::Exited(0));
+                assert_eq!(end_of(sys, child), WaitStatus::Exited(0));
             }
         },
     )
@@ -132,9 +132,9 @@ fn a_program_without_arguments_has_a_name() {
                 let Err(errno) = sys.exec("counts", &[]);
                 errno.raw()
             });
-            assert_eq!(end, Status::Exited(1));
-            let child = sys.spawn(&Spawn::new("counts", &[])).unwrap();
-            assert_eq!(end_of(sys, child), Status::Exited(1));
+            assert_eq!(end, WaitStatus::Exited(1));
+            let child = sys.spawn(&SpawnRequest::new("counts", &[])).unwrap();
+            assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
         },
     );
 }
@@ -154,14 +154,14 @@ fn a_process_is_a_subreaper_whichever_thread_said_so() {
             .unwrap();
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         let chld = SigSet::of(&[Signal::CHLD]);
         assert_eq!(sys.sigtimedwait(chld, None).unwrap().status, 0, "its own child");
         bell.ring(sys);
         let info = sys.sigtimedwait(chld, None).unwrap();
-        assert_eq!((info.code, info.status), (Code::Exited, 9), "the orphan");
+        assert_eq!((info.code, info.status), (SigCode::Exited, 9), "the orphan");
         let waited = sys.wait().unwrap();
-        assert_eq!((waited.pid.number(), waited.status), (info.pid, Status::Exited(9)));
+        assert_eq!((waited.pid.number(), waited.status), (info.pid, WaitStatus::Exited(9)));
         sys.set_subreaper(false).unwrap();
     })
     .and_on_linux();
@@ -180,7 +180,7 @@ fn a_process_stays_in_its_group_or_makes_its_own() {
             assert_eq!(sys.setpgid(ITSELF, ITSELF), Ok(()), "again");
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }

@@ -22,7 +22,7 @@ pub(crate) fn in_computed_seconds(rule: fn(&dyn Sys)) {
         rule(sys);
         0
     });
-    assert_eq!(end, Status::Exited(0), "on Linux");
+    assert_eq!(end, WaitStatus::Exited(0), "on Linux");
 }
 
 fn virtually(mode: Mode, executor: Executor, rule: fn(&dyn Sys)) {

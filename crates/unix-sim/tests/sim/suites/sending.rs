@@ -2,14 +2,14 @@
 
 use crate::rules::harness::*;
 
-const KILLED: Status = Status::Signaled(Signal::KILL, false);
+const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
 #[test]
 fn a_process_is_named_by_the_number_of_any_thread() {
     everywhere(|sys| {
         let own = Pid::number_only(sys.getpid().number());
         assert_eq!(sys.kill(own.into(), None), Ok(()));
-        assert_eq!(sys.kill(Target::OwnGroup, None), Ok(()));
+        assert_eq!(sys.kill(SignalTarget::OwnGroup, None), Ok(()));
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());
         let bell = Bell::new(sys);
@@ -36,17 +36,17 @@ fn a_group_is_there_from_its_making_to_the_end_of_its_last_member() {
     everywhere(|sys| {
         let [child, other] = [0; 2].map(|_| sys.fork(sleep_on).unwrap());
         let end = Some(Signal::KILL);
-        assert_eq!(sys.kill(Target::Group(child), end), Err(Errno::ESRCH));
+        assert_eq!(sys.kill(SignalTarget::Group(child), end), Err(Errno::ESRCH));
         sys.setpgid(child, child).unwrap();
         assert_eq!(sys.setpgid(child, other), Err(Errno::EPERM));
         kill(sys, other, Signal::KILL);
-        assert_eq!(end_of(sys, other), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end_of(sys, other), WaitStatus::Signaled(Signal::KILL, false));
         assert_eq!(sys.setpgid(child, child), Ok(()));
-        assert_eq!(sys.kill(Target::Group(child), end), Ok(()));
+        assert_eq!(sys.kill(SignalTarget::Group(child), end), Ok(()));
         let group = Children::Group(child);
         let waited = sys.waitpid(group, WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!((waited.pid, waited.status), (child, Status::Signaled(Signal::KILL, false)));
-        assert_eq!(sys.kill(Target::Group(child), end), Err(Errno::ESRCH));
+        assert_eq!((waited.pid, waited.status), (child, WaitStatus::Signaled(Signal::KILL, false)));
+        assert_eq!(sys.kill(SignalTarget::Group(child), end), Err(Errno::ESRCH));
         assert_eq!(sys.waitpid(group, WaitOptions::empty()), Err(Errno::ECHILD));
     })
     .and_on_linux();
@@ -70,11 +70,11 @@ fn sigkill_to_the_own_group_ends_the_caller_too() {
                     .unwrap();
                     bell.heard(sys);
                 }
-                let _ = sys.kill(Target::OwnGroup, Some(Signal::KILL));
+                let _ = sys.kill(SignalTarget::OwnGroup, Some(Signal::KILL));
                 1
             })
             .unwrap();
-        let group = Target::Group(bare(leader));
+        let group = SignalTarget::Group(bare(leader));
         assert_eq!(end_of(sys, leader), KILLED);
         (0..5).for_each(|_| assert_eq!(sys.wait().unwrap().status, KILLED));
         assert_eq!(sys.kill(group, None), Err(Errno::ESRCH));
@@ -96,7 +96,7 @@ fn each_signal_with_a_value_tells_its_own_number() {
             act(sys, signal, handler);
             sys.sigqueue(sys.getpid(), Some(signal), value).unwrap();
         }
-        let queued = code(Code::Queue);
+        let queued = code(SigCode::Queue);
         let (first, second) = (Signal::USR1.number(), Signal::USR2.number());
         assert_eq!(log.all(), [first, 11, queued, second, 22, queued]);
     })
@@ -110,7 +110,7 @@ fn a_real_time_signal_to_a_thread_tells_who_sent_it() {
         act(sys, Signal::RTMAX, log.infos());
         sys.tgkill(sys.getpid(), sys.gettid(), Some(Signal::RTMAX)).unwrap();
         let (pid, uid) = (sys.getpid().number(), sys.getuid() as i32);
-        assert_eq!(log.all(), [code(Code::Tkill), pid, uid, 0, 0]);
+        assert_eq!(log.all(), [code(SigCode::Tkill), pid, uid, 0, 0]);
     })
     .and_on_linux();
 }
@@ -124,14 +124,14 @@ fn a_signal_to_a_thread_beyond_the_limit_is_refused() {
             let bell = Bell::new(sys);
             block(sys, &[Signal::RTMIN]);
             let thread = sys.thread(move |sys| bell.heard(sys)).unwrap();
-            sys.setrlimit(Resource::PendingSignals, Limit::of(0)).unwrap();
+            sys.setrlimit(Resource::PendingSignals, Rlimit::of(0)).unwrap();
             let sent = sys.tgkill(sys.getpid(), thread, Some(Signal::RTMIN));
             assert_eq!(sent, Err(Errno::EAGAIN));
             bell.ring(sys);
             sys.join(thread).unwrap();
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
     })
     .and_on_linux();
 }

@@ -27,7 +27,7 @@ fn every_signal_but_two_is_held_until_it_is_released() {
         // A log takes 32 notes.
         for some in held.chunks(31) {
             let log = Log::default();
-            let before = sys.sigprocmask(Some((How::Set, SigSet::ALL))).unwrap();
+            let before = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL))).unwrap();
             assert_eq!(before, SigSet::EMPTY);
             let mask = sys.sigprocmask(None).unwrap();
             for signal in Signal::all() {
@@ -36,16 +36,16 @@ fn every_signal_but_two_is_held_until_it_is_released() {
             for signal in some {
                 act(sys, *signal, log.signals().with_mask(SigSet::ALL));
                 // Continue takes stops back and they it.
-                if signal.by_default() != DefaultAction::Stop {
+                if signal.default_action() != DefaultAction::Stop {
                     kill(sys, sys.getpid(), *signal);
                     assert!(sys.sigpending().contains(*signal));
                 }
             }
             assert_eq!(log.len(), 0);
-            sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).unwrap();
+            sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY))).unwrap();
             let mut handled = log.all();
             handled.sort_unstable();
-            let sent = some.iter().filter(|signal| signal.by_default() != DefaultAction::Stop);
+            let sent = some.iter().filter(|signal| signal.default_action() != DefaultAction::Stop);
             assert_eq!(handled, sent.map(|signal| signal.number()).collect::<Vec<_>>());
             assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
             for signal in some {
@@ -61,7 +61,7 @@ fn every_signal_but_two_is_held_until_it_is_released() {
         }
         assert_eq!(log.all(), [20, 21, 22]);
         let one = SigSet::of(&[Signal::USR1]);
-        sys.sigprocmask(Some((How::Set, one))).unwrap();
+        sys.sigprocmask(Some((SigmaskHow::Set, one))).unwrap();
         assert_eq!(sys.sigprocmask(None), Ok(one));
     })
     .and_on_linux();
@@ -144,7 +144,7 @@ fn who_ignores_all_dies_of_sigkill_alone() {
             rest(sys);
             assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None));
             kill(sys, child, Signal::KILL);
-            assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+            assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
         }
     })
     .and_on_linux();
@@ -153,12 +153,12 @@ fn who_ignores_all_dies_of_sigkill_alone() {
 /// Those that end who neither catches nor ignores them.
 fn fatal() -> impl Iterator<Item = Signal> {
     Signal::all().filter(|signal| {
-        matches!(signal.by_default(), DefaultAction::Terminate | DefaultAction::Core)
+        matches!(signal.default_action(), DefaultAction::Terminate | DefaultAction::Core)
     })
 }
 
 /// Undoes what Rust's own library does about some signals on Linux.
-fn by_default(sys: &dyn Sys, signal: Signal) {
+fn default_action(sys: &dyn Sys, signal: Signal) {
     if signal != Signal::KILL {
         act(sys, signal, SigAction::DEFAULT);
     }
@@ -169,7 +169,7 @@ fn a_signal_that_a_process_sends_itself_ends_it() {
     everywhere(|sys| {
         for signal in fatal() {
             let end = end_as(sys, move |sys| {
-                by_default(sys, signal);
+                default_action(sys, signal);
                 let _ = sys.kill(sys.getpid().into(), Some(signal));
                 1
             });
@@ -187,7 +187,7 @@ fn a_signal_from_the_parent_ends_a_child() {
         for signal in fatal() {
             let child = sys
                 .fork(move |sys| {
-                    by_default(sys, signal);
+                    default_action(sys, signal);
                     bell.ring(sys);
                     sleep_on(sys)
                 })
@@ -216,7 +216,7 @@ fn resethand_leaves_the_other_flags() {
             act(sys, Signal::USR1, handler.with_flags(flags).with_mask(mask));
             sys.raise(Signal::USR1).unwrap();
         }
-        let told = code(Code::Tkill);
+        let told = code(SigCode::Tkill);
         assert_eq!(log.all(), [1, 1, told, 1, 1, told]);
     })
     .and_on_linux();

@@ -50,15 +50,15 @@ fn sigchld_is_taken_whoever_sent_it() {
         for action in [SigAction::DEFAULT, log.signals()] {
             act(sys, Signal::CHLD, action);
             kill(sys, sys.getpid(), Signal::CHLD);
-            assert_eq!(sys.sigtimedwait(chld, NO_TIME).unwrap().code, Code::User);
+            assert_eq!(sys.sigtimedwait(chld, NO_TIME).unwrap().code, SigCode::User);
             let child = sys.fork(|_| 5).unwrap();
-            assert_eq!(end_of(sys, child), Status::Exited(5));
+            assert_eq!(end_of(sys, child), WaitStatus::Exited(5));
             let info = sys.sigtimedwait(chld, NO_TIME).unwrap();
-            assert_eq!((info.code, info.pid, info.status), (Code::Exited, child.number(), 5));
+            assert_eq!((info.code, info.pid, info.status), (SigCode::Exited, child.number(), 5));
             let child = sys.fork(|_| 6).unwrap();
             let info = sys.sigtimedwait(chld, None).unwrap();
-            assert_eq!((info.code, info.pid, info.status), (Code::Exited, child.number(), 6));
-            assert_eq!(end_of(sys, child), Status::Exited(6));
+            assert_eq!((info.code, info.pid, info.status), (SigCode::Exited, child.number(), 6));
+            assert_eq!(end_of(sys, child), WaitStatus::Exited(6));
         }
         assert_eq!(log.len(), 0);
     })
@@ -83,7 +83,7 @@ fn what_is_ignored_is_taken_only_if_it_was_blocked() {
                 .unwrap();
             let patience = if blocked { None } else { Some(8 * MOMENT) };
             let taken = sys.sigtimedwait(USR1, patience).map(|info| info.code);
-            let expected = if blocked { Ok(Code::Tkill) } else { Err(Errno::EAGAIN) };
+            let expected = if blocked { Ok(SigCode::Tkill) } else { Err(Errno::EAGAIN) };
             assert_eq!(taken, expected);
             sys.join(sender).unwrap();
         }
@@ -105,7 +105,7 @@ fn a_signal_is_taken_with_its_sender_blocked_or_not() {
             let mask = sys.sigprocmask(None).unwrap();
             let child = pester(sys, Signal::USR1);
             let info = sys.sigtimedwait(USR1, None).unwrap();
-            assert_eq!((info.signal, info.code), (Signal::USR1, Code::User));
+            assert_eq!((info.signal, info.code), (Signal::USR1, SigCode::User));
             assert_eq!((info.pid, info.uid), (child.number(), sys.getuid()));
             assert_eq!(sys.sigwait(USR1), Ok(Signal::USR1), "asking nothing more");
             assert_eq!(sys.sigprocmask(None), Ok(mask));
@@ -130,13 +130,13 @@ fn of_two_senders_the_lower_signal_is_taken_first() {
                 0
             });
             let child = child.unwrap();
-            assert_eq!(end_of(sys, child), Status::Exited(0));
+            assert_eq!(end_of(sys, child), WaitStatus::Exited(0));
             (signal, child)
         });
         for (signal, sender) in senders.into_iter().rev() {
             let info = sys.sigtimedwait(both, None).unwrap();
             assert_eq!((info.signal, info.pid), (signal, sender.number()));
-            assert_eq!(info.code, Code::User);
+            assert_eq!(info.code, SigCode::User);
         }
         assert_eq!(sys.sigprocmask(None), Ok(both));
     })

@@ -5,14 +5,14 @@ use crate::rules::harness::*;
 const STOPPED: WaitOptions = WaitOptions::STOPPED;
 
 /// What becomes of a tracee next.
-fn next(sys: &dyn Sys, tracee: Pid) -> Status {
+fn next(sys: &dyn Sys, tracee: Pid) -> WaitStatus {
     sys.waitpid(tracee.into(), WaitOptions::empty()).unwrap().expect("it slept").status
 }
 
 /// Attaches, sees the stop, and lets go.
 fn visit(sys: &dyn Sys, tracee: Pid) {
     sys.ptrace(Ptrace::Attach(tracee)).unwrap();
-    assert_eq!(next(sys, tracee), Status::Trapped(Signal::STOP));
+    assert_eq!(next(sys, tracee), WaitStatus::Trapped(Signal::STOP));
     sys.ptrace(Ptrace::Detach(tracee, None)).unwrap();
 }
 
@@ -49,16 +49,16 @@ fn siblings_and_grandchildren_are_traced() {
             visit(sys, named);
             0
         });
-        assert_eq!(end, Status::Exited(0));
+        assert_eq!(end, WaitStatus::Exited(0));
         kill(sys, sibling, Signal::KILL);
-        assert_eq!(end_of(sys, sibling), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end_of(sys, sibling), WaitStatus::Signaled(Signal::KILL, false));
 
         let (from, to) = sys.pipe().unwrap();
         let child = sys
             .fork(move |sys| {
                 let grandchild = sys.fork(sleep_on).unwrap();
                 sys.write(to, &grandchild.number().to_ne_bytes()).unwrap();
-                i32::from(end_of(sys, grandchild) == Status::Signaled(Signal::KILL, false))
+                i32::from(end_of(sys, grandchild) == WaitStatus::Signaled(Signal::KILL, false))
             })
             .unwrap();
         let mut number = [0; 4];
@@ -66,7 +66,7 @@ fn siblings_and_grandchildren_are_traced() {
         let grandchild = Pid::number_only(i32::from_ne_bytes(number));
         visit(sys, grandchild);
         kill(sys, grandchild, Signal::KILL);
-        assert_eq!(end_of(sys, child), Status::Exited(1));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
     })
     .and_on_linux();
 }
@@ -80,18 +80,18 @@ fn every_signal_but_sigkill_stops_a_tracee() {
                 0
             });
             if signal == Signal::KILL {
-                assert_eq!(next(sys, child), Status::Signaled(signal, false));
+                assert_eq!(next(sys, child), WaitStatus::Signaled(signal, false));
                 continue;
             }
-            assert_eq!(next(sys, child), Status::Trapped(signal));
+            assert_eq!(next(sys, child), WaitStatus::Trapped(signal));
             sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-            assert_eq!(next(sys, child), Status::Exited(0), "{signal}");
+            assert_eq!(next(sys, child), WaitStatus::Exited(0), "{signal}");
         }
         let child = traced(sys, |sys| {
             sys.kill(sys.getpid().into(), None).unwrap();
             0
         });
-        assert_eq!(next(sys, child), Status::Exited(0));
+        assert_eq!(next(sys, child), WaitStatus::Exited(0));
     })
     .and_on_linux();
 }
@@ -100,7 +100,7 @@ fn every_signal_but_sigkill_stops_a_tracee() {
 fn a_tracee_that_ignores_or_handles_a_signal_stops_for_it() {
     everywhere(|sys| {
         for handles in [false, true] {
-            for end in [Status::Signaled(Signal::KILL, false), Status::Exited(1)] {
+            for end in [WaitStatus::Signaled(Signal::KILL, false), WaitStatus::Exited(1)] {
                 let child = traced(sys, move |sys| {
                     let log = Log::default();
                     let action = if handles { log.signals() } else { SigAction::IGNORE };
@@ -108,9 +108,9 @@ fn a_tracee_that_ignores_or_handles_a_signal_stops_for_it() {
                     kill(sys, sys.getpid(), Signal::USR2);
                     1 + log.len() as i32
                 });
-                assert_eq!(next(sys, child), Status::Trapped(Signal::USR2));
+                assert_eq!(next(sys, child), WaitStatus::Trapped(Signal::USR2));
                 let request = match end {
-                    Status::Exited(_) => Ptrace::Continue(child, None),
+                    WaitStatus::Exited(_) => Ptrace::Continue(child, None),
                     _ => Ptrace::Kill(child),
                 };
                 sys.ptrace(request).unwrap();
@@ -126,13 +126,13 @@ fn who_is_stopped_already_is_attached_and_left_stopped() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
         visit(sys, child);
         assert_eq!(sys.waitpid(child.into(), STOPPED | WaitOptions::NOHANG), Ok(None));
         kill(sys, child, Signal::CONT);
-        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), Status::Continued);
+        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), WaitStatus::Continued);
         kill(sys, child, Signal::KILL);
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
     })
     .and_on_linux();
 }
@@ -143,18 +143,22 @@ fn who_was_stopped_before_goes_on_as_its_tracer_says_or_dies() {
         for killed in [false, true] {
             let child = sys.fork(sleep_on).unwrap();
             kill(sys, child, Signal::STOP);
-            assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+            assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
             sys.ptrace(Ptrace::Attach(child)).unwrap();
-            assert_eq!(next(sys, child), Status::Trapped(Signal::STOP));
+            assert_eq!(next(sys, child), WaitStatus::Trapped(Signal::STOP));
             if !killed {
                 sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-                assert_eq!(next(sys, child), Status::Trapped(Signal::STOP), "the attaching's own");
+                assert_eq!(
+                    next(sys, child),
+                    WaitStatus::Trapped(Signal::STOP),
+                    "the attaching's own"
+                );
                 sys.ptrace(Ptrace::Continue(child, None)).unwrap();
                 kill(sys, child, Signal::USR1);
-                assert_eq!(next(sys, child), Status::Trapped(Signal::USR1), "it runs");
+                assert_eq!(next(sys, child), WaitStatus::Trapped(Signal::USR1), "it runs");
             }
             kill(sys, child, Signal::KILL);
-            assert_eq!(next(sys, child), Status::Signaled(Signal::KILL, false));
+            assert_eq!(next(sys, child), WaitStatus::Signaled(Signal::KILL, false));
         }
     })
     .and_on_linux();
@@ -167,9 +171,9 @@ fn a_fault_stops_a_tracee_and_may_be_taken_back() {
             let _ = sys.fault(Signal::TRAP);
             56
         });
-        assert_eq!(next(sys, child), Status::Trapped(Signal::TRAP));
+        assert_eq!(next(sys, child), WaitStatus::Trapped(Signal::TRAP));
         sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-        assert_eq!(next(sys, child), Status::Exited(56));
+        assert_eq!(next(sys, child), WaitStatus::Exited(56));
     })
     .and_on_linux();
 }
@@ -195,7 +199,7 @@ fn many_attach_and_detach_before_an_exec() {
                         match sys.ptrace(Ptrace::Attach(named)) {
                             Ok(()) => {
                                 let trap = next(sys, named);
-                                assert_eq!(trap, Status::Trapped(Signal::STOP));
+                                assert_eq!(trap, WaitStatus::Trapped(Signal::STOP));
                                 sys.ptrace(Ptrace::Detach(named, None)).unwrap();
                                 visits += 1;
                             }
@@ -212,7 +216,7 @@ fn many_attach_and_detach_before_an_exec() {
             }
             assert!(visits > 0);
             bell.ring(sys);
-            assert_eq!(end_of(sys, tracee), Status::Exited(0));
+            assert_eq!(end_of(sys, tracee), WaitStatus::Exited(0));
         },
     )
     .and_on_linux();

@@ -17,7 +17,7 @@ fn compute(sys: &dyn Sys, work: Duration) {
     }
 }
 
-fn waited(sys: &dyn Sys, child: Pid) -> Waited {
+fn waited(sys: &dyn Sys, child: Pid) -> WaitedChild {
     sys.waitpid(child.into(), WaitOptions::empty()).unwrap().expect("it slept")
 }
 
@@ -30,7 +30,7 @@ fn what_was_waited_for_counts_and_what_was_not_does_not() {
         };
         let child = sys.fork(worker).unwrap();
         let found = waited(sys, child);
-        assert_eq!(found.status, Status::Exited(21));
+        assert_eq!(found.status, WaitStatus::Exited(21));
         assert!(used(found.usage) >= WORK, "the child's own");
         for ignored in [false, true] {
             let child = sys
@@ -43,7 +43,7 @@ fn what_was_waited_for_counts_and_what_was_not_does_not() {
                 })
                 .unwrap();
             let found = waited(sys, child);
-            assert_eq!(found.status, Status::Exited(ignored.into()));
+            assert_eq!(found.status, WaitStatus::Exited(ignored.into()));
             assert_eq!(used(found.usage) < WORK, ignored, "the grandchild's");
         }
     })
@@ -61,7 +61,7 @@ fn sigxcpu_comes_again_and_sigkill_at_the_hard_limit() {
                     let _ = sys.write(to, b"!");
                 });
                 act(sys, Signal::XCPU, tell);
-                sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 3 }).unwrap();
+                sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 3 }).unwrap();
                 loop {
                     sys.poll();
                 }
@@ -69,7 +69,7 @@ fn sigxcpu_comes_again_and_sigkill_at_the_hard_limit() {
             .unwrap();
         sys.close(to).unwrap();
         let found = waited(sys, child);
-        assert_eq!(found.status, Status::Signaled(Signal::KILL, false));
+        assert_eq!(found.status, WaitStatus::Signaled(Signal::KILL, false));
         // Linux leaves time that the machine had stolen out of this figure alone.
         assert!(used(found.usage) > Duration::from_secs(2), "{:?}", found.usage);
         assert_eq!(sys.read(from, &mut [0; 8]), Ok(2), "after one second and after two");
@@ -82,7 +82,7 @@ fn a_child_inherits_the_limit_of_time_and_begins_anew() {
     in_computed_seconds(|sys| {
         let child = sys
             .fork(|sys| {
-                sys.setrlimit(Resource::Cpu, Limit::of(1)).unwrap();
+                sys.setrlimit(Resource::Cpu, Rlimit::of(1)).unwrap();
                 compute(sys, Duration::from_millis(500));
                 let child = sys
                     .fork(|sys| {
@@ -92,12 +92,12 @@ fn a_child_inherits_the_limit_of_time_and_begins_anew() {
                     })
                     .unwrap();
                 let found = waited(sys, child);
-                assert_eq!(found.status, Status::Signaled(Signal::KILL, false));
+                assert_eq!(found.status, WaitStatus::Signaled(Signal::KILL, false));
                 let used = used(found.usage);
                 assert!(used > Duration::from_millis(700), "{used:?}");
                 0
             })
             .unwrap();
-        assert_eq!(end_of(sys, child), Status::Exited(0));
+        assert_eq!(end_of(sys, child), WaitStatus::Exited(0));
     });
 }

@@ -6,7 +6,7 @@ const NOHANG: WaitOptions = WaitOptions::NOHANG;
 const STOPPED: WaitOptions = WaitOptions::STOPPED;
 
 /// Waits for some child's end or, with `STOPPED`, its stop; `None` when there is none left.
-fn next(sys: &dyn Sys, children: Children, options: WaitOptions) -> Option<Waited> {
+fn next(sys: &dyn Sys, children: Children, options: WaitOptions) -> Option<WaitedChild> {
     loop {
         match sys.waitpid(children, options) {
             Ok(Some(waited)) => return Some(waited),
@@ -32,7 +32,7 @@ fn a_waiter_sleeps_until_its_child_ends() {
                 .unwrap();
             let children = if any { Children::Any } else { Children::One(child) };
             let waited = sys.waitpid(children, WaitOptions::empty()).unwrap().unwrap();
-            assert_eq!((waited.pid, waited.status), (child, Status::Exited(42)));
+            assert_eq!((waited.pid, waited.status), (child, WaitStatus::Exited(42)));
             assert_eq!(waited.uid, sys.getuid());
             assert!(sys.now() - before >= 4 * MOMENT);
         }
@@ -49,7 +49,7 @@ fn children_are_waited_for_in_any_order() {
                 children.reverse();
             }
             for (child, status) in children {
-                assert_eq!(end_of(sys, child), Status::Exited(status));
+                assert_eq!(end_of(sys, child), WaitStatus::Exited(status));
             }
         }
         let born = [5, 6].map(|status| sys.fork(move |_| status).unwrap());
@@ -89,7 +89,7 @@ fn a_stop_that_was_continued_is_told_no_more() {
                         kill(sys, child, signal);
                     }
                     let change = change_of(sys, child, STOPPED | WaitOptions::EXITED);
-                    assert_eq!(change, Status::Signaled(Signal::TERM, false));
+                    assert_eq!(change, WaitStatus::Signaled(Signal::TERM, false));
                 }
             })
             .unwrap()
@@ -111,7 +111,7 @@ fn the_lowest_integer_names_no_group() {
         let bare = Pid::number_only(i32::MIN);
         assert_eq!(sys.kill(bare.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
         kill(sys, child, Signal::KILL);
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+        assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
     })
     .and_on_linux();
 }
@@ -128,7 +128,7 @@ fn a_neighbouring_number_is_no_child() {
         }
         let own = Children::Group(Pid::number_only(sys.getpgrp().number()));
         let waited = sys.waitid(own, WaitOptions::EXITED).unwrap().unwrap();
-        assert_eq!((waited.pid, waited.status), (child, Status::Exited(0)));
+        assert_eq!((waited.pid, waited.status), (child, WaitStatus::Exited(0)));
     })
     .and_on_linux();
 }
@@ -162,12 +162,12 @@ fn all(sys: &dyn Sys, children: Children, options: WaitOptions, stop: bool) -> V
     let (mut ended, mut stopped) = (Vec::new(), Vec::new());
     while let Some(waited) = next(sys, children, options) {
         match waited.status {
-            Status::Stopped(Signal::STOP) => {
+            WaitStatus::Stopped(Signal::STOP) => {
                 stopped.push(waited.pid);
                 kill(sys, waited.pid, Signal::CONT);
             }
             status => {
-                assert_eq!(status, Status::Exited(3));
+                assert_eq!(status, WaitStatus::Exited(3));
                 ended.push(waited.pid);
             }
         }
@@ -225,7 +225,7 @@ fn children_that_compute_fork_and_sleep_are_all_found() {
         let bodies: [fn(&dyn Sys); 4] = [
             |_| {},
             |sys| (0..500).for_each(|_| sys.poll()),
-            |sys| (0..5).for_each(|_| assert_eq!(end_as(sys, |_| 0), Status::Exited(0))),
+            |sys| (0..5).for_each(|_| assert_eq!(end_as(sys, |_| 0), WaitStatus::Exited(0))),
             rest,
         ];
         let mut expected = Vec::new();
