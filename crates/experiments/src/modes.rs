@@ -16,7 +16,7 @@ use tontine_host::clock::Clock;
 use tontine_host::os::pin;
 use tontine_host::trouble::{During, Result, Trouble};
 use tontine_unix::Sys;
-use tontine_unix_sim::{Builder, Costs, Ending, Executor, Mode, Report, Virtual};
+use tontine_unix_sim::{Builder, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
 
 /// That a system call there is a function call.
 const CALLS_NOTE: &str =
@@ -44,7 +44,7 @@ const TODAYS: usize = 64;
 /// A virtual Unix, on real processors or modelled.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct System {
-    pub(super) mode: Mode,
+    pub(super) mode: LockingMode,
     pub(super) processors: usize,
     pub(super) watch: Watch,
 }
@@ -55,7 +55,7 @@ pub(super) enum Watch {
     /// The machine's clock.
     Machine(Clock),
     /// The model of a system with these costs, which vary by this seed.
-    Model { seed: u64, costs: Costs },
+    Model { seed: u64, costs: CostModel },
 }
 
 impl System {
@@ -64,7 +64,7 @@ impl System {
     ///
     /// # Errors
     /// Failed, where they describe no model that can be.
-    pub(super) fn of_a_cell(mode: Mode, params: &Params, most: usize) -> Result<Self> {
+    pub(super) fn of_a_cell(mode: LockingMode, params: &Params, most: usize) -> Result<Self> {
         let (processors, watch) = match modelled_with(params)? {
             Some(processors) => (processors, Watch::of_a_model(params)?),
             None => {
@@ -107,7 +107,7 @@ impl Watch {
     /// Failed, where the parameters name costs that cannot be read.
     pub(super) fn of_a_model(params: &Params) -> Result<Self> {
         let costs = match params.get(COSTS) {
-            None => Costs::published(),
+            None => CostModel::published(),
             Some(path) => {
                 let text = fs::read_to_string(path).during("reading the costs")?;
                 text.parse().map_err(|error| Trouble::fail(format!("{path}: {error}")))?
@@ -161,14 +161,14 @@ pub(super) fn modelled(mut params: Params, processors: usize) -> Params {
 /// The cells of a model of this mode, for each number of processors: one a level. A uniprocessor
 /// has one, whatever the others have.
 pub(super) fn modelled_cells(
-    mode: Option<Mode>,
+    mode: Option<LockingMode>,
     size: Size,
     levels: impl Fn(usize) -> Vec<usize>,
     cell: impl Fn(usize) -> Params,
 ) -> Vec<Params> {
     let processors: &[usize] = match (mode, size) {
         (None, _) => &[],
-        (Some(Mode::Uniprocessor), _) => &[1],
+        (Some(LockingMode::Uniprocessor), _) => &[1],
         (_, Size::Quick) => &[PAPERS],
         (_, Size::Default | Size::Full) => &[PAPERS, TODAYS],
     };
@@ -193,8 +193,8 @@ pub(super) fn modelled_with(params: &Params) -> Result<Option<usize>> {
 }
 
 /// The mode that a variant's name means.
-pub(super) fn mode(variant: &str) -> Option<Mode> {
-    Mode::ALL.into_iter().find(|mode| mode.to_string() == variant)
+pub(super) fn mode(variant: &str) -> Option<LockingMode> {
+    LockingMode::ALL.into_iter().find(|mode| mode.to_string() == variant)
 }
 
 /// The variants, each a mode.
@@ -219,8 +219,8 @@ pub(super) const fn beside(linux: Variant) -> [Variant; 1 + VARIANTS.len()] {
 }
 
 /// Processors that a mode has here: at most `most`.
-pub(super) fn processors(mode: Mode, allowed: &[usize], most: usize) -> usize {
-    if mode == Mode::Uniprocessor { 1 } else { allowed.len().clamp(1, most) }
+pub(super) fn processors(mode: LockingMode, allowed: &[usize], most: usize) -> usize {
+    if mode == LockingMode::Uniprocessor { 1 } else { allowed.len().clamp(1, most) }
 }
 
 /// Whether the machine has a second processor.
@@ -232,9 +232,9 @@ pub(super) fn two_processors(topology: &Topology) -> bool {
 ///
 /// # Errors
 /// Failed: with the state of the system, where it did not.
-pub(super) fn ran(report: &Report) -> Result<()> {
+pub(super) fn ran(report: &RunReport) -> Result<()> {
     let fine = report.status.and_then(|status| status.exited()) == Some(0);
-    if fine && report.ending == Ending::Finished {
+    if fine && report.ending == EndReason::Finished {
         return Ok(());
     }
     let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn every_mode_is_a_variant() {
         let named: Vec<_> = VARIANTS.iter().filter_map(|variant| mode(variant.name)).collect();
-        assert_eq!(named, Mode::ALL);
+        assert_eq!(named, LockingMode::ALL);
         let linux = Variant { name: "linux", summary: "" };
         assert_eq!((beside(linux)[0], &beside(linux)[1..]), (linux, &VARIANTS[..]));
         assert_eq!(mode("linux"), None);
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn who_computes_beside_another_on_one_processor_takes_as_long_as_both() {
         let watch = Watch::Machine(Clock::calibrated());
-        let system = System { mode: Mode::Parallel, processors: 1, watch };
+        let system = System { mode: LockingMode::Parallel, processors: 1, watch };
         let each = Duration::from_millis(8);
         let took = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&took);
@@ -291,6 +291,6 @@ mod tests {
             0
         });
         let found = ran(&report).expect_err("it waits for ever");
-        assert!(found.why().contains("Stalled") && found.why().contains("program"), "{found}");
+        assert!(found.why().contains("Deadlocked") && found.why().contains("program"), "{found}");
     }
 }

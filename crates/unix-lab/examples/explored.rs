@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use scenes::{KNOWN, lost};
-use tontine_unix_lab::explore::{Exploration, Outcome, Violation};
-use tontine_unix_sim::Mode;
+use tontine_unix_lab::explore::{Exploration, ExplorationReport, Violation};
+use tontine_unix_sim::LockingMode;
 
 /// They use seconds of processor time, which only clock ticks count.
 const COMPUTE: [&str; 2] = ["limits/processor-limit", "limits/hard-processor-limit-kills"];
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 /// Says what was wrong, if anything.
-fn held(what: &str, outcome: &Outcome) -> bool {
+fn held(what: &str, outcome: &ExplorationReport) -> bool {
     if let Some(found) = &outcome.violation {
         let seed = found.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
         println!(
@@ -95,7 +95,7 @@ fn held(what: &str, outcome: &Outcome) -> bool {
 
 /// The known races in the modes up to a bound: those that are named, or all.
 fn races(bound: u32, names: &[&str]) -> bool {
-    let modes = Mode::ALL.map(|mode| (mode, mode.to_string()));
+    let modes = LockingMode::ALL.map(|mode| (mode, mode.to_string()));
     let races = QUICK_FIRST.map(|place| &KNOWN[place]);
     let known = |name: &&str| {
         modes.iter().any(|(_, mode)| mode == name) || races.iter().any(|race| race.name == *name)
@@ -112,7 +112,7 @@ fn races(bound: u32, names: &[&str]) -> bool {
         }
         for known in races.iter().filter(|race| all_races || names.contains(&race.name)) {
             let began = Instant::now();
-            let outcome = known.exploration(*mode).bound(bound).run();
+            let outcome = known.exploration(*mode).preemption_bound(bound).run();
             let (seconds, runs) = (began.elapsed().as_secs_f64(), &outcome.by_bound);
             println!("| {} | {mode} | {runs:?} | {seconds:.1} s |", known.name);
             if !held(known.name, &outcome) {
@@ -126,15 +126,16 @@ fn races(bound: u32, names: &[&str]) -> bool {
 /// Looks for a violation of one race in one mode, with and without the reduction. Returns `true` if
 /// both find one with equally few preemptions, and its schedule shows it again.
 fn find(bound: u32, mode: &str, race: &str) -> bool {
-    let mode = Mode::ALL.into_iter().find(|one| one.to_string() == mode);
+    let mode = LockingMode::ALL.into_iter().find(|one| one.to_string() == mode);
     let (Some(mode), Some(known)) = (mode, KNOWN.iter().find(|known| known.name == race)) else {
         println!("no such mode or race; `races 0` lists them");
         return false;
     };
-    let exploration =
-        |reduced| known.exploration(mode).bound(bound).most(MOST_TO_FIND).reduced(reduced);
+    let exploration = |reduced| {
+        known.exploration(mode).preemption_bound(bound).max_schedules(MOST_TO_FIND).reduced(reduced)
+    };
     let [reduced, all] = [true, false].map(|reduced| exploration(reduced).run());
-    let told = |outcome: &Outcome| match &outcome.violation {
+    let told = |outcome: &ExplorationReport| match &outcome.violation {
         Some(found) => format!("{} preemptions, schedule {}", found.preemptions, outcome.schedules),
         None => format!("nothing in {} schedules", outcome.schedules),
     };
@@ -142,10 +143,8 @@ fn find(bound: u32, mode: &str, race: &str) -> bool {
     let (Some(found), Some(first)) = (reduced.violation, all.violation) else { return false };
     let schedule = found.schedule.to_string().parse().expect("it was printed");
     let again = exploration(true).replay(&schedule);
-    let same = |again: &Violation| {
-        (&again.what, &again.interleaving) == (&found.what, &found.interleaving)
-    };
-    found.preemptions == first.preemptions && again.as_ref().is_some_and(same)
+    let same = (&again.violation, &again.interleaving) == (&Some(found.what), &found.interleaving);
+    found.preemptions == first.preemptions && same
 }
 
 /// Explores each scenario with a lost wake-up, and each corrected one, in each mode with one
@@ -154,8 +153,8 @@ fn lost_signals() -> bool {
     lost().iter().all(|(name, scenario)| {
         let (is_right, began) = (name.ends_with("-cured"), Instant::now());
         let mut schedules = Vec::new();
-        let is_as_meant = Mode::ALL.iter().all(|mode| {
-            let outcome = Exploration::scenario(scenario).mode(*mode).bound(1).run();
+        let is_as_meant = LockingMode::ALL.iter().all(|mode| {
+            let outcome = Exploration::scenario(scenario).mode(*mode).preemption_bound(1).run();
             schedules.push(outcome.schedules.to_string());
             outcome.violation.is_none() == is_right
         });
@@ -171,16 +170,16 @@ fn sample(from: u64, runs: u64) -> bool {
         examples::examples().into_iter().filter(|(name, _)| !COMPUTE.contains(&&**name));
     let mut scenes: Vec<(String, Exploration)> = Vec::new();
     for (name, scenario) in scenarios {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             let exploration = Exploration::scenario(&scenario)
                 .mode(mode)
-                .steps(1_000_000)
+                .max_steps(1_000_000)
                 .idle_clock(PUNCTUAL.contains(&&*name));
             scenes.push((format!("{name}, {mode}"), exploration));
         }
     }
     for known in &KNOWN {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             scenes.push((format!("{}, {mode}", known.name), known.exploration(mode)));
         }
     }
@@ -210,12 +209,12 @@ fn sample(from: u64, runs: u64) -> bool {
 /// How many schedules a second.
 fn speed() -> bool {
     for (name, exploration) in [
-        ("killpg against exit (4 processes)", KNOWN[4].exploration(Mode::Parallel)),
-        ("SIGCHLD coalesces (3 processes)", KNOWN[7].exploration(Mode::Parallel)),
-        ("signal against sigsuspend (2 processes)", KNOWN[8].exploration(Mode::Parallel)),
+        ("killpg against exit (4 processes)", KNOWN[4].exploration(LockingMode::Parallel)),
+        ("SIGCHLD coalesces (3 processes)", KNOWN[7].exploration(LockingMode::Parallel)),
+        ("signal against sigsuspend (2 processes)", KNOWN[8].exploration(LockingMode::Parallel)),
     ] {
         let began = Instant::now();
-        let outcome = exploration.bound(3).most(200_000).run();
+        let outcome = exploration.preemption_bound(3).max_schedules(200_000).run();
         let rate = outcome.schedules as f64 / began.elapsed().as_secs_f64();
         println!("{name}: {} schedules, {rate:.0} a second", outcome.schedules);
         if !held(name, &outcome) {

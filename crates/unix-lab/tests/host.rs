@@ -10,7 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use tontine_unix::{Linux, Pid, Signal, Sys, WaitOptions, WaitStatus};
 use tontine_unix_lab::shell::attend;
-use tontine_unix_sim::Seat;
+use tontine_unix_sim::TerminalController;
 
 /// The user's terminal: where the user is, and what the program has.
 fn terminal() -> (OwnedFd, OwnedFd) {
@@ -33,7 +33,7 @@ struct Mirror {
     over: Mutex<bool>,
 }
 
-impl Seat for Mirror {
+impl TerminalController for Mirror {
     fn input(&self, bytes: &[u8]) {
         assert!(!bytes.contains(&b'!'), "typed an exclamation mark");
         self.typed.lock().unwrap().extend(bytes);
@@ -58,7 +58,7 @@ impl Seat for Mirror {
 /// A seat that always has more to show.
 struct Fountain;
 
-impl Seat for Fountain {
+impl TerminalController for Fountain {
     fn input(&self, _: &[u8]) {}
 
     fn output(&self, _: Duration) -> Vec<u8> {
@@ -90,7 +90,11 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// A process that sits at `terminal`, raw by now.
-fn attends(sys: &dyn Sys, seat: impl Seat + Send + 'static, terminal: &OwnedFd) -> Pid {
+fn attends(
+    sys: &dyn Sys,
+    seat: impl TerminalController + Send + 'static,
+    terminal: &OwnedFd,
+) -> Pid {
     let own = terminal.try_clone().unwrap();
     let child = sys.fork(move |_| attend(&seat, &own, &own).map_or(1, |()| 0)).unwrap();
     while !is_raw(terminal) {

@@ -22,10 +22,10 @@ use std::thread;
 use calls::{executes, has};
 use examples::{examples, folder};
 use keeper::keep;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, LockingMode, mknodat};
 use tontine_unix::Linux;
 use tontine_unix_lab::scenario::{
-    Call, PipeLog, Scenario, Timeline, Verdict, executed, read_log, root,
+    PipeLog, Scenario, ScenarioVerdict, SystemCall, Timeline, executed, read_log, root,
 };
 
 /// Has the path of the scenario, in everything that this program starts.
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
 }
 
 /// On Linux the program that is executed has an alternate stack from Rust's runtime.
-fn asks_for_its_stack(call: &Call) -> bool {
-    matches!(call, Call::Sigstack(_))
+fn asks_for_its_stack(call: &SystemCall) -> bool {
+    matches!(call, SystemCall::Sigstack(_))
 }
 
 fn every_example_that_executes() -> ExitCode {
@@ -60,7 +60,7 @@ fn every_example_that_executes() -> ExitCode {
         }
         let place = tempfile::tempdir().expect("a folder");
         let log = place.path().join(LOG);
-        let readable = Mode::RUSR | Mode::WUSR;
+        let readable = LockingMode::RUSR | LockingMode::WUSR;
         mknodat(CWD, &log, FileType::Fifo, readable, 0).expect("a named pipe");
         for block in &scenario.blocks {
             symlink(&program, place.path().join(&block.name)).expect("a link");
@@ -88,7 +88,7 @@ fn one_run(scenario: &Scenario) -> ExitCode {
     let ended = keep(root(scenario, log()));
     let records = reader.join().expect("it does not panic").expect("a log");
     let timeline = Timeline { records };
-    let verdict = Verdict::new(scenario, &timeline);
+    let verdict = ScenarioVerdict::new(scenario, &timeline);
     if ended.is_some() && verdict.holds() {
         return ExitCode::SUCCESS;
     }

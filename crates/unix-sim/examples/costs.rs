@@ -5,5 +5,5 @@
 //! ```
 
 fn main() {
-    print!("{}", tontine_unix_sim::Costs::measure());
+    print!("{}", tontine_unix_sim::CostModel::measure());
 }

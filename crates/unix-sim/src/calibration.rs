@@ -1,4 +1,4 @@
-//! How the costs of a machine are found: [`Costs::measure`].
+//! How the costs of a machine are found: [`CostModel::measure`].
 //!
 //! What processors do to each other is timed by itself: a lock, a cache line that comes and goes, a
 //! thread that is woken. What the virtual Unix does is fitted on one processor: a loop is run by
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tontine_unix::{SigAction, SigSet, SigmaskHow, Signal, Sys};
 
 use crate::config::Executor;
-use crate::costs::{Costs, LOOKS, Step};
+use crate::costs::{CostKind, CostModel, LOOKS};
 use crate::machine::Virtual;
 
 /// Runs of each loop. Of locks, lines and ticks the least of their times counts, which others on
@@ -30,7 +30,7 @@ const BURST: u32 = 50;
 /// How long a thread certainly sleeps when it is woken.
 const NAP: Duration = Duration::from_micros(300);
 
-impl Costs {
+impl CostModel {
     /// Measures this machine, in some seconds. Whoever else uses it spoils the figures.
     ///
     /// # Panics
@@ -43,26 +43,26 @@ impl Costs {
         let transfer = least(transfer);
         let (wake, latency) = woken();
         let costs = Self::NONE
-            .with(Step::Lock, lock)
-            .with(Step::Spin, spin)
-            .with(Step::Transfer, transfer)
-            .with(Step::Unpark, lock)
-            .with(Step::Post, lock + transfer)
-            .with(Step::Wake, wake)
-            .with(Step::Latency, latency)
-            .with(Step::Look, f64::from(LOOKS) * spin)
-            .with(Step::Tick, least(tick));
-        let fits: [(&[(Step, f64)], Loop); 9] = [
-            (&[(Step::Call, 1.0)], calls),
-            (&[(Step::Switch, 1.0)], switches),
-            (&[(Step::Send, 1.0)], sends),
-            (&[(Step::Deliver, 1.0)], deliveries),
-            (&[(Step::Suspend, 1.0)], suspensions),
-            (&[(Step::Bytes, 0.5)], bytes),
-            (&[(Step::Fork, 1.0)], forks),
+            .with(CostKind::Lock, lock)
+            .with(CostKind::Spin, spin)
+            .with(CostKind::Transfer, transfer)
+            .with(CostKind::Unpark, lock)
+            .with(CostKind::Post, lock + transfer)
+            .with(CostKind::Wake, wake)
+            .with(CostKind::Latency, latency)
+            .with(CostKind::Look, f64::from(LOOKS) * spin)
+            .with(CostKind::Tick, least(tick));
+        let fits: [(&[(CostKind, f64)], Loop); 9] = [
+            (&[(CostKind::Call, 1.0)], calls),
+            (&[(CostKind::Switch, 1.0)], switches),
+            (&[(CostKind::Send, 1.0)], sends),
+            (&[(CostKind::Deliver, 1.0)], deliveries),
+            (&[(CostKind::Suspend, 1.0)], suspensions),
+            (&[(CostKind::Bytes, 0.5)], bytes),
+            (&[(CostKind::Fork, 1.0)], forks),
             // Nothing tells the two apart but their length.
-            (&[(Step::Exit, 0.6), (Step::Reap, 0.4)], lives),
-            (&[(Step::Exec, 1.0)], executions),
+            (&[(CostKind::Exit, 0.6), (CostKind::Reap, 0.4)], lives),
+            (&[(CostKind::Exec, 1.0)], executions),
         ];
         let costs = fits.into_iter().fold(costs, |costs, (steps, of)| {
             let missing = usual(|| run(Executor::Parallel, costs, 1, of))
@@ -75,7 +75,7 @@ impl Costs {
         }
         let missing = usual(|| run(Executor::Parallel, costs, 2, contended))
             - run(Executor::Modelled { seed: 1 }, costs, 2, contended);
-        costs.with(Step::Guarded, missing)
+        costs.with(CostKind::Guarded, missing)
     }
 }
 
@@ -189,7 +189,7 @@ fn tick() -> f64 {
 }
 
 /// Nanoseconds an operation of a loop in a virtual Unix of so many processors.
-fn run(executor: Executor, costs: Costs, processors: usize, of: Loop) -> f64 {
+fn run(executor: Executor, costs: CostModel, processors: usize, of: Loop) -> f64 {
     let found = Arc::new(Mutex::new(f64::NAN));
     let ours = Arc::clone(&found);
     let unix = Virtual::builder()

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tontine_unix::{Resource, Rlimit, Sys};
 
 use crate::console::Console;
-use crate::costs::Costs;
+use crate::costs::CostModel;
 use crate::executor::{self, Chooser, Reused};
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 use crate::stopper::Stopper;
 
 /// A program that `exec` finds by its name: it gets its arguments, its own name first.
@@ -71,7 +71,7 @@ pub trait Conductor: Send + Sync {
 
 /// A thread that has not made a system call for long.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Busy {
+pub struct BusyThread {
     /// The number of its process.
     pub pid: i32,
     /// The program that the process runs: the name under which it was executed, or `program`.
@@ -82,7 +82,7 @@ pub struct Busy {
     pub limit: Duration,
 }
 
-impl fmt::Display for Busy {
+impl fmt::Display for BusyThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pid, program, tid, limit } = self;
         write!(
@@ -96,7 +96,7 @@ impl fmt::Display for Busy {
 /// What a system is built from.
 #[derive(Clone)]
 pub(crate) struct Config {
-    pub(crate) mode: Mode,
+    pub(crate) mode: LockingMode,
     pub(crate) processors: usize,
     pub(crate) executor: Executor,
     pub(crate) delivery: Delivery,
@@ -114,7 +114,7 @@ pub(crate) struct Config {
     pub(crate) reused: Option<Reused>,
     pub(crate) stopper: Stopper,
     pub(crate) preemptions: u64,
-    pub(crate) costs: Costs,
+    pub(crate) costs: CostModel,
     pub(crate) statistics: bool,
     pub(crate) keep_locks: bool,
     /// With one, the clock does not tick.
@@ -122,14 +122,14 @@ pub(crate) struct Config {
     /// The number of the program's process; those that follow have the next.
     pub(crate) second: i32,
     pub(crate) busy_limit: Duration,
-    pub(crate) on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
+    pub(crate) on_busy: Arc<dyn Fn(BusyThread) + Send + Sync>,
 }
 
 impl Config {
     /// What [`Virtual::builder`](crate::Virtual::builder) begins with.
     pub(crate) fn new() -> Self {
         Self {
-            mode: Mode::Parallel,
+            mode: LockingMode::Parallel,
             processors: 1,
             executor: Executor::Parallel,
             delivery: Delivery::default(),
@@ -145,7 +145,7 @@ impl Config {
             reused: None,
             stopper: Stopper::new(),
             preemptions: u64::MAX,
-            costs: Costs::published(),
+            costs: CostModel::published(),
             statistics: false,
             keep_locks: false,
             conductor: None,

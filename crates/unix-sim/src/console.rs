@@ -151,7 +151,7 @@ impl Console {
 }
 
 /// The controlling end of a terminal.
-pub trait Seat: Sync {
+pub trait TerminalController: Sync {
     /// Types; waits until there is room.
     fn input(&self, bytes: &[u8]);
     /// What there is to see; nothing if that is so for as long as `wait`.
@@ -160,7 +160,7 @@ pub trait Seat: Sync {
     fn is_over(&self) -> bool;
 }
 
-impl Seat for Console {
+impl TerminalController for Console {
     fn input(&self, bytes: &[u8]) {
         self.input(bytes);
     }

@@ -1,13 +1,13 @@
-//! What each step of the virtual Unix costs on a machine: [`Costs`], one figure a [`Step`].
+//! What each step of the virtual Unix costs on a machine: [`CostModel`], one figure a [`CostKind`].
 //!
 //! The modelled executor charges them to its processors' clocks; docs/model.md says where. A file
-//! of costs is text, a line a step: its name, nanoseconds, what it is. [`Costs::measure`] makes one
+//! of costs is text, a line a step: its name, nanoseconds, what it is. [`CostModel::measure`] makes one
 //! on the machine that it runs on. One that was made so comes with the library:
-//! [`Costs::published`].
+//! [`CostModel::published`].
 
 mod text;
 
-pub use text::CostsError;
+pub use text::ParseCostsError;
 
 /// Looks at other processors before an idle one sleeps: some 25 µs. Longer than a sleeper takes to
 /// run once it is woken, or two that wait for each other's answers would both sleep each time.
@@ -20,13 +20,13 @@ macro_rules! steps {
     ($($step:ident = $name:literal, $what:literal;)+) => {
         /// Something that takes a processor's time.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Step {
+        pub enum CostKind {
             $(#[doc = $what] $step),+
         }
 
-        impl Step {
+        impl CostKind {
             /// All of them, in the order of a file of costs.
-            pub const ALL: [Self; [$(Step::$step),+].len()] = [$(Self::$step),+];
+            pub const ALL: [Self; [$(CostKind::$step),+].len()] = [$(Self::$step),+];
 
             /// As a file of costs has it.
             #[must_use]
@@ -68,13 +68,13 @@ steps! {
 
 /// Picoseconds for each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Costs([u64; Step::ALL.len()]);
+pub struct CostModel([u64; CostKind::ALL.len()]);
 
-impl Costs {
+impl CostModel {
     /// Steps that take no time.
-    pub const NONE: Self = Self([0; Step::ALL.len()]);
+    pub const NONE: Self = Self([0; CostKind::ALL.len()]);
 
-    /// Those of a virtual machine of two AMD EPYC processors (Zen 5), made by [`Costs::measure`].
+    /// Those of a virtual machine of two AMD EPYC processors (Zen 5), made by [`CostModel::measure`].
     ///
     /// # Panics
     ///
@@ -86,20 +86,20 @@ impl Costs {
 
     /// Nanoseconds of a step.
     #[must_use]
-    pub fn ns(&self, step: Step) -> f64 {
+    pub fn ns(&self, step: CostKind) -> f64 {
         self.0[step as usize] as f64 / PS_A_NS as f64
     }
 
     /// With so many nanoseconds for a step; below 0 counts as none.
     #[must_use]
-    pub fn with(mut self, step: Step, ns: f64) -> Self {
+    pub fn with(mut self, step: CostKind, ns: f64) -> Self {
         self.0[step as usize] = (ns * PS_A_NS as f64).round().max(0.0) as u64;
         self
     }
 
     /// Picoseconds of a step.
     #[inline]
-    pub(crate) fn ps(&self, step: Step) -> u64 {
+    pub(crate) fn ps(&self, step: CostKind) -> u64 {
         self.0[step as usize]
     }
 }

@@ -46,11 +46,11 @@ mod mode;
 mod split_mix;
 mod stopper;
 
-pub use config::{Busy, Delivery, Executor, Masks};
-pub use console::{Console, Seat};
-pub use costs::{Costs, CostsError, Step};
-pub use kernel::{Awaits, ProcessState, State, ThreadState};
+pub use config::{BusyThread, Delivery, Executor, Masks};
+pub use console::{Console, TerminalController};
+pub use costs::{CostKind, CostModel, ParseCostsError};
+pub use kernel::{Awaits, ProcessState, SystemState, ThreadState};
 pub use lock::{LockRow, LockStatistics, lock_order_page};
-pub use machine::{BuildError, Builder, Ending, Report, Virtual};
-pub use mode::Mode;
-pub use stopper::{Running, Stopper};
+pub use machine::{BuildError, Builder, EndReason, RunReport, Virtual};
+pub use mode::LockingMode;
+pub use stopper::{RunningThread, Stopper};

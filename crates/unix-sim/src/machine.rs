@@ -1,5 +1,5 @@
 //! A Unix inside this process: [`Virtual`], which a [`Builder`] makes of a [`Config`] and whose run
-//! ends with a [`Report`].
+//! ends with a [`RunReport`].
 //!
 //! A run joins the parts: the executor that threads run on, the locks of the mode, and the
 //! [`Kernel`], which knows what processes do.
@@ -19,7 +19,7 @@ use crate::kernel::Kernel;
 use crate::lock::{HoldClock, Locks, Options};
 
 pub use builder::{BuildError, Builder};
-pub use report::{Ending, Report};
+pub use report::{EndReason, RunReport};
 use tontine_unix::Sys;
 use watch::Watch;
 
@@ -47,7 +47,7 @@ pub struct Virtual {
 }
 
 impl Virtual {
-    /// Begins with mode [`Parallel`](crate::Mode::Parallel), one processor, the parallel executor,
+    /// Begins with mode [`Parallel`](crate::LockingMode::Parallel), one processor, the parallel executor,
     /// and POSIX delivery.
     pub fn builder() -> Builder {
         Builder::new()
@@ -63,7 +63,7 @@ impl Virtual {
     /// # Panics
     /// Within a virtual program: a system cannot run inside of another. With debug assertions also
     /// if the system is found to have lost count of its process groups: that would be its mistake.
-    pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Report {
+    pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> RunReport {
         let config = Arc::clone(&self.config);
         let _attached = config.console.clone().map(Attached);
         let watch = Arc::new(Watch::new(Arc::clone(&config)));
@@ -140,11 +140,11 @@ impl Virtual {
 }
 
 /// What a run says that has come to this outcome.
-fn report(kernel: &mut Kernel, outcome: Outcome) -> Report {
+fn report(kernel: &mut Kernel, outcome: Outcome) -> RunReport {
     let ending = match outcome {
-        Outcome::Finished => Ending::Finished,
-        Outcome::Stalled => Ending::Stalled,
-        Outcome::Stopped => Ending::Stopped,
+        Outcome::Finished => EndReason::Finished,
+        Outcome::Deadlocked => EndReason::Deadlocked,
+        Outcome::Stopped => EndReason::Stopped,
     };
     let notes = kernel.notes().clone();
     if let Some(wrong) = notes.wrong {
@@ -152,19 +152,19 @@ fn report(kernel: &mut Kernel, outcome: Outcome) -> Report {
         panic!("{wrong}");
     }
     let stacks = kernel.executor.stacks();
-    let report = Report {
+    let report = RunReport {
         status: notes.status,
         ending,
         panicked: notes.panicked,
         abandoned: stacks.abandoned,
         // SAFETY: the run has ended.
-        state: (ending != Ending::Finished).then(|| unsafe { kernel.snapshot() }),
+        state: (ending != EndReason::Finished).then(|| unsafe { kernel.snapshot() }),
         steps: kernel.executor.steps(),
         digest: kernel.executor.digest(),
         elapsed: kernel.executor.now(),
         locks: kernel.locks.statistics(),
     };
-    if ending != Ending::Finished {
+    if ending != EndReason::Finished {
         kernel.leak_files();
     }
     report

@@ -1,4 +1,4 @@
-//! How the virtual Unix excludes one processor from what another one changes: [`Mode`].
+//! How the virtual Unix excludes one processor from what another one changes: [`LockingMode`].
 //!
 //! A mode decides which locks exist; the table stands in `lock/lock_order.rs` and, printed, in
 //! `docs/lock-order.md`. What a mode does to system calls beside that is the kernel's business.
@@ -8,10 +8,10 @@ use std::fmt;
 /// The ways to keep processors apart that the virtual Unix knows.
 ///
 /// ```
-/// assert_eq!(tontine_unix_sim::Mode::PerProcess.to_string(), "per-process");
+/// assert_eq!(tontine_unix_sim::LockingMode::PerProcess.to_string(), "per-process");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum LockingMode {
     /// One processor. Nothing switches inside of the kernel except where it sleeps, so only the
     /// locks remain that are held across a sleep, `pgrphash_lock` and `pg_lock`, and those that the
     /// clock takes.
@@ -23,18 +23,18 @@ pub enum Mode {
     Coarse,
     /// As OSF/1.1 became: tables 1 and 3 of the paper.
     Parallel,
-    /// [`Mode::Parallel`] with locks of each process in place of the one `proc_relation_lock`:
+    /// [`LockingMode::Parallel`] with locks of each process in place of the one `proc_relation_lock`:
     /// what the paper's section 9 imagines.
     PerProcess,
 }
 
-impl Mode {
+impl LockingMode {
     /// All of them, in the order of the tables.
     pub const ALL: [Self; 5] =
         [Self::Uniprocessor, Self::Master, Self::Coarse, Self::Parallel, Self::PerProcess];
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for LockingMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Uniprocessor => "uniprocessor",

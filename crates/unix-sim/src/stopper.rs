@@ -1,7 +1,7 @@
 //! Ends runs before their end: [`Stopper`].
 //!
 //! It holds the executor of the run that is under way, and nothing else of it. What is left of a
-//! run that was stopped, its [`Report`](crate::Report) says; who does not let it stop, [`Running`].
+//! run that was stopped, its [`RunReport`](crate::RunReport) says; who does not let it stop, [`RunningThread`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,11 +12,11 @@ use crate::label::named_by;
 /// Stops the runs of the systems that it was given to
 /// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. Clones are the same one.
 ///
-/// A run ends as [`Ending::Stopped`](crate::Ending::Stopped) as soon as each thread that computes
+/// A run ends as [`EndReason::Stopped`](crate::EndReason::Stopped) as soon as each thread that computes
 /// has made a system call, [`Sys::poll`](tontine_unix::Sys::poll) for one.
 ///
 /// ```
-/// use tontine_unix_sim::{Ending, Stopper, Virtual};
+/// use tontine_unix_sim::{EndReason, Stopper, Virtual};
 ///
 /// let stopper = Stopper::new();
 /// let unix = Virtual::builder().stopper(&stopper).build()?;
@@ -26,7 +26,7 @@ use crate::label::named_by;
 ///         sys.poll();
 ///     }
 /// });
-/// assert_eq!(report.ending, Ending::Stopped);
+/// assert_eq!(report.ending, EndReason::Stopped);
 /// # Ok::<(), tontine_unix_sim::BuildError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -75,11 +75,11 @@ impl Stopper {
     /// });
     /// # Ok::<(), tontine_unix_sim::BuildError>(())
     /// ```
-    pub fn under_way(&self) -> Option<Vec<Running>> {
+    pub fn under_way(&self) -> Option<Vec<RunningThread>> {
         let names = self.running().as_ref()?.running();
         let named = |name| {
             let (pid, tid) = named_by(name);
-            Running { pid, tid }
+            RunningThread { pid, tid }
         };
         Some(names.into_iter().map(named).collect())
     }
@@ -100,14 +100,14 @@ impl Stopper {
 
 /// A thread that is on a processor: numbers of the system that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningThread {
     /// Its process's.
     pub pid: i32,
     /// Its own.
     pub tid: i32,
 }
 
-impl fmt::Display for Running {
+impl fmt::Display for RunningThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "thread {} of process {}", self.tid, self.pid)
     }

@@ -21,7 +21,7 @@ use tontine_bench::stats::interval::Interval;
 use tontine_bench::stats::{order, ratio};
 use tontine_bench::task::{Params, Task};
 use tontine_host::os::pin;
-use tontine_unix_sim::Costs;
+use tontine_unix_sim::CostModel;
 
 use crate::invocation;
 
@@ -90,7 +90,7 @@ pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
         let mut file = tempfile::NamedTempFile::new()?;
         let text = match costs {
             Some(path) => fs::read_to_string(path)?,
-            None => Costs::measure().to_string(),
+            None => CostModel::measure().to_string(),
         };
         file.write_all(text.as_bytes())?;
         if round == 0 {

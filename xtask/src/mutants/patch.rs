@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use tontine_unix_sim::Mode;
+use tontine_unix_sim::LockingMode;
 
 /// The folder of all patches.
 const FOLDER: &str = "crates/unix-sim/mutants";
@@ -68,7 +68,7 @@ pub(crate) struct Patch {
     /// Tests of `tontine-unix-sim`'s program `sim` that must fail, by their full names.
     pub(crate) tests: Vec<String>,
     /// Modes in which each must fail.
-    pub(crate) modes: Vec<Mode>,
+    pub(crate) modes: Vec<LockingMode>,
     /// Races of the example `explored` in which a violation must be found.
     pub(crate) explored: Vec<String>,
 }
@@ -106,7 +106,7 @@ impl Patch {
                 patch.explored.push(race.to_owned());
             } else if let Some(names) = line.strip_prefix("modes: ") {
                 for name in names.split(", ") {
-                    let mode = Mode::ALL.into_iter().find(|mode| mode.to_string() == name);
+                    let mode = LockingMode::ALL.into_iter().find(|mode| mode.to_string() == name);
                     patch.modes.push(mode.ok_or_else(|| format!("no mode is called {name:?}"))?);
                 }
             }
@@ -147,7 +147,7 @@ mod tests {
             (patch.name.as_str(), &*patch.tests),
             ("one", &["a::b".to_owned(), "a::c".to_owned()][..])
         );
-        assert_eq!(patch.modes, [Mode::Coarse, Mode::PerProcess]);
+        assert_eq!(patch.modes, [LockingMode::Coarse, LockingMode::PerProcess]);
         assert_eq!(patch.explored, ["d e"]);
     }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use serde_json::Value;
-use tontine_unix_sim::Mode;
+use tontine_unix_sim::LockingMode;
 
 use super::patch::Patch;
 use super::tree::PatchedTree;
@@ -35,13 +35,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 struct FinderRow<'p> {
     mutant: &'p str,
     finder: Finder<'p>,
-    modes: &'p [Mode],
+    modes: &'p [LockingMode],
     found: Mutex<Vec<ModeRun>>,
 }
 
 /// One mode of a row.
 struct ModeRun {
-    mode: Mode,
+    mode: LockingMode,
     /// The seed or the schedule that shows it, or why nothing was found.
     found: Result<String, String>,
     took: Duration,
@@ -72,7 +72,7 @@ pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) ->
     println!("built in {} s", began.elapsed().as_secs());
     programs.hold_without_mutant(patches)?;
     let began = Instant::now();
-    let jobs: Vec<(&FinderRow<'_>, Mode)> =
+    let jobs: Vec<(&FinderRow<'_>, LockingMode)> =
         rows.iter().flat_map(|row| row.modes.iter().map(move |mode| (row, *mode))).collect();
     let next = AtomicUsize::new(0);
     let work = || -> io::Result<()> {
@@ -171,7 +171,7 @@ impl CopyPrograms {
 
     /// Runs what must find a mutant, in one mode. Returns the seed or the schedule, or why nothing
     /// was found.
-    fn find(&self, row: &FinderRow<'_>, mode: Mode) -> io::Result<Result<String, String>> {
+    fn find(&self, row: &FinderRow<'_>, mode: LockingMode) -> io::Result<Result<String, String>> {
         let mut command = match row.finder {
             Finder::Race(race) => {
                 let program = self.explored.as_ref().expect("built if a race is selected");
@@ -198,7 +198,7 @@ impl CopyPrograms {
 }
 
 /// The seed that a test's output names, or what the output says in its place.
-fn seed_in(output: &str, mode: Mode) -> Result<String, String> {
+fn seed_in(output: &str, mode: LockingMode) -> Result<String, String> {
     let start = format!("{mode}, seed ");
     let told = output.lines().find_map(|line| line.strip_prefix(&start));
     match told.and_then(|told| told.split_once(", which ")) {
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn only_a_seed_that_shows_it_again_finds() {
-        let found = |output| seed_in(output, Mode::Coarse);
+        let found = |output| seed_in(output, LockingMode::Coarse);
         let ok = Ok("17".to_owned());
         assert_eq!(found("x\ncoarse, seed 17, which shows it again: Finished"), ok);
         let said = |output, part: &str| {

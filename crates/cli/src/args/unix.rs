@@ -206,7 +206,7 @@ pub(crate) struct ExploreScenario {
     pub(crate) most: Option<u64>,
 
     /// Report a run of more than N steps as one that does not end.
-    #[arg(long, value_name = "N", default_value_t = Exploration::STEPS)]
+    #[arg(long, value_name = "N", default_value_t = Exploration::DEFAULT_MAX_STEPS)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) steps: u64,
 

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tontine_bench::engine::stop::Stop;
 use tontine_unix::Signal;
-use tontine_unix_sim::{Running, Stopper};
+use tontine_unix_sim::{RunningThread, Stopper};
 
 use crate::{FAILED, signalled};
 
@@ -113,7 +113,7 @@ fn await_end(
 }
 
 /// Who does not let a run stop.
-fn culprits(running: &[Running]) -> String {
+fn culprits(running: &[RunningThread]) -> String {
     if running.is_empty() {
         return "the system itself computes".into();
     }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tontine_unix_lab::check::{CheckError, Checker, Comparison, Options, against};
+use tontine_unix_lab::check::{CheckError, CheckOptions, Checker, TraceComparison, against};
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::{Mode, Virtual};
+use tontine_unix_sim::{LockingMode, Virtual};
 
 use super::{mode, random, run};
 use crate::args::CheckScenario;
@@ -24,29 +24,29 @@ pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
     let text = run::read(path).map_err(|why| Refusal::usage(format!("{file}: {why}")))?;
     let scenario: Scenario =
         text.parse().map_err(|error| Refusal::usage(format!("{file}:{error}")))?;
-    let modes = asked.mode.map_or(Mode::ALL.to_vec(), |asked| vec![mode(asked)]);
+    let modes = asked.mode.map_or(LockingMode::ALL.to_vec(), |asked| vec![mode(asked)]);
     let mut checker = Checker::new().map_err(Refusal::failed)?;
     let mut printed = String::new();
     let last = asked.seed.saturating_add(asked.runs - 1);
     let mut found = None;
     for seed in asked.seed..=last {
-        let options = Options {
+        let options = CheckOptions {
             seed,
-            most_steps: asked.steps,
-            patience: Duration::from_secs(asked.limit),
-            ..Options::new()
+            max_steps: asked.steps,
+            timeout: Duration::from_secs(asked.limit),
+            ..CheckOptions::new()
         };
         let refused = |error| match error {
-            CheckError::Unfit { .. } => Refusal::usage(format!("{file}: {error}")),
+            CheckError::Unsupported { .. } => Refusal::usage(format!("{file}: {error}")),
             _ => Refusal::failed(format!("{file}, seed {seed}: {error}")),
         };
         let real = checker.on_linux(&scenario, &options).map_err(refused)?;
         for mode in &modes {
             let builder = Virtual::builder().mode(*mode);
-            let options = Options { builder, ..options.clone() };
+            let options = CheckOptions { builder, ..options.clone() };
             match against(&scenario, &options, &real).map_err(refused)? {
-                Comparison::Same(trace) => found = Some(trace),
-                Comparison::Differs(difference) => {
+                TraceComparison::Same(trace) => found = Some(trace),
+                TraceComparison::Differs(difference) => {
                     // Writing to a string does not fail.
                     let _ = writeln!(
                         printed,

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 use tontine_unix::SigSet;
-use tontine_unix_lab::scenario::{EventKind, Failure, Observed, Record};
-use tontine_unix_sim::{LockRow, ProcessState, State, ThreadState};
+use tontine_unix_lab::scenario::{EventKind, Failure, Record, ScenarioRun};
+use tontine_unix_sim::{LockRow, ProcessState, SystemState, ThreadState};
 
 use super::{mode, processors};
 use crate::args::{self, RunScenario};
 
 /// Everything.
-pub(super) fn document(asked: &RunScenario, seed: u64, observed: &Observed) -> Value {
-    let Observed { timeline, verdict, report } = observed;
+pub(super) fn document(asked: &RunScenario, seed: u64, observed: &ScenarioRun) -> Value {
+    let ScenarioRun { timeline, verdict, report } = observed;
     let is_simulated = asked.executor == args::ExecutorName::Simulated;
     json!({
         "file": asked.file.display().to_string(),
@@ -61,7 +61,7 @@ fn record(record: &Record) -> Value {
 }
 
 /// Those that were left when the run came to no end.
-fn state(state: &State) -> Vec<Value> {
+fn state(state: &SystemState) -> Vec<Value> {
     let thread = |thread: &ThreadState| {
         json!({
             "tid": thread.tid,

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use tontine_unix_lab::explore::{Exploration, Outcome, Replayed, Violation};
+use tontine_unix_lab::explore::{Exploration, ExplorationReport, ReplayReport, Violation};
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::{Builder, Mode};
+use tontine_unix_sim::{Builder, LockingMode};
 
 use super::run::scenario;
 use super::{delivery, masks, mode};
@@ -19,17 +19,17 @@ pub(crate) fn explore(asked: &ExploreScenario) -> Result<ExitCode, Refusal> {
     let scenario = scenario(&asked.file)?;
     let modes = match asked.mode {
         Some(one) => vec![mode(one)],
-        None => Mode::ALL.to_vec(),
+        None => LockingMode::ALL.to_vec(),
     };
     let several_processors = asked.processors.is_some_and(|processors| processors > 1);
-    if several_processors && modes == [Mode::Uniprocessor] {
+    if several_processors && modes == [LockingMode::Uniprocessor] {
         return Err(Refusal::usage("mode uniprocessor has one processor: take another mode"));
     }
     let mut holds = true;
     for mode in modes {
         let exploration = exploration(asked, &scenario, mode);
         let (held, text) = match (&asked.replay, asked.seeds) {
-            (Some(schedule), _) => replayed(mode, &exploration.follow(schedule)),
+            (Some(schedule), _) => replayed(mode, &exploration.replay(schedule)),
             (None, Some(seeds)) => {
                 let seeds = seeds.min(asked.most.unwrap_or(u64::MAX));
                 timed(asked, mode, || exploration.sample(asked.seed, seeds))
@@ -45,18 +45,18 @@ pub(crate) fn explore(asked: &ExploreScenario) -> Result<ExitCode, Refusal> {
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-fn exploration(asked: &ExploreScenario, scenario: &Scenario, mode: Mode) -> Exploration {
+fn exploration(asked: &ExploreScenario, scenario: &Scenario, mode: LockingMode) -> Exploration {
     let (delivery, masks) = (delivery(asked.delivery), masks(asked.masks));
     let exploration = Exploration::scenario(scenario)
         .mode(mode)
-        .bound(asked.bound)
-        .steps(asked.steps)
-        .most(asked.most.unwrap_or(u64::MAX))
+        .preemption_bound(asked.bound)
+        .max_steps(asked.steps)
+        .max_schedules(asked.most.unwrap_or(u64::MAX))
         .reduced(!asked.unreduced)
         .idle_clock(asked.idle_clock)
-        .with(move |builder: Builder| builder.delivery(delivery).masks(masks));
+        .configure(move |builder: Builder| builder.delivery(delivery).masks(masks));
     match asked.processors {
-        Some(processors) if mode != Mode::Uniprocessor => {
+        Some(processors) if mode != LockingMode::Uniprocessor => {
             exploration.processors(usize::from(processors))
         }
         _ => exploration,
@@ -64,11 +64,15 @@ fn exploration(asked: &ExploreScenario, scenario: &Scenario, mode: Mode) -> Expl
 }
 
 /// Runs, and says what came of it and how long it took.
-fn timed(asked: &ExploreScenario, mode: Mode, run: impl FnOnce() -> Outcome) -> (bool, String) {
+fn timed(
+    asked: &ExploreScenario,
+    mode: LockingMode,
+    run: impl FnOnce() -> ExplorationReport,
+) -> (bool, String) {
     let began = Instant::now();
     let outcome = run();
     let seconds = began.elapsed().as_secs_f64();
-    let Outcome { schedules, complete, violation, .. } = &outcome;
+    let ExplorationReport { schedules, complete, violation, .. } = &outcome;
     let rate = *schedules as f64 / seconds.max(1e-9);
     let which = match (asked.seeds, complete, violation) {
         (Some(_), ..) => format!("by dice, from seed {}", asked.seed),
@@ -87,14 +91,14 @@ fn timed(asked: &ExploreScenario, mode: Mode, run: impl FnOnce() -> Outcome) -> 
 }
 
 /// A violation, and how to see it again.
-fn told(asked: &ExploreScenario, mode: Mode, violation: &Violation) -> String {
+fn told(asked: &ExploreScenario, mode: LockingMode, violation: &Violation) -> String {
     let Violation { what, schedule, seed, preemptions, interleaving } = violation;
     let processors = match asked.processors {
         Some(processors) => format!(" --processors {processors}"),
         None => String::new(),
     };
     let steps = match asked.steps {
-        Exploration::STEPS => String::new(),
+        Exploration::DEFAULT_MAX_STEPS => String::new(),
         steps => format!(" --steps {steps}"),
     };
     let clock = if asked.idle_clock { " --idle-clock" } else { "" };
@@ -126,10 +130,10 @@ fn brief(interleaving: &str) -> String {
 }
 
 /// What a schedule came to.
-fn replayed(mode: Mode, replayed: &Replayed) -> (bool, String) {
-    let Replayed { wrong, schedule, preemptions, interleaving } = replayed;
+fn replayed(mode: LockingMode, replayed: &ReplayReport) -> (bool, String) {
+    let ReplayReport { violation, schedule, preemptions, interleaving } = replayed;
     let mut text = format!("mode {mode}, schedule {schedule}, {preemptions} preemptions:\n");
     // Writing to a string does not fail.
-    let _ = writeln!(text, "{interleaving}\n{}", wrong.as_deref().unwrap_or("holds"));
-    (wrong.is_none(), text)
+    let _ = writeln!(text, "{interleaving}\n{}", violation.as_deref().unwrap_or("holds"));
+    (violation.is_none(), text)
 }

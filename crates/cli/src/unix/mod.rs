@@ -10,7 +10,7 @@ mod shell;
 
 use std::process::ExitCode;
 
-use tontine_unix_sim::{Delivery, Masks, Mode};
+use tontine_unix_sim::{Delivery, LockingMode, Masks};
 
 use crate::Refusal;
 use crate::args::{self, RunScenario, Unix, UnixCommand};
@@ -42,13 +42,13 @@ fn masks(asked: args::MasksName) -> Masks {
 }
 
 /// The library's name for it.
-fn mode(asked: args::ModeName) -> Mode {
+fn mode(asked: args::ModeName) -> LockingMode {
     match asked {
-        args::ModeName::Uniprocessor => Mode::Uniprocessor,
-        args::ModeName::Master => Mode::Master,
-        args::ModeName::Coarse => Mode::Coarse,
-        args::ModeName::Parallel => Mode::Parallel,
-        args::ModeName::PerProcess => Mode::PerProcess,
+        args::ModeName::Uniprocessor => LockingMode::Uniprocessor,
+        args::ModeName::Master => LockingMode::Master,
+        args::ModeName::Coarse => LockingMode::Coarse,
+        args::ModeName::Parallel => LockingMode::Parallel,
+        args::ModeName::PerProcess => LockingMode::PerProcess,
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use tontine_unix_lab::random::{Campaign, Finding, Parting};
-use tontine_unix_sim::Mode;
+use tontine_unix_lab::random::{Campaign, Divergence, SeedResult};
+use tontine_unix_sim::LockingMode;
 
 use super::mode;
 use crate::args::CheckScenario;
@@ -25,17 +25,17 @@ struct Tally {
 
 /// Carries out `unix check --random`.
 pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refusal> {
-    let modes = asked.mode.map_or(Mode::ALL.to_vec(), |asked| vec![mode(asked)]);
+    let modes = asked.mode.map_or(LockingMode::ALL.to_vec(), |asked| vec![mode(asked)]);
     let mut campaign = Campaign::new().map_err(Refusal::failed)?;
     let begun = Instant::now();
     let mut tally = Tally::default();
     let seeds = asked.seed..asked.seed.saturating_add(count);
     for (seed, mode) in seeds.zip(modes.iter().cycle()) {
         match campaign.run(seed, *mode).map_err(Refusal::failed)? {
-            Finding::Same => tally.same += 1,
-            Finding::Unsteady(_) => tally.unsteady.push(seed),
-            Finding::Lost(error) => tally.lost.push((seed, error.to_string())),
-            Finding::Parts(parting) => {
+            SeedResult::Same => tally.same += 1,
+            SeedResult::Flaky(_) => tally.unsteady.push(seed),
+            SeedResult::Failed(error) => tally.lost.push((seed, error.to_string())),
+            SeedResult::Diverges(parting) => {
                 tally.parted += 1;
                 print(parted(&parting, *mode).as_bytes())?;
                 if tally.parted == ENOUGH {
@@ -68,8 +68,8 @@ pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refus
 }
 
 /// A difference, with the scenario to be kept as a file.
-fn parted(parting: &Parting, mode: Mode) -> String {
-    let Parting { seed, scenario, difference } = parting;
+fn parted(parting: &Divergence, mode: LockingMode) -> String {
+    let Divergence { seed, scenario, difference } = parting;
     format!(
         "# tontine unix check --random 1 --seed {seed} --mode {mode}\n\
          # or, of this text: tontine unix check --seed {seed} --mode {mode} FILE\n\

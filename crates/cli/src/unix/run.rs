@@ -10,7 +10,7 @@ use std::process::ExitCode;
 #[cfg(debug_assertions)]
 use std::time::{Duration, Instant};
 
-use tontine_unix_lab::scenario::{Observed, Scenario, run as observe};
+use tontine_unix_lab::scenario::{Scenario, ScenarioRun, run as observe};
 use tontine_unix_sim::{Builder, Executor, Stopper, Virtual};
 
 use super::bound::Bound;
@@ -117,8 +117,8 @@ fn with_spin(builder: Builder, _: &RunScenario) -> Builder {
 }
 
 /// The timeline and the verdict.
-fn report(asked: &RunScenario, seed: u64, observed: &Observed) -> String {
-    let Observed { timeline, verdict, report } = observed;
+fn report(asked: &RunScenario, seed: u64, observed: &ScenarioRun) -> String {
+    let ScenarioRun { timeline, verdict, report } = observed;
     let mut text = match asked.format {
         Shown::Columns => timeline.columns().to_string(),
         Shown::Text | Shown::Json => timeline.to_string(),

@@ -12,7 +12,7 @@ use std::thread;
 
 use tontine_unix::{Errno, Fd, Modes, Signal, Sys, WaitStatus};
 use tontine_unix_lab::shell::{attend, keep, programs, ps, shell as run_shell};
-use tontine_unix_sim::{Builder, Console, Executor, Report, State, Virtual};
+use tontine_unix_sim::{Builder, Console, Executor, RunReport, SystemState, Virtual};
 
 use super::mode;
 use crate::args::{ExecutorName, UnixShell};
@@ -40,11 +40,11 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
     let running = thread::spawn(move || {
         system.run(move |sys| match seat.prepare(sys) {
             Ok(()) => {
-                State::name_caller("login");
+                SystemState::name_caller("login");
                 keep(
                     sys,
                     Box::new(move |sys| {
-                        State::name_caller("shell");
+                        SystemState::name_caller("shell");
                         run_shell(sys, &arguments)
                     }),
                 )
@@ -72,7 +72,7 @@ fn system(asked: &UnixShell) -> Builder {
         .mode(mode(asked.mode))
         .processors(asked.processors.into())
         .executor(executor)
-        .program("ps", ps(|| State::here().unwrap_or_default().to_string()));
+        .program("ps", ps(|| SystemState::here().unwrap_or_default().to_string()));
     programs().into_iter().fold(builder, |builder, (name, main)| builder.program(name, main))
 }
 
@@ -107,12 +107,12 @@ impl Place {
 }
 
 /// The shell's.
-fn status(report: &Report) -> Result<ExitCode, Refusal> {
+fn status(report: &RunReport) -> Result<ExitCode, Refusal> {
     match report.status {
         Some(WaitStatus::Exited(status)) => Ok(ExitCode::from(status as u8)),
         Some(WaitStatus::Signaled(signal, _)) => Ok(stopped_by(signal.number())),
         None => {
-            let state = report.state.as_ref().map(State::to_string).unwrap_or_default();
+            let state = report.state.as_ref().map(SystemState::to_string).unwrap_or_default();
             let waits = "expected the shell to end, found that all threads are blocked";
             Err(Refusal::failed(format!("{waits}:\n{}", state.trim_end())))
         }

@@ -21,7 +21,7 @@ use tontine_host::os::herd::Herd;
 use tontine_host::os::program::file_system;
 use tontine_host::os::{pin, room};
 use tontine_host::trouble::Result;
-use tontine_unix_sim::Mode;
+use tontine_unix_sim::LockingMode;
 
 use super::levels::{asked, crowd, levels};
 use super::modes;
@@ -116,7 +116,7 @@ fn measure(builds: usize, patience: Duration) -> Result<Observed> {
 }
 
 /// The same in a virtual Unix of this mode.
-fn measure_virtually(mode: Mode, builds: usize, params: &Params) -> Result<Observed> {
+fn measure_virtually(mode: LockingMode, builds: usize, params: &Params) -> Result<Observed> {
     let done = Load { builds, sessions: 0 }.of_a_cell(mode, params, false)?;
     let build = Series::ns("build", done.builds).in_unit("s").by_mean();
     Ok(Observed { series: vec![build], notes: done.notes, ..Observed::default() })

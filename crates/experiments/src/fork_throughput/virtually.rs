@@ -93,14 +93,14 @@ fn pass(sys: &dyn Sys, gate: Fd) -> bool {
 mod tests {
     use super::*;
     use tontine_host::clock::Clock;
-    use tontine_unix_sim::{Costs, Mode};
+    use tontine_unix_sim::{CostModel, LockingMode};
 
     #[test]
     fn every_process_yields_a_time_in_every_mode() {
-        for mode in Mode::ALL {
-            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+        for mode in LockingMode::ALL {
+            let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
             for processes in [1, 3] {
-                let model = Watch::Model { seed: 1, costs: Costs::published() };
+                let model = Watch::Model { seed: 1, costs: CostModel::published() };
                 for watch in [Watch::Machine(Clock::calibrated()), model] {
                     let system = System { mode, processors, watch };
                     let seconds = run(system, processes, 50, 2).expect("two rounds");

@@ -27,7 +27,7 @@ use tontine_host::leftovers::Folder;
 use tontine_host::os::program::{file_system, last_words};
 use tontine_host::os::{pin, room};
 use tontine_host::trouble::{During, Result, Trouble};
-use tontine_unix_sim::Mode;
+use tontine_unix_sim::LockingMode;
 
 use super::levels::{asked, crowd, levels};
 use super::modes;
@@ -156,7 +156,7 @@ fn measure(
 
 /// Sessions in a virtual Unix of this mode; beside builds, how long these took, and how its locks
 /// were taken.
-fn measure_virtually(mode: Mode, sessions: usize, params: &Params) -> Result<Observed> {
+fn measure_virtually(mode: LockingMode, sessions: usize, params: &Params) -> Result<Observed> {
     let beside = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
     let load = Load { builds: beside.unwrap_or(0), sessions };
     let done = load.of_a_cell(mode, params, beside.is_some())?;

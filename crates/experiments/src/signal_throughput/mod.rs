@@ -28,7 +28,7 @@ use tontine_bench::task::{Params, Task};
 use tontine_host::clock::Clock;
 use tontine_host::os::{pin, room};
 use tontine_host::trouble::{Result, Trouble};
-use tontine_unix_sim::Mode;
+use tontine_unix_sim::LockingMode;
 
 use super::levels::{self, asked, crowd, levels};
 use super::modes::{self, System};
@@ -87,8 +87,8 @@ impl Experiment for SignalThroughput {
         let mode = modes::mode(variant);
         let of = |pairs: usize| -> Vec<Params> {
             let placements: &[&str] = match (mode, pairs) {
-                (Some(Mode::Uniprocessor), 1) => &["same-core"],
-                (Some(Mode::Uniprocessor), _) => &[],
+                (Some(LockingMode::Uniprocessor), 1) => &["same-core"],
+                (Some(LockingMode::Uniprocessor), _) => &[],
                 // Two pairs that share nothing, each on a processor of its own.
                 (Some(_), 2) => &["apart", "spread"],
                 (Some(_), 1) if modes::two_processors(topology) => {
@@ -100,7 +100,7 @@ impl Experiment for SignalThroughput {
             placements.iter().map(|placement| cell(pairs, placement)).collect()
         };
         let measured = levels(size, processors, MOST_PAIRS).into_iter().flat_map(of);
-        let alone = mode == Some(Mode::Uniprocessor);
+        let alone = mode == Some(LockingMode::Uniprocessor);
         let modelled_placement = if alone { "same-core" } else { "spread" };
         let modelled = modes::modelled_cells(
             mode,

@@ -151,11 +151,11 @@ fn send(sys: &dyn Sys, receiver: Pid, sent: &Counter) {
 mod tests {
     use super::*;
     use tontine_host::clock::Clock;
-    use tontine_unix_sim::{Costs, Mode};
+    use tontine_unix_sim::{CostModel, LockingMode};
 
     #[test]
     fn every_mode_and_placement_yields_a_rate_for_each_receiver() {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             for (placement, pairs) in [
                 ("same-core", 1),
                 ("cross-core", 1),
@@ -163,11 +163,11 @@ mod tests {
                 ("apart", 2),
                 ("spread", 3),
             ] {
-                let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+                let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
                 let Ok((places, processors)) = places(placement, pairs, processors) else {
                     continue;
                 };
-                let model = Watch::Model { seed: 1, costs: Costs::published() };
+                let model = Watch::Model { seed: 1, costs: CostModel::published() };
                 for watch in [Watch::Machine(Clock::calibrated()), model] {
                     let system = System { mode, processors, watch };
                     let received = run(system, &places, 200).expect("a round");

@@ -19,7 +19,7 @@ use tontine_bench::task::Params;
 use tontine_host::os::pin;
 use tontine_host::trouble::{Result, Trouble};
 use tontine_unix::{Errno, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
-use tontine_unix_sim::{LockStatistics, Mode};
+use tontine_unix_sim::{LockStatistics, LockingMode};
 
 use crate::levels::{self, crowd, levels};
 use crate::modes::{self, System};
@@ -53,7 +53,7 @@ pub(super) fn of_locks(locks: &LockStatistics) -> Vec<Series> {
 
 /// The cells of a mode whose levels end at `most`: on this machine's processors, and modelled.
 pub(super) fn cells(
-    mode: Mode,
+    mode: LockingMode,
     size: Size,
     most: usize,
     cell: impl Fn(usize) -> Params + Copy,
@@ -119,7 +119,12 @@ impl Load {
     ///
     /// # Errors
     /// Failed, where the cell says what cannot be, or the system does not end as it should.
-    pub(super) fn of_a_cell(self, mode: Mode, params: &Params, counted: bool) -> Result<Done> {
+    pub(super) fn of_a_cell(
+        self,
+        mode: LockingMode,
+        params: &Params,
+        counted: bool,
+    ) -> Result<Done> {
         let system = System::of_a_cell(mode, params, MOST_PROCESSORS)?;
         let parts = parts(params)?;
         let mut done = self.run(system, parts, counted)?;
@@ -297,7 +302,7 @@ mod tests {
     use super::*;
     use crate::modes::Watch;
     use tontine_host::clock::Clock;
-    use tontine_unix_sim::Costs;
+    use tontine_unix_sim::CostModel;
 
     const LOAD: Load = Load { builds: 1, sessions: 2 };
 
@@ -307,16 +312,16 @@ mod tests {
 
     #[test]
     fn a_load_ends_in_every_mode_and_more_processors_make_it_shorter() {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             let on = |processors| {
-                let watch = Watch::Model { seed: 1, costs: Costs::published() };
+                let watch = Watch::Model { seed: 1, costs: CostModel::published() };
                 LOAD.run(System { mode, processors, watch }, 1, true).expect("it ends")
             };
             let alone = on(1);
             assert_eq!((alone.builds.len(), alone.sessions.len()), (1, 2), "{mode}");
             let locks = alone.locks.as_ref().expect("they were counted");
             assert!(locks.rows.iter().any(|row| row.acquisitions > 1000), "{mode}");
-            if mode != Mode::Uniprocessor {
+            if mode != LockingMode::Uniprocessor {
                 assert!(sum(&on(3)) < 0.8 * sum(&alone), "{mode}");
             }
         }
@@ -330,8 +335,8 @@ mod tests {
             _ => None,
         });
         let alone = computed.sum::<f64>() / 4.0;
-        for mode in Mode::ALL {
-            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+        for mode in LockingMode::ALL {
+            let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
             let watch = Watch::Machine(Clock::calibrated());
             let done = LOAD.run(System { mode, processors, watch }, 4, true).expect("it ends");
             assert_eq!((done.builds.len(), done.sessions.len()), (1, 2), "{mode}");
@@ -346,7 +351,7 @@ mod tests {
     #[test]
     fn each_cell_says_where_it_runs_and_how_much_of_it_computes() {
         let cell = |level: usize| Params::from([("builds".to_owned(), level.to_string())]);
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             let quick = cells(mode, Size::Quick, 8, cell);
             assert!(quick.len() >= 3, "{mode}");
             for params in quick {

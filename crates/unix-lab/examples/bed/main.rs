@@ -41,7 +41,7 @@ fn list() -> bool {
 
 /// All schedules of a program.
 fn exploration(program: Program) -> Exploration {
-    Exploration::new(move || program).bound(BOUND)
+    Exploration::new(move || program).preemption_bound(BOUND)
 }
 
 /// Whether the mistake is found and seen again, and what keeps it right keeps right.
@@ -55,7 +55,7 @@ fn hunt(race: &Race) -> bool {
     };
     println!("\nwith the mistake, schedule {} of {}:", found.schedule, outcome.schedules);
     println!("{}\n{}", found.what, found.interleaving);
-    let again = wrong.replay(&found.schedule).is_some_and(|again| again.what == found.what);
+    let again = wrong.replay(&found.schedule).violation == Some(found.what);
     println!("again, by its schedule: {}", if again { "the same" } else { "something else" });
     let kept = exploration(race.right).run();
     match kept.violation {
@@ -74,8 +74,12 @@ fn replay(race: &Race, schedule: &str) -> bool {
         eprintln!("`{schedule}` is no schedule");
         return false;
     };
-    let replayed = exploration(race.wrong).follow(&schedule);
-    println!("{}{}", replayed.interleaving, replayed.wrong.as_deref().unwrap_or("all went well"));
+    let replayed = exploration(race.wrong).replay(&schedule);
+    println!(
+        "{}{}",
+        replayed.interleaving,
+        replayed.violation.as_deref().unwrap_or("all went well")
+    );
     true
 }
 

@@ -10,7 +10,8 @@ const BOUND: u32 = 1;
 
 /// It goes wrong where it leaves a service behind when it is stopped.
 pub(crate) fn exploration(groups: Groups) -> Exploration {
-    Exploration::new(move || move |sys: &dyn Sys| stopped_at_any_moment(sys, groups)).bound(BOUND)
+    Exploration::new(move || move |sys: &dyn Sys| stopped_at_any_moment(sys, groups))
+        .preemption_bound(BOUND)
 }
 
 /// The supervisor stopped with 0, and a child of it is there.

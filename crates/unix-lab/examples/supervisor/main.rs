@@ -19,9 +19,9 @@ use std::thread;
 use std::time::Duration;
 
 use tontine_unix::{Linux, SigAction, Signal, Sys, WaitOptions};
-use tontine_unix_lab::explore::{Exploration, Outcome, Replayed, Schedule};
+use tontine_unix_lab::explore::{Exploration, ExplorationReport, ReplayReport, Schedule};
 
-use tontine_unix_sim::{Console, Executor, Seat as _, Virtual};
+use tontine_unix_sim::{Console, Executor, TerminalController as _, Virtual};
 
 use crate::supervise::{Groups, Service, supervise};
 
@@ -43,11 +43,11 @@ fn main() {
         ["explore"] => search(groups, Exploration::run),
         ["dice"] => search(groups, |exploration| exploration.sample(1, SEEDS)),
         ["replay", schedule] => match schedule.parse::<Schedule>() {
-            Ok(schedule) => show(&explored::exploration(groups).follow(&schedule)),
+            Ok(schedule) => show(&explored::exploration(groups).replay(&schedule)),
             Err(error) => refuse(&error.to_string()),
         },
         ["seed", seed] => match seed.parse() {
-            Ok(seed) => show(&explored::exploration(groups).follow_seed(seed)),
+            Ok(seed) => show(&explored::exploration(groups).replay_seed(seed)),
             Err(_) => refuse(&format!("`{seed}` is no seed")),
         },
         _ => refuse(
@@ -75,7 +75,7 @@ fn refuse(why: &str) -> i32 {
 }
 
 /// Stops it at many schedules; 1 if at one of them somebody is left behind.
-fn search(groups: Groups, run: impl FnOnce(&Exploration) -> Outcome) -> i32 {
+fn search(groups: Groups, run: impl FnOnce(&Exploration) -> ExplorationReport) -> i32 {
     let outcome = run(&explored::exploration(groups));
     match outcome.violation {
         Some(found) => {
@@ -91,9 +91,9 @@ fn search(groups: Groups, run: impl FnOnce(&Exploration) -> Outcome) -> i32 {
 }
 
 /// Shows one schedule; 1 if somebody is left behind.
-fn show(replayed: &Replayed) -> i32 {
-    println!("{}\n{}", replayed.wrong.as_deref().unwrap_or("it held"), replayed.interleaving);
-    i32::from(replayed.wrong.is_some())
+fn show(replayed: &ReplayReport) -> i32 {
+    println!("{}\n{}", replayed.violation.as_deref().unwrap_or("it held"), replayed.interleaving);
+    i32::from(replayed.violation.is_some())
 }
 
 /// Runs the supervisor in a virtual system and shows what it says; its exit status.

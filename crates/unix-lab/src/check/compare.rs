@@ -1,9 +1,9 @@
-//! Where two traces part: [`Difference`].
+//! Where two traces part: [`TraceDifference`].
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
-use super::trace::{Ending, Entry, Step, Trace};
+use super::trace::{StepRecord, Trace, TraceEnd, TraceEntry};
 
 /// Entries that are shown before the first that differs, and from it on.
 const SHOWN_BEFORE: usize = 12;
@@ -11,7 +11,7 @@ const SHOWN_AFTER: usize = 8;
 
 /// Two traces of a scenario that part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
+pub struct TraceDifference {
     /// What chose who goes on.
     pub seed: u64,
     /// The step in which they part.
@@ -25,7 +25,7 @@ pub struct Difference {
 }
 
 /// Where they part; `None` if they are the same.
-pub fn compare(seed: u64, on_virtual: &Trace, on_linux: &Trace) -> Option<Difference> {
+pub fn compare(seed: u64, on_virtual: &Trace, on_linux: &Trace) -> Option<TraceDifference> {
     if on_virtual == on_linux {
         return None;
     }
@@ -37,17 +37,17 @@ pub fn compare(seed: u64, on_virtual: &Trace, on_linux: &Trace) -> Option<Differ
     let steps = u32::try_from(steps + 1).unwrap_or(u32::MAX);
     let step = entry(on_virtual).min(entry(on_linux)).min(steps);
     let (on_virtual, on_linux) = (on_virtual.clone(), on_linux.clone());
-    Some(Difference { seed, step, on_virtual, on_linux, at })
+    Some(TraceDifference { seed, step, on_virtual, on_linux, at })
 }
 
-impl Difference {
+impl TraceDifference {
     /// The first entries that differ: on the virtual Unix, and on Linux.
-    pub fn first(&self) -> (Option<&Entry>, Option<&Entry>) {
+    pub fn first(&self) -> (Option<&TraceEntry>, Option<&TraceEntry>) {
         (self.on_virtual.entries.get(self.at), self.on_linux.entries.get(self.at))
     }
 
     /// Returns the entries of a side that are shown, with their indices.
-    fn shown<'t>(&self, trace: &'t Trace) -> impl Iterator<Item = (usize, &'t Entry)> {
+    fn shown<'t>(&self, trace: &'t Trace) -> impl Iterator<Item = (usize, &'t TraceEntry)> {
         let from = self.at.saturating_sub(SHOWN_BEFORE);
         trace.entries.iter().enumerate().skip(from).take(self.at - from + SHOWN_AFTER)
     }
@@ -95,7 +95,7 @@ impl Difference {
             _ => writeln!(f, "  {left} more, and then {}", trace.ending),
         }?;
         match trace.steps.get(self.at_step()) {
-            Some(Step { who, line }) => {
+            Some(StepRecord { who, line }) => {
                 writeln!(f, "  step {} is {who}'s, at line {line}", self.step)
             }
             None => writeln!(f, "  there is no step {}", self.step),
@@ -103,7 +103,7 @@ impl Difference {
     }
 }
 
-impl Display for Difference {
+impl Display for TraceDifference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}: they part in step {}", self.seed, self.step)?;
         writeln!(f, "   step  who          line  what")?;
@@ -113,7 +113,7 @@ impl Display for Difference {
     }
 }
 
-impl Ending {
+impl TraceEnd {
     /// Whether the run came to an end.
     pub fn is_finished(&self) -> bool {
         *self == Self::Finished

@@ -97,17 +97,17 @@ struct Conductor<'s> {
 
 /// Conducts a run whose first process has been made.
 pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
-    let patience = Duration::from_millis(u64::from(shared.order.patience_ms.load(SeqCst)));
+    let timeout = Duration::from_millis(u64::from(shared.order.patience_ms.load(SeqCst)));
     let mut conductor = Conductor {
         shared,
         known: Vec::new(),
         found: Vec::new(),
         before: Vec::new(),
         last: 0,
-        deadline_ns: now_ns() + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 2),
+        deadline_ns: now_ns() + u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2),
         passed_ns: 0,
     };
-    let most_steps = shared.order.most_steps.load(SeqCst).min(STEPS as u32);
+    let max_steps = shared.order.max_steps.load(SeqCst).min(STEPS as u32);
     let mut choice = SplitMix::new(shared.order.seed.load(SeqCst));
     loop {
         conductor.await_rest()?;
@@ -127,13 +127,13 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
                 continue;
             }
             conductor.say_who_waits();
-            return Ok(RawEnding::Stuck);
+            return Ok(RawEnding::Deadlocked);
         }
         if conductor.is_late() {
             return Err(Lost::Late);
         }
         let step = shared.step.load(SeqCst);
-        if full || step >= most_steps {
+        if full || step >= max_steps {
             return Ok(RawEnding::Cut);
         }
         let chosen = waiting[choice.index(waiting.len())];

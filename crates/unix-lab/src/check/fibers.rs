@@ -17,12 +17,12 @@ use std::time::Duration;
 use super::rolls::Rolls;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
 use crate::scenario::conduct::{Conduct, Due, Kind, Seat};
-use crate::scenario::{BlockKind, Event, Log, Record, Scenario, conducted, conducted_program};
+use crate::scenario::{BlockKind, Log, LogEvent, Record, Scenario, conducted, conducted_program};
 use tontine_unix::Sys;
 use tontine_unix_sim::internal::{
     self, Conductor, Fiber, Reused, SignalStack, SplitMix, is_wanted, stands,
 };
-use tontine_unix_sim::{BuildError, Builder, Ending, Stopper};
+use tontine_unix_sim::{BuildError, Builder, EndReason, Stopper};
 
 /// The number of the first process, far from those that scenarios write.
 pub(super) const FIRST_NUMBER: i32 = 10_001;
@@ -43,7 +43,7 @@ pub(super) fn run(
     scenario: &Scenario,
     builder: Builder,
     seed: u64,
-    most_steps: u32,
+    max_steps: u32,
     rolls: Rolls,
 ) -> Result<Trace, BuildError> {
     let stopper = Stopper::new();
@@ -56,7 +56,7 @@ pub(super) fn run(
             step: 0,
         }),
         stopper: stopper.clone(),
-        most_steps,
+        max_steps,
         dice: AtomicU64::new(rolls.of(0)),
         rolls,
     });
@@ -82,12 +82,12 @@ pub(super) fn run(
     }
     let mut inner = house.inner();
     let ending = match report.ending {
-        Ending::Finished => RawEnding::Finished,
-        Ending::Stalled => RawEnding::Stuck,
-        Ending::Stopped => RawEnding::Cut,
+        EndReason::Finished => RawEnding::Finished,
+        EndReason::Deadlocked => RawEnding::Deadlocked,
+        EndReason::Stopped => RawEnding::Cut,
     };
     let mut raw = std::mem::take(&mut inner.raw);
-    if let (RawEnding::Stuck, Some(state)) = (ending, &report.state) {
+    if let (RawEnding::Deadlocked, Some(state)) = (ending, &report.state) {
         let stopped = |tid: i32| {
             let mut processes = state.processes.iter();
             let found = processes.find(|process| process.threads.iter().any(|t| t.tid == tid));
@@ -107,7 +107,7 @@ pub(super) fn run(
 struct House {
     inner: Mutex<Inner>,
     stopper: Stopper,
-    most_steps: u32,
+    max_steps: u32,
     /// What the dice of the step under way begin with.
     dice: AtomicU64,
     rolls: Rolls,
@@ -233,7 +233,7 @@ impl Conduct for House {
 }
 
 impl Log for House {
-    fn record(&self, event: &Event<'_>) {
+    fn record(&self, event: &LogEvent<'_>) {
         let record = Record::from(event);
         let mut inner = self.inner();
         if inner.raw.records.len() >= MOST_RECORDS {
@@ -267,7 +267,7 @@ impl Conductor for House {
         if waiting.is_empty() {
             return false;
         }
-        if inner.step >= self.most_steps {
+        if inner.step >= self.max_steps {
             drop(inner);
             self.stopper.stop("more steps than are allowed");
             return true;

@@ -20,7 +20,7 @@ use super::time::now_ns;
 use super::{log, typing};
 use crate::scenario::conduct::{Conduct, Due, Image, Kind, Seat};
 use crate::scenario::wire::with_line;
-use crate::scenario::{Event, Log};
+use crate::scenario::{Log, LogEvent};
 
 thread_local! {
     /// The calling thread's seat.
@@ -292,7 +292,7 @@ impl Conduct for Gates {
 }
 
 impl Log for Gates {
-    fn record(&self, event: &Event<'_>) {
+    fn record(&self, event: &LogEvent<'_>) {
         with_line(event, |line| log::write(&self.0, self.0.step.load(SeqCst), SEAT.get(), line));
     }
 }

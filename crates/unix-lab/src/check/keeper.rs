@@ -100,8 +100,8 @@ impl Keeper {
         &mut self,
         scenario: &Scenario,
         seed: u64,
-        most_steps: u32,
-        patience: Duration,
+        max_steps: u32,
+        timeout: Duration,
     ) -> io::Result<Result<Trace, Lost>> {
         if self.silent {
             return Err(io::Error::other("the keeper hung in a run before: make another checker"));
@@ -110,19 +110,18 @@ impl Keeper {
             return Ok(Err(Lost::Words("the scenario is too long".into())));
         }
         let region = Arc::clone(&self.region);
-        let Order {
-            seed: seed_word, most_steps: steps, processor, spacing_ns, patience_ms, ..
-        } = &region.order;
+        let Order { seed: seed_word, max_steps: steps, processor, spacing_ns, patience_ms, .. } =
+            &region.order;
         processor.store(u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(0), SeqCst);
         seed_word.store(seed, SeqCst);
-        steps.store(most_steps, SeqCst);
-        patience_ms.store(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX), SeqCst);
+        steps.store(max_steps, SeqCst);
+        patience_ms.store(u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX), SeqCst);
         for spacing in SPACINGS {
             spacing_ns.store(u64::try_from(spacing.as_nanos()).unwrap_or(0), SeqCst);
             // Until it has answered.
             self.silent = true;
             (&self.line).write_all(&[1])?;
-            self.await_word(patience + GRACE)?;
+            self.await_word(timeout + GRACE)?;
             self.silent = false;
             match self.trace() {
                 Err(Lost::Late) => {}
@@ -133,8 +132,8 @@ impl Keeper {
     }
 
     /// Waits for a byte.
-    fn await_word(&self, patience: Duration) -> io::Result<()> {
-        self.line.set_read_timeout(Some(patience))?;
+    fn await_word(&self, timeout: Duration) -> io::Result<()> {
+        self.line.set_read_timeout(Some(timeout))?;
         let mut word = [0];
         (&self.line).read_exact(&mut word).map_err(|error| {
             io::Error::new(error.kind(), format!("the keeper has ended or hangs: {error}"))
@@ -146,7 +145,7 @@ impl Keeper {
         let region = &*self.region;
         let ending = match region.ending.load(SeqCst) {
             FINISHED => RawEnding::Finished,
-            STUCK => RawEnding::Stuck,
+            STUCK => RawEnding::Deadlocked,
             CUT => RawEnding::Cut,
             LATE => return Err(Lost::Late),
             _ => return Err(Lost::Words(region.words())),
@@ -173,7 +172,7 @@ impl Keeper {
                 raw.records.push((step, seat, record));
             }
         }
-        if ending == RawEnding::Stuck {
+        if ending == RawEnding::Deadlocked {
             for line in region.words().lines() {
                 let mut fields = line.splitn(4, '\t');
                 let mut field = || fields.next().unwrap_or_default();
@@ -279,7 +278,7 @@ fn serve(
         }
         let (ending, words) = match play(sys, region) {
             Ok(RawEnding::Finished) => (FINISHED, None),
-            Ok(RawEnding::Stuck) => (STUCK, None),
+            Ok(RawEnding::Deadlocked) => (STUCK, None),
             Ok(RawEnding::Cut) => (CUT, None),
             Err(Lost::Late) => (LATE, None),
             Err(Lost::Words(words)) => (LOST, Some(words)),

@@ -11,12 +11,12 @@
 //! [`compare`](mod@compare) finds where two part.
 //!
 //! ```no_run
-//! use tontine_unix_lab::check::{Checker, Comparison, Options};
+//! use tontine_unix_lab::check::{Checker, TraceComparison, CheckOptions};
 //!
 //! let scenario = "process main\n  raise TERM\n".parse()?;
 //! let mut checker = Checker::new()?;
-//! let compared = checker.check(&scenario, &Options::new())?;
-//! assert!(matches!(compared, Comparison::Same(_)));
+//! let compared = checker.check(&scenario, &CheckOptions::new())?;
+//! assert!(matches!(compared, TraceComparison::Same(_)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -39,8 +39,8 @@ mod typing;
 use std::io;
 use std::time::Duration;
 
-pub use compare::{Difference, compare};
-pub use trace::{Ending, Entry, Step, Trace, Waiting};
+pub use compare::{TraceDifference, compare};
+pub use trace::{BlockedThread, StepRecord, Trace, TraceEnd, TraceEntry};
 
 use crate::scenario::Scenario;
 use conductor::Lost;
@@ -48,55 +48,56 @@ use keeper::{Keeper, Place};
 use rolls::{Rolls, Search};
 use tontine_unix_sim::{BuildError, Builder, Executor, Virtual};
 
-/// How a scenario is run on both sides.
+/// How [`Checker`], [`against`] and [`on_virtual`] run a scenario.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// What chooses who is let through next.
+pub struct CheckOptions {
+    /// The seed that decides which thread is released next.
     pub seed: u64,
-    /// The virtual Unix: its mode, say. Executor, programs and numbers are the checker's.
+    /// Builder of the virtual Unix, for example with its mode. The checker sets executor, programs
+    /// and process numbers.
     pub builder: Builder,
-    /// After so many steps both runs are cut.
-    pub most_steps: u32,
-    /// How long the real run may take.
-    pub patience: Duration,
-    /// How many schedules of the virtual Unix are tried inside of the steps, where several threads
-    /// are woken at once: the real one must be among them. What was the same before the step in
-    /// which they part is kept from one to the next.
-    pub schedules: u32,
+    /// Maximum number of steps, after which both runs are cut.
+    pub max_steps: u32,
+    /// Maximum duration of the run on Linux.
+    pub timeout: Duration,
+    /// Maximum number of schedules of the virtual Unix within the steps, where several threads are
+    /// woken at once: the one of Linux must be among them. Each schedule keeps the choices before
+    /// the step in which the last one diverged.
+    pub max_schedules: u32,
 }
 
-impl Options {
-    /// Seed 1, mode [`Parallel`](tontine_unix_sim::Mode::Parallel), 5,000 steps, 20 seconds, 2,048
-    /// schedules.
+impl CheckOptions {
+    /// Returns the defaults: seed 1, mode [`Parallel`](tontine_unix_sim::LockingMode::Parallel),
+    /// 5,000 steps, 20 seconds, 2,048 schedules.
     pub fn new() -> Self {
         Self {
             seed: 1,
             builder: Virtual::builder(),
-            most_steps: 5_000,
-            patience: Duration::from_secs(20),
-            schedules: 2_048,
+            max_steps: 5_000,
+            timeout: Duration::from_secs(20),
+            max_schedules: 2_048,
         }
     }
 }
 
-impl Default for Options {
+impl Default for CheckOptions {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// What came of a comparison.
+/// The result of a comparison of both systems.
 #[derive(Debug, Clone)]
-pub enum Comparison {
-    /// Both did this.
+pub enum TraceComparison {
+    /// Both systems did the same; with what the virtual Unix did.
     Same(Trace),
-    /// They part.
-    Differs(Box<Difference>),
+    /// The systems diverge.
+    Differs(Box<TraceDifference>),
 }
 
-impl Comparison {
-    /// Where they part, if they do.
-    pub fn difference(&self) -> Option<&Difference> {
+impl TraceComparison {
+    /// Returns the difference, if the systems diverge.
+    pub fn difference(&self) -> Option<&TraceDifference> {
         match self {
             Self::Same(_) => None,
             Self::Differs(difference) => Some(difference),
@@ -104,47 +105,55 @@ impl Comparison {
     }
 }
 
-/// Why there is nothing to compare.
+/// The reason why there is nothing to compare.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The scenario says something that cannot be compared.
-    #[error("line {line}: cannot be compared: {why}")]
-    Unfit {
-        /// Where.
+    /// The scenario has a statement whose result cannot be compared.
+    #[error(
+        "line {line}: cannot be compared: {why}; \
+         remove the statement, or run the scenario on one system"
+    )]
+    Unsupported {
+        /// The line in the text, from 1.
         line: u32,
-        /// What.
+        /// The reason.
         why: &'static str,
     },
-    /// The virtual Unix that was asked for cannot be.
+    /// The virtual Unix cannot be built from [`CheckOptions::builder`].
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The real run came to no ending, not even to rest.
+    /// The run on Linux did not end, and not all its threads are blocked.
     #[error("the run on Linux was given up: {0}")]
-    Lost(String),
-    /// Timers did not end in their turn, for steps took too long, however far they were apart.
-    #[error("timers on Linux ended before steps that others could take: is the machine busy?")]
-    Late,
-    /// The keeper of real processes is gone.
-    #[error("the keeper of real processes failed: {0}")]
-    Keeper(#[from] io::Error),
+    RunFailed(String),
+    /// Timers expired out of turn: steps took longer than the distance between the timers, however
+    /// far the checker set them apart.
+    #[error(
+        "timers on Linux expired before steps that other threads could take; \
+         try again while the machine is less busy"
+    )]
+    TimersLate,
+    /// The init process of the run on Linux failed.
+    #[error("the init process of the run on Linux failed: {0}; make another checker")]
+    InitFailed(#[from] io::Error),
 }
 
-/// Why real processes cannot be conducted here.
+/// The reason why [`Checker::new`] cannot run scenarios on Linux.
 #[derive(Debug, thiserror::Error)]
-#[error("real processes cannot be kept: {0}")]
+#[error("the init process for runs on Linux cannot be started: {0}")]
 pub struct Unavailable(#[from] io::Error);
 
-/// Runs scenarios on both backends, one after another. It owns the keeper of the real processes.
+/// Runs scenarios on Linux and on the virtual Unix, one after another. Owns the init process of the
+/// runs on Linux.
 #[derive(Debug)]
 pub struct Checker {
     keeper: Keeper,
 }
 
 impl Checker {
-    /// Starts the keeper, in a PID namespace of its own where the system has one for it.
+    /// Starts the init process, in a PID namespace of its own if the kernel permits one.
     ///
     /// # Errors
-    /// The system refuses a process.
+    /// The kernel refuses a process.
     pub fn new() -> Result<Self, Unavailable> {
         match Keeper::start(Place::Namespace) {
             Ok(keeper) => Ok(Self { keeper }),
@@ -152,55 +161,55 @@ impl Checker {
         }
     }
 
-    /// The same without a namespace: only the keeper's own descendants are killed in the end, and
-    /// scenarios that could reach other processes are refused.
+    /// Like [`Checker::new`], but without a namespace: at the end only descendants of the init
+    /// process are killed, and scenarios that could reach other processes are refused.
     ///
     /// # Errors
-    /// The system refuses a process.
+    /// The kernel refuses a process.
     pub fn without_namespace() -> Result<Self, Unavailable> {
         Ok(Self { keeper: Keeper::start(Place::Open)? })
     }
 
-    /// Whether the real processes are in a PID namespace of their own.
+    /// Returns `true` if the processes on Linux are in a PID namespace of their own.
     pub fn has_namespace(&self) -> bool {
         self.keeper.place() == Place::Namespace
     }
 
-    /// Runs it on both and compares.
+    /// Runs a scenario on Linux and on the virtual Unix, and compares.
     ///
     /// # Errors
     /// As [`Checker::on_linux`] and [`on_virtual`].
     pub fn check(
         &mut self,
         scenario: &Scenario,
-        options: &Options,
-    ) -> Result<Comparison, CheckError> {
+        options: &CheckOptions,
+    ) -> Result<TraceComparison, CheckError> {
         let on_linux = self.on_linux(scenario, options)?;
         against(scenario, options, &on_linux)
     }
 
-    /// Runs it on Linux alone.
+    /// Runs a scenario on Linux alone.
     ///
     /// # Errors
-    /// It cannot be compared, did not come to rest in time, or the keeper is gone.
+    /// The scenario cannot be compared, the run did not end in time, or the init process failed.
     pub fn on_linux(
         &mut self,
         scenario: &Scenario,
-        options: &Options,
+        options: &CheckOptions,
     ) -> Result<Trace, CheckError> {
         if let Some((line, why)) = fit::unfit(scenario) {
-            return Err(CheckError::Unfit { line, why });
+            return Err(CheckError::Unsupported { line, why });
         }
         if !self.has_namespace()
             && let Some((line, why)) = fit::reaches_out(scenario)
         {
-            return Err(CheckError::Unfit { line, why });
+            return Err(CheckError::Unsupported { line, why });
         }
-        let Options { seed, most_steps, patience, .. } = *options;
-        let traced = self.keeper.run(scenario, seed, most_steps, patience)?;
+        let CheckOptions { seed, max_steps, timeout, .. } = *options;
+        let traced = self.keeper.run(scenario, seed, max_steps, timeout)?;
         traced.map_err(|lost| match lost {
-            Lost::Words(words) => CheckError::Lost(words),
-            Lost::Late => CheckError::Late,
+            Lost::Words(words) => CheckError::RunFailed(words),
+            Lost::Late => CheckError::TimersLate,
         })
     }
 }
@@ -208,26 +217,26 @@ impl Checker {
 /// Runs without an end that are tried where the real one has an end.
 const MOST_ENDLESS: u32 = 32;
 
-/// Runs it on the virtual Unix, and compares with what Linux did.
+/// Runs a scenario on the virtual Unix, and compares with what Linux did.
 ///
 /// # Errors
 /// As [`on_virtual`].
 pub fn against(
     scenario: &Scenario,
-    options: &Options,
+    options: &CheckOptions,
     on_linux: &Trace,
-) -> Result<Comparison, CheckError> {
+) -> Result<TraceComparison, CheckError> {
     let mut search = Search::new(options.seed);
-    let mut nearest: Option<Difference> = None;
+    let mut nearest: Option<TraceDifference> = None;
     let mut endless = 0;
-    for _ in 0..options.schedules.max(1) {
+    for _ in 0..options.max_schedules.max(1) {
         let on_virtual = on_virtual_by(scenario, options, search.rolls())?;
         let Some(difference) = compare(options.seed, &on_virtual, on_linux) else {
-            return Ok(Comparison::Same(on_virtual));
+            return Ok(TraceComparison::Same(on_virtual));
         };
         // Who goes on for ever mostly does so under any schedule, and that takes long.
         let is_endless =
-            difference.on_virtual.ending == Ending::Cut && on_linux.ending != Ending::Cut;
+            difference.on_virtual.ending == TraceEnd::Cut && on_linux.ending != TraceEnd::Cut;
         endless += u32::from(is_endless);
         if search.parts_in(difference.step) {
             nearest = Some(difference);
@@ -237,16 +246,16 @@ pub fn against(
         }
     }
     let difference = nearest.expect("the first schedule is the nearest one so far");
-    Ok(Comparison::Differs(Box::new(difference)))
+    Ok(TraceComparison::Differs(Box::new(difference)))
 }
 
-/// Runs it on the virtual Unix alone.
+/// Runs a scenario on the virtual Unix alone, by the `schedule`th schedule.
 ///
 /// # Errors
-/// It cannot be compared, or built.
+/// The scenario cannot be compared, or the system cannot be built.
 pub fn on_virtual(
     scenario: &Scenario,
-    options: &Options,
+    options: &CheckOptions,
     schedule: u32,
 ) -> Result<Trace, CheckError> {
     let seed = options.seed.wrapping_add(schedule.into());
@@ -255,13 +264,13 @@ pub fn on_virtual(
 
 fn on_virtual_by(
     scenario: &Scenario,
-    options: &Options,
+    options: &CheckOptions,
     rolls: Rolls,
 ) -> Result<Trace, CheckError> {
     if let Some((line, why)) = fit::unfit(scenario) {
-        return Err(CheckError::Unfit { line, why });
+        return Err(CheckError::Unsupported { line, why });
     }
     let executor = Executor::Simulated { seed: options.seed };
     let builder = options.builder.clone().executor(executor);
-    Ok(fibers::run(scenario, builder, options.seed, options.most_steps, rolls)?)
+    Ok(fibers::run(scenario, builder, options.seed, options.max_steps, rolls)?)
 }

@@ -146,7 +146,7 @@ impl fmt::Write for Short<'_> {
 #[repr(C)]
 pub(super) struct Order {
     pub(super) seed: AtomicU64,
-    pub(super) most_steps: AtomicU32,
+    pub(super) max_steps: AtomicU32,
     /// The processor that the checker is on: there everybody runs.
     pub(super) processor: AtomicU32,
     /// How far timers are apart at least.

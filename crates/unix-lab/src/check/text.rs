@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::region::{LINES, Order, Shared, TEXT};
-use crate::scenario::{Scenario, Statement, Step, SyntaxError};
+use crate::scenario::{Scenario, Statement, StatementKind, SyntaxError};
 
 /// Puts a scenario down; false if it is too long.
 pub(super) fn put(region: &Shared, scenario: &Scenario) -> bool {
@@ -41,18 +41,21 @@ pub(super) fn get(region: &Shared) -> Result<Scenario, SyntaxError> {
 /// Every line of a scenario, in the order of the text.
 fn each_line(scenario: &mut Scenario, see: &mut impl FnMut(&mut u32)) {
     for block in &mut scenario.blocks {
-        see(&mut block.place.line);
+        see(&mut block.source.line);
         lines_of(&mut block.body, see);
     }
 }
 
 fn lines_of(body: &mut [Statement], see: &mut impl FnMut(&mut u32)) {
     for statement in body {
-        see(&mut statement.place.line);
-        match &mut statement.step {
-            Step::Handler(step) => lines_of(&mut step.body, see),
-            Step::Repeat(_, body) | Step::While(_, body) => lines_of(body, see),
-            Step::Call(_) | Step::Note(_) | Step::Set(..) | Step::Check(_) => {}
+        see(&mut statement.source.line);
+        match &mut statement.kind {
+            StatementKind::Handler(step) => lines_of(&mut step.body, see),
+            StatementKind::Repeat(_, body) | StatementKind::While(_, body) => lines_of(body, see),
+            StatementKind::Call(_)
+            | StatementKind::Note(_)
+            | StatementKind::Set(..)
+            | StatementKind::Check(_) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What one system did, in words that do not depend on it: [`Trace`].
 //!
-//! A conductor notes who was let through ([`Step`]) and keeps the log's records with the step in
+//! A conductor notes who was let through ([`StepRecord`]) and keeps the log's records with the step in
 //! which they came and the seat of whoever told them. [`Trace::new`] puts names in the place of
 //! numbers, and the records of one step in the order of the seats: within a step several threads
 //! may have run at once.
@@ -13,18 +13,18 @@ use crate::scenario::{EventKind, Record};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum TraceEnd {
     /// Everybody has ended.
     Finished,
     /// Everybody waits for ever: who, and in which call.
-    Stuck(Vec<Waiting>),
+    Deadlocked(Vec<BlockedThread>),
     /// After as many steps as were allowed, or more events than a log takes.
     Cut,
 }
 
 /// A thread that waits for ever.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct BlockedThread {
     /// Its name.
     pub who: String,
     /// Where in the text.
@@ -37,7 +37,7 @@ pub struct Waiting {
 
 /// A thread was let through its gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct StepRecord {
     /// Its name.
     pub who: String,
     /// The line of the call that it made.
@@ -46,7 +46,7 @@ pub struct Step {
 
 /// Something that a thread told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct TraceEntry {
     /// How many threads had been let through.
     pub step: u32,
     /// Who.
@@ -61,11 +61,11 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     /// Who was let through, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepRecord>,
     /// What was told, in the order of steps and in each of the threads' ages.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TraceEntry>,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: TraceEnd,
 }
 
 /// A seat as a conductor knows it.
@@ -94,7 +94,7 @@ pub(super) struct Raw {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RawEnding {
     Finished,
-    Stuck,
+    Deadlocked,
     Cut,
 }
 
@@ -109,7 +109,7 @@ impl Trace {
             .map(|(seat, name)| (seat.number, name.as_str()))
             .collect();
         let name = |seat: u32| names.get(seat as usize).cloned().unwrap_or_default();
-        let entry = |(step, seat, record): (u32, u32, Record)| Entry {
+        let entry = |(step, seat, record): (u32, u32, Record)| TraceEntry {
             step,
             who: name(seat),
             line: record.line,
@@ -123,19 +123,25 @@ impl Trace {
         let mut records = raw.records;
         records.sort_by_cached_key(key);
         let entries = records.into_iter().map(entry).collect();
-        let waiting =
-            |(seat, line, call, is_stopped)| Waiting { who: name(seat), line, call, is_stopped };
+        let waiting = |(seat, line, call, is_stopped)| BlockedThread {
+            who: name(seat),
+            line,
+            call,
+            is_stopped,
+        };
         Self {
             steps: raw
                 .steps
                 .into_iter()
-                .map(|(seat, line)| Step { who: name(seat), line })
+                .map(|(seat, line)| StepRecord { who: name(seat), line })
                 .collect(),
             entries,
             ending: match ending {
-                RawEnding::Finished => Ending::Finished,
-                RawEnding::Stuck => Ending::Stuck(raw.waiting.into_iter().map(waiting).collect()),
-                RawEnding::Cut => Ending::Cut,
+                RawEnding::Finished => TraceEnd::Finished,
+                RawEnding::Deadlocked => {
+                    TraceEnd::Deadlocked(raw.waiting.into_iter().map(waiting).collect())
+                }
+                RawEnding::Cut => TraceEnd::Cut,
             },
         }
     }
@@ -220,24 +226,24 @@ fn named(text: &str, numbers: &BTreeMap<i32, &str>) -> String {
     named
 }
 
-impl Display for Entry {
+impl Display for TraceEntry {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{:>4}  {:12} {:>4}  {}", self.step, self.who, self.line, self.what)
     }
 }
 
-impl Display for Waiting {
+impl Display for BlockedThread {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let how = if self.is_stopped { "is stopped in" } else { "sleeps in" };
         write!(f, "{} {how} `{}` (line {})", self.who, self.call, self.line)
     }
 }
 
-impl Display for Ending {
+impl Display for TraceEnd {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finished => f.write_str("an end"),
-            Self::Stuck(waiting) => {
+            Self::Deadlocked(waiting) => {
                 f.write_str("that all threads are blocked")?;
                 for (index, one) in waiting.iter().enumerate() {
                     write!(f, "{}{one}", if index == 0 { ": " } else { "; " })?;

@@ -20,7 +20,7 @@
 //! });
 //! let violation = exploration.run().violation.expect("the second may end first");
 //! let schedule = violation.schedule.to_string().parse().expect("it was printed");
-//! assert_eq!(exploration.replay(&schedule).expect("again").what, violation.what);
+//! assert_eq!(exploration.replay(&schedule).violation, Some(violation.what));
 //! ```
 //!
 //! `guide.rs` decides at each point, `path.rs` goes through all schedules and leaves out those
@@ -42,76 +42,77 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 
 use guide::{Guide, Kept};
-pub use schedule::{NoSchedule, Schedule};
+pub use schedule::{ParseScheduleError, Schedule};
 use subject::{Seen, Subject};
 use tontine_unix::Sys;
 use tontine_unix_sim::internal::{Reused, SignalStack};
-use tontine_unix_sim::{Builder, Mode, Virtual};
+use tontine_unix_sim::{Builder, LockingMode, Virtual};
 
 use crate::scenario::{Scenario, Stage};
 
 /// Runs something under many schedules.
 pub struct Exploration {
     subject: Subject,
-    with: Box<dyn Fn(Builder) -> Builder>,
-    mode: Mode,
+    configure: Box<dyn Fn(Builder) -> Builder>,
+    mode: LockingMode,
     processors: Option<usize>,
-    bound: u32,
-    steps: u64,
-    most: u64,
+    preemption_bound: u32,
+    max_steps: u64,
+    max_schedules: u64,
     reduces: bool,
     idle_clock: bool,
 }
 
-/// What came of it.
+/// The result of [`Exploration::run`] or [`Exploration::sample`].
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Runs.
+pub struct ExplorationReport {
+    /// Number of runs.
     pub schedules: u64,
-    /// Runs with at most as many preemptions as the place in this list says, those included that
-    /// turned out to come to the same as others; each bound begins anew.
+    /// Number of runs for each bound of preemptions, from 0. Runs that turned out to be equivalent
+    /// to others count too, and each bound starts from scratch.
     pub by_bound: Vec<u64>,
-    /// Whether every schedule up to the bound was seen, or one that comes to the same. Never of a
-    /// sample.
+    /// `true` if every schedule up to the bound was run, or one that is equivalent. Always `false`
+    /// for a sample.
     pub complete: bool,
-    /// The first run that was wrong.
+    /// The first run that failed.
     pub violation: Option<Violation>,
 }
 
-/// A run that was wrong.
+/// A run that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// What was wrong.
+    /// Description of the failure.
     pub what: String,
-    /// Runs it again.
+    /// The schedule that reproduces the run: see [`Exploration::replay`].
     pub schedule: Schedule,
     /// The seed that found it, in a sample.
     pub seed: Option<u64>,
-    /// How often it took the processor from who could go on.
+    /// Number of times that a fiber lost the processor although it could have continued.
     pub preemptions: u32,
-    /// Who ran, up to which point, turn by turn.
+    /// The fibers that ran, turn by turn, and the point at which each turn ended.
     pub interleaving: String,
 }
 
-/// A run that followed a schedule.
+/// The result of [`Exploration::replay`] or [`Exploration::replay_seed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replayed {
-    /// What was wrong, if anything.
-    pub wrong: Option<String>,
-    /// The schedule, without what cannot be followed.
+pub struct ReplayReport {
+    /// Description of the failure; `None` if the run held.
+    pub violation: Option<String>,
+    /// The schedule, without the choices that could not be followed.
     pub schedule: Schedule,
-    /// How often it took the processor from who could go on.
+    /// Number of times that a fiber lost the processor although it could have continued.
     pub preemptions: u32,
-    /// Who ran, up to which point, turn by turn.
+    /// The fibers that ran, turn by turn, and the point at which each turn ended.
     pub interleaving: String,
 }
 
 impl Exploration {
-    /// Maximum number of steps of a run, unless [`Exploration::steps`] sets another.
-    pub const STEPS: u64 = 20_000;
+    /// Maximum number of steps of a run, unless [`Exploration::max_steps`] sets another.
+    pub const DEFAULT_MAX_STEPS: u64 = 20_000;
 
-    /// Of a program that `make` makes for each run; its exit status is 0 if what is to hold has
-    /// held. Begins with mode [`Parallel`](Mode::Parallel), two processors and two preemptions.
+    /// Creates the exploration of a program, which `make` returns for each run. A run fails if the
+    /// program exits with another status than 0. The defaults are mode
+    /// [`Parallel`](LockingMode::Parallel), two processors and two preemptions.
     pub fn new<P>(make: impl Fn() -> P + 'static) -> Self
     where
         P: FnOnce(&dyn Sys) -> i32 + Send + 'static,
@@ -119,7 +120,7 @@ impl Exploration {
         Self::of(Subject::Program(Box::new(move || Box::new(make()))))
     }
 
-    /// Of a scenario: what its text expects is to hold.
+    /// Creates the exploration of a scenario. A run fails if an expectation of the text does.
     pub fn scenario(scenario: &Scenario) -> Self {
         Self::of(Subject::Scenario(Box::new(Stage::sparse(scenario))))
     }
@@ -127,85 +128,85 @@ impl Exploration {
     fn of(subject: Subject) -> Self {
         Self {
             subject,
-            with: Box::new(|builder| builder),
-            mode: Mode::Parallel,
+            configure: Box::new(|builder| builder),
+            mode: LockingMode::Parallel,
             processors: None,
-            bound: 2,
-            steps: Self::STEPS,
-            most: u64::MAX,
+            preemption_bound: 2,
+            max_steps: Self::DEFAULT_MAX_STEPS,
+            max_schedules: u64::MAX,
             reduces: true,
             idle_clock: false,
         }
     }
 
-    /// Which locks the system has, and where its calls run.
+    /// Sets the mode: which locks the system has, and where its calls run.
     #[must_use]
-    pub fn mode(mut self, mode: Mode) -> Self {
+    pub fn mode(mut self, mode: LockingMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// How many processors it has; two, or one in mode [`Uniprocessor`](Mode::Uniprocessor), if
-    /// nothing is said.
+    /// Sets the number of processors. The default is 2, and 1 in mode
+    /// [`Uniprocessor`](LockingMode::Uniprocessor).
     #[must_use]
     pub fn processors(mut self, processors: usize) -> Self {
         self.processors = Some(processors);
         self
     }
 
-    /// What the system has beside: programs, limits.
+    /// Configures the system further, with programs or limits for example.
     #[must_use]
-    pub fn with(mut self, with: impl Fn(Builder) -> Builder + 'static) -> Self {
-        self.with = Box::new(with);
+    pub fn configure(mut self, configure: impl Fn(Builder) -> Builder + 'static) -> Self {
+        self.configure = Box::new(configure);
         self
     }
 
-    /// At most so many preemptions.
+    /// Sets the maximum number of preemptions of a run. The default is 2.
     #[must_use]
-    pub fn bound(mut self, preemptions: u32) -> Self {
-        self.bound = preemptions;
+    pub fn preemption_bound(mut self, preemptions: u32) -> Self {
+        self.preemption_bound = preemptions;
         self
     }
 
     /// Sets the maximum number of steps: a longer run counts as one that does not end. The default
-    /// is [`Exploration::STEPS`].
+    /// is [`Exploration::DEFAULT_MAX_STEPS`].
     #[must_use]
-    pub fn steps(mut self, most: u64) -> Self {
-        self.steps = most;
+    pub fn max_steps(mut self, steps: u64) -> Self {
+        self.max_steps = steps;
         self
     }
 
-    /// At most so many runs.
+    /// Sets the maximum number of runs. By default there is none.
     #[must_use]
-    pub fn most(mut self, schedules: u64) -> Self {
-        self.most = schedules;
+    pub fn max_schedules(mut self, schedules: u64) -> Self {
+        self.max_schedules = schedules;
         self
     }
 
-    /// Whether schedules are left out that come to the same as others; true if nothing is said.
+    /// Sets whether schedules that are equivalent to others are left out. The default is `true`.
     #[must_use]
     pub fn reduced(mut self, reduced: bool) -> Self {
         self.reduces = reduced;
         self
     }
 
-    /// Lets time pass only while no thread is runnable: for programs that rely on a timer being
-    /// far off. False by default: then time may pass at any point, as a preemption.
+    /// Sets whether time passes only while no thread is runnable: for programs that rely on a timer
+    /// being far off. The default is `false`: time may pass at any point, as a preemption.
     #[must_use]
     pub fn idle_clock(mut self, idle_clock: bool) -> Self {
         self.idle_clock = idle_clock;
         self
     }
 
-    /// All schedules, those with the fewest preemptions first, until one is wrong.
-    pub fn run(&self) -> Outcome {
+    /// Runs all schedules, those with the fewest preemptions first, until one fails.
+    pub fn run(&self) -> ExplorationReport {
         self.run_all(|guide| guide, |_| {})
     }
 
     /// What the schedules up to the bound come to, as hashes, and a schedule that comes to each:
     /// the same hashes with and without those that are left out. For tests.
     #[doc(hidden)]
-    pub fn classes(&self) -> (Outcome, BTreeMap<u64, Schedule>) {
+    pub fn classes(&self) -> (ExplorationReport, BTreeMap<u64, Schedule>) {
         let mut classes = BTreeMap::new();
         let outcome = self.run_all(Guide::with_classes, |guide| {
             if !guide.repeats() {
@@ -215,16 +216,20 @@ impl Exploration {
         (outcome, classes)
     }
 
-    fn run_all(&self, with: fn(Guide) -> Guide, mut each: impl FnMut(&Guide)) -> Outcome {
-        let mut outcome =
-            Outcome { schedules: 0, by_bound: Vec::new(), complete: true, violation: None };
+    fn run_all(&self, with: fn(Guide) -> Guide, mut each: impl FnMut(&Guide)) -> ExplorationReport {
+        let mut outcome = ExplorationReport {
+            schedules: 0,
+            by_bound: Vec::new(),
+            complete: true,
+            violation: None,
+        };
         let (reused, _signal_stack) = (Reused::default(), SignalStack::install());
-        for bound in 0..=self.bound {
+        for bound in 0..=self.preemption_bound {
             let mut guide = Kept::new(with(Guide::all(bound, self.reduces)));
             let system = self.system(&guide, Some(&reused));
             outcome.by_bound.push(0);
             loop {
-                if outcome.schedules == self.most {
+                if outcome.schedules == self.max_schedules {
                     outcome.complete = false;
                     return outcome;
                 }
@@ -245,10 +250,15 @@ impl Exploration {
         outcome
     }
 
-    /// So many runs, each with choices by dice: the seeds from `first` on, until one is wrong.
-    pub fn sample(&self, first: u64, seeds: u64) -> Outcome {
-        let mut outcome =
-            Outcome { schedules: 0, by_bound: Vec::new(), complete: false, violation: None };
+    /// Runs randomly chosen schedules, one for each of `seeds` seeds from `first` on, until one
+    /// fails.
+    pub fn sample(&self, first: u64, seeds: u64) -> ExplorationReport {
+        let mut outcome = ExplorationReport {
+            schedules: 0,
+            by_bound: Vec::new(),
+            complete: false,
+            violation: None,
+        };
         let mut guide = Kept::new(Guide::sampled());
         let (reused, _signal_stack) = (Reused::default(), SignalStack::install());
         let system = self.system(&guide, Some(&reused));
@@ -264,33 +274,27 @@ impl Exploration {
         outcome
     }
 
-    /// One run again: what was wrong with it, if anything.
-    pub fn replay(&self, schedule: &Schedule) -> Option<Violation> {
-        let Replayed { wrong, schedule, preemptions, interleaving } = self.follow(schedule);
-        Some(Violation { what: wrong?, schedule, seed: None, preemptions, interleaving })
-    }
-
-    /// One run, and how it went, whether it was wrong or not.
-    pub fn follow(&self, schedule: &Schedule) -> Replayed {
+    /// Runs one schedule and returns how the run went, whether it failed or not.
+    pub fn replay(&self, schedule: &Schedule) -> ReplayReport {
         self.told(Guide::given(schedule))
     }
 
-    /// The run whose choices the dice make with this seed, as [`Exploration::sample`] has it, and
-    /// how it went.
-    pub fn follow_seed(&self, seed: u64) -> Replayed {
+    /// Runs the schedule that [`Exploration::sample`] chooses with this seed, and returns how the
+    /// run went.
+    pub fn replay_seed(&self, seed: u64) -> ReplayReport {
         let mut guide = Guide::sampled();
         guide.seed(seed);
         self.told(guide)
     }
 
     /// One run as the guide decides, and how it went.
-    fn told(&self, guide: Guide) -> Replayed {
+    fn told(&self, guide: Guide) -> ReplayReport {
         let mut guide = Kept::new(guide.with_steps());
         let seen = self.subject.run(&self.system(&guide, None));
         let name =
             |pid| seen.names.iter().find(|(one, _)| *one == pid).map(|(_, name)| name.clone());
-        Replayed {
-            wrong: seen.wrong,
+        ReplayReport {
+            violation: seen.wrong,
             schedule: guide.taken().clone(),
             preemptions: guide.preemptions(),
             interleaving: interleaving::told(&guide.steps(), name),
@@ -301,26 +305,30 @@ impl Exploration {
     fn violation(&self, guide: &Guide, seen: Seen, seed: Option<u64>) -> Violation {
         let schedule = guide.taken().clone();
         let what = seen.wrong.unwrap_or_default();
-        let again = self.replay(&schedule).filter(|again| again.what == what);
-        let interleaving = again.map_or_else(
-            || "the same choices came to something else: something outside is asked\n".to_owned(),
-            |again| again.interleaving,
-        );
+        let again = self.replay(&schedule);
+        let interleaving = if again.violation.as_ref() == Some(&what) {
+            again.interleaving
+        } else {
+            "the replay of its schedule had another result: the program depends on something \
+             outside the system
+"
+            .to_owned()
+        };
         Violation { what, schedule, seed, preemptions: guide.preemptions(), interleaving }
     }
 
     /// A system in whose runs the guide decides, one after another.
     fn system(&self, guide: &Kept, reused: Option<&Reused>) -> Virtual {
-        let usual = if self.mode == Mode::Uniprocessor { 1 } else { 2 };
+        let usual = if self.mode == LockingMode::Uniprocessor { 1 } else { 2 };
         let builder = Virtual::builder()
             .mode(self.mode)
             .processors(self.processors.unwrap_or(usual))
             .pids(PIDS)
-            .stop_at(self.steps);
+            .stop_at(self.max_steps);
         // SAFETY: a run is over when `Subject::run` returns, and nobody uses the guide meanwhile;
         // whoever asked keeps it as long as the system.
         let guided = unsafe { guide.lend(!self.idle_clock) };
-        self.subject.system((self.with)(builder).guided(guided, reused))
+        self.subject.system((self.configure)(builder).guided(guided, reused))
     }
 }
 
@@ -329,10 +337,10 @@ const PIDS: usize = 300;
 
 impl Debug for Exploration {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { mode, bound, .. } = self;
+        let Self { mode, preemption_bound, .. } = self;
         f.debug_struct("Exploration")
             .field("mode", mode)
-            .field("bound", bound)
+            .field("preemption_bound", preemption_bound)
             .finish_non_exhaustive()
     }
 }

@@ -18,7 +18,7 @@ pub struct Schedule {
 /// A text that is no schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a schedule such as 17>3.40>2 or -, found {0:?}")]
-pub struct NoSchedule(String);
+pub struct ParseScheduleError(String);
 
 /// Bytes of the longest text.
 const LONGEST: usize = 1 << 20;
@@ -37,10 +37,10 @@ impl Display for Schedule {
 }
 
 impl FromStr for Schedule {
-    type Err = NoSchedule;
+    type Err = ParseScheduleError;
 
-    fn from_str(text: &str) -> Result<Self, NoSchedule> {
-        let wrong = || NoSchedule(text.chars().take(60).collect());
+    fn from_str(text: &str) -> Result<Self, ParseScheduleError> {
+        let wrong = || ParseScheduleError(text.chars().take(60).collect());
         if text == "-" {
             return Ok(Self::default());
         }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tontine_unix::{Program, WaitStatus};
-use tontine_unix_sim::{Builder, Ending, Report, Virtual};
+use tontine_unix_sim::{Builder, EndReason, RunReport, Virtual};
 
 use crate::scenario::Stage;
 
@@ -66,12 +66,14 @@ fn words(panic: &(dyn Any + Send)) -> String {
 }
 
 /// What is wrong with a run, whose program `held` if that says so of how it ended.
-fn wrong(report: &Report, held: impl Fn(WaitStatus) -> bool) -> Option<String> {
-    let Report { status, ending, panicked, abandoned, .. } = report;
+fn wrong(report: &RunReport, held: impl Fn(WaitStatus) -> bool) -> Option<String> {
+    let RunReport { status, ending, panicked, abandoned, .. } = report;
     let ended = match ending {
-        Ending::Finished => None,
-        Ending::Stalled => Some("all threads are blocked".to_owned()),
-        Ending::Stopped => Some(format!("it did not end within {} steps, the limit", report.steps)),
+        EndReason::Finished => None,
+        EndReason::Deadlocked => Some("all threads are blocked".to_owned()),
+        EndReason::Stopped => {
+            Some(format!("it did not end within {} steps, the limit", report.steps))
+        }
     };
     let panicked = || (!panicked.is_empty()).then(|| format!("a program panicked: {panicked:?}"));
     let abandoned = || (*abandoned > 0).then(|| format!("{abandoned} stacks were given up"));
@@ -88,13 +90,13 @@ fn wrong(report: &Report, held: impl Fn(WaitStatus) -> bool) -> Option<String> {
 
 /// Describes the final state of a run. If the run reached the step limit, also names the running
 /// threads and the option that raises the limit.
-fn left(report: &Report) -> String {
+fn left(report: &RunReport) -> String {
     let Some(state) = &report.state else { return String::new() };
-    let limit = (report.ending == Ending::Stopped).then(|| {
+    let limit = (report.ending == EndReason::Stopped).then(|| {
         let running = state.running();
         format!(
             "running: {running}\n\
-             if it ends after more steps, raise the limit: --steps N, or Exploration::steps\n"
+             if it ends after more steps, raise the limit: --steps N, or Exploration::max_steps\n"
         )
     });
     format!("{}{}", limit.unwrap_or_default(), state.brief())

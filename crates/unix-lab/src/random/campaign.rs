@@ -1,9 +1,11 @@
 //! Seed after seed on both backends: [`Campaign`].
 
-use tontine_unix_sim::{Builder, Mode, Virtual};
+use tontine_unix_sim::{Builder, LockingMode, Virtual};
 
 use super::{scenario, shrink};
-use crate::check::{CheckError, Checker, Comparison, Difference, Options, Unavailable, against};
+use crate::check::{
+    CheckError, CheckOptions, Checker, TraceComparison, TraceDifference, Unavailable, against,
+};
 use crate::scenario::Scenario;
 
 /// Steps after which both runs are cut.
@@ -17,29 +19,29 @@ const TRIES: u32 = 800;
 #[derive(Debug)]
 pub struct Campaign(Checker);
 
-/// What came of a seed.
+/// The result of the comparison of one seed's scenario.
 #[derive(Debug)]
-pub enum Finding {
-    /// Both did the same.
+pub enum SeedResult {
+    /// Both systems did the same.
     Same,
-    /// They part, always: the smallest scenario that still does.
-    Parts(Box<Parting>),
-    /// They parted once, and then did not: what the real system does depends on more than on who
-    /// was let through.
-    Unsteady(Box<Difference>),
-    /// There is nothing to compare.
-    Lost(CheckError),
+    /// The systems diverge every time; with the smallest scenario in which they do.
+    Diverges(Box<Divergence>),
+    /// The systems diverged once and not again: what Linux did depends on more than on the order
+    /// of the steps.
+    Flaky(Box<TraceDifference>),
+    /// There is nothing to compare, for this reason.
+    Failed(CheckError),
 }
 
-/// A difference, made small.
+/// A reproducible difference between the two systems, with its shrunk scenario.
 #[derive(Debug)]
-pub struct Parting {
+pub struct Divergence {
     /// The seed of the scenario, and of the order of steps.
     pub seed: u64,
     /// The smallest scenario found.
     pub scenario: Scenario,
-    /// Where it parts.
-    pub difference: Difference,
+    /// The first difference of the two traces.
+    pub difference: TraceDifference,
 }
 
 impl Campaign {
@@ -52,20 +54,20 @@ impl Campaign {
     }
 
     /// How a seed's scenario is run, on a system like this.
-    pub fn options(seed: u64, builder: Builder) -> Options {
-        Options { seed, builder, most_steps: STEPS, ..Options::new() }
+    pub fn options(seed: u64, builder: Builder) -> CheckOptions {
+        CheckOptions { seed, builder, max_steps: STEPS, ..CheckOptions::new() }
     }
 
     /// Runs a seed's scenario on both sides, and makes it smaller if they part.
     ///
     /// # Errors
     /// The keeper of real processes is gone, and there is no other.
-    pub fn run(&mut self, seed: u64, mode: Mode) -> Result<Finding, Unavailable> {
+    pub fn run(&mut self, seed: u64, mode: LockingMode) -> Result<SeedResult, Unavailable> {
         let made = scenario(seed);
         let first = match self.parts(&made, seed, mode) {
-            Ok(None) => return Ok(Finding::Same),
+            Ok(None) => return Ok(SeedResult::Same),
             Ok(Some(difference)) if !self.parts_always(&made, seed, mode) => {
-                return Ok(Finding::Unsteady(Box::new(difference)));
+                return Ok(SeedResult::Flaky(Box::new(difference)));
             }
             Ok(Some(difference)) => difference,
             Err(error) => return self.lost(error),
@@ -75,25 +77,25 @@ impl Campaign {
         for _ in 0..TRIES {
             match self.parts(&small, seed, mode) {
                 Ok(Some(difference)) => {
-                    let parting = Parting { seed, scenario: small, difference };
-                    return Ok(Finding::Parts(Box::new(parting)));
+                    let parting = Divergence { seed, scenario: small, difference };
+                    return Ok(SeedResult::Diverges(Box::new(parting)));
                 }
                 Ok(None) => {}
                 Err(error) => return self.lost(error),
             }
         }
-        Ok(Finding::Unsteady(Box::new(first)))
+        Ok(SeedResult::Flaky(Box::new(first)))
     }
 
     /// Nothing to compare; a keeper that has gone or hangs is replaced.
-    fn lost(&mut self, error: CheckError) -> Result<Finding, Unavailable> {
-        if let CheckError::Keeper(_) = error {
+    fn lost(&mut self, error: CheckError) -> Result<SeedResult, Unavailable> {
+        if let CheckError::InitFailed(_) = error {
             self.0 = Checker::new()?;
         }
-        Ok(Finding::Lost(error))
+        Ok(SeedResult::Failed(error))
     }
 
-    fn parts_always(&mut self, scenario: &Scenario, seed: u64, mode: Mode) -> bool {
+    fn parts_always(&mut self, scenario: &Scenario, seed: u64, mode: LockingMode) -> bool {
         (0..CONFIRMED).all(|_| matches!(self.parts(scenario, seed, mode), Ok(Some(_))))
     }
 
@@ -101,13 +103,13 @@ impl Campaign {
         &mut self,
         scenario: &Scenario,
         seed: u64,
-        mode: Mode,
-    ) -> Result<Option<Difference>, CheckError> {
+        mode: LockingMode,
+    ) -> Result<Option<TraceDifference>, CheckError> {
         let options = Self::options(seed, Virtual::builder().mode(mode));
         let real = self.0.on_linux(scenario, &options)?;
         Ok(match against(scenario, &options, &real)? {
-            Comparison::Same(_) => None,
-            Comparison::Differs(difference) => Some(*difference),
+            TraceComparison::Same(_) => None,
+            TraceComparison::Differs(difference) => Some(*difference),
         })
     }
 }

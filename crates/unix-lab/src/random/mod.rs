@@ -11,7 +11,7 @@ mod compose;
 mod phrase;
 mod shrink;
 
-pub use campaign::{Campaign, Finding, Parting};
+pub use campaign::{Campaign, Divergence, SeedResult};
 pub use shrink::shrink;
 
 use crate::scenario::Scenario;

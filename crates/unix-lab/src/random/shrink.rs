@@ -7,7 +7,9 @@
 
 use tontine_unix::{ActionFlags, SigSet, WaitOptions};
 
-use crate::scenario::{Block, Call, CallStep, HandlerStep, Scenario, Statement, Step};
+use crate::scenario::{
+    CallStatement, HandlerStatement, Scenario, ScenarioBlock, Statement, StatementKind, SystemCall,
+};
 
 /// The smallest scenario found that still `shows` what this one shows, after at most so many
 /// tries.
@@ -94,9 +96,9 @@ impl<F: FnMut(&Scenario) -> bool> Search<F> {
         for block in 0..self.best.blocks.len() {
             for at in 0..self.best.blocks[block].body.len() {
                 let mut nth = 0;
-                while let Some(step) = simpler(&self.best.blocks[block].body[at].step, nth) {
+                while let Some(step) = simpler(&self.best.blocks[block].body[at].kind, nth) {
                     let mut candidate = self.best.clone();
-                    candidate.blocks[block].body[at].step = step;
+                    candidate.blocks[block].body[at].kind = step;
                     if !self.take(&candidate) {
                         nth += 1;
                     }
@@ -107,10 +109,10 @@ impl<F: FnMut(&Scenario) -> bool> Search<F> {
 }
 
 /// Whether a statement makes what runs this block.
-fn begins(statement: &Statement, block: &Block) -> bool {
-    match &statement.step {
-        Step::Call(step) => match &step.call {
-            Call::Fork(name) | Call::Thread(name) => *name == block.name,
+fn begins(statement: &Statement, block: &ScenarioBlock) -> bool {
+    match &statement.kind {
+        StatementKind::Call(step) => match &step.call {
+            SystemCall::Fork(name) | SystemCall::Thread(name) => *name == block.name,
             _ => false,
         },
         _ => false,
@@ -118,22 +120,24 @@ fn begins(statement: &Statement, block: &Block) -> bool {
 }
 
 /// The `nth` way to say less.
-fn simpler(step: &Step, nth: usize) -> Option<Step> {
+fn simpler(step: &StatementKind, nth: usize) -> Option<StatementKind> {
     ways(step).into_iter().nth(nth)
 }
 
-fn ways(step: &Step) -> Vec<Step> {
+fn ways(step: &StatementKind) -> Vec<StatementKind> {
     match step {
-        Step::Call(step) => {
+        StatementKind::Call(step) => {
             let mut ways = Vec::new();
             if step.into.is_some() {
-                ways.push(Step::Call(CallStep { into: None, ..step.clone() }));
+                ways.push(StatementKind::Call(CallStatement { into: None, ..step.clone() }));
             }
             let calls = simpler_calls(&step.call).into_iter();
-            ways.extend(calls.map(|call| Step::Call(CallStep { call, ..step.clone() })));
+            ways.extend(
+                calls.map(|call| StatementKind::Call(CallStatement { call, ..step.clone() })),
+            );
             ways
         }
-        Step::Handler(step) => {
+        StatementKind::Handler(step) => {
             let mut ways: Vec<_> = (0..step.body.len())
                 .map(|at| {
                     let mut fewer = step.clone();
@@ -141,28 +145,34 @@ fn ways(step: &Step) -> Vec<Step> {
                     fewer
                 })
                 .collect();
-            ways.extend(fewer_signals(step.mask).map(|mask| HandlerStep { mask, ..step.clone() }));
+            ways.extend(
+                fewer_signals(step.mask).map(|mask| HandlerStatement { mask, ..step.clone() }),
+            );
             let flags = step.flags.iter().map(|flag| step.flags.difference(flag));
-            ways.extend(flags.map(|flags| HandlerStep { flags, ..step.clone() }));
-            ways.into_iter().map(Step::Handler).collect()
+            ways.extend(flags.map(|flags| HandlerStatement { flags, ..step.clone() }));
+            ways.into_iter().map(StatementKind::Handler).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn simpler_calls(call: &Call) -> Vec<Call> {
+fn simpler_calls(call: &SystemCall) -> Vec<SystemCall> {
     match call {
-        Call::Set(call, set) => fewer_signals(*set).map(|set| Call::Set(*call, set)).collect(),
-        Call::Sigtimedwait(set, time) => {
-            fewer_signals(*set).map(|set| Call::Sigtimedwait(set, *time)).collect()
+        SystemCall::Set(call, set) => {
+            fewer_signals(*set).map(|set| SystemCall::Set(*call, set)).collect()
         }
-        Call::Action(call, signal, flags) => {
-            let fewer = |flag: ActionFlags| Call::Action(*call, *signal, flags.difference(flag));
+        SystemCall::Sigtimedwait(set, time) => {
+            fewer_signals(*set).map(|set| SystemCall::Sigtimedwait(set, *time)).collect()
+        }
+        SystemCall::Action(call, signal, flags) => {
+            let fewer =
+                |flag: ActionFlags| SystemCall::Action(*call, *signal, flags.difference(flag));
             flags.iter().map(fewer).collect()
         }
-        Call::Wait(call, whom, options) => {
-            let fewer =
-                |option: WaitOptions| Call::Wait(*call, whom.clone(), options.difference(option));
+        SystemCall::Wait(call, whom, options) => {
+            let fewer = |option: WaitOptions| {
+                SystemCall::Wait(*call, whom.clone(), options.difference(option))
+            };
             options.iter().map(fewer).collect()
         }
         _ => Vec::new(),

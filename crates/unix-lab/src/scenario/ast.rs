@@ -1,4 +1,4 @@
-//! What a scenario says: [`Scenario`] of [`Block`]s of [`Statement`]s, and [`Expectation`]s of the
+//! What a scenario says: [`Scenario`] of [`ScenarioBlock`]s of [`Statement`]s, and [`Expectation`]s of the
 //! whole run.
 //!
 //! `parse/` makes it of text, `print/` text of it, `program.rs` runs it. Calls and their
@@ -6,7 +6,7 @@
 
 use tontine_unix::{ActionFlags, SigSet, Signal};
 
-use super::call::Call;
+use super::call::SystemCall;
 use super::expected::{Expected, StatusPattern};
 use super::term::Term;
 use super::word::Relation;
@@ -15,19 +15,19 @@ use super::word::Relation;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {
     /// Processes and threads, in the order of the text.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<ScenarioBlock>,
     /// What must hold at the end.
     pub expectations: Vec<Expectation>,
 }
 
 impl Scenario {
     /// The process or thread with this name.
-    pub fn block(&self, name: &str) -> Option<&Block> {
+    pub fn block(&self, name: &str) -> Option<&ScenarioBlock> {
         self.blocks.iter().find(|block| block.name == name)
     }
 
     /// The process that is run.
-    pub fn first(&self) -> Option<&Block> {
+    pub fn first(&self) -> Option<&ScenarioBlock> {
         self.blocks.iter().find(|block| block.kind == BlockKind::Process)
     }
 }
@@ -35,12 +35,12 @@ impl Scenario {
 /// Where something stands in the text. All places are equal: the same statement elsewhere is the
 /// same.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Place {
+pub struct SourceLine {
     /// Line, from 1.
     pub line: u32,
 }
 
-impl PartialEq for Place {
+impl PartialEq for SourceLine {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -48,9 +48,9 @@ impl PartialEq for Place {
 
 /// `process NAME` or `thread NAME`, and what it does.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Block {
+pub struct ScenarioBlock {
     /// Where.
-    pub place: Place,
+    pub source: SourceLine,
     /// Which of the two.
     pub kind: BlockKind,
     /// Its name.
@@ -72,20 +72,20 @@ pub enum BlockKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statement {
     /// Where.
-    pub place: Place,
+    pub source: SourceLine,
     /// What.
-    pub step: Step,
+    pub kind: StatementKind,
 }
 
 /// What a statement does.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum StatementKind {
     /// `[NAME =] CALL [-> EXPECTED]`.
-    Call(CallStep),
+    Call(CallStatement),
     /// `on SIGNAL …`.
-    Handler(HandlerStep),
+    Handler(HandlerStatement),
     /// `note "text {value}"`.
-    Note(Vec<Part>),
+    Note(Vec<NotePart>),
     /// `NAME = EXPRESSION`.
     Set(String, Expression),
     /// `check CONDITION`.
@@ -98,18 +98,18 @@ pub enum Step {
 
 /// A call, where its result goes, and what it must be.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CallStep {
+pub struct CallStatement {
     /// The variable that gets the result.
     pub into: Option<String>,
     /// The call.
-    pub call: Call,
+    pub call: SystemCall,
     /// What must come of it; where nothing is said, no error.
     pub expected: Option<Expected>,
 }
 
 /// `on SIGNAL [FLAGS] [mask SET] [-> EXPECTED]` and the handler's body.
 #[derive(Debug, Clone, PartialEq)]
-pub struct HandlerStep {
+pub struct HandlerStatement {
     /// Whether it is 4.3BSD's `sigvec`, written so.
     pub bsd: bool,
     /// Which signal.
@@ -126,7 +126,7 @@ pub struct HandlerStep {
 
 /// A part of a note.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum NotePart {
     /// As it stands.
     Text(String),
     /// `{VALUE}`.
@@ -159,14 +159,14 @@ pub struct Condition {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
     /// Where.
-    pub place: Place,
+    pub source: SourceLine,
     /// What.
-    pub what: Whole,
+    pub what: RunExpectation,
 }
 
 /// What can be expected of a whole run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Whole {
+pub enum RunExpectation {
     /// `[COUNT of] NAME STATUS or STATUS`: so many processes with this name, all where no number is
     /// said, ended in one of these ways.
     Ended {

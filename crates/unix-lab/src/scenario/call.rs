@@ -1,4 +1,4 @@
-//! The calls that a scenario can say: [`Call`], one variant for each shape of arguments.
+//! The calls that a scenario can say: [`SystemCall`], one variant for each shape of arguments.
 //!
 //! A call says which, and with what; `perform.rs` makes it of a [`Sys`](tontine_unix::Sys).
 //! Handlers are statements (`ast.rs`), because they have a body.
@@ -12,7 +12,7 @@ use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, Wa
 
 /// A system call and its arguments.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Call {
+pub enum SystemCall {
     /// Without arguments: `getpid`.
     Plain(Plain),
     /// With a value: `getsid child`.
@@ -30,13 +30,13 @@ pub enum Call {
     /// `thread NAME`: a thread that runs this.
     Thread(String),
     /// `exec NAME`: runs a process's statements in place of the caller's, with no variable set.
-    Exec(Path),
+    Exec(ExecTarget),
     /// `spawn NAME …`: both in one.
     Spawn(Spawning),
     /// `wait`, `waitid`, `wait3`, `wait4`.
-    Wait(WaitCall, Whom, WaitOptions),
+    Wait(WaitCall, WaitTarget, WaitOptions),
     /// `kill TARGET SIGNAL`; `None` is signal 0.
-    Kill(Aim, Option<Signal>),
+    Kill(KillTarget, Option<Signal>),
     /// `killpg GROUP SIGNAL`.
     Killpg(Term, Option<Signal>),
     /// `tgkill PROCESS THREAD SIGNAL`.
@@ -78,10 +78,10 @@ pub enum Call {
     /// `setrlimit RESOURCE soft N hard N`.
     Setrlimit(Limited, Bounds),
     /// `getpriority WHOSE`.
-    Getpriority(Owner),
+    Getpriority(PriorityTarget),
     /// `setpriority WHOSE NICE`.
-    Setpriority(Owner, Term),
-    /// `place any`, `place PROCESSOR`.
+    Setpriority(PriorityTarget, Term),
+    /// `source any`, `source PROCESSOR`.
     Place(Option<Term>),
     /// `sigstack`, `sigstack BYTES`.
     Sigstack(Option<Term>),
@@ -91,14 +91,14 @@ pub enum Call {
 
 /// What `exec` and `spawn` start.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Path {
+pub enum ExecTarget {
     /// A process of the scenario.
     Process(String),
     /// Something else, by its path: one that does not exist, to see the error.
     Other(String),
 }
 
-impl Path {
+impl ExecTarget {
     /// The process's name, or the path.
     pub fn name(&self) -> &str {
         match self {
@@ -111,7 +111,7 @@ impl Path {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spawning {
     /// What it starts.
-    pub path: Path,
+    pub path: ExecTarget,
     /// `group new`, `group VALUE`; the parent's where nothing is said.
     pub group: SpawnGroup<Term>,
     /// `session`.
@@ -126,7 +126,7 @@ pub struct Spawning {
 
 /// For whom `wait` waits.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Whom {
+pub enum WaitTarget {
     /// `any`, or nothing said.
     Any,
     /// `VALUE`: this child.
@@ -139,7 +139,7 @@ pub enum Whom {
 
 /// Whom `kill` signals.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Aim {
+pub enum KillTarget {
     /// `VALUE`: this process.
     One(Term),
     /// `group VALUE`.
@@ -161,7 +161,7 @@ pub struct Bounds {
 
 /// Whose priority.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Owner {
+pub enum PriorityTarget {
     /// `process VALUE`.
     Process(Term),
     /// `group VALUE`.
@@ -185,7 +185,7 @@ pub enum Tracing {
     Detach(Term, Option<Signal>),
 }
 
-impl Call {
+impl SystemCall {
     /// Words that begin a call and are not in the families of `word.rs`.
     pub const WORDS: &'static [&'static str] = &[
         "fork",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tontine_unix::Sys;
 
-use super::ast::Place;
+use super::ast::SourceLine;
 use super::log::Log;
 
 /// A thread of a run, by the order in which they were asked for: the same on every system as long
@@ -55,13 +55,13 @@ pub(crate) struct Due<'d> {
 
 impl<'d> Due<'d> {
     /// What comes behind the last statement of a block: the end of its process or thread.
-    pub(crate) fn end(place: Place) -> Self {
-        Self::simple(place, &"its end")
+    pub(crate) fn end(source: SourceLine) -> Self {
+        Self::simple(source, &"its end")
     }
 
     /// Returns a call that neither sets a timer nor reads or writes a descriptor.
-    pub(crate) fn simple(place: Place, what: &'d dyn Display) -> Self {
-        Self { line: place.line, what, timeout: None, writes: None, reads: None }
+    pub(crate) fn simple(source: SourceLine, what: &'d dyn Display) -> Self {
+        Self { line: source.line, what, timeout: None, writes: None, reads: None }
     }
 }
 

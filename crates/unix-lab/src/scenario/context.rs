@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use tontine_unix::{Pid, SigInfo, Sys};
 
-use super::ast::{Condition, Expression, Part, Place, Scenario, Statement, Step};
-use super::call::Call;
+use super::ast::{Condition, Expression, NotePart, Scenario, SourceLine, Statement, StatementKind};
+use super::call::SystemCall;
 use super::conduct::{Conduct, Seat};
 use super::contexts::Contexts;
-use super::log::{About, Event, EventKind, Log};
+use super::log::{EventKind, Log, LogEvent, RelatedProcess};
 use super::outcome::cause;
 use super::print::Name;
 use super::term::Term;
-use super::word::{Info, Own};
+use super::word::{BuiltinValue, Info};
 
 /// What is the same in all processes of a run.
 pub(super) struct Run {
@@ -54,18 +54,20 @@ impl Run {
 
 /// The variables that statements set.
 fn collect(body: &[Statement], into: &mut Vec<String>) {
-    for Statement { step, .. } in body {
-        match step {
-            Step::Call(step) => {
+    for Statement { kind, .. } in body {
+        match kind {
+            StatementKind::Call(step) => {
                 into.extend(step.into.clone());
-                if let Call::Pipe(first, second) | Call::Openpty(first, second) = &step.call {
+                if let SystemCall::Pipe(first, second) | SystemCall::Openpty(first, second) =
+                    &step.call
+                {
                     into.extend([first.clone(), second.clone()]);
                 }
             }
-            Step::Set(name, _) => into.push(name.clone()),
-            Step::Handler(step) => collect(&step.body, into),
-            Step::Repeat(_, body) | Step::While(_, body) => collect(body, into),
-            Step::Note(_) | Step::Check(_) => {}
+            StatementKind::Set(name, _) => into.push(name.clone()),
+            StatementKind::Handler(step) => collect(&step.body, into),
+            StatementKind::Repeat(_, body) | StatementKind::While(_, body) => collect(body, into),
+            StatementKind::Note(_) | StatementKind::Check(_) => {}
         }
     }
 }
@@ -152,9 +154,9 @@ impl Frame<'_> {
         match term {
             Term::Number(number) => Pid::number_only(*number),
             Term::Variable(name) => self.context.variable(name),
-            Term::Own(Own::Itself) => self.sys.getpid(),
-            Term::Own(Own::Parent) => self.sys.getppid(),
-            Term::Own(Own::Init) => Pid::number_only(self.context.init),
+            Term::Own(BuiltinValue::Itself) => self.sys.getpid(),
+            Term::Own(BuiltinValue::Parent) => self.sys.getppid(),
+            Term::Own(BuiltinValue::Init) => Pid::number_only(self.context.init),
             Term::Info(info) => Pid::number_only(self.known(*info)),
         }
     }
@@ -196,12 +198,12 @@ impl Frame<'_> {
 
     /// Tells the log.
     pub(super) fn record(&self, told: Told<'_>) {
-        self.context.run.log.record(&Event {
+        self.context.run.log.record(&LogEvent {
             at: self.sys.now().saturating_sub(self.context.began),
             pid: self.context.pid.load(Relaxed),
             tid: self.sys.gettid().0,
             name: &self.context.name,
-            place: told.place,
+            source: told.source,
             kind: told.kind,
             what: told.what,
             result: told.result,
@@ -213,32 +215,32 @@ impl Frame<'_> {
 
 /// What of an event is not the same in all events of a frame.
 pub(super) struct Told<'t> {
-    pub(super) place: Place,
+    pub(super) source: SourceLine,
     pub(super) kind: EventKind,
     pub(super) what: &'t dyn Display,
     pub(super) result: &'t dyn Display,
     pub(super) found: &'t dyn Display,
-    pub(super) about: About<'t>,
+    pub(super) about: RelatedProcess<'t>,
 }
 
 impl<'t> Told<'t> {
     /// An event with nothing but its subject.
-    pub(super) fn new(place: Place, kind: EventKind, what: &'t dyn Display) -> Self {
-        Self { place, kind, what, result: &"", found: &"", about: About::Nobody }
+    pub(super) fn new(source: SourceLine, kind: EventKind, what: &'t dyn Display) -> Self {
+        Self { source, kind, what, result: &"", found: &"", about: RelatedProcess::None }
     }
 }
 
 /// A note with its values filled in.
-pub(super) struct Filled<'f>(pub(super) &'f Frame<'f>, pub(super) &'f [Part]);
+pub(super) struct Filled<'f>(pub(super) &'f Frame<'f>, pub(super) &'f [NotePart]);
 
 impl Display for Filled<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self(frame, parts) = self;
         parts.iter().try_for_each(|part| match (part, frame.info) {
-            (Part::Text(text), _) => f.write_str(text),
-            (Part::Value(Term::Info(Info::Signal)), Some(info)) => Name(info.signal).fmt(f),
-            (Part::Value(Term::Info(Info::Code)), Some(info)) => cause(info.code).fmt(f),
-            (Part::Value(term), _) => frame.number(term).fmt(f),
+            (NotePart::Text(text), _) => f.write_str(text),
+            (NotePart::Value(Term::Info(Info::Signal)), Some(info)) => Name(info.signal).fmt(f),
+            (NotePart::Value(Term::Info(Info::Code)), Some(info)) => cause(info.code).fmt(f),
+            (NotePart::Value(term), _) => frame.number(term).fmt(f),
         })
     }
 }

@@ -1,7 +1,7 @@
-//! How a process tells what it observed: [`Log`] takes [`Event`]s; [`Record`]s are what is kept of
+//! How a process tells what it observed: [`Log`] takes [`LogEvent`]s; [`Record`]s are what is kept of
 //! them.
 //!
-//! Processes share no memory, so a log is all that leaves one. [`Memory`] is for processes within
+//! Processes share no memory, so a log is all that leaves one. [`MemoryLog`] is for processes within
 //! this one; `wire.rs` has one for real processes.
 
 use std::fmt::Display;
@@ -11,21 +11,21 @@ use std::time::Duration;
 use tontine_unix::WaitStatus;
 use tontine_unix_sim::Stopper;
 
-use super::ast::Place;
+use super::ast::SourceLine;
 
 /// Takes what processes observe.
 ///
 /// It is called from handlers too. For real processes it must keep to what signal-safety(7) allows:
-/// no allocation, no lock. An [`Event`] borrows all it has for that reason, and printing one
+/// no allocation, no lock. An [`LogEvent`] borrows all it has for that reason, and printing one
 /// allocates nothing.
 pub trait Log: Send + Sync {
     /// Takes one event. Events of one process come in their order.
-    fn record(&self, event: &Event<'_>);
+    fn record(&self, event: &LogEvent<'_>);
 }
 
 /// Something that a process observed.
 #[derive(Clone, Copy)]
-pub struct Event<'e> {
+pub struct LogEvent<'e> {
     /// When, since the run began.
     pub at: Duration,
     /// The process's number.
@@ -35,7 +35,7 @@ pub struct Event<'e> {
     /// The process's name: that of the block which it runs.
     pub name: &'e str,
     /// Where in the text.
-    pub place: Place,
+    pub source: SourceLine,
     /// What.
     pub kind: EventKind,
     /// What was said or called.
@@ -45,7 +45,7 @@ pub struct Event<'e> {
     /// Of a miss, what was found.
     pub found: &'e dyn Display,
     /// What it says of another process.
-    pub about: About<'e>,
+    pub about: RelatedProcess<'e>,
 }
 
 /// What sort of event.
@@ -70,13 +70,13 @@ impl EventKind {
 
 /// What an event says of another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About<'e> {
+pub enum RelatedProcess<'e> {
     /// Nothing.
-    Nobody,
+    None,
     /// It was made, and runs this block.
-    Made(i32, &'e str),
+    Created(i32, &'e str),
     /// It was seen to be so.
-    Seen(i32, WaitStatus),
+    Observed(i32, WaitStatus),
 }
 
 /// What is kept of an event.
@@ -106,37 +106,37 @@ pub struct Record {
     pub seen: Option<(i32, WaitStatus)>,
 }
 
-impl Event<'_> {
+impl LogEvent<'_> {
     /// Whether no expectation of a whole run depends on it.
     fn is_nothing_to_a_verdict(&self) -> bool {
         let tells = matches!(self.kind, EventKind::Began | EventKind::Note | EventKind::Miss);
-        !tells && matches!(self.about, About::Nobody)
+        !tells && matches!(self.about, RelatedProcess::None)
     }
 }
 
 impl Record {
     /// Without the text of a call.
-    fn terse(event: &Event<'_>) -> Self {
+    fn terse(event: &LogEvent<'_>) -> Self {
         match event.kind {
             EventKind::Note | EventKind::Miss => Self::from(event),
-            _ => Self::from(&Event { what: &"", result: &"", found: &"", ..*event }),
+            _ => Self::from(&LogEvent { what: &"", result: &"", found: &"", ..*event }),
         }
     }
 }
 
-impl From<&Event<'_>> for Record {
-    fn from(event: &Event<'_>) -> Self {
+impl From<&LogEvent<'_>> for Record {
+    fn from(event: &LogEvent<'_>) -> Self {
         let (made, seen) = match event.about {
-            About::Nobody => (None, None),
-            About::Made(pid, name) => (Some((pid, name.to_owned())), None),
-            About::Seen(pid, status) => (None, Some((pid, status))),
+            RelatedProcess::None => (None, None),
+            RelatedProcess::Created(pid, name) => (Some((pid, name.to_owned())), None),
+            RelatedProcess::Observed(pid, status) => (None, Some((pid, status))),
         };
         Self {
             at: event.at,
             pid: event.pid,
             tid: event.tid,
             name: event.name.to_owned(),
-            line: event.place.line,
+            line: event.source.line,
             kind: event.kind,
             what: event.what.to_string(),
             result: event.result.to_string(),
@@ -149,10 +149,10 @@ impl From<&Event<'_>> for Record {
 
 /// A log for processes that live within this one. Clones are the same log.
 ///
-/// It takes [`Memory::RECORDS`] events and [`Memory::BYTES`] bytes of text; when there is more, it
+/// It takes [`MemoryLog::RECORDS`] events and [`MemoryLog::BYTES`] bytes of text; when there is more, it
 /// has the run stopped, and drops what comes until that has happened.
 #[derive(Debug, Clone, Default)]
-pub struct Memory(Arc<Shared>);
+pub struct MemoryLog(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -168,7 +168,7 @@ struct Taken {
     bytes: usize,
 }
 
-impl Memory {
+impl MemoryLog {
     /// Events that it takes.
     pub const RECORDS: usize = 200_000;
     /// Bytes of their text that it takes.
@@ -205,8 +205,8 @@ impl Memory {
     }
 }
 
-impl Log for Memory {
-    fn record(&self, event: &Event<'_>) {
+impl Log for MemoryLog {
+    fn record(&self, event: &LogEvent<'_>) {
         if self.0.stopper.why().is_some() {
             return;
         }

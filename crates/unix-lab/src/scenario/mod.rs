@@ -46,22 +46,24 @@ pub(crate) mod wire;
 mod word;
 
 pub use ast::{
-    Block, BlockKind, CallStep, Condition, Count, Expectation, Expression, HandlerStep, Part,
-    Place, Scenario, Statement, Step, Whole,
+    BlockKind, CallStatement, Condition, Count, Expectation, Expression, HandlerStatement,
+    NotePart, RunExpectation, Scenario, ScenarioBlock, SourceLine, Statement, StatementKind,
 };
-pub use call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
+pub use call::{
+    Bounds, ExecTarget, KillTarget, PriorityTarget, Spawning, SystemCall, Tracing, WaitTarget,
+};
 pub use error::SyntaxError;
 pub use expected::{Expected, Pattern, StatusPattern, TakenPattern};
-pub use log::{About, Event, EventKind, Log, Memory, Record};
+pub use log::{EventKind, Log, LogEvent, MemoryLog, Record, RelatedProcess};
 pub(crate) use program::{conducted, conducted_program};
 pub use program::{executed, program, root};
-pub use run::{Observed, run};
+pub use run::{ScenarioRun, run};
 pub(crate) use stage::Stage;
 pub use term::Term;
 pub use timeline::{Columns, Timeline};
-pub use verdict::{Failure, Verdict};
+pub use verdict::{Failure, ScenarioVerdict};
 pub use wire::{PipeLog, read_log};
 pub use word::{
-    Cause, Done, Info, Limited, OnSet, OnSignal, OnValue, OnValues, Own, Plain, Relation, Simple,
-    WaitCall,
+    BuiltinValue, Cause, Done, Info, Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Relation,
+    Simple, WaitCall,
 };

@@ -1,4 +1,4 @@
-//! Makes a [`Call`] of a [`Sys`](tontine_unix::Sys), and says what came of it.
+//! Makes a [`SystemCall`] of a [`Sys`](tontine_unix::Sys), and says what came of it.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -9,7 +9,9 @@ use tontine_unix::{
     SigSet, SigStack, SigmaskHow, Signal, SignalTarget, SpawnGroup, SpawnRequest, Tid, WaitOptions,
 };
 
-use super::call::{Aim, Call, Owner, Path, Spawning, Tracing, Whom};
+use super::call::{
+    ExecTarget, KillTarget, PriorityTarget, Spawning, SystemCall, Tracing, WaitTarget,
+};
 use super::conduct::Kind;
 use super::context::Frame;
 use super::outcome::{Outcome, done, limit};
@@ -27,12 +29,12 @@ const MOST_POLLS: u32 = 100_000_000;
 
 impl Frame<'_> {
     /// Makes the call.
-    pub(super) fn perform(&self, call: &Call) -> Outcome {
+    pub(super) fn perform(&self, call: &SystemCall) -> Outcome {
         let sys = self.sys;
         match call {
-            Call::Plain(call) => self.plain(*call),
-            Call::Value(call, value) => self.on_value(*call, self.value(value)),
-            Call::Values(call, first, second) => {
+            SystemCall::Plain(call) => self.plain(*call),
+            SystemCall::Value(call, value) => self.on_value(*call, self.value(value)),
+            SystemCall::Values(call, first, second) => {
                 let (first, second) = (self.value(first), self.value(second));
                 match call {
                     OnValues::Setpgid => sys.setpgid(first, second).into(),
@@ -40,10 +42,10 @@ impl Frame<'_> {
                     OnValues::Dup2 => sys.dup2(Fd(first.number()), Fd(second.number())).into(),
                 }
             }
-            Call::Set(call, set) => self.on_set(*call, *set),
-            Call::Signal(call, signal) => self.on_signal(*call, *signal),
-            Call::Action(call, signal, flags) => self.action(*call, *signal, *flags),
-            Call::Fork(name) => {
+            SystemCall::Set(call, set) => self.on_set(*call, *set),
+            SystemCall::Signal(call, signal) => self.on_signal(*call, *signal),
+            SystemCall::Action(call, signal, flags) => self.action(*call, *signal, *flags),
+            SystemCall::Fork(name) => {
                 let mut child = self.context.forked(name);
                 child.seat = self.expect(Kind::Process);
                 let seat = child.seat;
@@ -51,7 +53,7 @@ impl Frame<'_> {
                 self.made(seat, made.ok());
                 made.into()
             }
-            Call::Thread(name) => {
+            SystemCall::Thread(name) => {
                 let seat = self.expect(Kind::Thread);
                 let made = sys.thread_boxed(thread(self.context, name, seat));
                 self.made(seat, made.ok().map(|Tid(number)| Pid::number_only(number)));
@@ -60,32 +62,32 @@ impl Frame<'_> {
                     Err(errno) => Outcome::Error(errno),
                 }
             }
-            Call::Exec(path) => self.exec(path),
-            Call::Spawn(spawning) => self.spawn(spawning),
-            Call::Wait(call, whom, options) => self.wait(*call, whom, *options),
-            Call::Kill(aim, signal) => sys.kill(self.target(aim), *signal).into(),
-            Call::Killpg(group, signal) => sys.killpg(self.value(group), *signal).into(),
-            Call::Tgkill(process, thread, signal) => {
+            SystemCall::Exec(path) => self.exec(path),
+            SystemCall::Spawn(spawning) => self.spawn(spawning),
+            SystemCall::Wait(call, whom, options) => self.wait(*call, whom, *options),
+            SystemCall::Kill(aim, signal) => sys.kill(self.target(aim), *signal).into(),
+            SystemCall::Killpg(group, signal) => sys.killpg(self.value(group), *signal).into(),
+            SystemCall::Tgkill(process, thread, signal) => {
                 sys.tgkill(self.value(process), Tid(self.number(thread)), *signal).into()
             }
-            Call::Sigqueue(process, signal, value) => {
+            SystemCall::Sigqueue(process, signal, value) => {
                 sys.sigqueue(self.value(process), *signal, self.number(value)).into()
             }
-            Call::Sigtimedwait(set, timeout) => self.take(*set, Some(self.lasting(*timeout))),
-            Call::Sleep(duration) => {
+            SystemCall::Sigtimedwait(set, timeout) => self.take(*set, Some(self.lasting(*timeout))),
+            SystemCall::Sleep(duration) => {
                 sys.nanosleep(self.lasting(*duration)).map_err(|(errno, _left)| errno).into()
             }
-            Call::Compute(duration) => self.compute(*duration),
-            Call::Pipe(reader, writer) => self.two(reader, writer, sys.pipe()),
-            Call::Openpty(user, terminal) => self.two(user, terminal, sys.openpty()),
-            Call::Read(descriptor, most) => {
+            SystemCall::Compute(duration) => self.compute(*duration),
+            SystemCall::Pipe(reader, writer) => self.two(reader, writer, sys.pipe()),
+            SystemCall::Openpty(user, terminal) => self.two(user, terminal, sys.openpty()),
+            SystemCall::Read(descriptor, most) => {
                 let most = most.as_ref().map_or(READ, |most| self.number(most));
                 self.read(Fd(self.number(descriptor)), most)
             }
-            Call::Write { descriptor, text, .. } => {
+            SystemCall::Write { descriptor, text, .. } => {
                 counted(sys.write(Fd(self.number(descriptor)), text.as_bytes()))
             }
-            Call::Tcsetattr { terminal, on, off } => {
+            SystemCall::Tcsetattr { terminal, on, off } => {
                 let terminal = Fd(self.number(terminal));
                 let changed = sys.tcgetattr(terminal).and_then(|mut termios| {
                     termios.modes = termios.modes.union(*on).difference(*off);
@@ -93,31 +95,31 @@ impl Frame<'_> {
                 });
                 changed.into()
             }
-            Call::Getrlimit(limited) => Outcome::Limit(sys.getrlimit(resource(*limited))),
-            Call::Setrlimit(limited, bounds) => {
+            SystemCall::Getrlimit(limited) => Outcome::Limit(sys.getrlimit(resource(*limited))),
+            SystemCall::Setrlimit(limited, bounds) => {
                 sys.setrlimit(resource(*limited), limit(*bounds)).into()
             }
-            Call::Getpriority(owner) => match sys.getpriority(self.whose(owner)) {
+            SystemCall::Getpriority(owner) => match sys.getpriority(self.whose(owner)) {
                 Ok(nice) => Outcome::number(nice),
                 Err(errno) => Outcome::Error(errno),
             },
-            Call::Setpriority(owner, nice) => {
+            SystemCall::Setpriority(owner, nice) => {
                 sys.setpriority(self.whose(owner), self.number(nice)).into()
             }
-            Call::Place(processor) => {
+            SystemCall::Place(processor) => {
                 let processor = processor.as_ref().map(|term| self.number(term));
                 match processor.map(usize::try_from).transpose() {
                     Ok(processor) => sys.place(processor).into(),
                     Err(_) => Outcome::Error(Errno::EINVAL),
                 }
             }
-            Call::Sigstack(size) => {
+            SystemCall::Sigstack(size) => {
                 let size = size.as_ref().map(|size| self.number(size));
                 let size = size.map(|size| usize::try_from(size).unwrap_or(0));
                 let stack = size.map(|size| SigStack { size, on_stack: false });
                 counted(sys.sigstack(stack).map(|old| old.size))
             }
-            Call::Ptrace(tracing) => sys.ptrace(self.request(tracing)).into(),
+            SystemCall::Ptrace(tracing) => sys.ptrace(self.request(tracing)).into(),
         }
     }
 
@@ -221,7 +223,7 @@ impl Frame<'_> {
         }
     }
 
-    fn exec(&self, path: &Path) -> Outcome {
+    fn exec(&self, path: &ExecTarget) -> Outcome {
         let conduct = self.context.run.conduct.as_ref();
         let seat = conduct.map(|conduct| conduct.executes(self.sys));
         let (path, arguments) = image(self.context, path, seat);
@@ -259,12 +261,12 @@ impl Frame<'_> {
         made.into()
     }
 
-    fn wait(&self, call: WaitCall, whom: &Whom, options: WaitOptions) -> Outcome {
+    fn wait(&self, call: WaitCall, whom: &WaitTarget, options: WaitOptions) -> Outcome {
         let children = match whom {
-            Whom::Any => Children::Any,
-            Whom::One(child) => Children::One(self.value(child)),
-            Whom::Group(group) => Children::Group(self.value(group)),
-            Whom::OwnGroup => Children::OwnGroup,
+            WaitTarget::Any => Children::Any,
+            WaitTarget::One(child) => Children::One(self.value(child)),
+            WaitTarget::Group(group) => Children::Group(self.value(group)),
+            WaitTarget::OwnGroup => Children::OwnGroup,
         };
         match call {
             WaitCall::Wait => self.sys.waitpid(children, options).into(),
@@ -274,20 +276,20 @@ impl Frame<'_> {
         }
     }
 
-    fn target(&self, aim: &Aim) -> SignalTarget {
+    fn target(&self, aim: &KillTarget) -> SignalTarget {
         match aim {
-            Aim::One(process) => SignalTarget::Process(self.value(process)),
-            Aim::Group(group) => SignalTarget::Group(self.value(group)),
-            Aim::OwnGroup => SignalTarget::OwnGroup,
-            Aim::Everyone => SignalTarget::Everyone,
+            KillTarget::One(process) => SignalTarget::Process(self.value(process)),
+            KillTarget::Group(group) => SignalTarget::Group(self.value(group)),
+            KillTarget::OwnGroup => SignalTarget::OwnGroup,
+            KillTarget::Everyone => SignalTarget::Everyone,
         }
     }
 
-    fn whose(&self, owner: &Owner) -> PriorityScope {
+    fn whose(&self, owner: &PriorityTarget) -> PriorityScope {
         match owner {
-            Owner::Process(process) => PriorityScope::Process(self.value(process)),
-            Owner::Group(group) => PriorityScope::Group(self.value(group)),
-            Owner::User(user) => PriorityScope::User(self.number(user).cast_unsigned()),
+            PriorityTarget::Process(process) => PriorityScope::Process(self.value(process)),
+            PriorityTarget::Group(group) => PriorityScope::Group(self.value(group)),
+            PriorityTarget::User(user) => PriorityScope::User(self.number(user).cast_unsigned()),
         }
     }
 

@@ -12,14 +12,16 @@ use tontine_unix::{
     Children, Disposition, Errno, Handler, Pid, Program, SigAction, SigSet, SigVec, SigmaskHow,
     Sys, ThreadBody, WaitOptions,
 };
-use tontine_unix_sim::State;
+use tontine_unix_sim::SystemState;
 
-use super::ast::{CallStep, Condition, HandlerStep, Place, Scenario, Statement, Step};
-use super::call::{Call, Path};
+use super::ast::{
+    CallStatement, Condition, HandlerStatement, Scenario, SourceLine, Statement, StatementKind,
+};
+use super::call::{ExecTarget, SystemCall};
 use super::conduct::{Conduct, Due, Image, Kind, Seat};
 use super::context::{Context, Filled, Frame, Run, Told};
 use super::expected::Expected;
-use super::log::{About, EventKind, Log};
+use super::log::{EventKind, Log, RelatedProcess};
 use super::outcome::{Known, Outcome, done};
 use super::word::{OnSet, OnValue, Plain};
 
@@ -105,9 +107,13 @@ pub(super) fn executed_in(
 
 /// The path of what is executed, and the arguments by which [`executed`] learns what it cannot
 /// inherit: its seat too, where it has one.
-pub(super) fn image(context: &Context, path: &Path, seat: Option<Seat>) -> (String, Vec<String>) {
+pub(super) fn image(
+    context: &Context,
+    path: &ExecTarget,
+    seat: Option<Seat>,
+) -> (String, Vec<String>) {
     let image = match (path, &context.run.conduct) {
-        (Path::Process(name), Some(conduct)) => conduct.image(name),
+        (ExecTarget::Process(name), Some(conduct)) => conduct.image(name),
         _ => Image { path: path.name().to_owned(), mark: None },
     };
     let began = context.began.as_nanos().to_string();
@@ -122,7 +128,7 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
     let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL)));
     let _ = sys.set_subreaper(true);
     let first = run.scenario.first().expect("a parsed scenario has a process");
-    State::name_caller(HARNESS);
+    SystemState::name_caller(HARNESS);
     let context =
         Arc::new(Context::new(Arc::clone(run), HARNESS, sys.getpid().number(), sys.now()));
     context.pid.store(sys.getpid().number(), Relaxed);
@@ -140,9 +146,9 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
     });
     frame.made(seat, made.ok());
     let Ok(made) = made else { return 1 };
-    let place = Place::default();
-    let about = About::Made(made.number(), &first.name);
-    let told = Told::new(place, EventKind::Call, &"begin");
+    let source = SourceLine::default();
+    let about = RelatedProcess::Created(made.number(), &first.name);
+    let told = Told::new(source, EventKind::Call, &"begin");
     frame.record(Told { result: &made, about, ..told });
     let mut status = 1;
     loop {
@@ -151,8 +157,8 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
             Err(Errno::EINTR) | Ok(None) => continue,
             Err(_) => return status,
         };
-        let about = About::Seen(waited.pid.number(), waited.status);
-        let told = Told::new(place, EventKind::Call, &"wait");
+        let about = RelatedProcess::Observed(waited.pid.number(), waited.status);
+        let told = Told::new(source, EventKind::Call, &"wait");
         frame.record(Told { result: &Outcome::Waited(waited), about, ..told });
         if waited.pid.number() == made.number() {
             let signal = waited.status.signaled().map_or(0, |signal| 128 + signal.number());
@@ -166,16 +172,16 @@ pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
     let context = Arc::new(context);
     context.pid.store(sys.getpid().number(), Relaxed);
     context.contexts.add(sys.getpid().number(), &context);
-    State::name_caller(&context.name);
+    SystemState::name_caller(&context.name);
     let run = Arc::clone(&context.run);
     if let (Some(conduct), Some(seat)) = (&run.conduct, context.seat) {
         conduct.sit(sys, seat);
     }
     let block = run.scenario.block(&context.name).expect("a parsed scenario has all its blocks");
     let frame = Frame { sys, context: &context, info: None };
-    frame.record(Told::new(block.place, EventKind::Began, &context.name));
+    frame.record(Told::new(block.source, EventKind::Began, &context.name));
     frame.run(&block.body);
-    frame.gate(&Due::end(block.place));
+    frame.gate(&Due::end(block.source));
     0
 }
 
@@ -189,9 +195,9 @@ pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> 
         }
         let block = run.scenario.block(&name).expect("a parsed scenario has all its blocks");
         let frame = Frame { sys, context: &context, info: None };
-        frame.record(Told::new(block.place, EventKind::Began, &name));
+        frame.record(Told::new(block.source, EventKind::Began, &name));
         frame.run(&block.body);
-        frame.gate(&Due::end(block.place));
+        frame.gate(&Due::end(block.source));
     })
 }
 
@@ -204,29 +210,29 @@ impl Frame<'_> {
     }
 
     fn step(&self, statement: &Statement) {
-        let place = statement.place;
-        match &statement.step {
-            Step::Call(step) => self.call(place, step),
-            Step::Handler(step) => self.install(place, step),
-            Step::Note(parts) => {
-                self.record(Told::new(place, EventKind::Note, &Filled(self, parts)));
+        let source = statement.source;
+        match &statement.kind {
+            StatementKind::Call(step) => self.call(source, step),
+            StatementKind::Handler(step) => self.install(source, step),
+            StatementKind::Note(parts) => {
+                self.record(Told::new(source, EventKind::Note, &Filled(self, parts)));
             }
-            Step::Set(name, value) => self.context.set(name, self.evaluate(value)),
-            Step::Check(condition) => self.check(place, condition),
-            Step::Repeat(times, body) => {
+            StatementKind::Set(name, value) => self.context.set(name, self.evaluate(value)),
+            StatementKind::Check(condition) => self.check(source, condition),
+            StatementKind::Repeat(times, body) => {
                 for _ in 0..self.number(times) {
                     self.run(body);
                     self.sys.poll();
                 }
             }
-            Step::While(condition, body) => self.repeat_while(place, condition, body),
+            StatementKind::While(condition, body) => self.repeat_while(source, condition, body),
         }
     }
 
-    fn call(&self, place: Place, step: &CallStep) {
-        let told = Told::new(place, EventKind::Call, step);
+    fn call(&self, source: SourceLine, step: &CallStatement) {
+        let told = Told::new(source, EventKind::Call, step);
         let due = Due {
-            line: place.line,
+            line: source.line,
             what: step,
             timeout: Self::timeout(&step.call),
             writes: self.written(&step.call),
@@ -242,18 +248,22 @@ impl Frame<'_> {
             self.context.set(name, outcome.value());
         }
         let about = match (&step.call, &outcome) {
-            (Call::Fork(name), Outcome::Value(pid)) => About::Made(pid.number(), name),
-            (Call::Spawn(spawning), Outcome::Value(pid)) => {
-                About::Made(pid.number(), spawning.path.name())
+            (SystemCall::Fork(name), Outcome::Value(pid)) => {
+                RelatedProcess::Created(pid.number(), name)
             }
-            (_, Outcome::Waited(waited)) => About::Seen(waited.pid.number(), waited.status),
-            _ => About::Nobody,
+            (SystemCall::Spawn(spawning), Outcome::Value(pid)) => {
+                RelatedProcess::Created(pid.number(), spawning.path.name())
+            }
+            (_, Outcome::Waited(waited)) => {
+                RelatedProcess::Observed(waited.pid.number(), waited.status)
+            }
+            _ => RelatedProcess::None,
         };
-        let told = Told::new(place, EventKind::Call, step);
+        let told = Told::new(source, EventKind::Call, step);
         self.record(Told { result: &outcome, about, ..told });
         let is_end = outcome == Outcome::Error(Errno::EINTR) && step.call.ends_by_handler();
         if step.expected.is_some() || !is_end {
-            self.judge(place, step, step.expected.as_ref(), &outcome);
+            self.judge(source, step, step.expected.as_ref(), &outcome);
         }
     }
 
@@ -284,9 +294,9 @@ impl Frame<'_> {
     }
 
     /// When a call ends by itself.
-    const fn timeout(call: &Call) -> Option<Duration> {
+    const fn timeout(call: &SystemCall) -> Option<Duration> {
         match call {
-            Call::Sleep(duration) | Call::Sigtimedwait(_, duration) => Some(*duration),
+            SystemCall::Sleep(duration) | SystemCall::Sigtimedwait(_, duration) => Some(*duration),
             _ => None,
         }
     }
@@ -306,17 +316,17 @@ impl Frame<'_> {
     }
 
     /// The descriptor into which a call writes.
-    fn written(&self, call: &Call) -> Option<i32> {
+    fn written(&self, call: &SystemCall) -> Option<i32> {
         match call {
-            Call::Write { descriptor, .. } => Some(self.number(descriptor)),
+            SystemCall::Write { descriptor, .. } => Some(self.number(descriptor)),
             _ => None,
         }
     }
 
     /// Returns the descriptor from which a call reads.
-    fn read_from(&self, call: &Call) -> Option<i32> {
+    fn read_from(&self, call: &SystemCall) -> Option<i32> {
         match call {
-            Call::Read(descriptor, _) => Some(self.number(descriptor)),
+            SystemCall::Read(descriptor, _) => Some(self.number(descriptor)),
             _ => None,
         }
     }
@@ -324,7 +334,7 @@ impl Frame<'_> {
     /// Says so if that is not what was expected.
     fn judge(
         &self,
-        place: Place,
+        source: SourceLine,
         what: &dyn Display,
         expected: Option<&Expected>,
         outcome: &Outcome,
@@ -335,23 +345,23 @@ impl Frame<'_> {
         };
         if !is_held {
             let expected = expected.map_or(&"no error" as &dyn Display, |expected| expected);
-            let told = Told::new(place, EventKind::Miss, what);
+            let told = Told::new(source, EventKind::Miss, what);
             self.record(Told { result: expected, found: outcome, ..told });
         }
     }
 
-    fn install(&self, place: Place, step: &HandlerStep) {
+    fn install(&self, source: SourceLine, step: &HandlerStatement) {
         let (context, body) = (Arc::clone(self.context), step.body.clone());
         let handler = Handler::new(move |sys, info| {
             let own = context.contexts.of(sys.getpid().number());
             let context = own.as_ref().unwrap_or(&context);
             let frame = Frame { sys, context, info: Some(info) };
-            frame.record(Told::new(place, EventKind::Handler, &Known(info)));
+            frame.record(Told::new(source, EventKind::Handler, &Known(info)));
             frame.run(&body);
         });
         let disposition = Disposition::Handler(handler);
         let action = SigAction { disposition, mask: step.mask, flags: step.flags };
-        let due = Due::simple(place, step);
+        let due = Due::simple(source, step);
         self.gate(&due);
         let old = if step.bsd {
             self.sys.sigvec(step.signal, Some(SigVec { action })).map(|old| old.action)
@@ -359,19 +369,19 @@ impl Frame<'_> {
             self.sys.sigaction(step.signal, Some(action))
         };
         let outcome = old.map_or_else(Outcome::Error, |old| Outcome::Done(done(&old.disposition)));
-        self.record(Told { result: &outcome, ..Told::new(place, EventKind::Call, step) });
-        self.judge(place, step, step.expected.as_ref(), &outcome);
+        self.record(Told { result: &outcome, ..Told::new(source, EventKind::Call, step) });
+        self.judge(source, step, step.expected.as_ref(), &outcome);
     }
 
-    fn check(&self, place: Place, condition: &Condition) {
+    fn check(&self, source: SourceLine, condition: &Condition) {
         let (left, right, holds) = self.compare(condition);
         if !holds {
-            let told = Told::new(place, EventKind::Miss, &"check");
+            let told = Told::new(source, EventKind::Miss, &"check");
             self.record(Told { result: condition, found: &Sides(left, right), ..told });
         }
     }
 
-    fn repeat_while(&self, place: Place, condition: &Condition, body: &[Statement]) {
+    fn repeat_while(&self, source: SourceLine, condition: &Condition, body: &[Statement]) {
         for _ in 0..MOST_ROUNDS {
             if !self.compare(condition).2 {
                 return;
@@ -380,12 +390,12 @@ impl Frame<'_> {
             self.sys.poll();
         }
         let (left, right, _) = self.compare(condition);
-        let told = Told::new(place, EventKind::Miss, condition);
+        let told = Told::new(source, EventKind::Miss, condition);
         self.record(Told { result: &"an end to it", found: &Sides(left, right), ..told });
     }
 }
 
-impl Call {
+impl SystemCall {
     /// Whether the process goes on behind it, unless it is refused.
     fn returns(&self) -> bool {
         !matches!(self, Self::Exec(_) | Self::Value(OnValue::Exit, _))

@@ -3,22 +3,22 @@
 //! The programs of a scenario are ordinary ones over [`Sys`](tontine_unix::Sys) (`program.rs`);
 //! this file and `stage.rs` alone know the virtual system that they run on here.
 
-use tontine_unix_sim::{BuildError, Builder, Report};
+use tontine_unix_sim::{BuildError, Builder, RunReport};
 
 use super::ast::Scenario;
 use super::stage::Stage;
 use super::timeline::Timeline;
-use super::verdict::Verdict;
+use super::verdict::ScenarioVerdict;
 
 /// What came of a run.
 #[derive(Debug, Clone)]
-pub struct Observed {
+pub struct ScenarioRun {
     /// What happened.
     pub timeline: Timeline,
     /// Whether that was expected; a run that came to no end is a failure too.
-    pub verdict: Verdict,
+    pub verdict: ScenarioVerdict,
     /// What the system says.
-    pub report: Report,
+    pub report: RunReport,
 }
 
 /// Runs a scenario on the system that `builder` describes; its processes are registered as programs
@@ -41,16 +41,16 @@ pub struct Observed {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A run that observes more than a [`Memory`](super::Memory) takes is stopped.
+/// A run that observes more than a [`MemoryLog`](super::MemoryLog) takes is stopped.
 ///
 /// # Errors
 /// What the builder was asked for does not go together.
 ///
 /// # Panics
 /// If `scenario` was not parsed and has no process, or a name that nothing defines.
-pub fn run(scenario: &Scenario, builder: Builder) -> Result<Observed, BuildError> {
+pub fn run(scenario: &Scenario, builder: Builder) -> Result<ScenarioRun, BuildError> {
     let stage = Stage::new(scenario, &builder.its_stopper());
     let report = stage.set(builder).build()?.run(stage.root());
     let (timeline, verdict) = stage.judge(&report);
-    Ok(Observed { timeline, verdict, report })
+    Ok(ScenarioRun { timeline, verdict, report })
 }

@@ -3,35 +3,35 @@
 use std::sync::Arc;
 
 use tontine_unix::Program;
-use tontine_unix_sim::{Builder, Ending, Report, Stopper};
+use tontine_unix_sim::{Builder, EndReason, RunReport, Stopper};
 
 use super::ast::{BlockKind, Scenario};
 use super::context::Run;
-use super::log::Memory;
+use super::log::MemoryLog;
 use super::program::{executed_in, root_of};
 use super::timeline::Timeline;
-use super::verdict::{Failure, Verdict};
+use super::verdict::{Failure, ScenarioVerdict};
 
 /// What the runs of a scenario have in common.
 pub(crate) struct Stage {
     run: Arc<Run>,
-    log: Memory,
+    log: MemoryLog,
     stopper: Stopper,
 }
 
 impl Stage {
     /// One that keeps everything that is observed, and stops runs that observe too much.
     pub(crate) fn new(scenario: &Scenario, stopper: &Stopper) -> Self {
-        Self::with_log(scenario, stopper, Memory::new(stopper))
+        Self::with_log(scenario, stopper, MemoryLog::new(stopper))
     }
 
     /// One that keeps only what a verdict needs.
     pub(crate) fn sparse(scenario: &Scenario) -> Self {
         let stopper = Stopper::new();
-        Self::with_log(scenario, &stopper, Memory::sparse(&stopper))
+        Self::with_log(scenario, &stopper, MemoryLog::sparse(&stopper))
     }
 
-    fn with_log(scenario: &Scenario, stopper: &Stopper, log: Memory) -> Self {
+    fn with_log(scenario: &Scenario, stopper: &Stopper, log: MemoryLog) -> Self {
         let run = Arc::new(Run::new(scenario, Arc::new(log.clone())));
         Self { run, log, stopper: stopper.clone() }
     }
@@ -51,13 +51,13 @@ impl Stage {
     }
 
     /// What was observed in the run that has ended, and whether that was expected.
-    pub(crate) fn judge(&self, report: &Report) -> (Timeline, Verdict) {
+    pub(crate) fn judge(&self, report: &RunReport) -> (Timeline, ScenarioVerdict) {
         let timeline = Timeline { records: self.log.take() };
-        let mut verdict = Verdict::new(&self.run.scenario, &timeline);
+        let mut verdict = ScenarioVerdict::new(&self.run.scenario, &timeline);
         let found = match report.ending {
-            Ending::Finished => None,
-            Ending::Stalled => Some("that all threads are blocked".to_owned()),
-            Ending::Stopped => Some(match self.stopper.why() {
+            EndReason::Finished => None,
+            EndReason::Deadlocked => Some("that all threads are blocked".to_owned()),
+            EndReason::Stopped => Some(match self.stopper.why() {
                 Some(why) => why.to_owned(),
                 None => format!("none within {} steps, the limit", report.steps),
             }),

@@ -1,6 +1,6 @@
 //! The smallest part of an expression: [`Term`].
 
-use super::word::{Info, Own};
+use super::word::{BuiltinValue, Info};
 
 /// A number or a process.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +10,7 @@ pub enum Term {
     /// What was assigned last; 0 before.
     Variable(String),
     /// `self`, `parent`, `init`.
-    Own(Own),
+    Own(BuiltinValue),
     /// `signal`, `sender`, …; in handlers.
     Info(Info),
 }

@@ -1,4 +1,4 @@
-//! Whether what was observed is what a scenario expects: [`Verdict`].
+//! Whether what was observed is what a scenario expects: [`ScenarioVerdict`].
 //!
 //! An inline expectation was judged by the process itself, where it stands; it left a miss in the
 //! log. Here those are gathered, and the expectations of the whole run are judged.
@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 
 use tontine_unix::WaitStatus;
 
-use super::ast::{Count, Expectation, Scenario, Statement, Step, Whole};
+use super::ast::{Count, Expectation, RunExpectation, Scenario, Statement, StatementKind};
 use super::error::Printable;
 use super::expected::StatusPattern;
 use super::log::EventKind;
@@ -17,7 +17,7 @@ use super::timeline::Timeline;
 
 /// What came of the expectations.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Verdict {
+pub struct ScenarioVerdict {
     /// Those that failed, inline ones first.
     pub failures: Vec<Failure>,
     /// How many of the whole run there were.
@@ -43,7 +43,7 @@ pub struct Failure {
     pub found: String,
 }
 
-impl Verdict {
+impl ScenarioVerdict {
     /// Maximum number of failed inline expectations that are displayed: a loop may fail many times.
     pub const SHOWN: usize = 10;
 
@@ -63,7 +63,7 @@ impl Verdict {
         let ends = ends(timeline);
         let whole = scenario.expectations.iter().filter_map(|expectation| {
             judge(expectation, timeline, &ends).err().map(|found| Failure {
-                line: expectation.place.line,
+                line: expectation.source.line,
                 process: None,
                 thread: None,
                 what: expectation.to_string(),
@@ -82,7 +82,7 @@ impl Verdict {
     }
 }
 
-impl Display for Verdict {
+impl Display for ScenarioVerdict {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.holds() {
             return f.write_str(match (self.expectations, self.inline) {
@@ -124,12 +124,14 @@ impl Display for Failure {
 
 /// How many inline expectations there are.
 fn inline_of(body: &[Statement]) -> usize {
-    let of = |Statement { step, .. }: &Statement| match step {
-        Step::Call(step) => usize::from(step.expected.is_some()),
-        Step::Handler(step) => usize::from(step.expected.is_some()) + inline_of(&step.body),
-        Step::Check(_) => 1,
-        Step::Repeat(_, body) | Step::While(_, body) => inline_of(body),
-        Step::Note(_) | Step::Set(..) => 0,
+    let of = |Statement { kind, .. }: &Statement| match kind {
+        StatementKind::Call(step) => usize::from(step.expected.is_some()),
+        StatementKind::Handler(step) => {
+            usize::from(step.expected.is_some()) + inline_of(&step.body)
+        }
+        StatementKind::Check(_) => 1,
+        StatementKind::Repeat(_, body) | StatementKind::While(_, body) => inline_of(body),
+        StatementKind::Note(_) | StatementKind::Set(..) => 0,
     };
     body.iter().map(of).sum()
 }
@@ -176,22 +178,22 @@ fn ends(timeline: &Timeline) -> Ends {
 /// `Err` says what was found instead.
 fn judge(expectation: &Expectation, timeline: &Timeline, ends: &Ends) -> Result<(), String> {
     match &expectation.what {
-        Whole::Ended { count, name, ways } => judge_ends(*count, name, ways, ends),
-        Whole::Note { text, of, count } => {
+        RunExpectation::Ended { count, name, ways } => judge_ends(*count, name, ways, ends),
+        RunExpectation::Note { text, of, count } => {
             let is_it = |(who, what): &(&str, &str)| {
                 what == text && of.as_deref().is_none_or(|of| of == *who)
             };
             let found = u32::try_from(timeline.notes().filter(is_it).count()).unwrap_or(u32::MAX);
             if count.has(found) { Ok(()) } else { Err(format!("it {found} times")) }
         }
-        Whole::Notes { of, ordered, sequences } => {
+        RunExpectation::Notes { of, ordered, sequences } => {
             let notes = timeline.notes();
             let of = |who: &str| of.as_deref().is_none_or(|of| of == who);
             let found: Vec<&str> = notes.filter(|(who, _)| of(who)).map(|(_, what)| what).collect();
             let is_held = sequences.iter().any(|wanted| same(wanted, &found, *ordered));
             if is_held { Ok(()) } else { Err(listed(&found)) }
         }
-        Whole::Before(first, then) => {
+        RunExpectation::Before(first, then) => {
             let at = |text: &str| timeline.notes().position(|(_, what)| what == text);
             match (at(first), at(then)) {
                 (Some(earlier), Some(later)) if earlier < later => Ok(()),
@@ -332,7 +334,7 @@ mod tests {
         let noted =
             |text: &&str| Record { what: (*text).into(), ..record(2, "main", EventKind::Note) };
         let timeline = Timeline { records: notes.iter().map(noted).collect() };
-        Verdict::new(&scenario, &timeline).holds()
+        ScenarioVerdict::new(&scenario, &timeline).holds()
     }
 
     #[test]
@@ -355,7 +357,7 @@ mod tests {
 
     fn verdict_of(records: Vec<Record>) -> String {
         let scenario: Scenario = "process main\nexpect note \"a\"\n".parse().expect("a scenario");
-        Verdict::new(&scenario, &Timeline { records }).to_string()
+        ScenarioVerdict::new(&scenario, &Timeline { records }).to_string()
     }
 
     /// A report of processes that fork without end listed each `fork` beyond the limit: 95,907
@@ -363,7 +365,7 @@ mod tests {
     #[test]
     fn many_call_failures_are_counted_run_failures_follow() {
         let text = verdict_of((0..95_907).map(|_| missed(2, 2)).collect());
-        assert_eq!(text.lines().count(), Verdict::SHOWN + 2, "{text}");
+        assert_eq!(text.lines().count(), ScenarioVerdict::SHOWN + 2, "{text}");
         assert!(text.contains("\nand 95897 more expectations of calls fail\n"), "{text}");
         assert!(text.ends_with("it 0 times"), "{text}");
     }
@@ -381,7 +383,7 @@ mod tests {
     fn a_verdict_says_when_there_was_nothing_to_judge() {
         let said = |text: &str| {
             let scenario: Scenario = text.parse().expect("a scenario");
-            Verdict::new(&scenario, &Timeline::default()).to_string()
+            ScenarioVerdict::new(&scenario, &Timeline::default()).to_string()
         };
         assert_eq!(said("process a\n  raise USR1\n"), "no expectation: nothing was judged");
         let inline = said("process a\n  repeat 2\n    setsid -> EPERM\n");

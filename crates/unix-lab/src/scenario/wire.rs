@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tontine_unix::{Signal, WaitStatus};
 
-use super::log::{About, Event, EventKind, Log, Record};
+use super::log::{EventKind, Log, LogEvent, Record, RelatedProcess};
 
 /// The longest line, in bytes: Linux's `PIPE_BUF`.
 const LONGEST: usize = 4096;
@@ -39,7 +39,7 @@ impl PipeLog {
 }
 
 impl Log for PipeLog {
-    fn record(&self, event: &Event<'_>) {
+    fn record(&self, event: &LogEvent<'_>) {
         with_line(event, |line| {
             // Nobody reads any more: there is nobody to tell.
             let _ = (&*self.0).write_all(line);
@@ -49,7 +49,7 @@ impl Log for PipeLog {
 
 /// Hands over the line that says this event, with its end; what is too long is cut. Allocates
 /// nothing.
-pub(crate) fn with_line(event: &Event<'_>, take: impl FnOnce(&[u8])) {
+pub(crate) fn with_line(event: &LogEvent<'_>, take: impl FnOnce(&[u8])) {
     let mut line = Stack { bytes: [0; LONGEST], length: 0 };
     // It fails where the line is full: what fits is written.
     let _ = encode(&mut line, event);
@@ -114,15 +114,15 @@ impl fmt::Write for Field<'_> {
 const KINDS: [&str; 5] = ["B", "C", "H", "N", "M"];
 
 /// Numbers first: they are never cut.
-fn encode(line: &mut Stack, event: &Event<'_>) -> fmt::Result {
+fn encode(line: &mut Stack, event: &LogEvent<'_>) -> fmt::Result {
     let kind = EventKind::ALL.iter().zip(KINDS).find(|(kind, _)| **kind == event.kind);
     let kind = kind.map_or("", |(_, letter)| letter);
-    let Event { at, pid, tid, place, .. } = event;
-    write!(line, "{}\t{pid}\t{tid}\t{}\t{kind}\t", at.as_nanos(), place.line)?;
+    let LogEvent { at, pid, tid, source, .. } = event;
+    write!(line, "{}\t{pid}\t{tid}\t{}\t{kind}\t", at.as_nanos(), source.line)?;
     match event.about {
-        About::Nobody => write!(line, "-\t0\t0\t")?,
-        About::Made(made, _) => write!(line, "+\t{made}\t0\t")?,
-        About::Seen(seen, status) => {
+        RelatedProcess::None => write!(line, "-\t0\t0\t")?,
+        RelatedProcess::Created(made, _) => write!(line, "+\t{made}\t0\t")?,
+        RelatedProcess::Observed(seen, status) => {
             let (letter, number) = match status {
                 WaitStatus::Exited(status) => ("e", status),
                 WaitStatus::Signaled(signal, false) => ("k", signal.number()),
@@ -134,7 +134,7 @@ fn encode(line: &mut Stack, event: &Event<'_>) -> fmt::Result {
             write!(line, "{letter}\t{seen}\t{number}\t")?;
         }
     }
-    let made = if let About::Made(_, name) = event.about { name } else { "" };
+    let made = if let RelatedProcess::Created(_, name) = event.about { name } else { "" };
     let fields: [&dyn fmt::Display; 5] =
         [&event.name, &made, event.what, event.result, event.found];
     for field in fields {
@@ -150,7 +150,7 @@ pub(crate) fn decode(line: &str) -> Option<Record> {
     let at = Duration::from_nanos(fields.next()?.parse().ok()?);
     let pid = fields.next()?.parse().ok()?;
     let tid = fields.next()?.parse().ok()?;
-    let place = fields.next()?.parse().ok()?;
+    let source = fields.next()?.parse().ok()?;
     let kind = fields.next()?;
     let (kind, _) = EventKind::ALL.into_iter().zip(KINDS).find(|(_, letter)| *letter == kind)?;
     let about = fields.next()?;
@@ -173,7 +173,7 @@ pub(crate) fn decode(line: &str) -> Option<Record> {
         pid,
         tid,
         name,
-        line: place,
+        line: source,
         kind,
         what: text(),
         result: text(),
@@ -205,7 +205,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::scenario::ast::Place;
+    use crate::scenario::ast::SourceLine;
 
     fn status() -> impl Strategy<Value = WaitStatus> {
         let signal = || (1..=31).prop_map(|n| Signal::new(n).expect("a signal"));
@@ -229,16 +229,16 @@ mod tests {
         ) {
             let (at, pid, tid, line) = numbers;
             let about = match (made, seen) {
-                (Some(pid), _) => About::Made(pid, &texts[1]),
-                (None, Some((pid, status))) => About::Seen(pid, status),
-                (None, None) => About::Nobody,
+                (Some(pid), _) => RelatedProcess::Created(pid, &texts[1]),
+                (None, Some((pid, status))) => RelatedProcess::Observed(pid, status),
+                (None, None) => RelatedProcess::None,
             };
-            let event = Event {
+            let event = LogEvent {
                 at: Duration::from_nanos(at),
                 pid,
                 tid,
                 name: &texts[0],
-                place: Place { line },
+                source: SourceLine { line },
                 kind,
                 what: &texts[1],
                 result: &texts[2],
@@ -257,17 +257,17 @@ mod tests {
         let long = "é".repeat(LONGEST);
         let (log, reader) = PipeLog::new().expect("a pipe");
         for text in [&long, "short"] {
-            log.record(&Event {
+            log.record(&LogEvent {
                 at: Duration::ZERO,
                 pid: 1,
                 tid: 1,
                 name: "a",
-                place: Place::default(),
+                source: SourceLine::default(),
                 kind: EventKind::Note,
                 what: &text,
                 result: &"",
                 found: &"",
-                about: About::Nobody,
+                about: RelatedProcess::None,
             });
         }
         drop(log);

@@ -135,7 +135,7 @@ words! {
 
 words! {
     /// A value that the process knows without a variable.
-    pub enum Own {
+    pub enum BuiltinValue {
         Itself "self" "the process",
         Parent "parent" "its parent",
         Init "init" "the process that began the run and adopts orphans",

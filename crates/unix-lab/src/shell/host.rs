@@ -23,7 +23,7 @@ use signal_hook::consts::{
     SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
 };
 
-use tontine_unix_sim::Seat;
+use tontine_unix_sim::TerminalController;
 
 use super::suspend::suspend;
 
@@ -46,12 +46,16 @@ const END: &[u8] = b"\x04";
 ///
 /// ```no_run
 /// # use tontine_unix_lab::shell::attend;
-/// # use tontine_unix_sim::Seat;
-/// fn sit_down(seat: &dyn Seat) -> std::io::Result<()> {
+/// # use tontine_unix_sim::TerminalController;
+/// fn sit_down(seat: &dyn TerminalController) -> std::io::Result<()> {
 ///     attend(seat, &std::io::stdin(), &std::io::stdout())
 /// }
 /// ```
-pub fn attend(seat: &dyn Seat, input: &impl AsFd, output: &impl AsFd) -> io::Result<()> {
+pub fn attend(
+    seat: &dyn TerminalController,
+    input: &impl AsFd,
+    output: &impl AsFd,
+) -> io::Result<()> {
     let (input, output) = (input.as_fd(), output.as_fd());
     let signals = Signals::catch()?;
     let raw = Raw::begin(input, output)?;
@@ -73,7 +77,7 @@ pub fn attend(seat: &dyn Seat, input: &impl AsFd, output: &impl AsFd) -> io::Res
 
 /// Passes keys on until a signal is caught or `is_over` says so.
 fn pass_on(
-    seat: &dyn Seat,
+    seat: &dyn TerminalController,
     input: BorrowedFd<'_>,
     signals: &Signals,
     raw: &Raw<'_>,
@@ -120,7 +124,11 @@ fn pass_on(
 }
 
 /// Shows what there is to see until the seat is over, or the other pump is.
-fn show(seat: &dyn Seat, output: BorrowedFd<'_>, leaving: &AtomicBool) -> io::Result<()> {
+fn show(
+    seat: &dyn TerminalController,
+    output: BorrowedFd<'_>,
+    leaving: &AtomicBool,
+) -> io::Result<()> {
     let pause = Timespec::try_from(LOOK).expect("it is short");
     while !leaving.load(Ordering::Relaxed) {
         // Asked first: what was written before the end is shown.

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use tontine_unix_lab::scenario::{Memory, Observed, Scenario, run};
-use tontine_unix_sim::{Builder, Ending, Executor, Stopper, Virtual};
+use tontine_unix_lab::scenario::{MemoryLog, Scenario, ScenarioRun, run};
+use tontine_unix_sim::{Builder, EndReason, Executor, Stopper, Virtual};
 
-fn observe(text: &str, system: Builder) -> Observed {
+fn observe(text: &str, system: Builder) -> ScenarioRun {
     let scenario: Scenario = text.parse().expect("a scenario");
     run(&scenario, system).expect("a system")
 }
@@ -38,7 +38,7 @@ fn a_run_is_stopped_wherever_it_goes_round() {
     ] {
         for system in systems() {
             let observed = observe(text, system.stopper(&soon()));
-            assert_eq!(observed.report.ending, Ending::Stopped, "{text}");
+            assert_eq!(observed.report.ending, EndReason::Stopped, "{text}");
             let said = observed.verdict.to_string();
             assert!(said.contains("the run: expected an end, found enough"), "{said}");
         }
@@ -59,7 +59,7 @@ fn a_stopper_that_was_asked_stops_the_next_run_at_once() {
     stopper.stop("before it began");
     for system in systems() {
         let observed = observe("process a\n  sleep 1s\n", system.stopper(&stopper));
-        assert_eq!(observed.report.ending, Ending::Stopped);
+        assert_eq!(observed.report.ending, EndReason::Stopped);
     }
 }
 
@@ -77,8 +77,8 @@ fn a_process_is_killed_wherever_it_goes_round() {
 fn a_log_that_is_full_stops_the_run() {
     let text = "process a\n  repeat 2000000000: note \"x\"\n";
     let observed = observe(text, systems()[0].clone());
-    assert_eq!(observed.report.ending, Ending::Stopped);
-    assert_eq!(observed.timeline.records.len(), Memory::RECORDS);
+    assert_eq!(observed.report.ending, EndReason::Stopped);
+    assert_eq!(observed.timeline.records.len(), MemoryLog::RECORDS);
     let said = observed.verdict.to_string();
     assert!(said.contains("found more than 200000 events"), "{said}");
 }
@@ -88,7 +88,7 @@ fn long_notes_fill_the_log_earlier() {
     let long = "x".repeat(10_000);
     let text = format!("process a\n  repeat 2000000000: note \"{long}\"\n");
     let observed = observe(&text, systems()[0].clone());
-    assert!(observed.timeline.records.len() < Memory::BYTES / 10_000 + 10);
+    assert!(observed.timeline.records.len() < MemoryLog::BYTES / 10_000 + 10);
     let said = observed.verdict.to_string();
     assert!(said.contains("found more than 64 MiB of events"), "{said}");
 }
@@ -106,7 +106,7 @@ fn a_deadlock_names_who_waits_for_whom_as_the_text_does() {
     let text = "process mother\n  pipe r w\n  one = fork reader\n  wait one\n\n\
                 process reader\n  block {INT}\n  read r\n";
     let observed = observe(text, systems()[0].clone());
-    assert_eq!(observed.report.ending, Ending::Stalled);
+    assert_eq!(observed.report.ending, EndReason::Deadlocked);
     let state = observed.report.state.expect("it has not ended").to_string();
     for part in [
         " S init\n",

@@ -1,9 +1,9 @@
 //! All schedules of small programs: the known races hold, and what is left out loses nothing.
 //! `cargo xtask mutants` shows that a race is found in a kernel without its protection.
 use tontine_unix::Sys;
-use tontine_unix_lab::explore::{Exploration, Outcome};
+use tontine_unix_lab::explore::{Exploration, ExplorationReport};
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::Mode;
+use tontine_unix_sim::LockingMode;
 
 use crate::scenes::{KNOWN, Known, lost};
 
@@ -11,7 +11,7 @@ use crate::scenes::{KNOWN, Known, lost};
 /// explored` goes further.
 const BOUND: u32 = 1;
 
-fn assert_held(what: &str, outcome: &Outcome) {
+fn assert_held(what: &str, outcome: &ExplorationReport) {
     let violation = outcome.violation.as_ref();
     let told = violation.map(|one| format!("{}\n{}\n{}", one.what, one.schedule, one.interleaving));
     assert_eq!(told, None, "{what}");
@@ -20,9 +20,9 @@ fn assert_held(what: &str, outcome: &Outcome) {
 #[test]
 fn the_known_races_hold_in_all_modes() {
     for known in &KNOWN {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             // The longer ones have thousands.
-            let outcome = known.exploration(mode).bound(BOUND).most(300).run();
+            let outcome = known.exploration(mode).preemption_bound(BOUND).max_schedules(300).run();
             assert_held(&format!("{}, {mode}", known.name), &outcome);
         }
     }
@@ -39,8 +39,8 @@ fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
     let scenarios = lost();
     assert!(scenarios.len() > 20, "{}", scenarios.len());
     for (name, scenario) in &scenarios {
-        for mode in Mode::ALL {
-            let exploration = Exploration::scenario(scenario).mode(mode).bound(1);
+        for mode in LockingMode::ALL {
+            let exploration = Exploration::scenario(scenario).mode(mode).preemption_bound(1);
             let outcome = exploration.run();
             let what = format!("{name}, {mode}");
             if name.ends_with("-cured") {
@@ -52,17 +52,20 @@ fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
             println!("{what}: {} in {}", found.schedule, outcome.schedules);
             assert!(outcome.schedules < MAX_SCHEDULES_TO_LOST, "{what}: {}", outcome.schedules);
             assert!(exploration.sample(1, 1_000).violation.is_some(), "{what}: by dice");
-            let again = exploration.replay(&found.schedule).expect("the same run");
-            assert_eq!((again.what, again.interleaving), (found.what, found.interleaving));
+            let again = exploration.replay(&found.schedule);
+            assert_eq!(
+                (again.violation, again.interleaving),
+                (Some(found.what), found.interleaving)
+            );
         }
     }
 }
 
 /// Races that are gone through without the reduction too: those with the fewest schedules.
-fn short() -> impl Iterator<Item = (&'static Known, Mode)> {
+fn short() -> impl Iterator<Item = (&'static Known, LockingMode)> {
     let races = ["wait against exit", "signal against sigsuspend"];
     let short = KNOWN.iter().filter(move |known| races.contains(&known.name));
-    short.flat_map(|known| Mode::ALL.map(|mode| (known, mode)))
+    short.flat_map(|known| LockingMode::ALL.map(|mode| (known, mode)))
 }
 
 /// Without a thing in common two steps may change places: each class of such schedules is met with
@@ -89,13 +92,13 @@ fn reduction_loses_no_class_where_time_passes() {
                 \x20 sleep 1s\n\
                 expect main exited 0\n";
     let scenario: Scenario = text.parse().expect("a scenario");
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         assert_nothing_left_out("alarm", mode, || Exploration::scenario(&scenario).mode(mode));
     }
 }
 
-fn assert_nothing_left_out(name: &str, mode: Mode, exploration: impl Fn() -> Exploration) {
-    let explored = |reduced| exploration().bound(BOUND).reduced(reduced).classes();
+fn assert_nothing_left_out(name: &str, mode: LockingMode, exploration: impl Fn() -> Exploration) {
+    let explored = |reduced| exploration().preemption_bound(BOUND).reduced(reduced).classes();
     let ((all, every), (some, met)) = (explored(false), explored(true));
     assert!(all.complete && some.complete, "{name}, {mode}: {:?}", all.violation);
     assert!(some.schedules <= all.schedules);
@@ -109,7 +112,7 @@ fn assert_nothing_left_out(name: &str, mode: Mode, exploration: impl Fn() -> Exp
 #[test]
 fn who_goes_on_without_a_question_goes_on_as_with_one() {
     for (known, mode) in short() {
-        let exploration = known.exploration(mode).bound(2);
+        let exploration = known.exploration(mode).preemption_bound(2);
         let (asked, _) = exploration.classes();
         assert_eq!(exploration.run().by_bound, asked.by_bound, "{}, {mode}", known.name);
     }
@@ -129,8 +132,8 @@ fn a_programs_own_race_is_found_by_dice_and_its_schedule_finds_it_again() {
     let seed = found.seed.expect("it was a sample");
     let again = exploration.sample(seed, 1).violation.expect("the same seed");
     assert_eq!(again.schedule, found.schedule);
-    let replayed = exploration.replay(&found.schedule).expect("the same run");
-    assert_eq!(replayed.what, found.what);
+    let replayed = exploration.replay(&found.schedule);
+    assert_eq!(replayed.violation, Some(found.what));
     assert!(replayed.interleaving.contains("fork"), "{}", replayed.interleaving);
 }
 
@@ -154,7 +157,7 @@ fn a_run_without_an_end_is_a_violation() {
             sys.poll();
         }
     });
-    let found = exploration.steps(500).run().violation.expect("it never ends");
+    let found = exploration.max_steps(500).run().violation.expect("it never ends");
     assert!(found.what.starts_with("it did not end"), "{}", found.what);
 }
 
@@ -164,7 +167,7 @@ fn a_run_without_an_end_is_a_violation() {
 fn report_at_step_limit_names_limit_and_running_threads() {
     let text = "process main\n  while 0 == 0\n    getpid\n";
     let scenario: Scenario = text.parse().expect("a scenario");
-    let exploration = Exploration::scenario(&scenario).steps(500);
+    let exploration = Exploration::scenario(&scenario).max_steps(500);
     let found = exploration.run().violation.expect("it never ends").what;
     for said in
         ["none within 500 steps, the limit", "--steps N", "running: process 3 (main), in or after "]
@@ -176,8 +179,8 @@ fn report_at_step_limit_names_limit_and_running_threads() {
             sys.poll();
         }
     });
-    let found = program.steps(700).run().violation.expect("it never ends").what;
-    for said in ["within 700 steps, the limit", "Exploration::steps", "running: process 2"] {
+    let found = program.max_steps(700).run().violation.expect("it never ends").what;
+    for said in ["within 700 steps, the limit", "Exploration::max_steps", "running: process 2"] {
         assert!(found.contains(said), "no {said:?}: {found}");
     }
 }
@@ -223,7 +226,7 @@ fn who_polls_and_yields_lets_the_others_come_to_their_end() {
             0
         }
     });
-    let outcome = outcome.bound(0).run();
+    let outcome = outcome.preemption_bound(0).run();
     assert_held("polls", &outcome);
     assert!(outcome.complete);
 }

@@ -169,14 +169,14 @@ fn what_is_done_less_often_than_never_is_refused() {
 #[test]
 fn every_word_of_the_language_is_documented() {
     use tontine_unix_lab::scenario::{
-        Call, Cause, Done, Info, Limited, Own, Relation, StatusPattern,
+        BuiltinValue, Cause, Done, Info, Limited, Relation, StatusPattern, SystemCall,
     };
 
     let document = include_str!("../../../../docs/scenarios.md");
     let quoted: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
-    let families = [Cause::WORDS, Done::WORDS, Info::WORDS, Limited::WORDS, Own::WORDS];
+    let families = [Cause::WORDS, Done::WORDS, Info::WORDS, Limited::WORDS, BuiltinValue::WORDS];
     let more = [Relation::WORDS, StatusPattern::WORDS];
-    let words = families.into_iter().chain(more).flatten().copied().chain(Call::words());
+    let words = families.into_iter().chain(more).flatten().copied().chain(SystemCall::words());
     for word in words {
         let is_there = quoted.iter().any(|text| text.split([' ', '[', ']']).any(|w| w == word));
         assert!(is_there, "docs/scenarios.md lacks `{word}`");

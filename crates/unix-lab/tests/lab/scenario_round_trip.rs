@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use tontine_unix::{ActionFlags, Errno, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
 use tontine_unix_lab::scenario::{
-    Aim, Block, BlockKind, Bounds, Call, CallStep, Cause, Condition, Count, Done, Expectation,
-    Expected, Expression, HandlerStep, Info, Limited, OnSet, OnSignal, OnValue, OnValues, Own,
-    Owner, Part, Path, Pattern, Place, Plain, Relation, Scenario, Simple, Spawning, Statement,
-    StatusPattern, Step, TakenPattern, Term, Tracing, WaitCall, Whole, Whom,
+    BlockKind, Bounds, BuiltinValue, CallStatement, Cause, Condition, Count, Done, ExecTarget,
+    Expectation, Expected, Expression, HandlerStatement, Info, KillTarget, Limited, NotePart,
+    OnSet, OnSignal, OnValue, OnValues, Pattern, Plain, PriorityTarget, Relation, RunExpectation,
+    Scenario, ScenarioBlock, Simple, SourceLine, Spawning, Statement, StatementKind, StatusPattern,
+    SystemCall, TakenPattern, Term, Tracing, WaitCall, WaitTarget,
 };
 
 const VARIABLES: &[&str] = &["a", "child-2", "got_it"];
@@ -53,7 +54,7 @@ fn term(handler: bool) -> BoxedStrategy<Term> {
     let plain = prop_oneof![
         number().prop_map(Term::Number),
         variable().prop_map(Term::Variable),
-        select(Own::ALL).prop_map(Term::Own),
+        select(BuiltinValue::ALL).prop_map(Term::Own),
     ];
     if handler {
         prop_oneof![3 => plain, 1 => select(Info::ALL).prop_map(Term::Info)].boxed()
@@ -102,8 +103,8 @@ fn bounds() -> impl Strategy<Value = Bounds> {
     any::<(Option<u32>, Option<u32>)>().prop_map(|(soft, hard)| Bounds { soft, hard })
 }
 
-fn path() -> impl Strategy<Value = Path> {
-    prop_oneof![process().prop_map(Path::Process), text().prop_map(Path::Other)]
+fn path() -> impl Strategy<Value = ExecTarget> {
+    prop_oneof![process().prop_map(ExecTarget::Process), text().prop_map(ExecTarget::Other)]
 }
 
 fn spawning(h: bool) -> impl Strategy<Value = Spawning> {
@@ -126,29 +127,29 @@ fn spawning(h: bool) -> impl Strategy<Value = Spawning> {
     )
 }
 
-fn whom(h: bool) -> impl Strategy<Value = Whom> {
+fn whom(h: bool) -> impl Strategy<Value = WaitTarget> {
     prop_oneof![
-        Just(Whom::Any),
-        Just(Whom::OwnGroup),
-        term(h).prop_map(Whom::One),
-        term(h).prop_map(Whom::Group),
+        Just(WaitTarget::Any),
+        Just(WaitTarget::OwnGroup),
+        term(h).prop_map(WaitTarget::One),
+        term(h).prop_map(WaitTarget::Group),
     ]
 }
 
-fn aim(h: bool) -> impl Strategy<Value = Aim> {
+fn aim(h: bool) -> impl Strategy<Value = KillTarget> {
     prop_oneof![
-        Just(Aim::Everyone),
-        Just(Aim::OwnGroup),
-        term(h).prop_map(Aim::One),
-        term(h).prop_map(Aim::Group),
+        Just(KillTarget::Everyone),
+        Just(KillTarget::OwnGroup),
+        term(h).prop_map(KillTarget::One),
+        term(h).prop_map(KillTarget::Group),
     ]
 }
 
-fn owner(h: bool) -> impl Strategy<Value = Owner> {
+fn owner(h: bool) -> impl Strategy<Value = PriorityTarget> {
     prop_oneof![
-        term(h).prop_map(Owner::Process),
-        term(h).prop_map(Owner::Group),
-        term(h).prop_map(Owner::User),
+        term(h).prop_map(PriorityTarget::Process),
+        term(h).prop_map(PriorityTarget::Group),
+        term(h).prop_map(PriorityTarget::User),
     ]
 }
 
@@ -164,63 +165,67 @@ fn tracing(h: bool) -> impl Strategy<Value = Tracing> {
 }
 
 /// Any call; in a handler those that it may make.
-fn call(h: bool) -> BoxedStrategy<Call> {
+fn call(h: bool) -> BoxedStrategy<SystemCall> {
     let maybe = proptest::option::of(signal());
     let wait =
         (select(WaitCall::ALL), whom(h), wait_options()).prop_map(|(call, whom, options)| {
-            Call::Wait(call, if call == WaitCall::Wait3 { Whom::Any } else { whom }, options)
+            SystemCall::Wait(
+                call,
+                if call == WaitCall::Wait3 { WaitTarget::Any } else { whom },
+                options,
+            )
         });
     let signals = prop_oneof![
-        (select(OnSet::ALL), set()).prop_map(|(call, set)| Call::Set(call, set)),
-        (select(OnSignal::ALL), signal()).prop_map(|(call, signal)| Call::Signal(call, signal)),
-        (select(Simple::ALL), signal(), action_flags()).prop_map(|(a, b, c)| Call::Action(a, b, c)),
-        (aim(h), maybe.clone()).prop_map(|(aim, signal)| Call::Kill(aim, signal)),
-        (term(h), maybe.clone()).prop_map(|(group, signal)| Call::Killpg(group, signal)),
-        (term(h), term(h), maybe.clone()).prop_map(|(a, b, c)| Call::Tgkill(a, b, c)),
-        (term(h), maybe, term(h)).prop_map(|(a, b, c)| Call::Sigqueue(a, b, c)),
-        (set(), duration()).prop_map(|(set, timeout)| Call::Sigtimedwait(set, timeout)),
-        duration().prop_map(Call::Sleep),
-        duration().prop_map(Call::Compute),
+        (select(OnSet::ALL), set()).prop_map(|(call, set)| SystemCall::Set(call, set)),
+        (select(OnSignal::ALL), signal())
+            .prop_map(|(call, signal)| SystemCall::Signal(call, signal)),
+        (select(Simple::ALL), signal(), action_flags())
+            .prop_map(|(a, b, c)| SystemCall::Action(a, b, c)),
+        (aim(h), maybe.clone()).prop_map(|(aim, signal)| SystemCall::Kill(aim, signal)),
+        (term(h), maybe.clone()).prop_map(|(group, signal)| SystemCall::Killpg(group, signal)),
+        (term(h), term(h), maybe.clone()).prop_map(|(a, b, c)| SystemCall::Tgkill(a, b, c)),
+        (term(h), maybe, term(h)).prop_map(|(a, b, c)| SystemCall::Sigqueue(a, b, c)),
+        (set(), duration()).prop_map(|(set, timeout)| SystemCall::Sigtimedwait(set, timeout)),
+        duration().prop_map(SystemCall::Sleep),
+        duration().prop_map(SystemCall::Compute),
     ];
     let processes = prop_oneof![
         wait,
-        select(Plain::ALL).prop_map(Call::Plain),
+        select(Plain::ALL).prop_map(SystemCall::Plain),
         (select(OnValue::ALL), term(h), term_of(exit_status(), h)).prop_map(
             |(call, value, status)| {
-                Call::Value(call, if call == OnValue::Exit { status } else { value })
+                SystemCall::Value(call, if call == OnValue::Exit { status } else { value })
             }
         ),
-        (select(OnValues::ALL), term(h), term(h)).prop_map(|(a, b, c)| Call::Values(a, b, c)),
-        process().prop_map(Call::Fork),
-        Just(Call::Thread("helper".into())),
-        path().prop_map(Call::Exec),
-        spawning(h).prop_map(Call::Spawn),
-        tracing(h).prop_map(Call::Ptrace),
+        (select(OnValues::ALL), term(h), term(h)).prop_map(|(a, b, c)| SystemCall::Values(a, b, c)),
+        process().prop_map(SystemCall::Fork),
+        Just(SystemCall::Thread("helper".into())),
+        path().prop_map(SystemCall::Exec),
+        spawning(h).prop_map(SystemCall::Spawn),
+        tracing(h).prop_map(SystemCall::Ptrace),
     ];
     let descriptors = prop_oneof![
-        (variable(), variable()).prop_map(|(a, b)| Call::Pipe(a, b)),
-        (variable(), variable()).prop_map(|(a, b)| Call::Openpty(a, b)),
-        (term(h), proptest::option::of(term(h))).prop_map(|(a, b)| Call::Read(a, b)),
-        (any::<bool>(), term(h), text()).prop_map(|(typed, descriptor, text)| Call::Write {
-            typed,
-            descriptor,
-            text
+        (variable(), variable()).prop_map(|(a, b)| SystemCall::Pipe(a, b)),
+        (variable(), variable()).prop_map(|(a, b)| SystemCall::Openpty(a, b)),
+        (term(h), proptest::option::of(term(h))).prop_map(|(a, b)| SystemCall::Read(a, b)),
+        (any::<bool>(), term(h), text()).prop_map(|(typed, descriptor, text)| {
+            SystemCall::Write { typed, descriptor, text }
         }),
-        (term(h), modes(), modes()).prop_map(|(terminal, on, off)| Call::Tcsetattr {
+        (term(h), modes(), modes()).prop_map(|(terminal, on, off)| SystemCall::Tcsetattr {
             terminal,
             on,
             off
         }),
-        select(Limited::ALL).prop_map(Call::Getrlimit),
-        (select(Limited::ALL), bounds()).prop_map(|(a, b)| Call::Setrlimit(a, b)),
-        owner(h).prop_map(Call::Getpriority),
-        (owner(h), term(h)).prop_map(|(a, b)| Call::Setpriority(a, b)),
-        proptest::option::of(term(h)).prop_map(Call::Place),
-        proptest::option::of(term(h)).prop_map(Call::Sigstack),
+        select(Limited::ALL).prop_map(SystemCall::Getrlimit),
+        (select(Limited::ALL), bounds()).prop_map(|(a, b)| SystemCall::Setrlimit(a, b)),
+        owner(h).prop_map(SystemCall::Getpriority),
+        (owner(h), term(h)).prop_map(|(a, b)| SystemCall::Setpriority(a, b)),
+        proptest::option::of(term(h)).prop_map(SystemCall::Place),
+        proptest::option::of(term(h)).prop_map(SystemCall::Sigstack),
     ];
     let all = prop_oneof![signals, processes, descriptors];
     if h {
-        all.prop_filter("a handler may make it", Call::is_for_handlers).boxed()
+        all.prop_filter("a handler may make it", SystemCall::is_for_handlers).boxed()
     } else {
         all.boxed()
     }
@@ -260,34 +265,35 @@ fn expected(h: bool) -> impl Strategy<Value = Expected> {
 }
 
 /// Parts of a note: no empty text, no text beside a text.
-fn parts(h: bool) -> impl Strategy<Value = Vec<Part>> {
+fn parts(h: bool) -> impl Strategy<Value = Vec<NotePart>> {
     proptest::collection::vec((text(), proptest::option::of(term(h))), 0..3).prop_map(|pairs| {
         let mut parts = Vec::new();
         for (text, value) in pairs {
-            if !text.is_empty() && !matches!(parts.last(), Some(Part::Text(_))) {
-                parts.push(Part::Text(text));
+            if !text.is_empty() && !matches!(parts.last(), Some(NotePart::Text(_))) {
+                parts.push(NotePart::Text(text));
             }
-            parts.extend(value.map(Part::Value));
+            parts.extend(value.map(NotePart::Value));
         }
         parts
     })
 }
 
-fn statement(step: Step) -> Statement {
-    Statement { place: Place::default(), step }
+fn statement(step: StatementKind) -> Statement {
+    Statement { source: SourceLine::default(), step }
 }
 
-fn call_step(h: bool) -> impl Strategy<Value = Step> {
-    (proptest::option::of(variable()), call(h), proptest::option::of(expected(h)))
-        .prop_map(|(into, call, expected)| Step::Call(CallStep { into, call, expected }))
+fn call_step(h: bool) -> impl Strategy<Value = StatementKind> {
+    (proptest::option::of(variable()), call(h), proptest::option::of(expected(h))).prop_map(
+        |(into, call, expected)| StatementKind::Call(CallStatement { into, call, expected }),
+    )
 }
 
 fn body(h: bool, depth: u32) -> BoxedStrategy<Vec<Statement>> {
     let simple = prop_oneof![
         4 => call_step(h),
-        1 => parts(h).prop_map(Step::Note),
-        1 => (variable(), expression(h)).prop_map(|(name, value)| Step::Set(name, value)),
-        1 => condition(h).prop_map(Step::Check),
+        1 => parts(h).prop_map(StatementKind::Note),
+        1 => (variable(), expression(h)).prop_map(|(name, value)| StatementKind::Set(name, value)),
+        1 => condition(h).prop_map(StatementKind::Check),
     ];
     let step = if depth == 0 {
         simple.boxed()
@@ -295,8 +301,9 @@ fn body(h: bool, depth: u32) -> BoxedStrategy<Vec<Statement>> {
         let inner = body(h, depth - 1);
         let nested = prop_oneof![
             (term_of(0..=i32::MAX, h), inner.clone())
-                .prop_map(|(times, body)| Step::Repeat(times, body)),
-            (condition(h), inner).prop_map(|(condition, body)| Step::While(condition, body)),
+                .prop_map(|(times, body)| StatementKind::Repeat(times, body)),
+            (condition(h), inner)
+                .prop_map(|(condition, body)| StatementKind::While(condition, body)),
         ];
         if h {
             prop_oneof![4 => simple, 1 => nested].boxed()
@@ -307,11 +314,11 @@ fn body(h: bool, depth: u32) -> BoxedStrategy<Vec<Statement>> {
     proptest::collection::vec(step.prop_map(statement), 0..4).boxed()
 }
 
-fn handler(depth: u32) -> impl Strategy<Value = Step> {
+fn handler(depth: u32) -> impl Strategy<Value = StatementKind> {
     let optional = proptest::option::of(expected(false));
     (any::<bool>(), signal(), action_flags(), set(), optional, body(true, depth)).prop_map(
         |(bsd, signal, flags, mask, expected, body)| {
-            Step::Handler(HandlerStep { bsd, signal, flags, mask, expected, body })
+            StatementKind::Handler(HandlerStatement { bsd, signal, flags, mask, expected, body })
         },
     )
 }
@@ -327,16 +334,17 @@ fn expectation() -> impl Strategy<Value = Expectation> {
     let sequences = proptest::collection::vec(texts, 1..3);
     let what = prop_oneof![
         (proptest::option::of(count()), process(), ways)
-            .prop_map(|(count, name, ways)| Whole::Ended { count, name, ways }),
-        (text(), of(), count()).prop_map(|(text, of, count)| Whole::Note { text, of, count }),
-        (of(), any::<bool>(), sequences).prop_map(|(of, ordered, sequences)| Whole::Notes {
+            .prop_map(|(count, name, ways)| RunExpectation::Ended { count, name, ways }),
+        (text(), of(), count()).prop_map(|(text, of, count)| RunExpectation::Note {
+            text,
             of,
-            ordered,
-            sequences
+            count
         }),
-        (text(), text()).prop_map(|(first, then)| Whole::Before(first, then)),
+        (of(), any::<bool>(), sequences)
+            .prop_map(|(of, ordered, sequences)| RunExpectation::Notes { of, ordered, sequences }),
+        (text(), text()).prop_map(|(first, then)| RunExpectation::Before(first, then)),
     ];
-    what.prop_map(|what| Expectation { place: Place::default(), what })
+    what.prop_map(|what| Expectation { source: SourceLine::default(), what })
 }
 
 /// One process for each name, a thread, and all variables set somewhere.
@@ -345,17 +353,19 @@ fn scenario() -> impl Strategy<Value = Scenario> {
     (bodies, proptest::collection::vec(expectation(), 0..4)).prop_map(|(bodies, expectations)| {
         let names = PROCESSES.iter().map(|name| (BlockKind::Process, *name));
         let names = names.chain([(BlockKind::Thread, "helper")]);
-        let mut blocks: Vec<Block> = names
+        let mut blocks: Vec<ScenarioBlock> = names
             .zip(bodies)
-            .map(|((kind, name), body)| Block {
-                place: Place::default(),
+            .map(|((kind, name), body)| ScenarioBlock {
+                source: SourceLine::default(),
                 kind,
                 name: name.to_owned(),
                 body,
             })
             .collect();
         let zero = Expression::Term(Term::Number(0));
-        let set = VARIABLES.iter().map(|name| statement(Step::Set((*name).into(), zero.clone())));
+        let set = VARIABLES
+            .iter()
+            .map(|name| statement(StatementKind::Set((*name).into(), zero.clone())));
         blocks[0].body.splice(0..0, set);
         Scenario { blocks, expectations }
     })

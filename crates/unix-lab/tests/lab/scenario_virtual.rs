@@ -2,7 +2,7 @@
 //! modes.
 
 use tontine_unix_lab::scenario::run;
-use tontine_unix_sim::{Executor, Mode, Virtual};
+use tontine_unix_sim::{Executor, LockingMode, Virtual};
 
 use crate::examples::examples;
 
@@ -17,9 +17,9 @@ const COMPUTES: &str = "limits/processor-limit";
 fn every_example_holds_under_every_schedule_in_every_mode() {
     let mut failed = Vec::new();
     for (name, scenario) in examples().into_iter().filter(|(name, _)| name != COMPUTES) {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             for seed in 0..SEEDS {
-                let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+                let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
                 let executor = Executor::Simulated { seed };
                 let builder = Virtual::builder().mode(mode).processors(processors);
                 let observed = run(&scenario, builder.executor(executor)).expect("a system");

@@ -6,15 +6,20 @@ use std::thread;
 use std::time::Duration;
 
 use tontine_unix_lab::check::{
-    CheckError, Checker, Comparison, Ending, Options, Trace, against, on_virtual,
+    CheckError, CheckOptions, Checker, Trace, TraceComparison, TraceEnd, against, on_virtual,
 };
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::{Delivery, Mode, Virtual};
+use tontine_unix_sim::{Delivery, LockingMode, Virtual};
 
 use crate::examples::examples;
 
-const MODES: [Mode; 5] =
-    [Mode::Uniprocessor, Mode::Master, Mode::Coarse, Mode::Parallel, Mode::PerProcess];
+const MODES: [LockingMode; 5] = [
+    LockingMode::Uniprocessor,
+    LockingMode::Master,
+    LockingMode::Coarse,
+    LockingMode::Parallel,
+    LockingMode::PerProcess,
+];
 
 fn checker() -> Checker {
     Checker::new().expect("a PID namespace")
@@ -26,9 +31,9 @@ fn scenario(text: &str) -> Scenario {
 
 /// Both do this.
 fn same(text: &str) -> Trace {
-    match checker().check(&scenario(text), &Options::new()).expect("it is compared") {
-        Comparison::Same(trace) => trace,
-        Comparison::Differs(difference) => panic!("{difference}"),
+    match checker().check(&scenario(text), &CheckOptions::new()).expect("it is compared") {
+        TraceComparison::Same(trace) => trace,
+        TraceComparison::Differs(difference) => panic!("{difference}"),
     }
 }
 
@@ -41,7 +46,7 @@ fn events(trace: &Trace) -> Vec<&str> {
 #[test]
 fn report_of_difference_explains_names_of_threads() {
     let builder = Virtual::builder().delivery(Delivery::Oldest);
-    let options = Options { builder, ..Options::new() };
+    let options = CheckOptions { builder, ..CheckOptions::new() };
     let found = checker().check(&scenario(TAKEN_BY_ANOTHER), &options).expect("compared");
     let difference = found.difference().expect("main blocks the signal").to_string();
     for name in [
@@ -57,15 +62,15 @@ fn every_example_is_the_same_on_both_in_every_mode() {
     let mut checker = checker();
     let (mut compared, mut differences) = (0, Vec::new());
     for (name, scenario) in examples() {
-        let options = Options::new();
+        let options = CheckOptions::new();
         let real = match checker.on_linux(&scenario, &options) {
             Ok(real) => real,
-            Err(CheckError::Unfit { .. }) => continue,
+            Err(CheckError::Unsupported { .. }) => continue,
             Err(error) => panic!("{name}: {error}"),
         };
         for mode in MODES {
             let builder = Virtual::builder().mode(mode);
-            let options = Options { builder, ..options.clone() };
+            let options = CheckOptions { builder, ..options.clone() };
             let found = against(&scenario, &options, &real).expect("it was compared on Linux");
             compared += 1;
             differences.extend(found.difference().map(|found| format!("{name} {mode}\n{found}")));
@@ -93,7 +98,7 @@ fn names_stand_in_the_place_of_numbers() {
     ] {
         assert!(events.contains(&event), "{event}: {events:?}");
     }
-    assert_eq!(trace.ending, Ending::Finished);
+    assert_eq!(trace.ending, TraceEnd::Finished);
 }
 
 #[test]
@@ -102,7 +107,7 @@ fn the_same_seed_is_the_same_run_and_others_are_others() {
                 process other\n  getpid\n  getpid\n";
     let (scenario, mut checker) = (scenario(text), checker());
     let mut with = |seed| {
-        let options = Options { seed, ..Options::new() };
+        let options = CheckOptions { seed, ..CheckOptions::new() };
         checker.on_linux(&scenario, &options).expect("it comes to an end")
     };
     assert_eq!(with(7), with(7));
@@ -129,7 +134,7 @@ thread worker
 #[test]
 fn another_rule_of_delivery_is_a_difference() {
     let (scenario, mut checker) = (scenario(TAKEN_BY_ANOTHER), checker());
-    let mut options = Options::new();
+    let mut options = CheckOptions::new();
     assert!(checker.check(&scenario, &options).expect("compared").difference().is_none());
     options.builder = Virtual::builder().delivery(Delivery::Oldest);
     let found = checker.check(&scenario, &options).expect("compared");
@@ -142,7 +147,7 @@ fn another_rule_of_delivery_is_a_difference() {
 #[test]
 fn both_are_stuck_and_the_report_says_who_waits_in_which_call() {
     let trace = same("process main\n  fork other\n  wait\n\nprocess other\n  pause\n");
-    let Ending::Stuck(waiting) = &trace.ending else { panic!("{}", trace.ending) };
+    let TraceEnd::Deadlocked(waiting) = &trace.ending else { panic!("{}", trace.ending) };
     let who: Vec<_> = waiting.iter().map(|one| (one.who.as_str(), one.call.as_str())).collect();
     assert_eq!(who, [("main", "wait"), ("main.1", "pause")]);
 }
@@ -150,31 +155,31 @@ fn both_are_stuck_and_the_report_says_who_waits_in_which_call() {
 #[test]
 fn one_that_is_stopped_for_ever_is_stuck_too() {
     let trace = same("process main\n  raise STOP\n");
-    let Ending::Stuck(waiting) = &trace.ending else { panic!("{}", trace.ending) };
+    let TraceEnd::Deadlocked(waiting) = &trace.ending else { panic!("{}", trace.ending) };
     assert!(waiting[0].is_stopped, "{waiting:?}");
 }
 
 #[test]
 fn a_run_without_an_end_is_cut_on_both_sides() {
     let text = "process main\n  while 1 == 1: getpid\n";
-    let options = Options { most_steps: 100, ..Options::new() };
+    let options = CheckOptions { max_steps: 100, ..CheckOptions::new() };
     let found = checker().check(&scenario(text), &options).expect("compared");
-    let Comparison::Same(trace) = found else { panic!("{found:?}") };
-    assert_eq!((trace.steps.len(), trace.ending), (100, Ending::Cut));
+    let TraceComparison::Same(trace) = found else { panic!("{found:?}") };
+    assert_eq!((trace.steps.len(), trace.ending), (100, TraceEnd::Cut));
 }
 
 #[test]
 fn who_computes_without_a_call_is_given_up_and_named() {
     let text = "process main\n  while 1 == 1\n    while 1 == 1: x = x + 1\n";
-    let options = Options { patience: Duration::from_millis(300), ..Options::new() };
+    let options = CheckOptions { timeout: Duration::from_millis(300), ..CheckOptions::new() };
     let mut checker = checker();
     match checker.on_linux(&scenario(text), &options) {
-        Err(CheckError::Lost(why)) => assert!(why.contains("Runs"), "{why}"),
+        Err(CheckError::RunFailed(why)) => assert!(why.contains("Runs"), "{why}"),
         other => panic!("{other:?}"),
     }
     // The next one finds nobody left.
     let next = scenario("process main\n  kill everyone TERM\n  wait -> ECHILD\n");
-    let found = checker.check(&next, &Options::new()).expect("it comes to an end");
+    let found = checker.check(&next, &CheckOptions::new()).expect("it comes to an end");
     assert!(found.difference().is_none(), "{found:?}");
 }
 
@@ -183,13 +188,13 @@ fn who_computes_without_a_call_is_given_up_and_named() {
 #[test]
 fn the_limit_holds_over_many_steps_and_while_time_passes() {
     let mut checker = checker();
-    for (text, patience) in [
+    for (text, timeout) in [
         ("process main\n  while 1 == 1: getpid\n", Duration::from_millis(2)),
         ("process main\n  sleep 9s\n", Duration::from_millis(20)),
     ] {
-        let options = Options { patience, ..Options::new() };
+        let options = CheckOptions { timeout, ..CheckOptions::new() };
         match checker.on_linux(&scenario(text), &options) {
-            Err(CheckError::Lost(why)) => assert!(why.contains("an end within"), "{why}"),
+            Err(CheckError::RunFailed(why)) => assert!(why.contains("an end within"), "{why}"),
             other => panic!("{text}{other:?}"),
         }
     }
@@ -201,8 +206,9 @@ fn one_that_ignores_everything_does_not_outlive_its_run() {
                 ignore HUP\n  ignore INT\n  block all\n  pause\n";
     let mut checker = checker();
     for _ in 0..3 {
-        let trace = checker.on_linux(&scenario(text), &Options::new()).expect("it comes to rest");
-        assert!(matches!(trace.ending, Ending::Stuck(_)), "{}", trace.ending);
+        let trace =
+            checker.on_linux(&scenario(text), &CheckOptions::new()).expect("it comes to rest");
+        assert!(matches!(trace.ending, TraceEnd::Deadlocked(_)), "{}", trace.ending);
     }
 }
 
@@ -229,7 +235,7 @@ fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() 
                 process deaf\n  ignore TERM\n  fork deafer\n  pause\n\n\
                 process deafer\n  block all\n  setsid\n  pause\n";
     for seed in 0..4 {
-        let options = Options { seed, ..Options::new() };
+        let options = CheckOptions { seed, ..CheckOptions::new() };
         let found = checker.check(&scenario(text), &options).expect("compared");
         assert!(found.difference().is_none(), "{found:?}");
     }
@@ -239,8 +245,8 @@ fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() 
         (2, "process main\n  other = self - 1\n  kill other KILL\n"),
         (2, "process main\n  on USR1: kill sender KILL\n"),
     ] {
-        match checker.on_linux(&scenario(text), &Options::new()) {
-            Err(CheckError::Unfit { line: found, .. }) => assert_eq!(found, line, "{text}"),
+        match checker.on_linux(&scenario(text), &CheckOptions::new()) {
+            Err(CheckError::Unsupported { line: found, .. }) => assert_eq!(found, line, "{text}"),
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -249,8 +255,8 @@ fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() 
 #[test]
 fn what_cannot_be_compared_is_refused_with_its_line() {
     let text = "process main\n  getpid\n  compute 10ms\n";
-    match on_virtual(&scenario(text), &Options::new(), 0) {
-        Err(error @ CheckError::Unfit { line: 3, .. }) => {
+    match on_virtual(&scenario(text), &CheckOptions::new(), 0) {
+        Err(error @ CheckError::Unsupported { line: 3, .. }) => {
             assert!(error.to_string().contains("line 3"), "{error}");
         }
         other => panic!("{other:?}"),
@@ -274,13 +280,14 @@ fn always_same(text: &str, seeds: u64) -> Trace {
     let (scenario, mut checker) = (scenario(text), checker());
     let mut last = None;
     for seed in 1..=seeds {
-        let options = Options { seed, ..Options::new() };
+        let options = CheckOptions { seed, ..CheckOptions::new() };
         let real = checker.on_linux(&scenario, &options).expect("it comes to an end");
         for mode in MODES {
-            let options = Options { builder: Virtual::builder().mode(mode), ..options.clone() };
+            let options =
+                CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };
             match against(&scenario, &options, &real).expect("it was compared on Linux") {
-                Comparison::Same(trace) => last = Some(trace),
-                Comparison::Differs(difference) => panic!("{mode}: {difference}"),
+                TraceComparison::Same(trace) => last = Some(trace),
+                TraceComparison::Differs(difference) => panic!("{mode}: {difference}"),
             }
         }
     }
@@ -305,7 +312,7 @@ fn sleep_ends_after_all_steps_that_others_can_take() {
 fn loop_that_polls_for_a_sleeper_is_cut_on_both_sides() {
     let text = "process main\n  fork sleeper\n  found = 0\n  while found == 0\n    \
                 found = wait nohang -> anything\n    poll\n\nprocess sleeper\n  sleep 1ms\n";
-    assert_eq!(always_same(text, 1).ending, Ending::Cut);
+    assert_eq!(always_same(text, 1).ending, TraceEnd::Cut);
 }
 
 /// Two timers of equal length expire in the order in which they were set, and the thread that the
@@ -328,7 +335,7 @@ fn sleep_of_length_zero_ends_within_its_step() {
          process other\n  sleep 0ms\n  getpid\n  sleep 0ms\n",
         10,
     );
-    assert_eq!(trace.ending, Ending::Finished);
+    assert_eq!(trace.ending, TraceEnd::Finished);
 }
 
 /// Sleeps on Linux follow the run's clock, and alarms did not: the time left of an alarm was too
@@ -357,10 +364,10 @@ fn parent_of_the_first_process_leads_its_group_and_session() {
          process other\n  getpgid init -> init\n  getsid init -> init\n",
         4,
     );
-    assert_eq!(trace.ending, Ending::Finished);
+    assert_eq!(trace.ending, TraceEnd::Finished);
     let mut checker = Checker::without_namespace().expect("a process");
     let text = "process main\n  getpgid parent -> parent\n  getsid parent -> parent\n";
-    let found = checker.check(&scenario(text), &Options::new()).expect("compared");
+    let found = checker.check(&scenario(text), &CheckOptions::new()).expect("compared");
     assert!(found.difference().is_none(), "{found:?}");
 }
 
@@ -376,7 +383,7 @@ fn run_ends_with_init_on_both_sides() {
             ),
             6,
         );
-        assert_eq!(trace.ending, Ending::Finished);
+        assert_eq!(trace.ending, TraceEnd::Finished);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Scenarios that execute or spawn, on both backends in lock-step. On Linux this very program is
 //! executed: it becomes a process of the scenario before the harness begins.
 
-use tontine_unix_lab::check::{Checker, Comparison, Ending, Options, Trace, against};
+use tontine_unix_lab::check::{CheckOptions, Checker, Trace, TraceComparison, TraceEnd, against};
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::{Mode, Virtual};
+use tontine_unix_sim::{LockingMode, Virtual};
 
 use crate::calls::{executes, has};
 use crate::examples::examples;
@@ -21,13 +21,14 @@ fn checker() -> Checker {
 fn same_with(checker: &mut Checker, name: &str, scenario: &Scenario) -> Trace {
     let mut first = None;
     for seed in 1..=SEEDS {
-        let options = Options { seed, ..Options::new() };
+        let options = CheckOptions { seed, ..CheckOptions::new() };
         let real = checker.on_linux(scenario, &options);
         let real = real.unwrap_or_else(|error| panic!("{name}: {error}"));
-        for mode in Mode::ALL {
-            let options = Options { builder: Virtual::builder().mode(mode), ..options.clone() };
+        for mode in LockingMode::ALL {
+            let options =
+                CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };
             let found = against(scenario, &options, &real).expect("it was compared on Linux");
-            if let Comparison::Differs(difference) = found {
+            if let TraceComparison::Differs(difference) = found {
                 panic!("{name}, {mode}: {difference}");
             }
         }
@@ -150,7 +151,7 @@ fn children_of_before_are_waited_for() {
          process after\n  wait -> exited 3\n  wait -> exited 3\n  wait -> ECHILD\n\n\
          process quick\n  exit 3\n",
     );
-    assert_eq!(trace.ending, Ending::Finished);
+    assert_eq!(trace.ending, TraceEnd::Finished);
 }
 
 /// The Linux backend held a spawned child by the lowest free descriptor. A thread had closed the

@@ -6,19 +6,21 @@
 use std::io;
 use std::thread;
 
-use tontine_unix_lab::scenario::{Aim, Call, PipeLog, Scenario, Timeline, Verdict, read_log, root};
+use tontine_unix_lab::scenario::{
+    KillTarget, PipeLog, Scenario, ScenarioVerdict, SystemCall, Timeline, read_log, root,
+};
 
 use crate::calls::{executes, has};
 use crate::examples::examples;
 use crate::keeper::keep;
 
 /// Here, everyone is everyone on the machine.
-fn signals_everyone(call: &Call) -> bool {
-    matches!(call, Call::Kill(Aim::Everyone, _))
+fn signals_everyone(call: &SystemCall) -> bool {
+    matches!(call, SystemCall::Kill(KillTarget::Everyone, _))
 }
 
-fn becomes_another(call: &Call) -> bool {
-    matches!(call, Call::Value(tontine_unix_lab::scenario::OnValue::Setuid, _))
+fn becomes_another(call: &SystemCall) -> bool {
+    matches!(call, SystemCall::Value(tontine_unix_lab::scenario::OnValue::Setuid, _))
 }
 
 /// Runs a scenario on real processes; an error if it did not come to an end.
@@ -43,7 +45,7 @@ fn every_example_holds_on_linux() {
         }
         match run(&scenario) {
             Ok(timeline) => {
-                let verdict = Verdict::new(&scenario, &timeline);
+                let verdict = ScenarioVerdict::new(&scenario, &timeline);
                 if !verdict.holds() {
                     failed.push(format!("{name}\n{verdict}\n{timeline}"));
                 }
@@ -78,7 +80,7 @@ expect main exited 0
 ";
     let scenario: Scenario = text.parse().expect("a scenario");
     let timeline = run(&scenario).expect("it ends");
-    let verdict = Verdict::new(&scenario, &timeline);
+    let verdict = ScenarioVerdict::new(&scenario, &timeline);
     let lines: Vec<u32> = verdict.failures.iter().map(|failure| failure.line).collect();
     assert_eq!(lines, [3, 4, 5, 11, 12, 13, 14, 15], "{verdict}\n{timeline}");
     let shown = verdict.to_string();

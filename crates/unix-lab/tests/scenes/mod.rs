@@ -12,7 +12,7 @@ use tontine_unix::{
 };
 use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::{Builder, Mode};
+use tontine_unix_sim::{Builder, LockingMode};
 
 /// A race. Which protection keeps it right, and in which modes that is needed, is in the patches
 /// that `cargo xtask mutants` applies.
@@ -27,9 +27,9 @@ const OWN: Pid = Pid::number_only(0);
 
 impl Known {
     /// Its schedules.
-    pub(crate) fn exploration(&self, mode: Mode) -> Exploration {
+    pub(crate) fn exploration(&self, mode: LockingMode) -> Exploration {
         let program = self.program;
-        Exploration::new(move || program).mode(mode).with(self.with)
+        Exploration::new(move || program).mode(mode).configure(self.with)
     }
 }
 

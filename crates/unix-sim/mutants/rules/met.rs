@@ -16,7 +16,7 @@ use std::thread;
 use tontine_unix_lab::check::{Checker, Comparison, Options, Trace, against, on_virtual};
 use tontine_unix_lab::random::{Campaign, scenario};
 use tontine_unix_sim::rule::Rule;
-use tontine_unix_sim::{Mode, Virtual};
+use tontine_unix_sim::{LockingMode, Virtual};
 
 /// Number of times that each rule is to be met.
 const WANTED: u64 = 1_000;
@@ -49,12 +49,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn options(seed: u64, mode: Mode) -> Options {
+fn options(seed: u64, mode: LockingMode) -> Options {
     Campaign::options(seed, Virtual::builder().mode(mode))
 }
 
 /// Runs a seed's scenario on the virtual Unix.
-fn meet(seed: u64, mode: Mode) {
+fn meet(seed: u64, mode: LockingMode) {
     on_virtual(&scenario(seed), &options(seed, mode), 0).expect("it can be compared");
 }
 
@@ -72,7 +72,7 @@ fn count(scenarios: u64, from: u64) -> bool {
                         break;
                     }
                     for nth in first..scenarios.min(first + IN_A_ROW) {
-                        meet(from + nth, Mode::ALL[nth as usize % Mode::ALL.len()]);
+                        meet(from + nth, LockingMode::ALL[nth as usize % LockingMode::ALL.len()]);
                     }
                 }
             });
@@ -94,7 +94,7 @@ fn seeds_by_rule() -> BTreeMap<Rule, Vec<u64>> {
     let mut seeds: BTreeMap<_, Vec<_>> = Rule::ALL.iter().map(|rule| (*rule, vec![])).collect();
     for seed in 0..SEEDS {
         let before = Rule::ALL.iter().map(|rule| rule.hits()).collect::<Vec<_>>();
-        meet(seed, Mode::Parallel);
+        meet(seed, LockingMode::Parallel);
         for (rule, before) in Rule::ALL.iter().zip(before) {
             let of_it = seeds.get_mut(rule).expect("each has an entry");
             if rule.hits() > before && of_it.len() < TRIED {
@@ -116,7 +116,7 @@ impl Real {
     fn trace(&mut self, seed: u64) -> Option<&Trace> {
         let made = self.made.entry(seed).or_insert_with(|| {
             Rule::follow_all();
-            let (scenario, options) = (scenario(seed), options(seed, Mode::Parallel));
+            let (scenario, options) = (scenario(seed), options(seed, LockingMode::Parallel));
             let real = self.checker.on_linux(&scenario, &options).ok()?;
             let same = matches!(against(&scenario, &options, &real), Ok(Comparison::Same(_)));
             same.then_some(real)
@@ -144,7 +144,7 @@ fn break_each() -> bool {
         let notices = |seed: u64| {
             let Some(trace) = real.trace(seed) else { return false };
             rule.break_it();
-            let found = against(&scenario(seed), &options(seed, Mode::Parallel), trace);
+            let found = against(&scenario(seed), &options(seed, LockingMode::Parallel), trace);
             matches!(found, Ok(Comparison::Differs(_)))
         };
         if !seeds.into_iter().any(notices) {

@@ -15,7 +15,7 @@ use super::modelled::spend;
 use super::reach::reach_fiber;
 use super::task::{Leave, Task};
 use super::{modelled, simulated};
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::held::assert_may_park;
 
 /// One execution that can sleep and be woken. Cheap to clone.
@@ -209,7 +209,7 @@ pub(crate) fn point(at: At) {
 /// A turn of waiting at a lock: a [`point`] that takes time.
 #[inline]
 pub(crate) fn turn() {
-    spend(Step::Spin);
+    spend(CostKind::Spin);
     point(At::Within);
 }
 

@@ -72,7 +72,7 @@ use timer::Timers;
 pub(crate) use timer::{Action, Timer};
 use worker::{AT_HAND, Local, MOVED, Worker};
 
-use crate::costs::Costs;
+use crate::costs::CostModel;
 
 /// Runs fibers, once.
 pub(crate) struct Executor {
@@ -149,7 +149,7 @@ impl Executor {
     /// # Panics
     ///
     /// [`Options::processors`] is 0.
-    pub(crate) fn modelled(costs: Costs, seed: u64, options: Options) -> Arc<Self> {
+    pub(crate) fn modelled(costs: CostModel, seed: u64, options: Options) -> Arc<Self> {
         assert!(options.processors > 0, "somebody must run");
         let model = modelled::Model::new(costs, seed);
         Arc::new(Self::on_one_thread(options, Kind::Modelled(model)))

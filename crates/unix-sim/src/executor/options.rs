@@ -35,7 +35,7 @@ pub(crate) trait Hooks: Send + Sync {
     }
 
     /// Everybody waits for ever. True: fibers were woken, go on; false: the run ends as
-    /// [`Outcome::Stalled`].
+    /// [`Outcome::Deadlocked`].
     fn on_stall(&self) -> bool {
         false
     }
@@ -108,7 +108,7 @@ pub(crate) enum Outcome {
     /// No fiber is left.
     Finished,
     /// Nobody can run, no timer is set and nothing outside is attached: all threads are blocked.
-    Stalled,
+    Deadlocked,
     /// [`Executor::stop`](super::Executor::stop) was called, or the last step was reached.
     Stopped,
 }

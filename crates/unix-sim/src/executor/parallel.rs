@@ -242,7 +242,7 @@ impl Executor {
             return Some(Outcome::Finished);
         }
         let hopeless = self.external.load(Ordering::Relaxed) == 0 && self.timers.is_empty();
-        hopeless.then_some(Outcome::Stalled)
+        hopeless.then_some(Outcome::Deadlocked)
     }
 
     /// The monitor's life.
@@ -261,7 +261,7 @@ impl Executor {
                 let runs = self.workers.iter().map(|worker| worker.runs.load(Ordering::Relaxed));
                 let runs = Some(runs.sum::<u64>());
                 // A hook that wakes nobody is asked once.
-                if verdict == Outcome::Stalled && asked_at != runs {
+                if verdict == Outcome::Deadlocked && asked_at != runs {
                     asked_at = runs;
                     if self.options.hooks.on_stall() {
                         continue;

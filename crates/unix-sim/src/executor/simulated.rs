@@ -326,7 +326,7 @@ impl Run<'_> {
                 // A hook that wakes nobody is asked once.
                 let again = self.asked_at == Some(steps);
                 if again || !self.executor.options.hooks.on_stall() {
-                    return ControlFlow::Break(Outcome::Stalled);
+                    return ControlFlow::Break(Outcome::Deadlocked);
                 }
                 self.asked_at = Some(steps);
             }

@@ -1,12 +1,12 @@
 //! Who could end a sleep: names behind the numbers of what threads sleep for
-//! ([`State::name_who_is_awaited`]).
+//! ([`SystemState::name_who_is_awaited`]).
 //!
 //! A child is named by its program, a pipe by those that have its other end: whoever sleeps though
 //! nobody else has it forgot to close its own.
 
 use std::collections::BTreeMap;
 
-use super::state::{ProcessState, State};
+use super::state::{ProcessState, SystemState};
 
 /// An end of a pipe that a process has open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub(super) enum PipeEnd {
 /// So many are named who have a pipe's end.
 const NAMED: usize = 4;
 
-impl State {
+impl SystemState {
     /// Puts names behind the number of each child and each pipe that somebody waits for.
     pub(super) fn name_who_is_awaited(&mut self) {
         let named = |process: &ProcessState| (process.pid, process.name.clone());

@@ -13,11 +13,11 @@ use super::deliver::{Delivered, Frame};
 use super::proc::{Member, Proc, ProcState};
 use super::siglock::{Locked, Marked};
 use super::thread::{Attention, Thread};
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor::{self, At};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 
 /// The calling thread.
 pub(super) struct Call<'k> {
@@ -211,7 +211,7 @@ impl<'k> Call<'k> {
             return self.refuse();
         }
         executor::enter_kernel();
-        executor::spend(Step::Call);
+        executor::spend(CostKind::Call);
         loop {
             executor::point(At::Call);
             // A restarted `sigsuspend` first restores the saved mask.
@@ -279,7 +279,7 @@ impl<'k> Call<'k> {
 
     /// Says on which fiber the thread is about to park: in mode `Master` on one of processor 0.
     pub(super) fn parks_here(&self, state: &mut ProcState) {
-        if self.kernel.config.mode == Mode::Master {
+        if self.kernel.config.mode == LockingMode::Master {
             self.member(state).fiber = Some(executor::current());
         }
     }

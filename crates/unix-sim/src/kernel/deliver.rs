@@ -16,9 +16,9 @@ use super::generate::To;
 use super::proc::{Member, News, Phase, ProcState};
 use super::thread::Attention;
 use crate::config::{Delivery, Masks};
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor;
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 
 /// Bytes of stack without which no handler begins: it would run out of them in a call, where that
 /// is nobody's fault but the system's. As on Linux that ends the process by SIGSEGV.
@@ -76,7 +76,7 @@ impl Call<'_> {
                     let restarts = flags.contains(ActionFlags::RESTART);
                     delivered = if restarts { Delivered::Restart } else { Delivered::Interrupt };
                 }
-                executor::spend(Step::Deliver);
+                executor::spend(CostKind::Deliver);
                 frames.push(frame);
             }
             if self.leaving.get().is_some() {
@@ -138,7 +138,7 @@ impl Call<'_> {
         // A thread that finds another one delivering has been marked by `sig_wait_lock`: it blocks
         // by that mark, and then comes here again. In mode `Master` a thread that waits for the
         // master is blocked already, so that none finds another one delivering (§4.1).
-        let waiting = if self.kernel.config.mode == Mode::Master {
+        let waiting = if self.kernel.config.mode == LockingMode::Master {
             self.sig_lock_or_return().ok()?.unlock();
             None
         } else {

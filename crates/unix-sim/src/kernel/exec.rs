@@ -21,7 +21,7 @@ use super::pid_table::Keeper;
 use super::thread::Attention;
 use super::threads::First;
 use crate::config::Registered;
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor::{self, Fiber};
 
 /// A program that a process is about to run, and its arguments.
@@ -114,7 +114,7 @@ impl Call<'_> {
 
     /// The caller is alone: its process becomes another program's.
     fn reset_for(&self, image: Image) {
-        executor::spend(Step::Exec);
+        executor::spend(CostKind::Exec);
         let mut state = self.state();
         // Handlers become defaults; all else about signals, and the alarm, stays.
         if !state.actions.caught().is_empty() {

@@ -13,7 +13,7 @@ use super::generate::To;
 use super::pgrp::Pgrp;
 use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
 use super::thread::Attention;
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor::{self, At};
 
 impl Call<'_> {
@@ -76,7 +76,7 @@ impl Call<'_> {
         drop(files);
         self.kernel.await_unreferenced(self.proc);
         let coarse = self.kernel.coarse();
-        executor::spend(Step::Exit);
+        executor::spend(CostKind::Exit);
         if !self.is_process() {
             self.give_number_back();
         }

@@ -14,7 +14,7 @@ use super::proc::Proc;
 use crate::executor::{self, Object};
 use crate::lock::lock_order::{PFamilyLock, ProcRelationLock};
 use crate::lock::{BlockingLock, ReadGuard, WriteGuard, write_both};
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 
 /// The relation pointers of a process.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ pub(super) enum Writing<'k> {
 
 impl Kernel {
     fn per_process(&self) -> bool {
-        self.config.mode == Mode::PerProcess
+        self.config.mode == LockingMode::PerProcess
     }
 
     /// For looking at the children of `parent`.

@@ -15,7 +15,7 @@ use super::proc::Proc;
 use super::sleepers::Sleepers;
 use super::terminal::Terminal;
 use super::thread::For;
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
@@ -317,7 +317,7 @@ impl Call<'_> {
 
     fn read_pipe(&self, channel: &Channel, buffer: &mut [u8]) -> std::result::Result<usize, Stop> {
         loop {
-            executor::spend(Step::Bytes);
+            executor::spend(CostKind::Bytes);
             {
                 let mut state = channel.state.lock(&self.kernel.locks);
                 match state.pipe.read(buffer) {
@@ -340,7 +340,7 @@ impl Call<'_> {
         written: &mut usize,
     ) -> std::result::Result<usize, Stop> {
         while *written < bytes.len() {
-            executor::spend(Step::Bytes);
+            executor::spend(CostKind::Bytes);
             let wrote = {
                 let mut state = channel.state.lock(&self.kernel.locks);
                 let wrote = state.pipe.write(&bytes[*written..]);

@@ -14,7 +14,7 @@ use super::proc::{Phase, Proc, ProcState};
 use super::thread::{Attention, Thread};
 use super::threads::First;
 use super::users::User;
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor::{self, Object};
 
 /// What a fork begins with: the caller's as things were under `p_lock`.
@@ -70,7 +70,7 @@ impl Call<'_> {
     ) -> std::result::Result<Pid, Stop> {
         let kernel = self.kernel;
         let coarse = kernel.coarse();
-        executor::spend(Step::Fork);
+        executor::spend(CostKind::Fork);
         let Begun { user, limit, group } = begun;
         if !user.tasks.take(limit) {
             return Err(Errno::EAGAIN.into());
@@ -175,7 +175,7 @@ impl Kernel {
     /// Undoes what a process took, once it is unlinked and nobody can find it alive.
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
-        executor::spend(Step::Reap);
+        executor::spend(CostKind::Reap);
         let (emptied, failure) = self.move_out(proc);
         if let Some(group) = emptied {
             self.forget_group(&group);

@@ -30,7 +30,7 @@ use super::proc::{Member, News, Phase, Proc, ProcState};
 use super::references::ProcRef;
 use super::thread::{Attention, Thread};
 use crate::config::{Config, Delivery, Executor};
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 
 /// To whom in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,9 @@ impl Kernel {
     /// `pg_lock`, which stays even on a uniprocessor (§5), one may sleep.
     fn generates_directly(&self) -> bool {
         let Config { mode, executor, keep_locks, .. } = *self.config;
-        mode == Mode::Uniprocessor && matches!(executor, Executor::Simulated { .. }) && !keep_locks
+        mode == LockingMode::Uniprocessor
+            && matches!(executor, Executor::Simulated { .. })
+            && !keep_locks
     }
 
     /// Signals a process from any context.

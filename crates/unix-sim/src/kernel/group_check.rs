@@ -15,7 +15,7 @@ use super::proc::{Phase, Proc};
 use crate::config::Executor;
 use crate::executor;
 use crate::lock::Holding;
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 
 /// Processes that were ever made, above which only the end of the run is checked.
 const MOST: u32 = 120;
@@ -36,7 +36,7 @@ impl Kernel {
                 Executor::Simulated { .. } | Executor::Modelled { .. } => {
                     executor::aside(|| self.check_if_calm(SLOTS))
                 }
-                Executor::Parallel if self.config.mode == Mode::PerProcess => Ok(()),
+                Executor::Parallel if self.config.mode == LockingMode::PerProcess => Ok(()),
                 Executor::Parallel => self.check_all_groups(SLOTS),
             };
             if let Err(wrong) = checked {
@@ -77,7 +77,7 @@ impl Kernel {
     fn check_all_groups(&self, slots: usize) -> Result<(), String> {
         let _coarse = self.coarse();
         let groups = self.pgrphash.read(&self.locks);
-        let per_process = self.config.mode == Mode::PerProcess;
+        let per_process = self.config.mode == LockingMode::PerProcess;
         let _reading = (!per_process).then(|| self.relations.read(&self.locks));
         for (number, group) in groups.iter() {
             if *number != group.id.number() {

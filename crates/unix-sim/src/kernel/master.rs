@@ -15,10 +15,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tontine_unix::{Errno, Result};
 
 use super::Kernel;
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor::{self, Fiber, Object, Start};
 use crate::lock::lock_order::ORDER;
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 
 /// Where a model has the desk: behind the locks that have a rank.
 const RANK: u8 = ORDER.len() as u8;
@@ -64,7 +64,7 @@ impl Kernel {
     /// Runs a call where the mode wants it: at once, or on the master.
     #[inline]
     pub(super) fn on_master<R>(&self, body: impl FnOnce() -> R) -> R {
-        if self.config.mode != Mode::Master || executor::processor() == 0 {
+        if self.config.mode != LockingMode::Master || executor::processor() == 0 {
             return body();
         }
         self.unix_master(body)
@@ -112,7 +112,7 @@ impl Kernel {
     /// # Errors
     /// `EAGAIN`: there is no stack for it.
     pub(super) fn reserve_service(&self) -> Result<()> {
-        if self.config.mode != Mode::Master {
+        if self.config.mode != LockingMode::Master {
             return Ok(());
         }
         executor::changes(Object::Desk);
@@ -134,7 +134,7 @@ impl Kernel {
 
     /// A thread makes no calls any more.
     pub(super) fn release_service(&self) {
-        if self.config.mode == Mode::Master {
+        if self.config.mode == LockingMode::Master {
             executor::changes(Object::Desk);
             self.desk().threads -= 1;
         }
@@ -216,6 +216,6 @@ impl Kernel {
 /// What a model charges for an order's way to the master's processor, and for that back: the line
 /// that it is on, and the one with the count of references to its caller.
 fn charge_for_order() {
-    executor::spend(Step::Transfer);
-    executor::spend(Step::Transfer);
+    executor::spend(CostKind::Transfer);
+    executor::spend(CostKind::Transfer);
 }

@@ -58,7 +58,7 @@ use pgrp::{Pgrp, Session};
 use pid_table::{Keeper, PidTable};
 use proc::{Phase, Proc, ProcState};
 use slab::Slab;
-pub use state::{Awaits, ProcessState, State, ThreadState};
+pub use state::{Awaits, ProcessState, SystemState, ThreadState};
 use thread::Thread;
 use threads::First;
 pub use threads::{is_wanted, stands};

@@ -14,7 +14,7 @@ use super::pid_table::Keeper;
 use super::proc::{Phase, ProcState};
 use super::references::ProcRef;
 use super::users::Ids;
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor::{self, Object};
 
 impl Call<'_> {
@@ -89,9 +89,9 @@ impl Call<'_> {
         };
         let target = target.ok_or(Errno::ESRCH)?;
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
-        executor::spend_half(Step::Send);
+        executor::spend_half(CostKind::Send);
         let mut state = target.state().ok_or(Errno::ESRCH)?;
-        executor::spend_half(Step::Send);
+        executor::spend_half(CostKind::Send);
         if let Some(tid) = thread
             && state.member(tid).is_none()
             && (state.phase == Phase::Live || tid != pid.number())
@@ -117,9 +117,9 @@ impl Call<'_> {
         let mut result = Err(Errno::ESRCH);
         for &slot in &members.slots {
             let member = self.kernel.slab.get(slot);
-            executor::spend_half(Step::Send);
+            executor::spend_half(CostKind::Send);
             let mut state = member.lock(&self.kernel.locks);
-            executor::spend_half(Step::Send);
+            executor::spend_half(CostKind::Send);
             result = tally(result, self.send_if_permitted(mine, &mut state, info));
         }
         result

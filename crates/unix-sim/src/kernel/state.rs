@@ -1,4 +1,4 @@
-//! What a system looks like at the end of its run, or to one of its programs: [`State`], printed as
+//! What a system looks like at the end of its run, or to one of its programs: [`SystemState`], printed as
 //! `ps` would, and who waits for what.
 
 #![allow(
@@ -20,7 +20,7 @@ use crate::executor::{self, At, Fiber};
 
 /// All processes of a system.
 #[derive(Debug, Clone, Default)]
-pub struct State {
+pub struct SystemState {
     /// By number.
     pub processes: Vec<ProcessState>,
 }
@@ -84,21 +84,21 @@ pub struct ThreadState {
     pub locks: Vec<String>,
 }
 
-impl State {
+impl SystemState {
     /// The system whose program calls this, as a running `ps` sees it: each process at one moment,
     /// but not all at the same. `None` outside of virtual programs, and while the caller's stack is
     /// unwound.
     ///
     /// ```
-    /// use tontine_unix_sim::{State, Virtual};
+    /// use tontine_unix_sim::{SystemState, Virtual};
     ///
     /// let report = Virtual::builder().build()?.run(|sys| {
-    ///     let state = State::here().expect("a virtual program asks");
+    ///     let state = SystemState::here().expect("a virtual program asks");
     ///     let own = sys.getpid().number();
     ///     i32::from(state.processes.iter().any(|process| process.pid == own))
     /// });
     /// assert_eq!(report.status.and_then(|status| status.exited()), Some(1));
-    /// assert!(State::here().is_none());
+    /// assert!(SystemState::here().is_none());
     /// # Ok::<(), tontine_unix_sim::BuildError>(())
     /// ```
     pub fn here() -> Option<Self> {
@@ -116,8 +116,8 @@ impl State {
     }
 }
 
-impl State {
-    /// Maximum number of processes in a [`State::brief`] table.
+impl SystemState {
+    /// Maximum number of processes in a [`SystemState::brief`] table.
     pub const BRIEF: usize = 40;
 
     /// Returns the table of the first 40 processes, and how many more there are.
@@ -176,7 +176,7 @@ impl State {
 
 impl Kernel {
     /// The system while it runs, process by process.
-    fn look(&self) -> State {
+    fn look(&self) -> SystemState {
         self.collect(|proc| {
             let state = proc.lock(&self.locks);
             (state.phase != Phase::Free).then(|| self.describe(proc, &state, |_| Vec::new()))
@@ -188,7 +188,7 @@ impl Kernel {
     /// # Safety
     ///
     /// The run has ended: no thread goes on, and locks that some still have say nothing.
-    pub(crate) unsafe fn snapshot(&self) -> State {
+    pub(crate) unsafe fn snapshot(&self) -> SystemState {
         self.collect(|proc| {
             // SAFETY: the caller's promise.
             let state = unsafe { proc.state_after_the_end() };
@@ -198,10 +198,10 @@ impl Kernel {
         })
     }
 
-    fn collect(&self, look: impl Fn(&Proc) -> Option<ProcessState>) -> State {
+    fn collect(&self, look: impl Fn(&Proc) -> Option<ProcessState>) -> SystemState {
         let mut processes: Vec<_> = self.slab.iter().filter_map(look).collect();
         processes.sort_by_key(|process| process.pid);
-        let mut state = State { processes };
+        let mut state = SystemState { processes };
         state.name_who_is_awaited();
         state
     }
@@ -261,7 +261,7 @@ impl Kernel {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for SystemState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:>7} {:>7} {:>7} {:>7} S NAME", "PID", "PPID", "PGID", "SID")?;
         for process in &self.processes {
@@ -290,7 +290,7 @@ impl fmt::Display for ProcessState {
     }
 }
 
-/// Maximum number of threads that [`State::running`] names.
+/// Maximum number of threads that [`SystemState::running`] names.
 const RUNNING: usize = 10;
 
 /// Of so many blocked signals those are named that are not.

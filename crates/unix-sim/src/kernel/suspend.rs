@@ -13,7 +13,7 @@ use super::call::{After, Call, Stop};
 use super::generate::To;
 use super::proc::ProcState;
 use crate::config::Masks;
-use crate::costs::Step;
+use crate::costs::CostKind;
 use crate::executor;
 
 /// Bytes of an alternate stack: `MINSIGSTKSZ`, and less than a program has addresses for.
@@ -65,7 +65,7 @@ impl Call<'_> {
     pub(super) fn suspend(&self, mask: SigSet) -> Errno {
         let slept: Result<()> = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
-            executor::spend(Step::Suspend);
+            executor::spend(CostKind::Suspend);
             if self.kernel.config.masks == Masks::PerThread
                 && let Some(saved) = self.saved_mask.take()
             {

@@ -8,7 +8,7 @@
 //! Source: tables 1 (§5) and 3 (§5.5) of the paper, and its §9. In general blocking locks come
 //! before simple ones, and, subject to this, global ones before local ones.
 
-use crate::Mode;
+use crate::LockingMode;
 use crate::held::Level;
 
 /// How a lock keeps others out.
@@ -46,7 +46,7 @@ pub(crate) struct Row {
     pub(crate) guards: &'static str,
     /// The level at which it is always taken.
     pub(crate) spl: Level,
-    /// By [`Mode::ALL`].
+    /// By [`LockingMode::ALL`].
     pub(crate) standing: [Standing; 5],
     /// Why it stands below the line above it.
     pub(crate) edge: &'static str,
@@ -54,7 +54,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// Whether `mode` has it.
-    pub(crate) const fn standing(&self, mode: Mode) -> Standing {
+    pub(crate) const fn standing(&self, mode: LockingMode) -> Standing {
         self.standing[mode as usize]
     }
 }

@@ -6,7 +6,7 @@
 use super::Class;
 use super::lock_order::{CLASSES, ORDER, PFamilyLock, PLock, PSiglock, PgLock, Standing};
 use super::statistics::{Came, Counts, LockStatistics};
-use crate::Mode;
+use crate::LockingMode;
 use crate::executor::{self, At, Object};
 use std::fmt;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub(crate) struct Locks {
     presence: [Presence; CLASSES],
-    mode: Mode,
+    mode: LockingMode,
     /// Whether another fiber may run inside of the kernel where nobody sleeps.
     preempts: bool,
     /// Whether the executor is the simulated one.
@@ -111,8 +111,9 @@ impl Locks {
     ///
     /// While a virtual Unix is made and taken apart, by one thread that hands it to the next,
     /// nobody has to hold or be any of these.
-    pub(crate) unsafe fn new(mode: Mode, options: Options) -> Self {
-        let preempts = options.model || !matches!(mode, Mode::Uniprocessor | Mode::Master);
+    pub(crate) unsafe fn new(mode: LockingMode, options: Options) -> Self {
+        let preempts =
+            options.model || !matches!(mode, LockingMode::Uniprocessor | LockingMode::Master);
         let here = if options.count || options.keep_all {
             Presence::Counted
         } else if options.explore {
@@ -187,7 +188,7 @@ impl Locks {
     #[track_caller]
     pub(super) fn assert_alone_here(&self, name: &str) {
         debug_assert!(
-            self.mode != Mode::Master || executor::processor() == 0,
+            self.mode != LockingMode::Master || executor::processor() == 0,
             "{name} is taken on processor {}: in mode master only processor 0 does",
             executor::processor()
         );

@@ -1,7 +1,7 @@
 //! The lock order as a page to read: [`lock_order_page`], which `docs/lock-order.md` is.
 
 use super::lock_order::{Kind, ORDER, Row, Standing};
-use crate::Mode;
+use crate::LockingMode;
 use crate::held::Level;
 use std::fmt::Write as _;
 
@@ -80,10 +80,13 @@ pub fn lock_order_page() -> String {
     }
     page.push_str(CHECKS);
     page.push_str(MODES);
-    let modes = Mode::ALL.map(|mode| mode.to_string()).join(" | ");
-    page.push_str(&format!("| lock | {modes} |\n| --- |{}\n", " --- |".repeat(Mode::ALL.len())));
+    let modes = LockingMode::ALL.map(|mode| mode.to_string()).join(" | ");
+    page.push_str(&format!(
+        "| lock | {modes} |\n| --- |{}\n",
+        " --- |".repeat(LockingMode::ALL.len())
+    ));
     for row in &ORDER {
-        let standings = Mode::ALL.map(|mode| standing(row, mode)).join(" | ");
+        let standings = LockingMode::ALL.map(|mode| standing(row, mode)).join(" | ");
         page.push_str(&format!("| `{}` | {standings} |\n", row.name));
     }
     page.push_str("\n## Why each stands below the one above it\n\n");
@@ -107,7 +110,7 @@ fn spl(row: &Row) -> &'static str {
     }
 }
 
-fn standing(row: &Row, mode: Mode) -> &'static str {
+fn standing(row: &Row, mode: LockingMode) -> &'static str {
     match row.standing(mode) {
         Standing::Kept => "yes",
         Standing::Absent => "absent",

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tontine_unix::{Resource, Rlimit, Sys};
 
 use super::Virtual;
-use crate::config::{Busy, Conductor, Config, Delivery, Executor, Masks};
+use crate::config::{BusyThread, Conductor, Config, Delivery, Executor, Masks};
 use crate::console::Console;
-use crate::costs::Costs;
+use crate::costs::CostModel;
 use crate::executor::{Chooser, Reused};
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 use crate::stopper::Stopper;
 
 /// Processors of a model.
@@ -47,7 +47,7 @@ impl Builder {
     }
 
     /// Which locks exist, and where calls run.
-    pub fn mode(mut self, mode: Mode) -> Self {
+    pub fn mode(mut self, mode: LockingMode) -> Self {
         self.0.mode = mode;
         self
     }
@@ -120,10 +120,10 @@ impl Builder {
         self
     }
 
-    /// Ends a simulated run after exactly so many steps; [`Report::state`] is the system at that
+    /// Ends a simulated run after exactly so many steps; [`RunReport::state`] is the system at that
     /// moment.
     ///
-    /// [`Report::state`]: super::Report::state
+    /// [`RunReport::state`]: super::RunReport::state
     pub fn stop_at(mut self, step: u64) -> Self {
         self.0.stop_at = Some(step);
         self
@@ -171,22 +171,22 @@ impl Builder {
         self
     }
 
-    /// Modelled: what each step costs; [`Costs::published`] if nothing is said.
-    pub fn costs(mut self, costs: Costs) -> Self {
+    /// Modelled: what each step costs; [`CostModel::published`] if nothing is said.
+    pub fn costs(mut self, costs: CostModel) -> Self {
         self.0.costs = costs;
         self
     }
 
-    /// Counts for [`Report::locks`], lock by lock, what the paper's section 9 reports: how often it
+    /// Counts for [`RunReport::locks`], lock by lock, what the paper's section 9 reports: how often it
     /// was taken, how often not at once, how often only after a sleep, and how long it was held, in
     /// nanoseconds of the system's clock (simulated: the virtual one). It costs two looks at the
     /// clock an acquisition. Without it nothing is counted, and no lock does anything for it.
     ///
     /// ```
-    /// use tontine_unix_sim::{Executor, Mode, Virtual};
+    /// use tontine_unix_sim::{Executor, LockingMode, Virtual};
     ///
     /// let unix = Virtual::builder()
-    ///     .mode(Mode::Parallel)
+    ///     .mode(LockingMode::Parallel)
     ///     .executor(Executor::Simulated { seed: 1 })
     ///     .statistics(true)
     ///     .build()?;
@@ -206,7 +206,7 @@ impl Builder {
     /// # Ok::<(), tontine_unix_sim::BuildError>(())
     /// ```
     ///
-    /// [`Report::locks`]: super::Report::locks
+    /// [`RunReport::locks`]: super::RunReport::locks
     pub fn statistics(mut self, on: bool) -> Self {
         self.0.statistics = on;
         self
@@ -218,7 +218,7 @@ impl Builder {
     pub fn watchdog(
         mut self,
         limit: Duration,
-        tell: impl Fn(Busy) + Send + Sync + 'static,
+        tell: impl Fn(BusyThread) + Send + Sync + 'static,
     ) -> Self {
         (self.0.busy_limit, self.0.on_busy) = (limit, Arc::new(tell));
         self
@@ -242,7 +242,7 @@ impl Builder {
         if config.processors == 0 {
             return Err(BuildError::NoProcessor);
         }
-        if config.mode == Mode::Uniprocessor && config.processors > 1 {
+        if config.mode == LockingMode::Uniprocessor && config.processors > 1 {
             return Err(BuildError::ManyProcessors(config.processors));
         }
         let modelled = matches!(config.executor, Executor::Modelled { .. });

@@ -1,9 +1,9 @@
-//! What a run tells while it goes on: the watchdog's word on a thread that computes ([`Busy`]), and
+//! What a run tells while it goes on: the watchdog's word on a thread that computes ([`BusyThread`]), and
 //! a stack's end, which the kernel sees to.
 
 use std::sync::{Arc, OnceLock};
 
-use crate::config::{Busy, Config};
+use crate::config::{BusyThread, Config};
 use crate::executor;
 use crate::kernel::KernelHandle;
 use crate::label::named_by;
@@ -30,7 +30,7 @@ impl executor::Hooks for Watch {
         let (pid, tid) = named_by(name);
         let program = self.kernel.get().map_or("", |kernel| kernel.get().program_of(pid));
         let (program, limit) = (program.to_owned(), self.config.busy_limit);
-        (self.config.on_busy)(Busy { pid, program, tid, limit });
+        (self.config.on_busy)(BusyThread { pid, program, tid, limit });
     }
 
     fn on_rest(&self) -> bool {

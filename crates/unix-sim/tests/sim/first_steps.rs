@@ -8,7 +8,7 @@ use crate::systems::of;
 
 fn all() -> Vec<Virtual> {
     let mut all = vec![];
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         for executor in
             [Executor::Simulated { seed: 1 }, Executor::Simulated { seed: 99 }, Executor::Parallel]
         {
@@ -31,7 +31,7 @@ fn a_child_is_waited_for() {
         });
         assert_eq!(
             (report.ending, report.status),
-            (Ending::Finished, Some(WaitStatus::Exited(7))),
+            (EndReason::Finished, Some(WaitStatus::Exited(7))),
             "{report:?}"
         );
     }
@@ -71,7 +71,7 @@ fn signals_go_back_and_forth() {
         });
         assert_eq!(
             (report.ending, report.status),
-            (Ending::Finished, Some(WaitStatus::Exited(3))),
+            (EndReason::Finished, Some(WaitStatus::Exited(3))),
             "{report:?}"
         );
     }

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tontine_unix::{SigAction, SigSet, SigmaskHow, Signal, Sys};
-use tontine_unix_sim::{Costs, Ending, Executor, Mode, Report, Step, Virtual};
+use tontine_unix_sim::{CostKind, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
 
 /// A system of so many processors, and what its program found.
 fn run<T: Send + 'static>(
-    (mode, processors, seed, costs): (Mode, usize, u64, Costs),
+    (mode, processors, seed, costs): (LockingMode, usize, u64, CostModel),
     program: impl FnOnce(&dyn Sys) -> T + Send + 'static,
-) -> (T, Report) {
+) -> (T, RunReport) {
     let unix = Virtual::builder()
         .mode(mode)
         .processors(processors)
@@ -25,7 +25,7 @@ fn run<T: Send + 'static>(
         *ours.lock().expect("no panic") = Some(program(sys));
         0
     });
-    assert_eq!(report.ending, Ending::Finished, "{report:?}");
+    assert_eq!(report.ending, EndReason::Finished, "{report:?}");
     let found = found.lock().expect("no panic").take().expect("it ended");
     (found, report)
 }
@@ -67,9 +67,10 @@ fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration +
 
 #[test]
 fn the_same_seed_and_costs_give_the_same_run_in_every_mode() {
-    for mode in Mode::ALL {
-        let processors = if mode == Mode::Uniprocessor { 1 } else { 4 };
-        let once = |seed| run((mode, processors, seed, Costs::published()), pairs(3, processors));
+    for mode in LockingMode::ALL {
+        let processors = if mode == LockingMode::Uniprocessor { 1 } else { 4 };
+        let once =
+            |seed| run((mode, processors, seed, CostModel::published()), pairs(3, processors));
         let ((time, one), (again, two)) = (once(7), once(7));
         assert_eq!((time, one.digest, one.steps), (again, two.digest, two.steps), "{mode}");
         assert_eq!(one.locks, two.locks, "{mode}");
@@ -81,7 +82,7 @@ fn the_same_seed_and_costs_give_the_same_run_in_every_mode() {
 fn processors_compute_at_the_same_time() {
     let work = Duration::from_millis(30);
     for (processors, least, most) in [(1, 4.0, 4.1), (2, 2.0, 2.1), (4, 1.0, 1.1), (8, 1.0, 1.1)] {
-        let at = (Mode::Parallel, processors, 1, Costs::published());
+        let at = (LockingMode::Parallel, processors, 1, CostModel::published());
         let (time, _) = run(at, move |sys| {
             let begun = sys.now();
             for number in 0..4 {
@@ -103,7 +104,7 @@ fn processors_compute_at_the_same_time() {
 
 #[test]
 fn a_sleep_takes_its_time_and_no_processor() {
-    let (times, report) = run((Mode::Parallel, 1, 1, Costs::published()), |sys| {
+    let (times, report) = run((LockingMode::Parallel, 1, 1, CostModel::published()), |sys| {
         let begun = sys.now();
         for _ in 0..3 {
             sys.fork(|sys| i32::from(sys.nanosleep(Duration::from_secs(3600)).is_err()))
@@ -121,16 +122,16 @@ fn a_sleep_takes_its_time_and_no_processor() {
 
 #[test]
 fn a_step_that_costs_more_makes_what_takes_it_slower() {
-    let per_call = |costs: Costs| {
-        let (time, _) = run((Mode::Parallel, 1, 1, costs), |sys| {
+    let per_call = |costs: CostModel| {
+        let (time, _) = run((LockingMode::Parallel, 1, 1, costs), |sys| {
             let begun = sys.now();
             (0..1000).for_each(|_| sys.poll());
             sys.now() - begun
         });
         time.as_nanos() as f64 / 1000.0
     };
-    let cheap = per_call(Costs::NONE.with(Step::Call, 10.0));
-    let dear = per_call(Costs::NONE.with(Step::Call, 110.0));
+    let cheap = per_call(CostModel::NONE.with(CostKind::Call, 10.0));
+    let dear = per_call(CostModel::NONE.with(CostKind::Call, 110.0));
     // A thousand that vary by an eighth each have a mean within a hundredth.
     assert!((9.9..10.1).contains(&cheap), "{cheap}");
     assert!((108.9..111.1).contains(&dear), "{dear}");
@@ -139,8 +140,8 @@ fn a_step_that_costs_more_makes_what_takes_it_slower() {
 #[test]
 fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
     let at = |processors| {
-        let costs = Costs::published();
-        let (_, report) = run((Mode::Coarse, processors, 1, costs), move |sys| {
+        let costs = CostModel::published();
+        let (_, report) = run((LockingMode::Coarse, processors, 1, costs), move |sys| {
             for number in 0..processors {
                 sys.place(Some(number)).expect("a processor");
                 sys.fork(|sys| {
@@ -169,7 +170,7 @@ fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
 /// meanwhile never had their turn: receivers saw one signal in thousands.
 #[test]
 fn the_master_lets_those_go_on_who_slept_in_a_call() {
-    let ((), report) = run((Mode::Master, 10, 1, Costs::published()), |sys| {
+    let ((), report) = run((LockingMode::Master, 10, 1, CostModel::published()), |sys| {
         pairs(10, 10)(sys);
     });
     // 10 receivers take 200 signals each, and each call of kill takes a microsecond at most.

@@ -1,7 +1,9 @@
 //! What is counted of locks (§9), and which of them a mode has.
 
 use tontine_unix::Sys;
-use tontine_unix_sim::{Builder, Executor, LockRow, LockStatistics, Mode, Report, Virtual};
+use tontine_unix_sim::{
+    Builder, Executor, LockRow, LockStatistics, LockingMode, RunReport, Virtual,
+};
 
 /// Calls that take locks of most kinds.
 fn busy(sys: &dyn Sys) -> i32 {
@@ -12,12 +14,12 @@ fn busy(sys: &dyn Sys) -> i32 {
     0
 }
 
-fn run(mode: Mode, executor: Executor, change: fn(Builder) -> Builder) -> Report {
+fn run(mode: LockingMode, executor: Executor, change: fn(Builder) -> Builder) -> RunReport {
     let builder = Virtual::builder().mode(mode).executor(executor);
     change(builder).build().expect("it goes together").run(busy)
 }
 
-fn counted(mode: Mode, executor: Executor) -> LockStatistics {
+fn counted(mode: LockingMode, executor: Executor) -> LockStatistics {
     run(mode, executor, |builder| builder.statistics(true)).locks.expect("they are counted")
 }
 
@@ -27,12 +29,12 @@ fn row(statistics: &LockStatistics, name: &str) -> LockRow {
 
 #[test]
 fn nothing_is_counted_or_timed_unless_asked() {
-    assert_eq!(run(Mode::Parallel, Executor::Parallel, |builder| builder).locks, None);
+    assert_eq!(run(LockingMode::Parallel, Executor::Parallel, |builder| builder).locks, None);
 }
 
 #[test]
 fn each_hold_is_timed_by_the_executors_clock() {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         for executor in [Executor::Simulated { seed: 3 }, Executor::Parallel] {
             let statistics = counted(mode, executor);
             for row in &statistics.rows {
@@ -47,8 +49,8 @@ fn each_hold_is_timed_by_the_executors_clock() {
 #[test]
 fn virtual_holds_take_whole_steps_and_are_the_same_again() {
     let executor = Executor::Simulated { seed: 4 };
-    let statistics = counted(Mode::Parallel, executor);
-    assert_eq!(statistics, counted(Mode::Parallel, executor));
+    let statistics = counted(LockingMode::Parallel, executor);
+    assert_eq!(statistics, counted(LockingMode::Parallel, executor));
     // Others are taken under the relations, and each is a place where a step passes.
     let relations = row(&statistics, "proc_relation_lock");
     assert!(relations.held_ns >= 100 * relations.timed, "{relations:?}");
@@ -58,8 +60,8 @@ fn virtual_holds_take_whole_steps_and_are_the_same_again() {
 #[test]
 fn what_a_uniprocessor_does_without_is_built_in_on_demand() {
     let executor = Executor::Simulated { seed: 5 };
-    let without = counted(Mode::Uniprocessor, executor);
-    let with = run(Mode::Uniprocessor, executor, |b| b.statistics(true).keep_locks(true));
+    let without = counted(LockingMode::Uniprocessor, executor);
+    let with = run(LockingMode::Uniprocessor, executor, |b| b.statistics(true).keep_locks(true));
     let with = with.locks.expect("they are counted");
     for name in ["p_lock", "pid_lock", "proc_relation_lock"] {
         assert_eq!(row(&without, name).acquisitions, 0, "{name}");

@@ -2,7 +2,7 @@
 //! [`assert_success`], [`assert_held`].
 
 use tontine_unix::{Fd, Sys, WaitStatus};
-use tontine_unix_sim::{Builder, Ending, Executor, Mode, Report, Virtual};
+use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
 
 /// A program of all backends: it copies its input until that ends. A virtual system gets it by
 /// [`with_cat`].
@@ -15,15 +15,15 @@ const MAX_STEPS: u64 = 3_000_000;
 pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
     let simulated = (0..8).map(|seed| Executor::Simulated { seed });
     let executors: Vec<_> = simulated.chain([Executor::Parallel; 2]).collect();
-    let all = Mode::ALL
+    let all = LockingMode::ALL
         .into_iter()
         .flat_map(move |mode| executors.clone().into_iter().map(move |executor| (mode, executor)));
     all.map(|(mode, executor)| (format!("{mode}, {executor:?}"), of(mode, executor)))
 }
 
 /// A small system.
-pub(crate) fn of(mode: Mode, executor: Executor) -> Builder {
-    let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+pub(crate) fn of(mode: LockingMode, executor: Executor) -> Builder {
+    let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
     let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
     let builder = builder.pids(400);
     match executor {
@@ -50,17 +50,17 @@ pub(crate) fn with_cat(builder: Builder) -> Builder {
 pub(crate) fn run(
     builder: Builder,
     program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
-) -> Report {
+) -> RunReport {
     builder.build().expect("it goes together").run(program)
 }
 
 /// Asserts that the program and all other processes ended with 0.
 #[track_caller]
-pub(crate) fn assert_success(on: &str, report: &Report) {
+pub(crate) fn assert_success(on: &str, report: &RunReport) {
     let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
     assert_eq!(
         (report.ending, report.status),
-        (Ending::Finished, Some(WaitStatus::Exited(0))),
+        (EndReason::Finished, Some(WaitStatus::Exited(0))),
         "{on}: panicked {:?}, abandoned {}\n{state}",
         report.panicked,
         report.abandoned,
@@ -69,7 +69,7 @@ pub(crate) fn assert_success(on: &str, report: &Report) {
 
 /// Asserts success, and that no program of the system panicked: each assertion in them held.
 #[track_caller]
-pub(crate) fn assert_held(on: &str, report: &Report) {
+pub(crate) fn assert_held(on: &str, report: &RunReport) {
     assert_success(on, report);
     assert_eq!(report.panicked, [], "{on}: an assertion failed");
 }

@@ -4,32 +4,34 @@ use tontine_unix::{ActionFlags, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
 
 use super::cursor::Cursor;
 use crate::scenario::ast::BlockKind;
-use crate::scenario::call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
+use crate::scenario::call::{
+    Bounds, ExecTarget, KillTarget, PriorityTarget, Spawning, SystemCall, Tracing, WaitTarget,
+};
 use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::flags::{ACTION_FLAGS, MODES, WAIT_OPTIONS};
 use crate::scenario::token::Kind;
 use crate::scenario::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
 
-/// A call, from its word on, which must be one of [`Call::words`].
-pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<Call, SyntaxError> {
+/// A call, from its word on, which must be one of [`SystemCall::words`].
+pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<SystemCall, SyntaxError> {
     let start = cursor.error(String::new());
     let word = cursor.peek_word().unwrap_or_default();
     cursor.skip();
     let call = if let Some(call) = Plain::of(word) {
-        Call::Plain(call)
+        SystemCall::Plain(call)
     } else if let Some(call) = OnValue::of(word) {
         if call == OnValue::Exit {
             cursor.check_status()?;
         }
-        Call::Value(call, cursor.term()?)
+        SystemCall::Value(call, cursor.term()?)
     } else if let Some(call) = OnValues::of(word) {
-        Call::Values(call, cursor.term()?, cursor.term()?)
+        SystemCall::Values(call, cursor.term()?, cursor.term()?)
     } else if let Some(call) = OnSet::of(word) {
-        Call::Set(call, cursor.set()?)
+        SystemCall::Set(call, cursor.set()?)
     } else if let Some(call) = OnSignal::of(word) {
-        Call::Signal(call, cursor.signal()?)
+        SystemCall::Signal(call, cursor.signal()?)
     } else if let Some(call) = Simple::of(word) {
-        Call::Action(call, cursor.signal()?, action_flags(cursor))
+        SystemCall::Action(call, cursor.signal()?, action_flags(cursor))
     } else if let Some(call) = WaitCall::of(word) {
         wait(cursor, call)?
     } else {
@@ -45,56 +47,58 @@ pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<Call, SyntaxError> {
     Ok(call)
 }
 
-/// One of [`Call::WORDS`], behind its word.
-fn other(cursor: &mut Cursor<'_>, word: &str) -> Result<Call, SyntaxError> {
+/// One of [`SystemCall::WORDS`], behind its word.
+fn other(cursor: &mut Cursor<'_>, word: &str) -> Result<SystemCall, SyntaxError> {
     Ok(match word {
-        "fork" => Call::Fork(cursor.block(BlockKind::Process)?),
-        "thread" => Call::Thread(cursor.block(BlockKind::Thread)?),
-        "exec" => Call::Exec(path(cursor)?),
-        "spawn" => Call::Spawn(spawning(cursor)?),
-        "kill" => Call::Kill(aim(cursor)?, cursor.signal_or_zero()?),
-        "killpg" => Call::Killpg(cursor.term()?, cursor.signal_or_zero()?),
-        "tgkill" => Call::Tgkill(cursor.term()?, cursor.term()?, cursor.signal_or_zero()?),
-        "sigqueue" => Call::Sigqueue(cursor.term()?, cursor.signal_or_zero()?, cursor.term()?),
-        "sigtimedwait" => Call::Sigtimedwait(cursor.set()?, cursor.duration()?),
-        "sleep" => Call::Sleep(cursor.duration()?),
-        "compute" => Call::Compute(cursor.duration()?),
-        "pipe" => Call::Pipe(cursor.variable()?, cursor.variable()?),
-        "openpty" => Call::Openpty(cursor.variable()?, cursor.variable()?),
+        "fork" => SystemCall::Fork(cursor.block(BlockKind::Process)?),
+        "thread" => SystemCall::Thread(cursor.block(BlockKind::Thread)?),
+        "exec" => SystemCall::Exec(path(cursor)?),
+        "spawn" => SystemCall::Spawn(spawning(cursor)?),
+        "kill" => SystemCall::Kill(aim(cursor)?, cursor.signal_or_zero()?),
+        "killpg" => SystemCall::Killpg(cursor.term()?, cursor.signal_or_zero()?),
+        "tgkill" => SystemCall::Tgkill(cursor.term()?, cursor.term()?, cursor.signal_or_zero()?),
+        "sigqueue" => {
+            SystemCall::Sigqueue(cursor.term()?, cursor.signal_or_zero()?, cursor.term()?)
+        }
+        "sigtimedwait" => SystemCall::Sigtimedwait(cursor.set()?, cursor.duration()?),
+        "sleep" => SystemCall::Sleep(cursor.duration()?),
+        "compute" => SystemCall::Compute(cursor.duration()?),
+        "pipe" => SystemCall::Pipe(cursor.variable()?, cursor.variable()?),
+        "openpty" => SystemCall::Openpty(cursor.variable()?, cursor.variable()?),
         "read" => {
             let descriptor = cursor.term()?;
             let most = if cursor.is_at_term() { Some(cursor.term()?) } else { None };
-            Call::Read(descriptor, most)
+            SystemCall::Read(descriptor, most)
         }
         "write" | "type" => {
             let typed = word == "type";
-            Call::Write { typed, descriptor: cursor.term()?, text: cursor.text()? }
+            SystemCall::Write { typed, descriptor: cursor.term()?, text: cursor.text()? }
         }
         "tcsetattr" => tcsetattr(cursor)?,
-        "getrlimit" => Call::Getrlimit(limited(cursor)?),
-        "setrlimit" => Call::Setrlimit(limited(cursor)?, bounds(cursor)?),
-        "getpriority" => Call::Getpriority(owner(cursor)?),
-        "setpriority" => Call::Setpriority(owner(cursor)?, cursor.term()?),
-        "place" if cursor.takes_word("any") => Call::Place(None),
-        "place" => Call::Place(Some(cursor.term()?)),
-        "sigstack" if cursor.is_at_term() => Call::Sigstack(Some(cursor.term()?)),
-        "sigstack" => Call::Sigstack(None),
-        "ptrace" => Call::Ptrace(tracing(cursor)?),
+        "getrlimit" => SystemCall::Getrlimit(limited(cursor)?),
+        "setrlimit" => SystemCall::Setrlimit(limited(cursor)?, bounds(cursor)?),
+        "getpriority" => SystemCall::Getpriority(owner(cursor)?),
+        "setpriority" => SystemCall::Setpriority(owner(cursor)?, cursor.term()?),
+        "place" if cursor.takes_word("any") => SystemCall::Place(None),
+        "place" => SystemCall::Place(Some(cursor.term()?)),
+        "sigstack" if cursor.is_at_term() => SystemCall::Sigstack(Some(cursor.term()?)),
+        "sigstack" => SystemCall::Sigstack(None),
+        "ptrace" => SystemCall::Ptrace(tracing(cursor)?),
         _ => return Err(cursor.error(format!("unknown call `{word}`"))),
     })
 }
 
-fn wait(cursor: &mut Cursor<'_>, call: WaitCall) -> Result<Call, SyntaxError> {
+fn wait(cursor: &mut Cursor<'_>, call: WaitCall) -> Result<SystemCall, SyntaxError> {
     let whom = if call == WaitCall::Wait3 || cursor.takes_word("any") {
-        Whom::Any
+        WaitTarget::Any
     } else if cursor.takes_word("group") {
-        Whom::Group(cursor.term()?)
+        WaitTarget::Group(cursor.term()?)
     } else if cursor.takes_word("own-group") {
-        Whom::OwnGroup
+        WaitTarget::OwnGroup
     } else if cursor.is_at_term() {
-        Whom::One(cursor.term()?)
+        WaitTarget::One(cursor.term()?)
     } else {
-        Whom::Any
+        WaitTarget::Any
     };
     let mut options = WaitOptions::empty();
     while let Some(option) = cursor.takes_of(WAIT_OPTIONS) {
@@ -105,18 +109,18 @@ fn wait(cursor: &mut Cursor<'_>, call: WaitCall) -> Result<Call, SyntaxError> {
         let hint = hint(word, known.chain(["any", "group", "own-group"]));
         return Err(cursor.error(format!("neither a variable nor an option: `{word}`{hint}")));
     }
-    Ok(Call::Wait(call, whom, options))
+    Ok(SystemCall::Wait(call, whom, options))
 }
 
-fn aim(cursor: &mut Cursor<'_>) -> Result<Aim, SyntaxError> {
+fn aim(cursor: &mut Cursor<'_>) -> Result<KillTarget, SyntaxError> {
     Ok(if cursor.takes_word("group") {
-        Aim::Group(cursor.term()?)
+        KillTarget::Group(cursor.term()?)
     } else if cursor.takes_word("own-group") {
-        Aim::OwnGroup
+        KillTarget::OwnGroup
     } else if cursor.takes_word("everyone") {
-        Aim::Everyone
+        KillTarget::Everyone
     } else {
-        Aim::One(cursor.term()?)
+        KillTarget::One(cursor.term()?)
     })
 }
 
@@ -129,10 +133,10 @@ pub(super) fn action_flags(cursor: &mut Cursor<'_>) -> ActionFlags {
     flags
 }
 
-fn path(cursor: &mut Cursor<'_>) -> Result<Path, SyntaxError> {
+fn path(cursor: &mut Cursor<'_>) -> Result<ExecTarget, SyntaxError> {
     match cursor.peek() {
-        Some(Kind::Text(_)) => cursor.text().map(Path::Other),
-        _ => cursor.block(BlockKind::Process).map(Path::Process),
+        Some(Kind::Text(_)) => cursor.text().map(ExecTarget::Other),
+        _ => cursor.block(BlockKind::Process).map(ExecTarget::Process),
     }
 }
 
@@ -159,7 +163,7 @@ fn spawning(cursor: &mut Cursor<'_>) -> Result<Spawning, SyntaxError> {
     Ok(Spawning { path, group, session, mask, defaults, descriptors })
 }
 
-fn tcsetattr(cursor: &mut Cursor<'_>) -> Result<Call, SyntaxError> {
+fn tcsetattr(cursor: &mut Cursor<'_>) -> Result<SystemCall, SyntaxError> {
     let terminal = cursor.term()?;
     let (mut on, mut off) = (Modes::empty(), Modes::empty());
     loop {
@@ -168,7 +172,7 @@ fn tcsetattr(cursor: &mut Cursor<'_>) -> Result<Call, SyntaxError> {
         } else if cursor.takes("-") {
             &mut off
         } else {
-            return Ok(Call::Tcsetattr { terminal, on, off });
+            return Ok(SystemCall::Tcsetattr { terminal, on, off });
         };
         *modes |= mode(cursor)?;
     }
@@ -197,12 +201,12 @@ fn bound(cursor: &mut Cursor<'_>) -> Result<Option<u32>, SyntaxError> {
     if cursor.takes_word("unlimited") { Ok(None) } else { cursor.count().map(Some) }
 }
 
-fn owner(cursor: &mut Cursor<'_>) -> Result<Owner, SyntaxError> {
+fn owner(cursor: &mut Cursor<'_>) -> Result<PriorityTarget, SyntaxError> {
     const WORDS: &[&str] = &["process", "group", "user"];
     let make = cursor.one_of("owner", WORDS, |word| match word {
-        "process" => Some(Owner::Process as fn(_) -> _),
-        "group" => Some(Owner::Group as fn(_) -> _),
-        "user" => Some(Owner::User as fn(_) -> _),
+        "process" => Some(PriorityTarget::Process as fn(_) -> _),
+        "group" => Some(PriorityTarget::Group as fn(_) -> _),
+        "user" => Some(PriorityTarget::User as fn(_) -> _),
         _ => None,
     })?;
     Ok(make(cursor.term()?))

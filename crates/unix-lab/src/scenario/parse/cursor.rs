@@ -6,13 +6,13 @@ use std::time::Duration;
 use tontine_unix::{SigSet, Signal};
 
 use crate::scenario::ast::BlockKind;
-use crate::scenario::call::Call;
+use crate::scenario::call::SystemCall;
 use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::expected::StatusPattern;
 use crate::scenario::flags::WAIT_OPTIONS;
 use crate::scenario::term::Term;
 use crate::scenario::token::{Kind, Line, Token};
-use crate::scenario::word::{Done, Info, Own};
+use crate::scenario::word::{BuiltinValue, Done, Info};
 
 /// Words that begin a statement and no call.
 pub(super) const STATEMENTS: &[&str] =
@@ -216,7 +216,7 @@ impl<'a> Cursor<'a> {
         match self.peek() {
             Some(Kind::Number(_)) => true,
             Some(Kind::Word(word)) => {
-                Own::of(word).is_some()
+                BuiltinValue::of(word).is_some()
                     || Info::of(word).is_some()
                     || self.names.variables.contains(word)
             }
@@ -237,7 +237,7 @@ impl<'a> Cursor<'a> {
 
     /// The value that a word means; the cursor stays.
     pub(super) fn named(&self, word: &str) -> Result<Term, SyntaxError> {
-        if let Some(own) = Own::of(word) {
+        if let Some(own) = BuiltinValue::of(word) {
             return Ok(Term::Own(own));
         }
         if let Some(info) = Info::of(word) {
@@ -259,8 +259,12 @@ impl<'a> Cursor<'a> {
         if word.split_once('-').is_some_and(|(left, _)| self.names.variables.contains(left)) {
             return Err(self.error(format!("nothing sets `{word}`; put spaces around `-`")));
         }
-        let known =
-            self.names.variables.iter().map(String::as_str).chain(Own::WORDS.iter().copied());
+        let known = self
+            .names
+            .variables
+            .iter()
+            .map(String::as_str)
+            .chain(BuiltinValue::WORDS.iter().copied());
         Err(self.error(format!("nothing sets a variable `{word}`{}", hint(word, known))))
     }
 
@@ -391,8 +395,9 @@ impl<'a> Cursor<'a> {
 
 /// Whether a word cannot be a variable.
 fn is_reserved(word: &str) -> bool {
-    let families = [STATEMENTS, OTHERS, Own::WORDS, Info::WORDS, Done::WORDS, StatusPattern::WORDS];
+    let families =
+        [STATEMENTS, OTHERS, BuiltinValue::WORDS, Info::WORDS, Done::WORDS, StatusPattern::WORDS];
     families.into_iter().flatten().any(|reserved| *reserved == word)
         || WAIT_OPTIONS.iter().any(|(option, _)| *option == word)
-        || Call::words().any(|call| call == word)
+        || SystemCall::words().any(|call| call == word)
 }

@@ -4,8 +4,8 @@ use tontine_unix::{Errno, Modes};
 
 use super::call::{bounds, mode};
 use super::cursor::Cursor;
-use super::place;
-use crate::scenario::ast::{BlockKind, Count, Expectation, Whole};
+use super::source;
+use crate::scenario::ast::{BlockKind, Count, Expectation, RunExpectation};
 use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::expected::{Expected, Pattern, StatusPattern, TakenPattern};
 use crate::scenario::flags::MODES;
@@ -134,19 +134,19 @@ fn status(cursor: &mut Cursor<'_>) -> Result<StatusPattern, SyntaxError> {
 
 /// What stands behind `expect`.
 pub(super) fn expectation(cursor: &mut Cursor<'_>) -> Result<Expectation, SyntaxError> {
-    let place = place(cursor);
+    let source = source(cursor);
     let what = match cursor.peek() {
         Some(Kind::Text(_)) => {
             let first = cursor.text()?;
             cursor.needs_word("before")?;
-            Whole::Before(first, cursor.text()?)
+            RunExpectation::Before(first, cursor.text()?)
         }
         Some(Kind::Word(word)) if word == "note" => {
             cursor.skip();
             let text = cursor.text()?;
             let of = of(cursor)?;
             let count = if cursor.is_at_end() { Count::ONE } else { times(cursor)? };
-            Whole::Note { text, of, count }
+            RunExpectation::Note { text, of, count }
         }
         Some(Kind::Word(word)) if word == "notes" => {
             cursor.skip();
@@ -159,12 +159,12 @@ pub(super) fn expectation(cursor: &mut Cursor<'_>) -> Result<Expectation, Syntax
         }
         _ => ended(cursor, None)?,
     };
-    Ok(Expectation { place, what })
+    Ok(Expectation { source, what })
 }
 
-fn ended(cursor: &mut Cursor<'_>, count: Option<Count>) -> Result<Whole, SyntaxError> {
+fn ended(cursor: &mut Cursor<'_>, count: Option<Count>) -> Result<RunExpectation, SyntaxError> {
     let name = cursor.block(BlockKind::Process)?;
-    Ok(Whole::Ended { count, name, ways: alternatives(cursor, status)? })
+    Ok(RunExpectation::Ended { count, name, ways: alternatives(cursor, status)? })
 }
 
 fn of(cursor: &mut Cursor<'_>) -> Result<Option<String>, SyntaxError> {
@@ -190,14 +190,14 @@ fn count(cursor: &mut Cursor<'_>) -> Result<Count, SyntaxError> {
     }
 }
 
-fn notes(cursor: &mut Cursor<'_>) -> Result<Whole, SyntaxError> {
+fn notes(cursor: &mut Cursor<'_>) -> Result<RunExpectation, SyntaxError> {
     let of = of(cursor)?;
     let ordered = !cursor.takes_word("in");
     if !ordered {
         cursor.needs_word("any")?;
         cursor.needs_word("order")?;
     }
-    Ok(Whole::Notes { of, ordered, sequences: alternatives(cursor, sequence)? })
+    Ok(RunExpectation::Notes { of, ordered, sequences: alternatives(cursor, sequence)? })
 }
 
 fn sequence(cursor: &mut Cursor<'_>) -> Result<Vec<String>, SyntaxError> {

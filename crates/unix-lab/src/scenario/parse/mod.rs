@@ -14,10 +14,10 @@ use cursor::{Cursor, Names, STATEMENTS};
 use tontine_unix::SigSet;
 
 use super::ast::{
-    Block, BlockKind, CallStep, Condition, Expression, HandlerStep, Part, Place, Scenario,
-    Statement, Step,
+    BlockKind, CallStatement, Condition, Expression, HandlerStatement, NotePart, Scenario,
+    ScenarioBlock, SourceLine, Statement, StatementKind,
 };
-use super::call::Call;
+use super::call::SystemCall;
 use super::error::{SyntaxError, hint};
 use super::flags::ACTION_FLAGS;
 use super::token::{Kind, Line, lines};
@@ -94,8 +94,8 @@ impl<'a> Parser<'a> {
         mut cursor: Cursor<'a>,
         kind: BlockKind,
         before: &Scenario,
-    ) -> Result<Block, SyntaxError> {
-        let place = place(&cursor);
+    ) -> Result<ScenarioBlock, SyntaxError> {
+        let source = source(&cursor);
         cursor.skip();
         let wrong = match cursor.peek_word() {
             Some(name) if before.block(name).is_some() => Some("is defined above"),
@@ -109,7 +109,7 @@ impl<'a> Parser<'a> {
         let name = cursor.block(kind)?;
         let body = self.body(&mut cursor, 0)?;
         cursor.needs_end()?;
-        Ok(Block { place, kind, name, body })
+        Ok(ScenarioBlock { source, kind, name, body })
     }
 
     /// The lines below `above` that are indented more.
@@ -146,23 +146,23 @@ impl<'a> Parser<'a> {
         body: &mut Vec<Statement>,
     ) -> Result<(), SyntaxError> {
         loop {
-            let place = place(&cursor);
-            let step = match cursor.peek_word() {
+            let source = source(&cursor);
+            let kind = match cursor.peek_word() {
                 Some("on" | "sigvec") => self.handler(&mut cursor, depth)?,
                 Some("repeat") => {
                     cursor.skip();
                     cursor.check_times()?;
                     let times = cursor.term()?;
-                    Step::Repeat(times, self.body(&mut cursor, depth)?)
+                    StatementKind::Repeat(times, self.body(&mut cursor, depth)?)
                 }
                 Some("while") => {
                     cursor.skip();
                     let condition = condition(&mut cursor)?;
-                    Step::While(condition, self.body(&mut cursor, depth)?)
+                    StatementKind::While(condition, self.body(&mut cursor, depth)?)
                 }
                 _ => simple(&mut cursor)?,
             };
-            body.push(Statement { place, step });
+            body.push(Statement { source, kind });
             if !cursor.takes(";") {
                 return cursor.needs_end();
             }
@@ -190,7 +190,11 @@ impl<'a> Parser<'a> {
     }
 
     /// `on SIGNAL [FLAGS] [mask SET] [-> EXPECTED]`, and its body.
-    fn handler(&mut self, cursor: &mut Cursor<'a>, depth: usize) -> Result<Step, SyntaxError> {
+    fn handler(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        depth: usize,
+    ) -> Result<StatementKind, SyntaxError> {
         if cursor.in_handler {
             return Err(cursor.error("a handler cannot install a handler".into()));
         }
@@ -207,49 +211,51 @@ impl<'a> Parser<'a> {
         cursor.in_handler = true;
         let body = self.body(cursor, depth)?;
         cursor.in_handler = false;
-        Ok(Step::Handler(HandlerStep { bsd, signal, flags, mask, expected, body }))
+        Ok(StatementKind::Handler(HandlerStatement { bsd, signal, flags, mask, expected, body }))
     }
 }
 
-fn place(cursor: &Cursor<'_>) -> Place {
-    Place { line: u32::try_from(cursor.line.number).unwrap_or(u32::MAX) }
+fn source(cursor: &Cursor<'_>) -> SourceLine {
+    SourceLine { line: u32::try_from(cursor.line.number).unwrap_or(u32::MAX) }
 }
 
 /// A statement without a body.
-fn simple(cursor: &mut Cursor<'_>) -> Result<Step, SyntaxError> {
+fn simple(cursor: &mut Cursor<'_>) -> Result<StatementKind, SyntaxError> {
     if let (Some(Kind::Word(_)), Some(Kind::Symbol("="))) = (cursor.peek(), cursor.peek_behind()) {
         let name = cursor.variable()?;
         cursor.skip();
         return match cursor.peek_word() {
-            Some(word) if Call::words().any(|known| known == word) => call_step(cursor, Some(name)),
-            _ => Ok(Step::Set(name, expression(cursor)?)),
+            Some(word) if SystemCall::words().any(|known| known == word) => {
+                call_step(cursor, Some(name))
+            }
+            _ => Ok(StatementKind::Set(name, expression(cursor)?)),
         };
     }
     match cursor.peek_word() {
         Some("note") => {
             cursor.skip();
-            note(cursor).map(Step::Note)
+            note(cursor).map(StatementKind::Note)
         }
         Some("check") => {
             cursor.skip();
-            condition(cursor).map(Step::Check)
+            condition(cursor).map(StatementKind::Check)
         }
-        Some(word) if Call::words().any(|known| known == word) => call_step(cursor, None),
+        Some(word) if SystemCall::words().any(|known| known == word) => call_step(cursor, None),
         Some(word @ ("expect" | "process")) => {
             Err(cursor.error(format!("`{word}` begins its line: expected no indentation here")))
         }
         Some(word) => {
-            let known = Call::words().chain(STATEMENTS.iter().copied());
+            let known = SystemCall::words().chain(STATEMENTS.iter().copied());
             Err(cursor.error(format!("unknown word `{word}`{}", hint(word, known))))
         }
         None => Err(cursor.expected("a statement")),
     }
 }
 
-fn call_step(cursor: &mut Cursor<'_>, into: Option<String>) -> Result<Step, SyntaxError> {
+fn call_step(cursor: &mut Cursor<'_>, into: Option<String>) -> Result<StatementKind, SyntaxError> {
     let call = call::call(cursor)?;
     let expected = expected::behind_arrow(cursor)?;
-    Ok(Step::Call(CallStep { into, call, expected }))
+    Ok(StatementKind::Call(CallStatement { into, call, expected }))
 }
 
 fn expression(cursor: &mut Cursor<'_>) -> Result<Expression, SyntaxError> {
@@ -275,7 +281,7 @@ fn condition(cursor: &mut Cursor<'_>) -> Result<Condition, SyntaxError> {
 }
 
 /// The text of a note: `{VALUE}` is filled in, `{{` is a brace.
-fn note(cursor: &mut Cursor<'_>) -> Result<Vec<Part>, SyntaxError> {
+fn note(cursor: &mut Cursor<'_>) -> Result<Vec<NotePart>, SyntaxError> {
     let Some(Kind::Text(text)) = cursor.peek() else {
         return Err(cursor.expected("a text in quotes"));
     };
@@ -297,15 +303,15 @@ fn note(cursor: &mut Cursor<'_>) -> Result<Vec<Part>, SyntaxError> {
                     Err(_) => cursor.named(&word)?,
                 };
                 if !literal.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut literal)));
+                    parts.push(NotePart::Text(std::mem::take(&mut literal)));
                 }
-                parts.push(Part::Value(value));
+                parts.push(NotePart::Value(value));
             }
             c => literal.push(c),
         }
     }
     if !literal.is_empty() {
-        parts.push(Part::Text(literal));
+        parts.push(NotePart::Text(literal));
     }
     cursor.skip();
     Ok(parts)

@@ -5,10 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use tontine_unix::{ActionFlags, SpawnGroup, WaitOptions};
 
 use super::piece::{Name, OrZero, Quoted, Set, Time};
-use crate::scenario::call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
+use crate::scenario::call::{
+    Bounds, ExecTarget, KillTarget, PriorityTarget, Spawning, SystemCall, Tracing, WaitTarget,
+};
 use crate::scenario::flags::{ACTION_FLAGS, MODES, WAIT_OPTIONS};
 
-impl Display for Call {
+impl Display for SystemCall {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(call) => call.fmt(f),
@@ -84,7 +86,7 @@ fn wait_options(f: &mut Formatter<'_>, options: WaitOptions) -> fmt::Result {
     set.into_iter().try_for_each(|(word, _)| write!(f, " {word}"))
 }
 
-impl Display for Path {
+impl Display for ExecTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Process(name) => f.write_str(name),
@@ -115,7 +117,7 @@ impl Display for Spawning {
 }
 
 /// With a space before it, or nothing for any child.
-impl Display for Whom {
+impl Display for WaitTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => Ok(()),
@@ -126,7 +128,7 @@ impl Display for Whom {
     }
 }
 
-impl Display for Aim {
+impl Display for KillTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::One(process) => process.fmt(f),
@@ -149,7 +151,7 @@ impl Display for Bounds {
     }
 }
 
-impl Display for Owner {
+impl Display for PriorityTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Process(process) => write!(f, "process {process}"),

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::piece::{Braced, Name, Quoted};
-use crate::scenario::ast::{Count, Expectation, Whole};
+use crate::scenario::ast::{Count, Expectation, RunExpectation};
 use crate::scenario::expected::{Expected, Pattern, StatusPattern, TakenPattern};
 use crate::scenario::flags::MODES;
 
@@ -81,7 +81,7 @@ impl Display for Expectation {
     }
 }
 
-impl Display for Whole {
+impl Display for RunExpectation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let of = |f: &mut Formatter<'_>, name: &Option<String>| {
             name.as_ref().map_or(Ok(()), |name| write!(f, " of {name}"))

@@ -15,7 +15,8 @@ pub(super) use piece::{Braced, Name};
 use piece::{Set, escaped};
 
 use super::ast::{
-    Block, BlockKind, CallStep, Condition, Expression, HandlerStep, Part, Scenario, Statement, Step,
+    BlockKind, CallStatement, Condition, Expression, HandlerStatement, NotePart, Scenario,
+    ScenarioBlock, Statement, StatementKind,
 };
 use super::expected::Expected;
 use super::term::Term;
@@ -35,7 +36,7 @@ impl Display for Scenario {
     }
 }
 
-impl Display for Block {
+impl Display for ScenarioBlock {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             BlockKind::Process => "process",
@@ -48,20 +49,23 @@ impl Display for Block {
 
 /// Statements, each on a line of its own.
 fn body(f: &mut Formatter<'_>, depth: usize, statements: &[Statement]) -> fmt::Result {
-    for Statement { step, .. } in statements {
-        writeln!(f, "{:1$}{step}", "", depth * 2)?;
-        match step {
-            Step::Handler(HandlerStep { body: inner, .. })
-            | Step::Repeat(_, inner)
-            | Step::While(_, inner) => body(f, depth + 1, inner)?,
-            Step::Call(_) | Step::Note(_) | Step::Set(..) | Step::Check(_) => {}
+    for Statement { kind, .. } in statements {
+        writeln!(f, "{:1$}{kind}", "", depth * 2)?;
+        match kind {
+            StatementKind::Handler(HandlerStatement { body: inner, .. })
+            | StatementKind::Repeat(_, inner)
+            | StatementKind::While(_, inner) => body(f, depth + 1, inner)?,
+            StatementKind::Call(_)
+            | StatementKind::Note(_)
+            | StatementKind::Set(..)
+            | StatementKind::Check(_) => {}
         }
     }
     Ok(())
 }
 
 /// Without the body, where it has one.
-impl Display for Step {
+impl Display for StatementKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(step) => {
@@ -76,8 +80,8 @@ impl Display for Step {
                 f.write_str("note \"")?;
                 for part in parts {
                     match part {
-                        Part::Text(text) => escaped(f, text, true)?,
-                        Part::Value(term) => write!(f, "{{{term}}}")?,
+                        NotePart::Text(text) => escaped(f, text, true)?,
+                        NotePart::Value(term) => write!(f, "{{{term}}}")?,
                     }
                 }
                 f.write_char('"')
@@ -91,7 +95,7 @@ impl Display for Step {
 }
 
 /// Without what is expected.
-impl Display for CallStep {
+impl Display for CallStatement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(into) = &self.into {
             write!(f, "{into} = ")?;
@@ -101,7 +105,7 @@ impl Display for CallStep {
 }
 
 /// Without what is expected, and without the body.
-impl Display for HandlerStep {
+impl Display for HandlerStatement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", if self.bsd { "sigvec" } else { "on" }, Name(self.signal))?;
         action_flags(f, self.flags)?;

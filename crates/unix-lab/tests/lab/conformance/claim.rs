@@ -32,7 +32,7 @@ pub(crate) const REASONS: [Reason; 6] = [
 
 /// What is said of an assertion.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ScenarioVerdict {
     /// These tests show it.
     Holds(Vec<String>),
     /// It does not apply.
@@ -52,13 +52,13 @@ pub(crate) struct Claim {
     pub(crate) name: String,
     /// What it asks.
     pub(crate) asks: String,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: ScenarioVerdict,
 }
 
 impl Claim {
     /// The tests that show it.
     pub(crate) fn tests(&self) -> &[String] {
-        if let Verdict::Holds(tests) = &self.verdict { tests } else { &[] }
+        if let ScenarioVerdict::Holds(tests) = &self.verdict { tests } else { &[] }
     }
 }
 
@@ -100,7 +100,7 @@ fn parse_line(line: &str, place: &str) -> Result<Claim, String> {
     Ok(Claim { place: place.to_owned(), group, name, asks: asks.to_owned(), verdict })
 }
 
-fn parse_verdict(text: &str) -> Result<Verdict, String> {
+fn parse_verdict(text: &str) -> Result<ScenarioVerdict, String> {
     let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
     if rest.is_empty() {
         return Err(format!("`{text}` is no verdict: `holds test`, `n/a reason` or `open why`"));
@@ -110,17 +110,17 @@ fn parse_verdict(text: &str) -> Result<Verdict, String> {
             let tests: Vec<_> = rest.split(", ").map(str::to_owned).collect();
             match tests.iter().find(|test| !is_path(test)) {
                 Some(test) => Err(format!("`{test}` is not `target::module::test`")),
-                None => Ok(Verdict::Holds(tests)),
+                None => Ok(ScenarioVerdict::Holds(tests)),
             }
         }
         "n/a" => match REASONS.iter().find(|reason| reason.key == rest) {
-            Some(reason) => Ok(Verdict::NotApplicable(reason)),
+            Some(reason) => Ok(ScenarioVerdict::NotApplicable(reason)),
             None => {
                 let known: Vec<_> = REASONS.iter().map(|reason| reason.key).collect();
                 Err(format!("`{rest}` is no reason, expected one of {}", known.join(", ")))
             }
         },
-        "open" => Ok(Verdict::Open(rest.to_owned())),
+        "open" => Ok(ScenarioVerdict::Open(rest.to_owned())),
         _ => Err(format!("`{kind}` is no verdict, expected `holds`, `n/a` or `open`")),
     }
 }
@@ -147,8 +147,8 @@ fn a_line_is_an_assertion_and_a_verdict() {
     );
     assert_eq!(claims[0].asks, "asks this");
     assert_eq!(claims[0].tests(), ["a::b", "c::d::e"]);
-    assert_eq!(claims[1].verdict, Verdict::NotApplicable(&REASONS[5]));
-    assert_eq!(claims[2].verdict, Verdict::Open("nobody looked".to_owned()));
+    assert_eq!(claims[1].verdict, ScenarioVerdict::NotApplicable(&REASONS[5]));
+    assert_eq!(claims[2].verdict, ScenarioVerdict::Open("nobody looked".to_owned()));
 }
 
 #[test]

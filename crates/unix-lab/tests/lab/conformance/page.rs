@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::claim::{Claim, REASONS, Verdict};
+use super::claim::{Claim, REASONS, ScenarioVerdict};
 use super::suite::{Suite, Tally};
 
 /// The text that follows the head of each page.
@@ -69,7 +69,7 @@ fn push_reasons(page: &mut String, suites: &[Suite]) {
     push(page, &format!("| reason | | {} |", titles.join(" | ")));
     push(page, &format!("| --- | --- |{}", " --: |".repeat(suites.len())));
     for reason in &REASONS {
-        let is_it = |claim: &&Claim| claim.verdict == Verdict::NotApplicable(reason);
+        let is_it = |claim: &&Claim| claim.verdict == ScenarioVerdict::NotApplicable(reason);
         let count = |suite: &Suite| suite.claims.iter().filter(is_it).count().to_string();
         let counts: Vec<_> = suites.iter().map(count).collect();
         push(page, &format!("| {} | {} | {} |", reason.key, reason.means, counts.join(" | ")));
@@ -81,7 +81,7 @@ fn push_open(page: &mut String, suites: &[Suite]) {
     let mut none = true;
     for suite in suites {
         for claim in &suite.claims {
-            if let Verdict::Open(why) = &claim.verdict {
+            if let ScenarioVerdict::Open(why) = &claim.verdict {
                 let (title, group, name) = (suite.about.title, &claim.group, &claim.name);
                 push(page, &wrapped(&format!("- {title}, {group} {name}: {}: {why}", claim.asks)));
                 none = false;
@@ -105,14 +105,14 @@ fn push_suite(page: &mut String, suite: &Suite) {
     }
 }
 
-fn verdict(verdict: &Verdict) -> String {
+fn verdict(verdict: &ScenarioVerdict) -> String {
     match verdict {
-        Verdict::Holds(tests) => {
+        ScenarioVerdict::Holds(tests) => {
             let tests: Vec<_> = tests.iter().map(|test| format!("`{test}`")).collect();
             format!("holds: {}", tests.join(", "))
         }
-        Verdict::NotApplicable(reason) => format!("n/a: {}", reason.key),
-        Verdict::Open(why) => format!("*open*: {why}"),
+        ScenarioVerdict::NotApplicable(reason) => format!("n/a: {}", reason.key),
+        ScenarioVerdict::Open(why) => format!("*open*: {why}"),
     }
 }
 

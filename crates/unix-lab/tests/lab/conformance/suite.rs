@@ -4,7 +4,7 @@ use std::fs;
 use std::iter::Sum;
 use std::path::{Path, PathBuf};
 
-use super::claim::{self, Claim, Verdict};
+use super::claim::{self, Claim, ScenarioVerdict};
 
 /// What a list is about.
 #[derive(Debug)]
@@ -151,9 +151,9 @@ impl Suite {
         let mut tally = Tally::default();
         for claim in &self.claims {
             match claim.verdict {
-                Verdict::Holds(_) => tally.holds += 1,
-                Verdict::NotApplicable(_) => tally.not_applicable += 1,
-                Verdict::Open(_) => tally.open += 1,
+                ScenarioVerdict::Holds(_) => tally.holds += 1,
+                ScenarioVerdict::NotApplicable(_) => tally.not_applicable += 1,
+                ScenarioVerdict::Open(_) => tally.open += 1,
             }
         }
         tally

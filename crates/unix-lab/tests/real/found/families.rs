@@ -2,7 +2,7 @@
 
 use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::Mode;
+use tontine_unix_sim::LockingMode;
 
 use super::is_the_same;
 
@@ -419,8 +419,8 @@ process member
 ";
     for (text, other) in [(member_exits, "EINTR"), (leader_exits, "ECHILD")] {
         let scenario: Scenario = text.parse().expect("a scenario");
-        for mode in Mode::ALL {
-            let outcome = Exploration::scenario(&scenario).mode(mode).bound(1).run();
+        for mode in LockingMode::ALL {
+            let outcome = Exploration::scenario(&scenario).mode(mode).preemption_bound(1).run();
             let found =
                 outcome.violation.unwrap_or_else(|| panic!("{mode}: always one way:\n{text}"));
             assert!(found.what.contains(other), "{mode}: {}", found.what);

@@ -6,9 +6,9 @@ mod signals;
 mod tracee_stops;
 mod tracing;
 
-use tontine_unix_lab::check::{Checker, Comparison, Options, against};
+use tontine_unix_lab::check::{CheckOptions, Checker, TraceComparison, against};
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::{Mode, Virtual};
+use tontine_unix_sim::{LockingMode, Virtual};
 
 /// Orders of steps that are tried.
 const SEEDS: u64 = 6;
@@ -30,7 +30,7 @@ fn is_the_same(text: &str) {
     let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{error}"));
     let mut checker = Checker::new().expect("a PID namespace");
     for seed in 1..=SEEDS {
-        let options = Options { seed, most_steps: STEPS, ..Options::new() };
+        let options = CheckOptions { seed, max_steps: STEPS, ..CheckOptions::new() };
         let mut run = || parts(&mut checker, &scenario, &options);
         let mut parted: Vec<String> = (0..FIRST).filter_map(|_| run()).collect();
         if !parted.is_empty() {
@@ -44,13 +44,13 @@ fn is_the_same(text: &str) {
 }
 
 /// What differs in a mode, if anything does.
-fn parts(checker: &mut Checker, scenario: &Scenario, options: &Options) -> Option<String> {
+fn parts(checker: &mut Checker, scenario: &Scenario, options: &CheckOptions) -> Option<String> {
     let real = checker.on_linux(scenario, options).expect("it comes to rest");
-    Mode::ALL.into_iter().find_map(|mode| {
-        let options = Options { builder: Virtual::builder().mode(mode), ..options.clone() };
+    LockingMode::ALL.into_iter().find_map(|mode| {
+        let options = CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };
         let found = against(scenario, &options, &real).expect("it was compared on Linux");
         match found {
-            Comparison::Differs(difference) => Some(format!("{mode}: {difference}")),
+            TraceComparison::Differs(difference) => Some(format!("{mode}: {difference}")),
             _ => None,
         }
     })

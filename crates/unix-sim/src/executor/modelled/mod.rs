@@ -2,7 +2,7 @@
 //!
 //! One thread runs it all. The fiber on the processor whose clock is least goes on, until its clock
 //! has passed somebody else's; so whatever two processors do to each other they do in the order of
-//! their clocks. Each [`Step`] moves the clock of the processor that takes it by its cost, give or
+//! their clocks. Each [`CostKind`] moves the clock of the processor that takes it by its cost, give or
 //! take an eighth, which the seed decides: processors in lock-step would tell more of the lock-step
 //! than of the machine. Same seed and same costs, same run.
 //!
@@ -24,7 +24,7 @@ use super::here::{HERE, running, suspend};
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
 use super::{Executor, Outcome};
-use crate::costs::{Costs, PS_A_NS, Step};
+use crate::costs::{CostKind, CostModel, PS_A_NS};
 use crate::split_mix::SplitMix;
 use processor::{Arrival, LOOK_PS, Processor};
 
@@ -36,7 +36,7 @@ const SPREAD: u64 = 8;
 /// The part of a modelled executor that others read.
 #[derive(Debug)]
 pub(super) struct Model {
-    costs: Costs,
+    costs: CostModel,
     seed: u64,
     /// The clock of whoever ran last.
     clock_ps: AtomicU64,
@@ -45,7 +45,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(costs: Costs, seed: u64) -> Self {
+    pub(super) fn new(costs: CostModel, seed: u64) -> Self {
         let zero = || AtomicU64::new(0);
         Self { costs, seed, clock_ps: zero(), steps: zero(), digest: zero() }
     }
@@ -74,7 +74,7 @@ impl Model {
 
 /// The processors of a run under way; on the stack of the thread that runs it.
 pub(super) struct Machine {
-    costs: Costs,
+    costs: CostModel,
     processors: Box<[Processor]>,
     /// The one whose fiber runs.
     current: Cell<usize>,
@@ -132,7 +132,7 @@ impl Drop for MachineHere<'_> {
 /// Moves the clock of the processor that runs this by the cost of a step. Nothing in the other
 /// executors.
 #[inline]
-pub(crate) fn spend(step: Step) {
+pub(crate) fn spend(step: CostKind) {
     if is_stepped() {
         charge(step, 1);
     }
@@ -141,7 +141,7 @@ pub(crate) fn spend(step: Step) {
 /// The same by half the step's cost: for one that is made in part before a lock is taken, in part
 /// while it is held.
 #[inline]
-pub(crate) fn spend_half(step: Step) {
+pub(crate) fn spend_half(step: CostKind) {
     if is_stepped() {
         charge(step, 2);
     }
@@ -155,7 +155,7 @@ fn is_stepped() -> bool {
 
 #[cold]
 #[inline(never)]
-fn charge(step: Step, parts: u64) {
+fn charge(step: CostKind, parts: u64) {
     if let Some(machine) = machine() {
         machine.pass(machine.varied(machine.costs.ps(step) / parts));
         // Whoever is behind now finds taken what is held meanwhile.
@@ -213,7 +213,7 @@ impl Machine {
         }
         let mine = self.here();
         if mine.clock_ps.get() >= mine.next_tick_ps.get() {
-            self.charge(Step::Tick);
+            self.charge(CostKind::Tick);
             mine.set_next_tick();
             HERE.with(|here| here.tick_due.set(true));
             tick_at_point();
@@ -235,7 +235,7 @@ impl Machine {
         if self.inside.get() { self.here().clock_ps.get() } else { self.outside_ps.get() }
     }
 
-    fn charge(&self, step: Step) {
+    fn charge(&self, step: CostKind) {
         let cost_ps = self.varied(self.costs.ps(step));
         self.pass(cost_ps);
     }
@@ -266,10 +266,10 @@ impl Machine {
             }
             std::mem::replace(&mut of_class[instance], me)
         };
-        self.charge(Step::Lock);
+        self.charge(CostKind::Lock);
         if before != 0 && before != me {
-            self.charge(Step::Transfer);
-            self.charge(Step::Guarded);
+            self.charge(CostKind::Transfer);
+            self.charge(CostKind::Guarded);
         }
     }
 
@@ -288,7 +288,7 @@ impl Machine {
             before != 0 && (before & me == 0 || writes && before != me)
         };
         if comes {
-            self.charge(Step::Transfer);
+            self.charge(CostKind::Transfer);
         }
     }
 
@@ -300,7 +300,7 @@ impl Machine {
         let target = &self.processors[home];
         let ready_ps = if mine {
             if !fresh {
-                self.charge(Step::Unpark);
+                self.charge(CostKind::Unpark);
             }
             self.now_ps()
         } else {
@@ -326,16 +326,16 @@ impl Machine {
     fn reach(&self, target: &Processor) -> u64 {
         let inside = self.inside.get();
         if inside {
-            self.charge(Step::Post);
+            self.charge(CostKind::Post);
         }
         let now_ps = self.now_ps();
-        if !target.sleeps_at(now_ps, self.costs.ps(Step::Look)) {
-            return now_ps + self.varied(self.costs.ps(Step::Transfer));
+        if !target.sleeps_at(now_ps, self.costs.ps(CostKind::Look)) {
+            return now_ps + self.varied(self.costs.ps(CostKind::Transfer));
         }
         if inside {
-            self.charge(Step::Wake);
+            self.charge(CostKind::Wake);
         }
-        now_ps + self.varied(self.costs.ps(Step::Latency))
+        now_ps + self.varied(self.costs.ps(CostKind::Latency))
     }
 
     /// Lets an idle processor take of the fibers that have not begun on `from`, as the parallel
@@ -363,7 +363,7 @@ impl Machine {
     /// Lets an idle processor take fibers from `from`, one that sleeps only if `sleepers` may.
     fn share_with(&self, from: usize, sleepers: bool) {
         let now_ps = self.now_ps();
-        let look_ps = self.costs.ps(Step::Look);
+        let look_ps = self.costs.ps(CostKind::Look);
         let victim = &self.processors[from];
         let idle = |other: &&Processor| other.number != from && other.is_idle();
         let awake = |other: &&Processor| idle(other) && !other.sleeps_at(now_ps, look_ps);
@@ -384,7 +384,7 @@ impl Machine {
             self.spinning.set(self.spinning.get() - 1);
             // The line goes to one after the other.
             let turns = 1 + self.random.borrow_mut().next() % free.len() as u64;
-            let ready_ps = now_ps + turns * self.costs.ps(Step::Transfer);
+            let ready_ps = now_ps + turns * self.costs.ps(CostKind::Transfer);
             processor.clock_ps.set(processor.clock_ps.get().max(ready_ps));
             self.horizon_ps.set(self.horizon_ps.get().min(processor.clock_ps.get()));
         }
@@ -416,7 +416,7 @@ pub(super) fn look_at(when: Duration) {
 pub(super) fn hurry(processor: usize) {
     if let Some(machine) = machine() {
         let make_way_ps = &machine.processors[processor].make_way_ps;
-        let seen_ps = machine.now_ps() + machine.varied(machine.costs.ps(Step::Transfer));
+        let seen_ps = machine.now_ps() + machine.varied(machine.costs.ps(CostKind::Transfer));
         make_way_ps.set(make_way_ps.get().min(seen_ps));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::processor::{Arrival, Processor};
 use super::{Machine, MachineHere, Model, NEVER};
-use crate::costs::{PS_A_NS, Step};
+use crate::costs::{CostKind, PS_A_NS};
 use crate::executor::here::{Backend, HERE, Stay};
 use crate::executor::signals::SignalStack;
 use crate::executor::task::{Leave, Task};
@@ -81,7 +81,7 @@ impl Run<'_> {
                 }
                 // A hook that wakes nobody is asked once.
                 if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {
-                    return Outcome::Stalled;
+                    return Outcome::Deadlocked;
                 }
                 asked_at = Some(steps);
                 continue;
@@ -131,7 +131,7 @@ impl Run<'_> {
                 return;
             }
             machine.inside.set(true);
-            machine.charge(Step::Switch);
+            machine.charge(CostKind::Switch);
         }
         machine.inside.set(true);
         let left = self.resume(processor);
@@ -197,7 +197,7 @@ impl Run<'_> {
         let has_fresh = |other: &&Processor| !other.fresh.borrow().is_empty();
         // Its own queues are empty.
         if let Some(victim) = self.machine.processors.iter().find(has_fresh) {
-            let cost_ps = self.machine.varied(self.machine.costs.ps(Step::Transfer));
+            let cost_ps = self.machine.varied(self.machine.costs.ps(CostKind::Transfer));
             processor.take_from(victim, processor.clock_ps.get() + cost_ps);
         }
     }

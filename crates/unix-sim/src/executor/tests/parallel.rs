@@ -68,7 +68,7 @@ fn two_unparks_are_one() {
         park();
         park();
     });
-    assert_eq!(executor.run(), Outcome::Stalled);
+    assert_eq!(executor.run(), Outcome::Deadlocked);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn everybody_waiting_for_ever_is_a_stall() {
                 }
             });
         }
-        assert_eq!(executor.run(), Outcome::Stalled);
+        assert_eq!(executor.run(), Outcome::Deadlocked);
         let counts = executor.stacks();
         assert_eq!((counts.live, counts.abandoned), (0, 10));
     }
@@ -187,7 +187,7 @@ fn cancelling_the_last_timer_makes_a_stall() {
     std::thread::scope(|scope| {
         let run = scope.spawn(|| executor.run());
         assert!(timer.cancel());
-        assert_eq!(run.join().expect("no panic"), Outcome::Stalled);
+        assert_eq!(run.join().expect("no panic"), Outcome::Deadlocked);
     });
 }
 
@@ -214,7 +214,7 @@ fn detaching_what_was_outside_makes_a_stall() {
         let run = scope.spawn(|| executor.run());
         std::thread::sleep(Duration::from_millis(5));
         drop(outside);
-        assert_eq!(run.join().expect("no panic"), Outcome::Stalled);
+        assert_eq!(run.join().expect("no panic"), Outcome::Deadlocked);
     });
 }
 
@@ -369,7 +369,7 @@ fn a_parked_fiber_takes_little_memory() {
     for _ in 0..FIBERS {
         start(&executor, park);
     }
-    assert_eq!(executor.run(), Outcome::Stalled);
+    assert_eq!(executor.run(), Outcome::Deadlocked);
     assert_eq!(executor.stacks().abandoned, FIBERS);
     let each = resident_kib().saturating_sub(before) / FIBERS;
     assert!(each <= 12, "{each} KiB a fiber");

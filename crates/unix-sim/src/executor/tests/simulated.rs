@@ -9,7 +9,7 @@ use super::super::{
     processor, spin, splhigh, splx, yield_now,
 };
 use super::start;
-use crate::costs::Costs;
+use crate::costs::CostModel;
 
 /// Eight fibers that write their number at each of some points; the order in which they did.
 fn order(seed: u64) -> (Vec<u32>, u64, u64) {
@@ -93,7 +93,7 @@ fn two_that_spin_at_each_others_locks_are_a_stall() {
                 }
             });
         }
-        assert_eq!(executor.run(), Outcome::Stalled);
+        assert_eq!(executor.run(), Outcome::Deadlocked);
     }
 }
 
@@ -141,7 +141,7 @@ fn everybody_waiting_for_ever_is_a_stall() {
     for _ in 0..3 {
         start(&executor, park);
     }
-    assert_eq!(executor.run(), Outcome::Stalled);
+    assert_eq!(executor.run(), Outcome::Deadlocked);
     assert_eq!(executor.stacks().abandoned, 3);
 }
 
@@ -297,9 +297,10 @@ impl Hooks for Rude {
 #[test]
 fn a_run_that_a_panic_ends_leaves_nothing_of_itself_on_its_thread() {
     let options = || Options { hooks: Arc::new(Rude), ..Options::default() };
-    for executor in
-        [Executor::simulated(1, options()), Executor::modelled(Costs::published(), 1, options())]
-    {
+    for executor in [
+        Executor::simulated(1, options()),
+        Executor::modelled(CostModel::published(), 1, options()),
+    ] {
         start(&executor, park);
         let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run()));
         assert!(run.is_err());

@@ -11,7 +11,7 @@ use crate::kernel::Kernel;
 use crate::kernel::pgrp::PgrpRef;
 use crate::kernel::references::ProcRef;
 use crate::lock::spl;
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 
 /// Whom the tests signal: all block [`SENT`], which queues, so that it can be counted.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +127,7 @@ fn psignal_is_the_routine_that_is_safe_anywhere_in_the_configuration() {
                     let _tick = in_tick.then(spl::tick);
                     kernel.psignal(&leader, info());
                 }
-                (scene.counts(kernel), kernel.config.mode == Mode::Uniprocessor)
+                (scene.counts(kernel), kernel.config.mode == LockingMode::Uniprocessor)
             });
             assert_eq!(counts, if direct { TO_ONE } else { TO_NOBODY }, "at once");
             assert_eq!(scene.counts_later(sys), TO_ONE, "later");
@@ -211,7 +211,7 @@ fn the_inthread_ones_are_a_checked_error_in_a_tick() {
                     let _tick = spl::tick();
                     entry(kernel, &group, &leader, &me);
                 }));
-                if !on_a_uniprocessor && kernel.config.mode == Mode::Uniprocessor {
+                if !on_a_uniprocessor && kernel.config.mode == LockingMode::Uniprocessor {
                     called.expect("it takes no lock here");
                     return false;
                 }

@@ -7,7 +7,7 @@ use tontine_unix::{Pid, Sys};
 use super::inside;
 use crate::config::Executor;
 use crate::machine::Virtual;
-use crate::mode::Mode;
+use crate::mode::LockingMode;
 
 const OWN: Pid = Pid::number_only(0);
 
@@ -23,7 +23,7 @@ fn miscount(sys: &dyn Sys) {
 
 /// What a run says in which a group is miscounted and another one is made, after which the program
 /// would go on for ever.
-fn said(mode: Mode, executor: Executor) -> String {
+fn said(mode: LockingMode, executor: Executor) -> String {
     let unix = Virtual::builder().mode(mode).executor(executor).pids(300).build();
     let unix = unix.expect("it goes together");
     let run = || {
@@ -44,7 +44,7 @@ fn said(mode: Mode, executor: Executor) -> String {
 
 #[test]
 fn a_simulated_run_is_checked_after_each_change() {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         let said = said(mode, Executor::Simulated { seed: 1 });
         assert_eq!(said, "0 members count for group 2, and not 1", "{mode}");
     }
@@ -52,7 +52,7 @@ fn a_simulated_run_is_checked_after_each_change() {
 
 #[test]
 fn a_parallel_run_is_checked_after_each_change_where_one_lock_keeps_all_relations() {
-    for mode in Mode::ALL.into_iter().filter(|mode| *mode != Mode::PerProcess) {
+    for mode in LockingMode::ALL.into_iter().filter(|mode| *mode != LockingMode::PerProcess) {
         let said = said(mode, Executor::Parallel);
         assert_eq!(said, "0 members count for group 2, and not 1", "{mode}");
     }

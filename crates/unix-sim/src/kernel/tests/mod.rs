@@ -14,13 +14,13 @@ use super::Kernel;
 use super::thread::Thread;
 use crate::config::Executor;
 use crate::executor;
-use crate::machine::{Builder, Ending, Virtual};
-use crate::mode::Mode;
+use crate::machine::{Builder, EndReason, Virtual};
+use crate::mode::LockingMode;
 
 /// Runs a program in a small simulated system of each mode, in which a thread that can go on does:
 /// what is to come from another thread comes when the program sleeps.
 fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         let program = program.clone();
         let executor = Executor::Simulated { seed: 1 };
         let builder: Builder = Virtual::builder().mode(mode).executor(executor);
@@ -30,7 +30,7 @@ fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
             0
         });
         let ended = (report.ending, report.status, report.panicked.len());
-        assert_eq!(ended, (Ending::Finished, Some(WaitStatus::Exited(0)), 0), "mode {mode}");
+        assert_eq!(ended, (EndReason::Finished, Some(WaitStatus::Exited(0)), 0), "mode {mode}");
     }
 }
 

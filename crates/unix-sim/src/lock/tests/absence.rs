@@ -1,7 +1,7 @@
 //! Locks that a mode leaves out.
 
 use super::{locks, panic_of, parallel};
-use crate::Mode;
+use crate::LockingMode;
 use crate::held::Level;
 use crate::lock::lock_order::{CoarseLock, ORDER, PLock, PgLock, ProcRelationLock, Standing};
 use crate::lock::{BlockingLock, Options, Presence, SimpleLock};
@@ -10,13 +10,13 @@ use std::thread;
 #[test]
 fn on_one_processor_only_the_locks_of_groups_remain_of_those_that_no_tick_takes() {
     let base = ORDER.iter().filter(|row| row.spl == Level::Base);
-    let kept = base.filter(|row| row.standing(Mode::Uniprocessor) == Standing::Kept);
+    let kept = base.filter(|row| row.standing(LockingMode::Uniprocessor) == Standing::Kept);
     assert_eq!(kept.map(|row| row.name).collect::<Vec<_>>(), ["pgrphash_lock", "pg_lock"]);
 }
 
 #[test]
 fn no_lock_is_absent_where_processors_run_side_by_side() {
-    for mode in [Mode::Parallel, Mode::PerProcess] {
+    for mode in [LockingMode::Parallel, LockingMode::PerProcess] {
         let absent = ORDER.iter().find(|row| row.standing(mode) == Standing::Absent);
         assert!(absent.is_none(), "{mode}: {absent:?}");
     }
@@ -30,15 +30,15 @@ fn locks_that_a_tick_takes_exist_in_every_mode() {
 
 #[test]
 fn locks_can_be_kept_to_debug() {
-    let kept = locks(Mode::Uniprocessor, Options { keep_all: true, ..Options::default() });
+    let kept = locks(LockingMode::Uniprocessor, Options { keep_all: true, ..Options::default() });
     assert_eq!(kept.presence::<PLock>(), Presence::Counted);
-    let left_out = locks(Mode::Uniprocessor, Options::default());
+    let left_out = locks(LockingMode::Uniprocessor, Options::default());
     assert_eq!(left_out.presence::<PLock>(), Presence::Absent);
 }
 
 #[test]
 fn an_absent_simple_lock_still_gives_its_value_once() {
-    let locks = locks(Mode::Uniprocessor, Options::default());
+    let locks = locks(LockingMode::Uniprocessor, Options::default());
     let lock = SimpleLock::<PLock, u64>::new(3, 0);
     *lock.lock(&locks) += 1;
     let held = lock.lock(&locks);
@@ -60,7 +60,7 @@ fn an_absent_simple_lock_still_gives_its_value_once() {
 
 #[test]
 fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
-    let locks = locks(Mode::Coarse, Options::default());
+    let locks = locks(LockingMode::Coarse, Options::default());
     let lock = BlockingLock::<PgLock, u64>::new(4, 0);
     let text =
         "pg_lock 4 is held, and taken again: mode coarse leaves it out because that cannot be";
@@ -84,7 +84,8 @@ fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
 #[test]
 fn a_lock_that_others_replace_is_not_to_be_taken() {
     let relations = BlockingLock::<ProcRelationLock, ()>::new(0, ());
-    let per_process = locks(Mode::PerProcess, Options { keep_all: true, ..Options::default() });
+    let per_process =
+        locks(LockingMode::PerProcess, Options { keep_all: true, ..Options::default() });
     assert_eq!(
         panic_of(|| drop(relations.write(&per_process))),
         "proc_relation_lock does not exist in mode per-process: other locks stand in its place"

@@ -1,7 +1,7 @@
 //! Blocking locks.
 
 use super::{locks, parallel};
-use crate::Mode;
+use crate::LockingMode;
 use crate::lock::lock_order::PgLock;
 use crate::lock::{BlockingLock, Locks, Options, write_both};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ type Group<T> = BlockingLock<PgLock, T>;
 
 /// Waiters sleep at once.
 fn impatient() -> Locks {
-    locks(Mode::Parallel, Options { busy_turns: 0, ..Options::default() })
+    locks(LockingMode::Parallel, Options { busy_turns: 0, ..Options::default() })
 }
 
 /// Returns when `count` fibers sleep for `lock`.

@@ -1,7 +1,7 @@
 //! Statistics, where what they must say is known.
 
 use super::locks;
-use crate::Mode;
+use crate::LockingMode;
 use crate::lock::lock_order::{PLock, PgLock};
 use crate::lock::statistics::Came;
 use crate::lock::turns::{Turns, Want};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 fn counted(options: Options) -> Locks {
-    locks(Mode::Parallel, Options { count: true, ..options })
+    locks(LockingMode::Parallel, Options { count: true, ..options })
 }
 
 fn row(locks: &Locks, name: &str) -> LockRow {
@@ -22,7 +22,7 @@ fn row(locks: &Locks, name: &str) -> LockRow {
 
 #[test]
 fn nothing_is_counted_unless_asked() {
-    let uncounted = locks(Mode::Parallel, Options { explore: false, ..Options::default() });
+    let uncounted = locks(LockingMode::Parallel, Options { explore: false, ..Options::default() });
     assert_eq!(uncounted.statistics(), None);
     // The byte that an acquisition reads whether or not anybody counts says so: it costs no more.
     assert_eq!((size_of::<Presence>(), uncounted.presence::<PLock>()), (1, Presence::Present));

@@ -13,15 +13,15 @@ mod priority;
 mod simple;
 
 use super::{Locks, Options};
-use crate::Mode;
+use crate::LockingMode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// All locks of mode parallel.
 fn parallel() -> Locks {
-    locks(Mode::Parallel, Options::default())
+    locks(LockingMode::Parallel, Options::default())
 }
 
-fn locks(mode: Mode, options: Options) -> Locks {
+fn locks(mode: LockingMode, options: Options) -> Locks {
     // SAFETY: every test uses its locks with one `Locks`, and takes those that its mode leaves out
     // from a single thread.
     unsafe { Locks::new(mode, options) }

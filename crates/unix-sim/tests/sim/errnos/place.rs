@@ -5,7 +5,7 @@
 //! ([`keep`]).
 
 use tontine_unix::{Errno, Linux, Result, Sys, WaitOptions, WaitStatus};
-use tontine_unix_sim::{Ending, Executor, Mode};
+use tontine_unix_sim::{EndReason, Executor, LockingMode};
 
 use crate::errnos::row::{On, Program, Row};
 use crate::keeper::keep;
@@ -31,7 +31,7 @@ fn play(row: &Row) -> Vec<String> {
         }
     }
     if !matches!(row.on, On::Linux(_)) {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             for executor in [Executor::Simulated { seed: 1 }, Executor::Parallel] {
                 let place = format!("Virtual, {mode}, {executor:?}");
                 answers.push((place, on_virtual(row.program, mode, executor)));
@@ -46,7 +46,7 @@ fn play(row: &Row) -> Vec<String> {
     told.collect()
 }
 
-fn on_virtual(program: Program, mode: Mode, executor: Executor) -> Answer {
+fn on_virtual(program: Program, mode: LockingMode, executor: Executor) -> Answer {
     let report = run(with_cat(of(mode, executor).pids(1000)), move |sys| {
         sys.set_subreaper(true).expect("nothing is refused");
         let player = sys.fork(move |sys| exit_status(program(sys))).expect("a process more");
@@ -55,7 +55,7 @@ fn on_virtual(program: Program, mode: Mode, executor: Executor) -> Answer {
     });
     match report.status {
         Some(WaitStatus::Exited(status))
-            if report.ending == Ending::Finished && report.panicked.is_empty() =>
+            if report.ending == EndReason::Finished && report.panicked.is_empty() =>
         {
             answer(status)
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tontine_unix::{
     Children, Errno, Fd, Pid, SigAction, SigSet, Signal, SpawnRequest, Sys, WaitOptions, WaitStatus,
 };
-use tontine_unix_sim::{Builder, Executor, Mode};
+use tontine_unix_sim::{Builder, Executor, LockingMode};
 
 pub(crate) use crate::children::{SELF, change, end, ignore, leader, sleep_on, sleeper};
 use crate::keeper::keep;
@@ -30,7 +30,7 @@ pub(crate) fn with(
     program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static,
 ) {
     let simulated = SEEDS.map(|seed| Executor::Simulated { seed });
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         for executor in simulated.into_iter().chain([Executor::Parallel]) {
             let place = format!("mode {mode}, {executor:?}");
             let builder = with_cat(of(mode, executor).pids(1000));

@@ -12,7 +12,7 @@ use tontine_unix::{
     Children, Errno, Fd, Pid, Ptrace, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions,
     WaitStatus, WaitedChild,
 };
-use tontine_unix_sim::{Executor, Mode, Virtual};
+use tontine_unix_sim::{Executor, LockingMode, Virtual};
 
 use crate::systems::{assert_success, everywhere, of, run};
 
@@ -295,7 +295,7 @@ fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
 
 #[test]
 fn process_that_is_killed_while_it_stops_makes_no_further_call() {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         let report = run(of(mode, Executor::Parallel), |sys| {
             for round in 0..1500 {
                 let ready = Arc::new(AtomicBool::new(false));
@@ -319,7 +319,7 @@ fn process_that_is_killed_while_it_stops_makes_no_further_call() {
 
 #[test]
 fn handler_of_sigcont_runs_before_the_stopped_call_returns() {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         let report = run(of(mode, Executor::Parallel), |sys| {
             let child = sys.fork(|sys| {
                 let handled = Arc::new(AtomicI32::new(0));

@@ -14,7 +14,7 @@ use tontine_unix::{
     Errno, Pid, Resource, Rlimit, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys,
     WaitOptions,
 };
-use tontine_unix_sim::{Executor, Mode, Report};
+use tontine_unix_sim::{Executor, LockingMode, RunReport};
 
 use crate::systems::{of, run};
 
@@ -153,13 +153,14 @@ fn deadlock(sys: &dyn Sys) -> i32 {
     0
 }
 
-fn simulate(program: fn(&dyn Sys) -> i32, mode: Mode, seed: u64) -> Report {
+fn simulate(program: fn(&dyn Sys) -> i32, mode: LockingMode, seed: u64) -> RunReport {
     run(of(mode, Executor::Simulated { seed }), program)
 }
 
 /// What must be the same of two runs.
-fn essence(report: &Report) -> String {
-    let Report { status, ending, panicked, abandoned, state, steps, digest, elapsed, .. } = report;
+fn essence(report: &RunReport) -> String {
+    let RunReport { status, ending, panicked, abandoned, state, steps, digest, elapsed, .. } =
+        report;
     // Where locks are held depends on the build; who is where does not.
     let state = state.as_ref().map(ToString::to_string).unwrap_or_default();
     let lines = state.lines().map(|line| line.split(", has ").next().unwrap_or(line));
@@ -173,7 +174,7 @@ fn essence(report: &Report) -> String {
 #[test]
 fn the_same_seed_gives_the_same_run_twice() {
     for (name, program) in CORPUS {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             for seed in 0..30 {
                 let [one, other] = [(), ()].map(|()| essence(&simulate(program, mode, seed)));
                 assert_eq!(one, other, "{name}, {mode}, seed {seed}");
@@ -186,7 +187,7 @@ fn the_same_seed_gives_the_same_run_twice() {
 fn other_seeds_give_other_runs() {
     for (name, program) in CORPUS {
         let digests: std::collections::BTreeSet<u64> =
-            (0..30).map(|seed| simulate(program, Mode::Parallel, seed).digest).collect();
+            (0..30).map(|seed| simulate(program, LockingMode::Parallel, seed).digest).collect();
         assert_eq!(digests.len(), 30, "{name}");
     }
 }
@@ -196,7 +197,7 @@ fn a_seed_gives_the_golden_run() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for (name, program) in CORPUS {
         let mut text = String::new();
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             for seed in 1..4 {
                 let report = simulate(program, mode, seed);
                 write!(text, "{mode}, seed {seed}: {}", essence(&report)).expect("there is room");

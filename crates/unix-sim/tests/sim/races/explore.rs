@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tontine_unix::{Sys, WaitStatus};
-use tontine_unix_sim::{Builder, Ending, Executor, Mode, Report, Virtual};
+use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
 
 /// A program whose exit status is 0 if what the race endangers has held.
 pub(crate) type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
@@ -26,9 +26,9 @@ fn seeds() -> u64 {
 }
 
 /// Modes that are tried: all, or the one that `RACE_MODE` names.
-fn modes() -> Vec<Mode> {
-    let Ok(name) = std::env::var("RACE_MODE") else { return Mode::ALL.to_vec() };
-    let named = Mode::ALL.into_iter().find(|mode| mode.to_string() == name);
+fn modes() -> Vec<LockingMode> {
+    let Ok(name) = std::env::var("RACE_MODE") else { return LockingMode::ALL.to_vec() };
+    let named = LockingMode::ALL.into_iter().find(|mode| mode.to_string() == name);
     vec![named.unwrap_or_else(|| panic!("RACE_MODE={name} names no mode"))]
 }
 
@@ -42,17 +42,17 @@ pub(crate) const PARALLEL: usize = 4;
 const MOST_STEPS: u64 = 200_000;
 
 impl Race {
-    fn system(&self, mode: Mode, executor: Executor) -> Builder {
-        let processors = if mode == Mode::Uniprocessor { 1 } else { 4 };
+    fn system(&self, mode: LockingMode, executor: Executor) -> Builder {
+        let processors = if mode == LockingMode::Uniprocessor { 1 } else { 4 };
         let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
         (self.with)(builder.pids(300))
     }
 
-    fn simulation(&self, mode: Mode, seed: u64) -> Builder {
+    fn simulation(&self, mode: LockingMode, seed: u64) -> Builder {
         self.system(mode, Executor::Simulated { seed }).stop_at(MOST_STEPS)
     }
 
-    fn run(&self, builder: Builder) -> Report {
+    fn run(&self, builder: Builder) -> RunReport {
         let scene = (self.scene)();
         builder.build().expect("it goes together").run(move |sys| scene(sys))
     }
@@ -77,7 +77,7 @@ impl Race {
 
     /// The program itself has a race: in every mode a seed shows it, and shows it again.
     pub(crate) fn fails(&self) {
-        for mode in Mode::ALL {
+        for mode in LockingMode::ALL {
             let violated = |seed| self.violation(self.simulation(mode, seed));
             let found = (0..MOST_SEEDS).find_map(|seed| Some((seed, violated(seed)?)));
             let (seed, seen) = found.unwrap_or_else(|| panic!("{mode}: no seed shows the race"));
@@ -99,15 +99,15 @@ impl Race {
     }
 }
 
-fn held(report: &Report) -> bool {
-    report.ending == Ending::Finished
+fn held(report: &RunReport) -> bool {
+    report.ending == EndReason::Finished
         && report.status == Some(WaitStatus::Exited(0))
         && report.panicked.is_empty()
         && report.abandoned == 0
 }
 
-fn told(report: &Report) -> String {
-    let Report { ending, status, panicked, steps, digest, state, .. } = report;
+fn told(report: &RunReport) -> String {
+    let RunReport { ending, status, panicked, steps, digest, state, .. } = report;
     let state = state.as_ref().map(ToString::to_string).unwrap_or_default();
     format!(
         "{ending:?} with {status:?}, panicked {panicked:?}, {steps} steps, digest {digest:016x}\n\

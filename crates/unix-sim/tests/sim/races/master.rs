@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tontine_unix::{SigAction, SigSet, Signal, Sys, WaitOptions};
-use tontine_unix_sim::{Executor, Mode, Report};
+use tontine_unix_sim::{Executor, LockingMode, RunReport};
 
 use crate::systems::{assert_success, of, run};
 
@@ -12,8 +12,11 @@ fn executors() -> impl Iterator<Item = Executor> {
     (0..20).map(|seed| Executor::Simulated { seed }).chain([Executor::Parallel; 3])
 }
 
-fn on_master(executor: Executor, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Report {
-    run(of(Mode::Master, executor).processors(4).first_on(1), program)
+fn on_master(
+    executor: Executor,
+    program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
+) -> RunReport {
+    run(of(LockingMode::Master, executor).processors(4).first_on(1), program)
 }
 
 /// Children on each processor but the master sleep in calls of all kinds at once; their parent, on

@@ -9,7 +9,7 @@ use tontine_unix::{
     Children, Errno, Pid, PriorityScope, Ptrace, Resource, Rlimit, SigAction, Signal, SignalTarget,
     Sys, Tid, WaitOptions, WaitStatus,
 };
-use tontine_unix_sim::{Executor, Mode};
+use tontine_unix_sim::{Executor, LockingMode};
 
 use crate::systems::{assert_success, everywhere, of, run};
 
@@ -406,7 +406,7 @@ const ALLOWED: i32 = TRIED / 5;
 
 #[test]
 fn a_million_forks_without_wait_are_made_or_refused() {
-    let system = of(Mode::Parallel, Executor::Parallel).pids(4_194_304);
+    let system = of(LockingMode::Parallel, Executor::Parallel).pids(4_194_304);
     let allowed = Rlimit { soft: ALLOWED as u64, hard: ALLOWED as u64 };
     let report = run(system.limit(Resource::Processes, allowed), |sys| {
         sys.setuid(7).expect("it may");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tontine_unix::{Resource, Rlimit, Signal, Sys, WaitOptions};
-use tontine_unix_sim::{Executor, Mode};
+use tontine_unix_sim::{Executor, LockingMode};
 
 use crate::systems::{assert_success, of, run};
 
@@ -18,7 +18,7 @@ const BUSY: usize = 32;
 /// back kept that from ever ending.
 #[test]
 fn every_alarm_rings_though_the_event_queue_is_full() {
-    let system = of(Mode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).stacks(2000);
+    let system = of(LockingMode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).stacks(2000);
     let no_limit = Rlimit { soft: u64::MAX, hard: u64::MAX };
     let system = system.limit(Resource::Processes, no_limit).stop_at(10_000_000);
     let report = run(system, |sys| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tontine_unix::{SigSet, SigmaskHow, Signal, SignalTarget, Sys};
-use tontine_unix_sim::{Builder, Ending, Executor, Mode, State};
+use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, SystemState};
 
 use crate::systems::{everywhere, of, run};
 
@@ -42,7 +42,7 @@ fn all_asleep(sys: &dyn Sys) -> i32 {
 fn a_deadlock_is_found_and_says_who_waits_for_what() {
     for (on, system) in everywhere() {
         let report = run(system, all_asleep);
-        assert_eq!((report.ending, report.status), (Ending::Stalled, None), "{on}");
+        assert_eq!((report.ending, report.status), (EndReason::Deadlocked, None), "{on}");
         let state = report.state.expect("it has not ended").to_string();
         for line in [
             "sleeps in read for pipe 5\n",
@@ -63,16 +63,16 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
 fn forgotten_ends(sys: &dyn Sys) -> i32 {
     let (reader, writer) = sys.pipe().expect("there is room");
     let forgets = sys.fork(move |sys| {
-        State::name_caller("forgets");
+        SystemState::name_caller("forgets");
         sys.read(reader, &mut [0]).map_or(1, |_| 0)
     });
     let forgets = forgets.expect("there is room");
     sys.close(writer).expect("it is open");
     let fills = sys.fork(|sys| {
-        State::name_caller("fills");
+        SystemState::name_caller("fills");
         let (_, writer) = sys.pipe().expect("there is room");
         sys.fork(move |sys| {
-            State::name_caller("idle");
+            SystemState::name_caller("idle");
             sys.close(writer).expect("it is open");
             sys.pause();
             0
@@ -90,7 +90,7 @@ fn forgotten_ends(sys: &dyn Sys) -> i32 {
 fn who_has_the_other_end_of_a_pipe_is_named() {
     for (on, system) in everywhere() {
         let report = run(system, forgotten_ends);
-        assert_eq!(report.ending, Ending::Stalled, "{on}");
+        assert_eq!(report.ending, EndReason::Deadlocked, "{on}");
         let state = report.state.expect("it has not ended").to_string();
         let lines: Vec<&str> = state.lines().map(str::trim).collect();
         let said = |call: &str, owners: &str| {
@@ -117,7 +117,7 @@ fn two_threads_that_join_each_other_are_a_deadlock() {
             let _ = sys.join(other);
             0
         });
-        assert_eq!(report.ending, Ending::Stalled, "{on}");
+        assert_eq!(report.ending, EndReason::Deadlocked, "{on}");
         let state = report.state.expect("it has not ended").to_string();
         assert!(state.contains("join for thread 2"), "{on}:\n{state}");
         assert!(state.contains("join for thread 3"), "{on}:\n{state}");
@@ -126,7 +126,7 @@ fn two_threads_that_join_each_other_are_a_deadlock() {
 
 #[test]
 fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         for step in 1..200 {
             let count = Arc::new(AtomicI32::new(0));
             let counts = count.clone();
@@ -138,7 +138,7 @@ fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
                     counts.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            assert_eq!(report.ending, Ending::Stopped, "{mode}, step {step}");
+            assert_eq!(report.ending, EndReason::Stopped, "{mode}, step {step}");
             assert_eq!(report.steps, step, "{mode}");
             let state = report.state.expect("it has not ended").to_string();
             assert!(state.contains("program"), "{mode}, step {step}:\n{state}");
@@ -160,7 +160,7 @@ fn a_state_says_which_locks_are_held() {
 fn locks_are_said(noted: fn(Builder) -> Builder) {
     let mut held = 0;
     for step in 1..200 {
-        let system = noted(of(Mode::Parallel, Executor::Simulated { seed: 1 }));
+        let system = noted(of(LockingMode::Parallel, Executor::Simulated { seed: 1 }));
         let report = run(system.stop_at(step), |sys| {
             loop {
                 let _ = sys.kill(SignalTarget::OwnGroup, None);

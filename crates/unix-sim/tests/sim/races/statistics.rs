@@ -1,16 +1,16 @@
 //! What is counted of locks, and that nothing is unless it was asked for.
 
 use tontine_unix::{Signal, SignalTarget, Sys};
-use tontine_unix_sim::{Executor, LockRow, LockStatistics, Mode, Report};
+use tontine_unix_sim::{Executor, LockRow, LockStatistics, LockingMode, RunReport};
 
 use crate::systems::{assert_success, everywhere, of, run};
 
 /// The relations' lock of a mode, for which those that fork and wait compete.
-fn relations(mode: Mode) -> &'static str {
-    if mode == Mode::PerProcess { "p_family_lock" } else { "proc_relation_lock" }
+fn relations(mode: LockingMode) -> &'static str {
+    if mode == LockingMode::PerProcess { "p_family_lock" } else { "proc_relation_lock" }
 }
 
-fn row(report: &Report, name: &str) -> LockRow {
+fn row(report: &RunReport, name: &str) -> LockRow {
     let LockStatistics { rows } = report.locks.as_ref().expect("they were asked for");
     rows.iter().find(|row| row.name == name).expect("each class has a row").clone()
 }
@@ -70,7 +70,7 @@ fn what_is_counted_adds_up() {
 #[test]
 fn a_lock_that_the_mode_leaves_out_is_not_counted_unless_it_is_kept() {
     for keep in [false, true] {
-        let system = of(Mode::Uniprocessor, Executor::Simulated { seed: 1 });
+        let system = of(LockingMode::Uniprocessor, Executor::Simulated { seed: 1 });
         let report = run(system.statistics(true).keep_locks(keep), |sys| {
             sys.fork(|_| 0).expect("there is room");
             i32::from(sys.wait().is_err())
@@ -82,7 +82,7 @@ fn a_lock_that_the_mode_leaves_out_is_not_counted_unless_it_is_kept() {
 
 #[test]
 fn a_simulated_run_counts_the_same_twice() {
-    for mode in [Mode::Parallel, Mode::PerProcess] {
+    for mode in [LockingMode::Parallel, LockingMode::PerProcess] {
         let counted = |seed| {
             let system = of(mode, Executor::Simulated { seed }).statistics(true);
             let report = run(system, |sys| families(sys, 10));
@@ -102,10 +102,10 @@ fn on_two_processors_a_lock_that_both_want_is_waited_for() {
     // Whether two meet is chance; that they never do in so many runs is none.
     const RUNS: usize = 1000;
     let contended = (0..RUNS).any(|_| {
-        let system = of(Mode::Parallel, Executor::Parallel).statistics(true);
+        let system = of(LockingMode::Parallel, Executor::Parallel).statistics(true);
         let report = run(system, |sys| families(sys, 500));
         assert_success("parallel", &report);
-        let row = row(&report, relations(Mode::Parallel));
+        let row = row(&report, relations(LockingMode::Parallel));
         assert!(row.acquisitions >= 2 * 4 * 500, "{row:?}");
         row.waited_percent() > Some(0.0)
     });

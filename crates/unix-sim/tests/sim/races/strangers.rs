@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, WaitOptions};
-use tontine_unix_sim::{Mode, Virtual};
+use tontine_unix_sim::{LockingMode, Virtual};
 
 use crate::races::explore::{PARALLEL, Race};
 use crate::systems::assert_success;
@@ -187,7 +187,7 @@ fn of_a_long_chain_everybody_is_inherited() {
     fn link(sys: &dyn Sys, left: u32) -> i32 {
         i32::from(left > 0 && sys.fork(move |sys| link(sys, left - 1)).is_err())
     }
-    for mode in [Mode::Parallel, Mode::PerProcess] {
+    for mode in [LockingMode::Parallel, LockingMode::PerProcess] {
         for _ in 0..10 {
             let unix = Virtual::builder().mode(mode).processors(2).build().expect("it goes");
             let report = unix.run(|sys| {

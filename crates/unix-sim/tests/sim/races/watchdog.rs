@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tontine_unix::{SpawnRequest, Sys, WaitOptions};
-use tontine_unix_sim::{Busy, Executor, Mode};
+use tontine_unix_sim::{BusyThread, Executor, LockingMode};
 
 use crate::systems::{assert_success, of, run};
 
@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Who was named, and when first.
 #[derive(Default)]
 struct Told {
-    named: Mutex<Vec<(Busy, Instant)>>,
+    named: Mutex<Vec<(BusyThread, Instant)>>,
     any: AtomicBool,
 }
 
 impl Told {
-    fn note(&self, busy: Busy) {
+    fn note(&self, busy: BusyThread) {
         self.named.lock().expect("no panic").push((busy, Instant::now()));
         self.any.store(true, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ fn behaves(sys: &dyn Sys, told: &Told) -> i32 {
 
 #[test]
 fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
-    for mode in [Mode::Master, Mode::Parallel] {
+    for mode in [LockingMode::Master, LockingMode::Parallel] {
         let told = Arc::new(Told::default());
         let begun = Arc::new(Mutex::new(None));
         let tell = Arc::clone(&told);
@@ -87,7 +87,7 @@ fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
         let named = told.named.lock().expect("no panic");
         let [(busy, when)] = &named[..] else { panic!("{mode}: {:?} were named", named.len()) };
         let program = "computes".to_owned();
-        assert_eq!(*busy, Busy { pid, program, tid, limit: LIMIT }, "{mode}");
+        assert_eq!(*busy, BusyThread { pid, program, tid, limit: LIMIT }, "{mode}");
         let text =
             format!("thread {tid} of process {pid} (computes) has made no system call for 2s");
         assert!(busy.to_string().starts_with(&text), "{busy}");

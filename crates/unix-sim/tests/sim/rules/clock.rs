@@ -114,7 +114,7 @@ fn the_simulated_clock_goes_forward_where_everybody_sleeps() {
 
 #[test]
 fn a_tick_counts_at_the_mark_that_stood_when_it_came() {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         for seed in 0..20 {
             let executor = Executor::Simulated { seed };
             let unix = Virtual::builder().mode(mode).executor(executor).build().unwrap();
@@ -180,12 +180,12 @@ fn a_sleep_without_end_is_ended_by_a_handler_and_a_wait_without_end_by_a_signal(
 
 #[test]
 fn whoever_sleeps_without_end_waits_for_ever() {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         let builder = Virtual::builder().mode(mode).executor(Executor::Simulated { seed: 5 });
         let report = builder.build().unwrap().run(|sys| {
             let _ = sys.nanosleep(Duration::MAX);
             0
         });
-        assert_eq!((report.ending, report.status), (Ending::Stalled, None), "in mode {mode}");
+        assert_eq!((report.ending, report.status), (EndReason::Deadlocked, None), "in mode {mode}");
     }
 }

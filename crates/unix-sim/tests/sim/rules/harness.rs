@@ -35,17 +35,17 @@ pub(crate) fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     change: impl Fn(Builder) -> Builder,
     rule: F,
 ) -> Held<F> {
-    on(&Mode::ALL, &EXECUTORS, &change, Arc::new(rule))
+    on(&LockingMode::ALL, &EXECUTORS, &change, Arc::new(rule))
 }
 
 /// Runs a rule in every mode, simulated: one that takes much time of a processor.
 pub(crate) fn simulated<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
     let (simulated, _) = EXECUTORS.split_at(EXECUTORS.len() - 1);
-    on(&Mode::ALL, simulated, &|builder| builder, Arc::new(rule))
+    on(&LockingMode::ALL, simulated, &|builder| builder, Arc::new(rule))
 }
 
 /// Runs a rule of which the time passes on real processors: in every mode, simulated, where time is
-/// virtual, and in [`Mode::Parallel`] on threads.
+/// virtual, and in [`LockingMode::Parallel`] on threads.
 pub(crate) fn timed<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
     timed_with(|builder| builder, rule)
 }
@@ -56,12 +56,12 @@ pub(crate) fn timed_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     rule: F,
 ) -> Held<F> {
     let (simulated, parallel) = EXECUTORS.split_at(EXECUTORS.len() - 1);
-    let Held(rule) = on(&Mode::ALL, simulated, &change, Arc::new(rule));
-    on(&[Mode::Parallel], parallel, &change, rule)
+    let Held(rule) = on(&LockingMode::ALL, simulated, &change, Arc::new(rule));
+    on(&[LockingMode::Parallel], parallel, &change, rule)
 }
 
 fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
-    modes: &[Mode],
+    modes: &[LockingMode],
     executors: &[Executor],
     change: &impl Fn(Builder) -> Builder,
     rule: Arc<F>,

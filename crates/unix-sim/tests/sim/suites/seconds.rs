@@ -7,7 +7,7 @@ use crate::systems::{assert_held, of, run};
 /// Runs a rule in every mode by the simulated clock, where sleeping takes no time, and once in real
 /// time.
 pub(crate) fn in_seconds(rule: fn(&dyn Sys)) {
-    for mode in Mode::ALL {
+    for mode in LockingMode::ALL {
         virtually(mode, Executor::Simulated { seed: 1 }, rule);
     }
     in_computed_seconds(rule);
@@ -15,7 +15,7 @@ pub(crate) fn in_seconds(rule: fn(&dyn Sys)) {
 
 /// Runs a rule in real time alone: to compute for seconds takes the simulated clock too many steps.
 pub(crate) fn in_computed_seconds(rule: fn(&dyn Sys)) {
-    virtually(Mode::Parallel, Executor::Parallel, rule);
+    virtually(LockingMode::Parallel, Executor::Parallel, rule);
     let linux = Linux::new().expect("a kernel with pidfds");
     let sys: &dyn Sys = &linux;
     let end = end_as(sys, move |sys| {
@@ -25,7 +25,7 @@ pub(crate) fn in_computed_seconds(rule: fn(&dyn Sys)) {
     assert_eq!(end, WaitStatus::Exited(0), "on Linux");
 }
 
-fn virtually(mode: Mode, executor: Executor, rule: fn(&dyn Sys)) {
+fn virtually(mode: LockingMode, executor: Executor, rule: fn(&dyn Sys)) {
     let report = run(of(mode, executor), move |sys| {
         rule(sys);
         0
