@@ -1,26 +1,26 @@
 //! Scenarios for process and signal code: run, compared with Linux, explored under all schedules.
 //!
-//! - [`scenario`]: a language for what processes do and what is expected of them.
+//! - [`scenario`]: a language for processes, the calls that they make, and the expected results.
 //! - [`check`]: one scenario on Linux and on the virtual Unix, step by step.
 //! - [`explore`]: a scenario, or a function of [`Sys`](tontine_unix::Sys), under all schedules up
 //!   to a bound.
-//! - [`random`]: scenarios made of a seed.
+//! - [`random`]: random scenarios, each generated from a seed.
 //! - [`shell`]: a shell with job control, as a program of either system.
 //!
 //! ```
 //! use tontine_unix::Sys;
 //! use tontine_unix_lab::explore::Exploration;
 //!
-//! let outcome = Exploration::new(|| |sys: &dyn Sys| {
+//! let report = Exploration::new(|| |sys: &dyn Sys| {
 //!     sys.fork(|_| 7).expect("there is room");
 //!     i32::from(sys.wait().expect("there is a child").status.exited() != Some(7))
 //! })
 //! .run();
-//! assert_eq!(outcome.violation, None);
+//! assert_eq!(report.violation, None);
 //! ```
 //!
-//! The calls themselves are not here: `tontine-unix` makes them on Linux, `tontine-unix-sim` in a
-//! system of its own.
+//! The system calls are in other crates: `tontine-unix` makes them on Linux, `tontine-unix-sim` in
+//! a virtual Unix.
 //!
 //! Floors, from the bottom up: `scenario`, `shell`; `check`, `explore`; `random`.
 

@@ -31,11 +31,11 @@ const BURST: u32 = 50;
 const NAP: Duration = Duration::from_micros(300);
 
 impl CostModel {
-    /// Measures this machine, in some seconds. Whoever else uses it spoils the figures.
+    /// Measures this machine, which takes some seconds. Other load on it distorts the figures.
     ///
     /// # Panics
     ///
-    /// The virtual Unix cannot run here.
+    /// If the virtual Unix cannot run here.
     #[must_use]
     pub fn measure() -> Self {
         let spin = least(|| per_operation(|_| spin_loop()));

@@ -17,7 +17,7 @@ use crate::stopper::Stopper;
 /// A program that `exec` finds by its name: it gets its arguments, its own name first.
 pub(crate) type Registered = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
 
-/// Which thread delivers a signal that was sent to a process.
+/// The thread that delivers a signal that was sent to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Delivery {
     /// The oldest thread, as OSF/1 has it (§3.1).
@@ -28,7 +28,7 @@ pub enum Delivery {
     AnyUnblocked,
 }
 
-/// Whose the signal mask is.
+/// The owner of a signal mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Masks {
     /// The process's, as in OSF/1: what one thread blocks all block. `sigsuspend` suspends one
@@ -39,22 +39,22 @@ pub enum Masks {
     PerThread,
 }
 
-/// What virtual threads run on.
+/// The executor on which virtual threads run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executor {
     /// One thread of this process, a scheduler with this seed and a virtual clock: the same seed
     /// gives the same run.
     Simulated {
-        /// What decides who runs.
+        /// The seed of the scheduler.
         seed: u64,
     },
     /// As many threads of this process as there are processors.
     Parallel,
-    /// One thread of this process that stands for as many processors as you like, each with a clock
-    /// that every step moves by its cost ([`Builder::costs`](crate::Builder::costs)): what it says
-    /// of time is a model's word. The same seed and costs give the same run.
+    /// One thread of this process that models any number of processors, each with a clock that
+    /// every step advances by its cost ([`Builder::costs`](crate::Builder::costs)): times are those
+    /// of the model. The same seed and costs give the same run.
     Modelled {
-        /// Decides by how much each cost varies.
+        /// The seed of the variation of costs.
         seed: u64,
     },
 }
@@ -69,16 +69,16 @@ pub trait Conductor: Send + Sync {
     fn dice(&self) -> u64;
 }
 
-/// A thread that has not made a system call for long.
+/// A thread that has made no system call for a long time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusyThread {
     /// The number of its process.
     pub pid: i32,
     /// The program that the process runs: the name under which it was executed, or `program`.
     pub program: String,
-    /// Its own.
+    /// The number of the thread.
     pub tid: i32,
-    /// For at least so long.
+    /// The minimum duration without a call.
     pub limit: Duration,
 }
 

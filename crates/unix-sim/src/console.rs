@@ -14,7 +14,7 @@ use crate::executor::Fiber;
 /// Bytes that wait to be looked at; beyond that, who writes to the terminal waits.
 const MOST: usize = 1 << 16;
 
-/// Where a user, or a test, sits at the terminal of a [`Virtual`](crate::Virtual).
+/// The controlling end of the terminal of a [`Virtual`](crate::Virtual), for a user or a test.
 ///
 /// Given to [`Builder::console`](crate::Builder::console), it makes the first program leader of a
 /// session whose controlling terminal is on its descriptors 0, 1 and 2. While a system runs with a
@@ -72,26 +72,26 @@ impl fmt::Debug for Console {
 }
 
 impl Console {
-    /// One that no system has yet.
+    /// Creates a console that no system has yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One at which nobody types: that everybody sleeps is a stall, once all that was shown has
-    /// been taken.
+    /// Creates a console without a user: if all threads are blocked, the run ends as deadlocked
+    /// once all output has been taken.
     pub fn unattended() -> Self {
         Self(Arc::new(Shared { unattended: true, ..Shared::default() }))
     }
 
-    /// Types. Never waits: what the terminal has no room for is typed when it has. What is typed
-    /// while no system runs is typed when one begins.
+    /// Types bytes, without blocking: bytes that the terminal has no space for are typed when it
+    /// has. Bytes that are typed while no system runs are typed when one begins.
     pub fn input(&self, bytes: &[u8]) {
         let mut queues = self.queues();
         queues.typed.extend(bytes);
         queues.wake();
     }
 
-    /// What was shown since the last look. Where that is nothing it waits, at most for so long.
+    /// Returns the output since the last call. If there is none, blocks for at most `wait`.
     pub fn output(&self, wait: Duration) -> Vec<u8> {
         let queues = self.queues();
         let waited = self.0.shown.wait_timeout_while(queues, wait, |queues| queues.seen.is_empty());
@@ -152,11 +152,11 @@ impl Console {
 
 /// The controlling end of a terminal.
 pub trait TerminalController: Sync {
-    /// Types; waits until there is room.
+    /// Types bytes; blocks until there is space.
     fn input(&self, bytes: &[u8]);
-    /// What there is to see; nothing if that is so for as long as `wait`.
+    /// Returns the output; empty if none comes within `wait`.
     fn output(&self, wait: Duration) -> Vec<u8>;
-    /// Whether nobody is left who could write.
+    /// Returns `true` if no process is left that could write.
     fn is_over(&self) -> bool;
 }
 

@@ -1,8 +1,8 @@
 //! What each step of the virtual Unix costs on a machine: [`CostModel`], one figure a [`CostKind`].
 //!
 //! The modelled executor charges them to its processors' clocks; docs/model.md says where. A file
-//! of costs is text, a line a step: its name, nanoseconds, what it is. [`CostModel::measure`] makes one
-//! on the machine that it runs on. One that was made so comes with the library:
+//! of costs is text, a line a step: its name, nanoseconds, what it is. [`CostModel::measure`] makes
+//! one on the machine that it runs on. One that was made so comes with the library:
 //! [`CostModel::published`].
 
 mod text;
@@ -18,23 +18,23 @@ pub(crate) const PS_A_NS: u64 = 1000;
 
 macro_rules! steps {
     ($($step:ident = $name:literal, $what:literal;)+) => {
-        /// Something that takes a processor's time.
+        /// A kind of step that costs processor time.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum CostKind {
             $(#[doc = $what] $step),+
         }
 
         impl CostKind {
-            /// All of them, in the order of a file of costs.
+            /// All kinds, in the order of a file of costs.
             pub const ALL: [Self; [$(CostKind::$step),+].len()] = [$(Self::$step),+];
 
-            /// As a file of costs has it.
+            /// Returns the name, as in a file of costs.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$step => $name),+ }
             }
 
-            /// What it is.
+            /// Returns a description.
             #[must_use]
             pub const fn what(self) -> &'static str {
                 match self { $(Self::$step => $what),+ }
@@ -66,15 +66,16 @@ steps! {
     Bytes = "bytes", "a read or write of a pipe or terminal beside its locks";
 }
 
-/// Picoseconds for each step.
+/// The cost of each kind of step on a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostModel([u64; CostKind::ALL.len()]);
 
 impl CostModel {
-    /// Steps that take no time.
+    /// The model in which no step takes time.
     pub const NONE: Self = Self([0; CostKind::ALL.len()]);
 
-    /// Those of a virtual machine of two AMD EPYC processors (Zen 5), made by [`CostModel::measure`].
+    /// Returns the costs of a virtual machine with two AMD EPYC processors (Zen 5), which
+    /// [`CostModel::measure`] measured.
     ///
     /// # Panics
     ///
@@ -84,13 +85,13 @@ impl CostModel {
         include_str!("costs/zen5.txt").parse().expect("a test reads it")
     }
 
-    /// Nanoseconds of a step.
+    /// Returns the cost of a step in nanoseconds.
     #[must_use]
     pub fn ns(&self, step: CostKind) -> f64 {
         self.0[step as usize] as f64 / PS_A_NS as f64
     }
 
-    /// With so many nanoseconds for a step; below 0 counts as none.
+    /// Returns the model with another cost of a step, in nanoseconds; a negative cost becomes 0.
     #[must_use]
     pub fn with(mut self, step: CostKind, ns: f64) -> Self {
         self.0[step as usize] = (ns * PS_A_NS as f64).round().max(0.0) as u64;

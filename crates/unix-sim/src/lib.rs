@@ -1,7 +1,7 @@
 //! The virtual Unix: OSF/1's parallel process and signal management in user space.
 //!
-//! A [`Virtual`] system runs a program of [`tontine_unix::Sys`]. Its processes are closures on
-//! stackful coroutines, and a seed decides what happens when:
+//! A [`Virtual`] system runs a program that is written for [`tontine_unix::Sys`]. Its processes are
+//! closures on stackful coroutines, and a seed decides the order of events:
 //!
 //! ```
 //! use tontine_unix::{Linux, Sys};
@@ -20,8 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Which schedules are worth a run is for `tontine-unix-lab` to decide, and no process of this
-//! system is a process of the operating system.
+//! `tontine-unix-lab` decides which schedules to run. No process of this system is a process of the
+//! operating system.
 //!
 //! Floors, from the bottom up: `split_mix`, `label`, `mode`, `costs`, `held`;
 //! `executor`; `lock`, `console`, `stopper`; `config`; `kernel`; `machine`;

@@ -23,10 +23,10 @@ pub use report::{EndReason, RunReport};
 use tontine_unix::Sys;
 use watch::Watch;
 
-/// A Unix in user space: processes are closures on stackful coroutines.
+/// A Unix in user space, whose processes are closures on stackful coroutines.
 ///
-/// A virtual `fork` copies no address space: the child runs another closure, and what both can
-/// reach they share.
+/// A virtual `fork` copies no address space: the child runs another closure in the same memory, and
+/// shares with the parent what both can reach.
 ///
 /// ```
 /// use tontine_unix_sim::{Executor, Virtual};
@@ -47,22 +47,22 @@ pub struct Virtual {
 }
 
 impl Virtual {
-    /// Begins with mode [`Parallel`](crate::LockingMode::Parallel), one processor, the parallel executor,
-    /// and POSIX delivery.
+    /// Returns a builder with the defaults: mode [`Parallel`](crate::LockingMode::Parallel), one
+    /// processor, the parallel executor, and POSIX delivery.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// Makes a system whose second process runs `program`, and runs it until that has ended;
-    /// whoever is left then is killed. Each run is a system of its own.
+    /// Runs a new system, whose second process runs `program`, until the program has ended; the
+    /// processes that are left are killed then. Each run is a system of its own.
     ///
     /// The program begins with descriptors 0, 1 and 2: the terminal of the
     /// [`console`](Builder::console) if there is one, else a null device: reads return end-of-file,
     /// and writes are discarded.
     ///
     /// # Panics
-    /// Within a virtual program: a system cannot run inside of another. With debug assertions also
-    /// if the system is found to have lost count of its process groups: that would be its mistake.
+    /// If it is called in a virtual program: a system cannot run inside another. With debug
+    /// assertions also if the count of process groups is wrong, which would be a bug of this crate.
     pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> RunReport {
         let config = Arc::clone(&self.config);
         let _attached = config.console.clone().map(Attached);

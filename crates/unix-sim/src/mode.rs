@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// The ways to keep processors apart that the virtual Unix knows.
+/// The locking of the virtual Unix: which locks exist, and where calls run.
 ///
 /// ```
 /// assert_eq!(tontine_unix_sim::LockingMode::PerProcess.to_string(), "per-process");
@@ -16,20 +16,20 @@ pub enum LockingMode {
     /// locks remain that are held across a sleep, `pgrphash_lock` and `pg_lock`, and those that the
     /// clock takes.
     Uniprocessor,
-    /// As OSF/1.0 was: whoever wants anything but exec waits for processor 0 and runs there.
+    /// As OSF/1.0 was: a thread that makes any call but exec waits for processor 0 and runs there.
     Master,
     /// One lock for the relations of all processes, their groups and who is in them, around
     /// whatever touches these. The simple locks are the paper's.
     Coarse,
     /// As OSF/1.1 became: tables 1 and 3 of the paper.
     Parallel,
-    /// [`LockingMode::Parallel`] with locks of each process in place of the one `proc_relation_lock`:
-    /// what the paper's section 9 imagines.
+    /// [`LockingMode::Parallel`] with locks of each process in place of the one
+    /// `proc_relation_lock`: what the paper's section 9 imagines.
     PerProcess,
 }
 
 impl LockingMode {
-    /// All of them, in the order of the tables.
+    /// All modes, in the order of the tables.
     pub const ALL: [Self; 5] =
         [Self::Uniprocessor, Self::Master, Self::Coarse, Self::Parallel, Self::PerProcess];
 }

@@ -1,7 +1,8 @@
-//! Ends runs before their end: [`Stopper`].
+//! Stops runs: [`Stopper`].
 //!
 //! It holds the executor of the run that is under way, and nothing else of it. What is left of a
-//! run that was stopped, its [`RunReport`](crate::RunReport) says; who does not let it stop, [`RunningThread`].
+//! run that was stopped, its [`RunReport`](crate::RunReport) says; who does not let it stop,
+//! [`RunningThread`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,8 +13,8 @@ use crate::label::named_by;
 /// Stops the runs of the systems that it was given to
 /// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. Clones are the same one.
 ///
-/// A run ends as [`EndReason::Stopped`](crate::EndReason::Stopped) as soon as each thread that computes
-/// has made a system call, [`Sys::poll`](tontine_unix::Sys::poll) for one.
+/// A run ends as [`EndReason::Stopped`](crate::EndReason::Stopped) as soon as each thread that
+/// computes has made a system call, [`Sys::poll`](tontine_unix::Sys::poll) for one.
 ///
 /// ```
 /// use tontine_unix_sim::{EndReason, Stopper, Virtual};
@@ -39,12 +40,12 @@ struct Shared {
 }
 
 impl Stopper {
-    /// One that stops nothing yet.
+    /// Creates a stopper, which stops no run yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stops the run that is under way, and all that would follow. The first reason stands.
+    /// Stops the current run, and all runs that would follow. The first reason is kept.
     pub fn stop(&self, why: &str) {
         let _ = self.0.why.set(why.to_owned());
         if let Some(executor) = &*self.running() {
@@ -52,30 +53,31 @@ impl Stopper {
         }
     }
 
-    /// Why it was asked to stop, if it was.
-    pub fn why(&self) -> Option<&str> {
+    /// Returns the reason, if [`Stopper::stop`] was called.
+    pub fn reason(&self) -> Option<&str> {
         self.0.why.get().map(String::as_str)
     }
 
-    /// Who is on a processor at this moment, of the run that is under way; `None` if none is. Who
-    /// is found here again and again after a stop computes without a system call.
+    /// Returns the threads of the current run that are on a processor at this moment; `None` if
+    /// there is no run. A thread that is found here again and again after a stop computes without a
+    /// system call.
     ///
     /// ```
     /// use std::sync::mpsc::channel;
     /// use tontine_unix_sim::{Stopper, Virtual};
     ///
     /// let stopper = Stopper::new();
-    /// assert_eq!(stopper.under_way(), None);
+    /// assert_eq!(stopper.running_threads(), None);
     /// let unix = Virtual::builder().stopper(&stopper).build()?;
     /// let (seen, from) = (stopper.clone(), channel());
     /// unix.run(move |_| {
-    ///     from.0.send(seen.under_way()).expect("it is received");
+    ///     from.0.send(seen.running_threads()).expect("it is received");
     ///     assert_eq!(from.1.recv().expect("it was sent").expect("I run").len(), 1);
     ///     0
     /// });
     /// # Ok::<(), tontine_unix_sim::BuildError>(())
     /// ```
-    pub fn under_way(&self) -> Option<Vec<RunningThread>> {
+    pub fn running_threads(&self) -> Option<Vec<RunningThread>> {
         let names = self.running().as_ref()?.running();
         let named = |name| {
             let (pid, tid) = named_by(name);
@@ -87,7 +89,7 @@ impl Stopper {
     /// A run begins; it is one's own until the guard is dropped.
     pub(crate) fn attach(&self, executor: &Arc<Executor>) -> Attached {
         *self.running() = Some(Arc::clone(executor));
-        if self.why().is_some() {
+        if self.reason().is_some() {
             executor.stop();
         }
         Attached(self.clone())
@@ -101,9 +103,9 @@ impl Stopper {
 /// A thread that is on a processor: numbers of the system that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunningThread {
-    /// Its process's.
+    /// The number of its process.
     pub pid: i32,
-    /// Its own.
+    /// The number of the thread.
     pub tid: i32,
 }
 

@@ -1,8 +1,8 @@
-//! What a system call returns when it refuses: [`Errno`].
+//! The error of a system call: [`Errno`].
 
 use std::fmt;
 
-/// What a system call of [`Sys`](crate::Sys) returns.
+/// The result of a system call of [`Sys`](crate::Sys).
 pub type Result<T> = std::result::Result<T, Errno>;
 
 /// An error number, with Linux's numbers and names.
@@ -42,7 +42,7 @@ errnos! {
     EACCES "permission denied",
     EFAULT "bad address",
     EBUSY "busy",
-    EEXIST "exists already",
+    EEXIST "already exists",
     ENODEV "no such device",
     ENOTDIR "not a directory",
     EISDIR "is a directory",
@@ -50,31 +50,31 @@ errnos! {
     ENFILE "too many open files in the system",
     EMFILE "too many open files",
     ENOTTY "not a terminal",
-    ETXTBSY "the file is being written",
-    ESPIPE "no position to seek to",
-    EPIPE "nobody reads",
+    ETXTBSY "the program file is open for writing",
+    ESPIPE "not seekable",
+    EPIPE "no reader",
     ERANGE "out of range",
-    EDEADLK "would wait for itself",
+    EDEADLK "would deadlock",
     ENAMETOOLONG "name too long",
-    ENOSYS "not in this system",
-    ELOOP "too many links",
-    EOVERFLOW "does not fit",
+    ENOSYS "not implemented",
+    ELOOP "too many symbolic links",
+    EOVERFLOW "value too large",
     ENOTSUP "not supported",
-    ETIMEDOUT "time is over",
+    ETIMEDOUT "timed out",
 }
 
 impl Errno {
-    /// The error with this number, known by name or not.
+    /// Creates an error from its number, whether it has a name here or not.
     pub const fn from_raw(number: i32) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// Returns the number.
     pub const fn raw(self) -> i32 {
         self.0
     }
 
-    /// Its name, `ESRCH`; `None` for one that no system call here returns.
+    /// Returns the name, such as `ESRCH`; `None` for an error that no system call here returns.
     pub fn name(self) -> Option<&'static str> {
         self.known().map(|(_, name, _)| *name)
     }
@@ -111,7 +111,7 @@ impl From<Errno> for std::io::Error {
 }
 
 impl From<std::io::Error> for Errno {
-    /// `EIO` where the error has no number.
+    /// Converts an error; one without a number becomes `EIO`.
     fn from(error: std::io::Error) -> Self {
         error.raw_os_error().map_or(Self::EIO, Self)
     }

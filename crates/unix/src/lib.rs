@@ -1,8 +1,8 @@
 //! Process and signal code as a trait, and Linux behind it.
 //!
 //! [`Sys`] is the trait: fork, exec, wait, exit, signals, groups, sessions, job control, threads, a
-//! terminal, limits, ptrace. [`Linux`] answers it with real processes. A program is a function of
-//! `&dyn Sys`:
+//! terminal, limits, ptrace. [`Linux`] implements it with real processes. A program is a function
+//! of `&dyn Sys`:
 //!
 //! ```
 //! use tontine_unix::{Linux, Sys};
@@ -18,8 +18,8 @@
 //! # Ok::<(), tontine_unix::Errno>(())
 //! ```
 //!
-//! The same program runs on the virtual Unix of `tontine-unix-sim`, which decides by a seed what
-//! happens when; `tontine-unix-lab` explores all schedules of it. This crate contains neither.
+//! The same program runs on the virtual Unix of `tontine-unix-sim`, where a seed decides the order
+//! of events; `tontine-unix-lab` runs it under all schedules. This crate contains neither.
 //!
 //! Floors, from the bottom up: `errno`, `signal`, `terminal`, `limit`; `process`; `ptrace`, `wait`;
 //! `sys`; `system_v`, `linux`; `internal`.

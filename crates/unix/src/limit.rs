@@ -1,6 +1,6 @@
-//! Limits: [`Resource`], [`Rlimit`].
+//! Resource limits: [`Resource`], [`Rlimit`].
 
-/// What is limited.
+/// A resource with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// `RLIMIT_CPU`: seconds of processor time of a process. SIGXCPU comes at the soft limit and
@@ -15,25 +15,25 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All.
+    /// All resources.
     pub const ALL: [Self; 4] =
         [Self::Cpu, Self::Processes, Self::PendingSignals, Self::Descriptors];
 }
 
-/// How much of it. `u64::MAX` is no limit.
+/// A resource limit, as in `struct rlimit`. `u64::MAX` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rlimit {
-    /// What holds.
+    /// The limit in force.
     pub soft: u64,
-    /// How far the process may raise it.
+    /// The maximum to which the process may raise `soft`.
     pub hard: u64,
 }
 
 impl Rlimit {
-    /// None.
+    /// No limit.
     pub const INFINITY: Self = Self { soft: u64::MAX, hard: u64::MAX };
 
-    /// The same, soft and hard.
+    /// Returns a limit with the same soft and hard value.
     pub const fn of(limit: u64) -> Self {
         Self { soft: limit, hard: limit }
     }

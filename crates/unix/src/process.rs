@@ -1,17 +1,17 @@
-//! Who is who, and how a program is started: [`Pid`], [`Tid`], [`SignalTarget`], [`SpawnRequest`].
+//! Identifiers of processes and threads, and requests to start a program: [`Pid`], [`Tid`],
+//! [`SignalTarget`], [`SpawnRequest`].
 
 use std::fmt;
 
 use crate::signal::{SigSet, Signal};
 use crate::terminal::Fd;
 
-/// A process, or the group or session that it leads: its number, and which of all that ever had
-/// that number it is.
+/// A handle of a process, or of the group or session that it leads.
 ///
-/// What [`Sys::fork_boxed`](crate::Sys::fork_boxed) and [`Sys::waitid`](crate::Sys::waitid) return
-/// is such a handle: after the process was reaped it answers `ESRCH`, also when another process has
-/// the number. [`Pid::number_only`] makes one of a bare number; that means whoever has it at the
-/// time.
+/// [`Sys::fork_boxed`](crate::Sys::fork_boxed) and [`Sys::waitid`](crate::Sys::waitid) return
+/// handles: after the process was reaped a call with its handle returns `ESRCH`, even if another
+/// process has the number by then. [`Pid::number_only`] makes a handle of a bare number, which
+/// means the process that has the number at the time of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid {
     number: i32,
@@ -20,23 +20,24 @@ pub struct Pid {
 }
 
 impl Pid {
-    /// The handle of the `birth`th process, which has this number.
+    /// Returns the handle of the `birth`th process, which has this number.
     #[doc(hidden)]
     pub const fn handle(number: i32, birth: u32) -> Self {
         Self { number, birth }
     }
 
-    /// Whoever has this number. Any integer, as a program may pass any to a system call.
+    /// Returns a handle that means the process that has this number at the time of a call. Any
+    /// integer is accepted, as a program may pass any to a system call.
     pub const fn number_only(number: i32) -> Self {
         Self { number, birth: 0 }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn number(self) -> i32 {
         self.number
     }
 
-    /// Which of those that had the number; `None` if it means whoever has it.
+    /// Returns which of the processes that had the number is meant; `None` for a bare number.
     #[doc(hidden)]
     pub const fn birth(self) -> Option<u32> {
         if self.birth == 0 { None } else { Some(self.birth) }
@@ -55,11 +56,11 @@ impl fmt::Debug for Pid {
     }
 }
 
-/// A thread's number. The first thread of a process has the process's.
+/// A thread's number. The first thread of a process has the number of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tid(pub i32);
 
-/// Whom [`Sys::kill`](crate::Sys::kill) signals.
+/// The processes that [`Sys::kill`](crate::Sys::kill) signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalTarget {
     /// One process.
@@ -68,12 +69,12 @@ pub enum SignalTarget {
     Group(Pid),
     /// The caller's own group: `kill` with 0.
     OwnGroup,
-    /// Everyone whom the caller may signal but the first process and itself: `kill` with −1.
+    /// All processes that the caller may signal, except the first one and itself: `kill` with −1.
     Everyone,
 }
 
 impl SignalTarget {
-    /// What the first argument of kill(2) means.
+    /// Returns what the first argument of kill(2) means.
     pub const fn of(pid: i32) -> Self {
         match pid {
             -1 => Self::Everyone,
@@ -90,40 +91,41 @@ impl From<Pid> for SignalTarget {
     }
 }
 
-/// How a program is started: path, arguments, and what posix_spawn(3) calls attributes and file
-/// actions.
+/// A request to start a program: path, arguments, and the attributes and file actions of
+/// posix_spawn(3).
 #[derive(Debug, Clone, Default)]
 pub struct SpawnRequest {
-    /// Which program: a path on `Linux`, a registered name on `Virtual`.
+    /// The program: a path on `Linux`, a registered name on `Virtual`.
     pub path: String,
-    /// Its arguments; the first is by custom its name.
+    /// The arguments; by convention the first is the name of the program.
     pub arguments: Vec<String>,
-    /// Into which group.
+    /// The process group of the child.
     pub group: SpawnGroup,
-    /// Whether it leads a session of its own.
+    /// Whether the child leads a session of its own.
     pub session: bool,
-    /// The mask it begins with; `None` the parent's.
+    /// The signal mask of the child; `None`: the parent's.
     pub mask: Option<SigSet>,
-    /// Signals that get their default disposition.
+    /// The signals that are reset to their default disposition.
     pub defaults: SigSet,
-    /// Descriptors of the parent and the numbers under which the child has them.
+    /// Descriptors of the parent, each with its number in the child.
     pub descriptors: Vec<(Fd, Fd)>,
 }
 
 /// The group that a spawned process is in; `G` names one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SpawnGroup<G = Pid> {
-    /// Its parent's.
+    /// The parent's group.
     #[default]
     Parents,
-    /// A new one, which it leads.
+    /// A new group, which the child leads.
     Own,
-    /// This one, of the same session.
+    /// An existing group of the same session.
     Of(G),
 }
 
 impl SpawnRequest {
-    /// This program with these arguments, its name included, and everything else inherited.
+    /// Creates a request for a program with these arguments, its name included; everything else is
+    /// inherited.
     pub fn new(path: &str, arguments: &[&str]) -> Self {
         Self {
             path: path.to_owned(),
@@ -133,26 +135,27 @@ impl SpawnRequest {
     }
 }
 
-/// Whose priority [`Sys::getpriority`](crate::Sys::getpriority) asks for.
+/// The processes whose priority [`Sys::getpriority`](crate::Sys::getpriority) reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriorityScope {
-    /// A process's; number 0 is the caller.
+    /// One process; number 0 is the caller.
     Process(Pid),
-    /// That of all members of a group; number 0 is the caller's.
+    /// All members of a group; number 0 is the caller's group.
     Group(Pid),
-    /// That of all processes of a user; 0 is the caller's, as setpriority(2) has it.
+    /// All processes of a user; 0 is the caller's user, as in setpriority(2).
     User(u32),
 }
 
-/// What 4.3BSD's `struct sigstack` says.
+/// An alternate signal stack, as 4.3BSD's `struct sigstack` describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SigStack {
-    /// Bytes of the alternate stack; 0 for none.
+    /// Size of the alternate stack in bytes; 0 for none.
     pub size: usize,
     /// Whether a handler runs on it now.
     pub on_stack: bool,
 }
 
-/// A signal for [`Sys::fault`](crate::Sys::fault): one that a thread's own execution causes.
+/// The signals that [`Sys::fault`](crate::Sys::fault) accepts: those that a thread's own execution
+/// causes.
 pub const FAULTS: SigSet =
     SigSet::of(&[Signal::ILL, Signal::TRAP, Signal::BUS, Signal::FPE, Signal::SEGV, Signal::SYS]);

@@ -1,20 +1,20 @@
-//! One process in another's hands: [`Ptrace`].
+//! Requests of a tracer: [`Ptrace`].
 
 use crate::process::Pid;
 use crate::signal::Signal;
 
-/// What `ptrace` is asked for.
+/// A request of [`Sys::ptrace`](crate::Sys::ptrace).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ptrace {
     /// `PTRACE_TRACEME`: the parent traces the caller.
     TraceMe,
     /// `PTRACE_ATTACH`: the caller traces this process, which stops.
     Attach(Pid),
-    /// `PTRACE_CONT`: a stopped tracee goes on, and gets this signal in place of the one that
+    /// `PTRACE_CONT`: continues a stopped tracee, which gets this signal instead of the one that
     /// stopped it.
     Continue(Pid, Option<Signal>),
     /// `PTRACE_KILL`: kills a tracee, stopped or running.
     Kill(Pid),
-    /// `PTRACE_DETACH`: a stopped tracee goes on untraced, with this signal.
+    /// `PTRACE_DETACH`: continues a stopped tracee untraced, with this signal.
     Detach(Pid, Option<Signal>),
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// A signal, with Linux's number on x86-64 and AArch64.
 ///
-/// 32 and 33 belong to the C library there and are no signals here either.
+/// Numbers 32 and 33 are reserved for the C library there, and are not signals here either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signal(u8);
 
@@ -27,13 +27,13 @@ signals! {
     ILL 4 "illegal instruction",
     TRAP 5 "trap, for a debugger",
     ABRT 6 "abort",
-    BUS 7 "access to memory that is not there",
+    BUS 7 "bus error",
     FPE 8 "arithmetic exception",
     KILL 9 "kill; neither caught nor blocked",
     USR1 10 "free to use",
-    SEGV 11 "access to memory that is not one's own",
+    SEGV 11 "invalid memory reference",
     USR2 12 "free to use",
-    PIPE 13 "written to a pipe that nobody reads",
+    PIPE 13 "write to a pipe without a reader",
     ALRM 14 "the alarm clock",
     TERM 15 "terminate",
     STKFLT 16 "stack fault; unused",
@@ -55,12 +55,12 @@ signals! {
 }
 
 impl Signal {
-    /// The first signal that queues.
+    /// The first real-time signal.
     pub const RTMIN: Self = Self(34);
-    /// The last one.
+    /// The last real-time signal.
     pub const RTMAX: Self = Self(64);
 
-    /// The signal with this number: 1 to 31, 34 to 64.
+    /// Returns the signal with this number: 1 to 31, 34 to 64.
     pub const fn new(number: i32) -> Option<Self> {
         match number {
             1..=31 | 34..=64 => Some(Self(number as u8)),
@@ -68,22 +68,22 @@ impl Signal {
         }
     }
 
-    /// The `n`th signal that queues: `SIGRTMIN` + `n`, to `SIGRTMAX`.
+    /// Returns the `n`th real-time signal: `SIGRTMIN` + `n`, up to `SIGRTMAX`.
     pub const fn realtime(n: u8) -> Option<Self> {
         if n <= Self::RTMAX.0 - Self::RTMIN.0 { Some(Self(Self::RTMIN.0 + n)) } else { None }
     }
 
-    /// Its number.
+    /// Returns the number.
     pub const fn number(self) -> i32 {
         self.0 as i32
     }
 
-    /// Whether it queues, with values.
+    /// Returns `true` for a real-time signal, which is queued with a value.
     pub const fn is_realtime(self) -> bool {
         self.0 >= Self::RTMIN.0
     }
 
-    /// What it does where nobody asked for anything else.
+    /// Returns the default action of the signal.
     pub const fn default_action(self) -> DefaultAction {
         match self {
             Self::CHLD | Self::URG | Self::WINCH => DefaultAction::Ignore,
@@ -95,24 +95,24 @@ impl Signal {
         }
     }
 
-    /// All signals, the lowest first.
+    /// Returns all signals, in ascending order.
     pub fn all() -> impl Iterator<Item = Self> {
         (1..=64).filter_map(Self::new)
     }
 }
 
-/// What a signal does that is neither caught nor ignored.
+/// The effect of a signal that is neither caught nor ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultAction {
-    /// The process ends.
+    /// The process terminates.
     Terminate,
-    /// The process ends, and would leave a core.
+    /// The process terminates, and would dump core.
     Core,
     /// The process stops.
     Stop,
-    /// A stopped process goes on.
+    /// A stopped process continues.
     Continue,
-    /// Nothing.
+    /// The signal has no effect.
     Ignore,
 }
 
@@ -132,17 +132,18 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// That a text names no signal.
+/// The error of a text that does not name a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no signal; expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number from 1 to 64"
+    "unknown signal: expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number \
+     (1 to 31, 34 to 64), found `{0}`"
 )]
 pub struct ParseSignalError(String);
 
 impl FromStr for Signal {
     type Err = ParseSignalError;
 
-    /// `USR1`, `SIGUSR1`, `RTMIN+2`, `10`; upper or lower case.
+    /// Parses `USR1`, `SIGUSR1`, `RTMIN+2` or `10`, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, ParseSignalError> {
         let wrong = || ParseSignalError(text.to_owned());
         if let Ok(number) = text.parse() {
@@ -166,7 +167,7 @@ impl FromStr for Signal {
     }
 }
 
-/// A set of signals: bit n−1 stands for signal n.
+/// A set of signals. Bit n−1 is signal n.
 ///
 /// ```
 /// use tontine_unix::{SigSet, Signal};
@@ -179,13 +180,13 @@ impl FromStr for Signal {
 pub struct SigSet(u64);
 
 impl SigSet {
-    /// No signal.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
-    /// Every bit, those of no signal included, as `sigfillset` sets them.
+    /// The set with all 64 bits, as `sigfillset` sets them; 32 and 33 are not signals.
     pub const ALL: Self = Self(u64::MAX);
-    /// What nobody blocks: SIGKILL and SIGSTOP.
+    /// The signals that cannot be blocked: SIGKILL and SIGSTOP.
     pub const UNBLOCKABLE: Self = Self(Self::bit(Signal::KILL) | Self::bit(Signal::STOP));
-    /// What stops a process by default.
+    /// The signals that stop a process by default.
     pub const STOPS: Self = Self(
         Self::bit(Signal::STOP)
             | Self::bit(Signal::TSTP)
@@ -197,7 +198,7 @@ impl SigSet {
         1 << (signal.0 - 1)
     }
 
-    /// These signals.
+    /// Returns the set of these signals.
     pub const fn of(signals: &[Signal]) -> Self {
         let mut bits = 0;
         let mut at = 0;
@@ -208,62 +209,62 @@ impl SigSet {
         Self(bits)
     }
 
-    /// The set with these bits.
+    /// Returns the set with these bits.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Its bits.
+    /// Returns the bits.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// Whether `signal` is in it.
+    /// Returns `true` if the set contains `signal`.
     pub const fn contains(self, signal: Signal) -> bool {
         self.0 & Self::bit(signal) != 0
     }
 
-    /// Whether nothing is in it.
+    /// Returns `true` if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// With `signal`.
+    /// Returns the set with `signal` added.
     #[must_use]
     pub const fn with(self, signal: Signal) -> Self {
         Self(self.0 | Self::bit(signal))
     }
 
-    /// Without `signal`.
+    /// Returns the set with `signal` removed.
     #[must_use]
     pub const fn without(self, signal: Signal) -> Self {
         Self(self.0 & !Self::bit(signal))
     }
 
-    /// What is in either.
+    /// Returns the signals that are in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Returns the signals that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in this one and not in the other.
+    /// Returns the signals that are in this set and not in `other`.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The lowest signal in it.
+    /// Returns the lowest signal of the set.
     pub const fn first(self) -> Option<Signal> {
         if self.0 == 0 { None } else { Signal::new(self.0.trailing_zeros() as i32 + 1) }
     }
 
-    /// Its signals, the lowest first.
+    /// Returns the signals of the set, in ascending order.
     pub fn iter(self) -> impl Iterator<Item = Signal> {
         Signal::all().filter(move |signal| self.contains(*signal))
     }

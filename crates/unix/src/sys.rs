@@ -1,4 +1,4 @@
-//! The system calls, whoever answers them: [`Sys`]; those of 4.3BSD beside POSIX (§2.1).
+//! The system calls of both backends: [`Sys`]; those of POSIX and of 4.3BSD.
 
 mod action;
 
@@ -17,59 +17,63 @@ use crate::signal::{SigSet, Signal};
 use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Usage, WaitOptions, WaitedChild};
 
-/// What a forked process runs. What it returns is its exit status.
+/// The program of a forked process; its return value is the exit status.
 pub type Program = Box<dyn FnOnce(&dyn Sys) -> i32 + Send>;
 
-/// What a new thread runs.
+/// The program of a new thread.
 pub type ThreadBody = Box<dyn FnOnce(&dyn Sys) + Send>;
 
 /// The system calls of one thread of one process.
 ///
 /// A program is a function of `&dyn Sys`, and runs unchanged on [`Linux`](crate::Linux) (real
-/// processes) and on the `Virtual` of `tontine-unix-sim` (a Unix in this process). A handle is its
-/// thread's own: another thread gets another ([`Sys::thread_boxed`]).
+/// processes) and on the `Virtual` of `tontine-unix-sim` (a Unix in this process). Each thread has
+/// a handle of its own, which its function gets as an argument ([`Sys::thread_boxed`]).
 ///
-/// Each call returns the errno that Linux returns for the same mistake. What a backend cannot do
-/// is `ENOSYS`, and [`Sys::lacks`] says why.
+/// Each call returns the errno that Linux returns for the same mistake. A call that a backend does
+/// not implement returns `ENOSYS`; [`Sys::lacks`] names the reason.
 ///
-/// Where a signal may interrupt a call, `EINTR` means that a handler ran which was installed
+/// If a signal may interrupt a call, `EINTR` means that a handler ran which was installed
 /// without [`ActionFlags::RESTART`](crate::ActionFlags::RESTART).
 pub trait Sys {
-    /// What this backend cannot do: the call and the reason.
+    /// Returns the calls that this backend does not implement, each with the reason.
     fn lacks(&self) -> &'static [(&'static str, &'static str)];
 
     // Processes
 
-    /// The caller's process.
+    /// Returns the caller's process.
     fn getpid(&self) -> Pid;
-    /// Its parent; number 0 where that is outside.
+    /// Returns the parent of the caller's process; number 0 if it is outside the system.
     fn getppid(&self) -> Pid;
-    /// The caller.
+    /// Returns the calling thread.
     fn gettid(&self) -> Tid;
-    /// Makes a process that runs `child`. Use [`fork`](trait.Sys.html#method.fork), which boxes.
+    /// Creates a process that runs `child`. See [`fork`](trait.Sys.html#method.fork), which boxes
+    /// the closure.
     ///
     /// # Errors
-    /// `EAGAIN`: the user has as many processes as the limit allows, or the system has.
+    /// `EAGAIN`: the user or the system has reached its limit of processes.
     fn fork_boxed(&self, child: Program) -> Result<Pid>;
-    /// Runs another program in place of this one; returns only to say why not.
+    /// Runs another program in place of this one. Returns only if that fails.
     ///
     /// # Errors
-    /// `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM`, `E2BIG`; `EINVAL`: an argument with a zero in it.
+    /// `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM`, `E2BIG`; `EINVAL`: an argument contains a
+    /// zero byte.
     fn exec(&self, path: &str, arguments: &[&str]) -> Result<Infallible>;
-    /// `fork` and `exec` in one. A child that could not be executed is an error here, and leaves
-    /// nothing behind: nobody can wait for it, and no SIGCHLD comes.
+    /// Forks and executes in one call. If the child cannot execute the program, the call fails and
+    /// leaves no child: there is none to wait for, and no SIGCHLD is sent.
     ///
     /// # Errors
-    /// Those of both. `EAGAIN` also on `Linux`: the child was killed before it had executed.
+    /// Like [`Sys::fork_boxed`] and [`Sys::exec`]. `EAGAIN` on `Linux` also: the child was killed
+    /// before it had executed.
     fn spawn(&self, spawn: &SpawnRequest) -> Result<Pid>;
-    /// Ends the process with the low eight bits of `status`.
+    /// Terminates the process with the low eight bits of `status`.
     ///
     /// On `Virtual` a destructor must not call it while the stack is unwound, be
     /// it by the program's panic or because the process is killed, exits or executes: the other
     /// calls are refused there, but this one can neither return nor unwind any further. It is a
     /// fault of the program that aborts the host process and says so.
     fn exit(&self, status: i32) -> !;
-    /// Waits for a child to change, as `options` say; `None` with `NOHANG` where none has.
+    /// Waits until a child changes state as `options` say. Returns `None` with `NOHANG` if none
+    /// has.
     ///
     /// # Errors
     /// `ECHILD`: there is no such child, or another thread has it. `EINTR`. `EINVAL`: `options`
@@ -79,12 +83,12 @@ pub trait Sys {
 
     // Signals
 
-    /// Sends a signal, or with `None` only asks whether it could be sent. The bare number of any
+    /// Sends a signal, or with `None` only checks whether it could be sent. The bare number of any
     /// thread names its process.
     ///
     /// # Errors
-    /// `ESRCH`: nobody there. `EPERM`: nobody of those may be signalled. `EINVAL`: a negative
-    /// group, but `ESRCH` for the lowest number.
+    /// `ESRCH`: there is no such process. `EPERM`: the caller may signal none of them. `EINVAL`: a
+    /// negative group, but `ESRCH` for the lowest number.
     fn kill(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()>;
     /// Sends a signal to one thread.
     ///
@@ -102,40 +106,41 @@ pub trait Sys {
     /// # Errors
     /// `EINVAL`: another signal.
     fn fault(&self, signal: Signal) -> Result<()>;
-    /// Reads, and with `Some` replaces, what is done about a signal.
+    /// Returns the action for a signal, and with `Some` replaces it.
     ///
     /// # Errors
     /// `EINVAL`: SIGKILL or SIGSTOP is to be changed.
     fn sigaction(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction>;
-    /// Reads, and with `Some` changes, the mask.
+    /// Returns the signal mask, and with `Some` changes it.
     ///
     /// # Errors
-    /// None; the result is for the shape of it.
+    /// None on both backends; the type leaves room for others.
     fn sigprocmask(&self, change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet>;
-    /// Signals that were sent and are blocked.
+    /// Returns the signals that are pending and blocked.
     fn sigpending(&self) -> SigSet;
-    /// Waits, with this mask, until a handler has run.
+    /// Waits with this mask until a handler has run. Always returns an error, usually `EINTR`.
     fn sigsuspend(&self, mask: SigSet) -> Errno;
-    /// Waits for a handler.
+    /// Waits until a handler has run. Always returns an error, usually `EINTR`.
     fn pause(&self) -> Errno;
     /// Takes one of these signals without a handler, the lowest first; waits for at most `timeout`.
-    /// One that is ignored comes only if it was blocked before.
+    /// An ignored signal is taken only if it was blocked before.
     ///
     /// # Errors
-    /// `EAGAIN`: time is over. `EINTR`: a handler ran for another signal, or the process was
+    /// `EAGAIN`: the timeout expired. `EINTR`: a handler ran for another signal, or the process was
     /// stopped.
     fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo>;
-    /// SIGALRM after so many seconds, 0 for none; returns those that were left of the one before.
+    /// Sends the process SIGALRM after a number of seconds; 0 cancels it. Returns the seconds that
+    /// were left of the previous alarm.
     fn alarm(&self, seconds: u32) -> u32;
     /// Sleeps.
     ///
     /// # Errors
-    /// `EINTR` with what was left.
+    /// `EINTR` with the time that was left.
     fn nanosleep(&self, duration: Duration) -> std::result::Result<(), (Errno, Duration)>;
 
     // Groups, sessions, the terminal
 
-    /// A process's group; number 0 is the caller.
+    /// Returns the group of a process; number 0 is the caller.
     ///
     /// # Errors
     /// `ESRCH`.
@@ -146,7 +151,7 @@ pub trait Sys {
     /// `EACCES`: a child that has executed. `EINVAL`: a negative group. `EPERM`: a session leader,
     /// a process or group of another session. `ESRCH`: neither the caller nor a child.
     fn setpgid(&self, process: Pid, group: Pid) -> Result<()>;
-    /// A process's session; number 0 is the caller.
+    /// Returns the session of a process; number 0 is the caller.
     ///
     /// # Errors
     /// `ESRCH`.
@@ -154,15 +159,15 @@ pub trait Sys {
     /// Makes the caller leader of a session and a group of its own, without a terminal.
     ///
     /// # Errors
-    /// `EPERM`: it leads a group already.
+    /// `EPERM`: the caller leads a group already.
     fn setsid(&self) -> Result<Pid>;
-    /// A new terminal: its controlling end, where a user or a program sits, and the terminal
-    /// itself.
+    /// Creates a pseudoterminal. Returns its controlling end, for a user or a program, and the
+    /// terminal itself.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`.
     fn openpty(&self) -> Result<(Fd, Fd)>;
-    /// The controlling terminal, as opening `/dev/tty` gives it.
+    /// Opens the controlling terminal, like `/dev/tty`.
     ///
     /// # Errors
     /// `EMFILE`; `ENXIO`: the session has none, or the caller was there before its leader took it.
@@ -174,12 +179,12 @@ pub trait Sys {
     /// `ENOTTY`. `EPERM`: not a session leader, or there is one already, or it is another
     /// session's.
     fn set_controlling(&self, terminal: Fd) -> Result<()>;
-    /// The terminal's foreground group.
+    /// Returns the foreground group of a terminal.
     ///
     /// # Errors
     /// `ENOTTY`: no terminal, or not the caller's.
     fn tcgetpgrp(&self, terminal: Fd) -> Result<Pid>;
-    /// Puts a group into the foreground.
+    /// Makes a group the foreground group of a terminal.
     ///
     /// # Errors
     /// `ENOTTY`: no terminal, not the caller's, or asked for from an orphaned background group;
@@ -187,47 +192,49 @@ pub trait Sys {
     /// `EINVAL`: a negative number; `ESRCH`. From the background SIGTTOU is sent, unless it is
     /// blocked or ignored.
     fn tcsetpgrp(&self, terminal: Fd, group: Pid) -> Result<()>;
-    /// The terminal's session.
+    /// Returns the session of a terminal.
     ///
     /// # Errors
     /// `ENOTTY`.
     fn tcgetsid(&self, terminal: Fd) -> Result<Pid>;
-    /// How the terminal behaves.
+    /// Returns the attributes of a terminal.
     ///
     /// # Errors
     /// `ENOTTY`.
     fn tcgetattr(&self, terminal: Fd) -> Result<Termios>;
-    /// Changes it.
+    /// Changes the attributes of a terminal.
     ///
     /// # Errors
-    /// `ENOTTY`; `EIO`: from an orphaned background group, or hung up. Else as [`Sys::tcsetpgrp`].
+    /// `ENOTTY`; `EIO`: from an orphaned background group, or hung up. Else like
+    /// [`Sys::tcsetpgrp`].
     fn tcsetattr(&self, terminal: Fd, termios: &Termios) -> Result<()>;
 
     // Descriptors
 
-    /// A pipe: the end to read from, the end to write to. These and all other new descriptors are
-    /// closed by exec; copies that [`Sys::dup2`] or a [`SpawnRequest`] makes are not.
+    /// Creates a pipe. Returns the end to read from and the end to write to. These and all other
+    /// new descriptors are closed by exec, except for copies that [`Sys::dup2`] or a
+    /// [`SpawnRequest`] makes.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`.
     fn pipe(&self) -> Result<(Fd, Fd)>;
-    /// Reads what is there, at least one byte; 0 at the end.
+    /// Reads the bytes that are available, waiting for at least one. Returns 0 at end-of-file.
     ///
     /// # Errors
     /// `EBADF`, `EINTR`; `EIO`: a terminal, from an orphaned background group or with SIGTTIN
     /// blocked or ignored, or hung up.
     fn read(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize>;
-    /// Writes; sleeps where there is no room.
+    /// Writes bytes; sleeps while there is no free space.
     ///
     /// # Errors
     /// `EBADF`, `EINTR`; `EPIPE`, with SIGPIPE; `EIO`.
     fn write(&self, descriptor: Fd, bytes: &[u8]) -> Result<usize>;
-    /// Closes.
+    /// Closes a descriptor.
     ///
     /// # Errors
     /// `EBADF`.
     fn close(&self, descriptor: Fd) -> Result<()>;
-    /// Makes `to` another name of `from`, and closes what it was.
+    /// Makes `to` a copy of `from`, and closes what `to` was.
     ///
     /// # Errors
     /// `EBADF`.
@@ -235,72 +242,74 @@ pub trait Sys {
 
     // Threads
 
-    /// Makes a thread. Use [`thread`](trait.Sys.html#method.thread), which boxes.
+    /// Creates a thread that runs `body`. See [`thread`](trait.Sys.html#method.thread), which boxes
+    /// the closure.
     ///
     /// # Errors
-    /// `EAGAIN`: too many.
+    /// `EAGAIN`: there are too many threads.
     fn thread_boxed(&self, body: ThreadBody) -> Result<Tid>;
-    /// Waits until a thread of this process has ended; a thread is joined once.
+    /// Waits until a thread of this process has ended. A thread can be joined once.
     ///
     /// # Errors
     /// `ESRCH`: no such thread of this process; on Linux its first one too. `EDEADLK`: the caller
-    /// itself. `EINVAL`: somebody joins it.
+    /// itself. `EINVAL`: another thread joins it.
     fn join(&self, thread: Tid) -> Result<()>;
-    /// Lets others run.
+    /// Lets other threads run.
     fn sched_yield(&self);
-    /// For a program that computes: a place to be interrupted, stopped and ended.
+    /// Lets signals interrupt, stop or terminate a program that computes without other calls.
     fn poll(&self);
-    /// Computes for so long, as a program does that uses its processor: it may be interrupted,
-    /// stopped and ended meanwhile. The modelled executor moves its clock; the others poll until
+    /// Uses the processor for this long; signals may interrupt, stop or terminate the program
+    /// meanwhile. The modelled executor moves its clock; the others poll until
     /// the system's clock says that it is over.
     fn compute(&self, duration: Duration) {
         compute_by_polls(self, duration);
     }
-    /// On which processor those run that this process makes from now on; `None` for any.
+    /// Sets the processor of the threads and processes that this process creates from now on;
+    /// `None` for any.
     ///
     /// # Errors
     /// `EINVAL`: there is no such processor.
     fn place(&self, processor: Option<usize>) -> Result<()>;
-    /// The processor that the caller runs on.
+    /// Returns the processor that the caller runs on.
     fn processor(&self) -> usize;
-    /// The monotonic clock.
+    /// Returns the time of the monotonic clock.
     fn now(&self) -> Duration;
 
     // Users, limits, priorities
 
-    /// Real user.
+    /// Returns the real user.
     fn getuid(&self) -> u32;
-    /// Effective user.
+    /// Returns the effective user.
     fn geteuid(&self) -> u32;
     /// Sets real and effective user, as setuid(2) does.
     ///
     /// # Errors
-    /// `EPERM`; `EINVAL`: `u32::MAX`, which is nobody's.
+    /// `EPERM`; `EINVAL`: `u32::MAX`, which is not a user.
     fn setuid(&self, uid: u32) -> Result<()>;
-    /// A limit of the caller's process.
+    /// Returns a limit of the caller's process.
     fn getrlimit(&self, resource: Resource) -> Rlimit;
-    /// Changes one.
+    /// Changes a limit of the caller's process.
     ///
     /// # Errors
     /// `EINVAL`: soft above hard. `EPERM`: hard is raised; more descriptors than the system has for
     /// one process.
     fn setrlimit(&self, resource: Resource, limit: Rlimit) -> Result<()>;
-    /// The lowest nice value (the highest priority) of those meant.
+    /// Returns the lowest nice value (the highest priority) of these processes.
     ///
     /// # Errors
     /// `ESRCH`.
     fn getpriority(&self, whose: PriorityScope) -> Result<i32>;
-    /// Sets it; −20 to 19, what lies beyond is brought there.
+    /// Sets the nice value of these processes, clamped to −20 to 19.
     ///
     /// # Errors
     /// `ESRCH`; `EPERM`: another user's; `EACCES`: to a lower value without privilege.
     fn setpriority(&self, whose: PriorityScope, nice: i32) -> Result<()>;
-    /// Time used by the process.
+    /// Returns the processor time that the process has used.
     fn getrusage(&self) -> Usage;
     /// `PR_SET_CHILD_SUBREAPER`: orphaned descendants become the caller's children.
     ///
     /// # Errors
-    /// None on both backends; the result is for the shape of it.
+    /// None on both backends; the type leaves room for others.
     fn set_subreaper(&self, on: bool) -> Result<()>;
     /// Counts where the program is, tick by tick: from now on tick n of this thread adds one to
     /// `counts[mark]`, where the mark is what [`Sys::mark`] said last. `None` ends it.
@@ -308,16 +317,16 @@ pub trait Sys {
     /// # Errors
     /// `ENOSYS` on [`Linux`](crate::Linux).
     fn profil(&self, counts: Option<std::sync::Arc<[std::sync::atomic::AtomicU32]>>) -> Result<()>;
-    /// Says where the program is, for [`Sys::profil`].
+    /// Sets the mark of the calling thread, for [`Sys::profil`].
     fn mark(&self, mark: usize);
 
     // ptrace
 
-    /// Traces.
+    /// Makes a request as a tracer or a tracee.
     ///
     /// # Errors
     /// `ESRCH`: no such process, not a tracee of the calling thread, or not stopped. `EPERM`:
-    /// traced already, or somebody else's.
+    /// traced already, or a process of another user.
     fn ptrace(&self, request: Ptrace) -> Result<()>;
 
     // 4.3BSD
@@ -325,7 +334,7 @@ pub trait Sys {
     /// 4.3BSD's `sigaction`: without it, calls start again.
     ///
     /// # Errors
-    /// As [`Sys::sigaction`].
+    /// Like [`Sys::sigaction`].
     fn sigvec(&self, signal: Signal, vector: Option<SigVec>) -> Result<SigVec>;
     /// 4.3BSD's alternate stack.
     ///
@@ -345,17 +354,17 @@ pub trait Sys {
         let set = SigSet::from_bits(high | u64::from(mask));
         self.sigprocmask(Some((SigmaskHow::Set, set))).map_or(0, |old| old.bits() as u32)
     }
-    /// As [`Sys::sigsuspend`], with a mask of 32 bits.
+    /// Like [`Sys::sigsuspend`], with a mask of 32 bits.
     fn sigpause(&self, mask: u32) -> Errno {
         self.sigsuspend(SigSet::from_bits(mask.into()))
     }
 
-    // What others are made of
+    // Calls that are made of others
 
     /// Signals a process group.
     ///
     /// # Errors
-    /// As [`Sys::kill`]; `EINVAL`: a negative number.
+    /// Like [`Sys::kill`]; `EINVAL`: a negative number.
     fn killpg(&self, group: Pid, signal: Option<Signal>) -> Result<()> {
         match group.number() {
             ..0 => Err(Errno::EINVAL),
@@ -366,26 +375,26 @@ pub trait Sys {
     /// Sends the caller a signal.
     ///
     /// # Errors
-    /// As [`Sys::tgkill`].
+    /// Like [`Sys::tgkill`].
     fn raise(&self, signal: Signal) -> Result<()> {
         self.tgkill(self.getpid(), self.gettid(), Some(signal))
     }
-    /// The caller's group.
+    /// Returns the caller's group.
     fn getpgrp(&self) -> Pid {
         self.getpgid(Pid::number_only(0)).expect("the caller has a group")
     }
-    /// Waits for any child to end.
+    /// Waits until any child terminates.
     ///
     /// # Errors
-    /// As [`Sys::waitid`].
+    /// Like [`Sys::waitid`].
     fn wait(&self) -> Result<WaitedChild> {
         self.waitpid(Children::Any, WaitOptions::empty()).map(|found| found.expect("it slept"))
     }
-    /// Waits for children to end, and what else `options` names.
+    /// Waits until a child terminates, or changes state in another way that `options` names.
     ///
     /// # Errors
-    /// As [`Sys::waitid`]; `EINVAL`: [`WaitOptions::NOWAIT`]; `ESRCH`: the lowest number, of which
-    /// there is no group.
+    /// Like [`Sys::waitid`]; `EINVAL`: [`WaitOptions::NOWAIT`]; `ESRCH`: the lowest number, of
+    /// which there is no group.
     fn waitpid(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
         if !WaitOptions::all().difference(WaitOptions::NOWAIT).contains(options) {
             return Err(Errno::EINVAL);
@@ -398,21 +407,21 @@ pub trait Sys {
     /// 4.3BSD's `wait3`.
     ///
     /// # Errors
-    /// As [`Sys::waitpid`].
+    /// Like [`Sys::waitpid`].
     fn wait3(&self, options: WaitOptions) -> Result<Option<WaitedChild>> {
         self.waitpid(Children::Any, options)
     }
     /// 4.3BSD's `wait4`.
     ///
     /// # Errors
-    /// As [`Sys::waitpid`].
+    /// Like [`Sys::waitpid`].
     fn wait4(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
         self.waitpid(children, options)
     }
     /// Takes one of these signals without a handler.
     ///
     /// # Errors
-    /// As [`Sys::sigtimedwait`], but never `EINTR`.
+    /// Like [`Sys::sigtimedwait`], but never `EINTR`.
     fn sigwait(&self, set: SigSet) -> Result<Signal> {
         loop {
             match self.sigtimedwait(set, None) {
@@ -424,24 +433,24 @@ pub trait Sys {
 }
 
 impl dyn Sys + '_ {
-    /// Makes a process that runs `child`; what that returns is its exit status.
+    /// Creates a process that runs `child`, whose return value is the exit status.
     ///
     /// # Errors
-    /// As [`Sys::fork_boxed`].
+    /// Like [`Sys::fork_boxed`].
     pub fn fork(&self, child: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Result<Pid> {
         self.fork_boxed(Box::new(child))
     }
 
-    /// Makes a thread that runs `body`.
+    /// Creates a thread that runs `body`.
     ///
     /// # Errors
-    /// As [`Sys::thread_boxed`].
+    /// Like [`Sys::thread_boxed`].
     pub fn thread(&self, body: impl FnOnce(&dyn Sys) + Send + 'static) -> Result<Tid> {
         self.thread_boxed(Box::new(body))
     }
 }
 
-/// [`Sys::compute`], by polls.
+/// Implements [`Sys::compute`] by calls of [`Sys::poll`].
 pub fn compute_by_polls<S: Sys + ?Sized>(sys: &S, duration: Duration) {
     let end = sys.now().saturating_add(duration);
     while sys.now() < end {

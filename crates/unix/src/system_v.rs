@@ -13,15 +13,15 @@ impl dyn Sys + '_ {
     /// Blocks a signal.
     ///
     /// # Errors
-    /// As [`Sys::sigprocmask`].
+    /// Like [`Sys::sigprocmask`].
     pub fn sighold(&self, signal: Signal) -> Result<()> {
         self.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[signal])))).map(drop)
     }
 
-    /// Blocks a signal no longer.
+    /// Unblocks a signal.
     ///
     /// # Errors
-    /// As [`Sys::sigprocmask`].
+    /// Like [`Sys::sigprocmask`].
     pub fn sigrelse(&self, signal: Signal) -> Result<()> {
         self.sigprocmask(Some((SigmaskHow::Unblock, SigSet::of(&[signal])))).map(drop)
     }
@@ -29,14 +29,14 @@ impl dyn Sys + '_ {
     /// Ignores a signal from now on.
     ///
     /// # Errors
-    /// As [`Sys::sigaction`].
+    /// Like [`Sys::sigaction`].
     pub fn sigignore(&self, signal: Signal) -> Result<()> {
         self.sigaction(signal, Some(SigAction::IGNORE)).map(drop)
     }
 
-    /// Says what happens when a signal comes, and blocks it no longer; with `None`, which is
-    /// `SIG_HOLD`, blocks it and leaves what happens. Returns what happened before, or `None` if
-    /// the signal was blocked.
+    /// Sets the disposition of a signal and unblocks it. With `None`, which is `SIG_HOLD`, blocks
+    /// the signal and leaves its disposition. Returns the previous disposition, or `None` if the
+    /// signal was blocked.
     ///
     /// ```
     /// use tontine_unix::{Disposition, Linux, Signal, Sys};
@@ -53,7 +53,7 @@ impl dyn Sys + '_ {
     /// ```
     ///
     /// # Errors
-    /// As [`Sys::sigaction`].
+    /// Like [`Sys::sigaction`].
     pub fn sigset(
         &self,
         signal: Signal,
@@ -66,11 +66,11 @@ impl dyn Sys + '_ {
         Ok(if mask.contains(signal) { None } else { Some(before) })
     }
 
-    /// Says what happens when a signal comes, and returns what happened before. A handler stays,
-    /// and what it interrupts starts again, as Linux's C libraries have it.
+    /// Sets the disposition of a signal, and returns the previous one. A handler stays installed,
+    /// and calls that it interrupts restart, as with Linux's C libraries.
     ///
     /// # Errors
-    /// As [`Sys::sigaction`].
+    /// Like [`Sys::sigaction`].
     pub fn signal(&self, signal: Signal, disposition: Disposition) -> Result<Disposition> {
         let action = SigAction { disposition, ..SigAction::DEFAULT };
         let action = action.with_flags(ActionFlags::RESTART);

@@ -16,30 +16,30 @@ impl Fd {
 }
 
 bitflags! {
-    /// The modes of a terminal that are known here.
+    /// Modes of a terminal, of those that [`Termios`] supports.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Modes: u32 {
         /// `ICRNL`: a carriage return becomes a newline.
         const ICRNL = 1 << 0;
         /// `OPOST` with `ONLCR`: a newline is written as carriage return and newline.
         const ONLCR = 1 << 1;
-        /// `ISIG`: the characters that make signals do.
+        /// `ISIG`: the characters that generate signals do so.
         const ISIG = 1 << 2;
-        /// `ICANON`: lines, with erase and kill.
+        /// `ICANON`: input is read by lines, with erase and kill.
         const ICANON = 1 << 3;
-        /// `ECHO`: what is typed is shown.
+        /// `ECHO`: typed characters are shown.
         const ECHO = 1 << 4;
-        /// `TOSTOP`: who writes in the background gets SIGTTOU.
+        /// `TOSTOP`: a background process that writes gets SIGTTOU.
         const TOSTOP = 1 << 5;
-        /// `NOFLSH`: a character that makes a signal throws no input away.
+        /// `NOFLSH`: a character that generates a signal discards no input.
         const NOFLSH = 1 << 6;
     }
 }
 
-/// How a terminal behaves, as `struct termios` has it. A character of 0 is switched off.
+/// The attributes of a terminal, as in `struct termios`. A character of 0 is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Termios {
-    /// What is on.
+    /// The modes that are set.
     pub modes: Modes,
     /// `VINTR`: SIGINT; ^C.
     pub interrupt: u8,
@@ -49,9 +49,9 @@ pub struct Termios {
     pub suspend: u8,
     /// `VEOF`: the end of input; ^D.
     pub end: u8,
-    /// `VERASE`: takes a character back; delete.
+    /// `VERASE`: erases a character; delete.
     pub erase: u8,
-    /// `VKILL`: takes the line back; ^U.
+    /// `VKILL`: erases the line; ^U.
     pub kill: u8,
 }
 

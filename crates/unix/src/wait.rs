@@ -1,4 +1,4 @@
-//! What a parent waits for and learns: [`Children`], [`WaitOptions`], [`WaitStatus`], [`WaitedChild`].
+//! Waiting for children: [`Children`], [`WaitOptions`], [`WaitStatus`], [`WaitedChild`].
 
 use std::fmt;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use bitflags::bitflags;
 use crate::process::Pid;
 use crate::signal::Signal;
 
-/// For which children.
+/// The children that a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Children {
-    /// Any: `waitpid` with −1.
+    /// Any child: `waitpid` with −1.
     Any,
-    /// This one.
+    /// One child.
     One(Pid),
-    /// Those in this group: `waitpid` with a negative number.
+    /// The children in a group: `waitpid` with a negative number.
     Group(Pid),
-    /// Those in the caller's group: `waitpid` with 0.
+    /// The children in the caller's group: `waitpid` with 0.
     OwnGroup,
 }
 
 impl Children {
-    /// What the first argument of waitpid(2) means.
+    /// Returns what the first argument of waitpid(2) means.
     pub const fn of(pid: i32) -> Self {
         match pid {
             -1 => Self::Any,
@@ -45,19 +45,20 @@ bitflags! {
     pub struct WaitOptions: u32 {
         /// `WNOHANG`: never sleep.
         const NOHANG = 1 << 0;
-        /// `WEXITED`: children that ended.
+        /// `WEXITED`: children that terminated.
         const EXITED = 1 << 1;
         /// `WSTOPPED`, `WUNTRACED`: children that stopped.
         const STOPPED = 1 << 2;
-        /// `WCONTINUED`: children that went on.
+        /// `WCONTINUED`: children that were continued.
         const CONTINUED = 1 << 3;
-        /// `WNOWAIT`: look only; the next one to wait finds it too.
+        /// `WNOWAIT`: leaves the child waitable: the next wait finds it too.
         const NOWAIT = 1 << 4;
     }
 }
 
 impl WaitOptions {
-    /// Whether waitid(2) takes them: it knows all, and some name a change to wait for.
+    /// Returns `true` if waitid(2) accepts the options: all are known, and at least one names a
+    /// change to wait for.
     #[doc(hidden)]
     pub const fn are_valid(self) -> bool {
         let changes = Self::EXITED.union(Self::STOPPED).union(Self::CONTINUED);
@@ -65,33 +66,33 @@ impl WaitOptions {
     }
 }
 
-/// How a child is.
+/// The status of a child that a wait reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitStatus {
-    /// It exited with this status, 0 to 255.
+    /// The child exited with this status, 0 to 255.
     Exited(i32),
-    /// A signal ended it; whether it would have left a core.
+    /// A signal terminated the child; `true` if it would have dumped core.
     Signaled(Signal, bool),
-    /// A signal stopped it.
+    /// A signal stopped the child.
     Stopped(Signal),
-    /// It stopped for the one who traces it, with this signal.
+    /// The child stopped for its tracer, with this signal.
     Trapped(Signal),
-    /// It went on.
+    /// The child was continued.
     Continued,
 }
 
 impl WaitStatus {
-    /// Whether it ended.
+    /// Returns `true` if the child terminated.
     pub const fn is_terminated(self) -> bool {
         matches!(self, Self::Exited(_) | Self::Signaled(..))
     }
 
-    /// The exit status, if it exited.
+    /// Returns the exit status, if the child exited.
     pub const fn exited(self) -> Option<i32> {
         if let Self::Exited(status) = self { Some(status) } else { None }
     }
 
-    /// The signal that ended it, if one did.
+    /// Returns the signal that terminated the child, if one did.
     pub const fn signaled(self) -> Option<Signal> {
         if let Self::Signaled(signal, _) = self { Some(signal) } else { None }
     }
@@ -116,24 +117,25 @@ impl fmt::Debug for WaitStatus {
     }
 }
 
-/// What `wait` found.
+/// A child that a wait found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitedChild {
-    /// Who.
+    /// The child.
     pub pid: Pid,
     /// The child's user.
     pub uid: u32,
-    /// How.
+    /// The status of the child.
     pub status: WaitStatus,
-    /// What it and those that it waited for used, as `wait3` and `wait4` tell.
+    /// Time used by the child and the children that it waited for, as `wait3` and `wait4` report
+    /// it.
     pub usage: Usage,
 }
 
-/// Time that was used, as `struct rusage` has it.
+/// Processor time that was used, as in `struct rusage`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// In user mode.
+    /// Time in user mode.
     pub user: Duration,
-    /// In system calls.
+    /// Time in system calls.
     pub system: Duration,
 }

@@ -96,7 +96,7 @@ fn await_end(
             return;
         }
         stop = stop.filter(|stop| !stop.requested());
-        seen = stopper.under_way();
+        seen = stopper.running_threads();
         if seen.is_none() {
             // What happened is being judged, which takes as long as it takes.
             return;

@@ -35,7 +35,7 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
     let observed = loop {
         let system = system(asked, seed).stopper(&stopper);
         let observed = observe(&scenario, system).map_err(Refusal::usage)?;
-        if !observed.verdict.holds() || stopper.why().is_some() || seed == last {
+        if !observed.verdict.holds() || stopper.reason().is_some() || seed == last {
             break observed;
         }
         seed += 1;
@@ -92,7 +92,7 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
         .delivery(delivery(asked.delivery))
         .masks(masks(asked.masks))
         .statistics(asked.statistics)
-        .stacks(MOST_THREADS);
+        .max_stacks(MOST_THREADS);
     with_spin(builder, asked)
 }
 

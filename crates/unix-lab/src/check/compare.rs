@@ -9,22 +9,22 @@ use super::trace::{StepRecord, Trace, TraceEnd, TraceEntry};
 const SHOWN_BEFORE: usize = 12;
 const SHOWN_AFTER: usize = 8;
 
-/// Two traces of a scenario that part.
+/// Two traces of a scenario that differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceDifference {
-    /// What chose who goes on.
+    /// The seed that decided the order of steps.
     pub seed: u64,
-    /// The step in which they part.
+    /// The step in which they diverge.
     pub step: u32,
-    /// What the virtual Unix did.
+    /// The trace of the virtual Unix.
     pub on_virtual: Trace,
-    /// What Linux did.
+    /// The trace of Linux.
     pub on_linux: Trace,
     /// Where in `entries` both part.
     at: usize,
 }
 
-/// Where they part; `None` if they are the same.
+/// Returns the difference of two traces; `None` if they are equal.
 pub fn compare(seed: u64, on_virtual: &Trace, on_linux: &Trace) -> Option<TraceDifference> {
     if on_virtual == on_linux {
         return None;
@@ -41,7 +41,7 @@ pub fn compare(seed: u64, on_virtual: &Trace, on_linux: &Trace) -> Option<TraceD
 }
 
 impl TraceDifference {
-    /// The first entries that differ: on the virtual Unix, and on Linux.
+    /// Returns the first entries that differ: on the virtual Unix, and on Linux.
     pub fn first(&self) -> (Option<&TraceEntry>, Option<&TraceEntry>) {
         (self.on_virtual.entries.get(self.at), self.on_linux.entries.get(self.at))
     }
@@ -114,7 +114,7 @@ impl Display for TraceDifference {
 }
 
 impl TraceEnd {
-    /// Whether the run came to an end.
+    /// Returns `true` if all processes have ended.
     pub fn is_finished(&self) -> bool {
         *self == Self::Finished
     }

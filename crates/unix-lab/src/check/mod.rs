@@ -1,9 +1,8 @@
-//! A scenario on both backends in lock-step, and where they part: [`Checker`].
+//! A scenario on both backends in lock-step, and the first difference: [`Checker`].
 //!
-//! Each thread of a scenario stands at a *gate* before each call. A conductor lets one through,
-//! waits until the whole system is at rest, and lets the next one through; a seed and the threads'
-//! names decide which. Both backends so take the same steps, and what the threads tell has to be
-//! the same. docs/check.md has the whole of it.
+//! Each thread of a scenario stops at a *gate* before each call. A conductor releases one thread,
+//! waits until all threads are quiescent, and releases the next one; a seed and the threads' names
+//! decide which. So both backends take the same steps, and the threads must observe the same.
 //!
 //! [`fibers`] conducts the virtual Unix, [`conductor`] real processes, in a [`keeper`]; [`gates`]
 //! are theirs, and [`image`] is what they execute; what they tell stands in the [`log`].

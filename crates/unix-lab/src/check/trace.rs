@@ -1,7 +1,7 @@
 //! What one system did, in words that do not depend on it: [`Trace`].
 //!
-//! A conductor notes who was let through ([`StepRecord`]) and keeps the log's records with the step in
-//! which they came and the seat of whoever told them. [`Trace::new`] puts names in the place of
+//! A conductor notes who was let through ([`StepRecord`]) and keeps the log's records with the step
+//! in which they came and the seat of whoever told them. [`Trace::new`] puts names in the place of
 //! numbers, and the records of one step in the order of the seats: within a step several threads
 //! may have run at once.
 
@@ -11,23 +11,23 @@ use std::fmt::{self, Display, Formatter};
 use crate::scenario::conduct::Kind;
 use crate::scenario::{EventKind, Record};
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceEnd {
-    /// Everybody has ended.
+    /// All processes have ended.
     Finished,
-    /// Everybody waits for ever: who, and in which call.
+    /// All threads are blocked, each in this call.
     Deadlocked(Vec<BlockedThread>),
-    /// After as many steps as were allowed, or more events than a log takes.
+    /// The run was cut, after the maximum number of steps or with more events than a log takes.
     Cut,
 }
 
-/// A thread that waits for ever.
+/// A thread that is blocked at the end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockedThread {
-    /// Its name.
+    /// The name of the thread.
     pub who: String,
-    /// Where in the text.
+    /// The line in the text.
     pub line: u32,
     /// The call.
     pub call: String,
@@ -35,36 +35,36 @@ pub struct BlockedThread {
     pub is_stopped: bool,
 }
 
-/// A thread was let through its gate.
+/// A step: a thread was released from its gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRecord {
-    /// Its name.
+    /// The name of the thread.
     pub who: String,
-    /// The line of the call that it made.
+    /// The line of the call that the thread made.
     pub line: u32,
 }
 
-/// Something that a thread told.
+/// An observation of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// How many threads had been let through.
+    /// The number of steps before it.
     pub step: u32,
-    /// Who.
+    /// The name of the thread.
     pub who: String,
-    /// Where in the text; 0 for what stands nowhere.
+    /// The line in the text; 0 if it has none.
     pub line: u32,
-    /// What, and what came of it.
+    /// The event and its result.
     pub what: String,
 }
 
-/// What one system did.
+/// The steps and observations of a run on one system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Who was let through, in order.
+    /// The steps, in order.
     pub steps: Vec<StepRecord>,
-    /// What was told, in the order of steps and in each of the threads' ages.
+    /// The observations in the order of steps, and within a step by the age of the threads.
     pub entries: Vec<TraceEntry>,
-    /// How it ended.
+    /// The end of the run.
     pub ending: TraceEnd,
 }
 

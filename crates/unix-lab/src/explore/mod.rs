@@ -1,9 +1,10 @@
 //! All schedules of a program or a scenario, up to a bound of preemptions: [`Exploration`].
 //!
 //! A system on the simulated executor is run again and again, each time with other choices at its
-//! points: locks, system calls, sleeps. A *preemption* takes the processor from who could go on;
-//! who sleeps, spins, yields or ends makes way for nothing. First all schedules without a
-//! preemption are run, then those with at most one, and so on: what is found first has the fewest.
+//! points: locks, system calls, sleeps. A *preemption* takes the processor from a fiber that could
+//! continue; a switch is free if the fiber sleeps, spins, yields or ends. First all schedules
+//! without a preemption are run, then those with at most one, and so on: the first violation that
+//! is found has the fewest.
 //!
 //! ```
 //! use tontine_unix_lab::explore::Exploration;
@@ -25,9 +26,8 @@
 //!
 //! `guide.rs` decides at each point, `path.rs` goes through all schedules and leaves out those
 //! that come to the same, `order.rs` says who is tried first, `dice.rs` samples; `subject.rs` runs
-//! and judges, `schedule.rs` and `interleaving.rs` are what is printed. docs/explore.md has the
-//! design. How the choices are carried out is the executor's business, what a system is the
-//! machine's.
+//! and judges, `schedule.rs` and `interleaving.rs` are what is printed. The executor
+//! carries the choices out, and the machine defines what a system is.
 #![allow(unsafe_code, reason = "lends guides to runs")]
 
 mod dice;
@@ -50,7 +50,7 @@ use tontine_unix_sim::{Builder, LockingMode, Virtual};
 
 use crate::scenario::{Scenario, Stage};
 
-/// Runs something under many schedules.
+/// Runs a program or a scenario under many schedules.
 pub struct Exploration {
     subject: Subject,
     configure: Box<dyn Fn(Builder) -> Builder>,

@@ -3,21 +3,21 @@
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// Who goes on where, as far as that is not who would anyway.
+/// The choices of a run that depart from the default.
 ///
-/// The decisions of a run are counted from 1: places at which there is somebody to choose. Where
-/// nothing is said whoever runs goes on as long as it can; then it is the turn of the one that has
-/// waited longest. `17>3.40>2` says: at decision 17 fiber 3 goes on, at decision 40 fiber 2. Fibers
-/// are numbered as they begin. `-` departs nowhere.
+/// The decisions of a run are counted from 1: points at which several fibers could continue. By
+/// default the running fiber continues as long as it can, and then the one that has waited longest.
+/// `17>3.40>2` means: at decision 17 fiber 3 continues, at decision 40 fiber 2. Fibers are numbered
+/// in the order in which they begin. `-` is the schedule without departures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Schedule {
     /// Decisions and fibers, in order.
     pub(super) turns: Vec<(u32, u32)>,
 }
 
-/// A text that is no schedule.
+/// The error of a text that is not a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected a schedule such as 17>3.40>2 or -, found {0:?}")]
+#[error("expected a schedule such as `17>3.40>2` or `-`, with ascending decisions, found {0:?}")]
 pub struct ParseScheduleError(String);
 
 /// Bytes of the longest text.

@@ -15,7 +15,7 @@ const CONFIRMED: u32 = 3;
 /// Tries to make a scenario smaller.
 const TRIES: u32 = 800;
 
-/// Compares random scenarios, one after another.
+/// Compares random scenarios on both backends, one after another.
 #[derive(Debug)]
 pub struct Campaign(Checker);
 
@@ -48,20 +48,20 @@ impl Campaign {
     /// Starts a process to run the scenarios on Linux.
     ///
     /// # Errors
-    /// As [`Checker::new`].
+    /// Like [`Checker::new`].
     pub fn new() -> Result<Self, Unavailable> {
         Checker::new().map(Self)
     }
 
-    /// How a seed's scenario is run, on a system like this.
+    /// Returns the options for a seed's scenario, with a builder of the virtual Unix.
     pub fn options(seed: u64, builder: Builder) -> CheckOptions {
         CheckOptions { seed, builder, max_steps: STEPS, ..CheckOptions::new() }
     }
 
-    /// Runs a seed's scenario on both sides, and makes it smaller if they part.
+    /// Runs a seed's scenario on both backends, and shrinks it if they diverge.
     ///
     /// # Errors
-    /// The keeper of real processes is gone, and there is no other.
+    /// The init process of the runs on Linux failed, and another one cannot be started.
     pub fn run(&mut self, seed: u64, mode: LockingMode) -> Result<SeedResult, Unavailable> {
         let made = scenario(seed);
         let first = match self.parts(&made, seed, mode) {

@@ -1,8 +1,8 @@
-//! Random scenarios: [`scenario`] makes one of a seed, a [`Campaign`] compares one after another on
-//! both backends, [`shrink`] makes one smaller that shows something.
+//! Random scenarios: [`scenario`] generates one from a seed, a [`Campaign`] compares many on both
+//! backends, [`shrink`] reduces one that shows a difference.
 //!
-//! They are made to be compared on both backends (docs/check.md): nothing is expected of them but
-//! that both do the same. [`phrase`] has what they are made of, [`compose`] puts it together.
+//! They are made for comparisons on both backends: a scenario expects nothing but that both do the
+//! same. [`phrase`] has what they are made of, [`compose`] puts it together.
 //! `cargo xtask mutants --rules` counts which rules of the semantics they meet.
 
 mod campaign;
@@ -16,7 +16,7 @@ pub use shrink::shrink;
 
 use crate::scenario::Scenario;
 
-/// The random scenario of this seed, on every machine the same.
+/// Returns the random scenario of a seed, which is the same on every machine.
 ///
 /// ```
 /// let scenario = tontine_unix_lab::random::scenario(7);
@@ -24,7 +24,7 @@ use crate::scenario::Scenario;
 /// ```
 ///
 /// # Panics
-/// Never: what is composed is a scenario.
+/// Never: a generated text is always a scenario.
 pub fn scenario(seed: u64) -> Scenario {
     let text = compose::text(seed);
     match text.parse() {

@@ -11,8 +11,8 @@ use crate::scenario::{
     CallStatement, HandlerStatement, Scenario, ScenarioBlock, Statement, StatementKind, SystemCall,
 };
 
-/// The smallest scenario found that still `shows` what this one shows, after at most so many
-/// tries.
+/// Returns the smallest scenario found for which `shows` still returns `true`, after at most
+/// `tries` calls of it.
 ///
 /// ```
 /// use tontine_unix_lab::random::{scenario, shrink};

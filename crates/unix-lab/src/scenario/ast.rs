@@ -1,5 +1,5 @@
-//! What a scenario says: [`Scenario`] of [`ScenarioBlock`]s of [`Statement`]s, and [`Expectation`]s of the
-//! whole run.
+//! What a scenario says: [`Scenario`] of [`ScenarioBlock`]s of [`Statement`]s, and [`Expectation`]s
+//! of the whole run.
 //!
 //! `parse/` makes it of text, `print/` text of it, `program.rs` runs it. Calls and their
 //! arguments stand in `call.rs`, results in `expected.rs`.
@@ -11,32 +11,32 @@ use super::expected::{Expected, StatusPattern};
 use super::term::Term;
 use super::word::Relation;
 
-/// A whole scenario. Its first process is run; the others are what it forks, executes and spawns.
+/// A scenario. Its first process is run; the others are forked, executed or spawned.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {
-    /// Processes and threads, in the order of the text.
+    /// The processes and threads, in the order of the text.
     pub blocks: Vec<ScenarioBlock>,
-    /// What must hold at the end.
+    /// The expectations of the whole run.
     pub expectations: Vec<Expectation>,
 }
 
 impl Scenario {
-    /// The process or thread with this name.
+    /// Returns the process or thread with this name.
     pub fn block(&self, name: &str) -> Option<&ScenarioBlock> {
         self.blocks.iter().find(|block| block.name == name)
     }
 
-    /// The process that is run.
+    /// Returns the process that is run.
     pub fn first(&self) -> Option<&ScenarioBlock> {
         self.blocks.iter().find(|block| block.kind == BlockKind::Process)
     }
 }
 
-/// Where something stands in the text. All places are equal: the same statement elsewhere is the
-/// same.
+/// The line of an element in the text. All source lines are equal, so that statements compare equal
+/// wherever they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SourceLine {
-    /// Line, from 1.
+    /// The line, from 1.
     pub line: u32,
 }
 
@@ -46,38 +46,38 @@ impl PartialEq for SourceLine {
     }
 }
 
-/// `process NAME` or `thread NAME`, and what it does.
+/// `process NAME` or `thread NAME`, and its statements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioBlock {
-    /// Where.
+    /// The line in the text.
     pub source: SourceLine,
-    /// Which of the two.
+    /// Process or thread.
     pub kind: BlockKind,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it does; at the end a process exits with 0, and a thread ends.
+    /// The statements; at the end a process exits with 0, and a thread ends.
     pub body: Vec<Statement>,
 }
 
-/// Who runs a block.
+/// What a block defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
-    /// A process of its own.
+    /// A process.
     Process,
-    /// A thread of the process that starts it, whose variables it shares.
+    /// A thread of the process that creates it, whose variables it shares.
     Thread,
 }
 
-/// One statement.
+/// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statement {
-    /// Where.
+    /// The line in the text.
     pub source: SourceLine,
-    /// What.
+    /// The kind.
     pub kind: StatementKind,
 }
 
-/// What a statement does.
+/// The kind of a statement, with its content.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatementKind {
     /// `[NAME =] CALL [-> EXPECTED]`.
@@ -90,20 +90,20 @@ pub enum StatementKind {
     Set(String, Expression),
     /// `check CONDITION`.
     Check(Condition),
-    /// `repeat VALUE` and what is repeated.
+    /// `repeat VALUE` and its body.
     Repeat(Term, Vec<Statement>),
-    /// `while CONDITION` and what is repeated.
+    /// `while CONDITION` and its body.
     While(Condition, Vec<Statement>),
 }
 
-/// A call, where its result goes, and what it must be.
+/// A call, the variable for its result, and the expected result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallStatement {
     /// The variable that gets the result.
     pub into: Option<String>,
     /// The call.
     pub call: SystemCall,
-    /// What must come of it; where nothing is said, no error.
+    /// The expected result; `None`: any result but an error.
     pub expected: Option<Expected>,
 }
 
@@ -112,22 +112,22 @@ pub struct CallStatement {
 pub struct HandlerStatement {
     /// Whether it is 4.3BSD's `sigvec`, written so.
     pub bsd: bool,
-    /// Which signal.
+    /// The signal.
     pub signal: Signal,
-    /// How.
+    /// The flags.
     pub flags: ActionFlags,
-    /// What is blocked meanwhile.
+    /// The signals that are blocked while the handler runs.
     pub mask: SigSet,
-    /// What must come of installing it; where nothing is said, no error.
+    /// The expected result of the installation; `None`: any result but an error.
     pub expected: Option<Expected>,
-    /// What it does.
+    /// The statements of the handler.
     pub body: Vec<Statement>,
 }
 
 /// A part of a note.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NotePart {
-    /// As it stands.
+    /// Literal text.
     Text(String),
     /// `{VALUE}`.
     Value(Term),
@@ -158,13 +158,13 @@ pub struct Condition {
 /// `expect …`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
-    /// Where.
+    /// The line in the text.
     pub source: SourceLine,
-    /// What.
+    /// The expectation.
     pub what: RunExpectation,
 }
 
-/// What can be expected of a whole run.
+/// An expectation of a whole run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunExpectation {
     /// `[COUNT of] NAME STATUS or STATUS`: so many processes with this name, all where no number is
@@ -199,21 +199,21 @@ pub enum RunExpectation {
     Before(String, String),
 }
 
-/// How many: `2`, `1..2`.
+/// A range of counts: `2`, `1..2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// At least.
-    pub least: u32,
-    /// At most.
-    pub most: u32,
+    /// The minimum.
+    pub min: u32,
+    /// The maximum.
+    pub max: u32,
 }
 
 impl Count {
     /// Exactly one.
-    pub const ONE: Self = Self { least: 1, most: 1 };
+    pub const ONE: Self = Self { min: 1, max: 1 };
 
-    /// Whether `n` is as many.
+    /// Returns `true` if the range contains `n`.
     pub const fn has(self, n: u32) -> bool {
-        self.least <= n && n <= self.most
+        self.min <= n && n <= self.max
     }
 }

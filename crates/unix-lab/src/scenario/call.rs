@@ -89,17 +89,17 @@ pub enum SystemCall {
     Ptrace(Tracing),
 }
 
-/// What `exec` and `spawn` start.
+/// The program that `exec` or `spawn` starts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecTarget {
     /// A process of the scenario.
     Process(String),
-    /// Something else, by its path: one that does not exist, to see the error.
+    /// Another program, by its path: one that does not exist, to see the error.
     Other(String),
 }
 
 impl ExecTarget {
-    /// The process's name, or the path.
+    /// Returns the process's name, or the path.
     pub fn name(&self) -> &str {
         match self {
             Self::Process(name) | Self::Other(name) => name,
@@ -107,10 +107,10 @@ impl ExecTarget {
     }
 }
 
-/// What `spawn` is told.
+/// The arguments of `spawn`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spawning {
-    /// What it starts.
+    /// The program.
     pub path: ExecTarget,
     /// `group new`, `group VALUE`; the parent's where nothing is said.
     pub group: SpawnGroup<Term>,
@@ -124,7 +124,7 @@ pub struct Spawning {
     pub descriptors: Vec<(Term, Term)>,
 }
 
-/// For whom `wait` waits.
+/// The children that `wait` waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WaitTarget {
     /// `any`, or nothing said.
@@ -137,7 +137,7 @@ pub enum WaitTarget {
     OwnGroup,
 }
 
-/// Whom `kill` signals.
+/// The processes that `kill` signals.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KillTarget {
     /// `VALUE`: this process.
@@ -153,13 +153,13 @@ pub enum KillTarget {
 /// `soft N hard N`, where N may be `unlimited`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// What holds; `None` is unlimited.
+    /// The limit in force; `None` is unlimited.
     pub soft: Option<u32>,
-    /// How far it may be raised.
+    /// The maximum of `soft`; `None` is unlimited.
     pub hard: Option<u32>,
 }
 
-/// Whose priority.
+/// The processes whose priority a call reads or sets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PriorityTarget {
     /// `process VALUE`.
@@ -170,7 +170,7 @@ pub enum PriorityTarget {
     User(Term),
 }
 
-/// What `ptrace` is asked for.
+/// A request of `ptrace`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tracing {
     /// `traceme`.
@@ -214,14 +214,15 @@ impl SystemCall {
         "ptrace",
     ];
 
-    /// Every word that begins a call.
+    /// Returns every word that begins a call.
     pub fn words() -> impl Iterator<Item = &'static str> {
         let families =
             [Plain::WORDS, OnValue::WORDS, OnValues::WORDS, OnSet::WORDS, OnSignal::WORDS];
         families.into_iter().chain([Simple::WORDS, WaitCall::WORDS, Self::WORDS]).flatten().copied()
     }
 
-    /// Whether a handler may make it: it allocates nothing, and signal-safety(7) names it.
+    /// Returns `true` if a handler may make the call: it allocates nothing, and signal-safety(7)
+    /// names it.
     pub const fn is_for_handlers(&self) -> bool {
         match self {
             Self::Plain(plain) => !matches!(plain, Plain::Opentty | Plain::Getrusage),

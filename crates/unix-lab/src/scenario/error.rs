@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 
-/// Why a text is no scenario.
+/// The error of a text that is not a scenario, with line, column and the line's text.
 ///
 /// ```
 /// use tontine_unix_lab::scenario::Scenario;
@@ -20,9 +20,9 @@ pub struct SyntaxError {
     pub line: usize,
     /// The column, in characters, from 1.
     pub column: usize,
-    /// How many characters are meant.
+    /// The number of characters that are wrong.
     pub width: usize,
-    /// What was expected, and what was found.
+    /// What was expected, what was found, and a suggestion if there is one.
     pub message: String,
     /// The line's text.
     pub text: String,

@@ -12,7 +12,7 @@ use super::word::{Cause, Done};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected(pub Vec<Pattern>);
 
-/// One thing that may come of a call.
+/// A pattern for the result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pattern {
     /// `anything`, errors included.
@@ -41,7 +41,7 @@ pub enum Pattern {
     Modes(Modes),
 }
 
-/// What `sigwait` and `sigtimedwait` take.
+/// A pattern for a signal that `sigwait` or `sigtimedwait` takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TakenPattern {
     /// Which.
@@ -54,7 +54,7 @@ pub struct TakenPattern {
     pub code: Option<Cause>,
 }
 
-/// How a child is.
+/// A pattern for the status of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusPattern {
     /// `exited N`, `exited`.
@@ -70,11 +70,11 @@ pub enum StatusPattern {
 }
 
 impl StatusPattern {
-    /// The words that begin one.
+    /// The words that begin a pattern.
     pub const WORDS: &'static [&'static str] =
         &["exited", "killed", "stopped", "trapped", "continued"];
 
-    /// Whether `status` is so.
+    /// Returns `true` if `status` matches.
     pub fn fits(self, status: WaitStatus) -> bool {
         match (self, status) {
             (Self::Exited(wanted), WaitStatus::Exited(found)) => wanted.is_none_or(|n| n == found),

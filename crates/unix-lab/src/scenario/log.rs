@@ -1,8 +1,8 @@
-//! How a process tells what it observed: [`Log`] takes [`LogEvent`]s; [`Record`]s are what is kept of
-//! them.
+//! How a process tells what it observed: [`Log`] takes [`LogEvent`]s; [`Record`]s are what is kept
+//! of them.
 //!
-//! Processes share no memory, so a log is all that leaves one. [`MemoryLog`] is for processes within
-//! this one; `wire.rs` has one for real processes.
+//! Processes share no memory, so a log is all that leaves one. [`MemoryLog`] is for processes
+//! within this one; `wire.rs` has one for real processes.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,20 +13,20 @@ use tontine_unix_sim::Stopper;
 
 use super::ast::SourceLine;
 
-/// Takes what processes observe.
+/// Receives the events that processes observe.
 ///
 /// It is called from handlers too. For real processes it must keep to what signal-safety(7) allows:
 /// no allocation, no lock. An [`LogEvent`] borrows all it has for that reason, and printing one
 /// allocates nothing.
 pub trait Log: Send + Sync {
-    /// Takes one event. Events of one process come in their order.
+    /// Receives one event. Events of one process come in their order.
     fn record(&self, event: &LogEvent<'_>);
 }
 
-/// Something that a process observed.
+/// An event that a process observed.
 #[derive(Clone, Copy)]
 pub struct LogEvent<'e> {
-    /// When, since the run began.
+    /// The time since the run began.
     pub at: Duration,
     /// The process's number.
     pub pid: i32,
@@ -34,21 +34,21 @@ pub struct LogEvent<'e> {
     pub tid: i32,
     /// The process's name: that of the block which it runs.
     pub name: &'e str,
-    /// Where in the text.
+    /// The line in the text.
     pub source: SourceLine,
-    /// What.
+    /// The kind.
     pub kind: EventKind,
-    /// What was said or called.
+    /// The text of the note or call.
     pub what: &'e dyn Display,
-    /// What came of it; of a miss, what was expected.
+    /// The result; of a miss, what was expected.
     pub result: &'e dyn Display,
     /// Of a miss, what was found.
     pub found: &'e dyn Display,
-    /// What it says of another process.
+    /// The other process that it concerns.
     pub about: RelatedProcess<'e>,
 }
 
-/// What sort of event.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// The process began to run its block.
@@ -64,25 +64,25 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] = [Self::Began, Self::Call, Self::Handler, Self::Note, Self::Miss];
 }
 
-/// What an event says of another process.
+/// The other process that an event concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelatedProcess<'e> {
-    /// Nothing.
+    /// No process.
     None,
-    /// It was made, and runs this block.
+    /// This process was created, and runs this block.
     Created(i32, &'e str),
-    /// It was seen to be so.
+    /// This process was observed with this status.
     Observed(i32, WaitStatus),
 }
 
-/// What is kept of an event.
+/// An event as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// When, since the run began.
+    /// The time since the run began.
     pub at: Duration,
     /// The process's number.
     pub pid: i32,
@@ -92,11 +92,11 @@ pub struct Record {
     pub name: String,
     /// Line in the text; 0 for what stands nowhere.
     pub line: u32,
-    /// What sort of event.
+    /// The kind of an event.
     pub kind: EventKind,
-    /// What was said or called.
+    /// The text of the note or call.
     pub what: String,
-    /// What came of it; of a miss, what was expected.
+    /// The result; of a miss, what was expected.
     pub result: String,
     /// Of a miss, what was found.
     pub found: String,
@@ -149,8 +149,8 @@ impl From<&LogEvent<'_>> for Record {
 
 /// A log for processes that live within this one. Clones are the same log.
 ///
-/// It takes [`MemoryLog::RECORDS`] events and [`MemoryLog::BYTES`] bytes of text; when there is more, it
-/// has the run stopped, and drops what comes until that has happened.
+/// It takes [`MemoryLog::RECORDS`] events and [`MemoryLog::BYTES`] bytes of text; when there is
+/// more, it has the run stopped, and drops what comes until that has happened.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryLog(Arc<Shared>);
 
@@ -169,12 +169,12 @@ struct Taken {
 }
 
 impl MemoryLog {
-    /// Events that it takes.
+    /// Maximum number of events.
     pub const RECORDS: usize = 200_000;
-    /// Bytes of their text that it takes.
+    /// Maximum number of bytes of their text.
     pub const BYTES: usize = 1 << 26;
 
-    /// One that stops the run when it is full.
+    /// Creates a log that stops the run when it is full.
     pub fn new(stopper: &Stopper) -> Self {
         Self::of(stopper, false)
     }
@@ -195,7 +195,7 @@ impl MemoryLog {
         std::mem::take(&mut taken.records)
     }
 
-    /// What was taken so far, in order.
+    /// Returns the records so far, in order.
     pub fn records(&self) -> Vec<Record> {
         self.taken().records.clone()
     }
@@ -207,7 +207,7 @@ impl MemoryLog {
 
 impl Log for MemoryLog {
     fn record(&self, event: &LogEvent<'_>) {
-        if self.0.stopper.why().is_some() {
+        if self.0.stopper.reason().is_some() {
             return;
         }
         if self.0.sparse && event.is_nothing_to_a_verdict() {

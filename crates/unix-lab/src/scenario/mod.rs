@@ -1,7 +1,7 @@
 //! Scenarios as text: processes, what each does, and what must be observed.
 //!
-//! A [`Scenario`] is parsed from a text and printed as one; the language is described in
-//! `docs/scenarios.md`, and examples stand in `examples/unix`.
+//! A [`Scenario`] is parsed from a text, printed as one, and run by [`run`] or [`program`]. A
+//! [`Statement`] is one line, with a [`SystemCall`] for example, and its [`Expected`] result.
 //!
 //! ```
 //! use tontine_unix_lab::scenario::Scenario;

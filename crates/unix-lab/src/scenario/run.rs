@@ -10,14 +10,14 @@ use super::stage::Stage;
 use super::timeline::Timeline;
 use super::verdict::ScenarioVerdict;
 
-/// What came of a run.
+/// The result of [`run`].
 #[derive(Debug, Clone)]
 pub struct ScenarioRun {
-    /// What happened.
+    /// The events of the run.
     pub timeline: Timeline,
-    /// Whether that was expected; a run that came to no end is a failure too.
+    /// The verdict on the expectations; a run that did not end is a failure too.
     pub verdict: ScenarioVerdict,
-    /// What the system says.
+    /// The report of the system.
     pub report: RunReport,
 }
 
@@ -44,7 +44,7 @@ pub struct ScenarioRun {
 /// A run that observes more than a [`MemoryLog`](super::MemoryLog) takes is stopped.
 ///
 /// # Errors
-/// What the builder was asked for does not go together.
+/// The settings of the builder are out of range, or contradict each other.
 ///
 /// # Panics
 /// If `scenario` was not parsed and has no process, or a name that nothing defines.

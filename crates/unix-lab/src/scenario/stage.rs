@@ -57,7 +57,7 @@ impl Stage {
         let found = match report.ending {
             EndReason::Finished => None,
             EndReason::Deadlocked => Some("that all threads are blocked".to_owned()),
-            EndReason::Stopped => Some(match self.stopper.why() {
+            EndReason::Stopped => Some(match self.stopper.reason() {
                 Some(why) => why.to_owned(),
                 None => format!("none within {} steps, the limit", report.steps),
             }),

@@ -12,7 +12,7 @@ use super::log::{EventKind, Record};
 /// event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Timeline {
-    /// What was recorded.
+    /// The records.
     pub records: Vec<Record>,
 }
 
@@ -23,13 +23,13 @@ impl Timeline {
         records.map(|record| (record.pid, record.name.clone())).collect()
     }
 
-    /// The notes, in order: who noted it, and what.
+    /// Returns the notes in order: the process's name and the text.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         let notes = self.records.iter().filter(|record| record.kind == EventKind::Note);
         notes.map(|record| (record.name.as_str(), record.what.as_str()))
     }
 
-    /// The same with a column for each process, to be read side by side.
+    /// Returns the timeline with a column for each process.
     pub fn columns(&self) -> Columns<'_> {
         Columns(self)
     }
@@ -64,9 +64,9 @@ impl Display for Timeline {
 pub struct Columns<'t>(&'t Timeline);
 
 impl Columns<'_> {
-    /// Processes that have a column of their own.
+    /// Maximum number of processes with a column of their own.
     pub const MOST: usize = 16;
-    /// Characters of the widest column; an event that is longer is cut.
+    /// Maximum width of a column in characters; a longer event is cut.
     pub const WIDEST: usize = 60;
 
     /// Each process's column, and each column's head.

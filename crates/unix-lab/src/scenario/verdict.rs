@@ -15,21 +15,21 @@ use super::log::EventKind;
 use super::outcome::Short;
 use super::timeline::Timeline;
 
-/// What came of the expectations.
+/// The verdict on the expectations of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScenarioVerdict {
-    /// Those that failed, inline ones first.
+    /// The failed expectations, inline ones first.
     pub failures: Vec<Failure>,
-    /// How many of the whole run there were.
+    /// The number of expectations of the whole run.
     pub expectations: usize,
-    /// How many the text has inline: of calls, and checks.
+    /// The number of inline expectations in the text: of calls, and checks.
     pub inline: usize,
 }
 
 /// An expectation that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Line in the text; 0 for what stands nowhere.
+    /// The line in the text; 0 if it has none.
     pub line: u32,
     /// The process, of an inline expectation.
     pub process: Option<String>,
@@ -37,9 +37,9 @@ pub struct Failure {
     pub thread: Option<i32>,
     /// The call or the expectation.
     pub what: String,
-    /// What should have come.
+    /// What was expected.
     pub expected: String,
-    /// What came.
+    /// What was found.
     pub found: String,
 }
 

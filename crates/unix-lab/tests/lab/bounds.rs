@@ -96,7 +96,7 @@ fn long_notes_fill_the_log_earlier() {
 #[test]
 fn the_privileged_user_too_is_refused_a_thread_too_many() {
     let text = "process a\n  repeat 100: fork b\n  fork b -> EAGAIN\n\nprocess b\n  pause\n";
-    let observed = observe(text, systems()[0].clone().stacks(64));
+    let observed = observe(text, systems()[0].clone().max_stacks(64));
     let said = observed.timeline.to_string();
     assert!(said.contains("fork b -> EAGAIN"), "{said}");
 }

@@ -324,7 +324,7 @@ fn handler(depth: u32) -> impl Strategy<Value = StatementKind> {
 }
 
 fn count() -> impl Strategy<Value = Count> {
-    (0..4u32, 0..4u32).prop_map(|(least, more)| Count { least, most: least + more })
+    (0..4u32, 0..4u32).prop_map(|(least, more)| Count { min: least, max: least + more })
 }
 
 fn expectation() -> impl Strategy<Value = Expectation> {

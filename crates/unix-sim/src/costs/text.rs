@@ -5,27 +5,27 @@ use std::str::FromStr;
 
 use super::{CostKind, CostModel};
 
-/// Why a file of costs cannot be read.
+/// The reason why a text is not a file of costs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseCostsError {
-    /// There is no such step.
-    #[error("line {line}: expected a step, found `{found}`")]
+    /// Unknown step.
+    #[error("line {line}: expected the name of a step, found `{found}`")]
     Step {
-        /// Counted from 1.
+        /// The line, from 1.
         line: usize,
-        /// What stands there.
+        /// The text in the place of the name or cost.
         found: String,
     },
-    /// A cost is a number.
+    /// Invalid cost.
     #[error("line {line}: expected nanoseconds from 0 to {MOST_NS}, found `{found}`")]
     Nanoseconds {
-        /// Counted from 1.
+        /// The line, from 1.
         line: usize,
-        /// What stands there.
+        /// The text in the place of the name or cost.
         found: String,
     },
-    /// Each step has a cost, and one.
-    #[error("expected one cost of `{0}`, found {1}")]
+    /// A step without a cost, or with several.
+    #[error("expected one line with the cost of `{0}`, found {1}")]
     Count(&'static str, usize),
 }
 
@@ -87,10 +87,13 @@ mod tests {
         let text = CostModel::published().to_string();
         let read = |text: &str| text.parse::<CostModel>().expect_err("wrong").to_string();
         let unknown = read(&format!("{text}pigeon 1\n"));
-        assert!(unknown.contains("expected a step, found `pigeon`"), "{unknown}");
+        assert!(unknown.contains("expected the name of a step, found `pigeon`"), "{unknown}");
         let negative = read(&text.replace("lock      ", "lock  -1"));
         assert!(negative.contains("line 3: expected nanoseconds"), "{negative}");
-        assert_eq!(read(&format!("{text}lock 5\n")), "expected one cost of `lock`, found 2");
-        assert_eq!(read(""), "expected one cost of `call`, found 0");
+        assert_eq!(
+            read(&format!("{text}lock 5\n")),
+            "expected one line with the cost of `lock`, found 2"
+        );
+        assert_eq!(read(""), "expected one line with the cost of `call`, found 0");
     }
 }

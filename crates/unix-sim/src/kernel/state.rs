@@ -1,5 +1,5 @@
-//! What a system looks like at the end of its run, or to one of its programs: [`SystemState`], printed as
-//! `ps` would, and who waits for what.
+//! What a system looks like at the end of its run, or to one of its programs: [`SystemState`],
+//! printed as `ps` would, and who waits for what.
 
 #![allow(
     unsafe_code,
@@ -21,26 +21,26 @@ use crate::executor::{self, At, Fiber};
 /// All processes of a system.
 #[derive(Debug, Clone, Default)]
 pub struct SystemState {
-    /// By number.
+    /// The processes, by number.
     pub processes: Vec<ProcessState>,
 }
 
 /// One process.
 #[derive(Debug, Clone)]
 pub struct ProcessState {
-    /// Its number.
+    /// The number.
     pub pid: i32,
-    /// Its parent's.
+    /// The number of its parent.
     pub parent: i32,
-    /// Its group's.
+    /// The number of its group.
     pub group: i32,
-    /// Its session's.
+    /// The number of its session.
     pub session: i32,
-    /// As `ps` shows it: R, S (sleeps), T (stopped), t (stopped for its tracer), Z.
+    /// The state as `ps` shows it: R, S (sleeps), T (stopped), t (stopped for its tracer), Z.
     pub letter: char,
-    /// Of a zombie: how it ended.
+    /// The status of a zombie.
     pub end: Option<WaitStatus>,
-    /// Its program.
+    /// The name of its program.
     pub name: String,
     /// Its threads, the oldest first.
     pub threads: Vec<ThreadState>,
@@ -52,12 +52,12 @@ pub struct ProcessState {
     pub(super) pipe_ends: Vec<(i32, PipeEnd)>,
 }
 
-/// What must end before a process can.
+/// What must end before a process can exit or execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Awaits {
-    /// Forks of other threads that are under way.
+    /// Forks of other threads that are in progress.
     pub forks: u32,
-    /// Those that have looked the process up and not let it go.
+    /// References to the process that are not released yet.
     pub references: u32,
 }
 

@@ -102,17 +102,16 @@ fn worker() -> usize {
     MINE.get() as usize
 }
 
-/// How the locks of one virtual Unix were taken, class by class: what section 9 of the paper
-/// reports.
+/// Statistics of the locks of one virtual Unix, by class, as in section 9 of the paper.
 ///
-/// It prints as a table. Classes that were never taken are left out there.
+/// Displayed as a table, without the classes that were never taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockStatistics {
     /// One for each class, in the lock order.
     pub rows: Vec<LockRow>,
 }
 
-/// How the locks of one class were taken.
+/// Statistics of the locks of one class.
 ///
 /// ```
 /// let row = tontine_unix_sim::LockRow {
@@ -132,34 +131,34 @@ pub struct LockStatistics {
 pub struct LockRow {
     /// The class, as the paper calls it: `pg_lock`.
     pub name: &'static str,
-    /// How often it was taken.
+    /// Number of acquisitions.
     pub acquisitions: u64,
-    /// Of these, after a wait: it was not to be had at once.
+    /// Number of acquisitions that had to wait.
     pub waited: u64,
-    /// Of these, after a sleep: it was not to be had within a short busy wait either.
+    /// Number of acquisitions that slept, after a short busy wait.
     pub blocked: u64,
-    /// Holds whose time was measured.
+    /// Number of holds whose duration was measured.
     pub timed: u64,
-    /// Their time together, in nanoseconds.
+    /// Total duration of the measured holds, in nanoseconds.
     pub held_ns: u64,
-    /// The longest of them, in nanoseconds.
+    /// Duration of the longest measured hold, in nanoseconds.
     pub held_max_ns: u64,
 }
 
 impl LockRow {
-    /// Acquisitions that had to wait, in per cent; none if there were none.
+    /// Returns the acquisitions that had to wait, in per cent; `None` without acquisitions.
     #[must_use]
     pub fn waited_percent(&self) -> Option<f64> {
         ratio(self.waited, self.acquisitions).map(|part| 100.0 * part)
     }
 
-    /// Waits that ended in a sleep, in per cent; none if nobody waited.
+    /// Returns the waits that ended in a sleep, in per cent; `None` without waits.
     #[must_use]
     pub fn blocked_percent(&self) -> Option<f64> {
         ratio(self.blocked, self.waited).map(|part| 100.0 * part)
     }
 
-    /// The mean time of a hold, in nanoseconds; none unless it was measured.
+    /// Returns the mean duration of a hold, in nanoseconds; `None` unless holds were measured.
     #[must_use]
     pub fn held_mean_ns(&self) -> Option<f64> {
         ratio(self.held_ns, self.timed)

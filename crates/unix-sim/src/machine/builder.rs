@@ -1,4 +1,4 @@
-//! Says what a system is to be: [`Builder`].
+//! Configuration of a system: [`Builder`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,31 +13,43 @@ use crate::executor::{Chooser, Reused};
 use crate::mode::LockingMode;
 use crate::stopper::Stopper;
 
-/// Processors of a model.
-const MOST_MODELLED: usize = 4096;
+/// Maximum number of processors of the modelled executor.
+const MAX_MODELLED: usize = 4096;
 
-/// Says what a [`Virtual`] is to be.
+/// Configures and builds a [`Virtual`].
+///
+/// ```
+/// use tontine_unix_sim::{Executor, LockingMode, Virtual};
+///
+/// let unix = Virtual::builder()
+///     .mode(LockingMode::PerProcess)
+///     .processors(2)
+///     .executor(Executor::Simulated { seed: 7 })
+///     .build()?;
+/// assert!(unix.run(|_| 0).status.is_some());
+/// # Ok::<(), tontine_unix_sim::BuildError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder(Config);
 
-/// Why a system cannot be built.
+/// The reason why [`Builder::build`] fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// A model has at most so many processors.
-    #[error("a model has at most {MOST_MODELLED} processors; {0} were asked for")]
+    /// Too many processors for the modelled executor.
+    #[error("expected 1 to {MAX_MODELLED} modelled processors, found {0}")]
     TooManyModelled(usize),
-    /// There must be a processor.
-    #[error("a system needs at least one processor")]
+    /// No processor.
+    #[error("expected at least one processor, found 0")]
     NoProcessor,
-    /// A uniprocessor has one.
-    #[error("mode `uniprocessor` has one processor; {0} were asked for: take another mode")]
+    /// Several processors in mode [`LockingMode::Uniprocessor`].
+    #[error("mode `uniprocessor` has one processor, found {0}: take another mode")]
     ManyProcessors(usize),
-    /// Killed programs unwind.
-    #[error("this program was built with panic=abort; killed programs need panic=unwind")]
+    /// Built with `panic = "abort"`, while killed programs must unwind.
+    #[error("killed programs must unwind: build with `panic = \"unwind\"`, found `abort`")]
     NoUnwinding,
-    /// Linux has no more.
-    #[error("the highest process number lies between 300 and 4194304; {0} was asked for")]
+    /// The highest process number is out of the range that Linux accepts.
+    #[error("expected a highest process number from 300 to 4194304, found {0}")]
     Pids(usize),
 }
 
@@ -46,43 +58,43 @@ impl Builder {
         Self(Config::new())
     }
 
-    /// Which locks exist, and where calls run.
+    /// Sets the mode: which locks exist, and where calls run.
     pub fn mode(mut self, mode: LockingMode) -> Self {
         self.0.mode = mode;
         self
     }
 
-    /// How many processors there are.
+    /// Sets the number of processors.
     pub fn processors(mut self, processors: usize) -> Self {
         self.0.processors = processors;
         self
     }
 
-    /// What virtual threads run on.
+    /// Sets the executor, on which virtual threads run.
     pub fn executor(mut self, executor: Executor) -> Self {
         self.0.executor = executor;
         self
     }
 
-    /// Which thread delivers what was sent to a process.
+    /// Sets which thread delivers a signal that was sent to a process.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.0.delivery = delivery;
         self
     }
 
-    /// Whose the signal mask is.
+    /// Sets whether each thread or each process has a signal mask.
     pub fn masks(mut self, masks: Masks) -> Self {
         self.0.masks = masks;
         self
     }
 
-    /// A limit that every process begins with.
+    /// Sets a limit that every process begins with.
     pub fn limit(mut self, resource: Resource, limit: Rlimit) -> Self {
         self.0.limits.push((resource, limit));
         self
     }
 
-    /// A program for `exec` and `spawn`, by its name.
+    /// Registers a program for `exec` and `spawn` under a name.
     pub fn program(
         mut self,
         name: &str,
@@ -92,35 +104,33 @@ impl Builder {
         self
     }
 
-    /// The highest process number, as `/proc/sys/kernel/pid_max` has it; 4,194,304 if nothing is
-    /// said.
+    /// Sets the highest process number, like `/proc/sys/kernel/pid_max`. The default is 4,194,304.
     pub fn pids(mut self, highest: usize) -> Self {
         self.0.pids = highest;
         self
     }
 
-    /// On which processor the program runs.
+    /// Sets the processor on which the program runs.
     pub fn first_on(mut self, processor: usize) -> Self {
         self.0.first_on = Some(processor);
         self
     }
 
-    /// How many threads may have a stack at once, the system's own among them, at least 8;
-    /// 1,048,576 if nothing is said. A thread or a process for which there is none is refused with
-    /// `EAGAIN`.
-    pub fn stacks(mut self, most: usize) -> Self {
-        self.0.stacks = most.max(8);
+    /// Sets how many threads, those of the system included, may have a stack at once: at least 8.
+    /// The default is 1,048,576. Beyond it a new thread or process is refused with `EAGAIN`.
+    pub fn max_stacks(mut self, stacks: usize) -> Self {
+        self.0.stacks = stacks.max(8);
         self
     }
 
-    /// Gives the program a controlling terminal, at whose other end `console` is. Without one its
+    /// Gives the program a controlling terminal, whose other end is `console`. Without one the
     /// descriptors 0 to 2 are a null device.
     pub fn console(mut self, console: &Console) -> Self {
         self.0.console = Some(console.clone());
         self
     }
 
-    /// Ends a simulated run after exactly so many steps; [`RunReport::state`] is the system at that
+    /// Stops a simulated run after exactly this step; [`RunReport::state`] is the system at that
     /// moment.
     ///
     /// [`RunReport::state`]: super::RunReport::state
@@ -129,7 +139,7 @@ impl Builder {
         self
     }
 
-    /// Lets `stopper` end the run.
+    /// Lets `stopper` stop the runs.
     pub fn stopper(mut self, stopper: &Stopper) -> Self {
         self.0.stopper = stopper.clone();
         self
@@ -164,23 +174,23 @@ impl Builder {
         self
     }
 
-    /// Simulated: takes the processor at most so often from a thread that could go on. Most races
-    /// need few.
-    pub fn preemptions(mut self, most: u64) -> Self {
-        self.0.preemptions = most;
+    /// Simulated: sets how often a thread that could continue may lose its processor. Most races
+    /// need few preemptions.
+    pub fn max_preemptions(mut self, preemptions: u64) -> Self {
+        self.0.preemptions = preemptions;
         self
     }
 
-    /// Modelled: what each step costs; [`CostModel::published`] if nothing is said.
+    /// Modelled: sets the cost of each step. The default is [`CostModel::published`].
     pub fn costs(mut self, costs: CostModel) -> Self {
         self.0.costs = costs;
         self
     }
 
-    /// Counts for [`RunReport::locks`], lock by lock, what the paper's section 9 reports: how often it
-    /// was taken, how often not at once, how often only after a sleep, and how long it was held, in
-    /// nanoseconds of the system's clock (simulated: the virtual one). It costs two looks at the
-    /// clock an acquisition. Without it nothing is counted, and no lock does anything for it.
+    /// Counts for [`RunReport::locks`] what section 9 of the paper reports of each lock: how often
+    /// it was taken, how often not at once, how often only after a sleep, and how long it was held,
+    /// in nanoseconds of the system's clock (simulated: the virtual one). That costs two reads of
+    /// the clock per acquisition. By default nothing is counted, at no cost.
     ///
     /// ```
     /// use tontine_unix_sim::{Executor, LockingMode, Virtual};
@@ -212,9 +222,9 @@ impl Builder {
         self
     }
 
-    /// Whom to tell, on another thread of this process, of a virtual thread that computes for
-    /// longer than `limit` without a system call (parallel executor). Two seconds and a line to
-    /// standard error, if nothing is said.
+    /// Sets what is called, on another thread of this process, when a virtual thread computes for
+    /// longer than `limit` without a system call (parallel executor). The default is a line on
+    /// standard error after two seconds.
     pub fn watchdog(
         mut self,
         limit: Duration,
@@ -224,16 +234,16 @@ impl Builder {
         self
     }
 
-    /// Builds in the locks that the mode could do without, as one does to debug (§2.2).
+    /// Keeps the locks that the mode could do without, for debugging (§2.2).
     pub fn keep_locks(mut self, on: bool) -> Self {
         self.0.keep_locks = on;
         self
     }
 
-    /// The system.
+    /// Builds the system.
     ///
     /// # Errors
-    /// What was asked for does not go together.
+    /// The settings are out of range, or contradict each other.
     pub fn build(self) -> Result<Virtual, BuildError> {
         let config = self.0;
         if cfg!(panic = "abort") {
@@ -246,7 +256,7 @@ impl Builder {
             return Err(BuildError::ManyProcessors(config.processors));
         }
         let modelled = matches!(config.executor, Executor::Modelled { .. });
-        if modelled && config.processors > MOST_MODELLED {
+        if modelled && config.processors > MAX_MODELLED {
             return Err(BuildError::TooManyModelled(config.processors));
         }
         if !(300..=4_194_304).contains(&config.pids) {

@@ -1,4 +1,4 @@
-//! What a run says when it is over: [`RunReport`].
+//! The result of a run: [`RunReport`].
 
 use std::time::Duration;
 
@@ -7,37 +7,38 @@ use tontine_unix::{Pid, WaitStatus};
 use crate::kernel::SystemState;
 use crate::lock::LockStatistics;
 
-/// How a run ended.
+/// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
-    /// The program ended, and everybody else.
+    /// All processes have ended.
     Finished,
-    /// Everybody waits for ever: [`RunReport::state`] says for what.
+    /// All threads are blocked: [`RunReport::state`] says for what each of them waits.
     Deadlocked,
-    /// At the step that was asked for, or by a [`Stopper`](crate::Stopper).
+    /// The run was stopped, by [`Builder::stop_at`](crate::Builder::stop_at) or a
+    /// [`Stopper`](crate::Stopper).
     Stopped,
 }
 
-/// What a run says.
+/// The result of [`Virtual::run`](crate::Virtual::run).
 #[derive(Debug, Clone)]
 pub struct RunReport {
-    /// How the program ended; `None` where the run ended before.
+    /// The status of the program; `None` if the run ended before it.
     pub status: Option<WaitStatus>,
-    /// How the run ended.
+    /// Why the run ended.
     pub ending: EndReason,
-    /// Processes whose program panicked: they ended as by SIGABRT.
+    /// The processes whose program panicked. They ended as by SIGABRT.
     pub panicked: Vec<Pid>,
-    /// Stacks that were given up: their program did not let itself be unwound, or the run ended
-    /// before.
+    /// The number of stacks that were leaked: the program caught the unwinding, or the run ended
+    /// before it.
     pub abandoned: usize,
-    /// The system at the end, unless everybody had ended.
+    /// The system at the end; `None` if all processes had ended.
     pub state: Option<SystemState>,
-    /// Simulated: places where another thread could have run.
+    /// Simulated: the number of points at which another thread could have run.
     pub steps: u64,
-    /// Simulated: a hash of who ran when.
+    /// Simulated: a hash of the schedule.
     pub digest: u64,
-    /// On the system's clock.
+    /// The duration of the run, on the system's clock.
     pub elapsed: Duration,
-    /// With [`Builder::statistics`](crate::Builder::statistics).
+    /// The lock statistics, with [`Builder::statistics`](crate::Builder::statistics).
     pub locks: Option<LockStatistics>,
 }

@@ -44,10 +44,11 @@ use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Usage, WaitOptions, WaitedChild};
 use convert::to_errno;
 
-/// Real processes, on Linux 5.5 and later on x86-64; written for AArch64 too, and untested there.
+/// The backend with real processes, for Linux 5.5 and later on x86-64; it builds for AArch64, and
+/// is untested there.
 ///
-/// What it knows is the process's: every `Linux` of a process is the same, and any thread may use
-/// any.
+/// All state belongs to the process: every `Linux` of a process is the same, and any thread may use
+/// any of them.
 ///
 /// - **Children** that [`Sys::fork_boxed`] and [`Sys::spawn`] make are held by pidfds. A handle of
 ///   one that was reaped is `ESRCH` (`ECHILD` to wait for), whoever has its number by now. A handle
@@ -75,8 +76,8 @@ use convert::to_errno;
 ///   ignored. Children of a child inherit everything, as fork(2) specifies.
 /// - [`Sys::spawn`] copies nothing. Its path is one; `PATH` is not searched. An ignored signal
 ///   stays ignored unless it is among the defaults.
-/// - **Descriptors** made here are closed by exec; [`Sys::dup2`] and [`SpawnRequest::descriptors`] pass
-///   them on.
+/// - **Descriptors** made here are closed by exec; [`Sys::dup2`] and [`SpawnRequest::descriptors`]
+///   pass them on.
 /// - [`Sys::sigaction`] installs real handlers: see [`Handler`](crate::Handler) for what they may
 ///   do. Those calls that allocate are not among it: to make or reap a child or a thread, to wait
 ///   for any or a group, to install a handler or a stack. A handler never finds a lock of this type
@@ -88,17 +89,18 @@ use convert::to_errno;
 /// let linux = Linux::new()?;
 /// let sys: &dyn Sys = &linux;
 /// let child = sys.fork(|_| 7)?;
-/// assert_eq!(sys.waitpid(child.into(), Default::default())?.unwrap().status, WaitStatus::Exited(7));
+/// let waited = sys.waitpid(child.into(), Default::default())?;
+/// assert_eq!(waited.map(|waited| waited.status), Some(WaitStatus::Exited(7)));
 /// # Ok::<(), tontine_unix::Errno>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Linux(());
 
 impl Linux {
-    /// Asks the kernel whether it can.
+    /// Creates the backend, after a check that the kernel supports it.
     ///
     /// # Errors
-    /// `ENOSYS`: it has no pidfds, or no clone3 (older than 5.5, or forbidden by a filter).
+    /// `ENOSYS`: the kernel has no pidfds, or no clone3 (older than 5.5, or forbidden by a filter).
     pub fn new() -> Result<Self> {
         use rustix::process::{PidfdFlags, getpid, pidfd_open};
         pidfd_open(getpid(), PidfdFlags::empty()).map_err(to_errno)?;

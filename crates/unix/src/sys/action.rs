@@ -1,4 +1,4 @@
-//! What a process does about a signal, and what it learns of one: [`SigAction`], [`SigInfo`].
+//! The action for a signal, and what a receiver learns of one: [`SigAction`], [`SigInfo`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,62 +8,62 @@ use bitflags::bitflags;
 use super::Sys;
 use crate::signal::{SigSet, Signal};
 
-/// What is done about a signal, as `struct sigaction` has it.
+/// The action for a signal, as in `struct sigaction`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SigAction {
-    /// What happens.
+    /// What happens when the signal is delivered.
     pub disposition: Disposition,
-    /// What is blocked, beside the signal itself, while a handler runs.
+    /// The signals that are blocked, besides the signal itself, while a handler runs.
     pub mask: SigSet,
-    /// How it happens.
+    /// The flags.
     pub flags: ActionFlags,
 }
 
 impl SigAction {
-    /// The signal's default.
+    /// The signal's default action.
     pub const DEFAULT: Self = Self {
         disposition: Disposition::Default,
         mask: SigSet::EMPTY,
         flags: ActionFlags::empty(),
     };
-    /// Nothing happens.
+    /// The signal is ignored.
     pub const IGNORE: Self =
         Self { disposition: Disposition::Ignore, mask: SigSet::EMPTY, flags: ActionFlags::empty() };
 
-    /// `handler` runs, with nothing else blocked and no flag set.
+    /// Returns an action that runs `handler`, with nothing else blocked and no flag set.
     pub fn handler(handler: impl Fn(&dyn Sys, &SigInfo) + Send + Sync + 'static) -> Self {
         Self { disposition: Disposition::Handler(Handler::new(handler)), ..Self::DEFAULT }
     }
 
-    /// The same with these flags.
+    /// Returns the action with these flags.
     #[must_use]
     pub fn with_flags(self, flags: ActionFlags) -> Self {
         Self { flags, ..self }
     }
 
-    /// The same with this mask.
+    /// Returns the action with this mask.
     #[must_use]
     pub fn with_mask(self, mask: SigSet) -> Self {
         Self { mask, ..self }
     }
 }
 
-/// What 4.3BSD's `struct sigvec` says.
+/// The action for a signal, as in 4.3BSD's `struct sigvec`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SigVec {
-    /// Disposition and mask; of its flags those that 4.3BSD has.
+    /// Disposition and mask, and of the flags those that 4.3BSD has.
     pub action: SigAction,
 }
 
-/// What happens when a signal is delivered.
+/// The effect of a signal's delivery.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Disposition {
-    /// [`Signal::default_action`].
+    /// The effect is [`Signal::default_action`].
     #[default]
     Default,
-    /// Nothing; the signal is thrown away.
+    /// The signal is discarded.
     Ignore,
-    /// A function runs.
+    /// A handler runs.
     Handler(Handler),
 }
 
@@ -77,19 +77,19 @@ pub struct Handler(Arc<HandlerFn>);
 type HandlerFn = dyn Fn(&dyn Sys, &SigInfo) + Send + Sync;
 
 impl Handler {
-    /// Makes one of a function.
+    /// Creates a handler from a function.
     pub fn new(handler: impl Fn(&dyn Sys, &SigInfo) + Send + Sync + 'static) -> Self {
         Self(Arc::new(handler))
     }
 
-    /// Runs it.
+    /// Calls the function.
     pub fn call(&self, sys: &dyn Sys, info: &SigInfo) {
         (self.0)(sys, info);
     }
 }
 
 impl PartialEq for Handler {
-    /// Whether both are the same function object.
+    /// Returns `true` if both are the same function object.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -109,39 +109,39 @@ bitflags! {
         const NOCLDSTOP = 1 << 0;
         /// `SA_NOCLDWAIT`: children leave nothing to wait for.
         const NOCLDWAIT = 1 << 1;
-        /// `SA_SIGINFO`: the handler wants to know more. Handlers here always do; kept for
-        /// `sigaction` to give back.
+        /// `SA_SIGINFO`: the handler gets a `siginfo_t`. Handlers here always get a [`SigInfo`];
+        /// the flag is kept for `sigaction` to return.
         const SIGINFO = 1 << 2;
-        /// `SA_ONSTACK`: on the alternate stack, where there is one.
+        /// `SA_ONSTACK`: the handler runs on the alternate stack, if there is one.
         const ONSTACK = 1 << 3;
-        /// `SA_RESTART`: what the handler interrupted starts again, where it can.
+        /// `SA_RESTART`: the call that the handler interrupted restarts, if it can.
         const RESTART = 1 << 4;
         /// `SA_NODEFER`: the signal is not blocked in its own handler.
         const NODEFER = 1 << 5;
-        /// `SA_RESETHAND`: once, then the default again.
+        /// `SA_RESETHAND`: the handler runs once; then the default is restored.
         const RESETHAND = 1 << 6;
     }
 }
 
-/// What a handler or `sigwait` learns of a signal, as `siginfo_t` has it.
+/// Information on a received signal, for a handler or `sigwait`, as in `siginfo_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SigInfo {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// Why.
+    /// Why it was sent.
     pub code: SigCode,
-    /// The sender, or the child that it is about; 0 from the system.
+    /// The sending process, or the child that changed; 0 if the system sent the signal.
     pub pid: i32,
-    /// Its user.
+    /// The user of that process.
     pub uid: u32,
-    /// What `sigqueue` was given.
+    /// The value that the sender passed to `sigqueue`.
     pub value: i32,
     /// The child's exit status, or the signal that ended, stopped or continued it.
     pub status: i32,
 }
 
 impl SigInfo {
-    /// From the system, about nobody.
+    /// Returns the information on a signal from the system that concerns no process.
     pub const fn kernel(signal: Signal) -> Self {
         Self { signal, code: SigCode::Kernel, pid: 0, uid: 0, value: 0, status: 0 }
     }
@@ -153,7 +153,7 @@ impl SigInfo {
     }
 }
 
-/// Why a signal was sent, as `si_code` has it.
+/// Why a signal was sent, as in `si_code`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SigCode {
     /// `SI_USER`: by `kill`.
@@ -183,16 +183,16 @@ pub enum SigCode {
 /// How [`Sys::sigprocmask`] changes the mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SigmaskHow {
-    /// `SIG_BLOCK`: these too.
+    /// `SIG_BLOCK`: adds the signals to the mask.
     Block,
-    /// `SIG_UNBLOCK`: these no longer.
+    /// `SIG_UNBLOCK`: removes the signals from the mask.
     Unblock,
-    /// `SIG_SETMASK`: these and no others.
+    /// `SIG_SETMASK`: replaces the mask by the signals.
     Set,
 }
 
 impl SigmaskHow {
-    /// The mask that `mask` becomes with `set`.
+    /// Returns `mask`, changed by `set`.
     pub const fn apply(self, mask: SigSet, set: SigSet) -> SigSet {
         let new = match self {
             Self::Block => mask.union(set),

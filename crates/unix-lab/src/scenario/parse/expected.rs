@@ -180,13 +180,13 @@ fn times(cursor: &mut Cursor<'_>) -> Result<Count, SyntaxError> {
 fn count(cursor: &mut Cursor<'_>) -> Result<Count, SyntaxError> {
     let least = cursor.count()?;
     if !cursor.takes("..") {
-        return Ok(Count { least, most: least });
+        return Ok(Count { min: least, max: least });
     }
     match cursor.peek() {
         Some(Kind::Number(most)) if *most < i64::from(least) => {
             Err(cursor.error(format!("{least}..{most} has no number in it")))
         }
-        _ => Ok(Count { least, most: cursor.count()? }),
+        _ => Ok(Count { min: least, max: cursor.count()? }),
     }
 }
 

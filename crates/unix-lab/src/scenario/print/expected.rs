@@ -121,7 +121,7 @@ impl Display for RunExpectation {
 
 impl Display for Count {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.least)?;
-        if self.least == self.most { Ok(()) } else { write!(f, "..{}", self.most) }
+        write!(f, "{}", self.min)?;
+        if self.min == self.max { Ok(()) } else { write!(f, "..{}", self.max) }
     }
 }

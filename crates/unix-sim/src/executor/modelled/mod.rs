@@ -2,9 +2,9 @@
 //!
 //! One thread runs it all. The fiber on the processor whose clock is least goes on, until its clock
 //! has passed somebody else's; so whatever two processors do to each other they do in the order of
-//! their clocks. Each [`CostKind`] moves the clock of the processor that takes it by its cost, give or
-//! take an eighth, which the seed decides: processors in lock-step would tell more of the lock-step
-//! than of the machine. Same seed and same costs, same run.
+//! their clocks. Each [`CostKind`] moves the clock of the processor that takes it by its cost, give
+//! or take an eighth, which the seed decides: processors in lock-step would tell more of the
+//! lock-step than of the machine. Same seed and same costs, same run.
 //!
 //! Who runs where, who takes whose fibers and when somebody sleeps are the parallel executor's
 //! rules, in `processor.rs`; docs/model.md says what is modelled and what is not.

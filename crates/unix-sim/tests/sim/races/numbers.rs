@@ -320,7 +320,7 @@ fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it
 fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
     for (on, system) in everywhere() {
         let limit = Rlimit { soft: 300, hard: 300 };
-        let system = system.stacks(256).pids(3000).limit(Resource::Processes, limit);
+        let system = system.max_stacks(256).pids(3000).limit(Resource::Processes, limit);
         let report = run(system, |sys| {
             sys.setuid(7).expect("it may");
             // More refusals than there are numbers, and than the user may have processes.
@@ -352,7 +352,7 @@ fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
 #[test]
 fn a_child_that_cannot_begin_keeps_no_descriptor() {
     for (on, system) in everywhere() {
-        let report = run(system.stacks(64).pids(3000), |sys| {
+        let report = run(system.max_stacks(64).pids(3000), |sys| {
             let (reader, writer) = sys.pipe().expect("there is room");
             let mut children = Vec::new();
             while let Ok(child) = sys.fork(pauses) {
@@ -435,7 +435,7 @@ fn deep(n: u64) -> u64 {
 #[test]
 fn a_program_that_overflows_the_last_stack_dies_of_it_alone() {
     for (on, system) in everywhere() {
-        let report = run(system.stacks(256), |sys| {
+        let report = run(system.max_stacks(256), |sys| {
             for _ in 0..3 {
                 let (from, to) = sys.pipe().expect("two descriptors");
                 let recurses = loop {

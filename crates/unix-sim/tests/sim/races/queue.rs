@@ -18,7 +18,8 @@ const BUSY: usize = 32;
 /// back kept that from ever ending.
 #[test]
 fn every_alarm_rings_though_the_event_queue_is_full() {
-    let system = of(LockingMode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).stacks(2000);
+    let system =
+        of(LockingMode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).max_stacks(2000);
     let no_limit = Rlimit { soft: u64::MAX, hard: u64::MAX };
     let system = system.limit(Resource::Processes, no_limit).stop_at(10_000_000);
     let report = run(system, |sys| {
