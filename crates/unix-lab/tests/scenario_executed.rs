@@ -22,7 +22,7 @@ use std::thread;
 use calls::{executes, has};
 use examples::{examples, folder};
 use keeper::keep;
-use rustix::fs::{CWD, FileType, LockingMode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tontine_unix::Linux;
 use tontine_unix_lab::scenario::{
     PipeLog, Scenario, ScenarioVerdict, SystemCall, Timeline, executed, read_log, root,
@@ -60,7 +60,7 @@ fn every_example_that_executes() -> ExitCode {
         }
         let place = tempfile::tempdir().expect("a folder");
         let log = place.path().join(LOG);
-        let readable = LockingMode::RUSR | LockingMode::WUSR;
+        let readable = Mode::RUSR | Mode::WUSR;
         mknodat(CWD, &log, FileType::Fifo, readable, 0).expect("a named pipe");
         for block in &scenario.blocks {
             symlink(&program, place.path().join(&block.name)).expect("a link");

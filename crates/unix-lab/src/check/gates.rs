@@ -302,11 +302,11 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::scenario::Place;
+    use crate::scenario::SourceLine;
     use tontine_unix::Linux;
 
     fn due(line: u32) -> Due<'static> {
-        Due::simple(Place { line }, &"pause")
+        Due::simple(SourceLine { line }, &"pause")
     }
 
     /// A signal came between the word that its thread is at its gate and the sleep there; its

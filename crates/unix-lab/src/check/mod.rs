@@ -4,10 +4,7 @@
 //! waits until all threads are quiescent, and releases the next one; a seed and the threads' names
 //! decide which. So both backends take the same steps, and the threads must observe the same.
 //!
-//! [`fibers`] conducts the virtual Unix, [`conductor`] real processes, in a [`keeper`]; [`gates`]
-//! are theirs, and [`image`] is what they execute; what they tell stands in the [`log`].
-//! [`trace`] is what either system did,
-//! [`compare`](mod@compare) finds where two part.
+//! A [`Trace`] is what one system did; [`compare`] returns the first [`TraceDifference`] of two.
 //!
 //! ```no_run
 //! use tontine_unix_lab::check::{Checker, TraceComparison, CheckOptions};
@@ -19,6 +16,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// `fibers` conducts the virtual Unix, `conductor` real processes, in a `keeper`; `gates` are theirs,
+// and `image` is what they execute; what they tell is in the `log`. `trace` is what either system
+// did, `compare` finds the first difference of two.
 mod compare;
 mod conductor;
 mod fibers;

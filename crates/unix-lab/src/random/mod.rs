@@ -2,7 +2,7 @@
 //! backends, [`shrink`] reduces one that shows a difference.
 //!
 //! They are made for comparisons on both backends: a scenario expects nothing but that both do the
-//! same. [`phrase`] has what they are made of, [`compose`] puts it together.
+//! same. `phrase.rs` has what they are made of, `compose.rs` puts it together.
 //! `cargo xtask mutants --rules` counts which rules of the semantics they meet.
 
 mod campaign;

@@ -278,8 +278,8 @@ fn parts(h: bool) -> impl Strategy<Value = Vec<NotePart>> {
     })
 }
 
-fn statement(step: StatementKind) -> Statement {
-    Statement { source: SourceLine::default(), step }
+fn statement(kind: StatementKind) -> Statement {
+    Statement { source: SourceLine::default(), kind }
 }
 
 fn call_step(h: bool) -> impl Strategy<Value = StatementKind> {

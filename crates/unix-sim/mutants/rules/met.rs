@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tontine_unix_lab::check::{Checker, Comparison, Options, Trace, against, on_virtual};
+use tontine_unix_lab::check::{CheckOptions, Checker, Trace, TraceComparison, against, on_virtual};
 use tontine_unix_lab::random::{Campaign, scenario};
 use tontine_unix_sim::rule::Rule;
 use tontine_unix_sim::{LockingMode, Virtual};
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn options(seed: u64, mode: LockingMode) -> Options {
+fn options(seed: u64, mode: LockingMode) -> CheckOptions {
     Campaign::options(seed, Virtual::builder().mode(mode))
 }
 
@@ -118,7 +118,7 @@ impl Real {
             Rule::follow_all();
             let (scenario, options) = (scenario(seed), options(seed, LockingMode::Parallel));
             let real = self.checker.on_linux(&scenario, &options).ok()?;
-            let same = matches!(against(&scenario, &options, &real), Ok(Comparison::Same(_)));
+            let same = matches!(against(&scenario, &options, &real), Ok(TraceComparison::Same(_)));
             same.then_some(real)
         });
         made.as_ref()
@@ -145,7 +145,7 @@ fn break_each() -> bool {
             let Some(trace) = real.trace(seed) else { return false };
             rule.break_it();
             let found = against(&scenario(seed), &options(seed, LockingMode::Parallel), trace);
-            matches!(found, Ok(Comparison::Differs(_)))
+            matches!(found, Ok(TraceComparison::Differs(_)))
         };
         if !seeds.into_iter().any(notices) {
             unnoticed.push(rule.name());
