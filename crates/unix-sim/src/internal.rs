@@ -2,8 +2,8 @@
 
 pub use crate::config::Conductor;
 pub use crate::executor::{
-    At, CLOCK, Chooser, Fiber, Leave, Left, Object, Reused, SignalStack, Touched, context, current,
-    enter_kernel, leave_kernel, park,
+    At, CLOCK, Chooser, Fiber, Footprint, Object, Reused, SignalStack, SwitchEvent, SwitchReason,
+    context, current, enter_kernel, leave_kernel, park,
 };
 pub use crate::kernel::{call_of, is_wanted, stands};
 pub use crate::label::named_by;

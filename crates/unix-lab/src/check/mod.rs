@@ -16,9 +16,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// `fibers` conducts the virtual Unix, `conductor` real processes, in a `keeper`; `gates` are theirs,
-// and `image` is what they execute; what they tell is in the `log`. `trace` is what either system
-// did, `compare` finds the first difference of two.
+// `fibers` conducts the virtual Unix, `conductor` real processes, in a `keeper`; `gates` are
+// theirs, and `image` is what they execute; what they tell is in the `log`. `trace` is what either
+// system did, `compare` finds the first difference of two.
 mod compare;
 mod conductor;
 mod fibers;

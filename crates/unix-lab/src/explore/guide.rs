@@ -4,7 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use tontine_unix_sim::internal::{CLOCK, Chooser, Leave, Left, call_of};
+use tontine_unix_sim::internal::{CLOCK, Chooser, SwitchEvent, SwitchReason, call_of};
 
 use super::dice::Dice;
 use super::interleaving::Step;
@@ -142,7 +142,7 @@ impl Guide {
         self.steps.take().unwrap_or_default()
     }
 
-    fn note(&mut self, left: &Left) {
+    fn note(&mut self, left: &SwitchEvent) {
         if let Some(histories) = &mut self.histories {
             let place = left.fiber as usize;
             if histories.len() <= place {
@@ -154,7 +154,7 @@ impl Guide {
         }
         if let Some(steps) = &mut self.steps {
             // A fiber that has ended has let go of its thread.
-            let is_there = left.leave != Leave::End && left.leave != Leave::Overflow;
+            let is_there = left.leave != SwitchReason::End && left.leave != SwitchReason::Overflow;
             // SAFETY: the fiber has not ended.
             let call = if is_there { unsafe { call_of(left.context) } } else { None };
             steps.push(Step { left: *left, call, decision: self.decisions });
@@ -187,7 +187,7 @@ impl Guide {
     }
 
     #[inline]
-    fn left(&mut self, left: &Left) {
+    fn left(&mut self, left: &SwitchEvent) {
         if self.notes() {
             self.note(left);
         }
@@ -354,7 +354,7 @@ impl Chooser for Guided {
         unsafe { (*self.guide).hands_over(several) }
     }
 
-    fn left(&mut self, left: &Left) {
+    fn left(&mut self, left: &SwitchEvent) {
         // SAFETY: as above.
         unsafe { (*self.guide).left(left) }
     }

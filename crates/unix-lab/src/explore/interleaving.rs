@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use tontine_unix_sim::internal::{At, CLOCK, Leave, Left, lock_name, named_by};
+use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason, lock_name, named_by};
 
 /// What a fiber did between two points.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
-    pub(super) left: Left,
+    pub(super) left: SwitchEvent,
     /// The system call that its thread is in, or was in last.
     pub(super) call: Option<&'static str>,
     /// Decisions before it.
@@ -45,7 +45,11 @@ pub(super) fn told(steps: &[Step], name: impl Fn(i32) -> Option<String>) -> Stri
 }
 
 /// Returns the process, and its thread if the process is one of `several`.
-fn who(left: &Left, name: &impl Fn(i32) -> Option<String>, several: &BTreeSet<i32>) -> String {
+fn who(
+    left: &SwitchEvent,
+    name: &impl Fn(i32) -> Option<String>,
+    several: &BTreeSet<i32>,
+) -> String {
     if left.name == 0 {
         return "the system".to_owned();
     }
@@ -62,22 +66,22 @@ fn end(step: &Step) -> String {
     let lock = |rank: u8, instance: u32| format!("{} {instance}", lock_name(rank));
     let within = step.call.map_or(String::new(), |call| format!(" in {call}"));
     match (step.left.leave, step.left.at) {
-        (Leave::Park, _) => format!("sleeps{within}"),
-        (Leave::Spin, At::Lock(rank, instance)) => {
+        (SwitchReason::Park, _) => format!("sleeps{within}"),
+        (SwitchReason::Spin, At::Lock(rank, instance)) => {
             format!("spins at {}{within}", lock(rank, instance))
         }
-        (Leave::Spin, _) => format!("spins{within}"),
-        (Leave::Yield, _) => "yields".to_owned(),
-        (Leave::End, _) => "ends".to_owned(),
-        (Leave::Abandon | Leave::Overflow, _) => "is given up".to_owned(),
-        (Leave::Point, At::Call) => format!("before {}", step.call.unwrap_or("a call")),
-        (Leave::Point, At::Return) => format!("after {}", step.call.unwrap_or("a call")),
-        (Leave::Point, At::Lock(rank, instance)) => {
+        (SwitchReason::Spin, _) => format!("spins{within}"),
+        (SwitchReason::Yield, _) => "yields".to_owned(),
+        (SwitchReason::End, _) => "ends".to_owned(),
+        (SwitchReason::Abandon | SwitchReason::Overflow, _) => "is given up".to_owned(),
+        (SwitchReason::Point, At::Call) => format!("before {}", step.call.unwrap_or("a call")),
+        (SwitchReason::Point, At::Return) => format!("after {}", step.call.unwrap_or("a call")),
+        (SwitchReason::Point, At::Lock(rank, instance)) => {
             format!("before {}{within}", lock(rank, instance))
         }
-        (Leave::Point, At::Unlock(rank, instance)) => {
+        (SwitchReason::Point, At::Unlock(rank, instance)) => {
             format!("after {}{within}", lock(rank, instance))
         }
-        (Leave::Point, At::Start | At::Awake | At::Within) => within.trim_start().to_owned(),
+        (SwitchReason::Point, At::Start | At::Awake | At::Within) => within.trim_start().to_owned(),
     }
 }

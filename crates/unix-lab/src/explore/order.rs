@@ -5,7 +5,7 @@
 //! then has had a turn or cannot run any more: without that a loop that polls would have no end
 //! where it is chosen again and again.
 
-use tontine_unix_sim::internal::{At, CLOCK, Leave, Left};
+use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason};
 
 /// What decides the order, in one run.
 #[derive(Debug, Default)]
@@ -30,8 +30,9 @@ struct Yielded {
 }
 
 /// Whether a fiber that leaves so lets others run first.
-pub(super) fn gives_way(left: &Left) -> bool {
-    left.leave == Leave::Yield || (left.leave == Leave::Point && left.at == At::Within)
+pub(super) fn gives_way(left: &SwitchEvent) -> bool {
+    left.leave == SwitchReason::Yield
+        || (left.leave == SwitchReason::Point && left.at == At::Within)
 }
 
 impl Order {
@@ -44,7 +45,7 @@ impl Order {
 
     /// A fiber has had a turn.
     #[inline]
-    pub(super) fn left(&mut self, left: &Left, gives_way: bool) {
+    pub(super) fn left(&mut self, left: &SwitchEvent, gives_way: bool) {
         self.clock += 1;
         let index = left.fiber as usize;
         if self.last.len() <= index {

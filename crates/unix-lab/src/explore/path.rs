@@ -15,7 +15,7 @@
 //!   anything that others did after it in any run, nobody else need be tried there.
 
 use smallvec::SmallVec;
-use tontine_unix_sim::internal::{CLOCK, Leave, Left, Touched};
+use tontine_unix_sim::internal::{CLOCK, Footprint, SwitchEvent, SwitchReason};
 
 use super::order::Order;
 
@@ -45,14 +45,14 @@ struct Node {
     first: usize,
     now: usize,
     /// What that first one reached: with its next step if it went on, else in its whole turn.
-    reached: Touched,
+    reached: Footprint,
     /// What was reached after this in all runs, by fiber.
     after: Reached,
 }
 
 /// What fibers reached.
 #[derive(Debug, Clone, Default)]
-struct Reached(Vec<Touched>);
+struct Reached(Vec<Footprint>);
 
 /// Fibers that are told apart; those above are one.
 const TOLD_APART: u32 = 24;
@@ -81,17 +81,17 @@ impl Reached {
         if fiber < TOLD_APART { fiber as usize } else { 0 }
     }
 
-    fn add(&mut self, fiber: u32, touched: Touched) {
+    fn add(&mut self, fiber: u32, touched: Footprint) {
         let place = Self::place(fiber);
         if self.0.len() <= place {
-            self.0.resize(place + 1, Touched::NOTHING);
+            self.0.resize(place + 1, Footprint::NOTHING);
         }
         self.0[place] = self.0[place].and(touched);
     }
 
     fn add_all(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), Touched::NOTHING);
+            self.0.resize(other.0.len(), Footprint::NOTHING);
         }
         for (mine, others) in self.0.iter_mut().zip(&other.0) {
             *mine = mine.and(*others);
@@ -99,10 +99,10 @@ impl Reached {
     }
 
     /// By everybody but this one.
-    fn by_others(&self, fiber: u32) -> Touched {
+    fn by_others(&self, fiber: u32) -> Footprint {
         let own = if fiber < TOLD_APART { fiber as usize } else { usize::MAX };
         let others = self.0.iter().enumerate().filter(|(place, _)| *place != own);
-        others.fold(Touched::NOTHING, |all, (_, touched)| all.and(*touched))
+        others.fold(Footprint::NOTHING, |all, (_, touched)| all.and(*touched))
     }
 }
 
@@ -119,7 +119,7 @@ struct Run {
     /// Whether whoever has the last turn still has it.
     in_turn: bool,
     /// Who was interrupted, and what its next step reaches.
-    asleep: Vec<(u32, Touched)>,
+    asleep: Vec<(u32, Footprint)>,
     /// The node whose first step, or first turn, is being made for the first time.
     step_of: Option<usize>,
     turn_of: Option<usize>,
@@ -129,7 +129,7 @@ struct Run {
 #[derive(Debug)]
 struct Turn {
     fiber: u32,
-    touched: Touched,
+    touched: Footprint,
     /// Who would have been tried before it.
     before: Vec<u32>,
 }
@@ -212,7 +212,7 @@ impl Path {
         if interrupts || !goes_on {
             let place = ready.iter().position(|one| *one == fiber).unwrap_or(0);
             let before = ready[..place].to_vec();
-            run.turns.push(Turn { fiber, touched: Touched::NOTHING, before });
+            run.turns.push(Turn { fiber, touched: Footprint::NOTHING, before });
             run.in_turn = true;
         }
         fiber
@@ -236,13 +236,13 @@ impl Path {
     }
 
     /// A fiber has made a step.
-    pub(super) fn left(&mut self, left: &Left, gives_way: bool) {
+    pub(super) fn left(&mut self, left: &SwitchEvent, gives_way: bool) {
         let Self { nodes, run, .. } = self;
-        let is_last = left.leave != Leave::Point || gives_way;
+        let is_last = left.leave != SwitchReason::Point || gives_way;
         // Who yields depends on whether there is somebody else.
-        let touched = if gives_way { Touched::EVERYTHING } else { left.touched };
+        let touched = if gives_way { Footprint::EVERYTHING } else { left.touched };
         if !run.in_turn || run.turns.last().is_none_or(|turn| turn.fiber != left.fiber) {
-            let turn = Turn { fiber: left.fiber, touched: Touched::NOTHING, before: Vec::new() };
+            let turn = Turn { fiber: left.fiber, touched: Footprint::NOTHING, before: Vec::new() };
             run.turns.push(turn);
             run.in_turn = true;
         }
@@ -305,7 +305,7 @@ impl Run {
                 asleep,
                 first,
                 now: first,
-                reached: Touched::NOTHING,
+                reached: Footprint::NOTHING,
                 after: Reached::default(),
             });
             return ready[first];
@@ -355,8 +355,9 @@ mod tests {
             let fiber = path.choose(&order, 1);
             tried.push(fiber);
             for fiber in std::iter::once(fiber).chain(runnable.iter().copied()) {
-                let (touched, leave) = (Touched::EVERYTHING, Leave::End);
-                let left = Left { fiber, context: 0, name: 0, leave, at: At::Within, touched };
+                let (touched, leave) = (Footprint::EVERYTHING, SwitchReason::End);
+                let left =
+                    SwitchEvent { fiber, context: 0, name: 0, leave, at: At::Within, touched };
                 path.left(&left, false);
             }
             if !path.advance() {

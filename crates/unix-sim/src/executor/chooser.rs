@@ -3,13 +3,13 @@
 //! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices.
 //! One that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
 
-use super::footprint::{At, Touched};
-use super::task::Leave;
+use super::footprint::{At, Footprint};
+use super::task::SwitchReason;
 use crate::split_mix::SplitMix;
 
 /// One stretch of a fiber.
 #[derive(Debug, Clone, Copy)]
-pub struct Left {
+pub struct SwitchEvent {
     /// The fiber's number.
     pub fiber: u32,
     /// The word that it was started with.
@@ -17,11 +17,11 @@ pub struct Left {
     /// What the watchdog calls it or whom it serves, or 0.
     pub name: usize,
     /// Why it left.
-    pub leave: Leave,
+    pub leave: SwitchReason,
     /// Where, if it left at a point.
     pub at: At,
     /// What it reached, if that is noted.
-    pub touched: Touched,
+    pub touched: Footprint,
 }
 
 /// Number of the clock in a list of runnable fibers, which are numbered from 1.
@@ -69,7 +69,7 @@ pub trait Chooser: Send {
     }
 
     /// What a fiber has just done, if it is to be known.
-    fn left(&mut self, left: &Left) {
+    fn left(&mut self, left: &SwitchEvent) {
         let _ = left;
     }
 
@@ -202,8 +202,8 @@ impl<F: Fn() -> u64 + Send> Chooser for Rerolled<F> {
         true
     }
 
-    fn left(&mut self, left: &Left) {
+    fn left(&mut self, left: &SwitchEvent) {
         let within = matches!(left.at, At::Call | At::Lock(..) | At::Unlock(..));
-        self.here = left.leave != Leave::Point || !within;
+        self.here = left.leave != SwitchReason::Point || !within;
     }
 }

@@ -13,7 +13,7 @@ use super::footprint::At;
 use super::here::{Backend, HERE, running, suspend};
 use super::modelled::spend;
 use super::reach::reach_fiber;
-use super::task::{Leave, Task};
+use super::task::{SwitchReason, Task};
 use super::{modelled, simulated};
 use crate::costs::CostKind;
 use crate::held::assert_may_park;
@@ -171,7 +171,7 @@ pub fn park() {
     match running() {
         Some(task) => {
             reach_fiber(task.shown());
-            if task.take_token() { point(At::Awake) } else { suspend(task, Leave::Park) }
+            if task.take_token() { point(At::Awake) } else { suspend(task, SwitchReason::Park) }
         }
         None => thread::park(),
     }
@@ -184,7 +184,7 @@ pub(crate) fn rest() {
     match running() {
         // Nobody is let in between: who was woken for nothing looks again.
         Some(task) if task.take_token() => {}
-        Some(task) => suspend(task, Leave::Park),
+        Some(task) => suspend(task, SwitchReason::Park),
         None => thread::park(),
     }
 }
@@ -277,7 +277,7 @@ pub(crate) fn take_turns() {
 pub(crate) fn yield_now() {
     match running() {
         Some(_) if thread::panicking() => {}
-        Some(task) => suspend(task, Leave::Yield),
+        Some(task) => suspend(task, SwitchReason::Yield),
         None => thread::yield_now(),
     }
 }
@@ -290,6 +290,6 @@ pub(crate) fn yield_now() {
 /// Outside of any fiber.
 pub(crate) fn abandon() -> ! {
     let task = running().expect("only a fiber can be abandoned");
-    suspend(task, Leave::Abandon);
+    suspend(task, SwitchReason::Abandon);
     unreachable!("an abandoned fiber is never resumed")
 }

@@ -1,5 +1,5 @@
-//! The objects that a fiber reaches between two points: [`Object`], [`Touched`]; and the place of a
-//! point: [`At`].
+//! The objects that a fiber reaches between two points: [`Object`], [`Footprint`]; and the place of
+//! a point: [`At`].
 //!
 //! Two steps of different fibers that reach nothing in common, or only read it, come to the same in
 //! either order. Whoever goes through all schedules needs one of the two then. Locks say what they
@@ -86,7 +86,7 @@ impl Object {
 
 /// What a step reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Touched {
+pub struct Footprint {
     /// Objects.
     reached: u64,
     /// Those of them that it changed, or may have.
@@ -95,7 +95,7 @@ pub struct Touched {
     fibers: u64,
 }
 
-impl Touched {
+impl Footprint {
     /// Nothing at all.
     pub const NOTHING: Self = Self { reached: 0, written: 0, fibers: 0 };
     /// What must not change places with anything.
@@ -156,8 +156,8 @@ impl Reaching {
 
     /// All of it; from now on nothing.
     #[inline]
-    pub(super) fn take(&self) -> Touched {
-        Touched {
+    pub(super) fn take(&self) -> Footprint {
+        Footprint {
             reached: self.reached.take(),
             written: self.written.take(),
             fibers: self.fibers.take(),

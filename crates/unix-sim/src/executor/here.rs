@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ptr;
 
 use super::footprint::{At, Reaching};
-use super::task::{Leave, Task};
+use super::task::{SwitchReason, Task};
 use super::worker::{Local, Worker};
 
 /// What a tick calls, with the context of the interrupted fiber, or 0 if there was none.
@@ -143,7 +143,7 @@ pub(super) fn running<'a>() -> Option<&'a Task> {
 }
 
 /// Suspends the fiber that runs here, which is `task`.
-pub(super) fn suspend(task: &Task, leave: Leave) {
+pub(super) fn suspend(task: &Task, leave: SwitchReason) {
     debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), task), "suspends itself");
     HERE.with(|here| {
         let low = here.is_simulated() || here.level.get() == 0;

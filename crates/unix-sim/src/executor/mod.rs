@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub use chooser::{CLOCK, Chooser, Left};
+pub use chooser::{CLOCK, Chooser, SwitchEvent};
 pub(crate) use chooser::{Rerolled, Seeded};
 pub use fiber::{Fiber, context, current, park};
 pub(crate) use fiber::{
@@ -52,7 +52,7 @@ pub(crate) use fiber::{
     spin, take_turns, turn, yield_now,
 };
 pub(crate) use footprint::LOCAL_RANKS;
-pub use footprint::{At, Object, Touched};
+pub use footprint::{At, Footprint, Object};
 use here::HERE;
 pub(crate) use here::TickFn;
 pub(crate) use modelled::{STRETCH, compute, spend, spend_half, touch};
@@ -64,7 +64,7 @@ pub(crate) use reach::{changes, looks_at};
 pub use signals::SignalStack;
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
-pub use task::Leave;
+pub use task::SwitchReason;
 use task::{Place, Task};
 use tick::Ticks;
 pub(crate) use tick::{TICKS_A_SECOND, splhigh, splx};
@@ -433,7 +433,7 @@ impl Executor {
     /// # Safety
     ///
     /// As for [`Task::bury`]; on the thread of `worker`.
-    unsafe fn bury(&self, task: *const Task, leave: Leave, worker: &Worker, local: &Local) {
+    unsafe fn bury(&self, task: *const Task, leave: SwitchReason, worker: &Worker, local: &Local) {
         // SAFETY: the caller's promise.
         let (context, stack) = unsafe { ((*task).context, Task::bury(task, leave)) };
         match stack {
@@ -446,7 +446,7 @@ impl Executor {
             }
             None => self.pool.abandon(1),
         }
-        if leave == Leave::Overflow {
+        if leave == SwitchReason::Overflow {
             self.options.hooks.on_overflow(context);
         }
         worker.ended.store(worker.ended.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -22,7 +22,7 @@ use corosensei::trap::TrapHandlerRegs;
 use super::footprint::Object;
 use super::here::running;
 use super::reach::changes;
-use super::task::{Leave, Task};
+use super::task::{SwitchReason, Task};
 
 /// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber
 /// begins in kernel mode, entered once. Nothing outside of fibers.
@@ -159,13 +159,13 @@ fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
     }
 }
 
-/// Lets the fiber, once the handler returns, leave as [`Leave::Overflow`].
+/// Lets the fiber, once the handler returns, leave as [`SwitchReason::Overflow`].
 fn end(task: &Task, context: &mut libc::ucontext_t) {
     let Some(trap) = task.trap() else { return };
     // SAFETY: the fiber's frames are never returned to and its stack is never used again; the stack
     // pointer lies within it, and all registers are set as told. `forbidden` bounds what else it
     // may have been writing to.
-    let registers = unsafe { trap.setup_trap_handler(|| Leave::Overflow) };
+    let registers = unsafe { trap.setup_trap_handler(|| SwitchReason::Overflow) };
     redirect(context, registers);
 }
 

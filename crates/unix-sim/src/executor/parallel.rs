@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::here::HERE;
 use super::signals::{SignalStack, hold_others};
-use super::task::{Leave, Task};
+use super::task::{SwitchReason, Task};
 use super::tick::{self, TickTimer};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, Rest};
@@ -185,10 +185,12 @@ impl Executor {
             here.context.set(0);
         });
         match leave {
-            Leave::Park if this.sleep() => {}
-            Leave::Park => local.woken.push(task),
-            Leave::Yield | Leave::Point | Leave::Spin => local.yielded.push(task),
-            Leave::Abandon | Leave::End | Leave::Overflow => {
+            SwitchReason::Park if this.sleep() => {}
+            SwitchReason::Park => local.woken.push(task),
+            SwitchReason::Yield | SwitchReason::Point | SwitchReason::Spin => {
+                local.yielded.push(task)
+            }
+            SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
                 // SAFETY: it has left for good, is in no queue, and is not touched again.
                 unsafe { self.bury(task, leave, worker, local) };
             }
@@ -291,7 +293,7 @@ impl Executor {
             // buried once, here.
             unsafe {
                 if (*task).is_fresh() {
-                    self.bury(task, Leave::End, worker, local);
+                    self.bury(task, SwitchReason::End, worker, local);
                 }
             }
         }

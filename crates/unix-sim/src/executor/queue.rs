@@ -139,7 +139,7 @@ mod tests {
 
     use super::super::options::Start;
     use super::super::stack::StackPool;
-    use super::super::task::{Leave, Place};
+    use super::super::task::{Place, SwitchReason};
     use super::super::worker::Worker;
     use super::*;
 
@@ -158,7 +158,9 @@ mod tests {
         });
         test(tasks);
         // SAFETY: they have never begun, are in no queue, and are buried once.
-        pool.give(tasks.into_iter().filter_map(|task| unsafe { Task::bury(task, Leave::End) }));
+        pool.give(
+            tasks.into_iter().filter_map(|task| unsafe { Task::bury(task, SwitchReason::End) }),
+        );
         home.release();
     }
 

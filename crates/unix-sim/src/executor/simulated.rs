@@ -20,12 +20,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::chooser::{Chooser, Left};
+use super::chooser::{Chooser, SwitchEvent};
 use super::footprint::At;
 use super::here::{Backend, HERE, Stay, running, suspend};
 use super::modelled;
 use super::signals::SignalStack;
-use super::task::{Leave, Task};
+use super::task::{SwitchReason, Task};
 use super::tick::tick_at_point;
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome};
@@ -94,7 +94,7 @@ impl Simulation {
         add(&self.clock_ns, self.step_ns * u64::from(points));
     }
 
-    fn record(&self, id: u32, left: Leave, tick: bool) {
+    fn record(&self, id: u32, left: SwitchReason, tick: bool) {
         let mut digest = self.digest.load(Ordering::Relaxed);
         let steps = self.steps.load(Ordering::Relaxed);
         for word in [steps, u64::from(id) << 8 | u64::from(tick) << 7 | left as u64] {
@@ -123,7 +123,7 @@ impl Simulation {
             runnable: Vec::new(),
             numbers: Vec::new(),
             spinning: Vec::new(),
-            left: Leave::End,
+            left: SwitchReason::End,
             last: None,
             running: 0,
             stretch: 0,
@@ -167,7 +167,7 @@ pub(super) fn decide(at: At) {
                 return tick_at_point();
             }
             HERE.with(|here| here.left.set(0));
-            suspend(task, Leave::Point);
+            suspend(task, SwitchReason::Point);
             HERE.with(|here| here.at.set(at));
             tick_at_point();
         }
@@ -199,7 +199,7 @@ pub(super) fn spin(word: &AtomicU32) {
     let task = running().expect("outside of any fiber nobody could let go of a lock that is held");
     // SAFETY: the fiber runs, so that nobody else touches its word.
     unsafe { *task.spin_word() = word };
-    suspend(task, Leave::Spin);
+    suspend(task, SwitchReason::Spin);
 }
 
 impl Executor {
@@ -253,7 +253,7 @@ struct Run<'a> {
     /// Those that wait at a lock.
     spinning: Vec<*const Task>,
     /// How the last fiber left, and where it is, if it can go on.
-    left: Leave,
+    left: SwitchReason,
     last: Option<usize>,
     /// Where the running one is, and the points that it was given.
     running: usize,
@@ -378,8 +378,8 @@ impl Run<'_> {
             return false;
         }
         this.simulation.advance(1);
-        this.tell(this.runnable[this.running], Leave::Point, None);
-        (this.left, this.last) = (Leave::Point, Some(this.running));
+        this.tell(this.runnable[this.running], SwitchReason::Point, None);
+        (this.left, this.last) = (SwitchReason::Point, Some(this.running));
         this.collect();
         match this.decide() {
             Some(Decision::Fiber(chosen, tick)) if chosen == this.running => {
@@ -395,13 +395,13 @@ impl Run<'_> {
 
     /// Tells the chooser what the fiber has done that runs or has just left, and that had this
     /// number.
-    fn tell(&mut self, task: *const Task, leave: Leave, number: Option<u32>) {
+    fn tell(&mut self, task: *const Task, leave: SwitchReason, number: Option<u32>) {
         // SAFETY: it is alive, for it has not been buried.
         let task = unsafe { &*task };
         let (touched, at) = HERE.with(|here| (here.reaching.take(), here.at.get()));
         let fiber = number.unwrap_or_else(|| task.shown());
         let (context, name) = (task.context, task.served());
-        self.chooser.left(&Left { fiber, context, name, leave, at, touched });
+        self.chooser.left(&SwitchEvent { fiber, context, name, leave, at, touched });
     }
 
     /// Whether who was handed something over by who has just gone to sleep goes on with it, without
@@ -495,11 +495,11 @@ impl Run<'_> {
     }
 
     /// A fiber has left: what becomes of it.
-    fn after(&mut self, task: *const Task, leave: Leave) {
+    fn after(&mut self, task: *const Task, leave: SwitchReason) {
         // SAFETY: a task that was resumed is alive until it has been buried, below.
         let this = unsafe { &*task };
         let decided = self.decided.is_some();
-        let handing = leave == Leave::Park && self.heir.is_some();
+        let handing = leave == SwitchReason::Park && self.heir.is_some();
         if !decided && !handing {
             self.tell(task, leave, None);
         }
@@ -519,8 +519,8 @@ impl Run<'_> {
         self.simulation.advance(self.stretch - unused);
         let index = self.running;
         match leave {
-            Leave::Point | Leave::Yield => {}
-            Leave::Park => {
+            SwitchReason::Point | SwitchReason::Yield => {}
+            SwitchReason::Park => {
                 if this.sleep() {
                     self.remove(index);
                 }
@@ -532,18 +532,18 @@ impl Run<'_> {
                     self.tell(task, leave, number);
                 }
             }
-            Leave::Spin => {
+            SwitchReason::Spin => {
                 let task = self.remove(index);
                 self.spinning.push(task);
             }
-            Leave::Abandon | Leave::End | Leave::Overflow => {
+            SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
                 self.remove(index);
                 // SAFETY: it has left for good, is nowhere queued, and is not touched again.
                 unsafe { self.executor.bury(task, leave, self.worker, self.local) };
             }
         }
         self.left = leave;
-        self.last = matches!(leave, Leave::Point | Leave::Yield).then_some(index);
+        self.last = matches!(leave, SwitchReason::Point | SwitchReason::Yield).then_some(index);
     }
 
     /// Drops the fibers that have not begun, and gives the stacks back.
@@ -554,7 +554,7 @@ impl Run<'_> {
             // buried once, here.
             unsafe {
                 if (*task).is_fresh() {
-                    self.executor.bury(task, Leave::End, self.worker, self.local);
+                    self.executor.bury(task, SwitchReason::End, self.worker, self.local);
                 }
             }
         }

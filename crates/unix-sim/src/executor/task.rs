@@ -31,7 +31,7 @@ use crate::held::PerFiber;
 
 /// Why a fiber left its processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leave {
+pub enum SwitchReason {
     /// It waits for an unpark.
     Park,
     /// Simulated: it came to the end of its stretch.
@@ -53,7 +53,7 @@ const TOKEN: u32 = 1;
 const PARKED: u32 = 2;
 const ENDED: u32 = 3;
 
-type Thread = Coroutine<(), Leave, Leave, Stack>;
+type Thread = Coroutine<(), SwitchReason, SwitchReason, Stack>;
 
 /// One fiber. Its executor owns one reference from start to end.
 #[derive(Debug)]
@@ -102,9 +102,9 @@ pub(super) struct Place {
 struct Inner {
     body: Option<(Body, Stack)>,
     coroutine: Option<Thread>,
-    yielder: *const Yielder<(), Leave>,
+    yielder: *const Yielder<(), SwitchReason>,
     /// What ends it from a fault handler, once it has begun.
-    trap: Option<CoroutineTrapHandler<Leave>>,
+    trap: Option<CoroutineTrapHandler<SwitchReason>>,
     /// The lock that it spins at.
     word: *const AtomicU32,
     /// What the locks know of it while another one runs.
@@ -256,7 +256,7 @@ impl Task {
     }
 
     /// Runs it until it leaves. For its worker, which took it out of its queue.
-    pub(super) fn resume(&self) -> Leave {
+    pub(super) fn resume(&self) -> SwitchReason {
         let inner = self.inner.get();
         // SAFETY: the worker alone has it, and the fiber, which runs within `resume`, reaches
         // `inner` through the same cell and never touches `coroutine`.
@@ -287,7 +287,7 @@ impl Task {
     ///
     /// # Safety
     /// This task is the one that runs on the calling thread.
-    pub(super) unsafe fn suspend(&self, leave: Leave) {
+    pub(super) unsafe fn suspend(&self, leave: SwitchReason) {
         // SAFETY: by the caller the fiber runs, so its coroutine's base has set the yielder, which
         // lies at the base of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
@@ -299,7 +299,7 @@ impl Task {
     }
 
     /// What ends it from a fault handler. For the fiber itself.
-    pub(super) fn trap(&self) -> Option<CoroutineTrapHandler<Leave>> {
+    pub(super) fn trap(&self) -> Option<CoroutineTrapHandler<SwitchReason>> {
         // SAFETY: set before the fiber began, and not changed while it runs.
         unsafe { (*self.inner.get()).trap }
     }
@@ -326,18 +326,18 @@ impl Task {
     /// # Safety
     ///
     /// It has left for good, or has never begun; it is in no queue; this is called once.
-    pub(super) unsafe fn bury(this: *const Self, leave: Leave) -> Option<Stack> {
+    pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<Stack> {
         // SAFETY: alive until the end of this function, and nobody else touches `inner`.
         let (task, inner) = unsafe { (&*this, &mut *(*this).inner.get()) };
         let stack = match (inner.coroutine.take(), inner.body.take()) {
             (Some(mut coroutine), _) => {
-                if leave == Leave::Abandon {
+                if leave == SwitchReason::Abandon {
                     // SAFETY: what lies on the stack is leaked with it: it is never used again, so
                     // nothing there is invalidated.
                     unsafe { coroutine.force_reset() };
                 }
                 let stack = coroutine.into_stack();
-                (leave == Leave::End).then_some(stack)
+                (leave == SwitchReason::End).then_some(stack)
             }
             (None, Some((_, stack))) => Some(stack),
             (None, None) => None,
@@ -351,10 +351,10 @@ impl Task {
 
 /// The base of every fiber. What unwinds to here would unwind into a worker that knows nothing of
 /// it.
-fn run(body: Body, id: u32) -> Leave {
+fn run(body: Body, id: u32) -> SwitchReason {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         eprintln!("tontine-unix: a panic left the body of fiber {id}: its owner must catch it");
         abort();
     }
-    Leave::End
+    SwitchReason::End
 }

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::here::{HERE, running, suspend};
-use super::task::{Leave, Task};
+use super::task::{SwitchReason, Task};
 use super::tick::tick_at_point;
 use super::{Executor, Outcome};
 use crate::costs::{CostKind, CostModel, PS_A_NS};
@@ -209,7 +209,7 @@ impl Machine {
         }
         let mine = self.here();
         if mine.clock_ps.get() > self.horizon_ps.get() {
-            suspend(task, Leave::Point);
+            suspend(task, SwitchReason::Point);
         }
         let mine = self.here();
         if mine.clock_ps.get() >= mine.next_tick_ps.get() {

@@ -11,7 +11,7 @@ use super::{Machine, MachineHere, Model, NEVER};
 use crate::costs::{CostKind, PS_A_NS};
 use crate::executor::here::{Backend, HERE, Stay};
 use crate::executor::signals::SignalStack;
-use crate::executor::task::{Leave, Task};
+use crate::executor::task::{SwitchReason, Task};
 use crate::executor::worker::{Local, Worker};
 use crate::executor::{Executor, Outcome};
 use crate::split_mix::SplitMix;
@@ -146,7 +146,7 @@ impl Run<'_> {
         }
     }
 
-    fn resume(&self, processor: &Processor) -> Leave {
+    fn resume(&self, processor: &Processor) -> SwitchReason {
         // SAFETY: the task that a processor is at is alive until it has been buried.
         let task = unsafe { &*processor.task.get() };
         self.record(task.id, processor);
@@ -170,21 +170,21 @@ impl Run<'_> {
         leave
     }
 
-    fn put_where_it_belongs(&self, processor: &Processor, left: Leave) {
+    fn put_where_it_belongs(&self, processor: &Processor, left: SwitchReason) {
         let task = processor.task.get();
         let arrival = Arrival { ready_ps: processor.clock_ps.get(), task };
         match left {
-            Leave::Point => return,
-            Leave::Spin => {
+            SwitchReason::Point => return,
+            SwitchReason::Spin => {
                 processor.spins.set(true);
                 self.machine.spinning.set(self.machine.spinning.get() + 1);
                 return;
             }
             // SAFETY: the task that a processor is at is alive until it has been buried, below.
-            Leave::Park if unsafe { (*task).sleep() } => {}
-            Leave::Park => processor.woken.borrow_mut().push_back(arrival),
-            Leave::Yield => processor.yielded.borrow_mut().push_back(arrival),
-            Leave::Abandon | Leave::End | Leave::Overflow => {
+            SwitchReason::Park if unsafe { (*task).sleep() } => {}
+            SwitchReason::Park => processor.woken.borrow_mut().push_back(arrival),
+            SwitchReason::Yield => processor.yielded.borrow_mut().push_back(arrival),
+            SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
                 // SAFETY: it has left for good, is nowhere queued, and is not touched again.
                 unsafe { self.executor.bury(task, left, self.worker, self.local) };
             }
@@ -228,7 +228,7 @@ impl Run<'_> {
         // once, here.
         unsafe {
             if (*task).is_fresh() {
-                self.executor.bury(task, Leave::End, self.worker, self.local);
+                self.executor.bury(task, SwitchReason::End, self.worker, self.local);
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use super::{Decision, Run};
-use crate::executor::chooser::{CLOCK, Left};
-use crate::executor::footprint::{At, Touched};
-use crate::executor::task::Leave;
+use crate::executor::chooser::{CLOCK, SwitchEvent};
+use crate::executor::footprint::{At, Footprint};
+use crate::executor::task::SwitchReason;
 
 impl Run<'_> {
     /// Returns `true` if a timer is due before the next choice. If the clock does not move with
@@ -18,7 +18,7 @@ impl Run<'_> {
     /// Decides which fiber runs, or that time passes. Returns `None` if no fiber is runnable.
     #[inline]
     pub(super) fn decide(&mut self) -> Option<Decision> {
-        let heir = self.heir.take().filter(|_| self.left == Leave::Park);
+        let heir = self.heir.take().filter(|_| self.left == SwitchReason::Park);
         let heir = heir.and_then(|heir| self.place(heir.task));
         let Some(chosen) = self.choose(self.left, self.last.or(heir))? else {
             self.simulation.record(CLOCK, self.left, false);
@@ -40,8 +40,8 @@ impl Run<'_> {
     /// Advances the clock to the next timer, as the chooser decided.
     pub(super) fn pass_time(&mut self) {
         self.advance_to_timer();
-        let (leave, at, touched) = (Leave::Park, At::Start, Touched::EVERYTHING);
-        self.chooser.left(&Left { fiber: CLOCK, context: 0, name: 0, leave, at, touched });
+        let (leave, at, touched) = (SwitchReason::Park, At::Start, Footprint::EVERYTHING);
+        self.chooser.left(&SwitchEvent { fiber: CLOCK, context: 0, name: 0, leave, at, touched });
         (self.left, self.last) = (leave, None);
     }
 
@@ -49,14 +49,18 @@ impl Run<'_> {
     /// runnable. A fiber that yielded is chosen only if no other fiber is runnable and the clock
     /// cannot be chosen.
     #[inline]
-    pub(super) fn choose(&mut self, left: Leave, last: Option<usize>) -> Option<Option<usize>> {
+    pub(super) fn choose(
+        &mut self,
+        left: SwitchReason,
+        last: Option<usize>,
+    ) -> Option<Option<usize>> {
         let count = self.runnable.len();
         let offers_clock = self.offers_clock();
         if count < 2 && !offers_clock {
             return count.checked_sub(1).map(Some);
         }
         let (fibers, running) = match last {
-            Some(last) if left == Leave::Yield && count > 1 => {
+            Some(last) if left == SwitchReason::Yield && count > 1 => {
                 self.runnable.swap(last, count - 1);
                 self.numbers.swap(last, count - 1);
                 (count - 1, None)
