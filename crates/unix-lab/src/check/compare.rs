@@ -105,7 +105,7 @@ impl TraceDifference {
 
 impl Display for TraceDifference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}: they part in step {}", self.seed, self.step)?;
+        writeln!(f, "seed {}: the systems diverge in step {}", self.seed, self.step)?;
         writeln!(f, "   step  who          line  what")?;
         self.side(f, "virtual", &self.on_virtual)?;
         self.side(f, "linux", &self.on_linux)?;

@@ -25,11 +25,11 @@ pub(super) fn unfit(scenario: &Scenario) -> Option<(u32, &'static str)> {
 pub(super) fn reaches_out(scenario: &Scenario) -> Option<(u32, &'static str)> {
     first(scenario, |step| match step {
         StatementKind::Call(step) if is_at_large(&step.call) => {
-            Some("it could reach other processes, and there is no PID namespace to be had")
+            Some("it could reach other processes, and no PID namespace is available")
         }
-        StatementKind::Set(_, Expression::Sum(..) | Expression::Difference(..)) => {
-            Some("what it computes could be another process, and there is no PID namespace")
-        }
+        StatementKind::Set(_, Expression::Sum(..) | Expression::Difference(..)) => Some(
+            "the computed number could name another process, and no PID namespace is available",
+        ),
         _ => None,
     })
 }
@@ -91,9 +91,9 @@ fn why_not(call: &SystemCall) -> Option<&'static str> {
         }
         SystemCall::Compute(_)
         | SystemCall::Plain(Plain::Getrusage | Plain::Now | Plain::Processor) => {
-            Some("time that passes is not the same on both")
+            Some("time differs between the two systems")
         }
-        SystemCall::Place(_) => Some("processors are not the same on both"),
+        SystemCall::Place(_) => Some("processors differ between the two systems"),
         SystemCall::Exec(ExecTarget::Process(_)) if !image::is_possible() => Some(NOT_EXECUTED),
         SystemCall::Spawn(Spawning { path: ExecTarget::Process(_), .. })
             if !image::is_possible() =>

@@ -31,8 +31,9 @@ pub(super) const HARNESS: &str = "init";
 /// How often a `while` may go round before it counts as one that never ends.
 const MOST_ROUNDS: u32 = 1_000_000;
 
-/// What begins a run: it adopts orphans, makes the first process, waits until no child is left, and
-/// returns the first one's exit status, 128 and the signal's number if one ended it.
+/// Returns the program that begins a run: it adopts orphans, creates the first process, waits until
+/// no child is left, and returns the exit status of the first process, or 128 plus the number of
+/// the signal that terminated it.
 ///
 /// The first process leads a session of its own, with nothing blocked.
 ///
@@ -63,10 +64,10 @@ pub(crate) fn conducted_program(
     executed_in(Arc::new(Run::conducted(scenario, conduct)), name)
 }
 
-/// A process of the scenario alone, without what [`root`] does around the first.
+/// Returns the program of one process of the scenario, without the work of [`root`].
 ///
 /// # Panics
-/// As [`root`].
+/// Like [`root`].
 pub fn program(scenario: &Scenario, name: &str, log: impl Log + 'static) -> Program {
     let run = Arc::new(Run::new(scenario, Arc::new(log)));
     let name = name.to_owned();
@@ -76,11 +77,11 @@ pub fn program(scenario: &Scenario, name: &str, log: impl Log + 'static) -> Prog
     })
 }
 
-/// What `exec` and `spawn` run: a program to be registered under the name of each process.
-/// `arguments` are those that a scenario's `exec` passes.
+/// Returns the program that `exec` and `spawn` run, to be registered under the name of the process.
+/// Its arguments are those that a scenario's `exec` passes.
 ///
 /// # Panics
-/// As [`root`].
+/// Like [`root`].
 pub fn executed(
     scenario: &Scenario,
     name: &str,

@@ -5,9 +5,9 @@ use super::word::{BuiltinValue, Info};
 /// A number or a process.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Term {
-    /// Itself.
+    /// A number.
     Number(i32),
-    /// What was assigned last; 0 before.
+    /// The value of a variable; 0 before it is set.
     Variable(String),
     /// `self`, `parent`, `init`.
     Own(BuiltinValue),

@@ -17,13 +17,14 @@ use super::log::{EventKind, Log, LogEvent, Record, RelatedProcess};
 /// The longest line, in bytes: Linux's `PIPE_BUF`.
 const LONGEST: usize = 4096;
 
-/// Writes events into a pipe. Clones, and copies in forked children, write into the same.
+/// A log that writes events into a pipe. Clones, and copies in forked children, write into the same
+/// pipe.
 #[derive(Debug, Clone)]
 pub struct PipeLog(Arc<PipeWriter>);
 
 impl PipeLog {
-    /// A log, and the end of the pipe to read it from with [`read_log`]. The pipe ends when all who
-    /// have the log have ended; it holds 64 KiB until somebody reads.
+    /// Creates a log, and the end of the pipe for [`read_log`]. The pipe ends when all processes
+    /// that have the log have ended; it holds 64 KiB of unread events.
     ///
     /// # Errors
     /// Those of pipe(2).
@@ -32,7 +33,8 @@ impl PipeLog {
         Ok((Self(Arc::new(writer)), reader))
     }
 
-    /// A log into a pipe that is there already: a named one, for a process that was executed.
+    /// Creates a log that writes into an existing pipe, such as a named one for an executed
+    /// process.
     pub fn to(pipe: impl Into<OwnedFd>) -> Self {
         Self(Arc::new(pipe.into().into()))
     }

@@ -13,19 +13,19 @@ macro_rules! words {
         }
 
         impl $Name {
-            /// All of them.
+            /// All members.
             pub const ALL: &'static [Self] = &[$(Self::$Member,)*];
-            /// Their words, in the same order.
+            /// The words of all members, in the same order.
             pub const WORDS: &'static [&'static str] = &[$($word,)*];
 
-            /// How it is written.
+            /// Returns the word.
             pub const fn word(self) -> &'static str {
                 match self {
                     $(Self::$Member => $word,)*
                 }
             }
 
-            /// The one that is written like this.
+            /// Returns the member with this word.
             pub fn of(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|member| member.word() == word)
             }
@@ -116,7 +116,7 @@ words! {
 }
 
 words! {
-    /// What is done about a signal without a handler.
+    /// An action for a signal without a handler.
     pub enum Simple {
         Ignore "ignore" "throws it away",
         Default "default" "does what the system does",
@@ -124,7 +124,7 @@ words! {
 }
 
 words! {
-    /// Which of the calls that wait for children.
+    /// A call that waits for children.
     pub enum WaitCall {
         Wait "wait" "`waitpid`: ended children, and what the options add",
         Waitid "waitid" "exactly what the options name",
@@ -134,7 +134,7 @@ words! {
 }
 
 words! {
-    /// A value that the process knows without a variable.
+    /// A value that every process knows without a variable.
     pub enum BuiltinValue {
         Itself "self" "the process",
         Parent "parent" "its parent",
@@ -143,7 +143,7 @@ words! {
 }
 
 words! {
-    /// What a handler knows of its signal.
+    /// A value that a handler knows of its signal.
     pub enum Info {
         Signal "signal" "which",
         Sender "sender" "who sent it, or the child that it is about",
@@ -166,7 +166,7 @@ words! {
 }
 
 impl Relation {
-    /// Whether it holds.
+    /// Returns `true` if the relation holds.
     pub const fn holds(self, left: i32, right: i32) -> bool {
         match self {
             Self::Equal => left == right,
@@ -180,7 +180,7 @@ impl Relation {
 }
 
 words! {
-    /// What is limited.
+    /// A resource with a limit.
     pub enum Limited {
         Cpu "cpu" "seconds of processor time",
         Processes "processes" "processes and threads of the user",
@@ -190,7 +190,7 @@ words! {
 }
 
 words! {
-    /// What is done about a signal, as `sigaction` tells.
+    /// The action for a signal, as `sigaction` returns it.
     pub enum Done {
         Default "by-default" "what the system does",
         Ignored "ignored" "nothing",

@@ -33,16 +33,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What is typed when the user's input ends: ^D.
 const END: &[u8] = b"\x04";
 
-/// Passes on what comes from `input`, in raw mode if it is a terminal, and shows on `output` what
-/// there is to see, until the seat is over.
+/// Types the bytes of `input`, in raw mode if it is a terminal, and copies the output of the other
+/// terminal to `output`, until no process of the other side is left.
 ///
 /// A signal that is caught ends the process, as it does by default; SIGTSTP stops it.
 ///
 /// # Errors
-/// The user's terminal refuses. Its modes are restored all the same, if it lets them be.
+/// A call on the user's terminal fails. Its modes are restored nevertheless, if possible.
 ///
 /// # Panics
-/// If the seat does.
+/// If `seat` panics.
 ///
 /// ```no_run
 /// # use tontine_unix_lab::shell::attend;

@@ -11,9 +11,9 @@ use tontine_unix::{
 use super::child::hand_over;
 use super::say::{complain, say};
 
-/// Runs a shell in a process and a foreground group of its own; returns its exit status, 128 and
-/// the signal's number if one ended it. Should it stop, whoever sits at standard input is asked
-/// whether it is to go on; where that is no terminal, the shell is killed.
+/// Runs a shell in a process and a foreground group of its own. Returns its exit status, or 128
+/// plus the number of the signal that terminated it. If the shell stops, the user at standard input
+/// is asked whether to continue it; if that is not a terminal, the shell is killed.
 ///
 /// For the leader of a session with a terminal at its standard output. All signals stay blocked in
 /// it; the shell begins with none blocked.

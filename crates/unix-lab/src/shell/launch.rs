@@ -13,7 +13,7 @@ pub type Launch = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
 /// Where a program is looked for whose name is no path.
 const DIRECTORIES: [&str; 3] = ["", "/usr/bin/", "/bin/"];
 
-/// Executes it: the registered program of this name, or on Linux the file.
+/// Returns a launch that executes the registered program of a name, or on Linux the file.
 pub fn execute() -> Launch {
     Arc::new(|sys, arguments| {
         let name = &arguments[0];
@@ -30,7 +30,8 @@ pub fn execute() -> Launch {
     })
 }
 
-/// Calls one of `programs`, after what exec does to handlers: for programs that are no files.
+/// Returns a launch that resets handlers, like exec, and calls one of `programs`: for programs that
+/// are not files.
 pub fn call(programs: Vec<(&'static str, Main)>) -> Launch {
     Arc::new(move |sys, arguments| {
         let name = &arguments[0];

@@ -1,13 +1,13 @@
-//! A job-control shell, to try and to teach with: [`shell`].
+//! A job-control shell, for trials and teaching: [`shell`].
 //!
-//! It is a program as any other, written against [`Sys`] alone: it runs at a virtual terminal and
-//! at a real one. Each pipeline is a job with a process group of its own, which gets the terminal,
-//! loses it when it stops, and gets it again from `fg`; `help` lists what there is. Lines are
-//! edited by the terminal.
+//! The shell is an ordinary program of [`Sys`]: it runs at a virtual terminal and at a real one.
+//! Each pipeline is a job with a process group of its own, which gets the terminal, loses it when
+//! it stops, and gets it again from `fg`; `help` lists what there is. Lines are edited by the
+//! terminal.
 //!
-//! [`programs()`] are what it runs where there are no files; how it runs them is a [`Launch`].
-//! [`log_in`] makes a session at a terminal for it, [`keep()`] continues it should it stop, and
-//! [`attend`] seats the user at one that is not the user's own.
+//! [`programs()`] are the programs that it runs where there are no files; a [`Launch`] runs them.
+//! [`log_in`] creates a session at a terminal for it, [`keep()`] continues it if it stops, and
+//! [`attend`] connects the user's terminal with it.
 
 mod builtins;
 mod child;
@@ -41,13 +41,13 @@ const PROMPT: &str = "tontine$ ";
 
 /// Runs a shell at standard input, or `-c commands`; returns its exit status.
 ///
-/// It is a process's program: what it does about signals stays done. Programs are executed. A shell
-/// that leads a session is given a terminal by [`log_in`].
+/// The dispositions that it sets for the calling process are not restored. Programs are executed. A
+/// shell that leads a session gets a terminal from [`log_in`].
 pub fn shell(sys: &dyn Sys, arguments: &[String]) -> i32 {
     shell_with(sys, arguments, &execute())
 }
 
-/// The same with another way to run programs.
+/// Like [`shell`], but `launch` runs the programs.
 ///
 /// ```
 /// use tontine_unix_lab::shell::{call, programs, shell_with};
@@ -85,7 +85,7 @@ pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {
 /// error. Signals get their default dispositions, those too that its runtime ignored for it.
 ///
 /// # Errors
-/// As [`Sys::setsid`], [`Sys::set_controlling`] and [`Sys::dup2`].
+/// Like [`Sys::setsid`], [`Sys::set_controlling`] and [`Sys::dup2`].
 pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
     for signal in Signal::all().filter(|signal| !SigSet::UNBLOCKABLE.contains(*signal)) {
         sys.sigaction(signal, Some(SigAction::DEFAULT))?;

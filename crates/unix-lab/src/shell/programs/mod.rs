@@ -13,10 +13,10 @@ use tontine_unix::{Errno, Sys};
 
 use super::say::complain;
 
-/// What a program is.
+/// The function of a program.
 pub type Main = fn(&dyn Sys, &[String]) -> i32;
 
-/// The programs and their names. [`ps`] has to be told what there is, and is not among them.
+/// Returns the programs with their names. [`ps`] needs an argument, and is not among them.
 pub fn programs() -> Vec<(&'static str, Main)> {
     PROGRAMS.iter().map(|program| (program.name, program.main)).collect()
 }

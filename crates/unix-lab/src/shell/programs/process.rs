@@ -13,7 +13,7 @@ use super::{Failure, finish};
 /// The most processes that `family` makes.
 const LARGEST_FAMILY: u32 = 10_000;
 
-/// `ps`: writes the table that `processes` returns.
+/// Returns the program `ps`, which writes the table that `processes` returns.
 pub fn ps(
     processes: impl Fn() -> String + Send + Sync + 'static,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
