@@ -3,8 +3,8 @@
 
 use super::image;
 use crate::scenario::{
-    ExecTarget, Expression, KillTarget, OnValue, OnValues, Plain, PriorityTarget, Scenario,
-    Spawning, Statement, StatementKind, SystemCall, Term, Tracing,
+    ExecTarget, Expression, KillTarget, PlainCall, PriorityTarget, Scenario, Spawning, Statement,
+    StatementKind, SystemCall, Term, Tracing, TwoValueCall, ValueCall,
 };
 
 /// Why a process of a scenario cannot be executed.
@@ -79,18 +79,20 @@ fn is_at_large(call: &SystemCall) -> bool {
             | Tracing::Kill(term)
             | Tracing::Detach(term, _),
         ) => is_bare(term),
-        SystemCall::Values(OnValues::Setpgid, process, group) => is_bare(process) || is_bare(group),
+        SystemCall::Values(TwoValueCall::Setpgid, process, group) => {
+            is_bare(process) || is_bare(group)
+        }
         _ => false,
     }
 }
 
 fn why_not(call: &SystemCall) -> Option<&'static str> {
     match call {
-        SystemCall::Value(OnValue::Profil | OnValue::Mark | OnValue::Counts, _) => {
+        SystemCall::Value(ValueCall::Profil | ValueCall::Mark | ValueCall::Counts, _) => {
             Some("Linux has no `profil`")
         }
         SystemCall::Compute(_)
-        | SystemCall::Plain(Plain::Getrusage | Plain::Now | Plain::Processor) => {
+        | SystemCall::Plain(PlainCall::Getrusage | PlainCall::Now | PlainCall::Processor) => {
             Some("time differs between the two systems")
         }
         SystemCall::Place(_) => Some("processors differ between the two systems"),

@@ -8,23 +8,26 @@ use std::time::Duration;
 use tontine_unix::{ActionFlags, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
 
 use super::term::Term;
-use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
+use super::word::{
+    LimitedResource, PlainCall, SetCall, SignalCall, SimpleAction, TwoValueCall, ValueCall,
+    WaitCall,
+};
 
 /// A system call and its arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SystemCall {
     /// Without arguments: `getpid`.
-    Plain(Plain),
+    Plain(PlainCall),
     /// With a value: `getsid child`.
-    Value(OnValue, Term),
+    Value(ValueCall, Term),
     /// With two: `setpgid child 0`.
-    Values(OnValues, Term, Term),
+    Values(TwoValueCall, Term, Term),
     /// With a set of signals: `block {INT QUIT}`.
-    Set(OnSet, SigSet),
+    Set(SetCall, SigSet),
     /// With a signal: `raise USR1`.
-    Signal(OnSignal, Signal),
+    Signal(SignalCall, Signal),
     /// `ignore SIGNAL [FLAGS]`, `default SIGNAL [FLAGS]`.
-    Action(Simple, Signal, ActionFlags),
+    Action(SimpleAction, Signal, ActionFlags),
     /// `fork NAME`: a child that runs this process.
     Fork(String),
     /// `thread NAME`: a thread that runs this.
@@ -74,9 +77,9 @@ pub enum SystemCall {
         off: Modes,
     },
     /// `getrlimit RESOURCE`.
-    Getrlimit(Limited),
+    Getrlimit(LimitedResource),
     /// `setrlimit RESOURCE soft N hard N`.
-    Setrlimit(Limited, Bounds),
+    Setrlimit(LimitedResource, Bounds),
     /// `getpriority WHOSE`.
     Getpriority(PriorityTarget),
     /// `setpriority WHOSE NICE`.
@@ -216,18 +219,27 @@ impl SystemCall {
 
     /// Returns every word that begins a call.
     pub fn words() -> impl Iterator<Item = &'static str> {
-        let families =
-            [Plain::WORDS, OnValue::WORDS, OnValues::WORDS, OnSet::WORDS, OnSignal::WORDS];
-        families.into_iter().chain([Simple::WORDS, WaitCall::WORDS, Self::WORDS]).flatten().copied()
+        let families = [
+            PlainCall::WORDS,
+            ValueCall::WORDS,
+            TwoValueCall::WORDS,
+            SetCall::WORDS,
+            SignalCall::WORDS,
+        ];
+        families
+            .into_iter()
+            .chain([SimpleAction::WORDS, WaitCall::WORDS, Self::WORDS])
+            .flatten()
+            .copied()
     }
 
     /// Returns `true` if a handler may make the call: it allocates nothing, and signal-safety(7)
     /// names it.
     pub const fn is_for_handlers(&self) -> bool {
         match self {
-            Self::Plain(plain) => !matches!(plain, Plain::Opentty | Plain::Getrusage),
+            Self::Plain(plain) => !matches!(plain, PlainCall::Opentty | PlainCall::Getrusage),
             Self::Value(call, _) => {
-                !matches!(call, OnValue::Join | OnValue::Profil | OnValue::Counts)
+                !matches!(call, ValueCall::Join | ValueCall::Profil | ValueCall::Counts)
             }
             Self::Values(..) | Self::Set(..) | Self::Signal(..) | Self::Wait(..) => true,
             Self::Action(..) => true,

@@ -18,7 +18,7 @@ use super::log::{EventKind, Log, LogEvent, RelatedProcess};
 use super::outcome::cause;
 use super::print::Name;
 use super::term::Term;
-use super::word::{BuiltinValue, Info};
+use super::word::{BuiltinValue, SignalField};
 
 /// What is the same in all processes of a run.
 pub(super) struct Run {
@@ -167,14 +167,14 @@ impl Frame<'_> {
     }
 
     /// What a handler knows of its signal; 0 outside of handlers.
-    fn known(&self, what: Info) -> i32 {
+    fn known(&self, what: SignalField) -> i32 {
         let Some(info) = self.info else { return 0 };
         match what {
-            Info::Signal => info.signal.number(),
-            Info::Sender => info.pid,
-            Info::Value => info.value,
-            Info::Status => info.status,
-            Info::Code => cause(info.code) as i32,
+            SignalField::Signal => info.signal.number(),
+            SignalField::Sender => info.pid,
+            SignalField::Value => info.value,
+            SignalField::Status => info.status,
+            SignalField::Code => cause(info.code) as i32,
         }
     }
 
@@ -238,8 +238,10 @@ impl Display for Filled<'_> {
         let Self(frame, parts) = self;
         parts.iter().try_for_each(|part| match (part, frame.info) {
             (NotePart::Text(text), _) => f.write_str(text),
-            (NotePart::Value(Term::Info(Info::Signal)), Some(info)) => Name(info.signal).fmt(f),
-            (NotePart::Value(Term::Info(Info::Code)), Some(info)) => cause(info.code).fmt(f),
+            (NotePart::Value(Term::Info(SignalField::Signal)), Some(info)) => {
+                Name(info.signal).fmt(f)
+            }
+            (NotePart::Value(Term::Info(SignalField::Code)), Some(info)) => cause(info.code).fmt(f),
             (NotePart::Value(term), _) => frame.number(term).fmt(f),
         })
     }

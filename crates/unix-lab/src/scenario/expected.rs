@@ -6,7 +6,7 @@ use tontine_unix::{Errno, Modes, SigSet, Signal, WaitStatus};
 
 use super::call::Bounds;
 use super::term::Term;
-use super::word::{Cause, Done};
+use super::word::{ActionKind, SignalCause};
 
 /// `-> A or B`: at least one pattern.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,7 @@ pub enum Pattern {
     /// `SIGNAL [from VALUE] [value VALUE] [code CODE]`: what was taken.
     Taken(TakenPattern),
     /// `by-default`, `ignored`, `handled`.
-    Done(Done),
+    Done(ActionKind),
     /// `soft N hard N`.
     Limit(Bounds),
     /// `modes M M …`: these are on, and no others.
@@ -51,7 +51,7 @@ pub struct TakenPattern {
     /// With which value; any where nothing is said.
     pub value: Option<Term>,
     /// Why; anyhow where nothing is said.
-    pub code: Option<Cause>,
+    pub code: Option<SignalCause>,
 }
 
 /// A pattern for the status of a child.

@@ -64,6 +64,6 @@ pub use timeline::{Columns, Timeline};
 pub use verdict::{Failure, ScenarioVerdict};
 pub use wire::{PipeLog, read_log};
 pub use word::{
-    BuiltinValue, Cause, Done, Info, Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Relation,
-    Simple, WaitCall,
+    ActionKind, BuiltinValue, LimitedResource, PlainCall, Relation, SetCall, SignalCall,
+    SignalCause, SignalField, SimpleAction, TwoValueCall, ValueCall, WaitCall,
 };

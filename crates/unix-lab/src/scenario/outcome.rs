@@ -12,7 +12,7 @@ use super::expected::{Expected, Pattern, TakenPattern};
 use super::flags::MODES;
 use super::print::{Braced, Name};
 use super::term::Term;
-use super::word::{Cause, Done};
+use super::word::{ActionKind, SignalCause};
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub(super) enum Outcome {
     /// A signal was taken without a handler; all that is known of it, where the call tells.
     Taken(Signal, Option<SigInfo>),
     /// What is, or was before, done about a signal.
-    Done(Done),
+    Done(ActionKind),
     /// A limit.
     Limit(Rlimit),
     /// How a terminal behaves.
@@ -109,28 +109,28 @@ fn known(wanted: &TakenPattern, info: Option<&SigInfo>, value: impl Fn(&Term) ->
 }
 
 /// The word for a code.
-pub(super) const fn cause(code: SigCode) -> Cause {
+pub(super) const fn cause(code: SigCode) -> SignalCause {
     match code {
-        SigCode::User => Cause::User,
-        SigCode::Queue => Cause::Queue,
-        SigCode::Tkill => Cause::Tkill,
-        SigCode::Kernel => Cause::Kernel,
-        SigCode::Fault => Cause::Fault,
-        SigCode::Exited => Cause::Exited,
-        SigCode::Killed => Cause::Killed,
-        SigCode::Dumped => Cause::Dumped,
-        SigCode::Trapped => Cause::Trapped,
-        SigCode::Stopped => Cause::Stopped,
-        SigCode::Continued => Cause::Continued,
+        SigCode::User => SignalCause::User,
+        SigCode::Queue => SignalCause::Queue,
+        SigCode::Tkill => SignalCause::Tkill,
+        SigCode::Kernel => SignalCause::Kernel,
+        SigCode::Fault => SignalCause::Fault,
+        SigCode::Exited => SignalCause::Exited,
+        SigCode::Killed => SignalCause::Killed,
+        SigCode::Dumped => SignalCause::Dumped,
+        SigCode::Trapped => SignalCause::Trapped,
+        SigCode::Stopped => SignalCause::Stopped,
+        SigCode::Continued => SignalCause::Continued,
     }
 }
 
 /// The word for a disposition.
-pub(super) const fn done(disposition: &Disposition) -> Done {
+pub(super) const fn done(disposition: &Disposition) -> ActionKind {
     match disposition {
-        Disposition::Default => Done::Default,
-        Disposition::Ignore => Done::Ignored,
-        Disposition::Handler(_) => Done::Handled,
+        Disposition::Default => ActionKind::Default,
+        Disposition::Ignore => ActionKind::Ignored,
+        Disposition::Handler(_) => ActionKind::Handled,
     }
 }
 

@@ -16,7 +16,10 @@ use super::conduct::Kind;
 use super::context::Frame;
 use super::outcome::{Outcome, done, limit};
 use super::program::{image, process, thread};
-use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
+use super::word::{
+    LimitedResource, PlainCall, SetCall, SignalCall, SimpleAction, TwoValueCall, ValueCall,
+    WaitCall,
+};
 
 /// How much `read` reads where nothing is said, in bytes.
 const READ: i32 = 256;
@@ -37,9 +40,9 @@ impl Frame<'_> {
             SystemCall::Values(call, first, second) => {
                 let (first, second) = (self.value(first), self.value(second));
                 match call {
-                    OnValues::Setpgid => sys.setpgid(first, second).into(),
-                    OnValues::Tcsetpgrp => sys.tcsetpgrp(Fd(first.number()), second).into(),
-                    OnValues::Dup2 => sys.dup2(Fd(first.number()), Fd(second.number())).into(),
+                    TwoValueCall::Setpgid => sys.setpgid(first, second).into(),
+                    TwoValueCall::Tcsetpgrp => sys.tcsetpgrp(Fd(first.number()), second).into(),
+                    TwoValueCall::Dup2 => sys.dup2(Fd(first.number()), Fd(second.number())).into(),
                 }
             }
             SystemCall::Set(call, set) => self.on_set(*call, *set),
@@ -123,95 +126,97 @@ impl Frame<'_> {
         }
     }
 
-    fn plain(&self, call: Plain) -> Outcome {
+    fn plain(&self, call: PlainCall) -> Outcome {
         let sys = self.sys;
         match call {
-            Plain::Getpid => Outcome::Value(sys.getpid()),
-            Plain::Getppid => Outcome::Value(sys.getppid()),
-            Plain::Gettid => Outcome::number(sys.gettid().0),
-            Plain::Getpgrp => Outcome::Value(sys.getpgrp()),
-            Plain::Setsid => sys.setsid().into(),
-            Plain::Sigpending => Outcome::Set(sys.sigpending()),
-            Plain::Getmask => set(sys.sigprocmask(None)),
-            Plain::Pause => Outcome::Error(sys.pause()),
-            Plain::Opentty => descriptor(sys.open_tty()),
-            Plain::Yield => {
+            PlainCall::Getpid => Outcome::Value(sys.getpid()),
+            PlainCall::Getppid => Outcome::Value(sys.getppid()),
+            PlainCall::Gettid => Outcome::number(sys.gettid().0),
+            PlainCall::Getpgrp => Outcome::Value(sys.getpgrp()),
+            PlainCall::Setsid => sys.setsid().into(),
+            PlainCall::Sigpending => Outcome::Set(sys.sigpending()),
+            PlainCall::Getmask => set(sys.sigprocmask(None)),
+            PlainCall::Pause => Outcome::Error(sys.pause()),
+            PlainCall::Opentty => descriptor(sys.open_tty()),
+            PlainCall::Yield => {
                 sys.sched_yield();
                 Outcome::Ok
             }
-            Plain::Poll => {
+            PlainCall::Poll => {
                 sys.poll();
                 Outcome::Ok
             }
-            Plain::Processor => Outcome::number(sys.processor()),
-            Plain::Now => Outcome::number(sys.now().saturating_sub(self.context.began).as_millis()),
-            Plain::Getuid => Outcome::number(sys.getuid()),
-            Plain::Geteuid => Outcome::number(sys.geteuid()),
-            Plain::Getrusage => Outcome::number(self.used().as_millis()),
+            PlainCall::Processor => Outcome::number(sys.processor()),
+            PlainCall::Now => {
+                Outcome::number(sys.now().saturating_sub(self.context.began).as_millis())
+            }
+            PlainCall::Getuid => Outcome::number(sys.getuid()),
+            PlainCall::Geteuid => Outcome::number(sys.geteuid()),
+            PlainCall::Getrusage => Outcome::number(self.used().as_millis()),
         }
     }
 
-    fn on_value(&self, call: OnValue, value: Pid) -> Outcome {
+    fn on_value(&self, call: ValueCall, value: Pid) -> Outcome {
         let sys = self.sys;
         let number = value.number();
         let terminal = Fd(number);
         match call {
-            OnValue::Exit => sys.exit(number),
-            OnValue::Alarm => Outcome::number(self.alarm(number.cast_unsigned())),
-            OnValue::Getpgid => sys.getpgid(value).into(),
-            OnValue::Getsid => sys.getsid(value).into(),
-            OnValue::Join => sys.join(Tid(number)).into(),
-            OnValue::Close => sys.close(terminal).into(),
-            OnValue::Controlling => sys.set_controlling(terminal).into(),
-            OnValue::Tcgetpgrp => sys.tcgetpgrp(terminal).into(),
-            OnValue::Tcgetsid => sys.tcgetsid(terminal).into(),
-            OnValue::Tcgetattr => match sys.tcgetattr(terminal) {
+            ValueCall::Exit => sys.exit(number),
+            ValueCall::Alarm => Outcome::number(self.alarm(number.cast_unsigned())),
+            ValueCall::Getpgid => sys.getpgid(value).into(),
+            ValueCall::Getsid => sys.getsid(value).into(),
+            ValueCall::Join => sys.join(Tid(number)).into(),
+            ValueCall::Close => sys.close(terminal).into(),
+            ValueCall::Controlling => sys.set_controlling(terminal).into(),
+            ValueCall::Tcgetpgrp => sys.tcgetpgrp(terminal).into(),
+            ValueCall::Tcgetsid => sys.tcgetsid(terminal).into(),
+            ValueCall::Tcgetattr => match sys.tcgetattr(terminal) {
                 Ok(termios) => Outcome::Modes(termios.modes),
                 Err(errno) => Outcome::Error(errno),
             },
-            OnValue::Setuid => sys.setuid(number.cast_unsigned()).into(),
-            OnValue::Mark => {
+            ValueCall::Setuid => sys.setuid(number.cast_unsigned()).into(),
+            ValueCall::Mark => {
                 sys.mark(usize::try_from(number).unwrap_or(0));
                 Outcome::Ok
             }
-            OnValue::Counts => self.counts(number),
-            OnValue::Profil => self.profil(number),
-            OnValue::Subreaper => sys.set_subreaper(number != 0).into(),
+            ValueCall::Counts => self.counts(number),
+            ValueCall::Profil => self.profil(number),
+            ValueCall::Subreaper => sys.set_subreaper(number != 0).into(),
         }
     }
 
-    fn on_set(&self, call: OnSet, signals: SigSet) -> Outcome {
+    fn on_set(&self, call: SetCall, signals: SigSet) -> Outcome {
         let sys = self.sys;
         let old = |bits: u32| Outcome::Set(SigSet::from_bits(bits.into()));
         let low = signals.bits() as u32;
         match call {
-            OnSet::Block => set(sys.sigprocmask(Some((SigmaskHow::Block, signals)))),
-            OnSet::Unblock => set(sys.sigprocmask(Some((SigmaskHow::Unblock, signals)))),
-            OnSet::Setmask => set(sys.sigprocmask(Some((SigmaskHow::Set, signals)))),
-            OnSet::Sigsuspend => Outcome::Error(sys.sigsuspend(signals)),
-            OnSet::Sigwait => match sys.sigwait(signals) {
+            SetCall::Block => set(sys.sigprocmask(Some((SigmaskHow::Block, signals)))),
+            SetCall::Unblock => set(sys.sigprocmask(Some((SigmaskHow::Unblock, signals)))),
+            SetCall::Setmask => set(sys.sigprocmask(Some((SigmaskHow::Set, signals)))),
+            SetCall::Sigsuspend => Outcome::Error(sys.sigsuspend(signals)),
+            SetCall::Sigwait => match sys.sigwait(signals) {
                 Ok(signal) => Outcome::Taken(signal, None),
                 Err(errno) => Outcome::Error(errno),
             },
-            OnSet::Sigwaitinfo => self.take(signals, None),
-            OnSet::Sigblock => old(sys.sigblock(low)),
-            OnSet::Sigsetmask => old(sys.sigsetmask(low)),
-            OnSet::Sigpause => Outcome::Error(sys.sigpause(low)),
+            SetCall::Sigwaitinfo => self.take(signals, None),
+            SetCall::Sigblock => old(sys.sigblock(low)),
+            SetCall::Sigsetmask => old(sys.sigsetmask(low)),
+            SetCall::Sigpause => Outcome::Error(sys.sigpause(low)),
         }
     }
 
-    fn on_signal(&self, call: OnSignal, signal: Signal) -> Outcome {
+    fn on_signal(&self, call: SignalCall, signal: Signal) -> Outcome {
         match call {
-            OnSignal::Raise => self.sys.raise(signal).into(),
-            OnSignal::Fault => self.sys.fault(signal).into(),
-            OnSignal::Sigaction => disposition(self.sys.sigaction(signal, None)),
+            SignalCall::Raise => self.sys.raise(signal).into(),
+            SignalCall::Fault => self.sys.fault(signal).into(),
+            SignalCall::Sigaction => disposition(self.sys.sigaction(signal, None)),
         }
     }
 
-    fn action(&self, call: Simple, signal: Signal, flags: ActionFlags) -> Outcome {
+    fn action(&self, call: SimpleAction, signal: Signal, flags: ActionFlags) -> Outcome {
         let action = match call {
-            Simple::Ignore => SigAction::IGNORE,
-            Simple::Default => SigAction::DEFAULT,
+            SimpleAction::Ignore => SigAction::IGNORE,
+            SimpleAction::Default => SigAction::DEFAULT,
         };
         disposition(self.sys.sigaction(signal, Some(action.with_flags(flags))))
     }
@@ -380,11 +385,11 @@ fn disposition(result: Result<SigAction>) -> Outcome {
     result.map_or_else(Outcome::Error, |old| Outcome::Done(done(&old.disposition)))
 }
 
-const fn resource(limited: Limited) -> Resource {
+const fn resource(limited: LimitedResource) -> Resource {
     match limited {
-        Limited::Cpu => Resource::Cpu,
-        Limited::Processes => Resource::Processes,
-        Limited::PendingSignals => Resource::PendingSignals,
-        Limited::Descriptors => Resource::Descriptors,
+        LimitedResource::Cpu => Resource::Cpu,
+        LimitedResource::Processes => Resource::Processes,
+        LimitedResource::PendingSignals => Resource::PendingSignals,
+        LimitedResource::Descriptors => Resource::Descriptors,
     }
 }

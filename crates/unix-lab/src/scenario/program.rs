@@ -23,7 +23,7 @@ use super::context::{Context, Filled, Frame, Run, Told};
 use super::expected::Expected;
 use super::log::{EventKind, Log, RelatedProcess};
 use super::outcome::{Known, Outcome, done};
-use super::word::{OnSet, OnValue, Plain};
+use super::word::{PlainCall, SetCall, ValueCall};
 
 /// What the process is called that begins a run: `init` in the text.
 pub(super) const HARNESS: &str = "init";
@@ -399,14 +399,14 @@ impl Frame<'_> {
 impl SystemCall {
     /// Whether the process goes on behind it, unless it is refused.
     fn returns(&self) -> bool {
-        !matches!(self, Self::Exec(_) | Self::Value(OnValue::Exit, _))
+        !matches!(self, Self::Exec(_) | Self::Value(ValueCall::Exit, _))
     }
 
     /// Whether `EINTR` is how it ends well.
     pub(super) fn ends_by_handler(&self) -> bool {
         matches!(
             self,
-            Self::Plain(Plain::Pause) | Self::Set(OnSet::Sigsuspend | OnSet::Sigpause, _)
+            Self::Plain(PlainCall::Pause) | Self::Set(SetCall::Sigsuspend | SetCall::Sigpause, _)
         )
     }
 }

@@ -1,6 +1,6 @@
 //! The smallest part of an expression: [`Term`].
 
-use super::word::{BuiltinValue, Info};
+use super::word::{BuiltinValue, SignalField};
 
 /// A number or a process.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,5 +12,5 @@ pub enum Term {
     /// `self`, `parent`, `init`.
     Own(BuiltinValue),
     /// `signal`, `sender`, …; in handlers.
-    Info(Info),
+    Info(SignalField),
 }

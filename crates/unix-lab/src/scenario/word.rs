@@ -1,7 +1,7 @@
-//! Words of the language that stand for one value each: [`Plain`], [`OnValue`], [`OnValues`],
-//! [`OnSet`], [`OnSignal`] and smaller families. Each is written once, here; the parser, the
-//! printer and the tests of the documentation read it. What a call takes beside a word stands in
-//! `call.rs`.
+//! Words of the language that stand for one value each: [`PlainCall`], [`ValueCall`],
+//! [`TwoValueCall`], [`SetCall`], [`SignalCall`] and smaller families. Each is written once, here;
+//! the parser, the printer and the tests of the documentation read it. What a call takes beside a
+//! word stands in `call.rs`.
 
 /// An enumeration whose members are words.
 macro_rules! words {
@@ -41,7 +41,7 @@ macro_rules! words {
 
 words! {
     /// A call without arguments.
-    pub enum Plain {
+    pub enum PlainCall {
         Getpid "getpid" "the caller's process",
         Getppid "getppid" "its parent",
         Gettid "gettid" "the calling thread",
@@ -63,7 +63,7 @@ words! {
 
 words! {
     /// A call with one value.
-    pub enum OnValue {
+    pub enum ValueCall {
         Exit "exit" "ends the process with this status",
         Alarm "alarm" "SIGALRM after so many seconds; the seconds left before",
         Getpgid "getpgid" "a process's group",
@@ -84,7 +84,7 @@ words! {
 
 words! {
     /// A call with two values.
-    pub enum OnValues {
+    pub enum TwoValueCall {
         Setpgid "setpgid" "puts a process into a group",
         Tcsetpgrp "tcsetpgrp" "puts a group into a terminal's foreground",
         Dup2 "dup2" "another name of a descriptor",
@@ -93,7 +93,7 @@ words! {
 
 words! {
     /// A call with a set of signals.
-    pub enum OnSet {
+    pub enum SetCall {
         Block "block" "blocks these too",
         Unblock "unblock" "blocks these no longer",
         Setmask "setmask" "blocks these and no others",
@@ -108,7 +108,7 @@ words! {
 
 words! {
     /// A call with one signal.
-    pub enum OnSignal {
+    pub enum SignalCall {
         Raise "raise" "sends the calling thread a signal",
         Fault "fault" "raises what the thread's own execution causes",
         Sigaction "sigaction" "what is done about a signal",
@@ -117,7 +117,7 @@ words! {
 
 words! {
     /// An action for a signal without a handler.
-    pub enum Simple {
+    pub enum SimpleAction {
         Ignore "ignore" "throws it away",
         Default "default" "does what the system does",
     }
@@ -144,7 +144,7 @@ words! {
 
 words! {
     /// A value that a handler knows of its signal.
-    pub enum Info {
+    pub enum SignalField {
         Signal "signal" "which",
         Sender "sender" "who sent it, or the child that it is about",
         Value "value" "what `sigqueue` was given",
@@ -181,7 +181,7 @@ impl Relation {
 
 words! {
     /// A resource with a limit.
-    pub enum Limited {
+    pub enum LimitedResource {
         Cpu "cpu" "seconds of processor time",
         Processes "processes" "processes and threads of the user",
         PendingSignals "pending-signals" "queued signals of the user",
@@ -191,7 +191,7 @@ words! {
 
 words! {
     /// The action for a signal, as `sigaction` returns it.
-    pub enum Done {
+    pub enum ActionKind {
         Default "by-default" "what the system does",
         Ignored "ignored" "nothing",
         Handled "handled" "a handler runs",
@@ -200,7 +200,7 @@ words! {
 
 words! {
     /// Why a signal was sent.
-    pub enum Cause {
+    pub enum SignalCause {
         User "user" "by `kill`",
         Queue "queue" "by `sigqueue`",
         Tkill "tkill" "by `tgkill` or `raise`",

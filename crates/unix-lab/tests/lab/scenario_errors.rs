@@ -169,12 +169,19 @@ fn what_is_done_less_often_than_never_is_refused() {
 #[test]
 fn every_word_of_the_language_is_documented() {
     use tontine_unix_lab::scenario::{
-        BuiltinValue, Cause, Done, Info, Limited, Relation, StatusPattern, SystemCall,
+        ActionKind, BuiltinValue, LimitedResource, Relation, SignalCause, SignalField,
+        StatusPattern, SystemCall,
     };
 
     let document = include_str!("../../../../docs/scenarios.md");
     let quoted: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
-    let families = [Cause::WORDS, Done::WORDS, Info::WORDS, Limited::WORDS, BuiltinValue::WORDS];
+    let families = [
+        SignalCause::WORDS,
+        ActionKind::WORDS,
+        SignalField::WORDS,
+        LimitedResource::WORDS,
+        BuiltinValue::WORDS,
+    ];
     let more = [Relation::WORDS, StatusPattern::WORDS];
     let words = families.into_iter().chain(more).flatten().copied().chain(SystemCall::words());
     for word in words {

@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use tontine_unix::{ActionFlags, Errno, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
 use tontine_unix_lab::scenario::{
-    BlockKind, Bounds, BuiltinValue, CallStatement, Cause, Condition, Count, Done, ExecTarget,
-    Expectation, Expected, Expression, HandlerStatement, Info, KillTarget, Limited, NotePart,
-    OnSet, OnSignal, OnValue, OnValues, Pattern, Plain, PriorityTarget, Relation, RunExpectation,
-    Scenario, ScenarioBlock, Simple, SourceLine, Spawning, Statement, StatementKind, StatusPattern,
-    SystemCall, TakenPattern, Term, Tracing, WaitCall, WaitTarget,
+    ActionKind, BlockKind, Bounds, BuiltinValue, CallStatement, Condition, Count, ExecTarget,
+    Expectation, Expected, Expression, HandlerStatement, KillTarget, LimitedResource, NotePart,
+    Pattern, PlainCall, PriorityTarget, Relation, RunExpectation, Scenario, ScenarioBlock, SetCall,
+    SignalCall, SignalCause, SignalField, SimpleAction, SourceLine, Spawning, Statement,
+    StatementKind, StatusPattern, SystemCall, TakenPattern, Term, Tracing, TwoValueCall, ValueCall,
+    WaitCall, WaitTarget,
 };
 
 const VARIABLES: &[&str] = &["a", "child-2", "got_it"];
@@ -57,7 +58,7 @@ fn term(handler: bool) -> BoxedStrategy<Term> {
         select(BuiltinValue::ALL).prop_map(Term::Own),
     ];
     if handler {
-        prop_oneof![3 => plain, 1 => select(Info::ALL).prop_map(Term::Info)].boxed()
+        prop_oneof![3 => plain, 1 => select(SignalField::ALL).prop_map(Term::Info)].boxed()
     } else {
         plain.boxed()
     }
@@ -176,10 +177,10 @@ fn call(h: bool) -> BoxedStrategy<SystemCall> {
             )
         });
     let signals = prop_oneof![
-        (select(OnSet::ALL), set()).prop_map(|(call, set)| SystemCall::Set(call, set)),
-        (select(OnSignal::ALL), signal())
+        (select(SetCall::ALL), set()).prop_map(|(call, set)| SystemCall::Set(call, set)),
+        (select(SignalCall::ALL), signal())
             .prop_map(|(call, signal)| SystemCall::Signal(call, signal)),
-        (select(Simple::ALL), signal(), action_flags())
+        (select(SimpleAction::ALL), signal(), action_flags())
             .prop_map(|(a, b, c)| SystemCall::Action(a, b, c)),
         (aim(h), maybe.clone()).prop_map(|(aim, signal)| SystemCall::Kill(aim, signal)),
         (term(h), maybe.clone()).prop_map(|(group, signal)| SystemCall::Killpg(group, signal)),
@@ -191,13 +192,14 @@ fn call(h: bool) -> BoxedStrategy<SystemCall> {
     ];
     let processes = prop_oneof![
         wait,
-        select(Plain::ALL).prop_map(SystemCall::Plain),
-        (select(OnValue::ALL), term(h), term_of(exit_status(), h)).prop_map(
+        select(PlainCall::ALL).prop_map(SystemCall::Plain),
+        (select(ValueCall::ALL), term(h), term_of(exit_status(), h)).prop_map(
             |(call, value, status)| {
-                SystemCall::Value(call, if call == OnValue::Exit { status } else { value })
+                SystemCall::Value(call, if call == ValueCall::Exit { status } else { value })
             }
         ),
-        (select(OnValues::ALL), term(h), term(h)).prop_map(|(a, b, c)| SystemCall::Values(a, b, c)),
+        (select(TwoValueCall::ALL), term(h), term(h))
+            .prop_map(|(a, b, c)| SystemCall::Values(a, b, c)),
         process().prop_map(SystemCall::Fork),
         Just(SystemCall::Thread("helper".into())),
         path().prop_map(SystemCall::Exec),
@@ -216,8 +218,8 @@ fn call(h: bool) -> BoxedStrategy<SystemCall> {
             on,
             off
         }),
-        select(Limited::ALL).prop_map(SystemCall::Getrlimit),
-        (select(Limited::ALL), bounds()).prop_map(|(a, b)| SystemCall::Setrlimit(a, b)),
+        select(LimitedResource::ALL).prop_map(SystemCall::Getrlimit),
+        (select(LimitedResource::ALL), bounds()).prop_map(|(a, b)| SystemCall::Setrlimit(a, b)),
         owner(h).prop_map(SystemCall::Getpriority),
         (owner(h), term(h)).prop_map(|(a, b)| SystemCall::Setpriority(a, b)),
         proptest::option::of(term(h)).prop_map(SystemCall::Place),
@@ -243,7 +245,7 @@ fn status() -> impl Strategy<Value = StatusPattern> {
 
 fn expected(h: bool) -> impl Strategy<Value = Expected> {
     let optional = || proptest::option::of(term(h));
-    let taken = (signal(), optional(), optional(), proptest::option::of(select(Cause::ALL)));
+    let taken = (signal(), optional(), optional(), proptest::option::of(select(SignalCause::ALL)));
     let taken = taken.prop_map(|(signal, from, value, code)| {
         Pattern::Taken(TakenPattern { signal, from, value, code })
     });
@@ -257,7 +259,7 @@ fn expected(h: bool) -> impl Strategy<Value = Expected> {
         set().prop_map(Pattern::Set),
         (optional(), status()).prop_map(|(who, status)| Pattern::Status(who, status)),
         taken,
-        select(Done::ALL).prop_map(Pattern::Done),
+        select(ActionKind::ALL).prop_map(Pattern::Done),
         bounds().prop_map(Pattern::Limit),
         modes().prop_map(Pattern::Modes),
     ];

@@ -10,27 +10,30 @@ use crate::scenario::call::{
 use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::flags::{ACTION_FLAGS, MODES, WAIT_OPTIONS};
 use crate::scenario::token::Kind;
-use crate::scenario::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
+use crate::scenario::word::{
+    LimitedResource, PlainCall, SetCall, SignalCall, SimpleAction, TwoValueCall, ValueCall,
+    WaitCall,
+};
 
 /// A call, from its word on, which must be one of [`SystemCall::words`].
 pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<SystemCall, SyntaxError> {
     let start = cursor.error(String::new());
     let word = cursor.peek_word().unwrap_or_default();
     cursor.skip();
-    let call = if let Some(call) = Plain::of(word) {
+    let call = if let Some(call) = PlainCall::of(word) {
         SystemCall::Plain(call)
-    } else if let Some(call) = OnValue::of(word) {
-        if call == OnValue::Exit {
+    } else if let Some(call) = ValueCall::of(word) {
+        if call == ValueCall::Exit {
             cursor.check_status()?;
         }
         SystemCall::Value(call, cursor.term()?)
-    } else if let Some(call) = OnValues::of(word) {
+    } else if let Some(call) = TwoValueCall::of(word) {
         SystemCall::Values(call, cursor.term()?, cursor.term()?)
-    } else if let Some(call) = OnSet::of(word) {
+    } else if let Some(call) = SetCall::of(word) {
         SystemCall::Set(call, cursor.set()?)
-    } else if let Some(call) = OnSignal::of(word) {
+    } else if let Some(call) = SignalCall::of(word) {
         SystemCall::Signal(call, cursor.signal()?)
-    } else if let Some(call) = Simple::of(word) {
+    } else if let Some(call) = SimpleAction::of(word) {
         SystemCall::Action(call, cursor.signal()?, action_flags(cursor))
     } else if let Some(call) = WaitCall::of(word) {
         wait(cursor, call)?
@@ -185,8 +188,8 @@ pub(super) fn mode(cursor: &mut Cursor<'_>) -> Result<Modes, SyntaxError> {
     cursor.one_of("mode", &words, of)
 }
 
-fn limited(cursor: &mut Cursor<'_>) -> Result<Limited, SyntaxError> {
-    cursor.one_of("resource", Limited::WORDS, Limited::of)
+fn limited(cursor: &mut Cursor<'_>) -> Result<LimitedResource, SyntaxError> {
+    cursor.one_of("resource", LimitedResource::WORDS, LimitedResource::of)
 }
 
 /// `soft N hard N`.

@@ -12,7 +12,7 @@ use crate::scenario::expected::StatusPattern;
 use crate::scenario::flags::WAIT_OPTIONS;
 use crate::scenario::term::Term;
 use crate::scenario::token::{Kind, Line, Token};
-use crate::scenario::word::{BuiltinValue, Done, Info};
+use crate::scenario::word::{ActionKind, BuiltinValue, SignalField};
 
 /// Words that begin a statement and no call.
 pub(super) const STATEMENTS: &[&str] =
@@ -217,7 +217,7 @@ impl<'a> Cursor<'a> {
             Some(Kind::Number(_)) => true,
             Some(Kind::Word(word)) => {
                 BuiltinValue::of(word).is_some()
-                    || Info::of(word).is_some()
+                    || SignalField::of(word).is_some()
                     || self.names.variables.contains(word)
             }
             _ => false,
@@ -240,7 +240,7 @@ impl<'a> Cursor<'a> {
         if let Some(own) = BuiltinValue::of(word) {
             return Ok(Term::Own(own));
         }
-        if let Some(info) = Info::of(word) {
+        if let Some(info) = SignalField::of(word) {
             return if self.in_handler {
                 Ok(Term::Info(info))
             } else {
@@ -395,8 +395,14 @@ impl<'a> Cursor<'a> {
 
 /// Whether a word cannot be a variable.
 fn is_reserved(word: &str) -> bool {
-    let families =
-        [STATEMENTS, OTHERS, BuiltinValue::WORDS, Info::WORDS, Done::WORDS, StatusPattern::WORDS];
+    let families = [
+        STATEMENTS,
+        OTHERS,
+        BuiltinValue::WORDS,
+        SignalField::WORDS,
+        ActionKind::WORDS,
+        StatusPattern::WORDS,
+    ];
     families.into_iter().flatten().any(|reserved| *reserved == word)
         || WAIT_OPTIONS.iter().any(|(option, _)| *option == word)
         || SystemCall::words().any(|call| call == word)

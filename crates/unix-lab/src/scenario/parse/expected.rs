@@ -10,7 +10,7 @@ use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::expected::{Expected, Pattern, StatusPattern, TakenPattern};
 use crate::scenario::flags::MODES;
 use crate::scenario::token::Kind;
-use crate::scenario::word::{Cause, Done};
+use crate::scenario::word::{ActionKind, SignalCause};
 
 /// The highest number that an error has on Linux.
 const LAST_ERRNO: i32 = 133;
@@ -54,7 +54,7 @@ fn pattern(cursor: &mut Cursor<'_>) -> Result<Pattern, SyntaxError> {
             word if StatusPattern::WORDS.contains(&word) => {
                 Ok(Pattern::Status(None, status(cursor)?))
             }
-            word => match Done::of(word) {
+            word => match ActionKind::of(word) {
                 Some(done) => {
                     cursor.skip();
                     Ok(Pattern::Done(done))
@@ -70,7 +70,7 @@ fn pattern(cursor: &mut Cursor<'_>) -> Result<Pattern, SyntaxError> {
 
 fn unknown(cursor: &Cursor<'_>, word: &str) -> SyntaxError {
     let fixed = ["anything", "ok", "nothing", "soft", "modes", "all"];
-    let known = fixed.iter().chain(StatusPattern::WORDS).chain(Done::WORDS).copied();
+    let known = fixed.iter().chain(StatusPattern::WORDS).chain(ActionKind::WORDS).copied();
     cursor.error(format!("neither a variable nor a result: `{word}`{}", hint(word, known)))
 }
 
@@ -101,7 +101,7 @@ fn taken(cursor: &mut Cursor<'_>) -> Result<TakenPattern, SyntaxError> {
     let from = if cursor.takes_word("from") { Some(cursor.term()?) } else { None };
     let value = if cursor.takes_word("value") { Some(cursor.term()?) } else { None };
     let code = if cursor.takes_word("code") {
-        Some(cursor.one_of("code", Cause::WORDS, Cause::of)?)
+        Some(cursor.one_of("code", SignalCause::WORDS, SignalCause::of)?)
     } else {
         None
     };
