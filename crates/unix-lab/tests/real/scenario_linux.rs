@@ -20,7 +20,7 @@ fn signals_everyone(call: &SystemCall) -> bool {
 }
 
 fn becomes_another(call: &SystemCall) -> bool {
-    matches!(call, SystemCall::Value(tontine_unix_lab::scenario::OnValue::Setuid, _))
+    matches!(call, SystemCall::Value(tontine_unix_lab::scenario::ValueCall::Setuid, _))
 }
 
 /// Runs a scenario on real processes; an error if it did not come to an end.
