@@ -17,8 +17,7 @@
  *     ECONNABORTED     the mailbox refused the lane
  *     EPROTO           the other end broke the protocol; only its own lane is closed
  *     EPROTONOSUPPORT  the other end speaks another version of the protocol
- *     EPERM            this thread cannot give the process a life; see tontine_life_join()
- *     EOPNOTSUPP       this thread was made behind the C library's back and can hold no life
+ *     EOPNOTSUPP       this thread was made without the C library and cannot hold a life
  *     ESTALE           the handle belongs to the process that forked this one
  *     ENOBUFS          a fixed number of something is used up in this process
  *     EFBIG            shared memory beyond the process's limit on files (RLIMIT_FSIZE)
@@ -220,20 +219,20 @@ const char *tontine_last_error(void);
 const char *tontine_version(void);
 
 /*
- Lets the calling thread, the main one, hold this process's life, which ends with the process. A
- process that has one keeps it. Returns 0; EPERM off the main thread. Opening a mailbox or a
- sender in the main thread does it too.
+ Gives this process a life, which lasts as long as the process; a process that has one keeps it.
+ The main thread holds it if it calls this, else a new anchor thread. Opening a mailbox or a
+ sender does the same. Returns 0; EAGAIN if no thread can be started.
  */
 int tontine_life_join(void);
 
 /*
- Lets the calling thread hold this process's life, which ends with that thread.
+ Gives this process a life, if it has none, held by the calling thread; it ends with that thread.
  */
 int tontine_life_join_thread(void);
 
 /*
- Starts a thread that does nothing but hold this process's life, which ends with the process: for
- runtimes that own the main thread.
+ Gives this process a life, if it has none, held by a new thread that does nothing else: for a
+ main thread that exits before the process does. The thread takes 64 KiB of address space.
  */
 int tontine_life_with_anchor_thread(void);
 

@@ -3,31 +3,31 @@
 #![allow(unsafe_code, reason = "handles that a program in C holds")]
 
 use std::ffi::c_int;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use tontine::life::{Life, Watch};
 
 use crate::border::{Kept, Refusal, answer, behind, borrowed, close, hand_over};
 
-/// Lets the calling thread, the main one, hold this process's life, which ends with the process. A
-/// process that has one keeps it. Returns 0; EPERM off the main thread. Opening a mailbox or a
-/// sender in the main thread does it too.
+/// Gives this process a life, which lasts as long as the process; a process that has one keeps it.
+/// The main thread holds it if it calls this, else a new anchor thread. Opening a mailbox or a
+/// sender does the same. Returns 0; EAGAIN if no thread can be started.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_join() -> c_int {
-    answer(|| Ok(Life::join().map(|_| 0)?))
+    answer(|| Ok(Life::register().map(|_| 0)?))
 }
 
-/// Lets the calling thread hold this process's life, which ends with that thread.
+/// Gives this process a life, if it has none, held by the calling thread; it ends with that thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_join_thread() -> c_int {
-    answer(|| Ok(Life::join_thread().map(|_| 0)?))
+    answer(|| Ok(Life::register_thread().map(|_| 0)?))
 }
 
-/// Starts a thread that does nothing but hold this process's life, which ends with the process: for
-/// runtimes that own the main thread.
+/// Gives this process a life, if it has none, held by a new thread that does nothing else: for a
+/// main thread that exits before the process does. The thread takes 64 KiB of address space.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_with_anchor_thread() -> c_int {
-    answer(|| Ok(Life::with_anchor_thread().map(|_| 0)?))
+    answer(|| Ok(Life::register_anchor_thread().map(|_| 0)?))
 }
 
 /// The descriptor by which others watch this process: pass it to them, over a Unix socket or by
@@ -35,8 +35,11 @@ pub extern "C" fn tontine_life_with_anchor_thread() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_fd() -> c_int {
     answer(|| match Life::current() {
-        Some(life) => Ok(life.descriptor().as_raw_fd()),
-        None => Err(Refusal::new(libc::ENODATA, "this process has no life; let it join first")),
+        Some(life) => Ok(life.as_fd().as_raw_fd()),
+        None => Err(Refusal::new(
+            libc::ENODATA,
+            "this process has no life; register it, or open a mailbox or a sender first",
+        )),
     })
 }
 
@@ -51,7 +54,7 @@ pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watc
     answer(|| {
         // SAFETY: the caller keeps it open during the call.
         let descriptor = unsafe { borrowed(life_fd) }?;
-        Ok(hand_over(tontine_watch(Kept::new(Watch::from_descriptor(descriptor)?))))
+        Ok(hand_over(tontine_watch(Kept::new(Watch::from_fd(descriptor)?))))
     })
 }
 

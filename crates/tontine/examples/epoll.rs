@@ -3,6 +3,7 @@
 //!
 //! `cargo run -p tontine --example epoll`
 
+use std::io;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
@@ -11,14 +12,12 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use tontine::Error;
-use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Sender};
 
 const MAIL: u64 = 1;
 const OTHER: u64 = 2;
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
-    Life::with_anchor_thread()?; // a program calls Life::join(), once, on its main thread
     let address = format!("@epoll-{}", std::process::id());
     let mut mailbox = Mailbox::bind(&address)?;
     let (stop, say_stop) = rustix::pipe::pipe()?;
@@ -28,7 +27,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     epoll::add(&set, mailbox.descriptor(), mail, epoll::EventFlags::IN)?;
     epoll::add(&set, stop.as_fd(), other, epoll::EventFlags::IN)?;
 
-    let sending = thread::spawn(move || -> tontine::Result<()> {
+    let sending = thread::spawn(move || -> io::Result<()> {
         let mut sender = Sender::connect(&address)?;
         for number in 0..3_u8 {
             thread::sleep(Duration::from_millis(5));
@@ -36,7 +35,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         // Until then the lane keeps the messages; so does a lane whose sender has ended.
         sender.wait_read(Some(Duration::from_secs(5)))?;
-        rustix::io::write(&say_stop, b"stop").map_err(|errno| Error::system("write", errno))?;
+        rustix::io::write(&say_stop, b"stop")?;
         Ok(())
     });
 

@@ -1,10 +1,8 @@
-//! One message from a sender to a mailbox, in ten lines: `cargo run -p tontine --example hello`.
+//! One message from a sender to a mailbox, in five lines: `cargo run -p tontine --example hello`.
 
-use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Sender};
 
 pub(crate) fn main() -> tontine::Result<()> {
-    Life::with_anchor_thread()?; // a program calls Life::join(), once, on its main thread
     let address = format!("@hello-{}", std::process::id());
     let mut mailbox = Mailbox::bind(&address)?;
     let mut sender = Sender::connect(&address)?; // from here or from any other process

@@ -12,7 +12,6 @@ use std::thread;
 use std::time::Duration;
 
 use tontine::Error;
-use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
 /// A client that does not make room for so long gets no reply.
@@ -54,7 +53,6 @@ fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
 }
 
 pub(crate) fn main() -> tontine::Result<()> {
-    Life::with_anchor_thread()?; // a program calls Life::join(), once, on its main thread
     let server = format!("@reply-server-{}", std::process::id());
     let client = format!("@reply-client-{}", std::process::id());
 

@@ -6,7 +6,6 @@
 use std::error::Error;
 
 use serde::{Deserialize, Serialize};
-use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Sender};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -28,7 +27,6 @@ fn receive(mailbox: &mut Mailbox) -> Result<Job, Box<dyn Error>> {
 }
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    Life::with_anchor_thread()?; // a program calls Life::join(), once, on its main thread
     let address = format!("@typed-{}", std::process::id());
     let mut mailbox = Mailbox::bind(&address)?;
     let mut sender = Sender::connect(&address)?;

@@ -1,28 +1,42 @@
-//! What can go wrong, and who is to blame: [`Error`], [`Peer`].
+//! [`Error`], returned by every function of the crate but those of `heap` and `signal`, and
+//! [`Peer`], the process that it names.
 //!
-//! Each variant corresponds to one error number, so that a caller in C can be told the same by
-//! [`Error::errno`]. [`Error::System`] passes on what a system call answered. Neighbours: every
-//! module of the crate returns these; none keeps an error of its own, except for what a region of a
-//! peer's lacks, which becomes [`Error::Protocol`] where the peer is known.
+//! Each variant corresponds to one error number ([`Error::errno`]), which the C bindings return;
+//! [`Error::System`] and [`Error::SystemAt`] keep the number of the system call that failed. Each
+//! text names what failed, what was expected, what was found, and what to do.
+//!
+//! Neighbours: every module returns these errors. None keeps an error type of its own, except that
+//! `sys::region` describes what is wrong with a peer's region before the peer is known; with it,
+//! the description becomes an [`Error::Protocol`].
 
 use std::fmt;
+use std::io;
 
 use rustix::io::Errno;
 
-/// What this crate's functions return.
+/// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The process at the other end, as far as the kernel vouches for it.
+/// The process at the other end, as identified by the kernel (`SO_PEERCRED`, `SCM_CREDENTIALS`).
+///
+/// ```
+/// use tontine::Peer;
+///
+/// let peer = Peer { pid: Some(4711), uid: 1000 };
+/// assert_eq!(peer.to_string(), "pid 4711 (uid 1000)");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// Its process id in *this* process's PID namespace; none where it cannot be seen from here.
+    /// The process id in the PID namespace of *this* process; `None` if the peer is not visible
+    /// from there.
     pub pid: Option<u32>,
-    /// Its user.
+    /// The user id in the user namespace of this process; 65534 (the kernel's overflow uid) if
+    /// the user has no id there.
     pub uid: u32,
 }
 
 impl Peer {
-    /// Nothing is known of it yet.
+    /// A peer of which nothing is known yet.
     pub(crate) const UNKNOWN: Self = Self { pid: None, uid: u32::MAX };
 }
 
@@ -30,173 +44,183 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
             Some(pid) => write!(f, "pid {pid} (uid {})", self.uid),
-            None if *self == Self::UNKNOWN => write!(f, "a process that had not said who it is"),
+            None if *self == Self::UNKNOWN => write!(f, "an unidentified process"),
             None => write!(f, "a process of uid {}", self.uid),
         }
     }
 }
 
-/// Why an operation was not done. [`Error::errno`] gives each variant's number.
+/// The error type of mailboxes and of [`life`](crate::life).
+///
+/// [`Error::errno`] returns the error number of each variant. An error converts into a
+/// [`std::io::Error`] with the same text and the kind of its number:
+///
+/// ```
+/// use tontine::mailbox::Mailbox;
+///
+/// fn serve() -> std::io::Result<()> {
+///     let mut mailbox = Mailbox::bind("")?;
+///     mailbox.recv()?;
+///     Ok(())
+/// }
+///
+/// let error = serve().expect_err("the address is empty");
+/// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The other end died. What it had not acknowledged is still the sender's.
+    /// The other end died. The sender can still take back what was not acknowledged.
     #[error("{peer} died; take the unread messages back, or connect to its successor")]
     OwnerDied {
-        /// Who died.
+        /// The dead process.
         peer: Peer,
     },
 
-    /// The other end closed the mailbox or the connection, alive and on purpose.
-    #[error("{peer} has closed its mailbox and takes no more messages; take the unread ones back")]
+    /// The other end lives and closed the mailbox or the connection.
+    #[error(
+        "{peer} has closed its mailbox and accepts no more messages; take the unread ones back"
+    )]
     Closed {
-        /// Who closed it.
+        /// The process that closed it.
         peer: Peer,
     },
 
-    /// Nothing to receive, or no room to send, and the caller does not want to wait.
-    #[error("would have to wait; wait for the descriptor, or use the call that waits")]
+    /// The call does not block, and there is nothing to receive or no free space to send.
+    #[error("the call would block; wait for the descriptor, or use the blocking call")]
     WouldBlock,
 
-    /// The caller's deadline passed first. Nothing was sent, nothing was received.
-    #[error("the deadline passed first; nothing was sent or received")]
+    /// The timeout expired before anything was sent or received.
+    #[error("the timeout expired and nothing was sent or received; retry, or allow more time")]
     TimedOut,
 
-    /// A message that can never fit.
+    /// A message exceeds the lane's cap and can never be sent.
     #[error(
-        "a message of {len} bytes was to be sent and the lane takes {most} at most, by the cap {}; \
-         split it, or raise that cap (the other end's counts too)",
+        "a message of {len} bytes exceeds the lane's maximum of {max} bytes, a cap set by {}; \
+         split the message, or raise that cap (the other end's counts too)",
         SetBy(*.set_by)
     )]
     TooLarge {
-        /// The message's bytes.
+        /// Length of the message in bytes.
         len: u64,
-        /// The most that the lane will ever take.
-        most: u64,
-        /// Whose cap it is that counts: the receiver's, or none for this program's own.
+        /// Maximum message length in bytes that the lane will ever take.
+        max: u64,
+        /// The receiver, if its cap is the smaller one; `None` if this program's is.
         set_by: Option<Peer>,
     },
 
-    /// The handle was made by the process that forked this one, and stays that one's.
+    /// The handle was made by the process that forked this one, and still belongs to that process.
     #[error(
-        "this handle belongs to the process that forked this one; \
-         make a new one in the child (and let it join by Life::join first)"
+        "this handle belongs to the process that forked this one; make a new one in the child \
+         (first of all its life, by Life::register)"
     )]
     Forked,
 
-    /// The address has a living owner.
+    /// The address has a live owner.
     #[error(
-        "{address} is in use{}; wait for its owner's end, or choose another address",
+        "{address} is in use by {}; wait until its owner ends, or choose another address",
         HeldBy(*.holder)
     )]
-    InUse {
+    AddrInUse {
         /// The address.
         address: String,
-        /// Who holds it, where the kernel tells.
+        /// The process id of its owner, if the kernel reports one.
         holder: Option<u32>,
     },
 
-    /// Nobody listens at the address.
-    #[error("nobody has a mailbox at {address}; start its owner, or wait for one")]
+    /// No process listens at the address.
+    #[error("no process listens at {address}; start the receiver, or retry until it has started")]
     NoMailbox {
         /// The address.
         address: String,
     },
 
-    /// The other end runs as a user that is not allowed, or does not allow this process's.
+    /// The user of the other end is not allowed here, or this process's user is not allowed there.
     #[error("{peer} was refused{}", Allowed(.allowed))]
     Denied {
         /// The process that was refused.
         peer: Peer,
-        /// The users whose processes are allowed; empty if the other end refused and named none.
+        /// The users that are allowed; empty if the other end refused and named none.
         allowed: Vec<u32>,
     },
 
-    /// The receiver did not take the lane: for good, or because its process lacks something for now
-    /// (descriptors, memory), and then the error says so.
+    /// The receiver refused the lane: permanently, or because its process is short of descriptors
+    /// or memory. In the second case the text recommends to retry.
     #[error(
-        "the mailbox refused the lane: {}{}",
-        std::io::Error::from_raw_os_error(*.errno),
-        if is_lack(*.errno) { "; it lacks that for now, connect again later" } else { "" }
+        "the receiver refused the lane: {}{}",
+        io::Error::from_raw_os_error(*.errno),
+        RefusalRemedy(*.errno)
     )]
     Refused {
-        /// The error number that it gave.
+        /// The error number that the receiver sent.
         errno: i32,
     },
 
-    /// The other end speaks another version of the protocol.
+    /// The other end uses another version of the protocol.
     #[error(
-        "the peer speaks version {theirs} of the protocol and this program version {ours}; \
-         build both from releases with the same version"
+        "expected protocol version {ours}, found version {theirs} at the peer; \
+         build both programs from releases with the same version"
     )]
-    Version {
-        /// This program's.
+    VersionMismatch {
+        /// The version of this program.
         ours: u32,
-        /// The other's.
+        /// The version of the other end.
         theirs: u32,
     },
 
-    /// The other end broke the protocol, by mistake or on purpose. Only its own lane is closed.
-    #[error("{peer} broke the protocol: {what}; its lane is closed")]
+    /// The other end violated the protocol, by mistake or on purpose. Only its own lane is closed.
+    #[error("{peer} violated the protocol: {what}; its lane is closed")]
     Protocol {
-        /// Who broke it.
+        /// The process that violated it.
         peer: Peer,
         /// What was expected, and what was found.
         what: &'static str,
     },
 
-    /// [`Life::join`](crate::life::Life::join) was called on another thread than the main one.
-    #[error(
-        "Life::join was called off the main thread, and a life ends with the thread that holds \
-         it; call Life::with_anchor_thread for one that lasts as long as the process, \
-         or Life::join_thread for one that ends with this thread"
-    )]
-    NotMainThread,
-
-    /// The kernel would never mark the death of this thread.
-    #[error("this thread cannot hold a life: {why}")]
-    NoLife {
-        /// What is wrong with it, and what to do.
-        why: &'static str,
+    /// The calling thread cannot hold the process's life: the kernel would never mark its end.
+    #[error("this thread cannot hold the process's life: {reason}")]
+    CannotRegister {
+        /// What was expected of the thread, what was found, and what to do.
+        reason: &'static str,
     },
 
-    /// An address that no mailbox can have.
-    #[error("{address} cannot be an address: {why}")]
-    BadAddress {
+    /// No mailbox can have this address.
+    #[error("{address} is not a valid address: {reason}")]
+    InvalidAddress {
         /// The address.
         address: String,
-        /// What is wrong with it.
-        why: &'static str,
+        /// What was expected, what was found, and what to do.
+        reason: &'static str,
     },
 
-    /// A socket that cannot carry a lane.
-    #[error("this socket cannot carry a lane: {why}")]
-    BadSocket {
-        /// The kind that was expected, the one that was found, and the remedy.
-        why: &'static str,
+    /// The socket cannot carry a lane.
+    #[error("this socket cannot carry a lane: {reason}")]
+    InvalidSocket {
+        /// What was expected, what was found, and what to do.
+        reason: &'static str,
     },
 
-    /// A setting that means nothing; the program's mistake.
-    #[error("{option} cannot be {value} ({value:#o}): {why}")]
-    BadOption {
-        /// The setting.
+    /// An option has a value outside its range.
+    #[error("option {option} cannot be {value} ({value:#o}): {reason}")]
+    InvalidOption {
+        /// The option.
         option: &'static str,
-        /// What it was set to.
+        /// Its value.
         value: u32,
-        /// What is wrong with it, and what to do.
-        why: &'static str,
+        /// What was expected, and what to do.
+        reason: &'static str,
     },
 
-    /// A fixed number of something is used up in this process.
-    #[error("all {most} {what} of this process are taken; give one back first")]
+    /// A fixed number of resources of this process is used up.
+    #[error("this process has reached its limit of {max} {what}; free some first")]
     Full {
-        /// What there is a fixed number of.
+        /// The resource, in the plural.
         what: &'static str,
-        /// How many.
-        most: u64,
+        /// Maximum number of them.
+        max: u64,
     },
 
-    /// Shared memory would exceed the process's limit on the size of files. A memory file counts.
+    /// Shared memory would exceed the process's limit on the size of files (memory files count).
     #[error(
         "a memory file of {asked} bytes exceeds this process's limit of {limit} bytes for a file; \
          raise the limit (RLIMIT_FSIZE, `ulimit -f`), or send smaller messages"
@@ -204,56 +228,55 @@ pub enum Error {
     FileTooLarge {
         /// Bytes that the file would have.
         asked: u64,
-        /// Bytes that it may have.
+        /// Maximum bytes of a file.
         limit: u64,
     },
 
-    /// A system call failed for a reason of its own.
-    #[error("{call} failed: {}", std::io::Error::from(*.errno))]
+    /// A system call failed.
+    #[error("{call} failed: {}", io::Error::from_raw_os_error(*.errno))]
     System {
         /// The call.
         call: &'static str,
-        /// What it answered.
-        errno: Errno,
+        /// The error number that it returned.
+        errno: i32,
     },
 
-    /// The same, where it is known which file or address the call was about.
-    #[error("{call} failed at {address}: {}", std::io::Error::from(*.errno))]
+    /// A system call about a known file or address failed.
+    #[error("{call} failed at {address}: {}", io::Error::from_raw_os_error(*.errno))]
     SystemAt {
         /// The call.
         call: &'static str,
         /// The file or the address.
         address: String,
-        /// What it answered.
-        errno: Errno,
+        /// The error number that it returned.
+        errno: i32,
     },
 }
 
-/// Whether this is a lack of something that may be there later: descriptors, memory. Not ENOBUFS:
-/// by that a mailbox says that it has as many lanes as it was told to take.
+/// Returns `true` if the number means a shortage that may end: of descriptors, of memory. ENOBUFS
+/// does not: by it a mailbox reports that it has all the lanes, or all the memory, it may have.
 fn is_lack(errno: i32) -> bool {
     use libc::{EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC, ETOOMANYREFS};
     [EMFILE, ENFILE, ENOMEM, ENOSPC, ETOOMANYREFS, EAGAIN].contains(&errno)
 }
 
 impl Error {
-    /// A system call's error.
-    pub fn system(call: &'static str, errno: Errno) -> Self {
-        Self::System { call, errno }
+    /// Returns the error of the system call `call`.
+    pub(crate) fn system(call: &'static str, errno: Errno) -> Self {
+        Self::System { call, errno: errno.raw_os_error() }
     }
 
-    /// The standard library's error as that of the system call `call`.
-    pub(crate) fn io(call: &'static str, error: &std::io::Error) -> Self {
-        Self::System { call, errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
+    /// Returns the standard library's error as that of the system call `call`.
+    pub(crate) fn io(call: &'static str, error: &io::Error) -> Self {
+        Self::System { call, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
 
-    /// The calling thread's `errno` as the error of the C library's function `call`.
+    /// Returns the calling thread's `errno` as the error of the C library's function `call`.
     pub(crate) fn last(call: &'static str) -> Self {
-        let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-        Self::System { call, errno: Errno::from_raw_os_error(code) }
+        Self::System { call, errno: io::Error::last_os_error().raw_os_error().unwrap_or(0) }
     }
 
-    /// A system call's error, with the file or the address that the call was about.
+    /// Adds to a system call's error the file or the address that the call was about.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         match self {
             Self::System { call, errno } => {
@@ -263,18 +286,18 @@ impl Error {
         }
     }
 
-    /// Whether this process lacks something for now, so that the same may succeed later.
+    /// Returns `true` if this process is short of a resource, so that a retry may succeed.
     pub(crate) fn is_shortage(&self) -> bool {
         matches!(self, Self::System { .. } | Self::SystemAt { .. }) && is_lack(self.errno())
     }
 
-    /// Whether a receiver refused for a lack of its own, and may take the lane later.
+    /// Returns `true` if a receiver refused because of a shortage, so that a retry may succeed.
     pub(crate) fn is_refusal_for_now(&self) -> bool {
         matches!(self, Self::Refused { errno } if is_lack(*errno))
     }
 
-    /// The error number: one for each variant; [`Error::System`] and [`Error::SystemAt`] have the
-    /// call's.
+    /// Returns the error number. Each variant has one of its own; [`Error::System`] and
+    /// [`Error::SystemAt`] have the call's.
     pub fn errno(&self) -> i32 {
         match self {
             Self::OwnerDied { .. } => libc::EOWNERDEAD,
@@ -283,49 +306,74 @@ impl Error {
             Self::TimedOut => libc::ETIMEDOUT,
             Self::TooLarge { .. } => libc::EMSGSIZE,
             Self::Forked => libc::ESTALE,
-            Self::InUse { .. } => libc::EADDRINUSE,
+            Self::AddrInUse { .. } => libc::EADDRINUSE,
             Self::NoMailbox { .. } => libc::ECONNREFUSED,
             Self::Denied { .. } => libc::EACCES,
             Self::Refused { .. } => libc::ECONNABORTED,
-            Self::Version { .. } => libc::EPROTONOSUPPORT,
+            Self::VersionMismatch { .. } => libc::EPROTONOSUPPORT,
             Self::Protocol { .. } => libc::EPROTO,
-            Self::NotMainThread => libc::EPERM,
-            Self::NoLife { .. } => libc::EOPNOTSUPP,
-            Self::BadAddress { .. } => libc::EINVAL,
-            Self::BadSocket { .. } => libc::EPROTOTYPE,
-            Self::BadOption { .. } => libc::EDOM,
+            Self::CannotRegister { .. } => libc::EOPNOTSUPP,
+            Self::InvalidAddress { .. } => libc::EINVAL,
+            Self::InvalidSocket { .. } => libc::EPROTOTYPE,
+            Self::InvalidOption { .. } => libc::EDOM,
             Self::Full { .. } => libc::ENOBUFS,
             Self::FileTooLarge { .. } => libc::EFBIG,
-            Self::System { errno, .. } | Self::SystemAt { errno, .. } => errno.raw_os_error(),
+            Self::System { errno, .. } | Self::SystemAt { errno, .. } => *errno,
         }
     }
 }
 
-/// "by pid 4711", where that is known.
+/// Keeps the text, and has the kind of [`Error::errno`]. The original error is what
+/// [`get_ref`](io::Error::get_ref) and [`downcast`](io::Error::downcast) return.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(Self::from_raw_os_error(error.errno()).kind(), error)
+    }
+}
+
+/// The owner of an address: "pid 4711", if the pid is known.
 struct HeldBy(Option<u32>);
 
 impl fmt::Display for HeldBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(pid) => write!(f, " by pid {pid}"),
-            None => write!(f, " by a process that cannot be seen from here"),
+            Some(pid) => write!(f, "pid {pid}"),
+            None => f.write_str("a process that is not visible from here"),
         }
     }
 }
 
-/// "that pid 4711 (uid 1000) set", or that this program did.
+/// The end whose cap counts: "pid 4711 (uid 1000)", or "this end".
 struct SetBy(Option<Peer>);
 
 impl fmt::Display for SetBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(peer) => write!(f, "that {peer} set"),
-            None => f.write_str("that this end set"),
+            Some(peer) => peer.fmt(f),
+            None => f.write_str("this end"),
         }
     }
 }
 
-/// ": uid 0 or 1000 was expected", or that the other end named none.
+/// What to do after a refusal with this error number.
+struct RefusalRemedy(i32);
+
+impl fmt::Display for RefusalRemedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            libc::ENOBUFS => f.write_str(
+                "; the mailbox has all the lanes or all the memory that it may have: close other \
+                 lanes, or raise its limits",
+            ),
+            errno if is_lack(errno) => f.write_str(
+                "; its process is short of this resource at present: connect again later",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// ": expected uid 0 or 1000", or that the other end named none.
 struct Allowed<'a>(&'a [u32]);
 
 impl fmt::Display for Allowed<'_> {
@@ -337,9 +385,9 @@ impl fmt::Display for Allowed<'_> {
             );
         }
         for (place, uid) in self.0.iter().enumerate() {
-            write!(f, "{}{uid}", if place == 0 { ": uid " } else { " or " })?;
+            write!(f, "{}{uid}", if place == 0 { ": expected uid " } else { " or " })?;
         }
-        f.write_str(" was expected; allow its uid where that is meant")
+        f.write_str("; if the connection is intended, allow its uid")
     }
 }
 
@@ -358,20 +406,19 @@ mod tests {
             Error::Closed { peer: PEER },
             Error::WouldBlock,
             Error::TimedOut,
-            Error::TooLarge { len: 70, most: 64, set_by: None },
+            Error::TooLarge { len: 70, max: 64, set_by: None },
             Error::Forked,
-            Error::InUse { address: "/run/a".into(), holder: Some(4711) },
+            Error::AddrInUse { address: "/run/a".into(), holder: Some(4711) },
             Error::NoMailbox { address: "@a".into() },
             Error::Denied { peer: PEER, allowed: vec![0] },
             Error::Refused { errno: libc::ENOSPC },
-            Error::Version { ours: 1, theirs: 2 },
+            Error::VersionMismatch { ours: 1, theirs: 2 },
             Error::Protocol { peer: PEER, what: "expected a, found b" },
-            Error::NotMainThread,
-            Error::NoLife { why: "made by a bare clone" },
-            Error::BadAddress { address: "/x".into(), why: "too long" },
-            Error::BadSocket { why: "expected a, found b" },
-            Error::BadOption { option: "max_lanes", value: 0, why: "nobody comes in" },
-            Error::Full { what: "desks", most: 62 },
+            Error::CannotRegister { reason: "made by a bare clone" },
+            Error::InvalidAddress { address: "/x".into(), reason: "too long" },
+            Error::InvalidSocket { reason: "expected a, found b" },
+            Error::InvalidOption { option: "max_lanes", value: 0, reason: "allow one" },
+            Error::Full { what: "mailboxes", max: 62 },
             Error::FileTooLarge { asked: 8192, limit: 4096 },
         ]
     }
@@ -393,31 +440,28 @@ mod tests {
         let texts: Vec<String> = each().iter().map(Error::to_string).collect();
         let expected = [
             "pid 4711 (uid 1000) died; take the unread messages back, or connect to its successor",
-            "pid 4711 (uid 1000) has closed its mailbox and takes no more messages; take the \
+            "pid 4711 (uid 1000) has closed its mailbox and accepts no more messages; take the \
              unread ones back",
-            "would have to wait; wait for the descriptor, or use the call that waits",
-            "the deadline passed first; nothing was sent or received",
-            "a message of 70 bytes was to be sent and the lane takes 64 at most, by the cap that \
-             this end set; split it, or raise that cap (the other end's counts too)",
+            "the call would block; wait for the descriptor, or use the blocking call",
+            "the timeout expired and nothing was sent or received; retry, or allow more time",
+            "a message of 70 bytes exceeds the lane's maximum of 64 bytes, a cap set by this end; \
+             split the message, or raise that cap (the other end's counts too)",
             "this handle belongs to the process that forked this one; make a new one in the child \
-             (and let it join by Life::join first)",
-            "/run/a is in use by pid 4711; wait for its owner's end, or choose another address",
-            "nobody has a mailbox at @a; start its owner, or wait for one",
-            "pid 4711 (uid 1000) was refused: uid 0 was expected; allow its uid where that is \
-             meant",
-            "the mailbox refused the lane: No space left on device (os error 28); it lacks that \
-             for now, connect again later",
-            "the peer speaks version 2 of the protocol and this program version 1; build both from \
+             (first of all its life, by Life::register)",
+            "/run/a is in use by pid 4711; wait until its owner ends, or choose another address",
+            "no process listens at @a; start the receiver, or retry until it has started",
+            "pid 4711 (uid 1000) was refused: expected uid 0; if the connection is intended, \
+             allow its uid",
+            "the receiver refused the lane: No space left on device (os error 28); its process is \
+             short of this resource at present: connect again later",
+            "expected protocol version 1, found version 2 at the peer; build both programs from \
              releases with the same version",
-            "pid 4711 (uid 1000) broke the protocol: expected a, found b; its lane is closed",
-            "Life::join was called off the main thread, and a life ends with the thread that holds \
-             it; call Life::with_anchor_thread for one that lasts as long as the process, or \
-             Life::join_thread for one that ends with this thread",
-            "this thread cannot hold a life: made by a bare clone",
-            "/x cannot be an address: too long",
+            "pid 4711 (uid 1000) violated the protocol: expected a, found b; its lane is closed",
+            "this thread cannot hold the process's life: made by a bare clone",
+            "/x is not a valid address: too long",
             "this socket cannot carry a lane: expected a, found b",
-            "max_lanes cannot be 0 (0o0): nobody comes in",
-            "all 62 desks of this process are taken; give one back first",
+            "option max_lanes cannot be 0 (0o0): allow one",
+            "this process has reached its limit of 62 mailboxes; free some first",
             "a memory file of 8192 bytes exceeds this process's limit of 4096 bytes for a file; \
              raise the limit (RLIMIT_FSIZE, `ulimit -f`), or send smaller messages",
         ];
@@ -426,26 +470,54 @@ mod tests {
 
     #[test]
     fn parts_of_errors_that_vary_are_told() {
-        let text = Error::InUse { address: "/run/a".into(), holder: None }.to_string();
-        assert!(text.starts_with("/run/a is in use by a process that cannot be seen"), "{text}");
-        let text = Error::TooLarge { len: 70, most: 64, set_by: Some(PEER) }.to_string();
-        assert!(text.contains("by the cap that pid 4711 (uid 1000) set; split it"), "{text}");
+        let text = Error::AddrInUse { address: "/run/a".into(), holder: None }.to_string();
+        assert!(text.starts_with("/run/a is in use by a process that is not visible"), "{text}");
+        let text = Error::TooLarge { len: 70, max: 64, set_by: Some(PEER) }.to_string();
+        assert!(text.contains("a cap set by pid 4711 (uid 1000); split"), "{text}");
         let text = Error::Denied { peer: PEER, allowed: vec![0, 7] }.to_string();
-        assert!(text.contains("refused: uid 0 or 7 was expected"), "{text}");
+        assert!(text.contains("refused: expected uid 0 or 7;"), "{text}");
         let text = Error::Denied { peer: PEER, allowed: vec![] }.to_string();
         assert!(text.contains("refused by the other end, which allows other users"), "{text}");
         assert_eq!(Peer { pid: None, uid: 7 }.to_string(), "a process of uid 7");
-        assert_eq!(Peer::UNKNOWN.to_string(), "a process that had not said who it is");
+        assert_eq!(Peer::UNKNOWN.to_string(), "an unidentified process");
         let error = Error::system("chmod", Errno::PERM).at("/run/a");
         let text = "chmod failed at /run/a: Operation not permitted (os error 1)";
         assert_eq!((error.to_string().as_str(), error.errno()), (text, libc::EPERM));
     }
 
     #[test]
+    fn io_error_keeps_kind_text_and_source() {
+        use io::ErrorKind;
+        let kinds = [
+            (Error::Closed { peer: PEER }, ErrorKind::BrokenPipe),
+            (Error::WouldBlock, ErrorKind::WouldBlock),
+            (Error::TimedOut, ErrorKind::TimedOut),
+            (Error::AddrInUse { address: "@a".into(), holder: None }, ErrorKind::AddrInUse),
+            (Error::NoMailbox { address: "@a".into() }, ErrorKind::ConnectionRefused),
+            (Error::Denied { peer: PEER, allowed: vec![] }, ErrorKind::PermissionDenied),
+            (Error::Refused { errno: libc::ENOSPC }, ErrorKind::ConnectionAborted),
+            (Error::InvalidAddress { address: "/x".into(), reason: "" }, ErrorKind::InvalidInput),
+            (Error::system("mmap", Errno::NOMEM), ErrorKind::OutOfMemory),
+            (Error::system("bind", Errno::NOENT).at("/run/a"), ErrorKind::NotFound),
+        ];
+        for (error, kind) in kinds {
+            assert_eq!(io::Error::from(error.clone()).kind(), kind, "{error:?}");
+        }
+        for error in each() {
+            let converted = io::Error::from(error.clone());
+            assert_eq!(converted.to_string(), error.to_string());
+            assert_eq!(converted.kind(), io::Error::from_raw_os_error(error.errno()).kind());
+            assert_eq!(converted.downcast::<Error>().ok(), Some(error));
+        }
+    }
+
+    #[test]
     fn a_lack_for_now_is_told_from_a_refusal_for_good() {
         for (errno, lack) in [(libc::EMFILE, true), (libc::ENOMEM, true), (libc::ENOBUFS, false)] {
             let refused = Error::Refused { errno };
-            assert_eq!(refused.to_string().contains("later"), lack, "{refused}");
+            let text = refused.to_string();
+            assert_eq!(text.contains("connect again later"), lack, "{text}");
+            assert_eq!(text.contains("raise its limits"), !lack, "{text}");
             assert_eq!(refused.is_refusal_for_now(), lack);
             let here = Error::system("mmap", Errno::from_raw_os_error(errno));
             assert_eq!(here.is_shortage(), lack, "{here}");

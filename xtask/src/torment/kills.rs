@@ -284,7 +284,7 @@ fn flush(round: &Round<'_>, receiver: &mut Process) -> bool {
 }
 
 fn wake(path: &Path) {
-    Life::join().expect("the main thread");
+    Life::register().expect("the main thread");
     let mut sender = connect(&Options::new(), path);
     let message = Message { sender: FLUSHER, incarnation: 0, number: 0 };
     let _ = sender.send_timeout(&message.encode(0), MAX_PAUSE);

@@ -131,7 +131,7 @@ pub(super) fn run(slice: &Slice) {
 
 /// Plays the sender of one case after the other.
 fn send(slice: &Slice, path: &Path, board: Shared) {
-    Life::join().expect("the main thread");
+    Life::register().expect("the main thread");
     while worker::get(&board[STOP]) == 0 {
         let number = worker::get(&board[CURRENT]);
         let mut case = Case::new(slice, number);
@@ -207,7 +207,7 @@ fn is_documented(error: &Error) -> bool {
             | Error::NoMailbox { .. }
             | Error::Denied { .. }
             | Error::Refused { .. }
-            | Error::Version { .. }
+            | Error::VersionMismatch { .. }
             | Error::Protocol { .. }
     )
 }

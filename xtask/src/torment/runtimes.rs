@@ -37,7 +37,7 @@ pub(super) fn run(slice: &Slice) {
 }
 
 fn play(slice: &Slice, case: u64, path: &Path) {
-    Life::with_anchor_thread().expect("a life");
+    Life::register_anchor_thread().expect("a life");
     let mut random = slice.random(case);
     let threads = random.below(3) as usize;
     let runtime = runtime(threads);
@@ -196,7 +196,7 @@ async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
 async fn kill_receiver(slice: &Slice, case: u64, path: &Path, cap: u64) {
     let receiver = worker::fork(|| {
         // The child's thread is its main thread.
-        Life::join().expect("the main thread");
+        Life::register().expect("the main thread");
         let mut mailbox = Options::new().lane_cap(cap).bind(path).expect("binds");
         let _ = mailbox.recv().map(drop);
         std::thread::sleep(Duration::from_millis(5));

@@ -191,7 +191,7 @@ fn become_stranger() {
 
 /// Receives with every call that there is, and checks time, order and resources.
 fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
-    Life::join().expect("the main thread");
+    Life::register().expect("the main thread");
     let _database = lock(&victims.database);
     let mut random = Random(seed);
     let waiting = [Waiting::Sleep, Waiting::SpinThenSleep(Duration::from_micros(20))];
@@ -322,7 +322,7 @@ fn within_bounds() -> Result<(), String> {
 
 /// Sends numbered messages until told to stop, then waits until all are read.
 fn send(slice: &Slice, path: &Path, board: Shared, seed: u64) {
-    Life::join().expect("the main thread");
+    Life::register().expect("the main thread");
     worker::set(&board[HONEST_PID], u64::from(std::process::id()));
     let mut random = Random(seed ^ 0x5555);
     let mut sender = connect(&Options::new().lane_cap(LANE_CAP), path);

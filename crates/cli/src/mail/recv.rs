@@ -73,7 +73,7 @@ fn bind(at: &Address, wait: bool, stop: &Stop) -> Result<Option<Mailbox>, Refusa
     while !stop.requested() {
         match Mailbox::bind(at) {
             Ok(mailbox) => return Ok(Some(mailbox)),
-            Err(Error::InUse { .. }) if wait => thread::sleep(BETWEEN_LOOKS),
+            Err(Error::AddrInUse { .. }) if wait => thread::sleep(BETWEEN_LOOKS),
             Err(error) => return Err(refuse(at, &error)),
         }
     }
@@ -180,7 +180,7 @@ fn wait(
     match poll(&mut polled, timeout.as_ref()) {
         Ok(_) if !polled[2].revents().is_empty() => Ok(Some(End::Unread)),
         Ok(_) | Err(Errno::INTR) => Ok(None),
-        Err(errno) => Err(Error::system("poll", errno).into()),
+        Err(errno) => Err(Refusal::failed(format!("poll failed: {}", io::Error::from(errno)))),
     }
 }
 

@@ -225,7 +225,7 @@ fn a_reader_that_dies_is_said_also_without_options() {
     sender.write(b"3\n");
     let words = sender_failed(&mut sender);
     assert!(words.contains("died") && words.contains("--unread"), "{words}");
-    assert!(send(&path, "2\n", &[]).fail().contains("nobody has a mailbox"));
+    assert!(send(&path, "2\n", &[]).fail().contains("no process listens at"));
 }
 
 /// Its words, although its standard input is still open.

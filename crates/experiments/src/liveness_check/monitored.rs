@@ -280,9 +280,9 @@ fn register(
 
 /// This process's life, to be passed.
 fn life() -> std::result::Result<OwnedFd, Refusal> {
-    let life = Life::join()
-        .map_err(|error| Refusal { call: "tontine::life::Life::join", errno: error.errno() })?;
-    life.descriptor().try_clone_to_owned().map_err(|_| Refusal::last("fcntl(F_DUPFD_CLOEXEC)"))
+    let life = Life::register()
+        .map_err(|error| Refusal { call: "tontine::life::Life::register", errno: error.errno() })?;
+    life.as_fd().try_clone_to_owned().map_err(|_| Refusal::last("fcntl(F_DUPFD_CLOEXEC)"))
 }
 
 /// A refusal crosses as its error number and the name of the call.

@@ -87,7 +87,7 @@ impl Refusal {
 impl From<tontine::Error> for Refusal {
     fn from(error: tontine::Error) -> Self {
         match error {
-            tontine::Error::NoLife { why } => Self { call: why, errno: 0 },
+            tontine::Error::CannotRegister { reason } => Self { call: reason, errno: 0 },
             other => Self { call: "get_robust_list", errno: other.errno() },
         }
     }

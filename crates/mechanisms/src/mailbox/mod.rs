@@ -146,17 +146,13 @@ pub fn until_welcome(sender: &mut Sender, receiver: Peer<'_>) -> Result<()> {
     sender.wait_read(Some(PATIENCE)).map_err(failed("the meeting"))
 }
 
-/// This process's life: the main thread's, as in an invocation and in every forked child. Tests
-/// call from other threads, which leave it to one of its own.
+/// Returns this process's life: the main thread's, as in an invocation and in every forked child.
+/// Tests call from other threads, and then an anchor thread holds it.
 ///
 /// # Errors
 /// Skipped, where the system refuses it.
 pub fn life() -> Result<&'static Life> {
-    match Life::join() {
-        Err(Error::NotMainThread) => Life::with_anchor_thread(),
-        joined => joined,
-    }
-    .map_err(refused)
+    Life::register().map_err(refused)
 }
 
 /// An error of setting up: a skip, where the system does not offer what is needed.

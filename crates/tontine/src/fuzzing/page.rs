@@ -21,7 +21,7 @@ pub fn process_page(bytes: &[u8]) {
         let place = unsafe { region.base().add(8 * index).cast::<AtomicU64>().as_ref() };
         place.store(u64::from_le_bytes(word), Ordering::Relaxed);
     }
-    let Ok(watch) = Watch::from_descriptor(descriptor.as_fd()) else { return };
+    let Ok(watch) = Watch::from_fd(descriptor.as_fd()) else { return };
     let alive = watch.is_alive();
     assert_eq!(alive, watch.is_alive());
     let (mut claimed, mut slept) = (0, 0);

@@ -1,9 +1,10 @@
-//! A thread that does nothing but be there: [`hold`].
+//! The anchor thread, which holds a life and does nothing else: [`hold`].
 //!
-//! The kernel marks a life word when the *thread* that holds it ends. Where no thread of the
-//! program lasts as long as the process, this one does: it receives no signals, has a small
-//! stack, and sleeps for ever. Neighbours: [`super::Life::with_anchor_thread`] asks for it,
-//! [`crate::sys::thread`] starts it.
+//! The kernel marks a liveness word when the *thread* that holds it ends. If no thread of the
+//! program is known to last as long as the process, the anchor thread does: all signals are blocked
+//! in it, its stack is small, and it sleeps until the process ends. Neighbours:
+//! [`super::Life::register`], off the main thread, and [`super::Life::register_anchor_thread`]
+//! request it; [`crate::sys::thread`] starts it.
 
 use std::sync::mpsc;
 
@@ -12,8 +13,11 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::sys::thread;
 
-/// Runs `make` on a new thread and returns what it made. The thread stays until the process ends,
+/// Runs `make` on a new thread and returns its result. The thread stays until the process ends,
 /// unless `make` failed.
+///
+/// # Errors
+/// The error of `make`; [`Error::System`] if no thread can be started.
 pub(super) fn hold<T: Send + 'static>(make: fn() -> Result<T>) -> Result<T> {
     let (made, receiver) = mpsc::sync_channel(1);
     let body = move || {

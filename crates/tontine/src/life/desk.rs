@@ -1,7 +1,7 @@
-//! The words of a process page that tell senders whether a mailbox's receiver sleeps: [`Desk`].
+//! The words of a process page by which senders see whether a mailbox's receiver sleeps: [`Desk`].
 //!
-//! A page has 62, one for each mailbox of the process. Which are taken is noted in private
-//! memory: no peer needs to know. Neighbours: [`super::Life::desk`] gives them out,
+//! A page has 62, one for each mailbox of the process. Private memory records which are taken: no
+//! peer needs to know. Neighbours: [`super::Life::desk`] gives them out,
 //! [`super::Watch::sleeping`] reads a peer's. What the word means is the mailbox's to keep.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ impl Desk {
         // SYNC desk: pairs with `drop`, so that the word of a free desk is zero.
         match life.desks.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, first_free) {
             Ok(taken) => Ok(Self { index: taken.trailing_ones(), life }),
-            Err(_) => Err(Error::Full { what: "mailboxes", most: u64::from(DESKS) }),
+            Err(_) => Err(Error::Full { what: "mailboxes", max: u64::from(DESKS) }),
         }
     }
 
@@ -64,11 +64,11 @@ mod tests {
     fn there_are_62_and_each_is_seen_by_peers() {
         // In a child: other tests want desks too.
         assert!(in_child(|| {
-            let life = Life::join().expect("life");
-            let watch = Watch::from_descriptor(life.descriptor()).expect("watch");
+            let life = Life::register().expect("life");
+            let watch = Watch::from_fd(life).expect("watch");
             let mut desks: Vec<Desk> = (0..DESKS).map(|_| life.desk().expect("free")).collect();
             let full = life.desk().expect_err("all are taken");
-            assert_eq!(full, Error::Full { what: "mailboxes", most: 62 });
+            assert_eq!(full, Error::Full { what: "mailboxes", max: 62 });
             for desk in &desks {
                 let seen = watch.sleeping(desk.index).expect("in the page");
                 assert_eq!(seen.load(Ordering::Relaxed), 0);
@@ -85,12 +85,12 @@ mod tests {
     #[test]
     fn a_forked_child_neither_takes_nor_frees_its_parents() {
         assert!(in_child(|| {
-            let life = Life::join().expect("life");
+            let life = Life::register().expect("life");
             let desk = life.desk().expect("free");
             let inherited = &desk;
             let childs = in_child(move || {
                 let refused = life.desk().is_err_and(|error| error == Error::Forked);
-                let anew = Life::join().expect("life of its own");
+                let anew = Life::register().expect("life of its own");
                 refused && anew.desk().is_ok_and(|own| own.index == inherited.index)
             });
             childs && life.desk().is_ok_and(|next| next.index != desk.index)

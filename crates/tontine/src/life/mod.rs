@@ -1,48 +1,69 @@
-//! Who is still there? [`Life`], [`Watch`], [`Claim`].
+//! Liveness of processes: [`Life`] (this process's), [`Watch`] (another's), [`PathLock`] (proof
+//! that the last owner of a path has ended).
 //!
-//! A process that joins gets one page of shared memory with one word in it, the lock word of a
-//! robust mutex that it holds and never lets go. When it ends, by whatever way (it exits, it is
-//! killed, it crashes, it calls `exec`), the kernel marks the word. Everybody else asks with one
-//! load, without a system call and without the owner's help: [`Watch::is_alive`].
+//! A process that registers gets one page of shared memory. One word of that page, the *liveness
+//! word*, is the lock word of a robust mutex that one thread holds and never unlocks. When that
+//! thread ends, for any reason (its process exits, is killed, crashes or calls `exec`), the kernel
+//! marks the word. Other processes read it with one load, without a system call and without the
+//! owner's help: [`Watch::is_alive`].
 //!
 //! ```
 //! use tontine::life::{Life, Watch};
 //!
 //! # fn main() -> tontine::Result<()> {
-//! // A program calls `Life::join` on its main thread. Off the main thread, as in a test or in an
-//! // asynchronous runtime, a tiny thread holds the word.
-//! let life = Life::with_anchor_thread()?;
+//! let life = Life::register()?;
 //!
-//! // The other process gets the descriptor: over a Unix socket, or by inheritance.
-//! let watch = Watch::from_descriptor(life.descriptor())?;
+//! // The other process receives the descriptor over a Unix socket, or inherits it.
+//! let watch = Watch::from_fd(life)?;
 //! assert!(watch.is_alive());
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! What the word cannot say:
+//! # Which thread holds the life
+//!
+//! A process has one life. The first call decides which thread holds it; every later call, on any
+//! thread, returns that life as long as it lasts. Opening a mailbox and beginning a lane register,
+//! too, as [`Life::register`] does.
+//!
+//! | first call | on | holder | the life ends with |
+//! | --- | --- | --- | --- |
+//! | [`register`](Life::register), a mailbox, a sender | the main thread | the main thread | the process; earlier if the main thread calls `pthread_exit` while others run |
+//! | [`register`](Life::register), a mailbox, a sender | another thread | a new anchor thread | the process |
+//! | [`register_thread`](Life::register_thread) | any thread | that thread | that thread |
+//! | [`register_anchor_thread`](Life::register_anchor_thread) | any thread | a new anchor thread | the process |
+//!
+//! - The process *ends* when its last thread has ended. It *ends* for others with `exec`, too.
+//! - A process whose holder has ended has no life: [`Life::current`] returns `None`, and the next
+//!   call is a first call again. The life that it makes is another; the old one stays dead. So if
+//!   the main thread has exited, [`register`](Life::register) on another thread starts an anchor
+//!   thread.
+//! - A forked child has no life until its own first call. The thread that called `fork` is the
+//!   child's main thread, so [`register`](Life::register) on it starts no thread.
+//!
+//! # Limits
 //!
 //! - A stopped process is alive, and so is one that is still writing its core dump.
-//! - A process that lies can look alive for ever. Whoever blocks on a peer that it does not trust
-//!   also watches the connection and a pidfd, as the mailbox does.
-//! - The word is a *thread's*; see [`Life::join`] for the three ways to choose it.
-//! - The word says *dead* when its thread ends, an instant before the process's last thread does.
-//!   Who takes over what the dead one owned needs a proof: that is a [`Claim`].
+//! - A malicious process can look alive indefinitely. A caller that blocks on an untrusted peer
+//!   therefore watches the connection and a pidfd as well, as the mailbox does.
+//! - The word reads *dead* when its thread ends, an instant before the process's last thread does.
+//!   A process that takes over what the dead one owned needs a proof: that is a [`PathLock`].
 //!
 //! Neighbours: `word` makes the page and the mutex, `watch` reads a peer's, `anchor` starts the
-//! tiny thread, `claim` locks files, `desk` gives out the page's other words. Nothing here waits.
+//! anchor thread, `path_lock` locks files, `desk` gives out the page's other words. Nothing here
+//! blocks, except that a first call waits for its anchor thread to start.
 
 #![allow(unsafe_code, reason = "lives that are never freed")]
 
 mod anchor;
-mod claim;
 mod desk;
+mod path_lock;
 #[doc(hidden)]
 pub mod robust_list;
 mod watch;
 mod word;
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -50,25 +71,43 @@ use std::sync::{Mutex, PoisonError};
 use crate::error::{Error, Result};
 use crate::sys::fork::{Guard, PerProcess};
 
-pub use claim::Claim;
 pub(crate) use desk::Desk;
+pub use path_lock::PathLock;
 pub use watch::Watch;
 pub(crate) use word::PAGE_SIZE;
 
 use desk::Desks;
 use word::Page;
 
-static JOINED: PerProcess<Joined> = PerProcess::new(Joined::default);
+static REGISTRATION: PerProcess<Registration> = PerProcess::new(Registration::default);
 
-/// What this process knows of its life.
+/// The lives of this process.
 #[derive(Debug, Default)]
-struct Joined {
+struct Registration {
     /// Held while a life is made: a process has one.
-    joining: Mutex<()>,
+    making: Mutex<()>,
     newest: AtomicPtr<Life>,
 }
 
-/// This process's life, which ends with it.
+/// The life of this process, held by one of its threads.
+///
+/// The first call of one of the functions below makes it, on a thread that the
+/// [module](self#which-thread-holds-the-life) documents. It is never freed, hence `&'static`.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use tontine::life::{Life, Watch};
+///
+/// # fn main() -> tontine::Result<()> {
+/// let life = Life::register()?;
+/// assert!(std::ptr::eq(life, Life::register()?), "a process has one");
+///
+/// // What a process that is to watch this one needs: a descriptor.
+/// let passed = life.as_fd().try_clone_to_owned().expect("a free descriptor");
+/// assert!(Watch::from_fd(passed)?.is_alive());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Life {
     page: Page,
@@ -77,94 +116,101 @@ pub struct Life {
 }
 
 impl Life {
-    /// Lets the calling thread, the main one, hold this process's life: it then ends with the
-    /// process. Where the process has a life already, that one is returned, on any thread.
+    /// Returns this process's life, which lasts as long as the process. If there is none, makes it.
     ///
-    /// A process has one life, and whoever joins first decides which thread it is bound to:
+    /// - On the main thread, that thread holds the life, and no thread is started. If the main
+    ///   thread later leaves by `pthread_exit` while others run, the life ends with it. (Returning
+    ///   from `main` ends the process.)
+    /// - On any other thread, as in a test or in an asynchronous runtime, this is
+    ///   [`Life::register_anchor_thread`], as the calling thread may end before the process.
     ///
-    /// - `join`: the main thread. No thread is started. (A main thread that leaves by
-    ///   `pthread_exit` while others stay ends the life; returning from `main` ends the process
-    ///   anyway.)
-    /// - [`Life::join_thread`]: whichever thread calls.
-    /// - [`Life::with_anchor_thread`]: a thread made for it.
+    /// A program that calls this function first in `main` never has an anchor thread. No program
+    /// has to call it: [`Mailbox`](crate::mailbox::Mailbox) and [`Sender`](crate::mailbox::Sender)
+    /// do.
     ///
-    /// A forked child has no life until it joins; `exec` ends the life.
+    /// A forked child has no life until it registers; `exec` ends the life.
     ///
     /// # Errors
-    /// [`Error::NotMainThread`] elsewhere; [`Error::NoLife`] where a process was made behind the C
-    /// library's back, by a bare `clone`, as the kernel would never mark its end.
-    pub fn join() -> Result<&'static Self> {
+    /// [`Error::CannotRegister`] if the process was made without the C library, by a bare `clone`:
+    /// the kernel would never mark its end. [`Error::System`] if memory, a descriptor or the anchor
+    /// thread is not available (`EAGAIN` at the limit of threads).
+    pub fn register() -> Result<&'static Self> {
         Self::held_by(|| {
             // Both ids are of the caller's own PID namespace.
             if rustix::thread::gettid() == rustix::process::getpid() {
                 Self::begin()
             } else {
-                Err(Error::NotMainThread)
+                anchor::hold(Self::begin)
             }
         })
     }
 
-    /// Lets the calling thread hold this process's life: it ends with that *thread*. For a thread
-    /// whose end should count as the end of the whole.
+    /// Returns this process's life. If there is none, the calling thread holds the new one, which
+    /// ends with that *thread*: for a thread whose end makes the whole process useless.
     ///
     /// # Errors
-    /// As [`Life::join`], on any thread.
-    pub fn join_thread() -> Result<&'static Self> {
+    /// Like [`Life::register`]; no thread is started.
+    pub fn register_thread() -> Result<&'static Self> {
         Self::held_by(Self::begin)
     }
 
-    /// Starts a thread that does nothing but hold this process's life: it ends with the process.
-    /// For tests and for runtimes that own the main thread. The thread has a minimal stack and
-    /// receives no signals.
+    /// Returns this process's life. If there is none, starts a thread that holds the new one and
+    /// does nothing else, so that it lasts as long as the process, even if the main thread exits.
+    ///
+    /// The thread, `tontine-anchor`, costs one `clone` (about 100 µs, once) and 64 KiB of
+    /// address space for its stack, of which it touches two pages or so. It sleeps until the
+    /// process ends, and all signals are blocked in it.
     ///
     /// # Errors
-    /// As [`Life::join`], and where no thread can be started.
-    pub fn with_anchor_thread() -> Result<&'static Self> {
+    /// Like [`Life::register`], on any thread.
+    pub fn register_anchor_thread() -> Result<&'static Self> {
         Self::held_by(|| anchor::hold(Self::begin))
     }
 
-    /// This process's life, if it has joined. None in a forked child that has not, and none once
-    /// the thread that held the life has ended.
+    /// Returns this process's life, or `None` if it has not registered: in a forked child that has
+    /// not, and after the thread that held the life has ended.
     pub fn current() -> Option<&'static Self> {
-        JOINED.peek()?.current()
-    }
-
-    /// What others need to watch this life: pass it on, and let them call
-    /// [`Watch::from_descriptor`].
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.page.descriptor()
+        REGISTRATION.peek()?.current()
     }
 
     fn held_by(begin: impl FnOnce() -> Result<Box<Self>>) -> Result<&'static Self> {
-        let joined = JOINED.get()?;
-        if let Some(life) = joined.current() {
+        let registration = REGISTRATION.get()?;
+        if let Some(life) = registration.current() {
             return Ok(life);
         }
         // A panic in there leaves nothing behind.
-        let _joining = joined.joining.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(life) = joined.current() {
+        let _making = registration.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(life) = registration.current() {
             return Ok(life);
         }
         // The page of a life must never be unmapped: the kernel looks at it at the thread's end.
         let life: &'static Self = Box::leak(begin()?);
-        // SYNC own-life: pairs with the load in `Joined::current`.
-        joined.newest.store(ptr::from_ref(life).cast_mut(), Ordering::Release);
+        // SYNC own-life: pairs with the load in `Registration::current`.
+        registration.newest.store(ptr::from_ref(life).cast_mut(), Ordering::Release);
         Ok(life)
     }
 
-    /// A life that the calling thread holds.
+    /// Makes a life that the calling thread holds.
     fn begin() -> Result<Box<Self>> {
         let guard = Guard::here()?;
         Ok(Box::new(Self { page: Page::hold()?, desks: Desks::default(), guard }))
     }
 }
 
+/// Returns the descriptor that other processes need to watch this one, by [`Watch::from_fd`]: pass
+/// it over a Unix socket, or let a child inherit it.
+impl AsFd for Life {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.page.as_fd()
+    }
+}
+
 /// What the mailbox needs of its own process's life.
 impl Life {
-    /// One of the page's desks, until it is dropped.
+    /// Returns one of the page's desks, taken until it is dropped.
     ///
     /// # Errors
-    /// [`Error::Full`], where all are taken; [`Error::Forked`] in a forked child.
+    /// [`Error::Full`] if all are taken; [`Error::Forked`] in a forked child.
     pub(crate) fn desk(&'static self) -> Result<Desk> {
         if self.is_forked() {
             return Err(Error::Forked);
@@ -172,14 +218,14 @@ impl Life {
         Desk::take(self)
     }
 
-    /// Whether this is the life of the process that forked this one.
+    /// Returns `true` if this is the life of the process that forked this one.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         self.guard.is_forked()
     }
 }
 
-impl Joined {
+impl Registration {
     fn current(&self) -> Option<&'static Life> {
         // SYNC own-life: pairs with the store in `Life::held_by`.
         let newest = self.newest.load(Ordering::Acquire);

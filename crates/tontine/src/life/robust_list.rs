@@ -2,10 +2,11 @@
 //! [`own`], [`lock_word`].
 //!
 //! The C library registers the list with the kernel and links each robust mutex that the thread
-//! holds. Where a mutex has its lock word is the C library's business; the list says it. This is no
-//! part of the public interface: the experiment that compares ways to see a death uses it, too.
+//! holds. Where a mutex has its lock word is the C library's business; the list reveals it. This
+//! module is not part of the public interface: the experiment that compares ways to detect a death
+//! uses it, too.
 //!
-//! Neighbours: [`super::word`] finds the life word with it.
+//! Neighbours: [`super::word`] finds the liveness word with it.
 //!
 //! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
 //! (`handle_futex_death`); `get_robust_list(2)`.
@@ -24,17 +25,17 @@ pub const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 /// The kernel walks no more entries of a robust list than this (`ROBUST_LIST_LIMIT`).
 const LIST_LIMIT: usize = 2048;
 
-const NOT_REGISTERED: Error = Error::NoLife {
-    why: "the C library has registered no list of robust mutexes for it, as in a process or thread \
-          made by a bare clone; make it by fork, or by pthread_create",
+const NOT_REGISTERED: Error = Error::CannotRegister {
+    reason: "expected a list of robust mutexes, registered by the C library, and found none, as in \
+             a process or thread made by a bare clone; make it by fork, or by pthread_create",
 };
-const NOT_LISTED: Error = Error::NoLife {
-    why: "the mutex that it locked is not in its list of robust mutexes; use a C library that \
-          keeps one, such as glibc or musl",
+const NOT_LISTED: Error = Error::CannotRegister {
+    reason: "expected the mutex that it locked in its list of robust mutexes and did not find it; \
+             use a C library that keeps this list, such as glibc or musl",
 };
-const NOT_THIS_THREAD: Error = Error::NoLife {
-    why: "the C library takes it for another thread, as in a process made by a bare clone; make \
-          it by fork",
+const NOT_THIS_THREAD: Error = Error::CannotRegister {
+    reason: "expected its own thread id in the mutex that it locked and found another thread's, as \
+             in a process made by a bare clone; make it by fork",
 };
 
 /// `struct robust_list_head`.
@@ -58,7 +59,7 @@ pub fn is_held(word: &AtomicU32) -> bool {
 /// Returns the calling thread's list.
 ///
 /// # Errors
-/// [`Error::NoLife`] where none of the expected shape is registered; [`Error::System`].
+/// [`Error::CannotRegister`] if none of the expected shape is registered; [`Error::System`].
 pub fn own() -> Result<*const Head> {
     let mut head: *const Head = std::ptr::null();
     let mut length = 0_usize;
@@ -74,17 +75,18 @@ pub fn own() -> Result<*const Head> {
 /// Returns the lock word of a robust mutex that the calling thread has just locked.
 ///
 /// # Errors
-/// [`Error::NoLife`] where the kernel would never mark the word: it is in no list of this thread's,
-/// or names another thread, because a process made by a bare `clone` keeps its parent's thread id
-/// in the C library. [`Error::System`].
+/// [`Error::CannotRegister`] if the kernel would never mark the word: it is in no list of this
+/// thread's, or names another thread, because a process made by a bare `clone` keeps its parent's
+/// thread id in the C library. [`Error::System`].
 ///
 /// # Safety
-/// `mutex` is valid for reads as long as the word is used, and the calling thread holds it.
+/// 1. `mutex` is valid for reads as long as the returned word is used.
+/// 2. The calling thread holds `mutex`.
 pub unsafe fn lock_word(mutex: *mut libc::pthread_mutex_t) -> Result<*mut u32> {
     let head = own()?;
     let last = size_of::<libc::pthread_mutex_t>() - size_of::<u32>();
-    // SAFETY: the head is this thread's, registered by the C library, and nobody changes it while
-    // this thread is here.
+    // SAFETY: the head is this thread's, registered by the C library, and no other thread changes it
+    // while this thread is here.
     let Head { mut next, futex_offset, .. } = unsafe { *head };
     for _ in 0..LIST_LIMIT {
         if next.cast_const().cast() == head {

@@ -1,8 +1,9 @@
-//! Another process's life, seen from here: [`Watch`].
+//! The life of another process, read from this one: [`Watch`].
 //!
-//! A watch maps the other's page read-only after checking what the kernel says of it, and believes
-//! nothing that stands in it except where the life word is, after checking that it lies inside the
-//! mutex. A process that lies can look alive for ever or dead at will; it can do no other harm.
+//! A watch maps the other's page read-only after checking what the kernel reports about it. Of the
+//! page's content it trusts only the offset of the liveness word, after checking that the word lies
+//! inside the mutex. A malicious process can look alive indefinitely, or dead at will; it can do no
+//! other harm.
 //!
 //! Neighbours: [`crate::sys::region`] checks and maps, [`super::word`] knows the layout. A watch
 //! does not wait: for that there are pidfds and connections.
@@ -17,43 +18,62 @@ use super::word::{self, DESKS, Layout, MAGIC, MUTEX_AT, MUTEX_END, PAGE_SIZE, VE
 use crate::error::{Error, Peer, Result};
 use crate::sys::region::PeerRegion;
 
-/// The kernel's own name for a user that it cannot name.
+/// The kernel's overflow uid, for a user without an id in this user namespace.
 const NOBODY: u32 = 65534;
 
-/// Tells whether another process is still alive, for the price of one load.
+/// Another process's liveness word, read by one load.
 ///
-/// A forked child inherits it in working order.
+/// A forked child inherits a watch, and can use it.
+///
+/// ```
+/// use std::os::fd::OwnedFd;
+/// use tontine::life::{Life, Watch};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # use std::os::fd::AsFd;
+/// # let received = Life::register()?.as_fd().try_clone_to_owned().expect("a descriptor");
+/// // The descriptor of the other process's `Life`, received over a Unix socket.
+/// let received: OwnedFd = received;
+/// let watch = Watch::from_fd(&received)?;
+/// drop(received);
+/// if watch.is_alive() {
+///     println!("its process was alive a moment ago");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Watch {
-    /// The life word, inside `region`.
+    /// The liveness word, inside `region`.
     word: NonNull<AtomicU32>,
     region: PeerRegion,
 }
 
-// SAFETY: the mapping is the process's, not a thread's, and is unmapped by whoever drops it last.
+// SAFETY: the mapping is the process's, not a thread's, and is unmapped by the thread that drops
+// the watch.
 unsafe impl Send for Watch {}
 // SAFETY: shared access is loads of atomics.
 unsafe impl Sync for Watch {}
 
 impl Watch {
-    /// Watches the process whose [`Life::descriptor`](super::Life::descriptor) this is. The
-    /// descriptor is not needed afterwards.
+    /// Watches the process whose [`Life`](super::Life) has this descriptor. The watch does not need
+    /// the descriptor afterwards.
     ///
     /// # Errors
-    /// [`Error::Protocol`] where it is something else, [`Error::Version`] where it is another
-    /// version's, [`Error::System`] where it cannot be mapped.
-    pub fn from_descriptor(descriptor: impl AsFd) -> Result<Self> {
-        let fd = descriptor.as_fd();
+    /// [`Error::Protocol`] if the descriptor is not that of a life; [`Error::VersionMismatch`] if
+    /// it is of another version; [`Error::System`] if its page cannot be mapped.
+    pub fn from_fd(fd: impl AsFd) -> Result<Self> {
+        let fd = fd.as_fd();
         let peer = || Peer { pid: None, uid: maker(fd).unwrap_or(NOBODY) };
         let region = PeerRegion::map(fd, PAGE_SIZE).map_err(|unfit| unfit.into_error(peer()))?;
         Self::new(region, peer)
     }
 
-    /// Like [`Watch::from_descriptor`], but of a page that is mapped already, and of a peer that
-    /// the kernel has named.
+    /// Like [`Watch::from_fd`], but of a page that is mapped already, and of a peer that the kernel
+    /// has identified.
     ///
     /// # Errors
-    /// [`Error::Protocol`] and [`Error::Version`].
+    /// [`Error::Protocol`] and [`Error::VersionMismatch`].
     pub(crate) fn of_peer(page: PeerRegion, peer: Peer) -> Result<Self> {
         Self::new(page, || peer)
     }
@@ -63,9 +83,9 @@ impl Watch {
         self.region
     }
 
-    /// Whether it is alive: one load, one test.
+    /// Returns `true` while the process lives (one load, one test).
     ///
-    /// *Dead* is final. *Alive* was true a moment ago; a stopped process is alive.
+    /// `false` is final. `true` was right a moment ago; a stopped process is alive.
     #[inline]
     pub fn is_alive(&self) -> bool {
         // SAFETY: the word lies inside the mapping, which lives as long as `self`, and is aligned
@@ -73,8 +93,8 @@ impl Watch {
         word::is_held(unsafe { self.word.as_ref() })
     }
 
-    /// The word that says whether the receiver at this desk sleeps; none where there is no such
-    /// desk. The index is the peer's claim.
+    /// Returns the word that is 1 while the receiver at this desk sleeps; `None` if there is no such
+    /// desk. The index is an untrusted value of the peer's.
     #[inline]
     pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU32> {
         (desk < DESKS).then(|| &self.layout().desks[desk as usize].sleeping)
@@ -92,12 +112,12 @@ impl Watch {
         }
         let theirs = page.version.load(Ordering::Relaxed);
         if theirs != VERSION {
-            return Err(Error::Version { ours: VERSION, theirs });
+            return Err(Error::VersionMismatch { ours: VERSION, theirs });
         }
         // Read once: the owner may change it at any time.
         let at = page.life.load(Ordering::Relaxed) as usize;
         if !(MUTEX_AT..=MUTEX_END - size_of::<u32>()).contains(&at) || !at.is_multiple_of(4) {
-            return wrong("expected the life word inside the page's mutex, found it elsewhere");
+            return wrong("expected the liveness word inside the page's mutex, found it elsewhere");
         }
         // SAFETY: `at` lies inside the mapping, by the check above and the layout's.
         watch.word = unsafe { watch.region.base().add(at) }.cast();

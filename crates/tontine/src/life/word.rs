@@ -1,11 +1,11 @@
-//! The process page and the word in it that the kernel marks: [`Page`].
+//! The process page and its liveness word, which the kernel marks: [`Page`].
 //!
 //! The word is the lock word of a robust, process-shared pthread mutex. Where it lies inside the
-//! mutex is the C library's business; it is found once ([`robust_list`]). Why one test of it is
-//! enough: `docs/decisions/0003-one-test-liveness.md`. The layout: `docs/layout.md`, "Process
-//! page".
+//! mutex is the C library's business; it is found once ([`robust_list`]). One test of the word is
+//! enough: the kernel clears the thread id in it as it sets the mark (`handle_futex_death`), so a
+//! word with a thread id has a live owner.
 //!
-//! Neighbours: [`super::Life`] owns a page for ever, [`super::watch`] reads a peer's,
+//! Neighbours: [`super::Life`] owns a page permanently, [`super::watch`] reads a peer's,
 //! [`super::desk`] uses the words behind the mutex. Nothing here waits for the mutex.
 
 #![allow(unsafe_code, reason = "a robust mutex in shared memory")]
@@ -38,9 +38,9 @@ const MUTEX_ROOM: usize = 64;
 pub(super) struct Layout {
     pub(super) magic: AtomicU64,
     pub(super) version: AtomicU32,
-    /// Bytes from the page's start to the life word.
+    /// Bytes from the page's start to the liveness word.
     pub(super) life: AtomicU32,
-    /// For people: identifies nobody in another PID namespace.
+    /// For people: identifies no process in another PID namespace.
     pub(super) pid: AtomicU32,
     unused: [AtomicU32; 11],
     mutex: UnsafeCell<[u64; MUTEX_ROOM / 8]>,
@@ -54,7 +54,7 @@ pub(super) struct DeskLayout {
     pub(super) sleeping: AtomicU32,
 }
 
-/// Where the mutex lies, and with it the life word.
+/// Where the mutex lies, and with it the liveness word.
 pub(super) const MUTEX_AT: usize = offset_of!(Layout, mutex);
 /// The first byte behind it.
 pub(super) const MUTEX_END: usize = MUTEX_AT + MUTEX_ROOM;
@@ -78,7 +78,7 @@ const _: () = {
 pub(super) struct Page {
     region: OwnRegion,
     fd: OwnedFd,
-    /// Bytes from the page's start to the life word.
+    /// Bytes from the page's start to the liveness word.
     word_at: usize,
 }
 
@@ -86,12 +86,18 @@ pub(super) struct Page {
 // page; the mutex is touched while the page is made, by one thread.
 unsafe impl Sync for Page {}
 
+impl AsFd for Page {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl Page {
-    /// Makes a page and lets the calling thread hold its word, for ever: dropping a page that is
+    /// Makes a page and lets the calling thread hold its word permanently: dropping a page that is
     /// held would leave a dangling entry in the thread's list, so [`super::Life`] leaks it.
     ///
     /// # Errors
-    /// [`Error::NoLife`], where the kernel would never mark the word; [`Error::System`].
+    /// [`Error::CannotRegister`] if the kernel would never mark the word; [`Error::System`].
     pub(super) fn hold() -> Result<Self> {
         // Before the C library touches its list: a bare clone inherits a list whose entries it has
         // not got mapped.
@@ -101,7 +107,7 @@ impl Page {
         let (region, fd) = OwnRegion::new("tontine-life", PAGE_SIZE)?;
         let mut page = Self { region, fd, word_at: MUTEX_AT };
         page.make_mutex()?;
-        // SAFETY: the mutex was just initialised, and nobody else knows it.
+        // SAFETY: the mutex was just initialised, and no other thread knows it.
         zero_is_ok("pthread_mutex_lock", unsafe { libc::pthread_mutex_lock(page.mutex()) })?;
         // SAFETY: locked above, by this thread; a page whose word is found is never unmapped.
         match unsafe { lock_word(page.mutex()) } {
@@ -116,12 +122,12 @@ impl Page {
         layout.version.store(VERSION, Ordering::Relaxed);
         layout.life.store(page.word_at as u32, Ordering::Relaxed);
         layout.pid.store(std::process::id(), Ordering::Relaxed);
-        // The descriptor is passed after this, by a system call: nobody sees half a page.
+        // The descriptor is passed after this, by a system call: no process sees half a page.
         layout.magic.store(MAGIC, Ordering::Relaxed);
         Ok(page)
     }
 
-    /// Whether the thread that made the page is still there.
+    /// Returns `true` while the thread that made the page lives.
     pub(super) fn is_held(&self) -> bool {
         is_held(self.word())
     }
@@ -130,10 +136,6 @@ impl Page {
         // SAFETY: the mapping is as large as the layout, aligned to a page, lives as long as
         // `self`; all fields are atomics, cells or unused.
         unsafe { self.region.base().cast().as_ref() }
-    }
-
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 
     fn word(&self) -> &AtomicU32 {
@@ -149,8 +151,8 @@ impl Page {
     fn make_mutex(&self) -> Result<()> {
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let attributes = attributes.as_mut_ptr();
-        // SAFETY: the attributes are initialised first and destroyed last; nobody uses the mutex
-        // yet, and its room is large and aligned enough (asserted above).
+        // SAFETY: the attributes are initialised first and destroyed last; no thread uses the
+        // mutex yet, and its room is large and aligned enough (asserted above).
         let code = unsafe {
             libc::pthread_mutexattr_init(attributes);
             let mut code =

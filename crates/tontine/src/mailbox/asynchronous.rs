@@ -40,18 +40,16 @@ const MOST_LOOKS: u32 = 256;
 /// A [`Mailbox`] whose `recv` is awaited.
 ///
 /// It belongs to the runtime in which it was made; that needs its I/O driver (`enable_io`), and no
-/// timer. A life ends with the thread that holds it, and a runtime's threads come and go: join by
-/// [`Life::with_anchor_thread`](crate::life::Life::with_anchor_thread) before binding, or on the
-/// main thread before the runtime is built.
+/// timer. A life ends with the thread that holds it, and a runtime's threads come and go: unless
+/// the mailbox is bound on the main thread, an anchor thread holds the life
+/// ([`Life::register`](crate::life::Life::register)).
 ///
 /// ```
-/// use tontine::life::Life;
 /// use tontine::mailbox::{AsyncMailbox, AsyncSender, Mailbox, Sender};
 ///
 /// # fn main() -> tontine::Result<()> {
 /// # let folder = tempfile::tempdir().expect("a folder");
 /// # let path = folder.path().join("jobs");
-/// Life::with_anchor_thread()?;
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
 /// runtime.block_on(async {
 ///     let mut mailbox = AsyncMailbox::new(Mailbox::bind(&path)?)?;
@@ -71,7 +69,7 @@ pub struct AsyncMailbox {
 /// A [`Sender`] whose `send` is awaited.
 ///
 /// It needs a runtime with its I/O driver only where it waits. See [`AsyncMailbox`] for an example
-/// and for what a runtime's process must do to have a life.
+/// and for the thread that holds the process's life.
 #[derive(Debug)]
 pub struct AsyncSender {
     sender: Sender,

@@ -299,7 +299,9 @@ impl PendingLane {
         };
         match wire::read_received(&passed.bytes, passed.oversize) {
             Ok(Note::Welcome(welcome)) => join(welcome, passed, admit).map(Heard::Welcome),
-            Err(Unreadable::Version(theirs)) => Err(Error::Version { ours: VERSION, theirs }),
+            Err(Unreadable::Version(theirs)) => {
+                Err(Error::VersionMismatch { ours: VERSION, theirs })
+            }
             _ => Err(strange(self.listener)),
         }
     }
@@ -378,7 +380,9 @@ fn understand(received: Option<Received>, bytes: &[u8], peer: Peer) -> Result<He
     match (note, received.has_descriptors) {
         (Ok(Note::Room), false) => Ok(Heard::Room),
         (Ok(Note::Refused(errno)), false) => Err(refused(errno, received.from)),
-        (Err(Unreadable::Version(theirs)), _) => Err(Error::Version { ours: VERSION, theirs }),
+        (Err(Unreadable::Version(theirs)), _) => {
+            Err(Error::VersionMismatch { ours: VERSION, theirs })
+        }
         _ => Err(strange(peer)),
     }
 }

@@ -19,7 +19,7 @@ use rustix::time::{
 use super::address::{Address, FileId, Place, file_id};
 use super::wire::{Note, Unreadable};
 use crate::error::{Error, Peer, Result};
-use crate::life::Claim;
+use crate::life::PathLock;
 use crate::sys::fork::Guard;
 use crate::sys::quarantine;
 use crate::sys::socket::{self, Passed, Socket, SocketPath};
@@ -148,9 +148,9 @@ pub(super) struct Door {
     /// Made before there is anything to put off: then there may be no descriptor for it.
     timer: OwnedFd,
     timer_runs: bool,
-    /// The listener's path and socket file. Removed on drop; the claim is released after that.
+    /// The listener's path and socket file. Removed on drop; the path lock is released after that.
     bound: Option<(PathBuf, FileId)>,
-    _claim: Option<Claim>,
+    _lock: Option<PathLock>,
     knockers: Vec<Knocker>,
     next_number: u32,
     guard: Guard,
@@ -174,7 +174,7 @@ impl Door {
             timer,
             timer_runs: false,
             bound: None,
-            _claim: None,
+            _lock: None,
             knockers: Vec::new(),
             next_number: 0,
             guard: Guard::here()?,
@@ -190,7 +190,7 @@ impl Door {
             Some(Place::Path(path)) => {
                 // What no socket can have gets no lock file.
                 SocketPath::new(path)?;
-                door._claim = Some(Claim::take(path)?);
+                door._lock = Some(PathLock::acquire(path)?);
                 let (listener, file) =
                     take_over(path, mode).map_err(|error| error.at(path.display()))?;
                 door.listener = Some(listener);
@@ -472,7 +472,7 @@ impl Drop for Door {
     }
 }
 
-/// Listens at `path` in place of a dead owner. The claim is ours already.
+/// Listens at `path` in place of a dead owner. Its path lock is ours already.
 ///
 /// The socket is bound and listening under a name of its own first and renamed over the old one
 /// then, so that the path always leads to somebody's socket.
@@ -481,19 +481,19 @@ fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
     let address = || path.display().to_string();
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
-            let why = "something else than a socket is there; remove it or choose another path";
-            return Err(Error::BadAddress { address: address(), why });
+            let reason = "something else than a socket is there; remove it or choose another path";
+            return Err(Error::InvalidAddress { address: address(), reason });
         }
         _ => {}
     }
     let temporary = SocketPath::temporary(path)?;
     let new = temporary.as_path();
-    // The claim proves that a process that made one of this name has ended.
+    // The path lock proves that a process that made one of this name has ended.
     match std::fs::remove_file(new) {
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            let why = "a folder is there, and `bind` makes its socket under that name first; \
+            let reason = "a folder is there, and `bind` makes its socket under that name first; \
                        remove it or choose another path";
-            return Err(Error::BadAddress { address: temporary.display().to_string(), why });
+            return Err(Error::InvalidAddress { address: temporary.display().to_string(), reason });
         }
         // Where it cannot be removed, `bind` says why.
         _ => {}

@@ -166,7 +166,7 @@ impl Growth {
         if length <= most {
             return Ok(());
         }
-        Err(Error::TooLarge { len: length as u64, most: most as u64, set_by })
+        Err(Error::TooLarge { len: length as u64, max: most as u64, set_by })
     }
 
     /// Bytes of chunks that a lane without a receiver may have: the next owner takes what it is

@@ -2,17 +2,15 @@
 //!
 //! A sender appends to memory that it alone may write; the receiver reads it and writes down how
 //! far it has come in memory that *it* alone may write. No lock is shared, so nobody who is killed
-//! holds one. Whether the reader is alive is one load of a word that the kernel marks when the
-//! reader ends.
+//! holds one. One load of a word that the kernel marks when a process ends shows
+//! whether the receiver lives.
 //!
 //! ```
-//! use tontine::life::Life;
 //! use tontine::mailbox::{Mailbox, Sender};
 //!
 //! # fn main() -> tontine::Result<()> {
 //! # let folder = tempfile::tempdir().expect("a folder");
 //! # let path = folder.path().join("jobs");
-//! Life::with_anchor_thread()?; // or Life::join(), in the main thread
 //! let mut mailbox = Mailbox::bind(&path)?;
 //! let mut sender = Sender::connect(&path)?; // from here or from any other process
 //! sender.send(b"hello")?;

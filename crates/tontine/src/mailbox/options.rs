@@ -215,15 +215,15 @@ impl Options {
     /// Refuses what a mailbox cannot be.
     ///
     /// # Errors
-    /// [`Error::BadOption`].
+    /// [`Error::InvalidOption`].
     pub(super) fn check(&self) -> Result<()> {
-        let bad = |option, value, why| Err(Error::BadOption { option, value, why });
+        let bad = |option, value, reason| Err(Error::InvalidOption { option, value, reason });
         if self.max_lanes == 0 {
             return bad("max_lanes", 0, "no sender could come in; allow one at least");
         }
         if self.mode & !0o777 != 0 {
-            let why = "it has bits beside those of a file's permissions; stay within 0o777";
-            return bad("mode", self.mode, why);
+            let reason = "it has bits beside those of a file's permissions; stay within 0o777";
+            return bad("mode", self.mode, reason);
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ impl OutboundLane {
             // There is no address to look for a successor at.
             options.on_death = OnDeath::Fail;
         }
-        let life = Life::current().map_or_else(Life::join, Ok)?;
+        let life = Life::register()?;
         quarantine::prepare()?;
         let (mut growth, writer) = Growth::begin(&options)?;
         let guard = Guard::here()?;

@@ -65,14 +65,13 @@ impl Options {
 impl Mailbox {
     /// Opens a mailbox at `address`, in place of a dead owner if there was one.
     ///
-    /// The process must have a [`Life`]; in the main thread it gets one if it has none.
+    /// If the process has no [`Life`], it gets one, as by [`Life::register`].
     ///
     /// # Errors
-    /// [`Error::InUse`] where the address has a living owner; [`Error::BadAddress`] where something
-    /// else is there or the path is too long; [`Error::NotMainThread`] where this thread cannot
-    /// give the process a life; [`Error::BadOption`] for a setting that no mailbox can have;
-    /// [`Error::Full`] where the process has 62 mailboxes already; what the system says of the
-    /// folder.
+    /// [`Error::AddrInUse`] if the address has a live owner; [`Error::InvalidAddress`] if another
+    /// kind of file is there or the path is too long; [`Error::CannotRegister`], as from
+    /// [`Life::register`]; [`Error::InvalidOption`] if an option is out of range; [`Error::Full`]
+    /// if the process has 62 mailboxes already; [`Error::SystemAt`] if the folder cannot be used.
     pub fn bind(address: impl Into<Address>) -> Result<Self> {
         Options::new().bind(address)
     }
@@ -87,7 +86,7 @@ impl Mailbox {
 
     pub(super) fn open(address: Option<Address>, options: Options) -> Result<Self> {
         options.check()?;
-        let life = Life::current().map_or_else(Life::join, Ok)?;
+        let life = Life::register()?;
         quarantine::prepare()?;
         // Before the door: a name is made last.
         let desk = life.desk()?;
@@ -115,7 +114,7 @@ impl Mailbox {
     /// passed. Its other end may be silent for as long as it likes.
     ///
     /// # Errors
-    /// [`Error::BadSocket`] if it is of another kind, or not connected; [`Error::System`] if it is
+    /// [`Error::InvalidSocket`] if it is of another kind, or not connected; [`Error::System`] if it is
     /// not a socket, or cannot be watched. It is closed then.
     pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         self.check()?;

@@ -66,10 +66,10 @@ impl Sender {
     /// # Errors
     /// [`Error::NoMailbox`] where nobody listens there; [`Error::TimedOut`] where its owner accepts
     /// nobody within the handshake's deadline; [`Error::Denied`] where it belongs to a user who is
-    /// not allowed; [`Error::BadAddress`] for what cannot be an address; [`Error::WouldBlock`]
-    /// where the socket has no room for the first message; [`Error::NotMainThread`] where the
-    /// process has no [`Life`](crate::life::Life) and this thread cannot give it one; what the
-    /// system says where memory or descriptors are short.
+    /// not allowed; [`Error::InvalidAddress`] for what cannot be an address; [`Error::WouldBlock`]
+    /// where the socket has no room for the first message; [`Error::CannotRegister`], as from
+    /// [`Life::register`](crate::life::Life::register), which gives the process a life if it has
+    /// none; [`Error::System`] where memory or descriptors are short.
     pub fn connect(address: impl Into<Address>) -> Result<Self> {
         Options::new().connect(address)
     }
@@ -78,7 +78,7 @@ impl Sender {
     /// [adopts](super::Mailbox::adopt).
     ///
     /// # Errors
-    /// [`Error::BadSocket`] if it is of another kind, or not connected; else as
+    /// [`Error::InvalidSocket`] if it is of another kind, or not connected; else as
     /// [`Sender::connect`].
     pub fn over(socket: OwnedFd) -> Result<Self> {
         Options::new().over(socket)
@@ -115,7 +115,7 @@ impl Sender {
     /// # Errors
     /// [`Error::OwnerDied`] where the reader is dead, [`Error::Closed`] where it takes no more, and
     /// then nothing was sent; [`Error::TooLarge`]; [`Error::Forked`]; [`Error::Denied`],
-    /// [`Error::Version`] and [`Error::Protocol`] where the receiver refused the lane or broke it.
+    /// [`Error::VersionMismatch`] and [`Error::Protocol`] where the receiver refused the lane or broke it.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
         if self.lane.send_fast(message) {

@@ -5,7 +5,7 @@
 //! gets both with `HELLO`. The steps, and who may die between them: `docs/recovery.md`. Neighbours:
 //! [`super::outbound`] decides when; [`super::connection`] has the states.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use super::address::{Address, Place};
@@ -141,7 +141,7 @@ impl Introduction<'_> {
             returns_to: self.growth.first_log2() as u16,
             chunks,
         };
-        let mut passed: Vec<BorrowedFd<'_>> = vec![self.life.descriptor()];
+        let mut passed: Vec<BorrowedFd<'_>> = vec![self.life.as_fd()];
         passed.extend(self.growth.descriptors());
         match socket::send(socket, &wire::write(Note::Hello(hello)), &passed)? {
             Sent::Yes => Ok(()),

@@ -137,7 +137,7 @@ impl Mailbox {
         let hello = match note {
             Ok(Note::Hello(hello)) => hello,
             Err(Unreadable::Version(theirs)) => {
-                return Err(Error::Version { ours: VERSION, theirs });
+                return Err(Error::VersionMismatch { ours: VERSION, theirs });
             }
             Err(Unreadable::Malformed(what)) => return Err(wrong(what)),
             Ok(_) => return Err(wrong("something else than HELLO comes first")),
@@ -146,7 +146,7 @@ impl Mailbox {
             return Err(wrong("HELLO with another number of descriptors than it names"));
         }
         if self.lanes.len() >= self.options.max_lanes {
-            return Err(Error::Full { what: "lanes", most: self.options.max_lanes as u64 });
+            return Err(Error::Full { what: "lanes", max: self.options.max_lanes as u64 });
         }
         let granted = self.first_grant(&hello)?;
         self.begin(socket, peer, &hello, passed, granted)
@@ -162,8 +162,8 @@ impl Mailbox {
         let wanted = self.options.lane_cap.min(hello.cap);
         let places = (self.options.max_lanes - self.lanes.len()).max(1) as u64;
         if brought > self.options.lane_cap.min(left) {
-            let what = "bytes that a lane may have";
-            return Err(Error::Full { what, most: self.options.lane_cap.min(left) });
+            let what = "bytes per lane";
+            return Err(Error::Full { what, max: self.options.lane_cap.min(left) });
         }
         if self.lanes.granted().saturating_add(wanted) <= self.options.mailbox_cap / 2 {
             return Ok(wanted.max(brought));
@@ -223,7 +223,7 @@ impl Mailbox {
         // A lane that is handed over comes as large as it was.
         let returns_to = chunk_size(hello.returns_to.into()).unwrap_or(reader.size());
         let id = self.lanes.next_id();
-        let given = [self.life.descriptor(), control_fd.as_fd(), button.as_fd()];
+        let given = [self.life.as_fd(), control_fd.as_fd(), button.as_fd()];
         let watched = [Some(doorbell.as_fd()), process.as_ref().map(AsFd::as_fd)];
         let unwatch = || watched.into_iter().flatten().for_each(|one| self.door.unwatch(one));
         if let Err(error) = self.announce(socket, watched, &given, fences, id) {

@@ -170,7 +170,6 @@ impl Blocked {
     /// use tontine::signal::{Blocked, Signal};
     ///
     /// let blocked = Blocked::new(Signal::TERM)?;
-    /// tontine::life::Life::join()?;
     /// let sender = Sender::connect("/run/supervisor")?;
     /// let thread = blocked.mailbox(sender, |one, error| {
     ///     eprintln!("{} reached nobody: {error}", one.signal());

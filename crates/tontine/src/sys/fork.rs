@@ -6,8 +6,8 @@
 //! empty and makes a new page, so that handles inherited stay dead and handles made anew work.
 //!
 //! Not noticed: a child that shares its parent's memory (`vfork`, threads). Neighbours:
-//! [`super::region`] keeps a guard in each region that is not inherited; `life` and the claims keep
-//! their process-wide state in a [`PerProcess`].
+//! [`super::region`] keeps a guard in each region that is not inherited; `life` and the path locks
+//! keep their process-wide state in a [`PerProcess`].
 
 #![allow(unsafe_code, reason = "an anonymous mapping, and pointers that are never freed")]
 

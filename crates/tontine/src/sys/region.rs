@@ -188,7 +188,7 @@ impl Unfit {
     /// The same as an error with a culprit.
     pub(crate) fn into_error(self, peer: Peer) -> Error {
         match self {
-            Self::System(call, errno) => Error::System { call, errno },
+            Self::System(call, errno) => Error::system(call, errno),
             unfit => Error::Protocol { peer, what: unfit.what() },
         }
     }

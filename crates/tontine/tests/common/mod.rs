@@ -28,9 +28,8 @@ pub struct Place {
     pub path: PathBuf,
 }
 
-/// A new place, in a process that has a life.
+/// Returns a new place.
 pub fn place() -> Place {
-    Life::with_anchor_thread().expect("a life");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mailbox");
     Place { _folder: folder, path }
@@ -39,7 +38,7 @@ pub fn place() -> Place {
 /// Runs `child` in a forked process, with a life, and returns its pid.
 pub fn fork(child: impl FnOnce()) -> i32 {
     bare_fork(|| {
-        Life::join().expect("the child's main thread");
+        Life::register().expect("the child's main thread");
         child();
     })
 }

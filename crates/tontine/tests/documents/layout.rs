@@ -1,6 +1,6 @@
 //! `docs/layout.md` against the bytes that a peer really sees.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use tontine::life::Life;
 
@@ -33,7 +33,7 @@ fn the_process_page_is_as_documented() {
     let names: Vec<&str> = table.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["magic", "version", "life", "pid", "mutex", "desks"]);
 
-    let fd = Life::with_anchor_thread().expect("life").descriptor();
+    let fd = Life::register().expect("life").as_fd();
     let mut magic = [0; 8];
     assert_eq!(rustix::io::pread(fd, &mut magic, at("magic") as u64), Ok(8));
     assert_eq!(&magic, b"TONTPROC");

@@ -330,7 +330,7 @@ fn passed_descriptors_drop_no_record_locks() {
     let threads = || std::fs::read_dir(format!("/proc/{receiver}/task")).map_or(0, Iterator::count);
     until("its threads have ended", || threads() == 1);
     let taken = Mailbox::bind(&place.path).expect_err("it has a living owner");
-    assert!(matches!(taken, Error::InUse { .. }), "{taken}");
+    assert!(matches!(taken, Error::AddrInUse { .. }), "{taken}");
     assert!(!lock(&File::options().write(true).open(&database).expect("opens")));
     goes.write_all(&[1]).expect("told");
     assert_eq!(reap(receiver), 0);

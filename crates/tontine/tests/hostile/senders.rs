@@ -140,7 +140,7 @@ fn another_version_is_refused_and_both_are_named() {
     let mut bytes = hello(1 << 20, &[12]);
     bytes[4] = 9;
     raw::send(&socket, &bytes, &[raw::life(), chunk.fd.as_fd()]);
-    assert_eq!(faults(&mut mailbox), [Error::Version { ours: 1, theirs: 9 }]);
+    assert_eq!(faults(&mut mailbox), [Error::VersionMismatch { ours: 1, theirs: 9 }]);
     assert_eq!(raw::refusal(&socket), libc::EPROTONOSUPPORT);
 }
 

@@ -97,7 +97,7 @@ fn long_folder_path_works_relative_and_absolute() {
             assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), text);
         }
         let error = Mailbox::bind(folder.join("jobs")).expect_err("taken");
-        assert!(matches!(error, Error::InUse { .. }), "{error}");
+        assert!(matches!(error, Error::AddrInUse { .. }), "{error}");
     });
     assert_eq!(reap(child), 0);
     assert_eq!(names(&folder), ["jobs.lock"]);
@@ -130,7 +130,7 @@ fn refused_bind_leaves_no_file() {
     let child = fork(|| {
         let _mailboxes: Vec<_> = (0..62).map(|_| Mailbox::unbound().expect("free")).collect();
         let error = Mailbox::bind(&place.path).expect_err("all are taken");
-        assert_eq!(error, Error::Full { what: "mailboxes", most: 62 });
+        assert_eq!(error, Error::Full { what: "mailboxes", max: 62 });
     });
     assert_eq!(reap(child), 0);
     assert_eq!(names(folder), Vec::<String>::new());
@@ -145,9 +145,9 @@ fn folder_at_temporary_name_is_reported_as_folder() {
     let folder = place.path.with_file_name("mailbox.tmp");
     std::fs::create_dir(&folder).expect("a folder");
     let error = Mailbox::bind(&place.path).expect_err("its first name is taken");
-    let Error::BadAddress { address, why } = &error else { panic!("{error}") };
+    let Error::InvalidAddress { address, reason } = &error else { panic!("{error}") };
     assert_eq!(*address, folder.display().to_string());
-    assert!(why.contains("a folder"), "{error}");
+    assert!(reason.contains("a folder"), "{error}");
 }
 
 /// The limit that [`Address`] names: a forked child of a killed owner has the listener too, so an
@@ -166,7 +166,7 @@ fn abstract_name_of_killed_owner_is_free_after_its_child() {
     let child = bound.take();
     kill(owner);
     assert!(matches!(Sender::connect(&name), Err(Error::NoMailbox { .. })));
-    assert!(matches!(Mailbox::bind(&name), Err(Error::InUse { holder: None, .. })));
+    assert!(matches!(Mailbox::bind(&name), Err(Error::AddrInUse { holder: None, .. })));
     until("the path is free", || Mailbox::bind(&place.path).is_ok());
     signal(child, libc::SIGKILL);
     until("the name is free", || Mailbox::bind(&name).is_ok());

@@ -13,7 +13,7 @@ use crate::common::{
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
 
-/// The address' claim was taken for `PATH.lock`, which gave `PATH.lock.lock`, and errors that named
+/// The address' lock was taken for `PATH.lock`, which gave `PATH.lock.lock`, and errors that named
 /// a file instead of the mailbox.
 #[test]
 fn a_live_owners_path_is_named_in_the_error_and_its_lock_is_where_the_documents_say() {
@@ -22,7 +22,7 @@ fn a_live_owners_path_is_named_in_the_error_and_its_lock_is_where_the_documents_
     let _mailbox = Mailbox::bind(&place.path).expect("binds");
     let error = Mailbox::bind(&place.path).expect_err("taken");
     let address = place.path.display().to_string();
-    assert_eq!(error, Error::InUse { address, holder: Some(std::process::id()) });
+    assert_eq!(error, Error::AddrInUse { address, holder: Some(std::process::id()) });
     let folder = std::fs::read_dir(place.path.parent().expect("a folder")).expect("read");
     let mut names: Vec<_> = folder.map(|entry| entry.expect("an entry").file_name()).collect();
     names.sort();
@@ -50,7 +50,7 @@ fn a_path_that_is_no_socket_or_too_long_is_refused_and_left_alone() {
             Sender::connect(long(length)).expect_err("too long"),
         ] {
             assert!(
-                matches!(&error, Error::BadAddress { address, .. }
+                matches!(&error, Error::InvalidAddress { address, .. }
                 if *address == long(length).display().to_string()),
                 "{error}"
             );
@@ -154,7 +154,7 @@ fn of_two_successors_one_wins_and_is_named() {
                         go.take();
                         drop(mailbox);
                     }
-                    Err(Error::InUse { holder: Some(holder), .. }) => {
+                    Err(Error::AddrInUse { holder: Some(holder), .. }) => {
                         done.give(holder.cast_signed());
                         go.take();
                     }
@@ -311,7 +311,7 @@ fn settings_that_mean_nothing_are_refused() {
         for refused in [options.bind(&place.path), options.unbound()] {
             let error = refused.expect_err("it means nothing");
             assert!(
-                matches!(&error, Error::BadOption { option, .. } if *option == named),
+                matches!(&error, Error::InvalidOption { option, .. } if *option == named),
                 "{error}"
             );
         }
@@ -371,7 +371,7 @@ fn file_size_limit_is_an_error_and_no_signal() {
 }
 
 /// A process gave up its user after it had made its options, and refused peers of its new user:
-/// the error said that "uid 65534 was expected" of a process of uid 65534.
+/// the error then expected uid 65534 of a process of uid 65534.
 #[test]
 fn refusal_after_setuid_names_the_allowed_users() {
     alone!();
@@ -393,7 +393,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
             let _ = mailbox.recv_timeout(SHORT);
             mailbox.faults().first().is_some_and(|error| {
                 let text = error.to_string();
-                assert!(text.contains("(uid 65534) was refused: uid 0 or 7 was"), "{text}");
+                assert!(text.contains("(uid 65534) was refused: expected uid 0 or 7"), "{text}");
                 true
             })
         });
@@ -416,7 +416,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
         assert!(text.contains("(uid 65534) was refused by the other end"), "{text}");
         // It allows uid 0 only, and the listener belongs to 0: only of a new connection.
         let error = Options::new().connect(&path).err();
-        assert!(error.is_none_or(|error| error.to_string().contains("uid 65534 was expected")));
+        assert!(error.is_none_or(|error| error.to_string().contains("expected uid 65534")));
     });
     assert_eq!((reap(sender), reap(receiver)), (0, 0));
 }

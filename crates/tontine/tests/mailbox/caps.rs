@@ -13,7 +13,7 @@ const SHORT: Duration = Duration::from_millis(50);
 /// Whose cap a refusal names, and the most that it says the lane takes.
 fn limit(error: &Error) -> (u64, Option<u32>) {
     match error {
-        Error::TooLarge { most, set_by, .. } => (*most, set_by.and_then(|peer| peer.pid)),
+        Error::TooLarge { max, set_by, .. } => (*max, set_by.and_then(|peer| peer.pid)),
         other => panic!("{other}"),
     }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use crate::common::{AMPLE, Place, Signal, connect, fork, kill, place, sleep_for_ever, until};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::Error;
-use tontine::life::Life;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
 /// More entries than the kernel walks of one thread's robust list (`ROBUST_LIST_LIMIT`, 2,048).
@@ -131,7 +130,6 @@ fn unread_while_waiting_for_successor_is_handed_over() {
 #[test]
 fn lane_without_address_waits_for_no_successor() {
     alone!();
-    Life::with_anchor_thread().expect("a life");
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)

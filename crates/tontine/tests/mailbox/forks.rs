@@ -285,7 +285,7 @@ fn a_reader_that_calls_exec_is_dead() {
             }
         };
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
-        // The word is marked a moment before `exec` closes what the claim stands on.
+        // The word is marked a moment before `exec` closes what the path lock stands on.
         until("its path is free", || Mailbox::bind(&place.path).is_ok());
         kill(reader);
         if with_child {

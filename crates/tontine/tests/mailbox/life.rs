@@ -1,38 +1,40 @@
-//! Lives and claims among real processes: each way to end, and what must not look like one.
+//! Lives among real processes: each row of the table in [`tontine::life`], each way to end, and what
+//! must not look like one.
 
 #![allow(unsafe_code, reason = "fork, kill and bare clones")]
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
 use std::time::Duration;
 
 use crate::child::{Child, Pipe, eventually};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::Signal;
-use tontine::Error;
 use tontine::life::{Life, Watch};
+use tontine::mailbox::{Mailbox, Sender};
 
-/// A child that has joined, does `then`, and the watch on it.
-fn joined(then: impl FnOnce(&Pipe)) -> (Child, Watch) {
+/// A child that has registered, does `then`, and the watch on it.
+fn registered(then: impl FnOnce(&Pipe)) -> (Child, Watch) {
     let child = Child::fork(|pipe| {
-        pipe.send_descriptor(Life::join().expect("life").descriptor());
+        pipe.send_descriptor(Life::register().expect("life").as_fd());
         then(pipe);
     });
-    let watch = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    let watch = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
     assert!(watch.is_alive());
     (child, watch)
 }
 
 fn sleep_for_ever(_: &Pipe) {
     loop {
-        std::thread::sleep(Duration::from_secs(1000));
+        thread::sleep(Duration::from_secs(1000));
     }
 }
 
 #[test]
 fn dead_after_sigkill_and_not_before() {
     alone!();
-    let (mut child, watch) = joined(sleep_for_ever);
-    std::thread::sleep(Duration::from_millis(20));
+    let (mut child, watch) = registered(sleep_for_ever);
+    thread::sleep(Duration::from_millis(20));
     assert!(watch.is_alive());
     child.kill();
     assert!(!watch.is_alive());
@@ -41,7 +43,7 @@ fn dead_after_sigkill_and_not_before() {
 #[test]
 fn dead_after_exit() {
     alone!();
-    let (mut child, watch) = joined(|pipe| _ = pipe.receive_byte());
+    let (mut child, watch) = registered(|pipe| _ = pipe.receive_byte());
     child.pipe.send_byte(1);
     assert_eq!(child.wait(), 0);
     assert!(!watch.is_alive());
@@ -50,7 +52,7 @@ fn dead_after_exit() {
 #[test]
 fn dead_after_a_crash() {
     alone!();
-    let (mut child, watch) = joined(|pipe| {
+    let (mut child, watch) = registered(|pipe| {
         pipe.receive_byte();
         // SAFETY: ends the process.
         unsafe { libc::abort() }
@@ -63,7 +65,7 @@ fn dead_after_a_crash() {
 #[test]
 fn dead_after_exec_though_the_process_lives() {
     alone!();
-    let (mut child, watch) = joined(|pipe| {
+    let (mut child, watch) = registered(|pipe| {
         pipe.receive_byte();
         let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
         // SAFETY: terminated strings in a terminated list.
@@ -78,11 +80,10 @@ fn dead_after_exec_though_the_process_lives() {
 #[test]
 fn dead_when_only_the_holding_thread_ends() {
     alone!();
-    let (mut child, watch) = joined(|pipe| {
-        std::thread::spawn(|| std::thread::sleep(Duration::from_secs(1000)));
+    let (mut child, watch) = registered(|pipe| {
+        thread::spawn(|| thread::sleep(Duration::from_secs(1000)));
         pipe.receive_byte();
-        // SAFETY: ends the main thread and no other, as `pthread_exit` does, without unwinding.
-        unsafe { libc::syscall(libc::SYS_exit, 0) };
+        exit_main_thread();
     });
     child.pipe.send_byte(1);
     assert!(eventually(|| !watch.is_alive()));
@@ -94,17 +95,17 @@ fn dead_when_only_the_holding_thread_ends() {
 fn a_threads_own_life_ends_with_the_thread_and_another_can_begin() {
     alone!();
     let mut child = Child::fork(|pipe| {
-        let thread = std::thread::spawn(|| Life::join_thread().expect("life"));
+        let thread = thread::spawn(|| Life::register_thread().expect("life"));
         let life = thread.join().expect("thread");
-        pipe.send_descriptor(life.descriptor());
+        pipe.send_descriptor(life.as_fd());
         assert!(eventually(|| Life::current().is_none()));
-        let next = Life::join().expect("a new life");
-        pipe.send_descriptor(next.descriptor());
+        let next = Life::register().expect("a new life");
+        pipe.send_descriptor(next.as_fd());
         pipe.receive_byte();
     });
-    let first = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    let first = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
     assert!(eventually(|| !first.is_alive()));
-    let second = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    let second = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
     assert!(second.is_alive() && !first.is_alive());
     child.pipe.send_byte(1);
     assert_eq!(child.wait(), 0);
@@ -114,7 +115,7 @@ fn a_threads_own_life_ends_with_the_thread_and_another_can_begin() {
 #[test]
 fn alive_while_stopped() {
     alone!();
-    let (mut child, watch) = joined(sleep_for_ever);
+    let (mut child, watch) = registered(sleep_for_ever);
     child.signal(Signal::STOP);
     child.wait_until_stopped();
     assert!(watch.is_alive());
@@ -125,7 +126,7 @@ fn alive_while_stopped() {
 #[test]
 fn a_forked_child_does_not_keep_its_parents_life() {
     alone!();
-    let (mut child, watch) = joined(|pipe| {
+    let (mut child, watch) = registered(|pipe| {
         let grandchild = Child::fork(sleep_for_ever);
         pipe.send_pid(grandchild.pid());
         sleep_for_ever(pipe);
@@ -138,21 +139,21 @@ fn a_forked_child_does_not_keep_its_parents_life() {
 }
 
 #[test]
-fn a_forked_child_has_no_life_until_it_joins() {
+fn a_forked_child_has_no_life_until_it_registers() {
     alone!();
-    let (mut child, parents) = joined(|pipe| {
+    let (mut child, parents) = registered(|pipe| {
         let mut grandchild = Child::fork(|_| {
             assert!(Life::current().is_none());
-            let anew = Life::join().expect("life");
-            assert!(std::ptr::eq(anew, Life::current().expect("joined")));
-            pipe.send_descriptor(anew.descriptor());
+            let anew = Life::register().expect("life");
+            assert!(std::ptr::eq(anew, Life::current().expect("registered")));
+            pipe.send_descriptor(anew.as_fd());
             pipe.receive_byte();
         });
         assert_eq!(grandchild.wait(), 0);
         assert!(Life::current().is_some());
         sleep_for_ever(pipe);
     });
-    let childs = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
+    let childs = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
     assert!(childs.is_alive() && parents.is_alive());
     child.pipe.send_byte(1);
     assert!(eventually(|| !childs.is_alive()));
@@ -161,12 +162,12 @@ fn a_forked_child_has_no_life_until_it_joins() {
 }
 
 #[test]
-fn a_process_made_behind_the_c_librarys_back_is_refused() {
+fn a_process_made_without_the_c_library_is_refused() {
     alone!();
-    for joins_first in [false, true] {
+    for registers_first in [false, true] {
         let mut child = Child::fork(|_| {
-            if joins_first {
-                Life::join().expect("life");
+            if registers_first {
+                Life::register().expect("life");
             }
             let mut arguments = [0_u64; 8];
             arguments[4] = libc::SIGCHLD as u64;
@@ -176,7 +177,8 @@ fn a_process_made_behind_the_c_librarys_back_is_refused() {
                 libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments))
             };
             if stranger == 0 {
-                let refused = Life::join().is_err_and(|error| error.errno() == libc::EOPNOTSUPP);
+                let refused =
+                    Life::register().is_err_and(|error| error.errno() == libc::EOPNOTSUPP);
                 // SAFETY: ends the process.
                 unsafe { libc::_exit(i32::from(!refused)) };
             }
@@ -186,35 +188,161 @@ fn a_process_made_behind_the_c_librarys_back_is_refused() {
             unsafe { libc::waitpid(stranger as i32, &raw mut status, 0) };
             assert_eq!(status, 0, "the stranger was refused");
         });
-        assert_eq!(child.wait(), 0, "joins first: {joins_first}");
+        assert_eq!(child.wait(), 0, "registers first: {registers_first}");
     }
 }
 
+/// Returns the calling process's anchor threads.
+fn anchor_threads() -> usize {
+    let is_anchor = |thread: std::io::Result<std::fs::DirEntry>| {
+        let name = std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()?;
+        (name.trim() == "tontine-anchor").then_some(())
+    };
+    std::fs::read_dir("/proc/self/task").expect("threads").filter_map(is_anchor).count()
+}
+
+/// Ends the main thread and no other, as `pthread_exit` does, without unwinding.
+fn exit_main_thread() {
+    // SAFETY: ends the calling thread, whose stack no other thread uses.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
+}
+
+/// A sender and a mailbox in the first test of a user: `bind` off the main thread returned
+/// `NotMainThread`, which no program could avoid that runs its tests on threads.
 #[test]
-fn off_the_main_thread_join_names_the_other_ways() {
+fn first_test_of_a_user_needs_no_setup() {
+    alone!();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut mailbox = Mailbox::bind(folder.path().join("jobs")).expect("binds");
+    let mut sender = Sender::connect(folder.path().join("jobs")).expect("connects");
+    sender.send(b"hello").expect("sent");
+    assert_eq!(&*mailbox.recv().expect("a message"), b"hello");
+}
+
+#[test]
+fn register_on_the_main_thread_starts_no_thread() {
+    alone!();
+    let mut child = Child::fork(|_| {
+        let life = Life::register().expect("life");
+        assert_eq!(anchor_threads(), 0);
+        // Each later call, on any thread, returns the same life.
+        let register = [Life::register, Life::register_thread, Life::register_anchor_thread];
+        for again in register {
+            let elsewhere = thread::spawn(again).join().expect("thread").expect("life");
+            assert!(std::ptr::eq(elsewhere, life));
+        }
+        assert_eq!(anchor_threads(), 0);
+    });
+    assert_eq!(child.wait(), 0);
+}
+
+#[test]
+fn register_off_the_main_thread_starts_an_anchor_thread() {
     alone!();
     let mut child = Child::fork(|pipe| {
-        let on_thread = || std::thread::spawn(Life::join).join().expect("thread");
-        let error = on_thread().expect_err("not the main thread");
-        assert_eq!(error, Error::NotMainThread);
-        let text = error.to_string();
-        assert!(text.contains("with_anchor_thread") && text.contains("join_thread"));
-        let anchored = std::thread::spawn(Life::with_anchor_thread).join().expect("thread");
-        pipe.send_descriptor(anchored.expect("life").descriptor());
-        on_thread().expect("a process that has a life has joined");
+        let life = thread::spawn(Life::register).join().expect("thread").expect("life");
+        pipe.send_descriptor(life.as_fd());
+        assert_eq!(anchor_threads(), 1);
+        assert!(std::ptr::eq(Life::register().expect("life"), life), "a process has one");
         pipe.receive_byte();
     });
-    let watch = Watch::from_descriptor(child.pipe.receive_descriptor()).expect("watch");
-    assert!(watch.is_alive(), "though the thread that asked for it has ended");
+    let watch = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
+    assert!(watch.is_alive(), "though the thread that registered has ended");
     child.pipe.send_byte(1);
     assert_eq!(child.wait(), 0);
     assert!(!watch.is_alive());
 }
 
 #[test]
+fn concurrent_first_calls_make_one_life() {
+    alone!();
+    let mut child = Child::fork(|_| {
+        let threads: Vec<_> = (0..8).map(|_| thread::spawn(Life::register)).collect();
+        let first = Life::register().expect("life");
+        for thread in threads {
+            let life = thread.join().expect("thread").expect("life");
+            assert!(std::ptr::eq(life, first));
+        }
+        assert!(anchor_threads() <= 1);
+    });
+    assert_eq!(child.wait(), 0);
+}
+
+#[test]
+fn a_life_on_an_anchor_thread_outlives_the_main_thread() {
+    alone!();
+    let off_main = || thread::spawn(Life::register).join().expect("thread");
+    let register: [fn() -> _; 2] = [Life::register_anchor_thread, off_main];
+    for register in register {
+        let mut child = Child::fork(|pipe| {
+            pipe.send_descriptor(register().expect("life").as_fd());
+            pipe.receive_byte();
+            exit_main_thread();
+        });
+        let watch = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
+        child.pipe.send_byte(1);
+        thread::sleep(Duration::from_millis(100));
+        assert!(watch.is_alive() && child.is_running());
+        child.kill();
+        assert!(!watch.is_alive());
+    }
+}
+
+/// A main thread that held the life, or never had one, exits; another thread registers then.
+#[test]
+fn register_after_the_main_thread_has_exited_makes_a_life() {
+    alone!();
+    for registers_first in [true, false] {
+        let mut child = Child::fork(|pipe| {
+            let held = registers_first.then(|| Life::register().expect("life"));
+            thread::scope(|threads| {
+                threads.spawn(|| {
+                    let main_runs = || {
+                        let stat = std::fs::read_to_string("/proc/self/stat").expect("stat");
+                        !stat.contains(") Z ")
+                    };
+                    assert!(eventually(|| !main_runs() && Life::current().is_none()));
+                    let life = Life::register().expect("life");
+                    assert!(held.is_none_or(|held| !std::ptr::eq(held, life)), "another life");
+                    assert_eq!(anchor_threads(), 1);
+                    pipe.send_descriptor(life.as_fd());
+                    sleep_for_ever(pipe);
+                });
+                exit_main_thread();
+            });
+        });
+        let watch = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
+        thread::sleep(Duration::from_millis(20));
+        assert!(watch.is_alive(), "registers first: {registers_first}");
+        child.kill();
+        assert!(!watch.is_alive());
+    }
+}
+
+/// The thread that forks is the child's main thread: no anchor thread in the child.
+#[test]
+fn a_child_forked_by_another_thread_registers_without_a_thread() {
+    alone!();
+    let mut child = Child::fork(|_| {
+        thread::spawn(Life::register).join().expect("thread").expect("life");
+        assert_eq!(anchor_threads(), 1);
+        let forked = thread::spawn(|| {
+            let mut grandchild = Child::fork(|_| {
+                assert!(Life::current().is_none());
+                Life::register().expect("life");
+                assert_eq!(anchor_threads(), 0);
+            });
+            grandchild.wait()
+        });
+        assert_eq!(forked.join().expect("thread"), 0);
+    });
+    assert_eq!(child.wait(), 0);
+}
+
+#[test]
 fn the_anchor_thread_takes_no_signals() {
     alone!();
-    Life::with_anchor_thread().expect("life");
+    Life::register_anchor_thread().expect("life");
     let mask_of = |wanted: &str| {
         std::fs::read_dir("/proc/self/task").expect("threads").find_map(|thread| {
             let status = std::fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
@@ -241,8 +369,8 @@ fn the_anchor_thread_takes_no_signals() {
 #[test]
 fn nobody_but_its_owner_can_write_a_page() {
     alone!();
-    let life = Life::with_anchor_thread().expect("life");
-    let fd = life.descriptor();
+    let life = Life::register().expect("life");
+    let fd = life.as_fd();
     let writable = |fd: std::os::fd::BorrowedFd<'_>| {
         // SAFETY: a new mapping, unmapped by nobody, of a descriptor that is open.
         let at = unsafe {
@@ -297,9 +425,9 @@ fn page(magic: &[u8; 8], version: u32, life: u32) -> OwnedFd {
 #[test]
 fn a_page_that_is_none_is_refused() {
     alone!();
-    let errno = |fd: &OwnedFd| Watch::from_descriptor(fd).map_err(|error| error.errno());
+    let errno = |fd: &OwnedFd| Watch::from_fd(fd).map_err(|error| error.errno());
     let well_formed = page(b"TONTPROC", 1, 64);
-    assert!(!Watch::from_descriptor(&well_formed).expect("well-formed").is_alive());
+    assert!(!Watch::from_fd(&well_formed).expect("well-formed").is_alive());
     assert_eq!(errno(&page(b"TONTLANE", 1, 64)).err(), Some(libc::EPROTO));
     assert_eq!(errno(&page(b"TONTPROC", 2, 64)).err(), Some(libc::EPROTONOSUPPORT));
     for life in [0, 60, 65, 126, 128, 4092, 4096, u32::MAX, u32::MAX - 3] {
@@ -309,14 +437,14 @@ fn a_page_that_is_none_is_refused() {
         assert!(errno(&page(b"TONTPROC", 1, life)).is_ok(), "{life}");
     }
     let (pipe, _writer) = rustix::pipe::pipe().expect("pipe");
-    let error = Watch::from_descriptor(&pipe).expect_err("a pipe");
+    let error = Watch::from_fd(&pipe).expect_err("a pipe");
     assert!(error.to_string().contains("descriptor of another kind"), "{error}");
 }
 
 #[test]
 fn a_watch_outlives_the_descriptor_and_works_in_a_forked_child() {
     alone!();
-    let (mut child, watch) = joined(sleep_for_ever);
+    let (mut child, watch) = registered(sleep_for_ever);
     let watch = &watch;
     let mut observer = Child::fork(|pipe| {
         assert!(watch.is_alive());

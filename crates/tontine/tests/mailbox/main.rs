@@ -11,7 +11,6 @@ mod bad_days;
 mod caps;
 #[path = "../child/mod.rs"]
 mod child;
-mod claim;
 #[path = "../common/mod.rs"]
 mod common;
 mod deaths;
@@ -29,6 +28,7 @@ mod messages;
 mod namespaces;
 mod no_memory;
 mod no_system_call;
+mod path_lock;
 #[path = "../raw/mod.rs"]
 mod raw;
 mod reservation;

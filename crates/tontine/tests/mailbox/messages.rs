@@ -127,7 +127,7 @@ fn a_message_beyond_the_cap_is_refused_and_the_longest_is_not() {
     mailbox.try_recv().expect_err("it only accepts");
     let most = sender.longest_message();
     let error = sender.try_send(&vec![0; most + 1]).expect_err("too large");
-    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, most: most as u64, set_by: None });
+    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, max: most as u64, set_by: None });
     let longest: Vec<u8> = (0..most).map(|n| n as u8).collect();
     for _ in 0..5 {
         until("the longest has room", || {
@@ -426,13 +426,13 @@ fn what_was_put_back_is_received_again_or_stays_the_senders() {
 }
 
 /// The lock file was once called `mailbox.lock.lock`, and a living owner's address `mailbox.lock`:
-/// both the mailbox and the claim added the ending.
+/// both the mailbox and the path lock added the ending.
 #[test]
 fn the_lock_file_and_a_refusal_have_the_names_that_are_documented() {
     alone!();
     let place = place();
     let mailbox = Mailbox::bind(&place.path).expect("binds");
-    let Err(Error::InUse { address, .. }) = Mailbox::bind(&place.path) else {
+    let Err(Error::AddrInUse { address, .. }) = Mailbox::bind(&place.path) else {
         panic!("it has a living owner");
     };
     assert_eq!(address, place.path.display().to_string());

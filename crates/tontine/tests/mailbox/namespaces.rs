@@ -173,7 +173,7 @@ fn containers_that_share_a_folder_talk_and_notice_deaths() {
     // A rival elsewhere is kept out, and is told no pid that would mean somebody else here.
     let rival = Container::run(|| {
         let error = options().bind(&place.path).expect_err("taken");
-        assert!(matches!(error, Error::InUse { holder: None, .. }), "{error}");
+        assert!(matches!(error, Error::AddrInUse { holder: None, .. }), "{error}");
         say(&mut reader_tells);
     });
     hear(&mut from_reader);

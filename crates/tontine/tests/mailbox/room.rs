@@ -114,7 +114,7 @@ fn arming_says_what_is_wrong() {
     let (mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
     let most = sender.longest_message();
     let error = sender.arm(most + 1).expect_err("it never fits");
-    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, most: most as u64, set_by: None });
+    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, max: most as u64, set_by: None });
     mailbox.close();
     assert!(matches!(sender.arm(100), Err(Error::Closed { .. })));
 }

@@ -291,5 +291,5 @@ fn one_that_hangs_up_before_it_welcomes_has_a_name() {
     let mut sender = Sender::over(ours).expect("begins");
     drop(theirs);
     let error = sender.send(b"to nobody").expect_err("it hung up");
-    assert!(error.to_string().starts_with("a process that had not said who it is"), "{error}");
+    assert!(error.to_string().starts_with("an unidentified process"), "{error}");
 }

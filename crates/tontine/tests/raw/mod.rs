@@ -133,7 +133,7 @@ pub fn process_page(life: u32) -> Memory {
 
 /// This process's page, an honest one.
 pub fn life() -> BorrowedFd<'static> {
-    Life::with_anchor_thread().expect("a life").descriptor()
+    Life::register().expect("a life").as_fd()
 }
 
 /// A note of this kind with these words behind kind and version.

@@ -240,7 +240,7 @@ fn a_full_channel_can_be_dropped() {
 /// A process that takes mail about signals, until one says 0.
 fn reader(path: &std::path::Path, takes: bool) -> Child {
     let child = Child::fork(|pipe| {
-        Life::join().expect("a life");
+        Life::register().expect("a life");
         let mut mailbox = Mailbox::bind(path).expect("bound");
         pipe.send_byte(1);
         if !takes {
@@ -267,7 +267,7 @@ fn a_mailbox_has_them_in_another_process() {
     in_a_process(|| {
         let blocked = Blocked::new(realtime(0)).expect("blocked");
         let mut reader = reader(&path, true);
-        Life::join().expect("a life");
+        Life::register().expect("a life");
         let sender = Sender::connect(path.as_path()).expect("connected");
         let (say, said) = mpsc::channel();
         let thread = blocked.mailbox(sender, move |one, error| drop(say.send((one, error))));
@@ -294,7 +294,7 @@ fn a_mailbox_that_nobody_empties_holds_up_no_end() {
     in_a_process(|| {
         let blocked = Blocked::new(realtime(0)).expect("blocked");
         let mut idle = reader(&path, false);
-        Life::join().expect("a life");
+        Life::register().expect("a life");
         let options = tontine::mailbox::Options::new().lane_cap(8192);
         let sender = options.connect(path.as_path()).expect("connected");
         let (say, said) = mpsc::channel();

@@ -17,7 +17,7 @@ use super::board::{FLUSHER, Order};
 
 /// Binds the path, as the successor of whatever owned it, and receives until it is told to end.
 pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
-    Life::join().expect("the main thread");
+    Life::register().expect("the main thread");
     round.board.note_pid(index, std::process::id());
     let mut random = Random(seed | 1);
     let options = round.options(&mut random);
@@ -26,7 +26,7 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
         match options.bind(&round.path) {
             Ok(mailbox) => break mailbox,
             // The process before may be dying still.
-            Err(Error::InUse { .. }) if Instant::now() < until => {
+            Err(Error::AddrInUse { .. }) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_micros(200));
             }
             Err(error) => {

@@ -20,7 +20,7 @@ const MAX_MESSAGES: u64 = 20_000;
 
 /// Sends over one lane after the other until it is told to end.
 pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
-    Life::join().expect("the main thread");
+    Life::register().expect("the main thread");
     let mut random = Random(seed | 1);
     while !round.board.is_stopped() && !round.board.is_full() {
         let modes = [OnDeath::Fail, OnDeath::WaitForSuccessor, OnDeath::WaitThroughRestarts];

@@ -145,7 +145,7 @@ impl LifeWord {
     /// # Errors
     /// Failed, where none was passed; skipped, where it cannot be mapped.
     pub fn of(monitored: &Monitored) -> Result<Self> {
-        Watch::from_descriptor(passed(monitored)?).map(Self).map_err(mailbox::refused)
+        Watch::from_fd(passed(monitored)?).map(Self).map_err(mailbox::refused)
     }
 }
 

@@ -14,7 +14,6 @@ use super::layout::GRANULES;
 use super::tests::{MIB, address, dies_after, heap, sound};
 use super::word::{SlabState, SlabWord};
 use super::*;
-use crate::life::Life;
 use crate::mailbox::{Mailbox, Sender};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -34,12 +33,10 @@ fn deaths(heap: &Heap) -> u64 {
 
 /// Sends three blocks to a child, which takes one of them, and dies after the outbox was dropped.
 fn leave_two_in_a_lane(heap: &Heap, name: &str) {
-    Life::with_anchor_thread().expect("life");
     let address = address(name);
     let (told, tells) = pipe().expect("pipe");
     let (waits, go) = pipe().expect("pipe");
     let receives = |own: &Heap| -> Option<()> {
-        Life::with_anchor_thread().ok()?;
         let mut inbox = own.inbox(Mailbox::bind(address.as_str()).ok()?).ok()?;
         tell(&tells, own.member().to_u64())?;
         std::mem::forget(inbox.recv().ok()?);
@@ -93,7 +90,6 @@ fn what_was_sent_comes_back_whoever_looks_after_the_dead() {
 /// it.
 #[test]
 fn what_is_sent_to_one_without_an_inbox_is_freed() {
-    Life::with_anchor_thread().expect("life");
     let heap = heap(MIB);
     let to = heap.member();
     let dies = || {
@@ -122,13 +118,11 @@ fn what_is_sent_to_one_without_an_inbox_is_freed() {
 #[test]
 fn what_the_dead_sent_is_read_when_there_are_descriptors() {
     const ALL: usize = 20_000;
-    Life::with_anchor_thread().expect("life");
     let heap = heap(16 * MIB);
     let address = address("short");
     let ((told, tells), (waits, go), (ended, ends)) =
         (pipe().expect("pipe"), pipe().expect("pipe"), pipe().expect("pipe"));
     let receives = |own: &Heap| -> Option<()> {
-        Life::with_anchor_thread().ok()?;
         let mut inbox = own.inbox(Mailbox::bind(address.as_str()).ok()?).ok()?;
         tell(&tells, own.member().to_u64())?;
         drop(inbox.recv().ok()?);
@@ -159,7 +153,6 @@ fn what_the_dead_sent_is_read_when_there_are_descriptors() {
         Some(())
     };
     let sends = |own: &Heap, to| -> Option<()> {
-        Life::with_anchor_thread().ok()?;
         let mut outbox = own.outbox(Sender::connect(address.as_str()).ok()?, to).ok()?;
         for number in 0..ALL {
             outbox.send(own.alloc(10).ok()?).ok()?;
@@ -185,7 +178,6 @@ fn what_the_dead_sent_is_read_when_there_are_descriptors() {
 /// nobody looked after the dead.
 #[test]
 fn an_end_is_seen_though_another_one_begins() {
-    Life::with_anchor_thread().expect("life");
     let heap = heap(MIB);
     let address = address("as-many");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
@@ -193,7 +185,6 @@ fn an_end_is_seen_though_another_one_begins() {
     let (told, tells) = pipe().expect("pipe");
     let (waits, go) = pipe().expect("pipe");
     let sends = |own: &Heap| -> Option<()> {
-        Life::with_anchor_thread().ok()?;
         let mut outbox = own.outbox(Sender::connect(address.as_str()).ok()?, to).ok()?;
         outbox.send(own.alloc(10).ok()?).ok()?;
         tell(&tells, own.member().to_u64())?;
@@ -330,7 +321,6 @@ fn send<'a>(heap: &'a Heap, outbox: &mut Outbox<'a>, inbox: &mut Inbox<'a>) -> R
 /// alone could have accepted them.
 #[test]
 fn an_outbox_leads_to_the_member_that_was_named() {
-    Life::with_anchor_thread().expect("life");
     let heap = heap(MIB);
     let address = address("named");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");

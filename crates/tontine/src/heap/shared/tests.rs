@@ -332,7 +332,6 @@ pub(super) fn address(name: &str) -> String {
 #[test]
 fn blocks_go_through_a_mailbox_without_a_copy() {
     use crate::mailbox::{Mailbox, Sender};
-    crate::life::Life::with_anchor_thread().expect("life");
     // Room for all 20 MB: nothing keeps the child from sending them before the first is received.
     let heap = heap(64 * MIB);
     let address = address("copy");
@@ -340,7 +339,6 @@ fn blocks_go_through_a_mailbox_without_a_copy() {
     let to = heap.member();
     // A child that sends, and dies with a block in its hand and some in its lane.
     let sends = |own: &Heap| -> Option<()> {
-        crate::life::Life::with_anchor_thread().ok()?;
         let sender = Sender::connect(address.as_str()).ok()?;
         let mut outbox = own.outbox(sender, to).ok()?;
         for number in 0..1_000_usize {
@@ -369,13 +367,11 @@ fn blocks_go_through_a_mailbox_without_a_copy() {
 #[test]
 fn what_the_dead_receiver_left_comes_back_to_the_sender() {
     use crate::mailbox::{Mailbox, Sender};
-    crate::life::Life::with_anchor_thread().expect("life");
     let heap = heap(16 * MIB);
     let address = address("back");
     let (mut read, write) = std::io::pipe().expect("pipe");
     let receives = |own: &Heap| -> Option<()> {
         use std::io::Write as _;
-        crate::life::Life::with_anchor_thread().ok()?;
         let mut inbox = own.inbox(Mailbox::bind(address.as_str()).ok()?).ok()?;
         (&write).write_all(&own.member().to_u64().to_le_bytes()).ok()?;
         for _ in 0..10 {

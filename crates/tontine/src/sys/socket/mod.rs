@@ -82,7 +82,7 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
 /// Gives the socket a name in the file system, which must be free.
 ///
 /// # Errors
-/// [`Error::InUse`], [`Error::BadAddress`], [`Error::System`].
+/// [`Error::AddrInUse`], [`Error::InvalidAddress`], [`Error::System`].
 pub(crate) fn bind_path(fd: impl AsFd, path: &SocketPath) -> Result<()> {
     bind(fd, &Name::path(path)?)
 }
@@ -98,7 +98,7 @@ pub(crate) fn bind_abstract(fd: impl AsFd, name: impl AsRef<[u8]>) -> Result<()>
 /// Connects to the listener at a path; waits while its queue is full, until the deadline.
 ///
 /// # Errors
-/// [`Error::NoMailbox`] where nobody listens, [`Error::TimedOut`], [`Error::BadAddress`],
+/// [`Error::NoMailbox`] where nobody listens, [`Error::TimedOut`], [`Error::InvalidAddress`],
 /// [`Error::System`].
 pub(crate) fn connect_path(
     fd: impl AsFd,
@@ -191,7 +191,7 @@ impl Name {
 
     fn abstracted(name: &[u8]) -> Result<Self> {
         let text = format!("@{}", String::from_utf8_lossy(name));
-        let why = if name.is_empty() {
+        let reason = if name.is_empty() {
             "it is empty; write a name behind the @"
         } else {
             match SocketAddrUnix::new_abstract_name(name) {
@@ -199,13 +199,13 @@ impl Name {
                 Err(_) => "an abstract name has 107 bytes at most; choose a shorter one",
             }
         };
-        Err(Error::BadAddress { address: text, why })
+        Err(Error::InvalidAddress { address: text, reason })
     }
 }
 
 fn bind(fd: impl AsFd, name: &Name) -> Result<()> {
     rustix::net::bind(fd, &name.address).map_err(|errno| match errno {
-        Errno::ADDRINUSE => Error::InUse { address: name.text.clone(), holder: None },
+        Errno::ADDRINUSE => Error::AddrInUse { address: name.text.clone(), holder: None },
         errno => Error::system("bind", errno).at(&name.text),
     })
 }

@@ -22,13 +22,13 @@ const SO_PASSRIGHTS: i32 = 83;
 /// Checks that a socket of the program's is a connected `SOCK_SEQPACKET` socket of Unix.
 ///
 /// # Errors
-/// [`Error::BadSocket`]; [`Error::System`] if it is not a socket.
+/// [`Error::InvalidSocket`]; [`Error::System`] if it is not a socket.
 pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
     let domain = sockopt::socket_domain(&fd)
         .map_err(|errno| Error::system("getsockopt(SO_DOMAIN)", errno))?;
     let kind =
         sockopt::socket_type(&fd).map_err(|errno| Error::system("getsockopt(SO_TYPE)", errno))?;
-    let why = if domain != AddressFamily::UNIX {
+    let reason = if domain != AddressFamily::UNIX {
         "expected a Unix socket, found one of another domain; make a pair by socketpair(AF_UNIX)"
     } else if kind == SocketType::STREAM {
         "expected SOCK_SEQPACKET, found SOCK_STREAM, which joins messages; name the other type"
@@ -41,7 +41,7 @@ pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::BadSocket { why })
+    Err(Error::InvalidSocket { reason })
 }
 
 /// Has the kernel refuse descriptors that are sent to this socket, where it knows how. `false`

@@ -34,12 +34,12 @@ impl SocketPath {
     /// The address of `path`.
     ///
     /// # Errors
-    /// [`Error::BadAddress`] if it is empty, contains a zero byte, has more than 107 bytes and a
+    /// [`Error::InvalidAddress`] if it is empty, contains a zero byte, has more than 107 bytes and a
     /// last part of more than 82, or has more than 107 bytes and there is no `/proc`;
     /// [`Error::SystemAt`] if its folder cannot be opened.
     pub(crate) fn new(path: &Path) -> Result<Self> {
-        if let Some(why) = refusal(path) {
-            return Err(Error::BadAddress { address: path.display().to_string(), why });
+        if let Some(reason) = refusal(path) {
+            return Err(Error::InvalidAddress { address: path.display().to_string(), reason });
         }
         match path.file_name() {
             Some(name) if !fits(path) => Self::in_folder(path, name),
@@ -75,9 +75,9 @@ impl SocketPath {
             .map_err(|errno| Error::system("open of the folder", errno).at(path.display()))?;
         let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
         if rustix::fs::access(&link, Access::EXISTS).is_err() {
-            let why = "a path of more than 103 bytes is reached by /proc/self/fd, which is not \
+            let reason = "a path of more than 103 bytes is reached by /proc/self/fd, which is not \
                        there; mount /proc, or choose a shorter folder";
-            return Err(Error::BadAddress { address: path.display().to_string(), why });
+            return Err(Error::InvalidAddress { address: path.display().to_string(), reason });
         }
         let (path, plain) = (Path::new(&link).join(name), path.with_file_name(name));
         Ok(Self { path, plain, _folder: Some(folder) })

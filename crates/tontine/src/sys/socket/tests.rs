@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::receive::MAX_PASSED;
 use super::*;
-use crate::life::Claim;
+use crate::life::PathLock;
 use crate::sys::child::in_child;
 use crate::sys::region::OwnRegion;
 use crate::sys::{bell, pidfd};
@@ -208,10 +208,10 @@ fn received_descriptor_drops_no_record_lock() {
     let lock_path = folder.path().join("address.lock");
     let claimed = || {
         let path = path.clone();
-        in_child(move || Claim::take(&path).is_err())
+        in_child(move || PathLock::acquire(&path).is_err())
     };
     assert!(in_child(|| {
-        let _claim = Claim::take(&path).expect("free");
+        let _lock = PathLock::acquire(&path).expect("free");
         let (ours, theirs) = pair().expect("pair");
         pass_credentials(&theirs).expect("pass credentials");
         let file = std::fs::File::open(&lock_path).expect("readable");

@@ -1,26 +1,24 @@
-//! Proof that the last owner of a path has ended, and a promise to be the only one: [`Claim`].
+//! Exclusive ownership of a path, with proof that the last owner has ended: [`PathLock`].
 //!
-//! A claim is a POSIX record lock (`F_SETLK`) on the first byte of `PATH.lock`. Unlike a life
-//! word it can be taken over, and the kernel hands it over no sooner than the whole process that
-//! held it has ended, or has called `exec`. A forked child does not inherit it. It works across
-//! PID namespaces. Of two that want it one gets it, and the other is told who.
+//! It is a POSIX record lock (`F_SETLK`) on the first byte of `PATH.lock`. Unlike a liveness word
+//! it can be taken over, and the kernel releases it no sooner than the whole process that held it
+//! has ended, or has called `exec`. A forked child does not inherit it. It works across PID
+//! namespaces. If two processes request it, one gets it, and the other learns the holder's pid.
 //!
 //! Record locks have a trap: closing *any* descriptor of the file drops the process's lock. So a
 //! process opens each lock file once, never duplicates the descriptor, and looks into a registry
-//! before it opens one; a forked child leaves its parent's descriptors alone. Somebody else in the
-//! process who opens and closes the lock file would drop the lock: nobody has a reason to, but
-//! for a second copy of this crate in the process, whose
-//! registry is another. The listener would not tell
-//! it either: after an `exec` a worker's copy of it still names this process.
+//! before it opens one; a forked child leaves its parent's descriptors alone. Other code of the
+//! process that opened and closed the lock file would drop the lock: none has a reason to, except
+//! a second copy of this crate in the process, which has a registry of its own. The listener would
+//! not show the holder either: after an `exec` a worker's copy of it still names this process.
 //!
 //! The trap has a second side: closing the lock file drops *every* record lock of the process on
-//! that file. A lock file is therefore an empty regular file with one name. Before any other file
-//! is opened, a claim refuses it: a user who may write the folder could have linked a database
-//! there.
+//! that file. A lock file is therefore an empty regular file with one name. Any other file is
+//! refused before it is opened: a user who may write the folder could have linked a database there.
 //!
 //! The file is never unlinked: two processes could then hold locks of two files with one name.
-//! Neighbours: the mailbox's address takes a claim before it touches the socket. A claim does not
-//! wait, and says nothing of what is at `PATH` itself.
+//! Neighbours: the mailbox's listener acquires the lock of its address before it touches the
+//! socket. This module does not block, and knows nothing of the file at `PATH` itself.
 
 #![allow(unsafe_code, reason = "fcntl with record locks")]
 
@@ -39,34 +37,37 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::sys::fork::{Guard, PerProcess};
 
-/// Nobody but the owner's user may lock it, unless asked.
+/// Mode of a new lock file by default: only its user may lock it.
 const MODE: u32 = 0o600;
 
-/// The holder may end between our attempt and our question who it is; so often, before we give up.
+/// Maximum attempts: the holder may end between an attempt and the query for its pid.
 const ATTEMPTS: usize = 8;
 
 /// The files that this process has locked. A forked child starts with none.
 static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 
-/// The exclusive ownership of a path, until it is dropped or the process ends.
+/// Exclusive ownership of a path among processes, until the value is dropped or its process ends.
+///
+/// A lock file next to the path, `PATH.lock`, carries it. It stays when the lock is released.
 ///
 /// ```
-/// use tontine::life::Claim;
+/// use tontine::Error;
+/// use tontine::life::PathLock;
 ///
 /// # fn main() -> tontine::Result<()> {
-/// # let path = std::env::temp_dir().join(format!("tontine-claim-{}", std::process::id()));
-/// let claim = Claim::take(&path)?;
-/// let rival = Claim::take(&path).expect_err("one owner at a time");
-/// assert!(rival.to_string().contains("is in use by pid"));
-/// drop(claim);
-/// Claim::take(&path)?;
+/// # let path = std::env::temp_dir().join(format!("tontine-path-lock-{}", std::process::id()));
+/// let lock = PathLock::acquire(&path)?;
+/// let rival = PathLock::acquire(&path).expect_err("one owner at a time");
+/// assert!(matches!(rival, Error::AddrInUse { holder: Some(pid), .. } if pid == std::process::id()));
+/// drop(lock);
+/// PathLock::acquire(&path)?;
 /// # let _ = std::fs::remove_file(path.with_extension("lock"));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Claim {
-    /// Not to be closed in a forked child, hence not by its own drop.
+pub struct PathLock {
+    /// Must not be closed in a forked child, hence not by its own drop.
     file: ManuallyDrop<File>,
     id: FileId,
     guard: Guard,
@@ -79,25 +80,25 @@ struct FileId {
     inode: u64,
 }
 
-impl Claim {
-    /// Takes ownership of `path` by locking `path` with `.lock` appended, which is made if it is
-    /// not there. Returns at once. Success proves that the last owner has ended.
+impl PathLock {
+    /// Acquires ownership of `path` by locking the file `path` with `.lock` appended, which is
+    /// created if it does not exist. Never blocks. Success proves that the last owner has ended.
     ///
     /// # Errors
-    /// [`Error::InUse`] with the holder's pid, where somebody lives who owns it (this process
-    /// included); [`Error::BadAddress`] if the lock file is not an empty regular file with one
-    /// name; [`Error::SystemAt`] where the file cannot be opened or locked.
-    pub fn take(path: &Path) -> Result<Self> {
-        Self::take_with_mode(path, MODE)
+    /// [`Error::AddrInUse`] with the holder's pid if a live process owns the path (this process
+    /// included); [`Error::InvalidAddress`] if the lock file is not an empty regular file with one
+    /// name; [`Error::SystemAt`] if the file cannot be opened or locked.
+    pub fn acquire(path: &Path) -> Result<Self> {
+        Self::acquire_with_mode(path, MODE)
     }
 
-    /// As [`Claim::take`]; a lock file that is not there is made with this mode, less the umask.
-    pub(crate) fn take_with_mode(path: &Path, mode: u32) -> Result<Self> {
+    /// Like [`PathLock::acquire`], but creates the lock file with this mode, less the umask.
+    pub(crate) fn acquire_with_mode(path: &Path, mode: u32) -> Result<Self> {
         let guard = Guard::here()?;
         let lock_path = lock_path(path);
-        let in_use = |holder| Error::InUse { address: path.display().to_string(), holder };
+        let in_use = |holder| Error::AddrInUse { address: path.display().to_string(), holder };
         let at = |error: Error| error.at(lock_path.display());
-        // Before the registry is locked: a file system that never answers holds this call alone.
+        // Before the registry is locked: a file system that never answers blocks only this call.
         let found = find(&lock_path)?;
         let mut locked = locked()?;
         // Before it is opened: closing a second descriptor would drop our own lock.
@@ -120,7 +121,7 @@ impl Claim {
                 locked.push(id);
                 return Ok(Self { file: ManuallyDrop::new(file), id, guard });
             }
-            if let Holder::Somebody(pid) = holder(&file).map_err(at)? {
+            if let Holder::Live(pid) = holder(&file).map_err(at)? {
                 return Err(in_use(pid));
             }
         }
@@ -128,28 +129,28 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for PathLock {
     fn drop(&mut self) {
         // In a child the lock is the parent's, or by now the child's own by another descriptor,
         // which closing this one would drop.
         if self.guard.is_forked() {
             return;
         }
-        // Without a registry nobody in this process could have been given the claim.
+        // Without a registry no thread of this process could have acquired the lock.
         let Ok(mut locked) = locked() else { return };
         locked.retain(|id| *id != self.id);
         // SAFETY: dropped here once; the file is not used afterwards. Under the registry's lock, so
-        // that nobody opens the file before it is closed.
+        // that no thread opens the file before it is closed.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
 }
 
-/// What `F_GETLK` said.
+/// The result of `F_GETLK`.
 enum Holder {
-    /// Somebody, whose pid is known if it can be seen from here.
-    Somebody(Option<u32>),
-    /// Nobody any more.
-    Gone,
+    /// A live process, whose pid is known if it is visible from here.
+    Live(Option<u32>),
+    /// The holder has ended meanwhile.
+    Ended,
 }
 
 /// `PATH.lock`.
@@ -182,13 +183,13 @@ fn find(path: &Path) -> Result<Option<FileId>> {
 /// descriptor could drop record locks of this process.
 ///
 /// # Errors
-/// [`Error::BadAddress`] for a file of another kind, [`Error::SystemAt`].
+/// [`Error::InvalidAddress`] for a file of another kind, [`Error::SystemAt`].
 fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
     // From what the kernel knows, without asking the file system.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(file, c"", flags, StatxFlags::BASIC_STATS)
         .map_err(|errno| Error::system("statx", errno).at(path.display()))?;
-    let why = match FileType::from_raw_mode(found.stx_mode.into()) {
+    let reason = match FileType::from_raw_mode(found.stx_mode.into()) {
         FileType::Symlink => {
             return Err(Error::system("open of the lock file", Errno::LOOP).at(path.display()));
         }
@@ -209,7 +210,7 @@ fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
              remove it or choose another path"
         }
     };
-    Err(Error::BadAddress { address: path.display().to_string(), why })
+    Err(Error::InvalidAddress { address: path.display().to_string(), reason })
 }
 
 /// Close-on-exec, as all that the standard library opens. Never through a symbolic link, nor
@@ -226,7 +227,7 @@ fn open(path: &Path, mode: u32) -> Result<File> {
         .map_err(|error| Error::io("open of the lock file", &error))
 }
 
-/// Whether we hold the lock now.
+/// Returns `true` if this process holds the lock now.
 fn try_lock(file: &File) -> Result<bool> {
     let mut lock = first_byte();
     match record_lock(file, libc::F_SETLK, &mut lock) {
@@ -241,10 +242,10 @@ fn holder(file: &File) -> Result<Holder> {
     record_lock(file, libc::F_GETLK, &mut lock)
         .map_err(|errno| Error::system("fcntl(F_GETLK)", errno))?;
     if i32::from(lock.l_type) == libc::F_UNLCK {
-        return Ok(Holder::Gone);
+        return Ok(Holder::Ended);
     }
     // 0 from another PID namespace, -1 for a lock that belongs to a descriptor.
-    Ok(Holder::Somebody(u32::try_from(lock.l_pid).ok().filter(|pid| *pid != 0)))
+    Ok(Holder::Live(u32::try_from(lock.l_pid).ok().filter(|pid| *pid != 0)))
 }
 
 fn first_byte() -> libc::flock {

@@ -1,4 +1,4 @@
-//! Claims among real processes: who gets one, and what frees it.
+//! Path locks among real processes: which process gets one, and what releases it.
 
 #![allow(unsafe_code, reason = "exec and bare closes in forked children")]
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::child::{Child, Pipe, eventually};
 use tontine::Error;
-use tontine::life::Claim;
+use tontine::life::PathLock;
 
 /// A path of a test's own, and its lock file's end.
 struct Scratch(PathBuf);
@@ -43,10 +43,10 @@ fn sleep_for_ever(_: &Pipe) {
     }
 }
 
-/// A child that holds a claim and then does `then`.
+/// A child that holds a path lock and then does `then`.
 fn owner(scratch: &Scratch, then: impl FnOnce(&Pipe)) -> Child {
     let child = Child::fork(|pipe| {
-        let _claim = Claim::take(scratch.path()).expect("claim");
+        let _lock = PathLock::acquire(scratch.path()).expect("lock");
         pipe.send_byte(1);
         then(pipe);
     });
@@ -55,8 +55,8 @@ fn owner(scratch: &Scratch, then: impl FnOnce(&Pipe)) -> Child {
 }
 
 fn holder(scratch: &Scratch) -> Option<u32> {
-    match Claim::take(scratch.path()) {
-        Err(Error::InUse { address, holder }) => {
+    match PathLock::acquire(scratch.path()) {
+        Err(Error::AddrInUse { address, holder }) => {
             assert_eq!(address, scratch.path().display().to_string());
             Some(holder.expect("a pid that can be seen from here"))
         }
@@ -67,25 +67,26 @@ fn holder(scratch: &Scratch) -> Option<u32> {
 #[test]
 fn of_two_processes_one_has_it_and_is_named() {
     alone!();
-    let scratch = Scratch::new("claim-two");
+    let scratch = Scratch::new("lock-two");
     let mut child = owner(&scratch, sleep_for_ever);
     let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
     assert_eq!(holder(&scratch), Some(pid));
     child.kill();
-    let _claim = Claim::take(scratch.path()).expect("free after SIGKILL");
+    let _lock = PathLock::acquire(scratch.path()).expect("free after SIGKILL");
 }
 
 #[test]
 fn one_process_cannot_take_it_twice() {
     alone!();
-    let scratch = Scratch::new("claim-twice");
-    let claim = Claim::take(scratch.path()).expect("claim");
+    let scratch = Scratch::new("lock-twice");
+    let lock = PathLock::acquire(scratch.path()).expect("lock");
     assert_eq!(holder(&scratch), Some(std::process::id()));
     // Asking again must not have dropped the lock: another process still sees it.
     let mut child = Child::fork(|_| assert_eq!(holder(&scratch), Some(parent())));
     assert_eq!(child.wait(), 0);
-    drop(claim);
-    let mut child = Child::fork(|_| drop(Claim::take(scratch.path()).expect("free when dropped")));
+    drop(lock);
+    let mut child =
+        Child::fork(|_| drop(PathLock::acquire(scratch.path()).expect("free when dropped")));
     assert_eq!(child.wait(), 0);
     assert!(scratch.lock().exists(), "the lock file is never unlinked");
 }
@@ -93,7 +94,7 @@ fn one_process_cannot_take_it_twice() {
 #[test]
 fn free_after_the_owners_death_though_its_forked_child_lives() {
     alone!();
-    let scratch = Scratch::new("claim-forked");
+    let scratch = Scratch::new("lock-forked");
     let mut child = owner(&scratch, |pipe| {
         let grandchild = Child::fork(sleep_for_ever);
         pipe.send_pid(grandchild.pid());
@@ -102,30 +103,30 @@ fn free_after_the_owners_death_though_its_forked_child_lives() {
     let grandchild = child.pipe.receive_pid();
     child.kill();
     rustix::process::test_kill_process(grandchild).expect("the grandchild lives");
-    let claim = Claim::take(scratch.path());
+    let lock = PathLock::acquire(scratch.path());
     rustix::process::kill_process(grandchild, rustix::process::Signal::KILL).expect("kill");
-    claim.expect("free");
+    lock.expect("free");
 }
 
 #[test]
 fn free_after_exec() {
     alone!();
-    let scratch = Scratch::new("claim-exec");
+    let scratch = Scratch::new("lock-exec");
     let child = owner(&scratch, |_| {
         let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
         // SAFETY: terminated strings in a terminated list.
         unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
     });
-    assert!(eventually(|| Claim::take(scratch.path()).is_ok()));
+    assert!(eventually(|| PathLock::acquire(scratch.path()).is_ok()));
     assert!(child.is_running());
 }
 
 #[test]
 fn a_forked_child_that_drops_its_copy_frees_nothing() {
     alone!();
-    let scratch = Scratch::new("claim-copy");
-    let claim = Claim::take(scratch.path()).expect("claim");
-    let (inherited, path) = (&claim, &scratch);
+    let scratch = Scratch::new("lock-copy");
+    let lock = PathLock::acquire(scratch.path()).expect("lock");
+    let (inherited, path) = (&lock, &scratch);
     let mut child = Child::fork(|pipe| {
         // SAFETY: the child's own copy, dropped once in the child.
         drop(unsafe { std::ptr::read(inherited) });
@@ -133,7 +134,7 @@ fn a_forked_child_that_drops_its_copy_frees_nothing() {
         pipe.send_byte(1);
         // The parent lets go; the child takes over, and the inherited copy must not undo that.
         pipe.receive_byte();
-        let own = Claim::take(path.path()).expect("free");
+        let own = PathLock::acquire(path.path()).expect("free");
         // SAFETY: as above: a second copy stands for one that is dropped late.
         drop(unsafe { std::ptr::read(inherited) });
         pipe.send_byte(2);
@@ -141,34 +142,34 @@ fn a_forked_child_that_drops_its_copy_frees_nothing() {
         drop(own);
     });
     assert_eq!(child.pipe.receive_byte(), 1);
-    drop(claim);
+    drop(lock);
     child.pipe.send_byte(1);
     assert_eq!(child.pipe.receive_byte(), 2);
     let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
-    assert_eq!(holder(&scratch), Some(pid), "the child's claim outlives the inherited copy");
+    assert_eq!(holder(&scratch), Some(pid), "the child's lock outlives the inherited copy");
     child.pipe.send_byte(1);
     assert_eq!(child.wait(), 0);
-    drop(Claim::take(scratch.path()).expect("free"));
+    drop(PathLock::acquire(scratch.path()).expect("free"));
 }
 
 #[test]
 fn a_link_or_a_directory_is_no_lock_file() {
     alone!();
-    let scratch = Scratch::new("claim-link");
+    let scratch = Scratch::new("lock-link");
     std::os::unix::fs::symlink("/dev/null", scratch.lock()).expect("symlink");
-    assert_eq!(Claim::take(scratch.path()).expect_err("a link").errno(), libc::ELOOP);
+    assert_eq!(PathLock::acquire(scratch.path()).expect_err("a link").errno(), libc::ELOOP);
     let nowhere = Path::new("/nonexistent/mailbox");
-    assert_eq!(Claim::take(nowhere).expect_err("no folder").errno(), libc::ENOENT);
+    assert_eq!(PathLock::acquire(nowhere).expect_err("no folder").errno(), libc::ENOENT);
 }
 
 /// A user who may write the folder of an address linked the program's database there as the lock
-/// file. The claim opened it, and when it closed the descriptor the kernel dropped the record lock
+/// file. The path lock opened it, and when it closed the descriptor the kernel dropped the record lock
 /// by which the program protected its database.
 #[test]
 fn hard_link_to_locked_database_keeps_its_record_lock() {
     alone!();
     for is_moved in [false, true] {
-        let scratch = Scratch::new("claim-database");
+        let scratch = Scratch::new("lock-database");
         let database = scratch.path().with_extension("database");
         std::fs::write(&database, b"rows").expect("written");
         let file = std::fs::File::options().read(true).write(true).open(&database).expect("open");
@@ -178,8 +179,8 @@ fn hard_link_to_locked_database_keeps_its_record_lock() {
         } else {
             std::fs::hard_link(&database, scratch.lock()).expect("linked");
         }
-        let refused = Claim::take(scratch.path());
-        let is_refused = matches!(refused, Err(Error::BadAddress { .. }));
+        let refused = PathLock::acquire(scratch.path());
+        let is_refused = matches!(refused, Err(Error::InvalidAddress { .. }));
         drop(refused);
         let mut child = Child::fork(|_| assert!(!record_lock(&file), "unlocked"));
         assert_eq!(child.wait(), 0, "the lock is held still");
@@ -192,17 +193,17 @@ fn hard_link_to_locked_database_keeps_its_record_lock() {
 #[test]
 fn fifo_or_folder_as_lock_file_is_refused() {
     alone!();
-    let scratch = Scratch::new("claim-fifo");
+    let scratch = Scratch::new("lock-fifo");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mkfifoat(rustix::fs::CWD, scratch.lock(), mode).expect("made");
-    let refused = Claim::take(scratch.path()).expect_err("a FIFO");
-    assert!(matches!(refused, Error::BadAddress { .. }), "{refused}");
+    let refused = PathLock::acquire(scratch.path()).expect_err("a FIFO");
+    assert!(matches!(refused, Error::InvalidAddress { .. }), "{refused}");
     std::fs::remove_file(scratch.lock()).expect("removed");
     std::fs::create_dir(scratch.lock()).expect("made");
-    let refused = Claim::take(scratch.path());
+    let refused = PathLock::acquire(scratch.path());
     std::fs::remove_dir(scratch.lock()).expect("removed");
     let refused = refused.expect_err("a folder");
-    assert!(matches!(refused, Error::BadAddress { .. }), "{refused}");
+    assert!(matches!(refused, Error::InvalidAddress { .. }), "{refused}");
 }
 
 /// Locks the file's first byte; returns `true` unless another process holds it.
