@@ -52,12 +52,14 @@ impl<R: Region> Reader<R> {
     /// A position that no record of the chunk can have.
     pub(crate) fn new(region: R, log2: u32, base: u64, position: u64) -> Result<Self, Broken> {
         let size = 1_usize << log2;
-        let ahead = position.checked_sub(base).ok_or(Broken("a position before the chunk's"))?;
+        let ahead = position
+            .checked_sub(base)
+            .ok_or(Broken("expected a position at or after the chunk's, found an earlier one"))?;
         if !base.is_multiple_of(HEADER as u64) || !ahead.is_multiple_of(HEADER as u64) {
-            return Err(Broken("a position that is no multiple of 8"));
+            return Err(Broken("expected a position divisible by 8, found another"));
         }
         if position > MOST_POSITION {
-            return Err(Broken("a position that no lane reaches"));
+            return Err(Broken("expected a position that a lane can reach, found a larger one"));
         }
         let at = RING_AT + (ahead % ring(size) as u64) as usize;
         Ok(Self { region, at, ring_end: size, position, padded: false })
@@ -117,13 +119,19 @@ impl<R: Region> Reader<R> {
     #[cold]
     fn look_closer(&mut self, claimed: Option<Header>) -> Result<Found, Broken> {
         match claimed {
-            None => Err(Broken("a header that is none")),
-            Some(Header::Message(_)) => Err(Broken("a message longer than the ring")),
+            None => Err(Broken("expected a valid header, found an invalid one")),
+            Some(Header::Message(_)) => {
+                Err(Broken("expected a message that fits the ring, found a longer one"))
+            }
             Some(Header::Next(log2)) => Ok(Found::Next(log2)),
-            Some(Header::Padding(_)) if self.padded => Err(Broken("padding after padding")),
+            Some(Header::Padding(_)) if self.padded => {
+                Err(Broken("expected a message after padding, found padding"))
+            }
             Some(Header::Padding(length)) => {
                 if HEADER + length != self.ring_end - self.at {
-                    return Err(Broken("padding that does not reach the end of the ring"));
+                    return Err(Broken(
+                        "expected padding up to the end of the ring, found another length",
+                    ));
                 }
                 self.position += (HEADER + length) as u64;
                 self.at = RING_AT;
@@ -183,7 +191,7 @@ mod tests {
         let begin = |base, position| {
             Reader::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2, base, position).map(|_| ())
         };
-        let refused = Err(Broken("a position that no lane reaches"));
+        let refused = Err(Broken("expected a position that a lane can reach, found a larger one"));
         assert_eq!(begin(u64::MAX - 15, u64::MAX - 7), refused);
         assert_eq!(begin(0, MOST_POSITION + 8), refused);
         assert_eq!(begin(0, MOST_POSITION), Ok(()));
@@ -195,7 +203,7 @@ mod tests {
     fn an_odd_base_is_refused() {
         let begin =
             |base| Reader::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2, base, base + 8).map(|_| ());
-        assert_eq!(begin(1025), Err(Broken("a position that is no multiple of 8")));
+        assert_eq!(begin(1025), Err(Broken("expected a position divisible by 8, found another")));
         assert_eq!(begin(1024), Ok(()));
     }
 }

@@ -23,17 +23,20 @@
 //! # Which thread holds the life
 //!
 //! A process has one life. The first call decides which thread holds it; every later call, on any
-//! thread, returns that life as long as it lasts. Opening a mailbox and beginning a lane register,
-//! too, as [`Life::register`] does.
+//! thread, returns that life as long as it lasts. Binding a mailbox or beginning a lane calls
+//! [`register`](Life::register).
 //!
 //! | first call | on | holder | the life ends with |
 //! | --- | --- | --- | --- |
-//! | [`register`](Life::register), a mailbox, a sender | the main thread | the main thread | the process; earlier if the main thread calls `pthread_exit` while others run |
-//! | [`register`](Life::register), a mailbox, a sender | another thread | a new anchor thread | the process |
+//! | [`register`](Life::register) | the main thread | that thread | that thread: see below |
+//! | [`register`](Life::register) | another thread | an anchor thread | the process |
 //! | [`register_thread`](Life::register_thread) | any thread | that thread | that thread |
-//! | [`register_anchor_thread`](Life::register_anchor_thread) | any thread | a new anchor thread | the process |
+//! | [`register_anchor_thread`][anchor] | any thread | an anchor thread | the process |
 //!
-//! - The process *ends* when its last thread has ended. It *ends* for others with `exec`, too.
+//! [anchor]: Life::register_anchor_thread
+//!
+//! - The process ends when its last thread ends, or (for other processes) when it calls `exec`. The
+//!   main thread ends with the process, unless it calls `pthread_exit` while other threads run.
 //! - A process whose holder has ended has no life: [`Life::current`] returns `None`, and the next
 //!   call is a first call again. The life that it makes is another; the old one stays dead. So if
 //!   the main thread has exited, [`register`](Life::register) on another thread starts an anchor

@@ -85,8 +85,8 @@ pub fn own() -> Result<*const Head> {
 pub unsafe fn lock_word(mutex: *mut libc::pthread_mutex_t) -> Result<*mut u32> {
     let head = own()?;
     let last = size_of::<libc::pthread_mutex_t>() - size_of::<u32>();
-    // SAFETY: the head is this thread's, registered by the C library, and no other thread changes it
-    // while this thread is here.
+    // SAFETY: the head is this thread's, registered by the C library, and no other thread changes
+    // it while this thread runs.
     let Head { mut next, futex_offset, .. } = unsafe { *head };
     for _ in 0..LIST_LIMIT {
         if next.cast_const().cast() == head {

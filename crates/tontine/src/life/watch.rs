@@ -93,8 +93,8 @@ impl Watch {
         word::is_held(unsafe { self.word.as_ref() })
     }
 
-    /// Returns the word that is 1 while the receiver at this desk sleeps; `None` if there is no such
-    /// desk. The index is an untrusted value of the peer's.
+    /// Returns the word that is 1 while the receiver at this desk sleeps; `None` if there is no
+    /// such desk. The index is an untrusted value of the peer's.
     #[inline]
     pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU32> {
         (desk < DESKS).then(|| &self.layout().desks[desk as usize].sleeping)

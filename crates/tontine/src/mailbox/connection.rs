@@ -388,7 +388,7 @@ fn understand(received: Option<Received>, bytes: &[u8], peer: Peer) -> Result<He
 }
 
 fn strange(peer: Peer) -> Error {
-    Error::Protocol { peer, what: "a message that a receiver does not send" }
+    Error::Protocol { peer, what: "expected a message of a receiver, found another" }
 }
 
 fn refused(errno: i32, from: Option<Credentials>) -> Error {

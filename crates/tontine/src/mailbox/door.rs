@@ -481,7 +481,8 @@ fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
     let address = || path.display().to_string();
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
-            let reason = "something else than a socket is there; remove it or choose another path";
+            let reason = "expected a socket there or nothing, found another kind of file; \
+                          remove it or choose another path";
             return Err(Error::InvalidAddress { address: address(), reason });
         }
         _ => {}
@@ -491,11 +492,11 @@ fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
     // The path lock proves that a process that made one of this name has ended.
     match std::fs::remove_file(new) {
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            let reason = "a folder is there, and `bind` makes its socket under that name first; \
-                       remove it or choose another path";
+            let reason = "`bind` first makes its socket under that name, and found a folder there; \
+                          remove it or choose another path";
             return Err(Error::InvalidAddress { address: temporary.display().to_string(), reason });
         }
-        // Where it cannot be removed, `bind` says why.
+        // If it cannot be removed, `bind` fails and returns the reason.
         _ => {}
     }
     let listener = socket::seqpacket()?;

@@ -201,11 +201,11 @@ impl Inbound {
             return match (self.more_notes, self.is_short()) {
                 (true, true) => Ok(Look::Nothing),
                 (true, false) => Ok(Look::Again),
-                (false, _) => Err(Broken("`next`, and no chunk was passed")),
+                (false, _) => Err(Broken("expected a passed chunk for `next`, found none")),
             };
         };
         if passed != log2 {
-            return Err(Broken("`next` names another size than the chunk that was passed"));
+            return Err(Broken("expected `next` to name the passed chunk's size, found another"));
         }
         drop(self.reader.follow(region, log2));
         self.first_size = self.first_size.min(self.reader.size());
@@ -378,10 +378,10 @@ impl Inbound {
         let note = wire::read_received(&passed.bytes, passed.oversize);
         let (Ok(Note::Chunk(log2, _)), 1) = (note, passed.count) else { return Err(STRANGE_NOTE) };
         if self.passed.len() == MOST_CHUNKS {
-            return Err(Broken("more chunks passed than used"));
+            return Err(Broken("expected fewer unused chunks, found one more"));
         }
         if chunk_size(log2)? as u64 > self.chunk_bytes_left() {
-            return Err(Broken("a chunk larger than what was granted"));
+            return Err(Broken("expected a chunk within the grant, found a larger one"));
         }
         let mut memory = passed.memory.map_err(|unfit| Broken(unfit.what()))?;
         self.passed.push_back((memory.pop().ok_or(STRANGE_NOTE)?, log2));
@@ -450,14 +450,16 @@ impl Inbound {
     }
 }
 
-const STRANGE_NOTE: Broken = Broken("a message that a sender does not send");
+const STRANGE_NOTE: Broken = Broken("expected a message of a sender, found another");
 
 fn bytes_of(chunks: &VecDeque<(PeerRegion, u32)>) -> u64 {
     chunks.iter().map(|(_, log2)| 1_u64 << log2).sum()
 }
 
+const IMPOSSIBLE_SIZE: &str = "expected a chunk of 2^12 to 2^30 bytes, found another size";
+
 /// Bytes of a chunk that a sender announced.
 pub(super) fn chunk_size(log2: u32) -> Result<usize, Broken> {
     let possible = (LEAST_LOG2..=MOST_LOG2).contains(&log2);
-    possible.then(|| 1 << log2).ok_or(Broken("a chunk of impossible size"))
+    possible.then(|| 1 << log2).ok_or(Broken(IMPOSSIBLE_SIZE))
 }

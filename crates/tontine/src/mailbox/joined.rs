@@ -165,24 +165,27 @@ pub(super) fn join(
     passed: Passed,
     admit: &dyn Fn(Peer) -> Result<()>,
 ) -> Result<Joined> {
-    let from = passed
-        .from
-        .ok_or(Error::Protocol { peer: Peer::UNKNOWN, what: "a WELCOME without credentials" })?;
+    let from = passed.from.ok_or(Error::Protocol {
+        peer: Peer::UNKNOWN,
+        what: "expected WELCOME with credentials, found it without",
+    })?;
     let peer = from.peer();
     admit(peer)?;
     let wrong = |what| Error::Protocol { peer, what };
     if passed.count != 3 {
-        return Err(wrong("WELCOME with another number of descriptors than three"));
+        return Err(wrong("expected WELCOME with three descriptors, found another number"));
     }
     let mut memory = passed.memory.map_err(|unfit| unfit.into_error(peer))?;
     let (Some(control), Some(page)) = (memory.pop(), memory.pop()) else {
-        return Err(wrong("WELCOME without a process page and a control page"));
+        return Err(wrong(
+            "expected WELCOME with a process page and a control page, found one missing",
+        ));
     };
     let not_a_doorbell = "WELCOME with a doorbell that is not a Unix datagram socket";
     let doorbell = passed.doorbell.ok_or_else(|| wrong(not_a_doorbell))?;
     let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {
-        return Err(wrong("WELCOME with a desk that is none"));
+        return Err(wrong("expected WELCOME with a slot from 0 to 61, found another"));
     }
     let control = Controlled::new(control).map_err(wrong)?;
     let process = passed.pidfd.or_else(|| pidfd::open(peer.pid?).ok());

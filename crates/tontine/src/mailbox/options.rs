@@ -219,10 +219,10 @@ impl Options {
     pub(super) fn check(&self) -> Result<()> {
         let bad = |option, value, reason| Err(Error::InvalidOption { option, value, reason });
         if self.max_lanes == 0 {
-            return bad("max_lanes", 0, "no sender could come in; allow one at least");
+            return bad("max_lanes", 0, "no sender could connect; allow at least 1");
         }
         if self.mode & !0o777 != 0 {
-            let reason = "it has bits beside those of a file's permissions; stay within 0o777";
+            let reason = "expected permission bits, found others; use at most 0o777";
             return bad("mode", self.mode, reason);
         }
         Ok(())

@@ -329,7 +329,7 @@ impl OutboundLane {
 
     fn believe(&mut self, position: u64) -> Result<()> {
         if self.writer.believe(position).is_err() {
-            let what = "it says it has read what was not sent, or has not read what it had";
+            let what = "expected a read position from its last one to the end, found another";
             let error = Error::Protocol { peer: self.connection.peer(), what };
             self.end(error.clone());
             return Err(error);

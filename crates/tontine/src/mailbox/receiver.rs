@@ -114,8 +114,8 @@ impl Mailbox {
     /// passed. Its other end may be silent for as long as it likes.
     ///
     /// # Errors
-    /// [`Error::InvalidSocket`] if it is of another kind, or not connected; [`Error::System`] if it is
-    /// not a socket, or cannot be watched. It is closed then.
+    /// [`Error::InvalidSocket`] if it is of another kind, or not connected; [`Error::System`] if it
+    /// is not a socket, or cannot be watched. It is closed then.
     pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         self.check()?;
         self.door.adopt(socket)

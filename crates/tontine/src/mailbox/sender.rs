@@ -115,7 +115,8 @@ impl Sender {
     /// # Errors
     /// [`Error::OwnerDied`] where the reader is dead, [`Error::Closed`] where it takes no more, and
     /// then nothing was sent; [`Error::TooLarge`]; [`Error::Forked`]; [`Error::Denied`],
-    /// [`Error::VersionMismatch`] and [`Error::Protocol`] where the receiver refused the lane or broke it.
+    /// [`Error::VersionMismatch`] and [`Error::Protocol`] where the receiver refused the lane or
+    /// broke it.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
         if self.lane.send_fast(message) {

@@ -127,7 +127,7 @@ impl Mailbox {
         let Some(from) = passed.from else {
             return Err(Error::Protocol {
                 peer: Peer::UNKNOWN,
-                what: "a HELLO without credentials",
+                what: "expected HELLO with credentials, found it without",
             });
         };
         // The process that connected was admitted; another one may have sent the message.
@@ -140,10 +140,12 @@ impl Mailbox {
                 return Err(Error::VersionMismatch { ours: VERSION, theirs });
             }
             Err(Unreadable::Malformed(what)) => return Err(wrong(what)),
-            Ok(_) => return Err(wrong("something else than HELLO comes first")),
+            Ok(_) => return Err(wrong("expected HELLO first, found another message")),
         };
         if passed.count != hello.named().count() + 1 {
-            return Err(wrong("HELLO with another number of descriptors than it names"));
+            return Err(wrong(
+                "expected the number of descriptors that HELLO names, found another",
+            ));
         }
         if self.lanes.len() >= self.options.max_lanes {
             return Err(Error::Full { what: "lanes", max: self.options.max_lanes as u64 });
@@ -214,10 +216,12 @@ impl Mailbox {
         };
         let memory = std::mem::replace(&mut passed.memory, Ok(Vec::new()));
         let mut memory = memory.map_err(|unfit| unfit.into_error(peer))?.into_iter();
-        let page = memory.next().ok_or_else(|| wrong("HELLO without a process page"))?;
+        let page =
+            memory.next().ok_or_else(|| wrong("expected HELLO with a process page, found none"))?;
         let watch = Watch::of_peer(page, peer)?;
         let mut chunks: VecDeque<(PeerRegion, u32)> = memory.zip(hello.named()).collect();
-        let (first, log2) = chunks.pop_front().ok_or_else(|| wrong("HELLO without a chunk"))?;
+        let (first, log2) =
+            chunks.pop_front().ok_or_else(|| wrong("expected HELLO with a chunk, found none"))?;
         let reader = Reader::new(first, log2, hello.base, hello.position)
             .map_err(|broken| wrong(broken.0))?;
         // A lane that is handed over comes as large as it was.

@@ -100,7 +100,9 @@ pub(crate) enum Unreadable {
 /// As [`read`].
 pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<Note, Unreadable> {
     match read(bytes) {
-        Ok(_) if oversize => Err(Unreadable::Malformed("a message too long")),
+        Ok(_) if oversize => Err(Unreadable::Malformed(
+            "expected a control message of its kind's length, found a longer one",
+        )),
         read => read,
     }
 }
@@ -191,9 +193,19 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Note, Unreadable> {
         WANT => Note::Want(left.u64()?),
         ROOM => Note::Room,
         RETURNED => Note::Returned,
-        _ => return Err(Unreadable::Malformed("a message of unknown kind")),
+        _ => {
+            return Err(Unreadable::Malformed(
+                "expected a control message of a known kind, found another kind",
+            ));
+        }
     };
-    if left.0.is_empty() { Ok(note) } else { Err(Unreadable::Malformed("a message too long")) }
+    if left.0.is_empty() {
+        Ok(note)
+    } else {
+        Err(Unreadable::Malformed(
+            "expected a control message of its kind's length, found a longer one",
+        ))
+    }
 }
 
 fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
@@ -203,7 +215,9 @@ fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
     let (cap, position, base) = (left.u64()?, left.u64()?, left.u64()?);
     let named = std::mem::take(&mut left.0);
     if named.is_empty() || named.len() > MOST_CHUNKS || named.contains(&0) {
-        return Err(Unreadable::Malformed("a HELLO without chunks, or with too many"));
+        return Err(Unreadable::Malformed(
+            "expected HELLO with a valid number of chunks, found none or too many",
+        ));
     }
     let mut chunks = [0; MOST_CHUNKS];
     chunks[..named.len()].copy_from_slice(named);
@@ -221,7 +235,7 @@ fn fences_from_wire(word: u32) -> Result<FenceMode, Unreadable> {
     match word {
         0 => Ok(FenceMode::Asymmetric),
         1 => Ok(FenceMode::Symmetric),
-        _ => Err(Unreadable::Malformed("a fence mode that does not exist")),
+        _ => Err(Unreadable::Malformed("expected a known fence mode, found another")),
     }
 }
 
@@ -230,8 +244,9 @@ struct Left<'a>(&'a [u8]);
 
 impl Left<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
-        let (first, rest) =
-            self.0.split_first_chunk::<N>().ok_or(Unreadable::Malformed("a message too short"))?;
+        let (first, rest) = self.0.split_first_chunk::<N>().ok_or(Unreadable::Malformed(
+            "expected a control message of its kind's length, found a shorter one",
+        ))?;
         self.0 = rest;
         Ok(*first)
     }

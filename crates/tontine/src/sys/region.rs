@@ -178,7 +178,7 @@ impl Unfit {
             Self::WrongSize => "expected a memfd of the announced size, found another size",
             Self::Sparse => "expected a memfd with all its blocks allocated, found holes",
             Self::Oversized => {
-                "expected a memfd with memory for its size, found more behind its end"
+                "expected a memfd with memory for its size, found more after its end"
             }
             Self::Unreadable => "expected a readable memfd, found it opened for writing only",
             Self::System(..) => "the memfd could not be mapped",

@@ -252,14 +252,14 @@ fn garbage_in_a_chunk_closes_its_lane_and_no_other() {
     still_serves(&mut mailbox, &mut sender);
     let end = 4096 - RING as u64;
     let cases = [
-        ("a kind that is none", header(9, 0), "a header that is none"),
-        ("bits that are zero", 1 << 63 | header(1, 8), "a header that is none"),
-        ("longer than the ring", header(1, end - 7), "a message longer than the ring"),
-        ("the longest of all", header(1, u64::from(u32::MAX)), "a message longer than the ring"),
-        ("padding too short", header(2, 8), "padding that does not reach"),
-        ("padding too long", header(2, end), "padding that does not reach"),
-        ("padding for ever", header(2, end - 8), "padding after padding"),
-        ("next, and nothing queued", header(3, 12), "no chunk was passed"),
+        ("a kind that is none", header(9, 0), "an invalid one"),
+        ("bits that are zero", 1 << 63 | header(1, 8), "an invalid one"),
+        ("longer than the ring", header(1, end - 7), "fits the ring, found a longer"),
+        ("the longest of all", header(1, u64::from(u32::MAX)), "fits the ring, found a longer"),
+        ("padding too short", header(2, 8), "up to the end of the ring"),
+        ("padding too long", header(2, end), "up to the end of the ring"),
+        ("padding for ever", header(2, end - 8), "after padding, found padding"),
+        ("next, and nothing queued", header(3, 12), "expected a passed chunk"),
     ];
     for (name, word, expected) in cases {
         let (_socket, chunk) = raw::lane(&place.path);
@@ -393,7 +393,7 @@ fn who_broke_the_protocol_is_told_at_the_next_message() {
     until("it is welcome", || sender.service().is_ok() && sender.peer().is_some());
     // Somebody else writes to its socket.
     assert!(raw::send(&another, b"rubbish", &[]));
-    assert!(broken(&faults(&mut mailbox)).contains("does not send"));
+    assert!(broken(&faults(&mut mailbox)).contains("expected a message of a sender"));
     let error = sender.send(b"more").expect_err("nobody reads it");
     assert!(matches!(error, Error::Closed { .. }), "{error:?}");
     assert_eq!(error.errno(), libc::EPIPE);

@@ -1,5 +1,5 @@
-//! Lives among real processes: each row of the table in [`tontine::life`], each way to end, and what
-//! must not look like one.
+//! Lives among real processes: each row of the table in [`tontine::life`], each way to end, and
+//! what must not look like one.
 
 #![allow(unsafe_code, reason = "fork, kill and bare clones")]
 

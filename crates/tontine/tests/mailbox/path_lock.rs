@@ -163,8 +163,8 @@ fn a_link_or_a_directory_is_no_lock_file() {
 }
 
 /// A user who may write the folder of an address linked the program's database there as the lock
-/// file. The path lock opened it, and when it closed the descriptor the kernel dropped the record lock
-/// by which the program protected its database.
+/// file. The path lock opened it, and when it closed the descriptor the kernel dropped the record
+/// lock by which the program protected its database.
 #[test]
 fn hard_link_to_locked_database_keeps_its_record_lock() {
     alone!();

@@ -31,11 +31,12 @@ pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
     let reason = if domain != AddressFamily::UNIX {
         "expected a Unix socket, found one of another domain; make a pair by socketpair(AF_UNIX)"
     } else if kind == SocketType::STREAM {
-        "expected SOCK_SEQPACKET, found SOCK_STREAM, which joins messages; name the other type"
+        "expected SOCK_SEQPACKET, found SOCK_STREAM, which keeps no message boundaries; \
+         use SOCK_SEQPACKET"
     } else if kind == SocketType::DGRAM {
-        "expected SOCK_SEQPACKET, found SOCK_DGRAM, which tells no end; name the other type"
+        "expected SOCK_SEQPACKET, found SOCK_DGRAM, which reports no hang-up; use SOCK_SEQPACKET"
     } else if kind != SocketType::SEQPACKET {
-        "expected SOCK_SEQPACKET, found another type; name that type"
+        "expected SOCK_SEQPACKET, found another type; use SOCK_SEQPACKET"
     } else if rustix::net::getpeername(&fd).is_err() {
         "expected a connected socket, found one that is not connected; connect it first"
     } else {

@@ -34,8 +34,8 @@ impl SocketPath {
     /// The address of `path`.
     ///
     /// # Errors
-    /// [`Error::InvalidAddress`] if it is empty, contains a zero byte, has more than 107 bytes and a
-    /// last part of more than 82, or has more than 107 bytes and there is no `/proc`;
+    /// [`Error::InvalidAddress`] if it is empty, contains a zero byte, has more than 107 bytes and
+    /// a last part of more than 82, or has more than 107 bytes and there is no `/proc`;
     /// [`Error::SystemAt`] if its folder cannot be opened.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         if let Some(reason) = refusal(path) {
@@ -75,8 +75,8 @@ impl SocketPath {
             .map_err(|errno| Error::system("open of the folder", errno).at(path.display()))?;
         let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
         if rustix::fs::access(&link, Access::EXISTS).is_err() {
-            let reason = "a path of more than 103 bytes is reached by /proc/self/fd, which is not \
-                       there; mount /proc, or choose a shorter folder";
+            let reason = "a path of more than 103 bytes needs /proc/self/fd, which does not exist; \
+                          mount /proc, or choose a shorter folder";
             return Err(Error::InvalidAddress { address: path.display().to_string(), reason });
         }
         let (path, plain) = (Path::new(&link).join(name), path.with_file_name(name));
@@ -102,13 +102,13 @@ fn fits(path: &Path) -> bool {
 fn refusal(path: &Path) -> Option<&'static str> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {
-        Some("it is empty; give a path, or a name that begins with @")
+        Some("it is empty; expected a path, or a name that begins with @")
     } else if bytes.contains(&0) {
-        Some("a path has no zero bytes")
+        Some("it contains a zero byte; remove that byte")
     } else if fits(path) {
         None
     } else if path.file_name().is_none_or(|name| name.len() > MAX_NAME) {
-        Some("it has more than 107 bytes, and then its last part has 82 at most; shorten that part")
+        Some("beyond 107 bytes the last part may have 82 and has more; shorten that part")
     } else {
         None
     }
