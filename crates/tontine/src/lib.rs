@@ -1,8 +1,8 @@
 //! Communication between the processes of one Linux machine, of which any may be killed at any
 //! instruction, and any may be hostile.
 //!
-//! - [`life`]: who is still there? A word of shared memory that the kernel itself marks when its
-//!   owner ends. Asking costs one load.
+//! - [`life`]: liveness of processes. A word of shared memory that the kernel itself marks when its
+//!   owner ends. Reading it costs one load.
 //! - [`mailbox`]: messages from many processes to one.
 //! - [`heap`]: memory by the block.
 //! - [`signal`]: signals as values, blocked in every thread and taken in one place.

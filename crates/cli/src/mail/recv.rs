@@ -84,10 +84,11 @@ fn ended_by(stop: &Stop) -> ExitCode {
     stop.signal().map_or(ExitCode::from(FAILED), stopped_by)
 }
 
-/// What went wrong, and where.
+/// The error that ended the receiving, by its source.
 #[derive(Debug)]
 enum Failed {
     Mailbox(Error),
+    Poll(io::Error),
     Output(io::Error),
 }
 
@@ -95,6 +96,7 @@ impl Failed {
     fn into_refusal(self, at: &Address) -> Refusal {
         match self {
             Self::Mailbox(error) => refuse(at, &error),
+            Self::Poll(error) => Refusal::failed(format!("{at}: poll failed: {error}")),
             Self::Output(error) => Refusal::failed(format!("standard output: {error}")),
         }
     }
@@ -180,7 +182,7 @@ fn wait(
     match poll(&mut polled, timeout.as_ref()) {
         Ok(_) if !polled[2].revents().is_empty() => Ok(Some(End::Unread)),
         Ok(_) | Err(Errno::INTR) => Ok(None),
-        Err(errno) => Err(Refusal::failed(format!("poll failed: {}", io::Error::from(errno)))),
+        Err(errno) => Err(Failed::Poll(errno.into())),
     }
 }
 

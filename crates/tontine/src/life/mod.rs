@@ -160,7 +160,7 @@ impl Life {
     /// Returns this process's life. If there is none, starts a thread that holds the new one and
     /// does nothing else, so that it lasts as long as the process, even if the main thread exits.
     ///
-    /// The thread, `tontine-anchor`, costs one `clone` (about 100 µs, once) and 64 KiB of
+    /// The thread, `tontine-anchor`, costs one `clone` (about 0.1 ms, once) and 64 KiB of
     /// address space for its stack, of which it touches two pages or so. It sleeps until the
     /// process ends, and all signals are blocked in it.
     ///
