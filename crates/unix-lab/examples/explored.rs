@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use scenes::{KNOWN, lost};
-use tontine_unix_lab::explore::{Exploration, ExplorationReport, Violation};
+use tontine_unix_lab::explore::{Exploration, ExplorationReport};
 use tontine_unix_sim::LockingMode;
 
 /// They use seconds of processor time, which only clock ticks count.
