@@ -1,5 +1,5 @@
 /*
- * A reader that is killed, and a writer that notices and takes its mail back.
+ * A receiver that is killed, and a sender that notices and takes its messages back.
  *
  *     cc hello.c $(pkg-config --cflags --libs tontine) -o hello && ./hello
  */
@@ -22,8 +22,8 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Reads one message, and no more. */
-static void reader(const char *address)
+/* Receives one message, and no more. */
+static void receive_one(const char *address)
 {
     char text[64];
     ssize_t length;
@@ -36,12 +36,12 @@ static void reader(const char *address)
         fail("recv");
     printf("read: %.*s\n", (int)length, text);
     fflush(stdout);
-    tontine_mailbox_acknowledge(mailbox);
+    tontine_mailbox_ack(mailbox);
     for (;;)
         pause();
 }
 
-static tontine_sender *connect_when_somebody_listens(const char *address)
+static tontine_sender *connect_when_bound(const char *address)
 {
     const struct timespec pause_10_ms = {.tv_sec = 0, .tv_nsec = 10000000};
     tontine_options options = {.struct_size = sizeof options, .lane_cap = 1 << 20};
@@ -71,14 +71,14 @@ int main(void)
     if (child < 0)
         fail("fork");
     if (child == 0)
-        reader(address);
+        receive_one(address);
 
-    sender = connect_when_somebody_listens(address);
+    sender = connect_when_bound(address);
     if (tontine_sender_send(sender, "hello", 5) < 0)
         fail("send");
-    if (tontine_sender_wait_read(sender, 20000) < 0)
-        fail("wait_read");
-    /* Of these it reads none. */
+    if (tontine_sender_wait_acked(sender, 20000) < 0)
+        fail("wait_acked");
+    /* The receiver does not read these. */
     if (tontine_sender_send(sender, "are you", 7) < 0 || tontine_sender_send(sender, "there?", 6) < 0)
         fail("send");
 
@@ -86,16 +86,16 @@ int main(void)
     waitpid(child, NULL, 0);
 
     if (tontine_sender_send(sender, "hello?", 6) == 0) {
-        fprintf(stderr, "sent to a dead reader\n");
+        fprintf(stderr, "sent to a dead receiver\n");
         return 1;
     }
     if (errno != EOWNERDEAD)
         fail("send");
-    printf("the reader is dead: EOWNERDEAD\n");
-    while ((length = tontine_sender_unread(sender, text, sizeof text)) >= 0)
+    printf("the receiver is dead: EOWNERDEAD\n");
+    while ((length = tontine_sender_take_unread(sender, text, sizeof text)) >= 0)
         printf("not read: %.*s\n", (int)length, text);
     if (errno != ENODATA)
-        fail("unread");
+        fail("take_unread");
     tontine_sender_close(sender);
     return 0;
 }

@@ -3,41 +3,42 @@
  *
  * Compile with `cc program.c $(pkg-config --cflags --libs tontine)`.
  *
- * - A function that fails returns -1, or NULL where it returns a pointer, and sets errno; what is
- *   wrong in words, and who is to blame, says tontine_last_error(). The numbers:
+ * - A function that fails returns -1, or NULL if it returns a pointer, and sets errno.
+ *   tontine_last_error() returns the error as text, with the process that caused it. The numbers:
  *
- *     EOWNERDEAD       the reader died; tontine_sender_unread() gives back what it did not read
- *     EPIPE            the reader closed its mailbox on purpose; likewise
- *     EAGAIN           nothing to receive, or no room to send, and you did not want to wait
- *     ETIMEDOUT        the same after the time that you wanted to wait
- *     EMSGSIZE         a message that no lane takes, or one longer than your buffer (it is kept)
- *     ECONNREFUSED     nobody has a mailbox at the address
- *     EADDRINUSE       the address has a living owner
+ *     EOWNERDEAD       the receiver died; tontine_sender_take_unread() returns what it did not read
+ *     EPIPE            the receiver closed its mailbox on purpose; likewise
+ *     EAGAIN           nothing to receive, or no free space to send, in a call that does not block
+ *     ETIMEDOUT        the same at the end of the timeout
+ *     EMSGSIZE         the message exceeds the lane's cap, or your buffer (then it is kept)
+ *     ECONNREFUSED     no process has a mailbox at the address
+ *     EADDRINUSE       the address has a live owner
  *     EACCES           the other end runs as a user that is not allowed
  *     ECONNABORTED     the mailbox refused the lane
  *     EPROTO           the other end broke the protocol; only its own lane is closed
  *     EPROTONOSUPPORT  the other end speaks another version of the protocol
  *     EOPNOTSUPP       this thread was made without the C library and cannot hold a life
  *     ESTALE           the handle belongs to the process that forked this one
- *     ENOBUFS          a fixed number of something is used up in this process
- *     EFBIG            shared memory beyond the process's limit on files (RLIMIT_FSIZE)
- *     EPROTOTYPE       a socket of another kind than SOCK_SEQPACKET of AF_UNIX, or not connected
- *     EBUSY            room is reserved: commit it or cancel it first
- *     ENODATA          there is nothing that could be asked for
- *     EINVAL, E2BIG    NULL where it must not be, an unknown option, a bad address
+ *     ENOBUFS          a limited resource of this process is used up
+ *     EFBIG            shared memory would exceed the process's file size limit (RLIMIT_FSIZE)
+ *     EPROTOTYPE       the socket is not SOCK_SEQPACKET of AF_UNIX, or not connected
+ *     EBUSY            space is reserved: commit it or cancel it first
+ *     ENODATA          what was asked for does not exist
+ *     EINVAL, E2BIG    a pointer is NULL, an option is unknown, an address is invalid
  *     ENOTRECOVERABLE  a bug in the library; the handle can only be closed
  *
- *   and any other that a system call gave.
- * - A handle belongs to whoever opened it, until it is closed, exactly once. It may move between
- *   threads, but two threads must not use one handle at the same time. NULL is no handle: closing
- *   it does nothing, anything else fails with EINVAL.
- * - A forked child cannot use its parent's handles; it may close them. exec ends all.
+ *   and any other that a system call returned.
+ * - A handle belongs to the process that opened it, until it is closed, exactly once. It may move
+ *   between threads, but two threads must not use one handle at the same time. Closing NULL does
+ *   nothing; any other call with NULL fails with EINVAL.
+ * - A forked child cannot use its parent's handles; it may close them. exec ends all handles.
  * - A descriptor that a function returns stays the library's: wait on it, do not close or read it.
- * - An address is a path, or @ and a name in the abstract namespace. A relative path is made absolute
- *   when it is bound or connected to. One of more than 103 bytes needs /proc.
- * - Times are in milliseconds; negative: without end. A signal handler does not end a wait.
- * - Where size_t length follows a pointer, the pointer leads to so many bytes; it may be NULL where
- *   there are none.
+ * - An address is a path, or @ and a name in the abstract namespace. bind and connect make a
+ *   relative path absolute. A path of more than 103 bytes needs /proc.
+ * - Timeouts are in milliseconds; a negative one waits indefinitely. A signal handler does not end
+ *   a wait.
+ * - If size_t length follows a pointer, the pointer leads to that many bytes; it may be NULL if
+ *   length is 0.
  *
  * Generated from bindings/c/src by `cargo xtask header`: change it there.
  */
@@ -50,22 +51,22 @@
 #include <sys/types.h>
 
 /*
- waiting: look again and again; the shortest latency, a whole processor.
+ wait_strategy: poll; the lowest latency, at the price of a whole processor.
  */
-#define TONTINE_WAITING_SPIN 1
+#define TONTINE_WAIT_STRATEGY_SPIN 1
 
 /*
- waiting: only in the kernel.
+ wait_strategy: sleep in the kernel at once.
  */
-#define TONTINE_WAITING_SLEEP 2
+#define TONTINE_WAIT_STRATEGY_SLEEP 2
 
 /*
- waiting: look for spin_ns, then sleep.
+ wait_strategy: poll for spin_ns, then sleep.
  */
-#define TONTINE_WAITING_SPIN_THEN_SLEEP 3
+#define TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP 3
 
 /*
- fences: none in a send; whoever goes to sleep interrupts the other processors.
+ fences: none in a send; an end that goes to sleep interrupts the other processors.
  */
 #define TONTINE_FENCES_ASYMMETRIC 1
 
@@ -75,17 +76,19 @@
 #define TONTINE_FENCES_SYMMETRIC 2
 
 /*
- on_death: sends fail with EOWNERDEAD; tontine_sender_unread() gives back what was not read.
+ on_death: sends fail with EOWNERDEAD; tontine_sender_take_unread() returns what was not
+ acknowledged.
  */
 #define TONTINE_ON_DEATH_FAIL 1
 
 /*
- on_death: what was not read is kept for the next owner of the address, and handed over to it.
+ on_death: the sender keeps what was not acknowledged and hands it to the next owner of the
+ address.
  */
 #define TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR 2
 
 /*
- on_death: the same, also where the reader closes its mailbox (without this: EPIPE).
+ on_death: the same, also if the receiver closes its mailbox (without this: EPIPE).
  */
 #define TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS 3
 
@@ -95,38 +98,38 @@
 #define TONTINE_ALLOW_OWN_UID 1
 
 /*
- allow: those of allowed_uid too.
+ allow: peers of allowed_uid too.
  */
 #define TONTINE_ALLOW_UID 2
 
 /*
- allow: anyone's.
+ allow: peers of any user.
  */
 #define TONTINE_ALLOW_ANY_UID 3
 
 /*
- One receiver's bundle of lanes.
+ The receiving end: messages of many senders.
  */
 typedef struct tontine_mailbox tontine_mailbox;
 
 /*
- One sender's lane to a mailbox.
+ The sending end of one lane to a mailbox.
  */
 typedef struct tontine_sender tontine_sender;
 
 /*
- Tells whether another process is alive.
+ Reports whether another process is alive.
  */
 typedef struct tontine_watch tontine_watch;
 
 /*
- Settings of either end; what an end does not use it ignores. Clear it, set struct_size, then
- what you want to differ:
+ Settings of either end; an end ignores those that it does not use. Clear the struct, set
+ struct_size, then the settings that are to differ from the defaults:
 
      tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
 
- 0 stands for the default everywhere. A program that was compiled with an older, smaller struct
- goes on working; one compiled with a newer, larger one does where it does not use what is new
+ 0 is the default of every setting. A program that was compiled with an older, smaller struct
+ keeps working; one compiled with a newer, larger struct works if it sets nothing that is new
  (else: E2BIG).
  */
 typedef struct tontine_options {
@@ -135,69 +138,70 @@ typedef struct tontine_options {
    */
   size_t struct_size;
   /*
-   Bytes of chunks that one lane may have: 64 MiB. Of the two ends' the smaller counts.
+   Maximum bytes in the chunks of one lane; default 64 MiB. The smaller of both ends' caps
+   applies.
    */
   uint64_t lane_cap;
   /*
-   Bytes of chunks that all lanes of a mailbox may have together: 1 GiB.
+   Maximum bytes in the chunks of all lanes of a mailbox together; default 1 GiB.
    */
   uint64_t mailbox_cap;
   /*
-   Senders that a mailbox takes at once: 1024.
+   Maximum number of senders that a mailbox accepts at once; default 1024.
    */
   uint64_t max_lanes;
   /*
-   Bytes of a sender's first chunk: 4096.
+   Bytes in a sender's first chunk; default 4096.
    */
   uint64_t first_chunk;
   /*
-   Nanoseconds to spin before sleeping: 20000.
+   Nanoseconds to poll before sleeping; default 20000.
    */
   uint64_t spin_ns;
   /*
-   How long a peer may take to say who it is: 5000.
+   Maximum time for a peer to send its first message after it has connected; default 5000.
    */
-  uint64_t handshake_deadline_ms;
+  uint64_t handshake_timeout_ms;
   /*
-   How long a lane must have been empty before its large chunk is given back: 50.
+   Time for which a lane must have been empty before it returns its large chunk; default 50.
    */
-  uint64_t give_back_after_ms;
+  uint64_t shrink_after_ms;
   /*
-   TONTINE_WAITING_...: SPIN_THEN_SLEEP.
+   TONTINE_WAIT_STRATEGY_...; default SPIN_THEN_SLEEP.
    */
-  uint32_t waiting;
+  uint32_t wait_strategy;
   /*
-   TONTINE_FENCES_...: ASYMMETRIC.
+   TONTINE_FENCES_...; default ASYMMETRIC.
    */
   uint32_t fences;
   /*
-   TONTINE_ON_DEATH_...: FAIL.
+   TONTINE_ON_DEATH_...; default FAIL.
    */
   uint32_t on_death;
   /*
-   TONTINE_ALLOW_...: OWN_UID.
+   TONTINE_ALLOW_...; default OWN_UID.
    */
   uint32_t allow;
   /*
-   For TONTINE_ALLOW_UID.
+   User id for TONTINE_ALLOW_UID.
    */
   uint32_t allowed_uid;
   /*
-   Permissions of the socket in the file system: 0600.
+   Permissions of the socket in the file system; default 0600, at most 0777.
    */
   uint32_t mode;
 } tontine_options;
 
 /*
- The process at the other end, as the kernel named it when it connected.
+ The process at the other end, as the kernel identified it when it connected.
  */
 typedef struct tontine_peer {
   /*
-   In this process's PID namespace; 0 where it cannot be seen from here.
+   Process id in this process's PID namespace; 0 if the process is not visible from here.
    */
   uint32_t pid;
   /*
-   Its user.
+   User id.
    */
   uint32_t uid;
 } tontine_peer;
@@ -207,14 +211,14 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- What went wrong in this thread's last call that failed, in words, for people: who is to blame,
- what was expected, what to do. "" where none has failed. Valid until another call fails in this
- thread. errno has the number.
+ Returns the text of the error of this thread's last call that failed: which peer caused it, what
+ was expected, what to do. "" if none has failed. Valid until another call fails in this thread.
+ errno has the number.
  */
 const char *tontine_last_error(void);
 
 /*
- The library's version, as in "0.1.0".
+ Returns the library's version, as in "0.1.0".
  */
 const char *tontine_version(void);
 
@@ -223,78 +227,81 @@ const char *tontine_version(void);
  The main thread holds it if it calls this, else a new anchor thread. Opening a mailbox or a
  sender does the same. Returns 0; EAGAIN if no thread can be started.
  */
-int tontine_life_join(void);
+int tontine_life_register(void);
 
 /*
  Gives this process a life, if it has none, held by the calling thread; it ends with that thread.
  */
-int tontine_life_join_thread(void);
+int tontine_life_register_thread(void);
 
 /*
  Gives this process a life, if it has none, held by a new thread that does nothing else: for a
  main thread that exits before the process does. The thread takes 64 KiB of address space.
  */
-int tontine_life_with_anchor_thread(void);
+int tontine_life_register_anchor_thread(void);
 
 /*
- The descriptor by which others watch this process: pass it to them, over a Unix socket or by
- inheritance. ENODATA where the process has no life.
+ Returns the descriptor by which other processes watch this one: pass it to them, over a Unix
+ socket or by inheritance. ENODATA if the process has no life.
  */
 int tontine_life_fd(void);
 
 /*
- Watches the process whose tontine_life_fd() this is. The descriptor stays the caller's and
- is not needed afterwards.
+ Watches the process that returned life_fd from tontine_life_fd(). The descriptor stays the
+ caller's and is not needed afterwards.
  */
 struct tontine_watch *tontine_watch_open(int life_fd);
 
 /*
- 1 while the process is alive, 0 once it has ended: one load of memory, no system call.
+ Returns 1 while the process is alive and 0 once it has ended: one load of memory, no system
+ call.
  */
 int tontine_watch_is_alive(struct tontine_watch *watch);
 
 /*
- Ends the watch.
+ Closes the watch.
  */
 void tontine_watch_close(struct tontine_watch *watch);
 
 /*
- Opens a mailbox at the address, in place of a dead owner if there was one. options may be NULL.
- EADDRINUSE where the address has a living owner.
+ Opens a mailbox at the address, and takes the address over if its last owner is dead. options
+ may be NULL. EADDRINUSE if the address has a live owner.
  */
 struct tontine_mailbox *tontine_mailbox_bind(const char *at,
                                              const struct tontine_options *options);
 
 /*
- Opens a mailbox without an address: connected sockets are given to it.
+ Opens a mailbox without an address: it receives by the sockets that tontine_mailbox_adopt()
+ adds.
  */
 struct tontine_mailbox *tontine_mailbox_unbound(const struct tontine_options *options);
 
 /*
- Takes a connected SOCK_SEQPACKET socket, whose other end is given to tontine_sender_over(). From
- then on it is the library's, also where the call fails (but not with EBADF or EINVAL).
+ Adds a connected SOCK_SEQPACKET socket, whose other end is given to
+ tontine_sender_from_socket(). From then on the socket is the library's, also if the call fails
+ (except with EBADF or EINVAL).
  */
 int tontine_mailbox_adopt(struct tontine_mailbox *mailbox,
                           int socket);
 
 /*
- Waits for the next message, copies it into the buffer and returns its length; acknowledges the
- one before. EMSGSIZE where it is longer than the buffer: it is kept and received again (see
- tontine_mailbox_next_length()).
+ Blocks until a message has arrived, copies it into the buffer and returns its length;
+ acknowledges the message before it. EMSGSIZE if it is longer than the buffer: it is kept and
+ received again (see tontine_mailbox_next_length()).
  */
 ssize_t tontine_mailbox_recv(struct tontine_mailbox *mailbox,
                              void *buffer,
                              size_t size);
 
 /*
- As tontine_mailbox_recv(), without waiting: EAGAIN where there is none.
+ Receives like tontine_mailbox_recv(), without blocking: EAGAIN if there is no message.
  */
 ssize_t tontine_mailbox_try_recv(struct tontine_mailbox *mailbox,
                                  void *buffer,
                                  size_t size);
 
 /*
- As tontine_mailbox_recv(), for at most so many milliseconds: then ETIMEDOUT.
+ Receives like tontine_mailbox_recv(), blocking for at most timeout_ms: then ETIMEDOUT.
  */
 ssize_t tontine_mailbox_recv_timeout(struct tontine_mailbox *mailbox,
                                      void *buffer,
@@ -302,58 +309,58 @@ ssize_t tontine_mailbox_recv_timeout(struct tontine_mailbox *mailbox,
                                      int64_t timeout_ms);
 
 /*
- The length of the message that was last kept because the buffer was too small; ENODATA where
- none was. The next message may still be another, of another sender.
+ Returns the length of the message that was last kept because the buffer was too small; ENODATA
+ if none was. The next message may still be another sender's.
  */
 ssize_t tontine_mailbox_next_length(struct tontine_mailbox *mailbox);
 
 /*
- Who sent the message last received; ENODATA where there was none.
+ Stores the process that sent the message last received; ENODATA if there was none.
  */
 int tontine_mailbox_peer(struct tontine_mailbox *mailbox, struct tontine_peer *peer);
 
 /*
- The lane by which the message last received came, as a number that no other lane of this mailbox
- has or will have: a process may have several, and a process id may be used again. ENODATA where
- there was none.
+ Stores the lane by which the message last received came, as a number that no other lane of this
+ mailbox has or will have: a process may have several lanes, and a process id may be reused.
+ ENODATA if there was no message.
  */
 int tontine_mailbox_sender(struct tontine_mailbox *mailbox,
                            uint64_t *sender);
 
 /*
- Acknowledges the message last received: should this process die, a successor does not get it
- again. The next receiving call and tontine_mailbox_close() do it too.
+ Acknowledges the message last received: if this process dies, a successor does not receive it
+ again. The next receiving call and tontine_mailbox_close() acknowledge too.
  */
-int tontine_mailbox_acknowledge(struct tontine_mailbox *mailbox);
+int tontine_mailbox_ack(struct tontine_mailbox *mailbox);
 
 /*
- Takes the message last received for not received: it is received again, or stays the sender's.
+ Marks the message last received as unread: it is received again, or stays with its sender.
  */
-int tontine_mailbox_put_back(struct tontine_mailbox *mailbox);
+int tontine_mailbox_requeue(struct tontine_mailbox *mailbox);
 
 /*
- The descriptor to wait on, with poll or epoll: readable when there is something to do. Call
- tontine_mailbox_arm() before waiting.
+ Returns the descriptor to wait on, with poll or epoll: readable when the mailbox has something
+ to do. Call tontine_mailbox_arm() before waiting.
  */
 int tontine_mailbox_fd(struct tontine_mailbox *mailbox);
 
 /*
- Prepares for waiting on the descriptor. 1: nothing is there, wait; 0: call
- tontine_mailbox_try_recv() until it says EAGAIN, then arm again. Acknowledges the message last
- received.
+ Prepares for waiting on the descriptor. Returns 1 if there is nothing to receive: wait. Returns
+ 0 if there may be: call tontine_mailbox_try_recv() until it fails with EAGAIN, then arm again.
+ Acknowledges the message last received.
  */
 int tontine_mailbox_arm(struct tontine_mailbox *mailbox);
 
 /*
- How many senders are connected.
+ Returns the number of connected senders.
  */
-ssize_t tontine_mailbox_lanes(struct tontine_mailbox *mailbox);
+ssize_t tontine_mailbox_sender_count(struct tontine_mailbox *mailbox);
 
 /*
- The error number of a lane that had to be closed or of a peer that was refused, the oldest
- first, each told once; tontine_last_error() then has the words. 0 where nothing was wrong.
+ Removes and returns, as an errno value, the oldest error of a lane that had to be closed or of a
+ peer that was refused; tontine_last_error() then returns its text. Returns 0 if there is none.
  */
-int tontine_mailbox_fault(struct tontine_mailbox *mailbox);
+int tontine_mailbox_next_error(struct tontine_mailbox *mailbox);
 
 /*
  Closes the mailbox: its senders get EPIPE and keep what is unread. In a forked child it only
@@ -362,44 +369,44 @@ int tontine_mailbox_fault(struct tontine_mailbox *mailbox);
 void tontine_mailbox_close(struct tontine_mailbox *mailbox);
 
 /*
- Begins a lane to the mailbox at the address. options may be NULL. It returns as soon as the
- connection stands; the reader takes it when it next receives. ECONNREFUSED where nobody has a
- mailbox there.
+ Opens a lane to the mailbox at the address. options may be NULL. Returns as soon as the socket
+ is connected; the receiver accepts the connection when it next receives. ECONNREFUSED if no
+ process has a mailbox there.
  */
 struct tontine_sender *tontine_sender_connect(const char *to,
                                               const struct tontine_options *options);
 
 /*
- Begins a lane over a connected SOCK_SEQPACKET socket, whose other end is given to
- tontine_mailbox_adopt(). From then on it is the library's, also where the call fails (but not
- with EBADF, EINVAL or E2BIG).
+ Opens a lane over a connected SOCK_SEQPACKET socket, whose other end is given to
+ tontine_mailbox_adopt(). From then on the socket is the library's, also if the call fails
+ (except with EBADF, EINVAL or E2BIG).
  */
-struct tontine_sender *tontine_sender_over(int socket,
-                                           const struct tontine_options *options);
+struct tontine_sender *tontine_sender_from_socket(int socket,
+                                                  const struct tontine_options *options);
 
 /*
- A lane of its own to the same mailbox, for another thread.
+ Opens another lane to the same mailbox, for another thread.
  */
 struct tontine_sender *tontine_sender_clone(struct tontine_sender *sender);
 
 /*
- Sends a message; waits for room where there is none. To a living reader that is awake it makes
- no system call. EOWNERDEAD where the reader is dead, EPIPE where it has closed; then nothing was
- sent.
+ Sends a message; blocks while the lane has no free space for it. To a live receiver that is
+ awake it makes no system call. EOWNERDEAD if the receiver is dead, EPIPE if it has closed; then
+ nothing was sent.
  */
 int tontine_sender_send(struct tontine_sender *sender,
                         const void *message,
                         size_t length);
 
 /*
- As tontine_sender_send(), without waiting: EAGAIN where there is no room.
+ Sends like tontine_sender_send(), without blocking: EAGAIN if the lane has no free space.
  */
 int tontine_sender_try_send(struct tontine_sender *sender,
                             const void *message,
                             size_t length);
 
 /*
- As tontine_sender_send(), waiting for at most so many milliseconds: then ETIMEDOUT.
+ Sends like tontine_sender_send(), blocking for at most timeout_ms: then ETIMEDOUT.
  */
 int tontine_sender_send_timeout(struct tontine_sender *sender,
                                 const void *message,
@@ -407,77 +414,79 @@ int tontine_sender_send_timeout(struct tontine_sender *sender,
                                 int64_t timeout_ms);
 
 /*
- Room for a message of so many bytes, to be written in place; waits for it. Then call
- tontine_sender_commit() or tontine_sender_cancel(): everything else on this sender fails with
- EBUSY until then, and the pointer ends with either.
+ Reserves space for a message of length bytes, to be written in place; blocks while the lane has
+ no free space for it. Then call tontine_sender_commit() or tontine_sender_cancel(): everything
+ else on this sender fails with EBUSY until then, and the pointer is valid until then.
  */
 void *tontine_sender_reserve(struct tontine_sender *sender,
                              size_t length);
 
 /*
- Sends what stands in the reserved room. ENODATA where nothing is reserved.
+ Sends the message that was written to the reserved space. ENODATA if no space is reserved.
  */
 int tontine_sender_commit(struct tontine_sender *sender);
 
 /*
- Gives the reserved room back: nothing was sent.
+ Releases the reserved space: nothing was sent.
  */
 int tontine_sender_cancel(struct tontine_sender *sender);
 
 /*
- Takes back the next message that a dead or closed reader did not acknowledge, in the order in
- which they were sent: copies it into the buffer and returns its length. EAGAIN while the reader
- is alive; ENODATA when there is none any more; EMSGSIZE where it is longer than the buffer: it
- is kept (see tontine_sender_unread_length()).
+ Takes back the next message that a dead or closed receiver did not acknowledge, in the order in
+ which they were sent: copies it into the buffer and returns its length. EAGAIN while the
+ receiver is alive; ENODATA when no message is left; EMSGSIZE if it is longer than the buffer: it
+ is kept (see tontine_sender_next_unread_length()).
  */
-ssize_t tontine_sender_unread(struct tontine_sender *sender,
-                              void *buffer,
-                              size_t size);
+ssize_t tontine_sender_take_unread(struct tontine_sender *sender,
+                                   void *buffer,
+                                   size_t size);
 
 /*
- The length of the message that tontine_sender_unread() gives next; its errors but EMSGSIZE.
+ Returns the length of the message that tontine_sender_take_unread() takes next; fails like it,
+ but not with EMSGSIZE.
  */
-ssize_t tontine_sender_unread_length(struct tontine_sender *sender);
+ssize_t tontine_sender_next_unread_length(struct tontine_sender *sender);
 
 /*
- Bytes in the lane that the reader has not acknowledged, 8 a message and padding included.
+ Returns the unacknowledged bytes in the lane, padding and 8 per message included.
  */
 ssize_t tontine_sender_unread_bytes(struct tontine_sender *sender);
 
 /*
- Waits until everything is read and acknowledged: ETIMEDOUT, or EOWNERDEAD or EPIPE where the
- reader will not read it. With one of TONTINE_ON_DEATH_WAIT_... a death is waited out. What
- became of the reader after it had read everything does not matter.
+ Blocks until the receiver has acknowledged every message, for at most timeout_ms: then
+ ETIMEDOUT. EOWNERDEAD or EPIPE if the receiver will not read them; with one of
+ TONTINE_ON_DEATH_WAIT_... the sender waits for the next owner instead. Succeeds also if the
+ receiver ends after it has acknowledged everything.
  */
-int tontine_sender_wait_read(struct tontine_sender *sender,
-                             int64_t timeout_ms);
+int tontine_sender_wait_acked(struct tontine_sender *sender,
+                              int64_t timeout_ms);
 
 /*
- Does what there is to do between messages: takes word of room, gives memory back, looks for a
- successor. There is no thread that would do it: call it when the descriptor is readable, or now
- and then.
+ Does the lane's pending work: reads the receiver's control messages, returns memory, looks for a
+ successor. No thread does this work: call it when the descriptor is readable, or from time to
+ time.
  */
 int tontine_sender_service(struct tontine_sender *sender);
 
 /*
- The descriptor to wait on: readable when tontine_sender_service() has something to do. It
- changes when a successor takes the lane.
+ Returns the descriptor to wait on: readable when tontine_sender_service() has something to do.
+ It changes when a successor accepts the lane.
  */
 int tontine_sender_fd(struct tontine_sender *sender);
 
 /*
- Who receives; ENODATA until it has taken the lane.
+ Stores the receiver's process; ENODATA until it has accepted the lane.
  */
 int tontine_sender_peer(struct tontine_sender *sender, struct tontine_peer *peer);
 
 /*
- The longest message that the lane's cap allows; the reader's cap counts too, once it has taken
- the lane.
+ Returns the length of the longest message that the lane's cap allows; the receiver's cap counts
+ too, once it has accepted the lane.
  */
-ssize_t tontine_sender_longest_message(struct tontine_sender *sender);
+ssize_t tontine_sender_max_message_length(struct tontine_sender *sender);
 
 /*
- Closes the lane. A living reader still reads what is in it.
+ Closes the lane. A live receiver still reads what is in it.
  */
 void tontine_sender_close(struct tontine_sender *sender);
 

@@ -18,16 +18,16 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// What went wrong in this thread's last call that failed, in words, for people: who is to blame,
-/// what was expected, what to do. "" where none has failed. Valid until another call fails in this
-/// thread. errno has the number.
+/// Returns the text of the error of this thread's last call that failed: which peer caused it, what
+/// was expected, what to do. "" if none has failed. Valid until another call fails in this thread.
+/// errno has the number.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_last_error() -> *const c_char {
     LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr()))
         .unwrap_or(c"".as_ptr())
 }
 
-/// The library's version, as in "0.1.0".
+/// Returns the library's version, as in "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -143,7 +143,8 @@ pub(crate) fn hand_over<T>(value: T) -> *mut T {
 /// It is NULL or comes from [`hand_over`], was not closed, and no other call uses it now.
 pub(crate) unsafe fn behind<'a, T>(handle: *mut T) -> Outcome<&'a mut T> {
     // SAFETY: passed on.
-    unsafe { handle.as_mut() }.ok_or_else(|| Refusal::new(libc::EINVAL, "the handle is NULL"))
+    unsafe { handle.as_mut() }
+        .ok_or_else(|| Refusal::new(libc::EINVAL, "the handle is NULL; open one first"))
 }
 
 /// Closes a handle; NULL is none.
@@ -202,15 +203,19 @@ pub(crate) unsafe fn copy_out(
 
 /// A length as C gets it.
 pub(crate) fn length(length: usize) -> Outcome<ssize_t> {
-    ssize_t::try_from(length).map_err(|_| Refusal::new(libc::EOVERFLOW, "too long for a ssize_t"))
+    ssize_t::try_from(length)
+        .map_err(|_| Refusal::new(libc::EOVERFLOW, "the length does not fit into a ssize_t"))
 }
 
 fn check_length(start: *const c_void, length: usize) -> Outcome<()> {
     if start.is_null() && length > 0 {
-        return Err(Refusal::new(libc::EINVAL, "a pointer is NULL and its length is not 0"));
+        return Err(Refusal::new(
+            libc::EINVAL,
+            "a pointer is NULL and its length is not 0; pass a buffer, or length 0",
+        ));
     }
     if isize::try_from(length).is_err() {
-        return Err(Refusal::new(libc::EINVAL, "a length is larger than any memory"));
+        return Err(Refusal::new(libc::EINVAL, "a length exceeds SSIZE_MAX; pass a smaller one"));
     }
     Ok(())
 }
@@ -221,7 +226,10 @@ fn check_length(start: *const c_void, length: usize) -> Outcome<()> {
 /// NULL, or a text that ends with a NUL byte.
 pub(crate) unsafe fn address(text: *const c_char) -> Outcome<Address> {
     if text.is_null() {
-        return Err(Refusal::new(libc::EINVAL, "the address is NULL"));
+        return Err(Refusal::new(
+            libc::EINVAL,
+            "the address is NULL; pass a path, or @ and a name",
+        ));
     }
     // SAFETY: not NULL, and ended by a NUL byte.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
@@ -254,7 +262,7 @@ pub(crate) unsafe fn borrowed<'a>(fd: c_int) -> Outcome<BorrowedFd<'a>> {
 fn check_open(fd: c_int) -> Outcome<()> {
     // SAFETY: only asks.
     if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
-        return Err(Refusal::new(libc::EBADF, format!("{fd} is no open descriptor")));
+        return Err(Refusal::new(libc::EBADF, format!("{fd} is not an open descriptor")));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A process's life, and watching another's.
+//! The life of this process, and the watch on another's.
 
 #![allow(unsafe_code, reason = "handles that a program in C holds")]
 
@@ -13,25 +13,25 @@ use crate::border::{Kept, Refusal, answer, behind, borrowed, close, hand_over};
 /// The main thread holds it if it calls this, else a new anchor thread. Opening a mailbox or a
 /// sender does the same. Returns 0; EAGAIN if no thread can be started.
 #[unsafe(no_mangle)]
-pub extern "C" fn tontine_life_join() -> c_int {
+pub extern "C" fn tontine_life_register() -> c_int {
     answer(|| Ok(Life::register().map(|_| 0)?))
 }
 
 /// Gives this process a life, if it has none, held by the calling thread; it ends with that thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn tontine_life_join_thread() -> c_int {
+pub extern "C" fn tontine_life_register_thread() -> c_int {
     answer(|| Ok(Life::register_thread().map(|_| 0)?))
 }
 
 /// Gives this process a life, if it has none, held by a new thread that does nothing else: for a
 /// main thread that exits before the process does. The thread takes 64 KiB of address space.
 #[unsafe(no_mangle)]
-pub extern "C" fn tontine_life_with_anchor_thread() -> c_int {
+pub extern "C" fn tontine_life_register_anchor_thread() -> c_int {
     answer(|| Ok(Life::register_anchor_thread().map(|_| 0)?))
 }
 
-/// The descriptor by which others watch this process: pass it to them, over a Unix socket or by
-/// inheritance. ENODATA where the process has no life.
+/// Returns the descriptor by which other processes watch this one: pass it to them, over a Unix
+/// socket or by inheritance. ENODATA if the process has no life.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_fd() -> c_int {
     answer(|| match Life::current() {
@@ -43,12 +43,12 @@ pub extern "C" fn tontine_life_fd() -> c_int {
     })
 }
 
-/// Tells whether another process is alive.
+/// Reports whether another process is alive.
 #[derive(Debug)]
 pub struct tontine_watch(Kept<Watch>);
 
-/// Watches the process whose tontine_life_fd() this is. The descriptor stays the caller's and
-/// is not needed afterwards.
+/// Watches the process that returned life_fd from tontine_life_fd(). The descriptor stays the
+/// caller's and is not needed afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watch {
     answer(|| {
@@ -58,14 +58,15 @@ pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watc
     })
 }
 
-/// 1 while the process is alive, 0 once it has ended: one load of memory, no system call.
+/// Returns 1 while the process is alive and 0 once it has ended: one load of memory, no system
+/// call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_is_alive(watch: *mut tontine_watch) -> c_int {
     // SAFETY: the contract at the header's top.
     answer(|| unsafe { behind(watch) }?.0.with(|watch| Ok(c_int::from(watch.is_alive()))))
 }
 
-/// Ends the watch.
+/// Closes the watch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_close(watch: *mut tontine_watch) {
     // SAFETY: the contract at the header's top.

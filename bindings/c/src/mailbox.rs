@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use libc::ssize_t;
 use tontine::mailbox::{Mailbox, Message, SenderId};
@@ -16,7 +16,7 @@ use crate::border::{
 };
 use crate::options::{read, tontine_options};
 
-/// One receiver's bundle of lanes.
+/// The receiving end: messages of many senders.
 #[derive(Debug)]
 pub struct tontine_mailbox(Kept<State>);
 
@@ -27,16 +27,16 @@ struct State {
     from: Option<(Peer, SenderId)>,
     /// Of the message that did not fit last.
     too_long: Option<usize>,
-    faults: VecDeque<Error>,
+    errors: VecDeque<Error>,
 }
 
-/// The process at the other end, as the kernel named it when it connected.
+/// The process at the other end, as the kernel identified it when it connected.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct tontine_peer {
-    /// In this process's PID namespace; 0 where it cannot be seen from here.
+    /// Process id in this process's PID namespace; 0 if the process is not visible from here.
     pub pid: u32,
-    /// Its user.
+    /// User id.
     pub uid: u32,
 }
 
@@ -46,8 +46,8 @@ impl From<Peer> for tontine_peer {
     }
 }
 
-/// Opens a mailbox at the address, in place of a dead owner if there was one. options may be NULL.
-/// EADDRINUSE where the address has a living owner.
+/// Opens a mailbox at the address, and takes the address over if its last owner is dead. options
+/// may be NULL. EADDRINUSE if the address has a live owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_bind(
     at: *const c_char,
@@ -60,7 +60,8 @@ pub unsafe extern "C" fn tontine_mailbox_bind(
     })
 }
 
-/// Opens a mailbox without an address: connected sockets are given to it.
+/// Opens a mailbox without an address: it receives by the sockets that tontine_mailbox_adopt()
+/// adds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_unbound(
     options: *const tontine_options,
@@ -73,12 +74,13 @@ pub unsafe extern "C" fn tontine_mailbox_unbound(
 }
 
 fn opened(mailbox: Mailbox) -> *mut tontine_mailbox {
-    let state = State { mailbox, from: None, too_long: None, faults: VecDeque::new() };
+    let state = State { mailbox, from: None, too_long: None, errors: VecDeque::new() };
     hand_over(tontine_mailbox(Kept::new(state)))
 }
 
-/// Takes a connected SOCK_SEQPACKET socket, whose other end is given to tontine_sender_over(). From
-/// then on it is the library's, also where the call fails (but not with EBADF or EINVAL).
+/// Adds a connected SOCK_SEQPACKET socket, whose other end is given to
+/// tontine_sender_from_socket(). From then on the socket is the library's, also if the call fails
+/// (except with EBADF or EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_adopt(
     mailbox: *mut tontine_mailbox,
@@ -91,9 +93,9 @@ pub unsafe extern "C" fn tontine_mailbox_adopt(
     })
 }
 
-/// Waits for the next message, copies it into the buffer and returns its length; acknowledges the
-/// one before. EMSGSIZE where it is longer than the buffer: it is kept and received again (see
-/// tontine_mailbox_next_length()).
+/// Blocks until a message has arrived, copies it into the buffer and returns its length;
+/// acknowledges the message before it. EMSGSIZE if it is longer than the buffer: it is kept and
+/// received again (see tontine_mailbox_next_length()).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_recv(
     mailbox: *mut tontine_mailbox,
@@ -104,7 +106,7 @@ pub unsafe extern "C" fn tontine_mailbox_recv(
     unsafe { receive(mailbox, buffer, size, |mailbox| mailbox.recv()) }
 }
 
-/// As tontine_mailbox_recv(), without waiting: EAGAIN where there is none.
+/// Receives like tontine_mailbox_recv(), without blocking: EAGAIN if there is no message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_try_recv(
     mailbox: *mut tontine_mailbox,
@@ -115,7 +117,7 @@ pub unsafe extern "C" fn tontine_mailbox_try_recv(
     unsafe { receive(mailbox, buffer, size, |mailbox| mailbox.try_recv()) }
 }
 
-/// As tontine_mailbox_recv(), for at most so many milliseconds: then ETIMEDOUT.
+/// Receives like tontine_mailbox_recv(), blocking for at most timeout_ms: then ETIMEDOUT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_recv_timeout(
     mailbox: *mut tontine_mailbox,
@@ -149,23 +151,26 @@ unsafe fn receive(
             (state.from, state.too_long) = (Some(from), None);
         } else {
             state.too_long = Some(length);
-            state.mailbox.put_back();
+            state.mailbox.requeue();
         }
         copied
     })
 }
 
-/// The length of the message that was last kept because the buffer was too small; ENODATA where
-/// none was. The next message may still be another, of another sender.
+/// Returns the length of the message that was last kept because the buffer was too small; ENODATA
+/// if none was. The next message may still be another sender's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_next_length(mailbox: *mut tontine_mailbox) -> ssize_t {
     with(mailbox, |state| match state.too_long {
         Some(bytes) => length(bytes),
-        None => Err(Refusal::new(libc::ENODATA, "no message was kept for want of room")),
+        None => {
+            let text = "no message was kept because the buffer was too small";
+            Err(Refusal::new(libc::ENODATA, text))
+        }
     })
 }
 
-/// Who sent the message last received; ENODATA where there was none.
+/// Stores the process that sent the message last received; ENODATA if there was none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_peer(
     mailbox: *mut tontine_mailbox,
@@ -177,9 +182,9 @@ pub unsafe extern "C" fn tontine_mailbox_peer(
     })
 }
 
-/// The lane by which the message last received came, as a number that no other lane of this mailbox
-/// has or will have: a process may have several, and a process id may be used again. ENODATA where
-/// there was none.
+/// Stores the lane by which the message last received came, as a number that no other lane of this
+/// mailbox has or will have: a process may have several lanes, and a process id may be reused.
+/// ENODATA if there was no message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_sender(
     mailbox: *mut tontine_mailbox,
@@ -194,68 +199,68 @@ pub unsafe extern "C" fn tontine_mailbox_sender(
     })
 }
 
-/// Writes who it is.
+/// Stores a peer.
 ///
 /// # Safety
-/// NULL, or a place for it.
+/// `place` is NULL, or leads to a `tontine_peer` that may be written.
 pub(crate) unsafe fn tell_peer(known: Option<Peer>, place: *mut tontine_peer) -> Outcome<c_int> {
     // SAFETY: passed on.
     let place = unsafe { behind(place) }?;
-    *place = known.ok_or_else(|| Refusal::new(libc::ENODATA, "nobody is known yet"))?.into();
+    *place = known.ok_or_else(|| Refusal::new(libc::ENODATA, "no peer is known yet"))?.into();
     Ok(0)
 }
 
-/// Acknowledges the message last received: should this process die, a successor does not get it
-/// again. The next receiving call and tontine_mailbox_close() do it too.
+/// Acknowledges the message last received: if this process dies, a successor does not receive it
+/// again. The next receiving call and tontine_mailbox_close() acknowledge too.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_mailbox_acknowledge(mailbox: *mut tontine_mailbox) -> c_int {
+pub unsafe extern "C" fn tontine_mailbox_ack(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| {
-        state.mailbox.acknowledge();
+        state.mailbox.ack();
         Ok(0)
     })
 }
 
-/// Takes the message last received for not received: it is received again, or stays the sender's.
+/// Marks the message last received as unread: it is received again, or stays with its sender.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_mailbox_put_back(mailbox: *mut tontine_mailbox) -> c_int {
+pub unsafe extern "C" fn tontine_mailbox_requeue(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| {
-        state.mailbox.put_back();
+        state.mailbox.requeue();
         Ok(0)
     })
 }
 
-/// The descriptor to wait on, with poll or epoll: readable when there is something to do. Call
-/// tontine_mailbox_arm() before waiting.
+/// Returns the descriptor to wait on, with poll or epoll: readable when the mailbox has something
+/// to do. Call tontine_mailbox_arm() before waiting.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_fd(mailbox: *mut tontine_mailbox) -> c_int {
-    with(mailbox, |state| Ok(state.mailbox.descriptor().as_raw_fd()))
+    with(mailbox, |state| Ok(state.mailbox.as_fd().as_raw_fd()))
 }
 
-/// Prepares for waiting on the descriptor. 1: nothing is there, wait; 0: call
-/// tontine_mailbox_try_recv() until it says EAGAIN, then arm again. Acknowledges the message last
-/// received.
+/// Prepares for waiting on the descriptor. Returns 1 if there is nothing to receive: wait. Returns
+/// 0 if there may be: call tontine_mailbox_try_recv() until it fails with EAGAIN, then arm again.
+/// Acknowledges the message last received.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_arm(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| Ok(c_int::from(state.mailbox.arm()?)))
 }
 
-/// How many senders are connected.
+/// Returns the number of connected senders.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_mailbox_lanes(mailbox: *mut tontine_mailbox) -> ssize_t {
-    with(mailbox, |state| length(state.mailbox.lanes()))
+pub unsafe extern "C" fn tontine_mailbox_sender_count(mailbox: *mut tontine_mailbox) -> ssize_t {
+    with(mailbox, |state| length(state.mailbox.sender_count()))
 }
 
-/// The error number of a lane that had to be closed or of a peer that was refused, the oldest
-/// first, each told once; tontine_last_error() then has the words. 0 where nothing was wrong.
+/// Removes and returns, as an errno value, the oldest error of a lane that had to be closed or of a
+/// peer that was refused; tontine_last_error() then returns its text. Returns 0 if there is none.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_mailbox_fault(mailbox: *mut tontine_mailbox) -> c_int {
+pub unsafe extern "C" fn tontine_mailbox_next_error(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| {
-        if state.faults.is_empty() {
-            state.faults = state.mailbox.faults().into();
+        if state.errors.is_empty() {
+            state.errors = state.mailbox.take_errors().into();
         }
-        Ok(state.faults.pop_front().map_or(0, |fault| {
-            let number = fault.errno();
-            Refusal::from(fault).keep_words();
+        Ok(state.errors.pop_front().map_or(0, |error| {
+            let number = error.errno();
+            Refusal::from(error).keep_words();
             number
         }))
     })

@@ -1,91 +1,94 @@
-//! How a mailbox or a sender behaves: [`tontine_options`], and how a program's struct of another
-//! age is read.
+//! Settings of a mailbox or a sender: [`tontine_options`], read from a program that may have been
+//! compiled with an older or newer struct.
 
 #![allow(unsafe_code, reason = "a struct of a program in C, of a size that it names")]
 
 use std::time::Duration;
 
-use tontine::mailbox::{Fences, OnDeath, Options, Waiting};
+use tontine::mailbox::{Fences, OnDeath, Options, WaitStrategy};
 
 use crate::border::{Outcome, Refusal};
 
-/// waiting: look again and again; the shortest latency, a whole processor.
-pub const TONTINE_WAITING_SPIN: u32 = 1;
-/// waiting: only in the kernel.
-pub const TONTINE_WAITING_SLEEP: u32 = 2;
-/// waiting: look for spin_ns, then sleep.
-pub const TONTINE_WAITING_SPIN_THEN_SLEEP: u32 = 3;
+/// wait_strategy: poll; the lowest latency, at the price of a whole processor.
+pub const TONTINE_WAIT_STRATEGY_SPIN: u32 = 1;
+/// wait_strategy: sleep in the kernel at once.
+pub const TONTINE_WAIT_STRATEGY_SLEEP: u32 = 2;
+/// wait_strategy: poll for spin_ns, then sleep.
+pub const TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP: u32 = 3;
 
-/// fences: none in a send; whoever goes to sleep interrupts the other processors.
+/// fences: none in a send; an end that goes to sleep interrupts the other processors.
 pub const TONTINE_FENCES_ASYMMETRIC: u32 = 1;
 /// fences: one in each send, about 5 ns.
 pub const TONTINE_FENCES_SYMMETRIC: u32 = 2;
 
-/// on_death: sends fail with EOWNERDEAD; tontine_sender_unread() gives back what was not read.
+/// on_death: sends fail with EOWNERDEAD; tontine_sender_take_unread() returns what was not
+/// acknowledged.
 pub const TONTINE_ON_DEATH_FAIL: u32 = 1;
-/// on_death: what was not read is kept for the next owner of the address, and handed over to it.
+/// on_death: the sender keeps what was not acknowledged and hands it to the next owner of the
+/// address.
 pub const TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR: u32 = 2;
-/// on_death: the same, also where the reader closes its mailbox (without this: EPIPE).
+/// on_death: the same, also if the receiver closes its mailbox (without this: EPIPE).
 pub const TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS: u32 = 3;
 
 /// allow: peers of the own effective user only.
 pub const TONTINE_ALLOW_OWN_UID: u32 = 1;
-/// allow: those of allowed_uid too.
+/// allow: peers of allowed_uid too.
 pub const TONTINE_ALLOW_UID: u32 = 2;
-/// allow: anyone's.
+/// allow: peers of any user.
 pub const TONTINE_ALLOW_ANY_UID: u32 = 3;
 
-/// Settings of either end; what an end does not use it ignores. Clear it, set struct_size, then
-/// what you want to differ:
+/// Settings of either end; an end ignores those that it does not use. Clear the struct, set
+/// struct_size, then the settings that are to differ from the defaults:
 ///
 ///     tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
 ///
-/// 0 stands for the default everywhere. A program that was compiled with an older, smaller struct
-/// goes on working; one compiled with a newer, larger one does where it does not use what is new
+/// 0 is the default of every setting. A program that was compiled with an older, smaller struct
+/// keeps working; one compiled with a newer, larger struct works if it sets nothing that is new
 /// (else: E2BIG).
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct tontine_options {
     /// sizeof(tontine_options)
     pub struct_size: usize,
-    /// Bytes of chunks that one lane may have: 64 MiB. Of the two ends' the smaller counts.
+    /// Maximum bytes in the chunks of one lane; default 64 MiB. The smaller of both ends' caps
+    /// applies.
     pub lane_cap: u64,
-    /// Bytes of chunks that all lanes of a mailbox may have together: 1 GiB.
+    /// Maximum bytes in the chunks of all lanes of a mailbox together; default 1 GiB.
     pub mailbox_cap: u64,
-    /// Senders that a mailbox takes at once: 1024.
+    /// Maximum number of senders that a mailbox accepts at once; default 1024.
     pub max_lanes: u64,
-    /// Bytes of a sender's first chunk: 4096.
+    /// Bytes in a sender's first chunk; default 4096.
     pub first_chunk: u64,
-    /// Nanoseconds to spin before sleeping: 20000.
+    /// Nanoseconds to poll before sleeping; default 20000.
     pub spin_ns: u64,
-    /// How long a peer may take to say who it is: 5000.
-    pub handshake_deadline_ms: u64,
-    /// How long a lane must have been empty before its large chunk is given back: 50.
-    pub give_back_after_ms: u64,
-    /// TONTINE_WAITING_...: SPIN_THEN_SLEEP.
-    pub waiting: u32,
-    /// TONTINE_FENCES_...: ASYMMETRIC.
+    /// Maximum time for a peer to send its first message after it has connected; default 5000.
+    pub handshake_timeout_ms: u64,
+    /// Time for which a lane must have been empty before it returns its large chunk; default 50.
+    pub shrink_after_ms: u64,
+    /// TONTINE_WAIT_STRATEGY_...; default SPIN_THEN_SLEEP.
+    pub wait_strategy: u32,
+    /// TONTINE_FENCES_...; default ASYMMETRIC.
     pub fences: u32,
-    /// TONTINE_ON_DEATH_...: FAIL.
+    /// TONTINE_ON_DEATH_...; default FAIL.
     pub on_death: u32,
-    /// TONTINE_ALLOW_...: OWN_UID.
+    /// TONTINE_ALLOW_...; default OWN_UID.
     pub allow: u32,
-    /// For TONTINE_ALLOW_UID.
+    /// User id for TONTINE_ALLOW_UID.
     pub allowed_uid: u32,
-    /// Permissions of the socket in the file system: 0600.
+    /// Permissions of the socket in the file system; default 0600, at most 0777.
     pub mode: u32,
 }
 
-/// No struct will ever be larger: one that says so was not filled in.
+/// Maximum size of the struct in any version: a larger `struct_size` was not filled in.
 const LARGEST: usize = 4096;
 
 /// Nothing lies between the fields, so nothing but fields is ever read.
 const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 6 * 4);
 
-/// The options of a program; the defaults where there are none.
+/// Reads the options of a program; the defaults if there are none.
 ///
 /// # Safety
-/// NULL, or the start of a struct of as many bytes as its first field says.
+/// `given` is NULL, or leads to a struct of as many bytes as its first field says.
 pub(crate) unsafe fn read(given: *const tontine_options) -> Outcome<Options> {
     if given.is_null() {
         return Ok(Options::new());
@@ -97,13 +100,16 @@ pub(crate) unsafe fn read(given: *const tontine_options) -> Outcome<Options> {
         return refuse(libc::EINVAL, "struct_size is not set; set it to sizeof(tontine_options)");
     }
     if size > LARGEST {
-        return refuse(libc::E2BIG, "struct_size is larger than any tontine_options");
+        let text = "struct_size is larger than any tontine_options; set it to its sizeof";
+        return refuse(libc::E2BIG, text);
     }
     let known = size.min(size_of::<tontine_options>());
     // SAFETY: the caller's struct has `size` bytes.
     let theirs = unsafe { std::slice::from_raw_parts(given.cast::<u8>(), size) };
     if theirs[known..].iter().any(|byte| *byte != 0) {
-        return refuse(libc::E2BIG, "an option is set that this version does not know");
+        let text =
+            "this library does not have a setting that is not 0; clear it, or use a newer one";
+        return refuse(libc::E2BIG, text);
     }
     let mut options = tontine_options::default();
     // SAFETY: integers may hold any bytes; `known` is at most the size of either.
@@ -115,7 +121,10 @@ pub(crate) unsafe fn read(given: *const tontine_options) -> Outcome<Options> {
 
 impl tontine_options {
     fn translate(self) -> Outcome<Options> {
-        let unknown = |what| Err(Refusal::new(libc::EINVAL, format!("an unknown value of {what}")));
+        let unknown = |field| {
+            let text = format!("{field} has an unknown value; use a constant of tontine.h, or 0");
+            Err(Refusal::new(libc::EINVAL, text))
+        };
         let mut options = Options::new();
         if self.lane_cap != 0 {
             options = options.lane_cap(self.lane_cap);
@@ -129,21 +138,21 @@ impl tontine_options {
         if self.first_chunk != 0 {
             options = options.first_chunk(self.first_chunk);
         }
-        if self.handshake_deadline_ms != 0 {
-            let deadline = Duration::from_millis(self.handshake_deadline_ms);
-            options = options.handshake_deadline(deadline);
+        if self.handshake_timeout_ms != 0 {
+            let timeout = Duration::from_millis(self.handshake_timeout_ms);
+            options = options.handshake_timeout(timeout);
         }
-        if self.give_back_after_ms != 0 {
-            options = options.give_back_after(Duration::from_millis(self.give_back_after_ms));
+        if self.shrink_after_ms != 0 {
+            options = options.shrink_after(Duration::from_millis(self.shrink_after_ms));
         }
-        options = match (self.waiting, self.spin_ns) {
-            (0 | TONTINE_WAITING_SPIN_THEN_SLEEP, 0) => options,
-            (0 | TONTINE_WAITING_SPIN_THEN_SLEEP, spin_ns) => {
-                options.waiting(Waiting::SpinThenSleep(Duration::from_nanos(spin_ns)))
+        options = match (self.wait_strategy, self.spin_ns) {
+            (0 | TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP, 0) => options,
+            (0 | TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP, spin_ns) => {
+                options.wait_strategy(WaitStrategy::SpinThenSleep(Duration::from_nanos(spin_ns)))
             }
-            (TONTINE_WAITING_SPIN, _) => options.waiting(Waiting::Spin),
-            (TONTINE_WAITING_SLEEP, _) => options.waiting(Waiting::Sleep),
-            _ => return unknown("waiting"),
+            (TONTINE_WAIT_STRATEGY_SPIN, _) => options.wait_strategy(WaitStrategy::Spin),
+            (TONTINE_WAIT_STRATEGY_SLEEP, _) => options.wait_strategy(WaitStrategy::Sleep),
+            _ => return unknown("wait_strategy"),
         };
         options = match self.fences {
             0 => options,
@@ -169,7 +178,7 @@ impl tontine_options {
         match self.mode {
             0 => Ok(options),
             mode if mode <= 0o777 => Ok(options.mode(mode)),
-            _ => unknown("mode"),
+            mode => Err(Refusal::new(libc::EINVAL, format!("mode is {mode:#o}; set at most 0777"))),
         }
     }
 }
@@ -204,9 +213,9 @@ mod tests {
             max_lanes: 3,
             first_chunk: 1 << 13,
             spin_ns: 77,
-            handshake_deadline_ms: 78,
-            give_back_after_ms: 79,
-            waiting: TONTINE_WAITING_SPIN_THEN_SLEEP,
+            handshake_timeout_ms: 78,
+            shrink_after_ms: 79,
+            wait_strategy: TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP,
             fences: TONTINE_FENCES_SYMMETRIC,
             on_death: TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR,
             allow: TONTINE_ALLOW_UID,
@@ -218,9 +227,9 @@ mod tests {
             .mailbox_cap(1 << 22)
             .max_lanes(3)
             .first_chunk(1 << 13)
-            .waiting(Waiting::SpinThenSleep(Duration::from_nanos(77)))
-            .handshake_deadline(Duration::from_millis(78))
-            .give_back_after(Duration::from_millis(79))
+            .wait_strategy(WaitStrategy::SpinThenSleep(Duration::from_nanos(77)))
+            .handshake_timeout(Duration::from_millis(78))
+            .shrink_after(Duration::from_millis(79))
             .fences(Fences::Symmetric)
             .on_death(OnDeath::WaitForSuccessor)
             .allow_uid(4711)
@@ -234,7 +243,7 @@ mod tests {
         let older = tontine_options {
             struct_size: size_of::<usize>() + 8,
             lane_cap: 1 << 20,
-            waiting: 99,
+            wait_strategy: 99,
             ..Default::default()
         };
         assert_eq!(of(&older), Ok(format!("{:?}", Options::new().lane_cap(1 << 20))));
@@ -267,7 +276,7 @@ mod tests {
     #[test]
     fn unknown_values_are_refused() {
         let set: [fn(&mut tontine_options); 5] = [
-            |options| options.waiting = 4,
+            |options| options.wait_strategy = 4,
             |options| options.fences = 3,
             |options| options.on_death = 4,
             |options| options.allow = 4,

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
 use libc::ssize_t;
@@ -17,7 +17,7 @@ use crate::border::{
 use crate::mailbox::{tell_peer, tontine_peer};
 use crate::options::{read, tontine_options};
 
-/// One sender's lane to a mailbox.
+/// The sending end of one lane to a mailbox.
 #[derive(Debug)]
 pub struct tontine_sender(Kept<State>);
 
@@ -34,7 +34,7 @@ impl State {
     /// The sender, where nothing is reserved in it.
     fn free(&mut self) -> Outcome<&mut Sender> {
         if self.reservation.is_some() {
-            let text = "room is reserved: commit or cancel it first";
+            let text = "space is reserved; commit or cancel it first";
             return Err(Refusal::new(libc::EBUSY, text));
         }
         // SAFETY: a box of our own; nobody borrows it but the reservation, and there is none.
@@ -50,9 +50,9 @@ impl Drop for State {
     }
 }
 
-/// Begins a lane to the mailbox at the address. options may be NULL. It returns as soon as the
-/// connection stands; the reader takes it when it next receives. ECONNREFUSED where nobody has a
-/// mailbox there.
+/// Opens a lane to the mailbox at the address. options may be NULL. Returns as soon as the socket
+/// is connected; the receiver accepts the connection when it next receives. ECONNREFUSED if no
+/// process has a mailbox there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_connect(
     to: *const c_char,
@@ -65,22 +65,22 @@ pub unsafe extern "C" fn tontine_sender_connect(
     })
 }
 
-/// Begins a lane over a connected SOCK_SEQPACKET socket, whose other end is given to
-/// tontine_mailbox_adopt(). From then on it is the library's, also where the call fails (but not
-/// with EBADF, EINVAL or E2BIG).
+/// Opens a lane over a connected SOCK_SEQPACKET socket, whose other end is given to
+/// tontine_mailbox_adopt(). From then on the socket is the library's, also if the call fails
+/// (except with EBADF, EINVAL or E2BIG).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_sender_over(
+pub unsafe extern "C" fn tontine_sender_from_socket(
     socket: c_int,
     options: *const tontine_options,
 ) -> *mut tontine_sender {
     answer(|| {
         // SAFETY: the contract at the header's top; the caller gives the socket away.
         let (options, socket) = unsafe { (read(options)?, owned(socket)?) };
-        Ok(opened(options.over(socket)?))
+        Ok(opened(options.connect_socket(socket)?))
     })
 }
 
-/// A lane of its own to the same mailbox, for another thread.
+/// Opens another lane to the same mailbox, for another thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_clone(sender: *mut tontine_sender) -> *mut tontine_sender {
     with(sender, |state| Ok(opened(state.free()?.try_clone()?)))
@@ -92,9 +92,9 @@ fn opened(sender: Sender) -> *mut tontine_sender {
     hand_over(tontine_sender(Kept::new(state)))
 }
 
-/// Sends a message; waits for room where there is none. To a living reader that is awake it makes
-/// no system call. EOWNERDEAD where the reader is dead, EPIPE where it has closed; then nothing was
-/// sent.
+/// Sends a message; blocks while the lane has no free space for it. To a live receiver that is
+/// awake it makes no system call. EOWNERDEAD if the receiver is dead, EPIPE if it has closed; then
+/// nothing was sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_send(
     sender: *mut tontine_sender,
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn tontine_sender_send(
     unsafe { send(sender, message, length, |sender, message| sender.send(message)) }
 }
 
-/// As tontine_sender_send(), without waiting: EAGAIN where there is no room.
+/// Sends like tontine_sender_send(), without blocking: EAGAIN if the lane has no free space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_try_send(
     sender: *mut tontine_sender,
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn tontine_sender_try_send(
     unsafe { send(sender, message, length, |sender, message| sender.try_send(message)) }
 }
 
-/// As tontine_sender_send(), waiting for at most so many milliseconds: then ETIMEDOUT.
+/// Sends like tontine_sender_send(), blocking for at most timeout_ms: then ETIMEDOUT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_send_timeout(
     sender: *mut tontine_sender,
@@ -149,9 +149,9 @@ unsafe fn send(
     })
 }
 
-/// Room for a message of so many bytes, to be written in place; waits for it. Then call
-/// tontine_sender_commit() or tontine_sender_cancel(): everything else on this sender fails with
-/// EBUSY until then, and the pointer ends with either.
+/// Reserves space for a message of length bytes, to be written in place; blocks while the lane has
+/// no free space for it. Then call tontine_sender_commit() or tontine_sender_cancel(): everything
+/// else on this sender fails with EBUSY until then, and the pointer is valid until then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_reserve(
     sender: *mut tontine_sender,
@@ -167,17 +167,17 @@ pub unsafe extern "C" fn tontine_sender_reserve(
     })
 }
 
-/// Sends what stands in the reserved room. ENODATA where nothing is reserved.
+/// Sends the message that was written to the reserved space. ENODATA if no space is reserved.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_commit(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
-        let nothing = || Refusal::new(libc::ENODATA, "nothing is reserved");
+        let nothing = || Refusal::new(libc::ENODATA, "no space is reserved; reserve it first");
         state.reservation.take().ok_or_else(nothing)?.commit()?;
         Ok(0)
     })
 }
 
-/// Gives the reserved room back: nothing was sent.
+/// Releases the reserved space: nothing was sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_cancel(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
@@ -186,12 +186,12 @@ pub unsafe extern "C" fn tontine_sender_cancel(sender: *mut tontine_sender) -> c
     })
 }
 
-/// Takes back the next message that a dead or closed reader did not acknowledge, in the order in
-/// which they were sent: copies it into the buffer and returns its length. EAGAIN while the reader
-/// is alive; ENODATA when there is none any more; EMSGSIZE where it is longer than the buffer: it
-/// is kept (see tontine_sender_unread_length()).
+/// Takes back the next message that a dead or closed receiver did not acknowledge, in the order in
+/// which they were sent: copies it into the buffer and returns its length. EAGAIN while the
+/// receiver is alive; ENODATA when no message is left; EMSGSIZE if it is longer than the buffer: it
+/// is kept (see tontine_sender_next_unread_length()).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_sender_unread(
+pub unsafe extern "C" fn tontine_sender_take_unread(
     sender: *mut tontine_sender,
     buffer: *mut c_void,
     size: usize,
@@ -204,21 +204,22 @@ pub unsafe extern "C" fn tontine_sender_unread(
     })
 }
 
-/// The length of the message that tontine_sender_unread() gives next; its errors but EMSGSIZE.
+/// Returns the length of the message that tontine_sender_take_unread() takes next; fails like it,
+/// but not with EMSGSIZE.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_sender_unread_length(sender: *mut tontine_sender) -> ssize_t {
+pub unsafe extern "C" fn tontine_sender_next_unread_length(sender: *mut tontine_sender) -> ssize_t {
     with(sender, |state| length(next_unread(state)?.len()))
 }
 
 fn next_unread(state: &mut State) -> Outcome<&[u8]> {
     if state.unread.is_empty() {
-        state.unread = state.free()?.unread()?.into();
+        state.unread = state.free()?.take_unread()?.into();
     }
-    let none = || Refusal::new(libc::ENODATA, "there are no unread messages");
+    let none = || Refusal::new(libc::ENODATA, "no unread message is left");
     state.unread.front().map(Vec::as_slice).ok_or_else(none)
 }
 
-/// Bytes in the lane that the reader has not acknowledged, 8 a message and padding included.
+/// Returns the unacknowledged bytes in the lane, padding and 8 per message included.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_unread_bytes(sender: *mut tontine_sender) -> ssize_t {
     with(sender, |state| {
@@ -226,23 +227,24 @@ pub unsafe extern "C" fn tontine_sender_unread_bytes(sender: *mut tontine_sender
     })
 }
 
-/// Waits until everything is read and acknowledged: ETIMEDOUT, or EOWNERDEAD or EPIPE where the
-/// reader will not read it. With one of TONTINE_ON_DEATH_WAIT_... a death is waited out. What
-/// became of the reader after it had read everything does not matter.
+/// Blocks until the receiver has acknowledged every message, for at most timeout_ms: then
+/// ETIMEDOUT. EOWNERDEAD or EPIPE if the receiver will not read them; with one of
+/// TONTINE_ON_DEATH_WAIT_... the sender waits for the next owner instead. Succeeds also if the
+/// receiver ends after it has acknowledged everything.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_sender_wait_read(
+pub unsafe extern "C" fn tontine_sender_wait_acked(
     sender: *mut tontine_sender,
     timeout_ms: i64,
 ) -> c_int {
     with(sender, |state| {
-        state.free()?.wait_read(timeout(timeout_ms))?;
+        state.free()?.wait_acked(timeout(timeout_ms))?;
         Ok(0)
     })
 }
 
-/// Does what there is to do between messages: takes word of room, gives memory back, looks for a
-/// successor. There is no thread that would do it: call it when the descriptor is readable, or now
-/// and then.
+/// Does the lane's pending work: reads the receiver's control messages, returns memory, looks for a
+/// successor. No thread does this work: call it when the descriptor is readable, or from time to
+/// time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_service(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
@@ -251,14 +253,14 @@ pub unsafe extern "C" fn tontine_sender_service(sender: *mut tontine_sender) -> 
     })
 }
 
-/// The descriptor to wait on: readable when tontine_sender_service() has something to do. It
-/// changes when a successor takes the lane.
+/// Returns the descriptor to wait on: readable when tontine_sender_service() has something to do.
+/// It changes when a successor accepts the lane.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_fd(sender: *mut tontine_sender) -> c_int {
-    with(sender, |state| Ok(state.free()?.descriptor().as_raw_fd()))
+    with(sender, |state| Ok(state.free()?.as_fd().as_raw_fd()))
 }
 
-/// Who receives; ENODATA until it has taken the lane.
+/// Stores the receiver's process; ENODATA until it has accepted the lane.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_peer(
     sender: *mut tontine_sender,
@@ -270,14 +272,14 @@ pub unsafe extern "C" fn tontine_sender_peer(
     })
 }
 
-/// The longest message that the lane's cap allows; the reader's cap counts too, once it has taken
-/// the lane.
+/// Returns the length of the longest message that the lane's cap allows; the receiver's cap counts
+/// too, once it has accepted the lane.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tontine_sender_longest_message(sender: *mut tontine_sender) -> ssize_t {
-    with(sender, |state| length(state.free()?.longest_message()))
+pub unsafe extern "C" fn tontine_sender_max_message_length(sender: *mut tontine_sender) -> ssize_t {
+    with(sender, |state| length(state.free()?.max_message_len()))
 }
 
-/// Closes the lane. A living reader still reads what is in it.
+/// Closes the lane. A live receiver still reads what is in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_close(sender: *mut tontine_sender) {
     // SAFETY: the contract at the header's top.

@@ -42,10 +42,10 @@ static void lives(void)
     EXPECT(strlen(tontine_version()) >= 5);
     EXPECT(tontine_last_error()[0] == '\0');
     EXPECT_ERROR(tontine_life_fd(), ENODATA);
-    EXPECT(tontine_life_join() == 0);
-    EXPECT(tontine_life_join() == 0);
-    EXPECT(tontine_life_join_thread() == 0);
-    EXPECT(tontine_life_with_anchor_thread() == 0);
+    EXPECT(tontine_life_register() == 0);
+    EXPECT(tontine_life_register() == 0);
+    EXPECT(tontine_life_register_thread() == 0);
+    EXPECT(tontine_life_register_anchor_thread() == 0);
     EXPECT(tontine_life_fd() >= 0);
     watch = tontine_watch_open(tontine_life_fd());
     EXPECT(watch != NULL);
@@ -81,7 +81,7 @@ static void death_is_seen(void)
     message.msg_controllen = sizeof control;
     child = fork();
     if (child == 0) {
-        if (tontine_life_join() != 0)
+        if (tontine_life_register() != 0)
             _exit(1);
         head = CMSG_FIRSTHDR(&message);
         head->cmsg_level = SOL_SOCKET;
@@ -139,16 +139,16 @@ static void messages(const char *path)
     EXPECT(tontine_sender_send_timeout(sender, "a third message", 15, 1000) == 0);
     EXPECT_ERROR(tontine_sender_send(sender, NULL, 1), EINVAL);
     EXPECT_ERROR(tontine_sender_send(sender, large, sizeof large), EMSGSIZE);
-    EXPECT(tontine_sender_longest_message(sender) > 4096);
+    EXPECT(tontine_sender_max_message_length(sender) > 4096);
 
     EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 5 && memcmp(text, "first", 5) == 0);
     EXPECT(tontine_mailbox_peer(mailbox, &peer) == 0);
     EXPECT(peer.pid == (uint32_t)getpid() && peer.uid == getuid());
     EXPECT(tontine_mailbox_sender(mailbox, &first) == 0);
-    EXPECT(tontine_mailbox_lanes(mailbox) == 1);
-    EXPECT(tontine_mailbox_put_back(mailbox) == 0);
+    EXPECT(tontine_mailbox_sender_count(mailbox) == 1);
+    EXPECT(tontine_mailbox_requeue(mailbox) == 0);
     EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 5 && memcmp(text, "first", 5) == 0);
-    EXPECT(tontine_mailbox_acknowledge(mailbox) == 0);
+    EXPECT(tontine_mailbox_ack(mailbox) == 0);
     EXPECT(tontine_mailbox_recv(mailbox, NULL, 0) == 0);
     EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, 3), EMSGSIZE);
     EXPECT(tontine_mailbox_next_length(mailbox) == 15);
@@ -170,9 +170,9 @@ static void messages(const char *path)
     EXPECT_ERROR(tontine_mailbox_try_recv(mailbox, text, sizeof text), EAGAIN);
     EXPECT(tontine_sender_service(sender) == 0);
     EXPECT(tontine_sender_peer(sender, &peer) == 0);
-    EXPECT(tontine_sender_wait_read(sender, 1000) == 0);
+    EXPECT(tontine_sender_wait_acked(sender, 1000) == 0);
     EXPECT(tontine_sender_unread_bytes(sender) == 0);
-    EXPECT_ERROR(tontine_sender_unread(sender, text, sizeof text), EAGAIN);
+    EXPECT_ERROR(tontine_sender_take_unread(sender, text, sizeof text), EAGAIN);
     EXPECT(tontine_sender_fd(sender) >= 0);
 
     twin = tontine_sender_clone(sender);
@@ -185,27 +185,27 @@ static void messages(const char *path)
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 4);
     /* One process, two lanes. */
     EXPECT(tontine_mailbox_sender(mailbox, &second) == 0 && second != first);
-    EXPECT(tontine_mailbox_acknowledge(mailbox) == 0);
+    EXPECT(tontine_mailbox_ack(mailbox) == 0);
     EXPECT(tontine_sender_send(sender, "first", 5) == 0);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 5);
     EXPECT(tontine_mailbox_sender(mailbox, &again) == 0 && again == first);
-    EXPECT(tontine_mailbox_acknowledge(mailbox) == 0);
-    EXPECT(tontine_mailbox_fault(mailbox) == 0);
+    EXPECT(tontine_mailbox_ack(mailbox) == 0);
+    EXPECT(tontine_mailbox_next_error(mailbox) == 0);
 
-    /* Of what is left when the reader closes, the first is longer than the buffer at first. */
+    /* Of what is left when the receiver closes, the first is longer than the buffer at first. */
     EXPECT(tontine_sender_send(sender, "left over", 9) == 0);
     EXPECT(tontine_sender_send(sender, "", 0) == 0);
     EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, 3), EMSGSIZE);
     tontine_mailbox_close(mailbox);
     EXPECT_ERROR(tontine_sender_send(sender, "x", 1), EPIPE);
-    EXPECT_ERROR(tontine_sender_unread(sender, text, 3), EMSGSIZE);
-    EXPECT(tontine_sender_unread_length(sender) == 9);
-    EXPECT(tontine_sender_unread(sender, text, sizeof text) == 9);
+    EXPECT_ERROR(tontine_sender_take_unread(sender, text, 3), EMSGSIZE);
+    EXPECT(tontine_sender_next_unread_length(sender) == 9);
+    EXPECT(tontine_sender_take_unread(sender, text, sizeof text) == 9);
     EXPECT(memcmp(text, "left over", 9) == 0);
-    EXPECT(tontine_sender_unread(sender, text, sizeof text) == 0);
-    EXPECT_ERROR(tontine_sender_unread(sender, text, sizeof text), ENODATA);
+    EXPECT(tontine_sender_take_unread(sender, text, sizeof text) == 0);
+    EXPECT_ERROR(tontine_sender_take_unread(sender, text, sizeof text), ENODATA);
     /* Taking messages back changes no answer: each was EPROTO from here on. */
-    EXPECT_ERROR(tontine_sender_unread_length(sender), ENODATA);
+    EXPECT_ERROR(tontine_sender_next_unread_length(sender), ENODATA);
     EXPECT(tontine_sender_unread_bytes(sender) == 0);
     EXPECT_ERROR(tontine_sender_send(sender, "x", 1), EPIPE);
     EXPECT_ERROR(tontine_sender_service(sender), EPIPE);
@@ -228,11 +228,11 @@ static void a_restart_is_waited_out(const char *path)
     tontine_mailbox_close(mailbox);
     EXPECT(tontine_sender_send(sender, "three", 5) == 0);
     mailbox = tontine_mailbox_bind(path, NULL);
-    EXPECT(tontine_sender_wait_read(sender, 100) < 0);
+    EXPECT(tontine_sender_wait_acked(sender, 100) < 0);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 3);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 5);
     tontine_mailbox_close(mailbox);
-    EXPECT(tontine_sender_wait_read(sender, 10000) == 0);
+    EXPECT(tontine_sender_wait_acked(sender, 10000) == 0);
     tontine_sender_close(sender);
 }
 
@@ -246,11 +246,11 @@ static void sockets(void)
     EXPECT(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
     EXPECT(tontine_mailbox_adopt(mailbox, pair[0]) == 0);
     EXPECT_ERROR(tontine_mailbox_adopt(mailbox, 4711), EBADF);
-    sender = tontine_sender_over(pair[1], NULL);
+    sender = tontine_sender_from_socket(pair[1], NULL);
     EXPECT(tontine_sender_send(sender, "pair", 4) == 0);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 4);
     EXPECT_NULL(tontine_sender_clone(sender), ECONNREFUSED);
-    EXPECT_NULL(tontine_sender_over(-1, NULL), EBADF);
+    EXPECT_NULL(tontine_sender_from_socket(-1, NULL), EBADF);
     tontine_sender_close(sender);
     tontine_mailbox_close(mailbox);
 }
@@ -261,7 +261,7 @@ static void what_is_null_is_refused(void)
     uint64_t lane;
     tontine_peer peer;
     tontine_options unset = {.struct_size = 0};
-    tontine_options odd = {.struct_size = sizeof odd, .waiting = 99};
+    tontine_options odd = {.struct_size = sizeof odd, .wait_strategy = 99};
 
     EXPECT_NULL(tontine_mailbox_bind(NULL, NULL), EINVAL);
     EXPECT_NULL(tontine_mailbox_bind("@odd", &unset), EINVAL);
@@ -276,25 +276,25 @@ static void what_is_null_is_refused(void)
     EXPECT_ERROR(tontine_mailbox_next_length(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_peer(NULL, &peer), EINVAL);
     EXPECT_ERROR(tontine_mailbox_sender(NULL, &lane), EINVAL);
-    EXPECT_ERROR(tontine_mailbox_acknowledge(NULL), EINVAL);
-    EXPECT_ERROR(tontine_mailbox_put_back(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_ack(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_requeue(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_fd(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_arm(NULL), EINVAL);
-    EXPECT_ERROR(tontine_mailbox_lanes(NULL), EINVAL);
-    EXPECT_ERROR(tontine_mailbox_fault(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_sender_count(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_next_error(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_send(NULL, text, 4), EINVAL);
     EXPECT_ERROR(tontine_sender_try_send(NULL, text, 4), EINVAL);
     EXPECT_ERROR(tontine_sender_send_timeout(NULL, text, 4, 1), EINVAL);
     EXPECT_ERROR(tontine_sender_commit(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_cancel(NULL), EINVAL);
-    EXPECT_ERROR(tontine_sender_unread(NULL, text, 4), EINVAL);
-    EXPECT_ERROR(tontine_sender_unread_length(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_take_unread(NULL, text, 4), EINVAL);
+    EXPECT_ERROR(tontine_sender_next_unread_length(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_unread_bytes(NULL), EINVAL);
-    EXPECT_ERROR(tontine_sender_wait_read(NULL, 1), EINVAL);
+    EXPECT_ERROR(tontine_sender_wait_acked(NULL, 1), EINVAL);
     EXPECT_ERROR(tontine_sender_service(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_fd(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_peer(NULL, &peer), EINVAL);
-    EXPECT_ERROR(tontine_sender_longest_message(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_max_message_length(NULL), EINVAL);
     tontine_mailbox_close(NULL);
     tontine_sender_close(NULL);
 }

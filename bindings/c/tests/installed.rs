@@ -93,7 +93,7 @@ fn succeed(command: &mut Command) -> String {
 
 const HELLO: &str = "\
 read: hello
-the reader is dead: EOWNERDEAD
+the receiver is dead: EOWNERDEAD
 not read: are you
 not read: there?
 ";

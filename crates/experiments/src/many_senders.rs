@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::net::SocketType;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
-use tontine::mailbox::{Options, Sender, Waiting};
+use tontine::mailbox::{Options, Sender, WaitStrategy};
 use tontine_bench::about::{Explanation, Topic};
 use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::observe::{Observed, PairedRatio, Series};
@@ -147,7 +147,7 @@ fn streams(senders: usize, messages: usize) -> Result<Observed> {
         .lane_cap(LANE)
         .mailbox_cap(4 * LANE * senders as u64)
         .max_lanes(senders)
-        .waiting(Waiting::Spin);
+        .wait_strategy(WaitStrategy::Spin);
     let pairs =
         (0..senders).map(|_| unix_pair(SocketType::SEQPACKET)).collect::<Result<Vec<_>>>()?;
     let (read, write): (Vec<OwnedFd>, Vec<OwnedFd>) = pairs.into_iter().unzip();

@@ -1,5 +1,5 @@
-//! A mailbox in a program's own event loop, beside its other descriptors: here a pipe that stands
-//! for whatever else the program waits for.
+//! A mailbox in a program's own event loop, together with its other descriptors: here a pipe, as an
+//! example of what else a program waits for.
 //!
 //! `cargo run -p tontine --example epoll`
 
@@ -24,7 +24,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let (mail, other) = (epoll::EventData::new_u64(MAIL), epoll::EventData::new_u64(OTHER));
-    epoll::add(&set, mailbox.descriptor(), mail, epoll::EventFlags::IN)?;
+    epoll::add(&set, &mailbox, mail, epoll::EventFlags::IN)?;
     epoll::add(&set, stop.as_fd(), other, epoll::EventFlags::IN)?;
 
     let sending = thread::spawn(move || -> io::Result<()> {
@@ -33,15 +33,15 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             thread::sleep(Duration::from_millis(5));
             sender.send(&[b'a' + number])?;
         }
-        // Until then the lane keeps the messages; so does a lane whose sender has ended.
-        sender.wait_read(Some(Duration::from_secs(5)))?;
+        // A lane keeps its messages until then, also if its sender ends.
+        sender.wait_acked(Some(Duration::from_secs(5)))?;
         rustix::io::write(&say_stop, b"stop")?;
         Ok(())
     });
 
     let mut events: Vec<epoll::Event> = Vec::with_capacity(8);
     'waiting: loop {
-        // Everything that is there, until there is nothing.
+        // Receives until there is no message.
         loop {
             match mailbox.try_recv() {
                 Ok(message) => println!("mail: {}", message.escape_ascii()),
@@ -49,19 +49,19 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Err(error) => return Err(error.into()),
             }
         }
-        // Says that we are about to sleep, and looks once more: `false` means that mail has come.
+        // Announces the wait and checks once more: `false` means that a message may have come.
         if !mailbox.arm()? {
             continue;
         }
         events.clear();
-        // Not for ever: newcomers who say nothing are dropped only when somebody looks.
+        // With a timeout: only receiving calls drop senders that connect and send nothing.
         let longest = Timespec { tv_sec: 5, tv_nsec: 0 };
         match epoll::wait(&set, spare_capacity(&mut events), Some(&longest)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
         for event in &events {
-            // Mail is looked for in any case, at the top.
+            // The top of the loop receives in any case.
             if event.data.u64() == OTHER {
                 println!("the other descriptor says stop");
                 break 'waiting;

@@ -1,9 +1,9 @@
 //! Requests and replies: a lane goes one way, so each side has a mailbox of its own, and the
 //! request says where the reply is wanted.
 //!
-//! A server that believes an address believes a stranger: it connects to what the client names. It
-//! takes lanes of its own user only (the default), never waits for a client longer than it can
-//! afford, and keeps no more of them than it has descriptors for.
+//! The server connects to an address that a client names, so it limits what a client can do: it
+//! accepts lanes of its own user only (the default), waits for a client at most 100 ms, and keeps
+//! at most 256 lanes, for which it has descriptors.
 //!
 //! `cargo run -p tontine --example reply`
 
@@ -14,10 +14,10 @@ use std::time::Duration;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// A client that does not make room for so long gets no reply.
+/// Maximum wait for free space in a client's lane; then the client gets no reply.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Clients whose lanes are kept.
+/// Maximum number of clients whose lanes are kept.
 const MOST_CLIENTS: usize = 256;
 
 /// A request: the reply's address, a zero, and what is asked.
@@ -34,8 +34,8 @@ fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
         let Ok(reply_to) = std::str::from_utf8(&message[..zero]) else { continue };
         let answer = message[zero + 1..].to_ascii_uppercase();
         if !clients.contains_key(reply_to) {
-            // A client that is gone, or that never was, is its own misfortune.
-            let options = Options::new().handshake_deadline(PATIENCE);
+            // A client that has ended, or never existed, gets no reply.
+            let options = Options::new().handshake_timeout(PATIENCE);
             let Ok(sender) = options.connect(reply_to) else { continue };
             if clients.len() == MOST_CLIENTS {
                 clients.clear();
@@ -48,7 +48,7 @@ fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
             clients.remove(reply_to);
         }
     }
-    // Lanes that are dropped leave what is in them to be read.
+    // Clients still read what is in lanes that are dropped.
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn main() -> tontine::Result<()> {
     let server = format!("@reply-server-{}", std::process::id());
     let client = format!("@reply-client-{}", std::process::id());
 
-    // Two processes in earnest; two threads here, so that one command shows it.
+    // Usually two processes; two threads here, so that one command shows both.
     let mut requests = Mailbox::bind(&server)?;
     let serving = thread::spawn(move || serve(&mut requests, 2));
 
@@ -66,8 +66,8 @@ pub(crate) fn main() -> tontine::Result<()> {
         sender.send(&request(&client, question.as_bytes()))?;
         match replies.recv_timeout(Duration::from_secs(5)) {
             Ok(reply) => println!("{question} -> {}", reply.escape_ascii()),
-            // The server may have died with the request: did it act on it? That is for the two to
-            // settle between them, for example by a number in each request.
+            // If the server died, it may have acted on the request. Client and server must handle
+            // that, for example by a number in each request.
             Err(Error::TimedOut) => println!("{question} -> no reply; ask the successor"),
             Err(error) => return Err(error),
         }

@@ -1,5 +1,5 @@
-//! Typed messages: any serialisation will do, here postcard. The bytes come from another process,
-//! so what does not decode is an error and no reason to panic.
+//! Typed messages through any serialisation library, here postcard. The bytes come from another
+//! process, so bytes that do not decode are an error, not a reason to panic.
 //!
 //! `cargo run -p tontine --example typed`
 
@@ -14,12 +14,12 @@ enum Job {
     Stop,
 }
 
-/// Writes the job where the receiver will read it: there is no buffer in between.
+/// Serialises the job into the lane, without a buffer in between.
 fn send(sender: &mut Sender, job: &Job) -> Result<(), Box<dyn Error>> {
     let length = postcard::experimental::serialized_size(job)?;
-    let mut room = sender.reserve(length)?;
-    postcard::to_slice(job, &mut room)?;
-    Ok(room.commit()?)
+    let mut space = sender.reserve(length)?;
+    postcard::to_slice(job, &mut space)?;
+    Ok(space.commit()?)
 }
 
 fn receive(mailbox: &mut Mailbox) -> Result<Job, Box<dyn Error>> {

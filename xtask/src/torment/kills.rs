@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tontine::life::Life;
-use tontine::mailbox::{Fences, Options, Waiting};
+use tontine::mailbox::{Fences, Options, WaitStrategy};
 
 use super::common::{Random, connect};
 use super::message::Message;
@@ -49,17 +49,17 @@ impl Round<'_> {
     /// Returns options for one end, with random ways to wait.
     fn options(&self, random: &mut Random) -> Options {
         let spins = [
-            Waiting::Sleep,
-            Waiting::Sleep,
-            Waiting::SpinThenSleep(Duration::from_micros(20)),
-            Waiting::SpinThenSleep(Duration::from_millis(1)),
-            Waiting::Spin,
+            WaitStrategy::Sleep,
+            WaitStrategy::Sleep,
+            WaitStrategy::SpinThenSleep(Duration::from_micros(20)),
+            WaitStrategy::SpinThenSleep(Duration::from_millis(1)),
+            WaitStrategy::Spin,
         ];
         Options::new()
             .lane_cap(self.cap)
             .mailbox_cap(self.cap * 64)
-            .give_back_after(Duration::from_millis(random.below(20)))
-            .waiting(wire::pick(random, &spins))
+            .shrink_after(Duration::from_millis(random.below(20)))
+            .wait_strategy(wire::pick(random, &spins))
             .fences(wire::pick(random, &[Fences::Asymmetric, Fences::Symmetric]))
     }
 }
@@ -288,5 +288,5 @@ fn wake(path: &Path) {
     let mut sender = connect(&Options::new(), path);
     let message = Message { sender: FLUSHER, incarnation: 0, number: 0 };
     let _ = sender.send_timeout(&message.encode(0), MAX_PAUSE);
-    let _ = sender.wait_read(Some(MAX_PAUSE));
+    let _ = sender.wait_acked(Some(MAX_PAUSE));
 }

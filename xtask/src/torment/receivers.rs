@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tontine::Error;
 use tontine::life::Life;
-use tontine::mailbox::{Fences, OnDeath, Options, Sender, Waiting};
+use tontine::mailbox::{Fences, OnDeath, Options, Sender, WaitStrategy};
 
 use super::common::Random;
 use super::message::Message;
@@ -167,13 +167,13 @@ fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)
     let random = &mut case.random;
     let modes = [OnDeath::Fail, OnDeath::Fail, OnDeath::Fail, OnDeath::WaitForSuccessor];
     let mode = if case.mode == Mode::Wild { wire::pick(random, &modes) } else { OnDeath::Fail };
-    let spin = Waiting::SpinThenSleep(Duration::from_micros(20));
+    let spin = WaitStrategy::SpinThenSleep(Duration::from_micros(20));
     let options = Options::new()
         .lane_cap(case.cap)
         .on_death(mode)
-        .handshake_deadline(Duration::from_millis(200))
-        .give_back_after(Duration::from_millis(1))
-        .waiting(wire::pick(random, &[Waiting::Sleep, spin]))
+        .handshake_timeout(Duration::from_millis(200))
+        .shrink_after(Duration::from_millis(1))
+        .wait_strategy(wire::pick(random, &[WaitStrategy::Sleep, spin]))
         .fences(wire::pick(random, &[Fences::Asymmetric, Fences::Symmetric]));
     let until = Instant::now() + MAX_CALL;
     let watch = Stopwatch::new();
@@ -264,7 +264,7 @@ impl Player<'_> {
     /// Makes one call, and checks its duration and its error.
     fn call(&mut self, case: &mut Case, sender: &mut Sender, call: u64) {
         let most =
-            wire::pick(&mut case.random, &[64, 64, 1_000, 20_000]).min(sender.longest_message());
+            wire::pick(&mut case.random, &[64, 64, 1_000, 20_000]).min(sender.max_message_len());
         let len = case.random.below(most as u64 + 1) as usize;
         let message = Message { sender: case.number, incarnation: 0, number: self.next };
         let bytes = message.encode(len);
@@ -281,7 +281,7 @@ impl Player<'_> {
                 };
                 ("commit", true, self.watch.time(reserve))
             }
-            9 => ("wait_read", false, self.watch.time(|| sender.wait_read(Some(TIMEOUT)))),
+            9 => ("wait_acked", false, self.watch.time(|| sender.wait_acked(Some(TIMEOUT)))),
             10 => ("arm", false, self.watch.time(|| sender.arm(bytes.len()).map(drop))),
             _ => ("service", false, self.watch.time(|| sender.service())),
         };
@@ -324,7 +324,7 @@ impl Player<'_> {
             format!("expected the lane to end with {expected:?} ({end:?}), found {ended}")
         });
         self.refuses(case, sender, found, "after its end was reported");
-        let unread = match self.watch.time(|| sender.unread()) {
+        let unread = match self.watch.time(|| sender.take_unread()) {
             (Ok(unread), took) => {
                 self.bounded(case, "unread", took, Duration::ZERO);
                 unread
@@ -372,7 +372,7 @@ impl Player<'_> {
                 format!("expected send to fail after the end was reported, found {again:?}")
             });
         }
-        let (unread, took) = self.watch.time(|| sender.unread());
+        let (unread, took) = self.watch.time(|| sender.take_unread());
         self.bounded(case, "unread", took, Duration::ZERO);
         if let Ok(unread) = unread {
             self.slice.check(case.number, unread.len() as u64 <= self.next.max(1) * 4_000, || {

@@ -75,7 +75,7 @@ async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut 
         tasks.push(tokio::spawn(async move {
             let mut sender = AsyncSender::new(options.connect(&path).expect("connects"));
             for number in 0..count {
-                let most = sender.get_ref().longest_message().min(900) as u64;
+                let most = sender.get_ref().max_message_len().min(900) as u64;
                 let len = random.below(most) as usize;
                 let message = Message { sender: name, incarnation: 0, number }.encode(len);
                 loop {
@@ -221,7 +221,7 @@ async fn kill_receiver(slice: &Slice, case: u64, path: &Path, cap: u64) {
     slice.check(case, matches!(error, Error::OwnerDied { .. }), || {
         format!("expected OwnerDied of a killed receiver, found {error}")
     });
-    let unread = sender.get_mut().unread().map(|unread| unread.len() as u64);
+    let unread = sender.get_mut().take_unread().map(|unread| unread.len() as u64);
     slice.check(case, unread == Ok(sent), || {
         format!("expected all {sent} messages unread, found {unread:?}")
     });

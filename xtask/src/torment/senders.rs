@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tontine::life::Life;
-use tontine::mailbox::{Fences, Mailbox, Options, Waiting};
+use tontine::mailbox::{Fences, Mailbox, Options, WaitStrategy};
 
 use super::common::{Random, connect};
 use super::message::Message;
@@ -194,15 +194,15 @@ fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
     Life::register().expect("the main thread");
     let _database = lock(&victims.database);
     let mut random = Random(seed);
-    let waiting = [Waiting::Sleep, Waiting::SpinThenSleep(Duration::from_micros(20))];
+    let waiting = [WaitStrategy::Sleep, WaitStrategy::SpinThenSleep(Duration::from_micros(20))];
     let options = Options::new()
         .max_lanes(MAX_LANES)
         .lane_cap(LANE_CAP)
         .mailbox_cap(MAILBOX_CAP)
         .mode(0o666)
-        .waiting(wire::pick(&mut random, &waiting))
+        .wait_strategy(wire::pick(&mut random, &waiting))
         .fences(wire::pick(&mut random, &[Fences::Asymmetric, Fences::Symmetric]))
-        .handshake_deadline(Duration::from_millis(300));
+        .handshake_timeout(Duration::from_millis(300));
     if random.below(2) == 0 {
         let limit = libc::rlimit { rlim_cur: FEW_FDS, rlim_max: FEW_FDS };
         // SAFETY: a limit of this process.
@@ -231,7 +231,7 @@ fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
         }
         if Instant::now() >= next_check {
             next_check = Instant::now() + Duration::from_millis(100);
-            mailbox.faults();
+            drop(mailbox.take_errors());
             if let Err(text) = within_bounds() {
                 slice.violate(slice.latest_case(), &text);
             }
@@ -257,12 +257,12 @@ fn receive_once(
         4 | 5 => mailbox.try_recv(),
         6 => {
             if mailbox.arm().map_err(|error| error.to_string())? {
-                wire::is_readable(mailbox.descriptor(), timeout);
+                wire::is_readable(&mailbox, timeout);
             }
             mailbox.try_recv()
         }
         _ => {
-            mailbox.acknowledge();
+            mailbox.ack();
             mailbox.try_recv()
         }
     };
@@ -339,7 +339,7 @@ fn send(slice: &Slice, path: &Path, board: Shared, seed: u64) {
         worker::set(&board[SENT], number);
         std::thread::sleep(Duration::from_micros(random.below(3_000)));
     }
-    if let Err(error) = sender.wait_read(Some(MAX_PAUSE)) {
+    if let Err(error) = sender.wait_acked(Some(MAX_PAUSE)) {
         let text = format!("expected all {number} messages to be read, found the error {error}");
         slice.violate(slice.latest_case(), &text);
     }

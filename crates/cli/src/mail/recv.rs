@@ -133,10 +133,10 @@ fn receive(
             Err(error) => return Err(error.into()),
         };
         match written {
-            Ok(Written::Whole) => mailbox.acknowledge(),
+            Ok(Written::Whole) => mailbox.ack(),
             not_written => {
                 // Somebody else shall have it.
-                mailbox.put_back();
+                mailbox.requeue();
                 return match not_written.map_err(Failed::Output)? {
                     Written::Stopped => Ok(End::Stopped),
                     _ => Ok(End::Unread),
@@ -159,7 +159,7 @@ fn wait(
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
     match mailbox.recv_timeout(left().unwrap_or(ATTENTIVE).min(ATTENTIVE)) {
         Ok(_) => {
-            mailbox.put_back();
+            mailbox.requeue();
             return Ok(None);
         }
         Err(Error::TimedOut) if left() == Some(Duration::ZERO) => return Ok(Some(End::Quiet)),
@@ -174,7 +174,7 @@ fn wait(
         tv_nsec: left.subsec_nanos().into(),
     });
     let mut polled = [
-        PollFd::from_borrowed_fd(mailbox.descriptor(), PollFlags::IN),
+        PollFd::new(&*mailbox, PollFlags::IN),
         PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
         // Only whether it is in error.
         PollFd::new(output.stdout(), PollFlags::empty()),
@@ -188,7 +188,7 @@ fn wait(
 
 /// Says who was refused and why. That nobody reads it changes nothing.
 fn tell_faults(mailbox: &mut Mailbox) {
-    for fault in mailbox.faults() {
+    for fault in mailbox.take_errors() {
         let _ = writeln!(io::stderr(), "tontine: {fault}");
     }
 }

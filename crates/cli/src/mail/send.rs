@@ -28,7 +28,7 @@ const ANOTHER_LOOK: Duration = Duration::from_millis(500);
 pub(crate) fn send(asked: &Send) -> Result<ExitCode, Refusal> {
     let address = address(&asked.address)?;
     let sender = connect(&address, asked.wait)?;
-    let mut lines = Lines::new(separator(asked.null), sender.longest_message());
+    let mut lines = Lines::new(separator(asked.null), sender.max_message_len());
     let mut lane = Lane { sender, address, wait: asked.wait, at_hand: VecDeque::new() };
     let done = lane.send_all(&mut lines).and_then(|()| lane.finish(asked));
     match done {
@@ -96,10 +96,8 @@ impl Lane {
             }
             let longest = (self.sender.unread_bytes() > 0).then_some(ANOTHER_LOOK);
             let stdin = io::stdin();
-            let mut polled = [
-                PollFd::new(&stdin, PollFlags::IN),
-                PollFd::from_borrowed_fd(self.sender.descriptor(), PollFlags::IN),
-            ];
+            let mut polled =
+                [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.sender, PollFlags::IN)];
             wait_for(&mut polled, longest)?;
             if !polled[0].revents().is_empty() {
                 return Ok(());
@@ -117,7 +115,7 @@ impl Lane {
         let until = Instant::now() + TO_BE_TAKEN;
         loop {
             let done = if asked.wait || asked.unread {
-                self.sender.wait_read(None)
+                self.sender.wait_acked(None)
             } else {
                 self.sender.service()
             };
@@ -127,8 +125,7 @@ impl Lane {
                 }
                 Ok(()) => {
                     let left = until.saturating_duration_since(Instant::now());
-                    let descriptor = self.sender.descriptor();
-                    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+                    let mut polled = [PollFd::new(&self.sender, PollFlags::IN)];
                     wait_for(&mut polled, Some(left))?;
                     if left.is_zero() {
                         // It is alive, and busy: it finds the lane when it next looks.
@@ -143,7 +140,7 @@ impl Lane {
 
     /// A reader that ends after it has read everything is none to complain of.
     fn nothing_is_left(&mut self) -> Result<bool, Failed> {
-        let unread = self.sender.unread().map_err(|error| self.failed(error))?;
+        let unread = self.sender.take_unread().map_err(|error| self.failed(error))?;
         self.at_hand.extend(unread);
         Ok(self.at_hand.is_empty())
     }
@@ -154,7 +151,7 @@ impl Lane {
             if !self.wait || !is_gone(&error) {
                 return Err(self.failed(error));
             }
-            let unread = self.sender.unread().map_err(|error| self.failed(error))?;
+            let unread = self.sender.take_unread().map_err(|error| self.failed(error))?;
             for message in unread.into_iter().rev() {
                 self.at_hand.push_front(message);
             }
@@ -181,7 +178,7 @@ impl Lane {
             Error::Closed { peer } => format!("{peer} closed its mailbox"),
             other => other.to_string(),
         };
-        let mut left: VecDeque<Vec<u8>> = self.sender.unread().unwrap_or_default().into();
+        let mut left: VecDeque<Vec<u8>> = self.sender.take_unread().unwrap_or_default().into();
         left.append(&mut self.at_hand);
         // Taken out of standard input, where nobody else can read it now.
         while let Ok(Next::Line(line)) = lines.next() {

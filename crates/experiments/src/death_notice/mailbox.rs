@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::net::SocketType;
 use tontine::Error;
-use tontine::mailbox::{Options, Sender, Waiting};
+use tontine::mailbox::{Options, Sender, WaitStrategy};
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin::Pinned;
 use tontine_host::peer::Peer;
@@ -33,8 +33,8 @@ const LANE: u64 = 16 << 20;
 /// # Errors
 /// Skipped, where the system refuses what a mailbox needs; failed, where the sender is not told.
 pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
-    let options = Options::new().waiting(Waiting::Sleep);
-    told(scene, &options, |sender, _| match sender.wait_read(Some(PATIENCE)) {
+    let options = Options::new().wait_strategy(WaitStrategy::Sleep);
+    told(scene, &options, |sender, _| match sender.wait_acked(Some(PATIENCE)) {
         Err(Error::OwnerDied { .. }) => Ok(()),
         other => Err(untold(&other)),
     })
@@ -45,7 +45,7 @@ pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
 /// # Errors
 /// As [`until_woken`].
 pub(super) fn until_reader_ended(scene: &Scene) -> Result<f64> {
-    let options = Options::new().waiting(Waiting::Sleep);
+    let options = Options::new().wait_strategy(WaitStrategy::Sleep);
     told(scene, &options, |_, doomed| until_ended(doomed.pidfd()))
 }
 

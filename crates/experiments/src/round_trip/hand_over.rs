@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine::heap::shared::{Block, Heap, Inbox, Member, Outbox};
-use tontine::mailbox::{Options, Waiting};
+use tontine::mailbox::{Options, WaitStrategy};
 use tontine_host::os::shared::Shared;
 use tontine_host::peer::{Peer, spin_until};
 use tontine_host::trouble::{Result, Trouble};
@@ -72,7 +72,7 @@ struct Hands<'h> {
 impl<'h> Hands<'h> {
     fn new(heap: &'h Heap, to: Member, post: Option<Post>, peer: Peer<'_>) -> Result<Self> {
         let post = post.ok_or_else(|| Trouble::fail("a connection that is somebody else's"))?;
-        let options = Options::new().waiting(Waiting::Spin).max_lanes(1);
+        let options = Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1);
         let Correspondent { sender, mailbox, .. } = post.open(&options, &[peer])?;
         let outbox = heap.outbox(sender, to).map_err(refused)?;
         let inbox = heap.inbox(mailbox).map_err(refused)?;

@@ -8,7 +8,7 @@ use std::iter::repeat;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use tontine::mailbox::{Fences, Options, Waiting};
+use tontine::mailbox::{Fences, Options, WaitStrategy};
 use tontine_host::os::shared::Shared;
 use tontine_host::peer::{Peer, spin_until};
 use tontine_host::trouble::Result;
@@ -35,7 +35,7 @@ fn among(plan: &Plan, idle: &[usize]) -> Result<Vec<Timed>> {
     let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
     let (here, there) = (Cell::new(here), Cell::new(there));
     let most = idle.iter().max().unwrap_or(&0);
-    let options = Options::new().waiting(Waiting::Spin).max_lanes(1 + most);
+    let options = Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1 + most);
     // Each process drops what the other holds.
     harness::between_processes(
         plan,
@@ -72,7 +72,7 @@ pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
     let pairs = [posts(1)?, posts(1)?];
     let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
     let (here, there) = (Cell::new(here), Cell::new(there));
-    let options = ways.map(|way| Options::new().waiting(Waiting::Sleep).fences(way));
+    let options = ways.map(|way| Options::new().wait_strategy(WaitStrategy::Sleep).fences(way));
     let ping = |peer: Peer<'_>| {
         drop(there.take());
         let mut ends = opened(here.take(), &options, peer)?;

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 use tontine_host::peer::Peer;
 use tontine_host::trouble::{During, Result, Trouble};
 
@@ -205,7 +205,7 @@ impl Outlet for Sender {
     }
 
     fn take_back(&mut self) -> Vec<Vec<u8>> {
-        self.unread().unwrap_or_default()
+        self.take_unread().unwrap_or_default()
     }
 
     fn look_for_successor(&mut self) -> Result<()> {
@@ -270,7 +270,7 @@ impl PairDriver for Spin {
     }
 
     fn open<const BYTES: usize>(post: Post, peers: &[Peer<'_>]) -> Result<Correspondent> {
-        post.open(&Options::new().waiting(Waiting::Spin).max_lanes(1), peers)
+        post.open(&Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1), peers)
     }
 }
 
@@ -291,12 +291,11 @@ impl Inlet for Noticing {
                 Err(Error::WouldBlock) => {}
                 Err(error) => return Err(failed("recv")(error).into()),
             }
-            if self.0.lanes() == 0 {
+            if self.0.sender_count() == 0 {
                 return Err(Ended::Gone);
             }
             if self.0.arm().map_err(failed("arm"))? {
-                let descriptor = self.0.descriptor();
-                match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None) {
+                match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None) {
                     Ok(_) => {}
                     Err(Errno::INTR) => check(peers)?,
                     Err(error) => return Err(error).during("poll").map_err(Ended::from),
@@ -315,7 +314,7 @@ impl PairDriver for Own {
     }
 
     fn open<const BYTES: usize>(post: Post, peers: &[Peer<'_>]) -> Result<Self::End<BYTES>> {
-        let options = Options::new().waiting(Waiting::Sleep);
+        let options = Options::new().wait_strategy(WaitStrategy::Sleep);
         let Correspondent { sender, mailbox, .. } = post.open(&options, peers)?;
         Ok(Duplex { out: sender, back: Noticing(mailbox) })
     }
@@ -428,7 +427,7 @@ impl<const COPY: bool> LaneIn<COPY> {
                 Err(Error::TimedOut) => check(senders)?,
                 Err(error) => return Err(failed("recv")(error)),
             }
-            if let Some(fault) = self.mailbox.faults().pop() {
+            if let Some(fault) = self.mailbox.take_errors().pop() {
                 return Err(refused(fault));
             }
         }
@@ -466,7 +465,7 @@ impl<const WAITS: bool> ByPath<WAITS> {
     /// Spinning first would make the way of a run depend on the clock.
     fn options() -> Options {
         let on_death = if WAITS { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
-        Options::new().waiting(Waiting::Sleep).on_death(on_death)
+        Options::new().wait_strategy(WaitStrategy::Sleep).on_death(on_death)
     }
 }
 

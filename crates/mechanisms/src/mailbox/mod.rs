@@ -98,7 +98,7 @@ impl Post {
 /// Skipped, where the system refuses what it needs.
 pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
     life()?;
-    let mut sender = options.over(socket).map_err(refused)?;
+    let mut sender = options.connect_socket(socket).map_err(refused)?;
     sender.send(&[]).map_err(failed("send"))?;
     Ok(sender)
 }
@@ -112,14 +112,14 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[Peer<'_>]) -> Result<()
     loop {
         match mailbox.recv_timeout(LOOK) {
             Ok(message) if message.is_empty() => {
-                mailbox.acknowledge();
+                mailbox.ack();
                 return Ok(());
             }
             Ok(_) => return Err(Trouble::fail("a message came before the meeting")),
             Err(Error::TimedOut) => senders.iter().try_for_each(Peer::check)?,
             Err(error) => return Err(failed("recv")(error)),
         }
-        if let Some(fault) = mailbox.faults().pop() {
+        if let Some(fault) = mailbox.take_errors().pop() {
             return Err(refused(fault));
         }
         if began.elapsed() > PATIENCE {
@@ -143,7 +143,7 @@ pub fn until_welcome(sender: &mut Sender, receiver: Peer<'_>) -> Result<()> {
         }
         thread::sleep(PAUSE);
     }
-    sender.wait_read(Some(PATIENCE)).map_err(failed("the meeting"))
+    sender.wait_acked(Some(PATIENCE)).map_err(failed("the meeting"))
 }
 
 /// Returns this process's life: the main thread's, as in an invocation and in every forked child.

@@ -54,12 +54,12 @@ impl<R: Region> Reader<R> {
         let size = 1_usize << log2;
         let ahead = position
             .checked_sub(base)
-            .ok_or(Broken("expected a position at or after the chunk's, found an earlier one"))?;
+            .ok_or(Broken("the read position is before the first record of the chunk"))?;
         if !base.is_multiple_of(HEADER as u64) || !ahead.is_multiple_of(HEADER as u64) {
-            return Err(Broken("expected a position divisible by 8, found another"));
+            return Err(Broken("a position is not a multiple of 8"));
         }
         if position > MOST_POSITION {
-            return Err(Broken("expected a position that a lane can reach, found a larger one"));
+            return Err(Broken("the read position is beyond the end of any lane"));
         }
         let at = RING_AT + (ahead % ring(size) as u64) as usize;
         Ok(Self { region, at, ring_end: size, position, padded: false })
@@ -119,19 +119,17 @@ impl<R: Region> Reader<R> {
     #[cold]
     fn look_closer(&mut self, claimed: Option<Header>) -> Result<Found, Broken> {
         match claimed {
-            None => Err(Broken("expected a valid header, found an invalid one")),
+            None => Err(Broken("a record's header has header has an unknown kind")),
             Some(Header::Message(_)) => {
-                Err(Broken("expected a message that fits the ring, found a longer one"))
+                Err(Broken("a message is longer than the rest of its ring"))
             }
             Some(Header::Next(log2)) => Ok(Found::Next(log2)),
             Some(Header::Padding(_)) if self.padded => {
-                Err(Broken("expected a message after padding, found padding"))
+                Err(Broken("a padding record follows a padding record"))
             }
             Some(Header::Padding(length)) => {
                 if HEADER + length != self.ring_end - self.at {
-                    return Err(Broken(
-                        "expected padding up to the end of the ring, found another length",
-                    ));
+                    return Err(Broken("a padding record does not reach the end of the ring"));
                 }
                 self.position += (HEADER + length) as u64;
                 self.at = RING_AT;
@@ -191,7 +189,7 @@ mod tests {
         let begin = |base, position| {
             Reader::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2, base, position).map(|_| ())
         };
-        let refused = Err(Broken("expected a position that a lane can reach, found a larger one"));
+        let refused = Err(Broken("the read position is beyond the end of any lane"));
         assert_eq!(begin(u64::MAX - 15, u64::MAX - 7), refused);
         assert_eq!(begin(0, MOST_POSITION + 8), refused);
         assert_eq!(begin(0, MOST_POSITION), Ok(()));
@@ -203,7 +201,7 @@ mod tests {
     fn an_odd_base_is_refused() {
         let begin =
             |base| Reader::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2, base, base + 8).map(|_| ());
-        assert_eq!(begin(1025), Err(Broken("expected a position divisible by 8, found another")));
+        assert_eq!(begin(1025), Err(Broken("a position is not a multiple of 8")));
         assert_eq!(begin(1024), Ok(()));
     }
 }

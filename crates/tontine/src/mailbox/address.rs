@@ -1,5 +1,7 @@
-//! Where a mailbox is found: [`Address`].
+//! The address of a mailbox: [`Address`].
 
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,23 +9,30 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// A path in the file system, or a name in Linux's abstract namespace.
+/// The address of a mailbox: a path in the file system, or a name in Linux's abstract namespace.
 ///
-/// Text that begins with `@` is an abstract name: it needs no folder, no permissions guard it, and
-/// it is local to a network namespace. It ends with its owner and with the children that the owner
-/// has forked: as long as one of them lives, the killed owner's name stays in use. A child that
-/// calls `exec` does not hold it. The kernel has no other way to end an inherited listener.
+/// [`Mailbox::bind`](super::Mailbox::bind) and [`Sender::connect`](super::Sender::connect) accept
+/// whatever converts into an address: text, or a path.
 ///
-/// Anything else is a path. It is free as soon as its owner has ended, whatever children live.
-/// `bind` and `connect` make a relative path absolute, so a later `chdir` changes nothing. A path
-/// of 103 bytes or less works everywhere; a longer one needs `/proc`, and one of more than 107
-/// bytes a last part of 82 bytes at most.
+/// **Text that begins with `@`** is an abstract name. It needs no folder, has no permissions, and
+/// is local to a network namespace. The kernel frees it when its owner and all children that the
+/// owner forked have ended or called `exec`: while one of them lives, a killed owner's name stays
+/// in use, since the kernel has no other way to end an inherited listener.
 ///
+/// **Any other text, and every path type,** is a path. It is free as soon as its owner has ended,
+/// whatever children live. `bind` and `connect` make a relative path absolute, so a later `chdir`
+/// changes nothing. A path of at most 103 bytes works everywhere; a longer one needs `/proc`, and
+/// the last part of a path of more than 107 bytes has at most 82 bytes.
+///
+/// # Examples
 /// ```
+/// use std::path::Path;
 /// use tontine::mailbox::Address;
 ///
 /// assert_eq!(Address::from("@jobs"), Address::abstract_name("jobs"));
-/// assert_eq!(Address::from("/run/jobs").to_string(), "/run/jobs");
+/// assert_eq!(Address::from("/run/jobs"), Address::path("/run/jobs"));
+/// assert_eq!(Address::from(format!("/run/jobs-{}", 7)).to_string(), "/run/jobs-7");
+/// assert_eq!(Address::from(Path::new("@jobs")), Address::path("@jobs")); // a path stays a path
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address(pub(crate) Place);
@@ -35,29 +44,28 @@ pub(crate) enum Place {
 }
 
 impl Address {
-    /// A path in the file system, whatever it begins with.
+    /// Returns the address of a path in the file system, also if it begins with `@`.
     pub fn path(path: impl Into<PathBuf>) -> Self {
         Self(Place::Path(path.into()))
     }
 
-    /// A name in the abstract namespace, without an `@` before it.
+    /// Returns the address of a name in the abstract namespace, given without an `@` before it.
     pub fn abstract_name(name: impl AsRef<[u8]>) -> Self {
         Self(Place::Abstract(name.as_ref().to_vec()))
     }
 }
 
-/// A file, whatever its names: device and inode.
+/// Identity of a file, whatever its names: device and inode.
 pub(crate) type FileId = (u64, u64);
 
 impl Address {
-    /// Returns this address, independent of the working directory. Symbolic links stay what they
-    /// are.
+    /// Returns this address, independent of the working directory. Symbolic links are not resolved.
     ///
     /// # Errors
     /// [`Error::SystemAt`] if the path is relative and the working directory was removed.
     pub(crate) fn into_absolute(self) -> Result<Self> {
         match self.0 {
-            // An empty path is refused where it is used.
+            // The use of an empty path fails later, with a text that says so.
             Place::Path(path) if path.is_relative() && !path.as_os_str().is_empty() => {
                 let absolute = std::path::absolute(&path)
                     .map_err(|error| Error::io("getcwd", &error).at(path.display()))?;
@@ -67,14 +75,15 @@ impl Address {
         }
     }
 
-    /// What the path leads to now; none where there is nothing, or the address is no path.
+    /// Returns the file that the path leads to now, or `None` if there is none or the address is
+    /// abstract.
     pub(crate) fn leads_to(&self) -> Option<FileId> {
         let Place::Path(path) = &self.0 else { return None };
         std::fs::metadata(path).ok().as_ref().map(file_id)
     }
 }
 
-/// The identity of a file.
+/// Returns the identity of a file.
 pub(crate) fn file_id(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }
@@ -88,29 +97,30 @@ impl From<&str> for Address {
     }
 }
 
-impl From<&String> for Address {
-    fn from(text: &String) -> Self {
-        text.as_str().into()
-    }
+/// Implements the conversion from `$text` as that from `&str`: `@` begins an abstract name.
+macro_rules! from_text {
+    ($($text:ty),*) => {$(
+        impl From<$text> for Address {
+            fn from(text: $text) -> Self {
+                Self::from(AsRef::<str>::as_ref(&text))
+            }
+        }
+    )*};
 }
 
-impl From<&Path> for Address {
-    fn from(path: &Path) -> Self {
-        Self::path(path)
-    }
+/// Implements the conversion from `$path` to a path in the file system, whatever it begins with.
+macro_rules! from_path {
+    ($($path:ty),*) => {$(
+        impl From<$path> for Address {
+            fn from(path: $path) -> Self {
+                Self::path(path)
+            }
+        }
+    )*};
 }
 
-impl From<PathBuf> for Address {
-    fn from(path: PathBuf) -> Self {
-        Self::path(path)
-    }
-}
-
-impl From<&PathBuf> for Address {
-    fn from(path: &PathBuf) -> Self {
-        Self::path(path)
-    }
-}
+from_text!(String, &String, Box<str>, Cow<'_, str>);
+from_path!(&Path, PathBuf, &PathBuf, Box<Path>, Cow<'_, Path>, &OsStr, OsString, &OsString);
 
 impl From<&Self> for Address {
     fn from(address: &Self) -> Self {

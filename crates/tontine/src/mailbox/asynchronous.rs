@@ -1,10 +1,10 @@
 //! Both ends on tokio: [`AsyncMailbox`], [`AsyncSender`].
 //!
-//! They do what `recv` and `send` do and await where those sleep. tokio tells of *edges*, so each
-//! of them looks at everything after it has said that it waits and before it awaits; what happens
-//! after that look is an edge. Where time matters as well (a silent newcomer, a chunk to give back,
-//! a successor to look for) they wait on a timer of the kernel's, so that the runtime needs its
-//! I/O driver only.
+//! Both do the work of `recv` and `send`, and await where those sleep. tokio reports *edges*, so
+//! each end inspects everything after it has announced that it waits and before it awaits; an event
+//! after that is an edge. If time matters as well (a silent connecting sender, a chunk to return, a
+//! successor to find), an end waits on a timer of the kernel's, so that the runtime needs only its
+//! I/O driver.
 //!
 //! Neighbours: [`super::receiver`] and [`super::sender`] do all the work. Nothing here starts a
 //! thread or a task.
@@ -33,17 +33,19 @@ use super::{Mailbox, Message, Sender};
 use crate::error::{Error, Result};
 use crate::sys::fork::Guard;
 
-/// Looks at connections between two awaits, where there are always more of them: as many as a full
-/// backlog takes.
+/// Maximum number of looks at connections between two awaits while more keep coming: as many as a
+/// full backlog takes.
 const MOST_LOOKS: u32 = 256;
 
-/// A [`Mailbox`] whose `recv` is awaited.
+/// A [`Mailbox`] whose `recv` is awaited on tokio.
 ///
-/// It belongs to the runtime in which it was made; that needs its I/O driver (`enable_io`), and no
-/// timer. A life ends with the thread that holds it, and a runtime's threads come and go: unless
-/// the mailbox is bound on the main thread, an anchor thread holds the life
-/// ([`Life::register`](crate::life::Life::register)).
+/// An `AsyncMailbox` belongs to the runtime in which it was made, which needs its I/O driver
+/// (`enable_io`) but no timer. [`WaitStrategy`](super::WaitStrategy) is not used: a task that polls
+/// would occupy a thread. A process's [`Life`](crate::life::Life) must not end with a thread of the
+/// runtime, which come and go: hold it on an anchor thread, or on the main thread before the
+/// runtime is built.
 ///
+/// # Examples
 /// ```
 /// use tontine::mailbox::{AsyncMailbox, AsyncSender, Mailbox, Sender};
 ///
@@ -66,38 +68,56 @@ pub struct AsyncMailbox {
     mailbox: Mailbox,
 }
 
-/// A [`Sender`] whose `send` is awaited.
+/// A [`Sender`] whose `send` is awaited on tokio.
 ///
-/// It needs a runtime with its I/O driver only where it waits. See [`AsyncMailbox`] for an example
-/// and for the thread that holds the process's life.
+/// An `AsyncSender` needs a runtime with its I/O driver only when it waits. [`AsyncMailbox`] says
+/// what the process must do to have a [`Life`](crate::life::Life).
+///
+/// # Examples
+/// ```
+/// use tontine::{Error, mailbox::{AsyncSender, Mailbox, Sender}};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// # let mailbox = Mailbox::bind(&path)?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+/// # runtime.block_on(async {
+/// let mut sender = AsyncSender::new(Sender::connect(&path)?);
+/// sender.send(b"hello").await?;
+/// assert_eq!(sender.get_mut().take_unread(), Err(Error::WouldBlock)); // the receiver lives
+/// # Ok(())
+/// # })
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AsyncSender {
     sender: Sender,
 }
 
 impl AsyncMailbox {
-    /// Puts a mailbox in the care of the current runtime.
+    /// Registers a mailbox with the current runtime.
     ///
     /// # Errors
-    /// The runtime cannot watch its descriptor, or there is none left for the copy that it watches.
+    /// - [`Error::System`] if the runtime cannot watch the mailbox's descriptor, or no descriptor
+    ///   is left for the copy that it watches.
+    /// - [`Error::Forked`] in a forked child.
     ///
     /// # Panics
-    /// Outside of a tokio runtime, and in one without its I/O driver.
+    /// Panics outside of a tokio runtime, and in one without its I/O driver.
     pub fn new(mailbox: Mailbox) -> Result<Self> {
-        let copy = mailbox
-            .descriptor()
-            .try_clone_to_owned()
-            .map_err(|error| Error::io("fcntl", &error))?;
+        let copy =
+            mailbox.as_fd().try_clone_to_owned().map_err(|error| Error::io("fcntl", &error))?;
         Ok(Self { readable: Watched::new(copy)?, mailbox })
     }
 
-    /// Waits for the next message and returns it; acknowledges the one before.
+    /// Waits for the next message and returns it, copied; acknowledges the message before it.
     ///
     /// Cancel safe: a future that is dropped before it is ready has taken no message. The message
     /// before it may have been acknowledged.
     ///
     /// # Errors
-    /// As [`Mailbox::recv`].
+    /// The errors of [`Mailbox::recv`].
     pub async fn recv(&mut self) -> Result<Message<'_>> {
         // A mailbox that is never empty lets other tasks run all the same.
         coop::consume_budget().await;
@@ -105,17 +125,17 @@ impl AsyncMailbox {
         Ok(self.mailbox.hand_out(taken))
     }
 
-    /// The mailbox itself, for everything that does not wait.
+    /// Returns the mailbox, for calls that do not wait.
     pub fn get_ref(&self) -> &Mailbox {
         &self.mailbox
     }
 
-    /// The mailbox itself, for everything that does not wait: its waiting calls block the thread.
+    /// Returns the mailbox, for calls that do not wait: its waiting calls block the thread.
     pub fn get_mut(&mut self) -> &mut Mailbox {
         &mut self.mailbox
     }
 
-    /// Takes it out of the runtime's care.
+    /// Removes the mailbox from the runtime and returns it.
     pub fn into_inner(self) -> Mailbox {
         self.mailbox
     }
@@ -133,7 +153,7 @@ impl AsyncMailbox {
                 continue;
             }
             // One look takes a bounded number of events, and tokio tells of none twice.
-            if looks < MOST_LOOKS && is_readable(mailbox.descriptor())? {
+            if looks < MOST_LOOKS && is_readable(mailbox.as_fd())? {
                 looks += 1;
                 mailbox.disarm();
                 coop::consume_budget().await;
@@ -158,17 +178,16 @@ impl AsyncSender {
         Self { sender }
     }
 
-    /// Sends a message; waits for room where there is none.
+    /// Sends a message; waits while the lane has no free space for it.
     ///
-    /// The lane grows to its cap before it waits, as with [`Sender::try_send`].
-    ///
-    /// Cancel safe: a future that is dropped before it is ready has sent nothing.
+    /// The lane grows to its cap before `send` waits, as with [`Sender::try_send`]. Cancel safe: a
+    /// future that is dropped before it is ready has sent nothing.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// The errors of [`Sender::send`].
     ///
     /// # Panics
-    /// Where it must wait outside of a tokio runtime, or in one without its I/O driver.
+    /// Panics if it must wait outside of a tokio runtime, or in one without its I/O driver.
     pub async fn send(&mut self, message: &[u8]) -> Result<()> {
         coop::consume_budget().await;
         loop {
@@ -188,17 +207,17 @@ impl AsyncSender {
         }
     }
 
-    /// The sender itself, for everything that does not wait.
+    /// Returns the sender, for calls that do not wait.
     pub fn get_ref(&self) -> &Sender {
         &self.sender
     }
 
-    /// The sender itself, for everything that does not wait: its waiting calls block the thread.
+    /// Returns the sender, for calls that do not wait: its waiting calls block the thread.
     pub fn get_mut(&mut self) -> &mut Sender {
         &mut self.sender
     }
 
-    /// The sender again.
+    /// Returns the sender.
     pub fn into_inner(self) -> Sender {
         self.sender
     }

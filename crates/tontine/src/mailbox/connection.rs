@@ -36,8 +36,8 @@
 //! receiver (`ENOBUFS`) is waited out from the first handover on. *Unreadable* is pending, and
 //! looks again. A call that continues leaves its message in the lane. `Closed` is the end of a
 //! receiver whose page says so. A shortage is an error after the handshake's deadline. An ended
-//! lane returns the same error to each call, but to `unread` and a `wait_read` with nothing to wait
-//! for; a message that is too long is `TooLarge` first.
+//! lane returns the same error to each call but `take_unread` and a `wait_acked` with nothing to
+//! wait for; a message that is too long is `TooLarge` first.
 //!
 //! Neighbours: [`super::outbound`] notices the events; [`super::succession`] connects.
 
@@ -388,7 +388,10 @@ fn understand(received: Option<Received>, bytes: &[u8], peer: Peer) -> Result<He
 }
 
 fn strange(peer: Peer) -> Error {
-    Error::Protocol { peer, what: "expected a message of a receiver, found another" }
+    Error::Protocol {
+        peer,
+        what: "expected WELCOME, REFUSED or ROOM in turn, found another message",
+    }
 }
 
 fn refused(errno: i32, from: Option<Credentials>) -> Error {

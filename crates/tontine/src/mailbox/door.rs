@@ -481,8 +481,8 @@ fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
     let address = || path.display().to_string();
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
-            let reason = "expected a socket there or nothing, found another kind of file; \
-                          remove it or choose another path";
+            let reason = "expected a socket or nothing at this path, found another file; remove it \
+                       or choose another path";
             return Err(Error::InvalidAddress { address: address(), reason });
         }
         _ => {}
@@ -492,8 +492,8 @@ fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
     // The path lock proves that a process that made one of this name has ended.
     match std::fs::remove_file(new) {
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            let reason = "`bind` first makes its socket under that name, and found a folder there; \
-                          remove it or choose another path";
+            let reason = "`bind` makes its socket under this name first, and found a folder; remove \
+                       it or choose another path";
             return Err(Error::InvalidAddress { address: temporary.display().to_string(), reason });
         }
         // If it cannot be removed, `bind` fails and returns the reason.

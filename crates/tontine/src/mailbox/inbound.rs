@@ -201,11 +201,15 @@ impl Inbound {
             return match (self.more_notes, self.is_short()) {
                 (true, true) => Ok(Look::Nothing),
                 (true, false) => Ok(Look::Again),
-                (false, _) => Err(Broken("expected a passed chunk for `next`, found none")),
+                (false, _) => {
+                    Err(Broken("a record continues in a next chunk, but no chunk was passed"))
+                }
             };
         };
         if passed != log2 {
-            return Err(Broken("expected `next` to name the passed chunk's size, found another"));
+            return Err(Broken(
+                "a record names another size for the next chunk than the passed one has",
+            ));
         }
         drop(self.reader.follow(region, log2));
         self.first_size = self.first_size.min(self.reader.size());
@@ -378,10 +382,10 @@ impl Inbound {
         let note = wire::read_received(&passed.bytes, passed.oversize);
         let (Ok(Note::Chunk(log2, _)), 1) = (note, passed.count) else { return Err(STRANGE_NOTE) };
         if self.passed.len() == MOST_CHUNKS {
-            return Err(Broken("expected fewer unused chunks, found one more"));
+            return Err(Broken("more than 32 chunks were passed and not used"));
         }
         if chunk_size(log2)? as u64 > self.chunk_bytes_left() {
-            return Err(Broken("expected a chunk within the grant, found a larger one"));
+            return Err(Broken("a chunk is larger than the bytes that were granted"));
         }
         let mut memory = passed.memory.map_err(|unfit| Broken(unfit.what()))?;
         self.passed.push_back((memory.pop().ok_or(STRANGE_NOTE)?, log2));
@@ -450,16 +454,17 @@ impl Inbound {
     }
 }
 
-const STRANGE_NOTE: Broken = Broken("expected a message of a sender, found another");
+const STRANGE_NOTE: Broken =
+    Broken("expected CHUNK, WANT or RETURNED in turn, found another message");
 
 fn bytes_of(chunks: &VecDeque<(PeerRegion, u32)>) -> u64 {
     chunks.iter().map(|(_, log2)| 1_u64 << log2).sum()
 }
 
-const IMPOSSIBLE_SIZE: &str = "expected a chunk of 2^12 to 2^30 bytes, found another size";
-
 /// Bytes of a chunk that a sender announced.
 pub(super) fn chunk_size(log2: u32) -> Result<usize, Broken> {
     let possible = (LEAST_LOG2..=MOST_LOG2).contains(&log2);
-    possible.then(|| 1 << log2).ok_or(Broken(IMPOSSIBLE_SIZE))
+    possible
+        .then(|| 1 << log2)
+        .ok_or(Broken("a chunk's size is not a power of two from 4 KiB to 1 GiB"))
 }

@@ -167,25 +167,23 @@ pub(super) fn join(
 ) -> Result<Joined> {
     let from = passed.from.ok_or(Error::Protocol {
         peer: Peer::UNKNOWN,
-        what: "expected WELCOME with credentials, found it without",
+        what: "WELCOME carries no credentials of the process that sent it",
     })?;
     let peer = from.peer();
     admit(peer)?;
     let wrong = |what| Error::Protocol { peer, what };
     if passed.count != 3 {
-        return Err(wrong("expected WELCOME with three descriptors, found another number"));
+        return Err(wrong("WELCOME does not carry exactly three descriptors"));
     }
     let mut memory = passed.memory.map_err(|unfit| unfit.into_error(peer))?;
     let (Some(control), Some(page)) = (memory.pop(), memory.pop()) else {
-        return Err(wrong(
-            "expected WELCOME with a process page and a control page, found one missing",
-        ));
+        return Err(wrong("WELCOME does not carry a process page and a control page"));
     };
-    let not_a_doorbell = "WELCOME with a doorbell that is not a Unix datagram socket";
+    let not_a_doorbell = "WELCOME carries a doorbell that is not a Unix datagram socket";
     let doorbell = passed.doorbell.ok_or_else(|| wrong(not_a_doorbell))?;
     let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {
-        return Err(wrong("expected WELCOME with a slot from 0 to 61, found another"));
+        return Err(wrong("WELCOME names a slot outside 0 to 61"));
     }
     let control = Controlled::new(control).map_err(wrong)?;
     let process = passed.pidfd.or_else(|| pidfd::open(peer.pid?).ok());

@@ -1,4 +1,4 @@
-//! What a receiver gets: [`Message`], [`InPlace`].
+//! Received messages: [`Message`], copied, and [`InPlace`], in the sender's memory.
 
 #![allow(unsafe_code, reason = "the view that `recv_in_place` promises")]
 
@@ -8,7 +8,9 @@ use std::ptr::NonNull;
 
 use crate::error::Peer;
 
-/// Names a lane of a mailbox for as long as the mailbox lives; never used again for another.
+/// Identifier of a lane, unique for as long as its mailbox exists.
+///
+/// A process may have several lanes, and process ids are reused; a `SenderId` is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SenderId {
     pub(super) slot: u32,
@@ -16,7 +18,7 @@ pub struct SenderId {
 }
 
 impl SenderId {
-    /// The same as one number, for what has only numbers: a log, a table in C.
+    /// Returns the identifier as one number, for logs and for tables in C.
     pub fn number(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
@@ -28,8 +30,31 @@ impl fmt::Display for SenderId {
     }
 }
 
-/// A message, copied out of shared memory. The next call of a `recv` acknowledges it.
+/// A received message, copied out of shared memory; dereferences to its bytes.
+///
+/// The next receiving call acknowledges the message; [`Mailbox::ack`](super::Mailbox::ack) does so
+/// earlier, and [`Mailbox::requeue`](super::Mailbox::requeue) marks it as unread.
+///
+/// # Examples
+/// ```
+/// use tontine::mailbox::{Mailbox, Sender};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// let mut mailbox = Mailbox::bind(&path)?;
+/// let mut sender = Sender::connect(&path)?;
+/// sender.send(b"hello")?;
+///
+/// let message = mailbox.recv()?;
+/// assert_eq!(message.len(), 5);
+/// assert!(message.starts_with(b"he"));
+/// println!("lane {}, {}", message.sender(), message.peer());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
+#[must_use = "the next receiving call acknowledges this message"]
 pub struct Message<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) sender: SenderId,
@@ -37,12 +62,12 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// The lane that it came by.
+    /// Returns the lane that the message came by.
     pub fn sender(&self) -> SenderId {
         self.sender
     }
 
-    /// The process that sent it, as the kernel named it when it connected.
+    /// Returns the process that sent the message, as the kernel identified it when it connected.
     pub fn peer(&self) -> Peer {
         self.peer
     }
@@ -56,9 +81,31 @@ impl Deref for Message<'_> {
     }
 }
 
-/// A message where the sender wrote it: no copy, and no protection from a sender that goes on
-/// writing.
+/// A received message in the sender's memory, without a copy; dereferences to its bytes.
+///
+/// [`Mailbox::recv_in_place`](super::Mailbox::recv_in_place) returns it, and is unsafe: a hostile
+/// sender can change the bytes while they are read. The next receiving call acknowledges the
+/// message.
+///
+/// # Examples
+/// ```
+/// use tontine::mailbox::{Mailbox, Sender};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// let mut mailbox = Mailbox::bind(&path)?;
+/// let mut sender = Sender::connect(&path)?;
+/// sender.send(&[7; 100_000])?;
+///
+/// // SAFETY: only this program's own senders know the path, and they use this library.
+/// let message = unsafe { mailbox.recv_in_place()? };
+/// assert!(message.iter().all(|byte| *byte == 7));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
+#[must_use = "the next receiving call acknowledges this message"]
 pub struct InPlace<'a> {
     pub(super) start: NonNull<u8>,
     pub(super) length: usize,
@@ -68,12 +115,12 @@ pub struct InPlace<'a> {
 }
 
 impl InPlace<'_> {
-    /// The lane that it came by.
+    /// Returns the lane that the message came by.
     pub fn sender(&self) -> SenderId {
         self.sender
     }
 
-    /// The process that sent it, as the kernel named it when it connected.
+    /// Returns the process that sent the message, as the kernel identified it when it connected.
     pub fn peer(&self) -> Peer {
         self.peer
     }
@@ -84,7 +131,7 @@ impl Deref for InPlace<'_> {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the bytes lie in a mapping that the borrowed mailbox holds, checked when found;
-        // that the sender changes them no more is what the caller of `recv_in_place` vouched for.
+        // that the sender no longer changes them is the promise of `recv_in_place`'s caller.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }

@@ -1,84 +1,101 @@
-//! How a mailbox or a sender behaves: [`Options`].
+//! Settings of a mailbox or a sender: [`Options`].
 //!
-//! Neighbours: [`super::receiver`] and [`super::sender`] have the functions that make either.
+//! Neighbours: [`super::receiver`] and [`super::sender`] have the functions that open either.
 
 use std::time::Duration;
 
 use crate::error::{Error, Peer, Result};
 
-/// Settings of either end; each end has its own. What an end does not use it ignores.
+/// Settings of a [`Mailbox`](super::Mailbox) or a [`Sender`](super::Sender); each end has its own.
 ///
-/// ```no_run
-/// use tontine::mailbox::{Options, Waiting};
+/// An end ignores the settings that it does not use. [`Options::bind`], [`Options::unbound`],
+/// [`Options::connect`] and [`Options::connect_socket`] open an end with them.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tontine::mailbox::{OnDeath, Options, WaitStrategy};
 ///
 /// # fn main() -> tontine::Result<()> {
-/// let mailbox = Options::new()
-///     .lane_cap(1 << 20)
-///     .waiting(Waiting::Sleep)
-///     .bind("/run/jobs")?;
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// let mut mailbox = Options::new()
+///     .lane_cap(1 << 20) // bytes
+///     .max_lanes(16)
+///     .wait_strategy(WaitStrategy::Sleep)
+///     .bind(&path)?;
+///
+/// let mut sender = Options::new()
+///     .on_death(OnDeath::WaitForSuccessor)
+///     .handshake_timeout(Duration::from_secs(1))
+///     .connect(&path)?;
+/// sender.send(b"hello")?;
+/// assert_eq!(&*mailbox.recv()?, b"hello");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "options take effect in `bind`, `unbound`, `connect` or `connect_socket`"]
 pub struct Options {
     pub(crate) lane_cap: u64,
     pub(crate) mailbox_cap: u64,
     pub(crate) max_lanes: usize,
     pub(crate) first_chunk: u64,
-    pub(crate) waiting: Waiting,
+    pub(crate) wait_strategy: WaitStrategy,
     pub(crate) fences: Fences,
     pub(crate) on_death: OnDeath,
     pub(crate) mode: u32,
     pub(crate) allowed: Allowed,
-    pub(crate) handshake_deadline: Duration,
-    pub(crate) give_back_after: Duration,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) shrink_after: Duration,
 }
 
-/// How an end waits.
+/// Strategy by which an end waits: the receiver for messages, the sender for free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Waiting {
-    /// Only by looking again and again: the shortest latency, a whole processor.
+pub enum WaitStrategy {
+    /// Polls until there is something: the lowest latency, at the price of a whole processor.
     Spin,
-    /// Only in the kernel.
+    /// Sleeps in the kernel at once.
     Sleep,
-    /// Looks for so long, then sleeps.
+    /// Polls for this long, then sleeps in the kernel.
     SpinThenSleep(Duration),
 }
 
-/// How the two ends of a lane see each other's stores before one sleeps.
+/// Method by which the two ends of a lane see each other's stores before one of them sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fences {
-    /// No fence in `send`; whoever goes to sleep interrupts the other processors with
-    /// `membarrier(2)`, 7 to 10 µs. Symmetric where the kernel or the peer cannot.
+    /// No fence in `send`. An end that goes to sleep interrupts the other processors with
+    /// `membarrier(2)`, which takes 7 to 10 µs. Symmetric if the kernel or the peer cannot do this.
     Asymmetric,
-    /// A full fence, about 5 ns, in each `send`; going to sleep costs nothing more.
+    /// A full fence in each `send`, about 5 ns. Going to sleep has no extra cost.
     Symmetric,
 }
 
-/// What a sender does when its reader is gone.
+/// Behaviour of a sender whose receiver has died or closed its mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDeath {
-    /// Says `EOWNERDEAD`; [`Sender::unread`](super::Sender::unread) gives back what was not
-    /// read.
+    /// Calls return [`Error::OwnerDied`]; [`Sender::take_unread`](super::Sender::take_unread)
+    /// returns the messages that were not acknowledged.
     Fail,
-    /// Keeps what was not read for the next owner of the address, and hands it over. A reader that
-    /// closes has left on purpose: [`Error::Closed`](crate::Error::Closed), as with `Fail`.
+    /// The sender keeps the messages that were not acknowledged and hands them to the next owner of
+    /// the address. A receiver that closes its mailbox has ended on purpose: calls return
+    /// [`Error::Closed`], as with `Fail`.
     WaitForSuccessor,
-    /// The same, also where the reader closes its mailbox: for one that a service manager stops and
-    /// starts again.
+    /// Like `WaitForSuccessor`, but the sender waits for the next owner also if the receiver closes
+    /// its mailbox: for a receiver that a service manager stops and starts again.
     WaitThroughRestarts,
 }
 
 impl OnDeath {
-    /// Whether it ever waits for a successor.
+    /// Returns `true` if the sender ever waits for a successor.
     pub(super) fn waits(self) -> bool {
         self != Self::Fail
     }
 
-    /// Whether it waits for a successor after this end.
+    /// Returns `true` if the sender waits for a successor after this end.
     pub(super) fn outlives(self, end: &Error) -> bool {
         match end {
             Error::OwnerDied { .. } => self.waits(),
@@ -88,7 +105,7 @@ impl OnDeath {
     }
 }
 
-/// Whose processes a peer may belong to.
+/// Users whose processes a peer may belong to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allowed {
     Users(Vec<u32>),
@@ -102,87 +119,91 @@ impl Default for Options {
             mailbox_cap: 1 << 30,
             max_lanes: 1024,
             first_chunk: 4096,
-            waiting: Waiting::SpinThenSleep(Duration::from_micros(20)),
+            wait_strategy: WaitStrategy::SpinThenSleep(Duration::from_micros(20)),
             fences: Fences::Asymmetric,
             on_death: OnDeath::Fail,
             mode: 0o600,
             allowed: Allowed::Users(vec![rustix::process::geteuid().as_raw()]),
-            handshake_deadline: Duration::from_secs(5),
-            give_back_after: Duration::from_millis(50),
+            handshake_timeout: Duration::from_secs(5),
+            shrink_after: Duration::from_millis(50),
         }
     }
 }
 
 impl Options {
-    /// The defaults: lanes of 4 KiB that grow to 64 MiB, 1 GiB a mailbox, 1,024 lanes; waits 20 µs
-    /// by spinning, then sleeps; peers of the same user only.
+    /// Returns the default settings.
+    ///
+    /// Lanes begin with 4 KiB and grow to 64 MiB, a mailbox to 1 GiB and 1,024 lanes. Both ends
+    /// poll for 20 µs, then sleep, and accept peers of the same user only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bytes of chunks that one lane may have, 64 MiB. Of the two ends' caps the smaller counts. At
-    /// least 4,096. The longest message is a little less than a quarter of the largest power of two
-    /// that the cap holds. Chunks that the sender has left count until the receiver lets go of
-    /// them.
-    #[must_use]
+    /// Sets the maximum number of bytes in the chunks of one lane (default 64 MiB; at least 4,096).
+    ///
+    /// The smaller of the two ends' caps applies. The longest message is a little less than a
+    /// quarter of the largest power of two within the cap. Chunks that the sender has left count
+    /// until the receiver releases them.
     pub fn lane_cap(mut self, bytes: u64) -> Self {
         self.lane_cap = bytes.max(4096);
         self
     }
 
-    /// Bytes of chunks that all lanes of a mailbox may have together, 1 GiB.
-    #[must_use]
+    /// Sets the maximum number of bytes in the chunks of all lanes of a mailbox together (default 1
+    /// GiB; at least 4,096).
     pub fn mailbox_cap(mut self, bytes: u64) -> Self {
         self.mailbox_cap = bytes.max(4096);
         self
     }
 
-    /// Senders that a mailbox takes at once, 1,024; at least 1. Each takes three descriptors.
-    #[must_use]
+    /// Sets the maximum number of senders that a mailbox accepts at once (default 1,024; at least
+    /// 1).
+    ///
+    /// Each sender takes three descriptors at each end. `bind` returns [`Error::InvalidOption`] for 0.
     pub fn max_lanes(mut self, lanes: usize) -> Self {
         self.max_lanes = lanes;
         self
     }
 
-    /// Bytes of a sender's first chunk, 4,096; rounded up to a power of two. A lane that has been
-    /// empty for a while returns to it.
-    #[must_use]
+    /// Sets the number of bytes in a sender's first chunk (default 4,096), rounded up to a power of
+    /// two, at most 1 GiB.
+    ///
+    /// A lane that has been empty for a while returns to this size.
     pub fn first_chunk(mut self, bytes: u64) -> Self {
         self.first_chunk = bytes.clamp(4096, 1 << 30).next_power_of_two();
         self
     }
 
-    /// How to wait.
-    #[must_use]
-    pub fn waiting(mut self, waiting: Waiting) -> Self {
-        self.waiting = waiting;
+    /// Sets how this end waits (default [`WaitStrategy::SpinThenSleep`] with 20 µs).
+    pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Self {
+        self.wait_strategy = strategy;
         self
     }
 
-    /// Who fences.
-    #[must_use]
+    /// Sets which end pays for memory ordering (default [`Fences::Asymmetric`]).
     pub fn fences(mut self, fences: Fences) -> Self {
         self.fences = fences;
         self
     }
 
-    /// What to do when the reader is dead, or has closed.
-    #[must_use]
+    /// Sets what a sender does if its receiver has died or closed (default [`OnDeath::Fail`]).
     pub fn on_death(mut self, on_death: OnDeath) -> Self {
         self.on_death = on_death;
         self
     }
 
-    /// Permissions of the socket in the file system, `0o600`; `0o777` at most.
-    #[must_use]
+    /// Sets the permissions of a mailbox's socket in the file system (default `0o600`).
+    ///
+    /// `bind` returns [`Error::InvalidOption`] for more than `0o777`.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Takes peers of this user too. Without this, only those of the process's effective user when
-    /// the options were made: `setuid` afterwards does not change them.
-    #[must_use]
+    /// Accepts peers of this user too.
+    ///
+    /// By default only peers of the process's effective user are accepted, as it is when the
+    /// options are made: a later `setuid` changes nothing.
     pub fn allow_uid(mut self, uid: u32) -> Self {
         if let Allowed::Users(users) = &mut self.allowed {
             users.push(uid);
@@ -190,48 +211,49 @@ impl Options {
         self
     }
 
-    /// Takes peers of any user. Also where user namespaces make the numbers meaningless.
-    #[must_use]
+    /// Accepts peers of any user; also for user namespaces in which user ids mean nothing.
     pub fn allow_any_uid(mut self) -> Self {
         self.allowed = Allowed::Anyone;
         self
     }
 
-    /// How long a peer that connects may take to say who it is, 5 s; and how long it waits while
-    /// the receiver lacks a descriptor or memory to take it, before it is refused for now.
-    #[must_use]
-    pub fn handshake_deadline(mut self, deadline: Duration) -> Self {
-        self.handshake_deadline = deadline;
+    /// Sets the maximum time that a peer may take to send its first control message after it has
+    /// connected (default 5 s).
+    ///
+    /// Also the maximum time that a connecting sender waits while the receiver has no descriptor or
+    /// memory to accept it; after that the receiver refuses it for now.
+    pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
+        self.handshake_timeout = timeout;
         self
     }
 
-    /// How long a lane must have been empty before its large chunk is given back, 50 ms.
-    #[must_use]
-    pub fn give_back_after(mut self, idle: Duration) -> Self {
-        self.give_back_after = idle;
+    /// Sets how long a lane must have been empty before the sender returns its large chunk to the
+    /// kernel (default 50 ms).
+    pub fn shrink_after(mut self, idle: Duration) -> Self {
+        self.shrink_after = idle;
         self
     }
 
-    /// Refuses what a mailbox cannot be.
+    /// Checks the settings that a mailbox uses.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`].
+    /// [`Error::InvalidOption`] if one is invalid.
     pub(super) fn check(&self) -> Result<()> {
         let bad = |option, value, reason| Err(Error::InvalidOption { option, value, reason });
         if self.max_lanes == 0 {
-            return bad("max_lanes", 0, "no sender could connect; allow at least 1");
+            return bad("max_lanes", 0, "a mailbox must accept at least one sender; set 1 or more");
         }
         if self.mode & !0o777 != 0 {
-            let reason = "expected permission bits, found others; use at most 0o777";
+            let reason = "a socket's mode has permission bits only; set at most 0o777";
             return bad("mode", self.mode, reason);
         }
         Ok(())
     }
 
-    /// Refuses a peer whose user is not allowed.
+    /// Checks whether the peer's user is allowed.
     ///
     /// # Errors
-    /// [`Error::Denied`], with the users that are allowed.
+    /// [`Error::Denied`], with the allowed users, if it is not.
     pub(super) fn admit(&self, peer: Peer) -> Result<()> {
         match &self.allowed {
             Allowed::Users(users) if !users.contains(&peer.uid) => {

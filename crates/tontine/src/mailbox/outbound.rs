@@ -65,15 +65,14 @@ impl OutboundLane {
     /// As [`Sender::connect`](super::Sender::connect).
     pub(super) fn connect(address: Address, options: Options) -> Result<Self> {
         let address = address.into_absolute()?;
-        let (socket, pending) =
-            succession::connect(&address, &options, options.handshake_deadline)?;
+        let (socket, pending) = succession::connect(&address, &options, options.handshake_timeout)?;
         Self::begin(socket, pending, Some(address), options)
     }
 
     /// Begins a lane over an unused connection.
     ///
     /// # Errors
-    /// As [`Sender::over`](super::Sender::over).
+    /// As [`Sender::from_socket`](super::Sender::from_socket).
     pub(super) fn begin(
         socket: Socket,
         mut pending: PendingLane,
@@ -329,7 +328,8 @@ impl OutboundLane {
 
     fn believe(&mut self, position: u64) -> Result<()> {
         if self.writer.believe(position).is_err() {
-            let what = "expected a read position from its last one to the end, found another";
+            let what =
+                "its read position is beyond the last message, or before one that it acknowledged";
             let error = Error::Protocol { peer: self.connection.peer(), what };
             self.end(error.clone());
             return Err(error);
@@ -533,7 +533,7 @@ impl OutboundLane {
             }
             error if error.is_shortage() || error.errno() == libc::ENOBUFS => {
                 let lasted = awaiting.note_shortage(now, true);
-                if lasted < self.options.handshake_deadline { Ok(()) } else { Err(error) }
+                if lasted < self.options.handshake_timeout { Ok(()) } else { Err(error) }
             }
             error => {
                 self.end(error.clone());

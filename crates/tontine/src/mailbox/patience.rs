@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::growth::SpaceRequest;
-use super::options::Waiting;
+use super::options::WaitStrategy;
 use super::outbound::OutboundLane;
 use crate::error::{Error, Result};
 
@@ -61,13 +61,13 @@ impl Patience {
 
 /// The waiting of one sender.
 pub(super) struct SenderWait {
-    strategy: Waiting,
+    strategy: WaitStrategy,
     /// The receiver was told by [`SenderWait::arm`] that we wait.
     armed: bool,
 }
 
 impl SenderWait {
-    pub(super) fn new(strategy: Waiting) -> Self {
+    pub(super) fn new(strategy: WaitStrategy) -> Self {
         Self { strategy, armed: false }
     }
 
@@ -120,9 +120,9 @@ impl SenderWait {
         }
         let begun = Instant::now();
         let spin_until = match self.strategy {
-            Waiting::Spin => None,
-            Waiting::Sleep => Some(begun),
-            Waiting::SpinThenSleep(time) => begun.checked_add(time),
+            WaitStrategy::Spin => None,
+            WaitStrategy::Sleep => Some(begun),
+            WaitStrategy::SpinThenSleep(time) => begun.checked_add(time),
         };
         let (mut now, mut rounds) = (begun, 0_u32);
         while !patience.is_over(now) {

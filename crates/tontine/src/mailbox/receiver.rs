@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "promises about other processes are unsafe to make")]
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::address::Address;
@@ -10,18 +10,40 @@ use super::door::Door;
 use super::inbound::Look;
 use super::lanes::{Lanes, Taken};
 use super::message::{InPlace, Message, SenderId};
-use super::options::{Fences, Options, Waiting};
-use crate::error::{Error, Peer, Result};
+use super::options::{Fences, Options};
+use crate::error::{Error, Result};
 use crate::life::{Desk, Life};
 use crate::sys::fork::Guard;
 use crate::sys::{membarrier, quarantine};
 
-/// One receiver's bundle of lanes.
+/// The receiving end: receives the messages of many senders, each over a lane of its own.
 ///
-/// It has no thread: it works only inside its methods. Senders are accepted, and those who ended
-/// are forgotten, by every `recv`, `try_recv` and so on.
+/// A mailbox has no background thread: it works only inside its methods. Each receiving call also
+/// accepts senders that connect, and removes those that have ended. A sender that breaks the
+/// protocol loses only its own lane; [`Mailbox::take_errors`] reports it.
+///
+/// A message counts as unread until it is acknowledged, by the next receiving call or by
+/// [`Mailbox::ack`]. If this process dies before, the message stays with its sender.
+///
+/// # Examples
+/// ```
+/// use tontine::mailbox::{Mailbox, Sender};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// let mut mailbox = Mailbox::bind(&path)?;
+/// let mut sender = Sender::connect(&path)?; // usually in another process
+/// sender.send(b"hello")?;
+///
+/// let message = mailbox.recv()?;
+/// assert_eq!(&*message, b"hello");
+/// assert_eq!(message.peer().pid, Some(std::process::id()));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Mailbox {
-    guard: Guard,
+    pub(super) guard: Guard,
     pub(super) lanes: Lanes,
     /// Found and handed out; acknowledged by the next call.
     pub(super) taken: Option<Taken>,
@@ -40,46 +62,69 @@ pub struct Mailbox {
 
 impl std::fmt::Debug for Mailbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mailbox").field("lanes", &self.lanes.len()).finish_non_exhaustive()
+        f.debug_struct("Mailbox").field("sender_count", &self.lanes.len()).finish_non_exhaustive()
     }
 }
 
 impl Options {
-    /// A mailbox at `address`: [`Mailbox::bind`] with these settings.
+    /// Opens a mailbox at `address` with these settings.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Mailbox::bind`], and [`Error::InvalidOption`] if a setting is invalid for a
+    /// mailbox.
     pub fn bind(&self, address: impl Into<Address>) -> Result<Mailbox> {
         Mailbox::open(Some(address.into()), self.clone())
     }
 
-    /// A mailbox without an address: [`Mailbox::unbound`] with these settings.
+    /// Opens a mailbox without an address, with these settings.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Mailbox::unbound`], and [`Error::InvalidOption`] if a setting is invalid for a
+    /// mailbox.
     pub fn unbound(&self) -> Result<Mailbox> {
         Mailbox::open(None, self.clone())
     }
 }
 
 impl Mailbox {
-    /// Opens a mailbox at `address`, in place of a dead owner if there was one.
+    /// Opens a mailbox at `address` with default [`Options`], and takes the address over if its
+    /// last owner is dead.
     ///
-    /// If the process has no [`Life`], it gets one, as by [`Life::register`].
+    /// If the process has no [`Life`], this registers one like [`Life::register`].
     ///
     /// # Errors
-    /// [`Error::AddrInUse`] if the address has a live owner; [`Error::InvalidAddress`] if another
-    /// kind of file is there or the path is too long; [`Error::CannotRegister`], as from
-    /// [`Life::register`]; [`Error::InvalidOption`] if an option is out of range; [`Error::Full`]
-    /// if the process has 62 mailboxes already; [`Error::SystemAt`] if the folder cannot be used.
+    /// - [`Error::AddrInUse`] if the address has a live owner.
+    /// - [`Error::InvalidAddress`] if the path is too long, or something other than a socket is there.
+    /// - [`Error::CannotRegister`] if the process has no life and the kernel would not mark the end of
+    ///   the thread that is to hold it.
+    /// - [`Error::Full`] if the process has 62 mailboxes already.
+    /// - [`Error::SystemAt`] if the folder cannot be used, [`Error::System`] if memory or
+    ///   descriptors are short.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::Mailbox;
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mailbox = Mailbox::bind(&path)?;
+    /// let error = Mailbox::bind(&path).unwrap_err(); // an address has one owner
+    /// assert!(matches!(error, tontine::Error::AddrInUse { .. }));
+    ///
+    /// drop(mailbox);
+    /// let mailbox = Mailbox::bind(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn bind(address: impl Into<Address>) -> Result<Self> {
         Options::new().bind(address)
     }
 
-    /// Opens a mailbox without an address: sockets are given to it by [`Mailbox::adopt`].
+    /// Opens a mailbox without an address: it receives by the sockets that [`Mailbox::adopt`] adds.
     ///
     /// # Errors
-    /// As [`Mailbox::bind`], but for the address.
+    /// The errors of [`Mailbox::bind`] that do not concern the address.
     pub fn unbound() -> Result<Self> {
         Options::new().unbound()
     }
@@ -88,7 +133,7 @@ impl Mailbox {
         options.check()?;
         let life = Life::register()?;
         quarantine::prepare()?;
-        // Before the door: a name is made last.
+        // Before the listener: a name is made last.
         let desk = life.desk()?;
         let address = address.map(Address::into_absolute).transpose()?;
         let door = Door::open(address.as_ref(), options.mode)?;
@@ -109,27 +154,76 @@ impl Mailbox {
         })
     }
 
-    /// Takes a connected `SOCK_SEQPACKET` socket, the other end of which is given to
-    /// [`Sender::over`](super::Sender::over): one of a pair made before a fork, or one that was
-    /// passed. Its other end may be silent for as long as it likes.
+    /// Adds a connected `SOCK_SEQPACKET` socket of `AF_UNIX`, whose other end is given to
+    /// [`Sender::from_socket`](super::Sender::from_socket).
+    ///
+    /// The socket is one end of a pair that was made before a fork, or one that another process
+    /// passed. Its other end may be silent indefinitely: the handshake timeout does not apply.
     ///
     /// # Errors
-    /// [`Error::InvalidSocket`] if it is of another kind, or not connected; [`Error::System`] if it
-    /// is not a socket, or cannot be watched. It is closed then.
+    /// The socket is closed if `adopt` fails.
+    ///
+    /// - [`Error::InvalidSocket`] if the socket has another type or family, or is not connected.
+    /// - [`Error::System`] if the descriptor is not a socket, or cannot be watched.
+    /// - [`Error::Forked`] in a forked child.
+    ///
+    /// # Examples
+    /// ```
+    /// use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    /// let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+    ///
+    /// let mut mailbox = Mailbox::unbound()?;
+    /// mailbox.adopt(ours)?;
+    /// let mut sender = Sender::from_socket(theirs)?; // after a fork, in the child
+    /// sender.send(b"hello")?;
+    /// assert_eq!(&*mailbox.recv()?, b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         self.check()?;
         self.door.adopt(socket)
     }
 
-    /// Waits for the next message and returns it; acknowledges the one before.
+    /// Blocks until a message has arrived and returns it, copied; acknowledges the message before
+    /// it.
     ///
-    /// A signal does not end the wait: the handler runs, and the wait continues. To end it on a
-    /// signal, wait on a signalfd or the reading end of a pipe next to [`Mailbox::descriptor`], and
-    /// call [`Mailbox::try_recv`].
+    /// A signal does not end the wait: the handler runs, and the wait continues. To end a wait on a
+    /// signal, wait on a signalfd or the read end of a pipe together with the mailbox's
+    /// [descriptor](Mailbox#impl-AsFd-for-Mailbox), and call [`Mailbox::try_recv`].
     ///
     /// # Errors
-    /// [`Error::Forked`], or what the system says when it cannot wait. A sender's death or
-    /// misbehaviour is no error of the mailbox: see [`Mailbox::faults`].
+    /// - [`Error::Forked`] in a forked child.
+    /// - [`Error::System`] if the kernel refuses to wait.
+    ///
+    /// The death or misbehaviour of a sender is not an error of `recv`: see
+    /// [`Mailbox::take_errors`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// # let mut mailbox = Mailbox::bind(&path)?;
+    /// # let mut sender = Sender::connect(&path)?;
+    /// # sender.send(b"work")?;
+    /// # sender.send(b"stop")?;
+    /// loop {
+    ///     let message = mailbox.recv()?;
+    ///     if &*message == b"stop" {
+    ///         break;
+    ///     }
+    ///     println!("{} bytes from {}", message.len(), message.peer());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn recv(&mut self) -> Result<Message<'_>> {
         if let Some(from) = self.recv_fast().or_else(|| self.recv_soon()) {
@@ -138,10 +232,32 @@ impl Mailbox {
         self.recv_slowly(None)
     }
 
-    /// As [`Mailbox::recv`], without waiting.
+    /// Returns the next message if there is one, without blocking; acknowledges the message before
+    /// it.
+    ///
+    /// Each call that finds no message enters the kernel, to accept senders (about 0.3 µs without
+    /// senders).
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] where there is none; else as [`Mailbox::recv`].
+    /// - [`Error::WouldBlock`] if there is no message.
+    /// - Otherwise the errors of [`Mailbox::recv`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::{Error, mailbox::{Mailbox, Sender}};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// assert_eq!(mailbox.try_recv().unwrap_err(), Error::WouldBlock);
+    ///
+    /// let mut sender = Sender::connect(&path)?;
+    /// sender.send(b"hello")?;
+    /// assert_eq!(&*mailbox.try_recv()?, b"hello");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn try_recv(&mut self) -> Result<Message<'_>> {
         if let Some(from) = self.recv_fast() {
@@ -151,11 +267,27 @@ impl Mailbox {
         Ok(self.hand_out(taken))
     }
 
-    /// Like [`Mailbox::recv`], but waits for at most `timeout`. A signal does not end this wait
-    /// either.
+    /// Blocks until a message has arrived, for at most `timeout`, and returns it; acknowledges the
+    /// message before it. A signal does not end this wait either.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]; else as [`Mailbox::recv`].
+    /// - [`Error::TimedOut`] if no message arrived within `timeout`.
+    /// - Otherwise the errors of [`Mailbox::recv`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tontine::{Error, mailbox::Mailbox};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let error = mailbox.recv_timeout(Duration::from_millis(10)).unwrap_err();
+    /// assert_eq!(error, Error::TimedOut);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>> {
         if let Some(from) = self.recv_fast() {
             return Ok(self.message(from));
@@ -163,37 +295,60 @@ impl Mailbox {
         self.recv_slowly(Instant::now().checked_add(timeout))
     }
 
-    /// Gives all messages that are there to `each`, at most `most`, and acknowledges them one by
-    /// one as it returns; waits for the first. Returns how many.
+    /// Blocks for the first message, then passes up to `max` queued messages to `f`, and
+    /// acknowledges each when `f` returns. Returns the number of messages.
+    ///
+    /// With `max` 0, returns 0 at once.
     ///
     /// # Errors
-    /// As [`Mailbox::recv`], and only where no message was given to `each`: an error that comes
-    /// later is the next call's.
+    /// The errors of [`Mailbox::recv`], and only if no message was passed to `f`: a later error is
+    /// returned by the next call.
     ///
     /// # Panics
-    /// Where `each` does. The message that it was given is then not acknowledged, and received
-    /// again; those before it are.
-    pub fn recv_batch(&mut self, most: usize, mut each: impl FnMut(&Message<'_>)) -> Result<usize> {
-        if most == 0 {
+    /// Panics if `f` does. The message that `f` was given is then unacknowledged and is received
+    /// again; those before it are acknowledged.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// for number in 0..10_u8 {
+    ///     sender.send(&[number])?;
+    /// }
+    /// let (mut sum, mut received) = (0, 0);
+    /// while received < 10 {
+    ///     received += mailbox.recv_batch(4, |message| sum += u32::from(message[0]))?;
+    /// }
+    /// assert_eq!(sum, 45);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn recv_batch(&mut self, max: usize, mut f: impl FnMut(&Message<'_>)) -> Result<usize> {
+        if max == 0 {
             return Ok(0);
         }
         let first = match self.recv_fast().or_else(|| self.recv_soon()) {
             Some(from) => from,
             None => self.recv_slowly(None).map(|message| (message.sender, message.peer))?,
         };
-        // Should `each` panic, nothing is in hand that the next call would acknowledge.
+        // If `f` panics, no message is in hand that the next call would acknowledge.
         let taken = self.taken.take();
-        each(&self.message(first));
+        f(&self.message(first));
         self.acknowledge_now(taken);
         let mut count = 1;
-        while count < most && !self.guard.is_forked() {
-            if let Some((lane, turn)) = self.lanes.whole_turn(most - count) {
-                count += lane.drain(turn, &mut self.copied, self.guard, &mut each);
+        while count < max && !self.guard.is_forked() {
+            if let Some((lane, turn)) = self.lanes.whole_turn(max - count) {
+                count += lane.drain(turn, &mut self.copied, self.guard, &mut f);
             }
-            if count < most {
+            if count < max {
                 let Ok(Some(taken)) = self.next() else { break };
                 self.taken = None;
-                each(&self.hand_out(taken));
+                f(&self.hand_out(taken));
                 self.acknowledge_now(Some(taken));
                 count += 1;
             }
@@ -201,14 +356,42 @@ impl Mailbox {
         Ok(count)
     }
 
-    /// As [`Mailbox::recv`], without copying: the message is read where the sender wrote it.
+    /// Blocks until a message has arrived and returns a view of it in the sender's memory, without
+    /// a copy; acknowledges the message before it.
     ///
     /// # Safety
-    /// The sender must not change what it sent. One that uses this library does not; a hostile one
-    /// may, and the bytes of a Rust slice must not change while it exists.
+    /// The caller guarantees:
+    ///
+    /// 1. While the returned [`InPlace`] exists, the sending process does not write to the
+    ///    message's bytes. A sender that uses this library does not, once it has sent; a hostile
+    ///    one can, and the bytes of a Rust slice must not change while it exists.
+    /// 2. Point 1 holds for every process that can send to this mailbox, since the next message may
+    ///    be any sender's: those that its [`Options`] allow to connect, and the other ends of
+    ///    [adopted](Mailbox::adopt) sockets.
+    ///
+    /// The library checks everything else that a sender writes (lengths and positions), as in
+    /// [`Mailbox::recv`].
     ///
     /// # Errors
-    /// As [`Mailbox::recv`].
+    /// The errors of [`Mailbox::recv`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// sender.send(&[1; 1000])?;
+    ///
+    /// // SAFETY: only this program's own senders know the path, and they use this library.
+    /// let message = unsafe { mailbox.recv_in_place()? };
+    /// assert_eq!(message.iter().map(|byte| u32::from(*byte)).sum::<u32>(), 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub unsafe fn recv_in_place(&mut self) -> Result<InPlace<'_>> {
         let taken = match self.take_fast().or_else(|| self.take_soon()) {
@@ -218,13 +401,13 @@ impl Mailbox {
         Ok(self.show(taken))
     }
 
-    /// As [`Mailbox::try_recv`], without copying.
+    /// Returns a view like [`Mailbox::recv_in_place`] if there is a message, without blocking.
     ///
     /// # Safety
-    /// As [`Mailbox::recv_in_place`].
+    /// The contract of [`Mailbox::recv_in_place`].
     ///
     /// # Errors
-    /// As [`Mailbox::try_recv`].
+    /// The errors of [`Mailbox::try_recv`].
     #[inline]
     pub unsafe fn try_recv_in_place(&mut self) -> Result<InPlace<'_>> {
         let taken = match self.take_fast() {
@@ -234,14 +417,34 @@ impl Mailbox {
         Ok(self.show(taken))
     }
 
-    /// Acknowledges the message last received: should this process die, a successor does not get it
-    /// again. The next receiving call does it too.
+    /// Acknowledges the message last received: if this process dies, a successor does not receive
+    /// it again. The next receiving call acknowledges too.
     ///
-    /// A sender that waits for room, or for its mail to be read, hears of it at once; of what the
-    /// next call acknowledges it hears when there is a little more, or nothing else to read. Call
-    /// this before work that takes long.
+    /// A sender that waits for free space, or for its messages to be acknowledged, is notified at
+    /// once. What the next receiving call acknowledges is reported to it later: when there is a
+    /// little more, or nothing else to read. So call `ack` before work that takes long.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// sender.send(b"hello")?;
+    /// let job = mailbox.recv()?.to_vec();
+    /// assert_ne!(sender.unread_bytes(), 0);
+    ///
+    /// mailbox.ack(); // now, not at the next `recv`
+    /// assert_eq!(sender.unread_bytes(), 0);
+    /// println!("working on {} bytes", job.len());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
-    pub fn acknowledge(&mut self) {
+    pub fn ack(&mut self) {
         if self.guard.is_forked() {
             return;
         }
@@ -261,8 +464,8 @@ impl Mailbox {
         }
     }
 
-    /// As [`Mailbox::acknowledge`], in the process that made it: its memory is not mapped in a
-    /// forked child.
+    /// Does the work of [`Mailbox::ack`] in the process that made the mailbox, whose memory is not
+    /// mapped in a forked child.
     #[inline(always)]
     pub(super) fn acknowledge_own(&mut self) {
         if let Some(taken) = self.taken.take()
@@ -272,73 +475,76 @@ impl Mailbox {
         }
     }
 
-    /// Takes the message last received for not received: the next call of a `recv` finds it again,
-    /// perhaps after others'; should the mailbox be dropped instead, it stays unread with its
-    /// sender. For a program that could not do what the message asked for. Without this, dropping
-    /// acknowledges, unless the thread is panicking.
+    /// Marks the message last received as unread: the next receiving call finds it again, perhaps
+    /// after messages of other senders.
+    ///
+    /// If the mailbox is dropped instead, the message stays unread with its sender. For a program
+    /// that could not do what the message asked for. Without `requeue`, dropping the mailbox
+    /// acknowledges the message, unless the thread is panicking.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// sender.send(b"job")?;
+    /// assert_eq!(&*mailbox.recv()?, b"job");
+    ///
+    /// mailbox.requeue(); // the disk was full, say
+    /// assert_eq!(&*mailbox.recv()?, b"job");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
-    pub fn put_back(&mut self) {
+    pub fn requeue(&mut self) {
         self.taken = None;
     }
 
-    /// The descriptor to wait on, with `poll`, `epoll` or a runtime: readable when there is
-    /// something to do. Call [`Mailbox::arm`] before waiting.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.door.descriptor()
-    }
-
-    /// How many senders are connected.
-    pub fn lanes(&self) -> usize {
+    /// Returns the number of connected senders.
+    ///
+    /// A sender is counted once a receiving call has accepted it, and until one has read everything
+    /// that it sent before it ended.
+    pub fn sender_count(&self) -> usize {
         self.lanes.len()
     }
 
-    /// How many senders are connected no more.
+    /// Returns the number of lanes that have ended since the mailbox was opened.
     pub(crate) fn departures(&self) -> u64 {
         self.lanes.departures
     }
 
-    /// Whether every lane was read to its end: none has a message, none stands still for what we
-    /// lack.
+    /// Returns `true` if every lane was read to its end: no lane has a message, and none is stuck
+    /// for lack of a resource of this process.
     pub(crate) fn is_read_out(&mut self) -> bool {
         self.look_everywhere() == Look::Nothing && !self.lanes.all().any(|lane| lane.is_short())
     }
 
-    /// What was wrong with lanes that had to be closed, and with peers that were refused, since
-    /// this was last asked; at most 64, the newest.
-    pub fn faults(&mut self) -> Vec<Error> {
+    /// Removes and returns the errors of lanes that had to be closed, and of peers that were
+    /// refused, since the last call: at most the newest 64, oldest first.
+    #[must_use = "errors that were taken are not returned again"]
+    pub fn take_errors(&mut self) -> Vec<Error> {
         self.lanes.take_faults()
     }
 
-    /// Whether the process at the other end of a lane is alive: one load. `None` for a lane that is
-    /// gone.
+    /// Returns `true` while the process at the other end of a lane lives (one load), or `None` if
+    /// the lane is gone.
     pub fn is_alive(&mut self, sender: SenderId) -> Option<bool> {
         self.lanes.named(sender).map(|lane| lane.watch.is_alive())
     }
 
-    /// Takes nothing more: senders get [`Error::Closed`] and keep what is unread. The same as
-    /// dropping it: the message last received is acknowledged, unless it was
-    /// [put back](Mailbox::put_back) or a panic drops the mailbox.
+    /// Closes the mailbox, like dropping it: senders get [`Error::Closed`] and keep what is unread.
+    ///
+    /// The message last received is acknowledged, unless it was [requeued](Mailbox::requeue) or a
+    /// panic drops the mailbox.
     pub fn close(self) {}
 
     #[inline(always)]
     pub(super) fn check(&self) -> Result<()> {
         if self.guard.is_forked() { Err(Error::Forked) } else { Ok(()) }
-    }
-
-    /// The whole of a `recv` from the lane whose turn it is, where a message stands there: no
-    /// system call, no fence, no lock. Acknowledges the one before, copies, and says who sent it.
-    #[inline(always)]
-    fn recv_fast(&mut self) -> Option<(SenderId, Peer)> {
-        if self.guard.is_forked() || self.armed {
-            return None;
-        }
-        self.acknowledge_own();
-        let lane = self.lanes.in_turn()?;
-        let length = lane.message()?;
-        self.copied.clear();
-        lane.copy(length, &mut self.copied);
-        self.taken = Some(Taken { slot: lane.id.slot, length });
-        Some((lane.id, lane.peer))
     }
 
     #[cold]
@@ -347,71 +553,6 @@ impl Mailbox {
         let taken = self.wait(deadline)?;
         Ok(self.hand_out(taken))
     }
-
-    /// The same after a short wait for that lane: the shortest way from its header to the program.
-    #[inline]
-    fn recv_soon(&mut self) -> Option<(SenderId, Peer)> {
-        if self.options.waiting == Waiting::Sleep {
-            return None;
-        }
-        self.lanes.wait_for_turn();
-        self.recv_fast()
-    }
-
-    /// What is there, or comes while `recv` would look again and again without asking for anything
-    /// else: no system call.
-    #[inline]
-    pub(crate) fn recv_at_once(&mut self) -> Option<Message<'_>> {
-        let from = self.recv_fast().or_else(|| self.recv_soon())?;
-        Some(self.message(from))
-    }
-
-    /// As `recv_fast`, without the copy.
-    #[inline(always)]
-    fn take_fast(&mut self) -> Option<Taken> {
-        if self.guard.is_forked() || self.armed {
-            return None;
-        }
-        self.acknowledge_own();
-        let lane = self.lanes.in_turn()?;
-        let length = lane.message()?;
-        self.taken = Some(Taken { slot: lane.id.slot, length });
-        self.taken
-    }
-
-    /// As `recv_soon`, without the copy.
-    #[inline]
-    fn take_soon(&mut self) -> Option<Taken> {
-        if self.options.waiting == Waiting::Sleep {
-            return None;
-        }
-        self.lanes.wait_for_turn();
-        self.take_fast()
-    }
-
-    #[inline(always)]
-    fn message(&self, (sender, peer): (SenderId, Peer)) -> Message<'_> {
-        Message { bytes: &self.copied, sender, peer }
-    }
-
-    pub(super) fn hand_out(&mut self, taken: Taken) -> Message<'_> {
-        self.copied.clear();
-        let Some(lane) = self.lanes.at(taken.slot) else {
-            unreachable!("a lane with a message that is not acknowledged stays")
-        };
-        lane.copy(taken.length, &mut self.copied);
-        Message { sender: lane.id, peer: lane.peer, bytes: &self.copied }
-    }
-
-    #[inline]
-    fn show(&mut self, taken: Taken) -> InPlace<'_> {
-        let Some(lane) = self.lanes.at(taken.slot) else {
-            unreachable!("a lane with a message that is not acknowledged stays")
-        };
-        let (start, length) = (lane.payload(), taken.length);
-        let mailbox = std::marker::PhantomData;
-        InPlace { start, length, sender: lane.id, peer: lane.peer, mailbox }
-    }
 }
 
 impl Drop for Mailbox {
@@ -419,14 +560,22 @@ impl Drop for Mailbox {
         if self.guard.is_forked() {
             return;
         }
-        // What a panic kept the program from doing is not done.
+        // A panic kept the program from finishing its work on the message.
         if std::thread::panicking() {
-            self.put_back();
+            self.requeue();
         }
         self.acknowledge_own();
         for lane in self.lanes.all() {
             lane.close();
         }
         self.door.close();
+    }
+}
+
+/// The descriptor is readable when the mailbox has something to do. For use with `poll`, `epoll` or
+/// a runtime; call [`Mailbox::arm`] before waiting on it.
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.door.descriptor()
     }
 }

@@ -8,15 +8,39 @@ use super::outbound::OutboundLane;
 use crate::error::Result;
 use crate::lane::writer::Place;
 
-/// Room for one message, written in place. Dropped without [`Reservation::commit`], nothing was
-/// sent.
+/// Space in a lane for one message, to be written in place; dereferences to its bytes.
 ///
-/// Its bytes belong to the process that reserved them.
+/// [`Sender::reserve`](super::Sender::reserve) returns it. [`Reservation::commit`] sends the
+/// message; a reservation dropped without it sends nothing. The bytes belong to the process that
+/// reserved them, and hold whatever an earlier message left.
 ///
 /// # Panics
-/// A forked child that looks at the bytes panics: the memory is not there. A slice of them that was
-/// taken before the fork must not be touched in the child.
+/// Dereferencing panics in a forked child, whose memory has no such mapping. A slice of the bytes
+/// that was taken before the fork must not be accessed in the child.
+///
+/// # Examples
+/// ```
+/// use tontine::mailbox::{Mailbox, Sender};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// let mut mailbox = Mailbox::bind(&path)?;
+/// let mut sender = Sender::connect(&path)?;
+///
+/// let mut space = sender.reserve(4)?;
+/// space.copy_from_slice(b"lost");
+/// drop(space); // sends nothing
+///
+/// let mut space = sender.reserve(4)?;
+/// space.copy_from_slice(b"sent");
+/// space.commit()?;
+/// assert_eq!(&*mailbox.recv()?, b"sent");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
+#[must_use = "a reservation sends nothing until `commit`"]
 pub struct Reservation<'a> {
     lane: &'a mut OutboundLane,
     place: Place,
@@ -24,23 +48,25 @@ pub struct Reservation<'a> {
 }
 
 impl<'a> Reservation<'a> {
-    /// The room of `length` bytes that was just found.
+    /// Wraps the space of `length` bytes that was just found.
     pub(super) fn new(lane: &'a mut OutboundLane, length: usize) -> Self {
         let place = lane.reserve(length);
         Self { lane, place, length }
     }
 
-    /// Sends what stands in it.
+    /// Sends the message that was written to the reserved space.
     ///
-    /// Where the reader has died since, and the sender waits for its successor
+    /// If the receiver has died since, and the sender waits for its successor
     /// ([`OnDeath::WaitForSuccessor`](super::OnDeath::WaitForSuccessor)), the message stays in the
-    /// lane and is handed over with the rest, at the sender's next call.
+    /// lane and is handed over with the others, at the sender's next call.
     ///
     /// # Errors
-    /// [`Error::OwnerDied`](crate::Error::OwnerDied) where the reader died meanwhile,
-    /// [`Error::Closed`](crate::Error::Closed) where it closed;
-    /// [`Error::Forked`](crate::Error::Forked); what else [`Sender::send`](super::Sender::send)
-    /// says. Nothing was sent then.
+    /// Nothing was sent if `commit` fails.
+    ///
+    /// - [`Error::OwnerDied`](crate::Error::OwnerDied) if the receiver has died since.
+    /// - [`Error::Closed`](crate::Error::Closed) if it has closed the mailbox since.
+    /// - [`Error::Forked`](crate::Error::Forked) in a forked child.
+    /// - Otherwise the errors of [`Sender::send`](super::Sender::send).
     #[inline]
     pub fn commit(self) -> Result<()> {
         self.lane.check()?;
@@ -51,12 +77,12 @@ impl<'a> Reservation<'a> {
         Ok(())
     }
 
-    /// Where its bytes are.
+    /// Returns the address of the first byte.
     fn start(&self) -> *mut u8 {
         assert!(
             self.lane.check().is_ok(),
-            "a Reservation was looked at in a forked child, where its memory is not mapped; \
-             reserve in the child, by a Sender that was connected there"
+            "a Reservation was dereferenced in a forked child, where its memory is not mapped; \
+             reserve in the child, with a Sender that was connected there"
         );
         let (region, at) = self.lane.payload();
         // SAFETY: the place of a message that fits lies inside the mapping, which is there: this is
@@ -69,8 +95,8 @@ impl Deref for Reservation<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the room was found to fit, and the sender is borrowed: nobody else writes it or
-        // goes on elsewhere. What an earlier lap left there are initialised bytes.
+        // SAFETY: the space was found to fit, and the sender is borrowed: no other code writes it
+        // or moves the lane on. What an earlier lap left there are initialised bytes.
         unsafe { std::slice::from_raw_parts(self.start(), self.length) }
     }
 }

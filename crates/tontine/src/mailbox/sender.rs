@@ -1,10 +1,10 @@
 //! The sending end: [`Sender`].
 //!
-//! Its calls: each looks at the lane, waits if it must, and looks again. Neighbours:
+//! Each call inspects the lane, waits if it must, and inspects it again. Neighbours:
 //! [`super::outbound`] is the lane, [`super::patience`] waits.
 
 use std::fmt;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use super::address::Address;
@@ -17,9 +17,33 @@ use super::reservation::Reservation;
 use crate::error::{Error, Peer, Result};
 use crate::sys::socket::{self, Socket};
 
-/// One sender's lane to a mailbox.
+/// The sending end of one lane to a [`Mailbox`](super::Mailbox).
 ///
-/// It is used by one thread at a time; a lane of one's own is [`Sender::try_clone`].
+/// One thread at a time uses a sender; [`Sender::try_clone`] opens a lane of its own for another
+/// thread. A sender has no background thread: it works only inside its methods.
+///
+/// Messages that the receiver has not acknowledged stay in memory that this process owns. If the
+/// receiver dies or closes the mailbox, [`Sender::take_unread`] returns them, or the sender hands
+/// them to the next owner of the address ([`OnDeath`](super::OnDeath)).
+///
+/// # Examples
+/// ```
+/// use tontine::mailbox::{Mailbox, Sender};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// let mut mailbox = Mailbox::bind(&path)?;
+/// let mut sender = Sender::connect(&path)?; // usually in another process
+/// sender.send(b"hello")?;
+/// assert_eq!(&*mailbox.recv()?, b"hello");
+///
+/// drop(mailbox);
+/// let error = sender.send(b"nobody reads this").unwrap_err();
+/// assert!(matches!(error, tontine::Error::Closed { .. }));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Sender {
     lane: OutboundLane,
     wait: SenderWait,
@@ -35,19 +59,19 @@ impl fmt::Debug for Sender {
 }
 
 impl Options {
-    /// A lane to the mailbox at `address`: [`Sender::connect`] with these settings.
+    /// Opens a lane to the mailbox at `address` with these settings.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Sender::connect`].
     pub fn connect(&self, address: impl Into<Address>) -> Result<Sender> {
         Ok(Sender::new(OutboundLane::connect(address.into(), self.clone())?))
     }
 
-    /// A lane over a connected socket: [`Sender::over`] with these settings.
+    /// Opens a lane over a connected socket with these settings.
     ///
     /// # Errors
-    /// As there.
-    pub fn over(&self, socket: OwnedFd) -> Result<Sender> {
+    /// The errors of [`Sender::from_socket`].
+    pub fn connect_socket(&self, socket: OwnedFd) -> Result<Sender> {
         socket::check_connected(&socket)?;
         let socket = Socket::new(socket)?;
         socket::pass_credentials(&socket)?;
@@ -57,66 +81,137 @@ impl Options {
 }
 
 impl Sender {
-    /// Begins a lane to the mailbox at `address`.
+    /// Opens a lane to the mailbox at `address`, with default [`Options`].
     ///
-    /// It returns as soon as the connection stands; the receiver takes it when it next receives.
-    /// What is sent meanwhile waits in the lane. That the receiver refuses us shows at a later
-    /// call.
+    /// Returns as soon as the socket is connected; the receiver accepts the connection inside its
+    /// next receiving call. Messages sent before that wait in the lane. If the receiver refuses the
+    /// lane, a later call returns the error.
     ///
     /// # Errors
-    /// [`Error::NoMailbox`] where nobody listens there; [`Error::TimedOut`] where its owner accepts
-    /// nobody within the handshake's deadline; [`Error::Denied`] where it belongs to a user who is
-    /// not allowed; [`Error::InvalidAddress`] for what cannot be an address; [`Error::WouldBlock`]
-    /// where the socket has no room for the first message; [`Error::CannotRegister`], as from
-    /// [`Life::register`](crate::life::Life::register), which gives the process a life if it has
-    /// none; [`Error::System`] where memory or descriptors are short.
+    /// - [`Error::NoMailbox`] if no process has a mailbox at `address`.
+    /// - [`Error::TimedOut`] if the owner's backlog stays full for the handshake timeout (5 s).
+    /// - [`Error::Denied`] if the owner runs as a user that is not allowed.
+    /// - [`Error::InvalidAddress`] if no mailbox can have this address.
+    /// - [`Error::WouldBlock`] if the socket has no space for the first control message.
+    /// - [`Error::CannotRegister`] if the process has no [`Life`](crate::life::Life) and the calling
+    ///   thread cannot give it one.
+    /// - [`Error::System`] or [`Error::SystemAt`] if memory or descriptors are short.
+    ///
+    /// # Examples
+    /// A sender that starts before its receiver tries again:
+    ///
+    /// ```
+    /// use std::{thread, time::Duration};
+    /// use tontine::{Error, mailbox::{Mailbox, Sender}};
+    ///
+    /// fn connect(path: &std::path::Path) -> tontine::Result<Sender> {
+    ///     loop {
+    ///         match Sender::connect(path) {
+    ///             Err(Error::NoMailbox { .. }) => thread::sleep(Duration::from_millis(10)),
+    ///             result => return result,
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// # let _mailbox = Mailbox::bind(&path)?;
+    /// let sender = connect(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn connect(address: impl Into<Address>) -> Result<Self> {
         Options::new().connect(address)
     }
 
-    /// Begins a lane over a connected `SOCK_SEQPACKET` socket whose other end a mailbox
-    /// [adopts](super::Mailbox::adopt).
+    /// Opens a lane over a connected `SOCK_SEQPACKET` socket of `AF_UNIX`, whose other end a
+    /// mailbox [adopts](super::Mailbox::adopt).
     ///
     /// # Errors
-    /// [`Error::InvalidSocket`] if it is of another kind, or not connected; else as
-    /// [`Sender::connect`].
-    pub fn over(socket: OwnedFd) -> Result<Self> {
-        Options::new().over(socket)
+    /// - [`Error::InvalidSocket`] if the socket has another type or family, or is not connected.
+    /// - Otherwise the errors of [`Sender::connect`] that do not concern the address.
+    ///
+    /// # Examples
+    /// ```
+    /// use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    /// let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+    ///
+    /// let mut mailbox = Mailbox::unbound()?;
+    /// mailbox.adopt(ours)?;
+    /// let mut sender = Sender::from_socket(theirs)?; // after a fork, in the child
+    /// sender.send(b"no address needed")?;
+    /// assert_eq!(&*mailbox.recv()?, b"no address needed");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_socket(socket: OwnedFd) -> Result<Self> {
+        Options::new().connect_socket(socket)
     }
 
     fn new(lane: OutboundLane) -> Self {
-        let wait = SenderWait::new(lane.options().waiting);
+        let wait = SenderWait::new(lane.options().wait_strategy);
         Self { lane, wait }
     }
 
-    /// A lane of its own to the same mailbox, for another thread.
+    /// Opens another lane to the same mailbox with the same options, for another thread.
     ///
     /// # Errors
-    /// [`Error::NoMailbox`] for a lane over a socket that was passed in, which has no address; else
-    /// as [`Sender::connect`].
+    /// - [`Error::NoMailbox`] if this lane was opened over a socket and has no address.
+    /// - [`Error::Forked`] in a forked child.
+    /// - Otherwise the errors of [`Sender::connect`].
     pub fn try_clone(&self) -> Result<Self> {
         self.lane.check()?;
         let none = || Error::NoMailbox { address: "a socket that was passed in".into() };
         self.lane.options().connect(self.lane.address().ok_or_else(none)?)
     }
 
-    /// Sends a message; waits for room where there is none.
+    /// Sends a message; blocks while the lane has no free space for it.
     ///
-    /// To a living receiver that is awake this makes no system call.
+    /// If the receiver is alive and awake, `send` makes no system call. `Ok` means that the message
+    /// is in shared memory, not that the receiver has read it: [`Sender::wait_acked`] waits for
+    /// that. Before the receiver has accepted the connection, the message waits in the lane; if the
+    /// receiver then refuses the lane, a later call returns the error.
     ///
-    /// A signal does not end the wait: the handler runs, and the wait continues. To end it on a
-    /// signal, call [`Sender::try_send`] and [`Sender::arm`], and wait on a signalfd or the reading
-    /// end of a pipe next to [`Sender::descriptor`]. The same holds for [`Sender::send_timeout`]
-    /// and [`Sender::wait_read`].
-    ///
-    /// It may return `Ok` before the receiver has admitted the sender: the message waits in the
-    /// lane then, and that the receiver refuses us shows at a later call.
+    /// A signal does not end the wait: the handler runs, and the wait continues. To end a wait on a
+    /// signal, call [`Sender::try_send`] and [`Sender::arm`], and wait on a signalfd or the read
+    /// end of a pipe together with the sender's [descriptor](Sender#impl-AsFd-for-Sender). The same
+    /// holds for [`Sender::send_timeout`] and [`Sender::wait_acked`].
     ///
     /// # Errors
-    /// [`Error::OwnerDied`] where the reader is dead, [`Error::Closed`] where it takes no more, and
-    /// then nothing was sent; [`Error::TooLarge`]; [`Error::Forked`]; [`Error::Denied`],
-    /// [`Error::VersionMismatch`] and [`Error::Protocol`] where the receiver refused the lane or
-    /// broke it.
+    /// Nothing was sent if `send` fails.
+    ///
+    /// - [`Error::OwnerDied`] if the receiver has died, unless the options say to wait for its
+    ///   successor.
+    /// - [`Error::Closed`] if the receiver has closed the mailbox, unless the options say to wait
+    ///   through restarts.
+    /// - [`Error::TooLarge`] if the message is longer than [`Sender::max_message_len`].
+    /// - [`Error::Forked`] in a forked child.
+    /// - [`Error::Denied`], [`Error::Refused`] or [`Error::VersionMismatch`] if the receiver refused the
+    ///   lane, [`Error::Protocol`] if it broke the protocol.
+    /// - [`Error::FileTooLarge`] if the lane must grow beyond the process's file size limit, and
+    ///   [`Error::System`] if another resource is short.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// sender.send(b"one")?;
+    /// sender.send(b"two")?;
+    /// assert_eq!(&*mailbox.recv()?, b"one");
+    /// assert_eq!(&*mailbox.recv()?, b"two");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<()> {
         if self.lane.send_fast(message) {
@@ -126,10 +221,30 @@ impl Sender {
         }
     }
 
-    /// Sends a message if there is room, or if the lane may grow.
+    /// Sends a message if the lane has free space, or can grow, without blocking.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] where there is none; else as [`Sender::send`].
+    /// - [`Error::WouldBlock`] if the lane has no free space now.
+    /// - Otherwise the errors of [`Sender::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::{Error, mailbox::{Mailbox, Options}};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Options::new().lane_cap(4096).connect(&path)?;
+    /// let mut sent = 0;
+    /// while sender.try_send(&[0; 512]).is_ok() {
+    ///     sent += 1;
+    /// }
+    /// assert!(sent > 0);
+    /// assert_eq!(sender.try_send(&[0; 512]), Err(Error::WouldBlock));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<()> {
         if self.lane.send_fast(message) {
@@ -139,10 +254,31 @@ impl Sender {
         }
     }
 
-    /// Sends a message; waits for room for at most `timeout`.
+    /// Sends a message; blocks for at most `timeout` while the lane has no free space for it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] where there was none in time; else as [`Sender::send`].
+    /// - [`Error::TimedOut`] if the lane had no free space within `timeout`. Nothing was sent.
+    /// - Otherwise the errors of [`Sender::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tontine::{Error, mailbox::{Mailbox, Options}};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?; // this receiver reads nothing
+    /// let mut sender = Options::new().lane_cap(4096).connect(&path)?;
+    /// let error = loop {
+    ///     if let Err(error) = sender.send_timeout(&[0; 512], Duration::from_millis(10)) {
+    ///         break error;
+    ///     }
+    /// };
+    /// assert_eq!(error, Error::TimedOut);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn send_timeout(&mut self, message: &[u8], timeout: Duration) -> Result<()> {
         if self.lane.send_fast(message) {
             return Ok(());
@@ -150,10 +286,28 @@ impl Sender {
         self.send_slowly(message, &Patience::until(timeout))
     }
 
-    /// Room for a message of `length` bytes, to be written in place; waits for it.
+    /// Reserves space in the lane for a message of `length` bytes, to be written in place; blocks
+    /// while the lane has no free space for it.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// The errors of [`Sender::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// let mut space = sender.reserve(8)?;
+    /// space.copy_from_slice(&42_u64.to_le_bytes());
+    /// space.commit()?;
+    /// assert_eq!(*mailbox.recv()?, 42_u64.to_le_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
         if !self.lane.has_room(length) {
@@ -162,10 +316,10 @@ impl Sender {
         Ok(Reservation::new(&mut self.lane, length))
     }
 
-    /// As [`Sender::reserve`], without waiting.
+    /// Reserves space like [`Sender::reserve`], without blocking.
     ///
     /// # Errors
-    /// As [`Sender::try_send`].
+    /// The errors of [`Sender::try_send`].
     #[inline]
     pub fn try_reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
         if !self.lane.has_room(length) {
@@ -174,17 +328,43 @@ impl Sender {
         Ok(Reservation::new(&mut self.lane, length))
     }
 
-    /// Takes back what a dead or closed reader did not acknowledge, in order; afterwards there is
-    /// nothing unread.
+    /// Removes and returns, in the order in which they were sent, the messages that a dead or
+    /// closed receiver did not acknowledge.
+    ///
+    /// A receiver may have acted on the first of them and died before it acknowledged. Later calls
+    /// on this sender return what they returned before (`OwnerDied`, `Closed`).
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] while the reader is alive: it may be reading them.
-    pub fn unread(&mut self) -> Result<Vec<Vec<u8>>> {
+    /// - [`Error::WouldBlock`] while the receiver is alive: it may be reading them.
+    /// - [`Error::Forked`] in a forked child.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::{Error, mailbox::{Mailbox, Sender}};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// for message in [b"one", b"two", b"six"] {
+    ///     sender.send(message)?;
+    /// }
+    /// assert_eq!(&*mailbox.recv()?, b"one");
+    /// assert_eq!(sender.take_unread(), Err(Error::WouldBlock));
+    ///
+    /// mailbox.close(); // acknowledges "one"
+    /// assert_eq!(sender.take_unread()?, [b"two", b"six"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn take_unread(&mut self) -> Result<Vec<Vec<u8>>> {
         self.lane.check()?;
         self.lane.take_back().ok_or(Error::WouldBlock)
     }
 
-    /// Bytes in the lane that the reader has not acknowledged, 8 a message and padding included.
+    /// Returns the number of bytes in the lane that the receiver has not acknowledged, padding and
+    /// 8 bytes per message included.
     pub fn unread_bytes(&mut self) -> u64 {
         if self.lane.check().is_ok() {
             self.lane.listen();
@@ -193,14 +373,41 @@ impl Sender {
         self.lane.unread_bytes()
     }
 
-    /// Waits until everything is read and acknowledged, for at most `timeout` where there is one.
-    /// Whether the reader ends afterwards does not matter. A signal does not end the wait, see
-    /// [`Sender::send`].
+    /// Blocks until the receiver has acknowledged every message, for at most `timeout` if there is
+    /// one.
+    ///
+    /// If the receiver ends after it has acknowledged everything, the result is still `Ok`. A
+    /// signal does not end the wait, see [`Sender::send`].
     ///
     /// # Errors
-    /// [`Error::TimedOut`]; [`Error::OwnerDied`] or [`Error::Closed`] where the reader will not
-    /// read it, unless the options say to wait for its successor.
-    pub fn wait_read(&mut self, timeout: Option<Duration>) -> Result<()> {
+    /// - [`Error::TimedOut`] if messages are unacknowledged after `timeout`.
+    /// - [`Error::OwnerDied`] or [`Error::Closed`] if messages are left that the receiver will not
+    ///   read, unless the options say to wait for its successor.
+    /// - Otherwise the errors of [`Sender::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::{thread, time::Duration};
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// sender.send(b"hello")?;
+    /// let receiver = thread::spawn(move || {
+    ///     mailbox.recv().map(|message| println!("{} bytes", message.len()))?;
+    ///     mailbox.ack();
+    ///     Ok::<_, tontine::Error>(mailbox)
+    /// });
+    /// sender.wait_acked(Some(Duration::from_secs(10)))?;
+    /// assert_eq!(sender.unread_bytes(), 0);
+    /// # receiver.join().unwrap()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_acked(&mut self, timeout: Option<Duration>) -> Result<()> {
         let patience = timeout.map_or(Patience::Endless, Patience::until);
         self.wait.until(&mut self.lane, &patience, |lane, thorough| {
             if !thorough {
@@ -208,7 +415,7 @@ impl Sender {
                 return Ok(lane.is_read());
             }
             let ready = lane.ready();
-            // A reader that ends when it has read everything has done what was waited for.
+            // A receiver that ends after it has read everything has done what was waited for.
             if lane.check().is_ok() && lane.refresh().is_ok() && lane.is_read() {
                 return Ok(true);
             }
@@ -216,50 +423,83 @@ impl Sender {
         })
     }
 
-    /// Does what there is to do between messages: takes word of room, gives a large chunk back that
-    /// the lane no longer needs, looks for a successor. There is no thread that would do it: call
-    /// it when the descriptor is readable, or now and then.
+    /// Does the lane's pending work: reads the receiver's control messages, returns a large chunk
+    /// that the lane no longer needs, and looks for a successor.
+    ///
+    /// No thread does this work, so call `service` when the descriptor is readable, or from time to
+    /// time.
     ///
     /// # Errors
-    /// As [`Sender::send`]; also where everything was read before the reader ended, since the
-    /// descriptor is readable from then on, and for ever: wait for it no more. Whether anything is
-    /// left tell [`Sender::unread`] and [`Sender::wait_read`].
+    /// The errors of [`Sender::send`]; also after the receiver has read everything and ended, since
+    /// the descriptor then stays readable permanently: stop waiting on it.
+    /// [`Sender::take_unread`] and [`Sender::wait_acked`] report whether messages are left.
     pub fn service(&mut self) -> Result<()> {
         self.lane.ready()?;
         self.lane.refresh()
     }
 
-    /// Readable when [`Sender::service`] has something to do: the reader's end, or, once armed,
-    /// room. Another one after each hand-over to a successor: register it anew when a call returned
-    /// after the reader's end.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.lane.descriptor()
-    }
-
-    /// Who receives, once it has taken the connection.
+    /// Returns the receiver's process, or `None` before it has accepted the connection.
     pub fn peer(&self) -> Option<Peer> {
         self.lane.receiver()
     }
 
-    /// The longest message that the lane's cap allows: a little less than a quarter of it. A record
-    /// takes half of its chunk at most, and beside a new chunk there is the one before it.
+    /// Returns the length in bytes of the longest message that the lane's cap allows: a little less
+    /// than a quarter of the cap.
     ///
-    /// The receiver's cap is known once it has taken the connection; where it is smaller than ours,
-    /// the answer is smaller from then on.
-    pub fn longest_message(&self) -> usize {
+    /// A record takes at most half of its chunk, and the chunk before a new one counts too. The
+    /// receiver's cap is known once it has accepted the connection; if it is smaller than this
+    /// sender's, the result is smaller from then on.
+    pub fn max_message_len(&self) -> usize {
         self.lane.longest_message()
     }
 
-    /// Prepares for waiting on the descriptor until there is room for a message of `length` bytes:
-    /// from now on the receiver sends word. `true`: there is none, wait; `false`: call
-    /// [`Sender::try_send`]. Arm again before each wait.
+    /// Prepares for waiting on the descriptor until the lane has free space for a message of
+    /// `length` bytes: from now on the receiver sends a notification.
     ///
-    /// The descriptor does not tell of a reader that called `exec` or was killed and left a forked
-    /// child behind: wait for half a second at a time. Nor does it tell of a successor, while one
-    /// is waited for.
+    /// Returns `true` if there is none: wait until the descriptor is readable. Returns `false` if
+    /// there may be: call [`Sender::try_send`]. Arm again before each wait.
+    ///
+    /// The descriptor does not report a receiver that called `exec`, or that was killed and left a
+    /// forked child behind: wait for at most half a second at a time. Nor does it report a
+    /// successor, while the sender waits for one.
     ///
     /// # Errors
-    /// As [`Sender::try_send`], but for [`Error::WouldBlock`].
+    /// The errors of [`Sender::send`].
+    ///
+    /// # Examples
+    /// ```
+    /// use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    /// use tontine::{Error, mailbox::{Mailbox, Options, Sender}};
+    ///
+    /// fn send(sender: &mut Sender, message: &[u8]) -> tontine::Result<()> {
+    ///     loop {
+    ///         match sender.try_send(message) {
+    ///             Err(Error::WouldBlock) if sender.arm(message.len())? => {
+    ///                 let half_a_second = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+    ///                 let mut fds = [PollFd::new(&*sender, PollFlags::IN)]; // and your own
+    ///                 let _ = poll(&mut fds, Some(&half_a_second));
+    ///             }
+    ///             Err(Error::WouldBlock) => {}
+    ///             result => return result,
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// # let mut mailbox = Mailbox::bind(&path)?;
+    /// # let mut sender = Options::new().lane_cap(4096).connect(&path)?;
+    /// # let receiver = std::thread::spawn(move || {
+    /// #     (0..100).try_for_each(|_| mailbox.recv().map(|_message| ())).map(|()| mailbox)
+    /// # });
+    /// for _ in 0..100 {
+    ///     send(&mut sender, &[0; 512])?;
+    /// }
+    /// # receiver.join().unwrap()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn arm(&mut self, length: usize) -> Result<bool> {
         self.wait.arm(&mut self.lane, length)
     }
@@ -270,13 +510,13 @@ impl Sender {
         self.wait.disarm(&self.lane);
     }
 
-    /// Returns the lane of an armed sender, to wait for what its descriptors tell.
+    /// Returns the lane of an armed sender, to wait for what its descriptors report.
     #[cfg(feature = "tokio")]
     pub(super) fn lane(&mut self) -> &mut OutboundLane {
         &mut self.lane
     }
 
-    /// Whether its reader's end is waited out.
+    /// Returns `true` if the sender waits for a successor when its receiver ends.
     pub(crate) fn waits_for_successor(&self) -> bool {
         self.lane.options().on_death.waits()
     }
@@ -293,7 +533,7 @@ impl Sender {
         let lane = &mut self.lane;
         lane.check()?;
         self.wait.disarm(lane);
-        // Before anybody adds to the number.
+        // Before any code adds to the number.
         lane.check_length(length)?;
         // A program may send to a dead receiver often, and nothing changes that answer.
         lane.check_ended()?;
@@ -311,5 +551,16 @@ impl Sender {
             (Error::TimedOut, Patience::None) => Error::WouldBlock,
             (error, _) => error,
         })
+    }
+}
+
+/// The descriptor is readable when [`Sender::service`] has something to do: at the receiver's end
+/// and, once [armed](Sender::arm), when free space has come.
+///
+/// After each handover to a successor it is another descriptor: if a call returned after the
+/// receiver's end, register it again.
+impl AsFd for Sender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lane.descriptor()
     }
 }

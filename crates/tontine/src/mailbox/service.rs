@@ -17,14 +17,14 @@ const LONGEST_KEPT: usize = 64 << 10;
 impl Mailbox {
     /// How long a wait may last until there is something to do that no descriptor tells of.
     pub(super) fn nudge(&mut self) -> Option<Duration> {
-        let expiry = self.door.next_expiry(self.options.handshake_deadline);
+        let expiry = self.door.next_expiry(self.options.handshake_timeout);
         [self.give_back(), expiry].into_iter().flatten().min()
     }
 
     /// Asks idle lanes for their large chunks, and looks who is dead. Returns when to look again.
     pub(super) fn give_back(&mut self) -> Option<Duration> {
         let now = Instant::now();
-        let after = self.options.give_back_after;
+        let after = self.options.shrink_after;
         let before = now.checked_sub(after)?;
         let (mut later, mut wanting) = (self.give_up_copy(now, before), Vec::new());
         let wanted = self.lanes.wanted.then(|| self.share());
@@ -98,7 +98,7 @@ impl Mailbox {
             // What it had may be what others lack.
             again |= self.door.is_waiting();
         }
-        for late in self.door.expire(self.options.handshake_deadline) {
+        for late in self.door.expire(self.options.handshake_timeout) {
             if let Some(lack) = &late.lack {
                 self.refuse(&late, lack);
             }

@@ -151,7 +151,8 @@ impl Introduction<'_> {
                 Err(refusal) => Err(refusal),
                 Ok(_) => {
                     let address = succession.address();
-                    let address = address.map_or("that socket".into(), Address::to_string);
+                    let address =
+                        address.map_or("the other end of the socket".into(), Address::to_string);
                     Err(Error::NoMailbox { address })
                 }
             },

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::inbound::Look;
 use super::lanes::Taken;
-use super::options::Waiting;
+use super::options::WaitStrategy;
 use super::receiver::Mailbox;
 use super::wire::MOST_CHUNKS;
 use crate::error::Error;
@@ -25,16 +25,49 @@ const CLOCK_AFTER: u32 = 64;
 const UNSURE_SLEEP: Duration = Duration::from_millis(1);
 
 impl Mailbox {
-    /// Prepares for waiting on the descriptor. `true`: nothing is there, wait; `false`: call
-    /// [`Mailbox::try_recv`] until it says [`Error::WouldBlock`], then arm again. It stays `false`
-    /// while the system keeps us from reading what is there, or from being woken: for lack of
-    /// memory, for instance.
+    /// Prepares for waiting on the descriptor: from now on senders notify this mailbox.
+    /// Acknowledges the message last received.
+    ///
+    /// Returns `true` if there is nothing to receive: wait until the descriptor is readable.
+    /// Returns `false` if there may be: call [`Mailbox::try_recv`] until it returns
+    /// [`Error::WouldBlock`], then arm again. Returns `false` also while the system keeps the
+    /// mailbox from reading a message, or from being notified: for lack of memory, for instance.
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`Error::Forked`] in a forked child.
+    ///
+    /// # Examples
+    /// ```
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    /// use tontine::{Error, mailbox::{Mailbox, Sender}};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// # let mut sender = Sender::connect(&path)?;
+    /// # sender.send(b"hello")?;
+    /// let mut received = 0;
+    /// while received == 0 {
+    ///     if mailbox.arm()? {
+    ///         let mut fds = [PollFd::new(&mailbox, PollFlags::IN)]; // and your own
+    ///         poll(&mut fds, None).unwrap();
+    ///     }
+    ///     loop {
+    ///         match mailbox.try_recv() {
+    ///             Ok(message) => received += message.len(),
+    ///             Err(Error::WouldBlock) => break,
+    ///             Err(error) => return Err(error),
+    ///         }
+    ///     }
+    /// }
+    /// # assert_eq!(received, 5);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn arm(&mut self) -> Result<bool> {
         self.check()?;
-        self.acknowledge();
+        self.ack();
         if !self.announce_sleep() {
             // Nobody could be sure to ring: the caller has to look again and again.
             return Ok(false);
@@ -118,17 +151,17 @@ impl Mailbox {
     #[inline(never)]
     fn wait_longer(&mut self, deadline: Option<Instant>) -> Result<Taken> {
         let mut now = Instant::now();
-        let spin_until = match self.options.waiting {
-            Waiting::Spin => None,
-            Waiting::Sleep => Some(now),
-            Waiting::SpinThenSleep(time) => now.checked_add(time),
+        let spin_until = match self.options.wait_strategy {
+            WaitStrategy::Spin => None,
+            WaitStrategy::Sleep => Some(now),
+            WaitStrategy::SpinThenSleep(time) => now.checked_add(time),
         };
         if self.lanes.pace.is_due(now) {
             self.since_service = SERVICE_AFTER + 1;
         }
         loop {
             self.lanes.pace.waited(now);
-            if self.options.waiting != Waiting::Sleep
+            if self.options.wait_strategy != WaitStrategy::Sleep
                 && let Some(taken) = self.spin(CLOCK_AFTER)
             {
                 return Ok(taken);

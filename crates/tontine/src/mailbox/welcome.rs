@@ -127,7 +127,7 @@ impl Mailbox {
         let Some(from) = passed.from else {
             return Err(Error::Protocol {
                 peer: Peer::UNKNOWN,
-                what: "expected HELLO with credentials, found it without",
+                what: "HELLO carries no credentials of the process that sent it",
             });
         };
         // The process that connected was admitted; another one may have sent the message.
@@ -140,11 +140,11 @@ impl Mailbox {
                 return Err(Error::VersionMismatch { ours: VERSION, theirs });
             }
             Err(Unreadable::Malformed(what)) => return Err(wrong(what)),
-            Ok(_) => return Err(wrong("expected HELLO first, found another message")),
+            Ok(_) => return Err(wrong("expected HELLO as the first message, found another")),
         };
         if passed.count != hello.named().count() + 1 {
             return Err(wrong(
-                "expected the number of descriptors that HELLO names, found another",
+                "HELLO does not carry one descriptor for its process page and one for each chunk",
             ));
         }
         if self.lanes.len() >= self.options.max_lanes {

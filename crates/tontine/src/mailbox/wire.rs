@@ -100,9 +100,9 @@ pub(crate) enum Unreadable {
 /// As [`read`].
 pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<Note, Unreadable> {
     match read(bytes) {
-        Ok(_) if oversize => Err(Unreadable::Malformed(
-            "expected a control message of its kind's length, found a longer one",
-        )),
+        Ok(_) if oversize => {
+            Err(Unreadable::Malformed("a control message is longer than its kind allows"))
+        }
         read => read,
     }
 }
@@ -193,18 +193,12 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Note, Unreadable> {
         WANT => Note::Want(left.u64()?),
         ROOM => Note::Room,
         RETURNED => Note::Returned,
-        _ => {
-            return Err(Unreadable::Malformed(
-                "expected a control message of a known kind, found another kind",
-            ));
-        }
+        _ => return Err(Unreadable::Malformed("a control message has an unknown kind")),
     };
     if left.0.is_empty() {
         Ok(note)
     } else {
-        Err(Unreadable::Malformed(
-            "expected a control message of its kind's length, found a longer one",
-        ))
+        Err(Unreadable::Malformed("a control message is longer than its kind allows"))
     }
 }
 
@@ -215,9 +209,7 @@ fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
     let (cap, position, base) = (left.u64()?, left.u64()?, left.u64()?);
     let named = std::mem::take(&mut left.0);
     if named.is_empty() || named.len() > MOST_CHUNKS || named.contains(&0) {
-        return Err(Unreadable::Malformed(
-            "expected HELLO with a valid number of chunks, found none or too many",
-        ));
+        return Err(Unreadable::Malformed("HELLO does not name 1 to 32 chunks"));
     }
     let mut chunks = [0; MOST_CHUNKS];
     chunks[..named.len()].copy_from_slice(named);
@@ -235,7 +227,7 @@ fn fences_from_wire(word: u32) -> Result<FenceMode, Unreadable> {
     match word {
         0 => Ok(FenceMode::Asymmetric),
         1 => Ok(FenceMode::Symmetric),
-        _ => Err(Unreadable::Malformed("expected a known fence mode, found another")),
+        _ => Err(Unreadable::Malformed("a fence mode is neither 0 (asymmetric) nor 1 (symmetric)")),
     }
 }
 
@@ -244,9 +236,10 @@ struct Left<'a>(&'a [u8]);
 
 impl Left<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
-        let (first, rest) = self.0.split_first_chunk::<N>().ok_or(Unreadable::Malformed(
-            "expected a control message of its kind's length, found a shorter one",
-        ))?;
+        let (first, rest) = self
+            .0
+            .split_first_chunk::<N>()
+            .ok_or(Unreadable::Malformed("a control message is shorter than its kind requires"))?;
         self.0 = rest;
         Ok(*first)
     }

@@ -26,7 +26,7 @@ fn named(guide: &str) -> Vec<&str> {
                 || code.ends_with("_runs")
                 || code.contains("_after_"))
     };
-    code.filter(is_name).filter(|&name| name != "give_back_after").collect()
+    code.filter(is_name).collect()
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn fuse_files_hold_no_receiver() {
     let receiver = fork(|| {
         let limits = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..limits }).expect("lowered");
-        let options = Options::new().handshake_deadline(Duration::from_millis(50));
+        let options = Options::new().handshake_timeout(Duration::from_millis(50));
         let mut mailbox = options.bind(&path).expect("binds");
         let mut sender = Sender::connect(&path).expect("connects");
         let mut longest = serve_honest(&mut mailbox, &mut sender);
@@ -112,7 +112,7 @@ fn fuse_files_hold_no_receiver() {
         let mut refused = 0;
         while !is_readable(&over) {
             longest = longest.max(serve_honest(&mut mailbox, &mut sender));
-            let faults = mailbox.faults();
+            let faults = mailbox.take_errors();
             // While files hold eight threads, a connection waits for one, and is refused for now.
             let known = |fault: &Error| [libc::EPROTO, libc::EAGAIN].contains(&fault.errno());
             assert!(faults.iter().all(known), "{faults:?}");
@@ -224,7 +224,7 @@ fn stranger_is_refused_before_anything_is_received() {
         until("both are refused", || {
             let took = timed(|| drop(mailbox.try_recv().map(drop)));
             assert!(took < AT_ONCE, "a call took {took:?}");
-            faults.extend(mailbox.faults());
+            faults.extend(mailbox.take_errors());
             faults.len() == 2
         });
         let denied =
@@ -272,13 +272,13 @@ fn hello_of_another_user_than_the_connected_one_is_refused() {
     });
     assert_eq!(reap(sender), 0);
     assert_eq!(mailbox.try_recv().expect_err("refused"), Error::WouldBlock);
-    let faults = mailbox.faults();
+    let faults = mailbox.take_errors();
     assert!(
         matches!(&faults[..], [Error::Denied { peer: Peer { uid: STRANGER, .. }, .. }]),
         "{faults:?}"
     );
     assert_eq!(raw::refusal(&socket), libc::EACCES);
-    assert_eq!(mailbox.lanes(), 0);
+    assert_eq!(mailbox.sender_count(), 0);
 }
 
 /// A record lock on the whole of a file, as databases take it.
@@ -374,7 +374,7 @@ fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
     let mut faults = Vec::new();
     until("both are refused", || {
         longest = longest.max(serve_honest(&mut mailbox, &mut sender));
-        faults.extend(mailbox.faults());
+        faults.extend(mailbox.take_errors());
         faults.len() == 2
     });
     drop((socket, stranger));
@@ -519,7 +519,7 @@ fn announced_memory_beyond_the_cap_is_not_mapped() {
     assert!(raw::send(&socket, &hello(1 << 30, &[22, 22]), &fds));
     until("it is refused", || {
         serve_honest(&mut mailbox, &mut sender);
-        !mailbox.faults().is_empty()
+        !mailbox.take_errors().is_empty()
     });
     assert_eq!(raw::refusal(&socket), libc::ENOBUFS);
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");

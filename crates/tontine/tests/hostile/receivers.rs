@@ -58,7 +58,7 @@ fn fill(sender: &mut Sender) {
     assert_eq!(filled, Error::TimedOut);
     let started = Instant::now();
     assert_eq!(sender.send_timeout(&[7; 1000], SHORT), Err(Error::TimedOut));
-    assert_eq!(sender.wait_read(Some(SHORT)), Err(Error::TimedOut));
+    assert_eq!(sender.wait_acked(Some(SHORT)), Err(Error::TimedOut));
     assert!(started.elapsed() < AMPLE / 2, "{:?}", started.elapsed());
 }
 
@@ -112,7 +112,7 @@ fn a_welcome_of_garbage_is_a_broken_protocol() {
         assert!(raw::send(&socket, &bytes, &fds));
         let error = sender.send(b"more").expect_err(name);
         assert_eq!(error.errno(), libc::EPROTO, "{name}: {error}");
-        assert_eq!(sender.unread().expect("it is over"), [b"unread"], "{name}");
+        assert_eq!(sender.take_unread().expect("it is over"), [b"unread"], "{name}");
     }
 }
 
@@ -145,9 +145,9 @@ fn positions_that_cannot_be_are_not_believed() {
         lane.control.put(128, 32);
         lane.sender.service().expect("two are read");
         lane.control.put(128, position);
-        let error = lane.sender.wait_read(Some(AMPLE)).expect_err("a lie");
+        let error = lane.sender.wait_acked(Some(AMPLE)).expect_err("a lie");
         assert_eq!(error.errno(), libc::EPROTO, "{position}: {error}");
-        assert_eq!(lane.sender.unread().expect("it is over").len(), 8, "{position}");
+        assert_eq!(lane.sender.take_unread().expect("it is over").len(), 8, "{position}");
     }
     // Word of room that cannot be.
     let mut lane = self::lane(&Options::new().lane_cap(8192));
@@ -163,7 +163,7 @@ fn positions_that_cannot_be_are_not_believed() {
     let mut lane = self::lane(&Options::new());
     lane.sender.send(&[1; 24]).expect("sent");
     lane.control.put(128, 32);
-    lane.sender.wait_read(Some(AMPLE)).expect("it says so");
+    lane.sender.wait_acked(Some(AMPLE)).expect("it says so");
     lane.control.put(128, 8);
     assert_eq!(lane.sender.service().expect_err("a lie").errno(), libc::EPROTO);
 }
@@ -181,9 +181,9 @@ fn a_position_inside_a_message_only_costs_messages() {
     }
     while lane.sender.try_send(&[7; 900]).is_ok() {}
     lane.control.put(128, 16);
-    lane.sender.wait_read(Some(SHORT)).expect_err("not all is read");
+    lane.sender.wait_acked(Some(SHORT)).expect_err("not all is read");
     lane.page.half(64).store(1 << 30, Ordering::Relaxed);
-    let unread = lane.sender.unread().expect("it looks dead");
+    let unread = lane.sender.take_unread().expect("it looks dead");
     assert!(unread.iter().all(|message| message.len() <= 1 << 20), "{}", unread.len());
 }
 
@@ -328,12 +328,12 @@ fn another_user_is_refused_unless_allowed() {
             assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
             let refused = Sender::connect(&path).and_then(|mut sender| {
                 sender.send(b"hello")?;
-                sender.wait_read(Some(AMPLE))
+                sender.wait_acked(Some(AMPLE))
             });
             assert_eq!(refused.expect_err("the owner is not of our user").errno(), libc::EACCES);
             let answer = Options::new().allow_uid(0).connect(&path).and_then(|mut sender| {
                 sender.send(b"hello")?;
-                sender.wait_read(Some(AMPLE))
+                sender.wait_acked(Some(AMPLE))
             });
             match answer {
                 Ok(()) => assert!(allowed),
@@ -347,10 +347,10 @@ fn another_user_is_refused_unless_allowed() {
                 break status;
             }
             got += usize::from(mailbox.recv_timeout(Duration::from_millis(5)).is_ok());
-            mailbox.acknowledge();
+            mailbox.ack();
             assert!(started.elapsed() < AMPLE);
         };
-        assert_eq!(status, 0, "allowed: {allowed}, {got} received, {:?}", mailbox.faults());
+        assert_eq!(status, 0, "allowed: {allowed}, {got} received, {:?}", mailbox.take_errors());
         if !allowed {
             assert_eq!(got, 0);
         }

@@ -33,7 +33,7 @@ fn faults(mailbox: &mut Mailbox) -> Vec<Error> {
     until("a fault is noticed", || {
         let nothing = mailbox.recv_timeout(Duration::from_millis(1)).is_err();
         assert!(nothing, "a message that nobody sent");
-        found.extend(mailbox.faults());
+        found.extend(mailbox.take_errors());
         !found.is_empty()
     });
     found
@@ -43,7 +43,7 @@ fn faults(mailbox: &mut Mailbox) -> Vec<Error> {
 fn a_silent_connection_is_dropped_and_holds_nobody_up() {
     alone!();
     let place = place();
-    let options = Options::new().handshake_deadline(Duration::from_millis(100));
+    let options = Options::new().handshake_timeout(Duration::from_millis(100));
     let mut mailbox = options.bind(&place.path).expect("binds");
     let silent = raw::dial(&place.path);
     let mut sender = Sender::connect(&place.path).expect("connects");
@@ -79,7 +79,7 @@ fn ten_thousand_connections_are_bounded() {
             for number in 0..50_u32 {
                 let mut sender = Sender::connect(&path).expect("connects");
                 sender.send_timeout(&number.to_le_bytes(), AMPLE).expect("sent");
-                sender.wait_read(Some(AMPLE)).expect("read");
+                sender.wait_acked(Some(AMPLE)).expect("read");
             }
         });
         let mut received = 0_u32;
@@ -93,7 +93,7 @@ fn ten_thousand_connections_are_bounded() {
             }
             // 64 who knock, 101 of the hostile peer's own, and what other tests have.
             assert!(open() < before + 400, "{} descriptors, {before} before", open());
-            mailbox.acknowledge();
+            mailbox.ack();
         }
         honest.join().expect("all was read");
     });
@@ -128,7 +128,7 @@ fn a_malformed_hello_is_refused() {
         assert_eq!(raw::refusal(&socket), libc::EPROTO, "{what}: {found:?}");
         still_serves(&mut mailbox, &mut sender);
     }
-    assert_eq!(mailbox.lanes(), 1);
+    assert_eq!(mailbox.sender_count(), 1);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn the_number_of_descriptors_must_be_right() {
         let found = faults(&mut mailbox);
         assert!(broken(&found).contains("number of descriptors"), "{count}: {found:?}");
     }
-    assert_eq!(mailbox.lanes(), 0);
+    assert_eq!(mailbox.sender_count(), 0);
 }
 
 /// Descriptors that are no chunk of 4 KiB, each with its name.
@@ -210,7 +210,7 @@ fn descriptors_of_another_kind_are_refused() {
         drop(first);
         still_serves(&mut mailbox, &mut sender);
     }
-    assert_eq!(mailbox.lanes(), 1);
+    assert_eq!(mailbox.sender_count(), 1);
 }
 
 /// Descriptors that came with something refusable were closed in passing, by a plain `close`: a
@@ -252,14 +252,14 @@ fn garbage_in_a_chunk_closes_its_lane_and_no_other() {
     still_serves(&mut mailbox, &mut sender);
     let end = 4096 - RING as u64;
     let cases = [
-        ("a kind that is none", header(9, 0), "an invalid one"),
-        ("bits that are zero", 1 << 63 | header(1, 8), "an invalid one"),
-        ("longer than the ring", header(1, end - 7), "fits the ring, found a longer"),
-        ("the longest of all", header(1, u64::from(u32::MAX)), "fits the ring, found a longer"),
-        ("padding too short", header(2, 8), "up to the end of the ring"),
-        ("padding too long", header(2, end), "up to the end of the ring"),
-        ("padding for ever", header(2, end - 8), "after padding, found padding"),
-        ("next, and nothing queued", header(3, 12), "expected a passed chunk"),
+        ("a kind that is none", header(9, 0), "header has an unknown kind"),
+        ("bits that are zero", 1 << 63 | header(1, 8), "header has an unknown kind"),
+        ("longer than the ring", header(1, end - 7), "longer than the rest of its ring"),
+        ("the longest of all", header(1, u64::from(u32::MAX)), "longer than the rest of its ring"),
+        ("padding too short", header(2, 8), "padding record does not reach"),
+        ("padding too long", header(2, end), "padding record does not reach"),
+        ("padding for ever", header(2, end - 8), "padding record follows a padding"),
+        ("next, and nothing queued", header(3, 12), "but no chunk was passed"),
     ];
     for (name, word, expected) in cases {
         let (_socket, chunk) = raw::lane(&place.path);
@@ -270,7 +270,7 @@ fn garbage_in_a_chunk_closes_its_lane_and_no_other() {
         assert!(matches!(&found[0], Error::Protocol { peer, .. } if *peer == us), "{found:?}");
         still_serves(&mut mailbox, &mut sender);
     }
-    assert_eq!(mailbox.lanes(), 1);
+    assert_eq!(mailbox.sender_count(), 1);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn chains_of_empty_chunks_are_bounded() {
         still_serves(&mut mailbox, &mut sender);
         chunk = next;
     }
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
     // More of them queued than any honest sender queues.
     let next = raw::chunk(12);
     for sequence in 200..240 {
@@ -375,7 +375,7 @@ fn a_flood_of_notes_does_not_hold_the_others_up() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// The mailbox forgot a lane that it closed for an error, and its sender was not told: it filled
@@ -388,12 +388,12 @@ fn who_broke_the_protocol_is_told_at_the_next_message() {
     let (ours, theirs) = raw::pair();
     mailbox.adopt(ours).expect("takes the socket");
     let another = theirs.try_clone().expect("a copy");
-    let mut sender = Sender::over(theirs).expect("begins a lane");
+    let mut sender = Sender::from_socket(theirs).expect("begins a lane");
     still_serves(&mut mailbox, &mut sender);
     until("it is welcome", || sender.service().is_ok() && sender.peer().is_some());
     // Somebody else writes to its socket.
     assert!(raw::send(&another, b"rubbish", &[]));
-    assert!(broken(&faults(&mut mailbox)).contains("expected a message of a sender"));
+    assert!(broken(&faults(&mut mailbox)).contains("RETURNED in turn"));
     let error = sender.send(b"more").expect_err("nobody reads it");
     assert!(matches!(error, Error::Closed { .. }), "{error:?}");
     assert_eq!(error.errno(), libc::EPIPE);
@@ -412,7 +412,7 @@ fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
     chunk.half(HANDOVER_AT).store(1, Ordering::Relaxed);
     raw::send(&socket, &hello(1 << 20, &[12]), &[raw::life(), chunk.fd.as_fd()]);
     assert!(mailbox.recv_timeout(Duration::from_millis(50)).is_err(), "expected no message");
-    assert_eq!((mailbox.lanes(), mailbox.faults()), (0, vec![]));
+    assert_eq!((mailbox.sender_count(), mailbox.take_errors()), (0, vec![]));
     let (kind, _, descriptors) = raw::receive(&socket);
     assert_eq!((kind, descriptors.len()), (raw::WELCOME, 3));
     const STATE_AT: usize = 64;
@@ -435,7 +435,10 @@ fn request_for_memory_with_huge_max_lanes_is_harmless() {
         let halves = [bytes as u32, (bytes >> 32) as u32];
         raw::send(&socket, &raw::note(raw::WANT, &halves), &[]);
         let nothing = mailbox.recv_timeout(Duration::from_millis(20)).expect_err("no message");
-        assert_eq!((nothing, mailbox.lanes(), mailbox.faults()), (Error::TimedOut, 1, vec![]));
+        assert_eq!(
+            (nothing, mailbox.sender_count(), mailbox.take_errors()),
+            (Error::TimedOut, 1, vec![])
+        );
     }
     let mut sender = Sender::connect(&place.path).expect("connects");
     still_serves(&mut mailbox, &mut sender);

@@ -76,17 +76,17 @@ fn read(path: &Path, mut file: &File, reader: u32) -> ! {
                 let rest = &message[8..];
                 assert!(rest.iter().all(|&byte| byte == number as u8), "torn: {sender} {number}");
                 log(&mut file, [TAKEN, reader, sender, number]);
-                mailbox.acknowledge();
+                mailbox.ack();
                 log(&mut file, [ACKNOWLEDGED, reader, sender, number]);
             }
             Err(error) => {
                 assert_eq!(error, Error::TimedOut);
-                if mailbox.lanes() == 0 {
+                if mailbox.sender_count() == 0 {
                     log(&mut file, [IDLE, reader, 0, 0]);
                 }
             }
         }
-        assert_eq!(mailbox.faults(), []);
+        assert_eq!(mailbox.take_errors(), []);
     }
 }
 
@@ -103,7 +103,7 @@ fn send(path: &Path, sender: u32, random: &mut Random, sent: &AtomicU64) {
             thread::sleep(Duration::from_micros(random.below(4000)));
         }
     }
-    lane.wait_read(Some(Duration::from_secs(60))).expect("read in the end");
+    lane.wait_acked(Some(Duration::from_secs(60))).expect("read in the end");
 }
 
 /// A sender's fate, as the test knows it.

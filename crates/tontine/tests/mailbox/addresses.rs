@@ -63,18 +63,18 @@ fn relative_sender_after_chdir_finds_successor() {
         let mut sender = options.connect("jobs").expect("connects");
         set_current_dir(&two).expect("there");
         sender.send(b"one").expect("sent");
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
         connected.give(0);
         sender.send(b"two").expect("sent");
-        sender.wait_read(Some(AMPLE)).expect("read by the successor");
+        sender.wait_acked(Some(AMPLE)).expect("read by the successor");
     });
     assert_eq!(&*first.recv_timeout(AMPLE).expect("a message"), b"one");
-    first.acknowledge();
+    first.ack();
     connected.take();
     drop(first);
     let mut successor = Mailbox::bind(one.join("jobs")).expect("binds");
     assert_eq!(&*successor.recv_timeout(AMPLE).expect("handed over"), b"two");
-    successor.acknowledge();
+    successor.ack();
     assert_eq!(reap(child), 0);
 }
 

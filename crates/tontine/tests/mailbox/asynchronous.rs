@@ -80,7 +80,7 @@ fn messages_of_several_senders_arrive_in_order() {
             for task in sending {
                 task.await.expect("the sender's task");
             }
-            assert!(mailbox.get_mut().faults().is_empty());
+            assert!(mailbox.get_mut().take_errors().is_empty());
         });
     }
 }
@@ -99,13 +99,13 @@ fn an_awaited_recv_is_woken() {
                     thread::sleep(Duration::from_micros(u64::from(number % 7) * 50));
                     sender.send(&number.to_le_bytes()).expect("sent");
                 }
-                sender.wait_read(Some(AMPLE)).expect("all is read");
+                sender.wait_acked(Some(AMPLE)).expect("all is read");
             });
             for number in 0..300_u32 {
                 let message = one(&mut mailbox).await;
                 assert_eq!(*message, number.to_le_bytes());
             }
-            mailbox.get_mut().acknowledge();
+            mailbox.get_mut().ack();
             let _ = mailbox.get_mut().try_recv();
             sending.join().expect("the sender's thread");
         });
@@ -193,7 +193,7 @@ fn an_awaited_send_ends_with_its_reader() {
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Options::new().lane_cap(NARROW).bind(&path).expect("binds");
-        mailbox.recv().expect("the first message");
+        let _ = mailbox.recv().expect("the first message");
         // Its child keeps the connection open when it is killed: only the pidfd tells.
         let child = fork(|| thread::sleep(Duration::from_secs(2)));
         reap(child);
@@ -214,7 +214,7 @@ fn an_awaited_send_ends_with_its_reader() {
         let error = timeout(AMPLE, filling).await.expect("it ends");
         assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
         killing.await.expect("killed");
-        assert!(sender.get_mut().unread().expect("its mail").len() > 3);
+        assert!(sender.get_mut().take_unread().expect("its mail").len() > 3);
     });
 }
 
@@ -226,7 +226,7 @@ fn an_awaited_send_finds_the_successor() {
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Options::new().lane_cap(NARROW).bind(&path).expect("binds");
-        mailbox.recv().expect("the first message");
+        let _ = mailbox.recv().expect("the first message");
         loop {
             thread::park();
         }
@@ -260,7 +260,7 @@ fn more_newcomers_than_one_look_takes_are_all_welcome() {
         let mut mailbox = mailbox(&Options::new(), &place.path);
         let mut senders = connected(100, &place.path);
         nothing(&mut mailbox, Duration::from_millis(100)).await;
-        assert_eq!(mailbox.get_ref().lanes(), 100);
+        assert_eq!(mailbox.get_ref().sender_count(), 100);
         senders[99].send(b"from the last").expect("sent");
         let message = one(&mut mailbox).await;
         assert_eq!(&*message, b"from the last");
@@ -275,10 +275,10 @@ fn more_ends_than_one_look_takes_are_all_seen() {
         let mut mailbox = mailbox(&Options::new(), &place.path);
         let senders = connected(200, &place.path);
         nothing(&mut mailbox, Duration::from_millis(100)).await;
-        assert_eq!(mailbox.get_ref().lanes(), 200);
+        assert_eq!(mailbox.get_ref().sender_count(), 200);
         drop(senders);
         nothing(&mut mailbox, Duration::from_millis(500)).await;
-        assert_eq!(mailbox.get_ref().lanes(), 0);
+        assert_eq!(mailbox.get_ref().sender_count(), 0);
     });
 }
 
@@ -287,7 +287,7 @@ fn a_silent_newcomer_is_dropped_while_recv_is_awaited() {
     alone!();
     let place = place();
     one_thread().block_on(async {
-        let options = Options::new().handshake_deadline(Duration::from_millis(50));
+        let options = Options::new().handshake_timeout(Duration::from_millis(50));
         let mut mailbox = mailbox(&options, &place.path);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let silent =

@@ -11,7 +11,7 @@ use crate::common::{
     until,
 };
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
 /// The address' lock was taken for `PATH.lock`, which gave `PATH.lock.lock`, and errors that named
 /// a file instead of the mailbox.
@@ -199,7 +199,7 @@ fn a_stopped_receiver_takes_up_where_it_stopped() {
         bytes
     };
     sender.send(&message(&mut next)).expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     signal(reader, libc::SIGSTOP);
     let full = loop {
         let bytes = message(&mut next);
@@ -222,18 +222,19 @@ fn a_stopped_receiver_takes_up_where_it_stopped() {
 fn closing_ends_a_blocked_send() {
     alone!();
     let place = place();
-    for waiting in [Waiting::Sleep, Waiting::Spin] {
+    for waiting in [WaitStrategy::Sleep, WaitStrategy::Spin] {
         let mut mailbox = Options::new().lane_cap(1 << 13).bind(&place.path).expect("binds");
-        let mut sender = Options::new().waiting(waiting).connect(&place.path).expect("connects");
+        let mut sender =
+            Options::new().wait_strategy(waiting).connect(&place.path).expect("connects");
         mailbox.try_recv().expect_err("it only accepts");
         let sending = thread::spawn(move || {
             loop {
                 if let Err(error) = sender.send(&[1; 500]) {
-                    return (error, sender.unread().expect("closed").len());
+                    return (error, sender.take_unread().expect("closed").len());
                 }
             }
         });
-        mailbox.recv_timeout(AMPLE).expect("a message");
+        let _ = mailbox.recv_timeout(AMPLE).expect("a message");
         thread::sleep(SHORT);
         mailbox.close();
         let (error, unread) = sending.join().expect("it ends");
@@ -265,12 +266,12 @@ fn a_reader_may_die_between_giving_back_and_going_on() {
     for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {
         let path = place.path.clone();
         let reader = fork(|| {
-            let options = Options::new().give_back_after(Duration::from_millis(10));
+            let options = Options::new().shrink_after(Duration::from_millis(10));
             let mut mailbox = options.bind(&path).expect("binds");
             for _ in 0..100 {
-                mailbox.recv().expect("a message");
+                let _ = mailbox.recv().expect("a message");
             }
-            mailbox.acknowledge();
+            mailbox.ack();
             let _ = mailbox.recv_timeout(Duration::from_millis(200));
             sleep_for_ever();
         });
@@ -278,15 +279,15 @@ fn a_reader_may_die_between_giving_back_and_going_on() {
         for _ in 0..100 {
             sender.send(&[1; 1000]).expect("sent");
         }
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
         thread::sleep(Duration::from_millis(400));
         sender.send(b"first").expect("sent, in the small chunk");
-        assert_eq!(sender.unread().expect_err("it is alive"), Error::WouldBlock);
+        assert_eq!(sender.take_unread().expect_err("it is alive"), Error::WouldBlock);
         sender.send(b"second").expect("sent");
         kill(reader);
         if on_death == OnDeath::Fail {
             sender.send(b"third").expect_err("dead");
-            assert_eq!(sender.unread().expect("dead"), [&b"first"[..], b"second"]);
+            assert_eq!(sender.take_unread().expect("dead"), [&b"first"[..], b"second"]);
             continue;
         }
         let mut mailbox = Mailbox::bind(&place.path).expect("free");
@@ -345,7 +346,7 @@ fn file_size_limit_is_an_error_and_no_signal() {
     let child = fork(|| {
         let mut sender = Sender::connect(&place.path).expect("connects");
         sender.send(b"one").expect("sent");
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
         limit_files(4096);
         // Too long for the chunk that there is.
         let error = sender.send(&[1; 10_000]).expect_err("no larger chunk");
@@ -364,7 +365,7 @@ fn file_size_limit_is_an_error_and_no_signal() {
         assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
     });
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"one");
-    mailbox.acknowledge();
+    mailbox.ack();
     sent.take();
     while mailbox.recv_timeout(AMPLE).expect("a message")[0] != 3 {}
     assert_eq!(reap(child), 0);
@@ -391,7 +392,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
         bound.give(0);
         until("it is refused", || {
             let _ = mailbox.recv_timeout(SHORT);
-            mailbox.faults().first().is_some_and(|error| {
+            mailbox.take_errors().first().is_some_and(|error| {
                 let text = error.to_string();
                 assert!(text.contains("(uid 65534) was refused: expected uid 0 or 7"), "{text}");
                 true
@@ -421,8 +422,8 @@ fn refusal_after_setuid_names_the_allowed_users() {
     assert_eq!((reap(sender), reap(receiver)), (0, 0));
 }
 
-/// `adopt` and `over` took any socket. A stream joins messages and a datagram socket has no end, so
-/// the lane broke later, with an error that named the peer.
+/// `adopt` and `from_socket` accepted any socket. A stream joins messages and a datagram socket has
+/// no end, so the lane broke later, with an error that named the peer.
 #[test]
 fn sockets_of_another_kind_are_refused() {
     alone!();
@@ -434,7 +435,7 @@ fn sockets_of_another_kind_are_refused() {
     let (unix, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
     let mut refused = |socket: OwnedFd, errno: i32, word: &str| {
         let copy = socket.try_clone().expect("a copy");
-        for error in [mailbox.adopt(socket).err(), Sender::over(copy).err()] {
+        for error in [mailbox.adopt(socket).err(), Sender::from_socket(copy).err()] {
             let error = error.expect("an error");
             assert_eq!(error.errno(), errno, "{error}");
             assert!(error.to_string().contains(word), "{error}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{AMPLE, place, until};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, Options, Sender, Waiting};
+use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
 /// Longer than a look around, shorter than patience.
 const SHORT: Duration = Duration::from_millis(50);
@@ -31,15 +31,15 @@ fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
     for (theirs, cap) in [(narrow, 1 << 16), (shared, 1 << 16), (places, 1 << 15)] {
         let mut mailbox = theirs.bind(&place.path).expect("binds");
         let mut sender = Sender::connect(&place.path).expect("connects");
-        let before = sender.longest_message();
+        let before = sender.max_message_len();
         mailbox.try_recv().expect_err("it only accepts");
         let error = sender.send_timeout(&[7; 20_000], AMPLE).expect_err("it never fits");
         let (most, by) = limit(&error);
         assert!((cap / 4 - 200..cap / 4).contains(&most), "{most} of {cap}");
         assert_eq!(by, Some(std::process::id()), "{error}");
         assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
-        assert_eq!(sender.longest_message() as u64, most);
-        assert!(sender.longest_message() < before);
+        assert_eq!(sender.max_message_len() as u64, most);
+        assert!(sender.max_message_len() < before);
         assert_eq!(sender.try_send(&[7; 20_000]), Err(error.clone()));
         assert_eq!(sender.arm(20_000), Err(error.clone()));
         assert_eq!(sender.reserve(20_000).expect_err("it never fits"), error);
@@ -50,7 +50,7 @@ fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
             sender.try_send(&longest).is_ok()
         });
         assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *longest);
-        assert_eq!(mailbox.faults(), []);
+        assert_eq!(mailbox.take_errors(), []);
     }
 }
 
@@ -60,9 +60,9 @@ fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
 fn a_blocked_send_is_told_of_the_receivers_cap_when_it_is_known() {
     alone!();
     let place = place();
-    for waiting in [Waiting::Sleep, Waiting::Spin] {
+    for waiting in [WaitStrategy::Sleep, WaitStrategy::Spin] {
         let mut mailbox = Options::new().lane_cap(1 << 16).bind(&place.path).expect("binds");
-        let options = Options::new().waiting(waiting);
+        let options = Options::new().wait_strategy(waiting);
         let mut sender = options.connect(&place.path).expect("connects");
         assert_eq!(sender.try_send(&[7; 20_000]), Err(Error::WouldBlock));
         thread::scope(|scope| {
@@ -105,7 +105,7 @@ fn before_the_welcome_a_large_message_waits_and_small_ones_do_not() {
         assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
         sending.join().expect("no panic").expect("sent");
     });
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
     // Whoever knows that it has much to say at once brings a larger chunk.
     let options = Options::new().first_chunk(1 << 18);
     let mut sender = options.connect(&place.path).expect("connects");

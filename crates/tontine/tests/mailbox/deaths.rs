@@ -24,7 +24,7 @@ fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
+        let _ = mailbox.recv().expect("a message");
         let _ = Command::new("sleep").arg("1000").exec();
     });
     let mut sender = connect(&Options::new(), &place.path);
@@ -36,7 +36,7 @@ fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
     });
     assert!(matches!(error, Some(Error::OwnerDied { .. })), "{error:?}");
     signal(reader, 0);
-    assert!(!sender.unread().expect("its mail").is_empty());
+    assert!(!sender.take_unread().expect("its mail").is_empty());
     // The kernel marks the life a moment before it closes what exec closes, the lock with it.
     until("the name is free while the process lives", || Mailbox::bind(&place.path).is_ok());
     kill(reader);
@@ -54,7 +54,7 @@ fn a_stopped_reader_is_alive_and_a_deadline_ends_the_wait_for_it() {
     });
     let mut sender = connect(&options, &place.path);
     sender.send(b"go").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     signal(reader, libc::SIGSTOP);
     let mut status = 0;
     // SAFETY: our own child, and an integer to write to.
@@ -76,7 +76,7 @@ fn a_killed_reader_is_dead_though_its_forked_child_keeps_the_connection() {
     let (path, theirs) = (place.path.clone(), options.clone());
     let reader = fork(|| {
         let mut mailbox = theirs.bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
+        let _ = mailbox.recv().expect("a message");
         fork(|| thread::sleep(Duration::from_secs(5)));
         sleep_for_ever();
     });
@@ -100,7 +100,7 @@ fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
+        let _ = mailbox.recv().expect("a message");
         sleep_for_ever();
     });
     let path = place.path.clone();
@@ -132,7 +132,7 @@ fn a_reader_that_ends_by_itself_is_dead() {
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
+        let _ = mailbox.recv().expect("a message");
         // `_exit` runs no destructor: nothing is closed on purpose.
         std::mem::forget(mailbox);
     });
@@ -141,7 +141,7 @@ fn a_reader_that_ends_by_itself_is_dead() {
     assert_eq!(reap(reader), 0);
     let error = sender.send(b"more").expect_err("dead");
     assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
-    assert_eq!(sender.unread().expect("its mail"), [b"go"]);
+    assert_eq!(sender.take_unread().expect("its mail"), [b"go"]);
 }
 
 /// Ends this process with a core dump, into `folder` where the system writes cores to where a
@@ -184,9 +184,9 @@ fn a_sender_that_dumps_core_leaves_what_it_sent() {
         }
         until("its end is noticed", || {
             assert!(mailbox.recv_timeout(std::time::Duration::from_millis(1)).is_err());
-            mailbox.lanes() == 0
+            mailbox.sender_count() == 0
         });
-        assert_eq!(mailbox.faults(), []);
+        assert_eq!(mailbox.take_errors(), []);
         let status = reap(child);
         assert_eq!(libc::WTERMSIG(status), signal);
         if !libc::WCOREDUMP(status) {
@@ -213,7 +213,7 @@ fn a_panicking_reader_leaves_the_message_in_hand() {
     }));
     assert!(panicked.is_err());
     assert!(matches!(sender.send(b"more"), Err(Error::Closed { .. })));
-    assert_eq!(sender.unread().expect("its mail"), [b"in hand".to_vec(), b"waiting".to_vec()]);
+    assert_eq!(sender.take_unread().expect("its mail"), [b"in hand".to_vec(), b"waiting".to_vec()]);
 }
 
 /// So did a batch of which one message was too much, when the program went on with the next call.

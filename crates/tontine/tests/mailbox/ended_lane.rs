@@ -26,8 +26,8 @@ fn receiver(path: &Path) -> i32 {
     let path = path.to_owned();
     fork(move || {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
-        mailbox.acknowledge();
+        let _ = mailbox.recv().expect("a message");
+        mailbox.ack();
         sleep_for_ever();
     })
 }
@@ -37,7 +37,7 @@ fn sender_of_killed(place: &Place, options: &Options) -> Sender {
     let receiver = receiver(&place.path);
     let mut sender = connect(options, &place.path);
     sender.send(b"read").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     sender.send(b"one").expect("sent");
     sender.send(b"two").expect("sent");
     kill(receiver);
@@ -67,11 +67,11 @@ fn unread_from_dead_receiver_keeps_owner_dead_error() {
     let place = place();
     let mut sender = sender_of_killed(&place, &Options::new());
     assert_eq!(sender.send(b"more").map_err(|error| error.errno()), Err(libc::EOWNERDEAD));
-    assert_eq!(sender.unread().expect("its messages"), [b"one", b"two"]);
+    assert_eq!(sender.take_unread().expect("its messages"), [b"one", b"two"]);
     assert_eq!(sender.unread_bytes(), 0);
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
-    assert_eq!(sender.unread().expect("nothing is left"), Vec::<Vec<u8>>::new());
-    sender.wait_read(Some(AMPLE)).expect("nothing is unread");
+    assert_eq!(sender.take_unread().expect("nothing is left"), Vec::<Vec<u8>>::new());
+    sender.wait_acked(Some(AMPLE)).expect("nothing is unread");
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
@@ -86,7 +86,7 @@ fn unread_from_closed_receiver_keeps_broken_pipe_error() {
     sender.send(b"unread").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"read");
     mailbox.close();
-    assert_eq!(sender.unread().expect("its messages"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("its messages"), [b"unread"]);
     assert_eq!(sender.unread_bytes(), 0);
     assert_all_fail(&mut sender, libc::EPIPE);
 }
@@ -99,7 +99,7 @@ fn unread_while_waiting_for_successor_is_handed_over() {
     alone!();
     let place = place();
     let mut sender = sender_of_killed(&place, &waiting());
-    assert_eq!(sender.unread().expect("its messages"), [b"one", b"two"]);
+    assert_eq!(sender.take_unread().expect("its messages"), [b"one", b"two"]);
     sender.service().expect("waits for a successor");
     sender.send(b"three").expect("stays in the lane");
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -121,7 +121,7 @@ fn unread_while_waiting_for_successor_is_handed_over() {
         let message = mailbox.recv_timeout(AMPLE).expect("a message");
         assert_eq!(*message, number.to_le_bytes());
     }
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// A sender over a socket that was passed in, with the option to wait for a successor. There can be
@@ -136,11 +136,11 @@ fn lane_without_address_waits_for_no_successor() {
             .expect("a pair");
     let mut mailbox = Mailbox::unbound().expect("a mailbox");
     mailbox.adopt(theirs).expect("adopts");
-    let mut sender = waiting().over(ours).expect("begins");
+    let mut sender = waiting().connect_socket(ours).expect("begins");
     sender.send(b"unread").expect("sent");
     drop(mailbox);
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
-    assert_eq!(sender.unread().expect("its message"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("its message"), [b"unread"]);
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
@@ -168,15 +168,15 @@ fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) 
     let (path, ready) = (place.path.clone(), Signal::new());
     let receiver = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
-        mailbox.acknowledge();
+        let _ = mailbox.recv().expect("a message");
+        mailbox.ack();
         lock_robust_mutexes();
         ready.give(1);
         sleep_for_ever();
     });
     let mut sender = connect(options, &place.path);
     sender.send(b"read").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     assert_eq!(ready.take(), 1);
     (receiver, sender)
 }
@@ -194,7 +194,7 @@ fn send_after_service_reported_death_fails_despite_life_word() {
     kill(receiver);
     until("the hang-up is noticed", || sender.service().is_err());
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
-    assert_eq!(sender.unread().expect("its messages"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("its messages"), [b"unread"]);
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
@@ -220,7 +220,7 @@ fn sends_after_unmarked_death_reach_successor_at_once() {
     for expected in [&b"one"[..], b"two", b"three"] {
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), expected);
     }
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// A raw receiver whose life word says that it lives, whatever happens to it.
@@ -260,7 +260,7 @@ fn send_after_service_reported_false_position_fails() {
     lane.control.put(128, 1 << 20);
     assert_eq!(lane.sender.service().map_err(|error| error.errno()), Err(libc::EPROTO));
     assert_all_fail(&mut lane.sender, libc::EPROTO);
-    assert_eq!(lane.sender.unread().expect("it is over"), [b"unread"]);
+    assert_eq!(lane.sender.take_unread().expect("it is over"), [b"unread"]);
     assert_all_fail(&mut lane.sender, libc::EPROTO);
 }
 
@@ -272,7 +272,7 @@ fn unread_ends_lane_though_life_word_revives() {
     let mut lane = hostile(&Options::new());
     lane.sender.send(b"unread").expect("sent");
     lane.page.half(64).store(1 << 30, Ordering::Relaxed);
-    assert_eq!(lane.sender.unread().expect("it looks dead"), [b"unread"]);
+    assert_eq!(lane.sender.take_unread().expect("it looks dead"), [b"unread"]);
     lane.page.half(64).store(1, Ordering::Relaxed);
     assert_all_fail(&mut lane.sender, libc::EOWNERDEAD);
 }
@@ -293,5 +293,5 @@ fn sends_while_waiting_do_not_ring_old_receiver() {
     let mut byte = [0];
     let rung = rustix::net::recv(&lane.bell.0, &mut byte, rustix::net::RecvFlags::DONTWAIT);
     assert_eq!(rung.map(|(length, _)| length), Err(rustix::io::Errno::AGAIN));
-    assert_eq!(lane.sender.unread().expect("it is dead").len(), 3);
+    assert_eq!(lane.sender.take_unread().expect("it is dead").len(), 3);
 }

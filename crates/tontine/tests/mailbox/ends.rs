@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
 /// Longer than a look around, shorter than patience.
 const SHORT: Duration = Duration::from_millis(50);
@@ -65,14 +65,14 @@ fn what_was_reserved_before_the_reader_closed_is_not_sent() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     sender.send(b"unread").expect("sent");
-    mailbox.recv_timeout(AMPLE).expect("it accepts");
-    mailbox.put_back();
+    let _ = mailbox.recv_timeout(AMPLE).expect("it accepts");
+    mailbox.requeue();
     sender.service().expect("welcome");
     let mut room = sender.reserve(4).expect("room");
     room.copy_from_slice(b"late");
     mailbox.close();
     assert_eq!(room.commit().expect_err("closed").errno(), libc::EPIPE);
-    assert_eq!(sender.unread().expect("it is closed"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("it is closed"), [b"unread"]);
 }
 
 /// The reader had asked for the large chunk back and was killed while a message stood in it that
@@ -84,17 +84,17 @@ fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
     let place = place();
     let path = place.path.clone();
     let reader = fork(|| {
-        let options = Options::new().give_back_after(Duration::from_millis(100));
+        let options = Options::new().shrink_after(Duration::from_millis(100));
         let mut mailbox = options.bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
-        mailbox.acknowledge();
+        let _ = mailbox.recv().expect("a message");
+        mailbox.ack();
         let _ = mailbox.recv_timeout(Duration::from_millis(400));
         sleep_for_ever();
     });
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut sender = connect(&options, &place.path);
     sender.send(&[1; 30_000]).expect("the lane grows");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     let written: Vec<u8> = (0..20_000).map(|n| (n % 251) as u8).collect();
     let mut room = sender.reserve(written.len()).expect("room");
     room.copy_from_slice(&written);
@@ -120,7 +120,7 @@ fn a_reader_that_closed_before_it_ended_has_closed() {
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
+        let _ = mailbox.recv().expect("a message");
         let child = fork(|| sleep_for_ever());
         std::io::Write::write_all(&mut tell, &child.to_ne_bytes()).expect("told");
         mailbox.close();
@@ -145,32 +145,32 @@ fn what_was_read_before_the_end_is_read() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     sender.send(b"read").expect("sent");
-    mailbox.recv_timeout(AMPLE).expect("a message");
+    let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     mailbox.close();
-    sender.wait_read(Some(AMPLE)).expect("it was read");
-    sender.wait_read(None).expect("it still was");
+    sender.wait_acked(Some(AMPLE)).expect("it was read");
+    sender.wait_acked(None).expect("it still was");
     assert_eq!(sender.service().expect_err("and it has closed").errno(), libc::EPIPE);
 
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
-        mailbox.acknowledge();
+        let _ = mailbox.recv().expect("a message");
+        mailbox.ack();
         sleep_for_ever();
     });
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"read").expect("sent");
     until("it is acknowledged", || sender.unread_bytes() == 0);
     kill(reader);
-    sender.wait_read(Some(AMPLE)).expect("it was read");
+    sender.wait_acked(Some(AMPLE)).expect("it was read");
 
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     sender.send(b"read").expect("sent");
     sender.send(b"unread").expect("sent");
-    mailbox.recv_timeout(AMPLE).expect("a message");
+    let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     mailbox.close();
-    assert_eq!(sender.wait_read(None).expect_err("one is left").errno(), libc::EPIPE);
+    assert_eq!(sender.wait_acked(None).expect_err("one is left").errno(), libc::EPIPE);
 }
 
 /// A welcome for which the sender's descriptor table had no room left its socket readable: whoever
@@ -185,7 +185,8 @@ fn a_sender_without_a_free_descriptor_waits_asleep() {
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let (mut go, mut ready) = std::io::pipe().expect("a pipe");
     let child = fork(|| {
-        let mut sender = Options::new().waiting(Waiting::Sleep).connect(&path).expect("connects");
+        let mut sender =
+            Options::new().wait_strategy(WaitStrategy::Sleep).connect(&path).expect("connects");
         let spare = std::fs::File::open("/dev/null").expect("opened");
         let limit = Rlimit { current: Some(100), maximum: Some(100) };
         setrlimit(Resource::Nofile, limit).expect("lowered");
@@ -206,7 +207,7 @@ fn a_sender_without_a_free_descriptor_waits_asleep() {
     std::io::Read::read_exact(&mut told, &mut [0]).expect("its table is full");
     until("it is accepted", || {
         let _ = mailbox.try_recv();
-        mailbox.lanes() == 1
+        mailbox.sender_count() == 1
     });
     std::io::Write::write_all(&mut ready, &[1]).expect("told");
     assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 100_000);
@@ -231,14 +232,14 @@ fn a_sender_without_room_waits_asleep() {
         assert_eq!(waited, Error::TimedOut);
         let before = used();
         assert_eq!(sender.send_timeout(&[7; 100], Duration::from_secs(1)), Err(Error::TimedOut));
-        let waited = sender.wait_read(Some(Duration::from_secs(1)));
+        let waited = sender.wait_acked(Some(Duration::from_secs(1)));
         assert_eq!(waited, Err(Error::TimedOut));
         let used = used() - before;
         assert!(used < Duration::from_millis(300), "{used:?} of a wait of two seconds");
     });
     until("it is accepted", || {
         let _ = mailbox.try_recv();
-        mailbox.lanes() == 1
+        mailbox.sender_count() == 1
     });
     assert_eq!(reap(child), 0);
 }
@@ -249,9 +250,9 @@ fn the_longest_deadlines_are_none() {
     alone!();
     let place = place();
     let options = Options::new()
-        .handshake_deadline(Duration::MAX)
-        .give_back_after(Duration::MAX)
-        .waiting(Waiting::SpinThenSleep(Duration::MAX));
+        .handshake_timeout(Duration::MAX)
+        .shrink_after(Duration::MAX)
+        .wait_strategy(WaitStrategy::SpinThenSleep(Duration::MAX));
     let mut mailbox = options.bind(&place.path).expect("binds");
     let silent = rustix::net::socket(
         rustix::net::AddressFamily::UNIX,
@@ -265,9 +266,10 @@ fn the_longest_deadlines_are_none() {
     sender.send_timeout(b"first", Duration::MAX).expect("sent");
     assert_eq!(&*mailbox.recv_timeout(Duration::MAX).expect("a message"), b"first");
     assert_eq!(mailbox.recv_timeout(SHORT).expect_err("none"), Error::TimedOut);
-    sender.wait_read(Some(Duration::MAX)).expect("read");
+    sender.wait_acked(Some(Duration::MAX)).expect("read");
     drop(mailbox);
-    let mut mailbox = options.clone().waiting(Waiting::Sleep).bind(&place.path).expect("binds");
+    let mut mailbox =
+        options.clone().wait_strategy(WaitStrategy::Sleep).bind(&place.path).expect("binds");
     let again = rustix::net::socket(
         rustix::net::AddressFamily::UNIX,
         rustix::net::SocketType::SEQPACKET,
@@ -301,7 +303,7 @@ fn a_restart_is_waited_out_by_who_asked_for_that() {
     assert_eq!(other.send(b"late").expect_err("closed on purpose").errno(), libc::EPIPE);
     sender.send(&[5]).expect("it waits for the next one");
     sender.service().expect("so does this");
-    assert_eq!(sender.wait_read(Some(SHORT)), Err(Error::TimedOut));
+    assert_eq!(sender.wait_acked(Some(SHORT)), Err(Error::TimedOut));
     // Several times, and while it waits for room. Between two readers the lane must not grow beyond
     // what they take.
     for round in 0..3 {
@@ -311,7 +313,7 @@ fn a_restart_is_waited_out_by_who_asked_for_that() {
                 for number in 6..200_u8 {
                     sender.send_timeout(&[number; 1000], AMPLE).expect("sent");
                 }
-                sender.wait_read(Some(AMPLE)).expect("read");
+                sender.wait_acked(Some(AMPLE)).expect("read");
             });
             if round == 0 {
                 for number in 3..6_u8 {
@@ -327,7 +329,7 @@ fn a_restart_is_waited_out_by_who_asked_for_that() {
                     mailbox = narrow.bind(&place.path).expect("free");
                 }
             }
-            mailbox.acknowledge();
+            mailbox.ack();
             sending.join().expect("no panic");
         });
     }

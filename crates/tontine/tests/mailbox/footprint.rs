@@ -37,7 +37,7 @@ fn a_gibibyte_comes_and_the_memory_goes() {
         Options::new()
             .lane_cap(4 << 30)
             .mailbox_cap(16 << 30)
-            .give_back_after(Duration::from_millis(20))
+            .shrink_after(Duration::from_millis(20))
     };
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let (mut go, mut ready) = std::io::pipe().expect("a pipe");
@@ -49,7 +49,7 @@ fn a_gibibyte_comes_and_the_memory_goes() {
             sender.try_send(&piece).expect("the lane grows");
         }
         std::io::Write::write_all(&mut tell, &[1]).expect("told");
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
         // Long enough to be asked for it; then once more.
         thread::sleep(Duration::from_millis(300));
         sender.send(b"small").expect("sent");
@@ -61,7 +61,7 @@ fn a_gibibyte_comes_and_the_memory_goes() {
     let mut mailbox = options().bind(&place.path).expect("binds");
     until("it is accepted", || {
         let _ = mailbox.try_recv();
-        mailbox.lanes() == 1
+        mailbox.sender_count() == 1
     });
     let (ours, theirs) = (resident(own_pid(), "tontine-chunk"), resident(child, "tontine-chunk"));
     std::io::Write::write_all(&mut ready, &[1]).expect("told");
@@ -87,16 +87,16 @@ fn a_long_message_leaves_no_copy_behind() {
     let place = place();
     let path = place.path.clone();
     let reader = fork(|| {
-        let options = Options::new().give_back_after(Duration::from_millis(10));
+        let options = Options::new().shrink_after(Duration::from_millis(10));
         let mut mailbox = options.bind(&path).expect("binds");
         loop {
-            mailbox.recv().expect("a message");
+            let _ = mailbox.recv().expect("a message");
         }
     });
     let mut sender = connect(&Options::new(), &place.path);
     let mut round = |message: &[u8]| {
         sender.send(message).expect("sent");
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
     };
     round(b"small");
     let before = resident(reader, "");
@@ -126,7 +126,7 @@ fn an_idle_lane_costs_three_pages_and_few_descriptors() {
         for number in 0..LANES {
             let mut sender = connect(&Options::new(), &path);
             sender.send(&number.to_le_bytes()).expect("sent");
-            sender.wait_read(Some(AMPLE)).expect("read");
+            sender.wait_acked(Some(AMPLE)).expect("read");
             senders.push(sender);
         }
         // A connection, a doorbell, a pidfd.
@@ -168,7 +168,7 @@ fn a_lane_that_was_handed_over_while_large_returns_to_a_small_chunk() {
     let reader = fork(|| {
         let _mailbox = {
             let mut mailbox = Mailbox::bind(&path).expect("binds");
-            mailbox.recv().expect("a message");
+            let _ = mailbox.recv().expect("a message");
             mailbox
         };
         loop {
@@ -183,7 +183,7 @@ fn a_lane_that_was_handed_over_while_large_returns_to_a_small_chunk() {
     let before = resident(own_pid(), "tontine-chunk");
     assert!(before >= 1 << 20, "{before} bytes");
     kill(reader);
-    let options = Options::new().give_back_after(Duration::from_millis(10));
+    let options = Options::new().shrink_after(Duration::from_millis(10));
     let mut mailbox = options.bind(&place.path).expect("free");
     let mut received = 0;
     until("the large chunk is given back, at both ends", || {
@@ -193,5 +193,5 @@ fn a_lane_that_was_handed_over_while_large_returns_to_a_small_chunk() {
     });
     sender.send(&large).expect("it grows again");
     assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
 }

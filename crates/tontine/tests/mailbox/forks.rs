@@ -51,7 +51,7 @@ fn a_batch_ends_with_the_fork_in_it() {
         }
         assert_eq!(reap(child), 0, "a fork in message {forks_at}");
         assert_eq!(count, Ok(3));
-        sender.wait_read(Some(AMPLE)).expect("the parent acknowledged all");
+        sender.wait_acked(Some(AMPLE)).expect("the parent acknowledged all");
     }
 }
 
@@ -64,13 +64,13 @@ fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     sender.send(b"one").expect("sent");
-    mailbox.recv_timeout(AMPLE).expect("handed out, not acknowledged");
+    let _ = mailbox.recv_timeout(AMPLE).expect("handed out, not acknowledged");
     let child = bare_fork(|| {
-        mailbox.acknowledge();
+        mailbox.ack();
         assert_eq!(mailbox.try_recv().expect_err("stale"), Error::Forked);
     });
     assert_eq!(reap(child), 0);
-    mailbox.acknowledge();
+    mailbox.ack();
     while !mailbox.arm().expect("arms") {}
     let child = bare_fork(|| {
         assert_eq!(mailbox.try_recv().expect_err("stale"), Error::Forked);
@@ -79,8 +79,8 @@ fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
         assert_eq!(mailbox.recv_batch(1, |_| ()).expect_err("stale"), Error::Forked);
         // Asking must not take what the parent was sent.
         sender.unread_bytes();
-        assert_eq!(sender.wait_read(None).expect_err("stale"), Error::Forked);
-        assert_eq!(sender.unread().expect_err("stale"), Error::Forked);
+        assert_eq!(sender.wait_acked(None).expect_err("stale"), Error::Forked);
+        assert_eq!(sender.take_unread().expect_err("stale"), Error::Forked);
         assert_eq!(sender.service().expect_err("stale"), Error::Forked);
         assert_eq!(sender.try_clone().expect_err("stale"), Error::Forked);
     });
@@ -95,9 +95,9 @@ fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
     reserved.copy_from_slice(b"two");
     reserved.commit().expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"two");
-    mailbox.acknowledge();
-    sender.wait_read(Some(AMPLE)).expect("read");
-    assert_eq!(mailbox.faults(), []);
+    mailbox.ack();
+    sender.wait_acked(Some(AMPLE)).expect("read");
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// Each handle of the mailbox, armed and with a message received, reserved or unread, is asked for
@@ -117,9 +117,10 @@ fn mailbox_handles_in_forked_child_change_nothing() {
     let child = bare_fork(|| {
         let (mut mailbox, mut sender) = (mailbox.take().expect("it"), sender.take().expect("it"));
         let _ = format!("{mailbox:?} {sender:?}");
-        let _ = (mailbox.lanes(), mailbox.faults(), mailbox.is_alive(id), sender.peer());
-        let _ = (sender.longest_message(), sender.unread_bytes());
-        mailbox.acknowledge();
+        let _ =
+            (mailbox.sender_count(), mailbox.take_errors(), mailbox.is_alive(id), sender.peer());
+        let _ = (sender.max_message_len(), sender.unread_bytes());
+        mailbox.ack();
         assert_eq!(mailbox.recv().expect_err("forked"), Error::Forked);
         // SAFETY: the sender is this process's parent, which changes nothing.
         unsafe {
@@ -129,7 +130,7 @@ fn mailbox_handles_in_forked_child_change_nothing() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
         assert_eq!(mailbox.adopt(one.into()).expect_err("forked"), Error::Forked);
         assert_eq!(mailbox.arm().expect_err("forked"), Error::Forked);
-        mailbox.put_back();
+        mailbox.requeue();
         assert_eq!(sender.send(b"x").expect_err("forked"), Error::Forked);
         assert_eq!(sender.try_send(b"x").expect_err("forked"), Error::Forked);
         assert_eq!(sender.send_timeout(b"x", SHORT).expect_err("forked"), Error::Forked);
@@ -146,7 +147,7 @@ fn mailbox_handles_in_forked_child_change_nothing() {
     while mailbox.recv_timeout(SHORT).is_ok() {}
     sender.send(b"last").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"last");
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// Each handle of a shared heap is asked for everything in a forked child and dropped there. A
@@ -177,15 +178,15 @@ fn heap_handles_in_forked_child_change_nothing() {
         let (small, large) = blocks.take().expect("they");
         let published = published.take().expect("it");
         let _ = format!("{heap:?} {inbox:?} {outbox:?} {small:?} {large:?} {published:?}");
-        let _ = (inbox.lanes(), inbox.faults(), inbox.skipped(), outbox.peer());
+        let _ = (inbox.sender_count(), inbox.take_errors(), inbox.skipped(), outbox.peer());
         let _ = (published.handle(), published.words(), large.offset());
         forked(inbox.try_recv().expect_err("forked"));
         forked(inbox.recv().expect_err("forked"));
         forked(inbox.arm().expect_err("forked"));
         forked(outbox.arm().expect_err("forked"));
         forked(outbox.service().expect_err("forked"));
-        forked(outbox.wait_read(None).expect_err("forked"));
-        forked(outbox.unread().expect_err("forked"));
+        forked(outbox.wait_acked(None).expect_err("forked"));
+        forked(outbox.take_unread().expect_err("forked"));
         let (error, small) = outbox.try_send(small).expect_err("forked");
         forked(error);
         let (error, small) = outbox.send(small).expect_err("forked");
@@ -212,9 +213,9 @@ fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce())
         let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
         told.give(0);
         for _ in 0..receives {
-            mailbox.recv().expect("a message");
+            let _ = mailbox.recv().expect("a message");
         }
-        mailbox.acknowledge();
+        mailbox.ack();
         let child = fork(sleep_for_ever);
         told.give(child);
         thread::sleep(SHORT);
@@ -272,7 +273,7 @@ fn a_reader_that_calls_exec_is_dead() {
         let told = Signal::new();
         let reader = fork(|| {
             let mut mailbox = Options::new().lane_cap(1 << 14).bind(&path).expect("binds");
-            mailbox.recv().expect("a message");
+            let _ = mailbox.recv().expect("a message");
             told.give(if with_child { fork(sleep_for_ever) } else { 0 });
             exec_sleep();
         });
@@ -307,7 +308,7 @@ fn a_sender_that_calls_exec_is_forgotten_after_its_mail_is_read() {
         let child = fork(|| {
             let mut sender = Sender::connect(&path).expect("connects");
             sender.send(b"before").expect("sent");
-            sender.wait_read(Some(AMPLE)).expect("read");
+            sender.wait_acked(Some(AMPLE)).expect("read");
             sender.send(b"after").expect("sent");
             told.give(if with_child { fork(sleep_for_ever) } else { 0 });
             exec_sleep();
@@ -317,7 +318,7 @@ fn a_sender_that_calls_exec_is_forgotten_after_its_mail_is_read() {
         let grandchild = told.take();
         until("its lane is gone", || {
             assert!(mailbox.recv_timeout(SHORT).is_err());
-            mailbox.lanes() == 0
+            mailbox.sender_count() == 0
         });
         kill(child);
         if with_child {

@@ -38,8 +38,8 @@ fn forty_senders_send_a_large_message_in_turn_and_again() {
     let reader = fork(move || {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         loop {
-            mailbox.recv().expect("a message");
-            assert_eq!(mailbox.faults(), []);
+            let _ = mailbox.recv().expect("a message");
+            assert_eq!(mailbox.take_errors(), []);
         }
     });
     let large = vec![1; LARGE];
@@ -47,13 +47,13 @@ fn forty_senders_send_a_large_message_in_turn_and_again() {
     for _ in 0..40 {
         let mut sender = connect(&Options::new(), &place.path);
         sender.send_timeout(&large, AMPLE).expect("there is room");
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
         senders.push(sender);
     }
     for sender in &mut senders {
         sender.send(b"small again").expect("there is room");
         sender.send_timeout(&large, AMPLE).expect("there is room");
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
     }
     kill(reader);
 }
@@ -77,7 +77,7 @@ fn what_is_given_back_is_granted_to_others() {
             };
             senders.iter_mut().for_each(|sender| sender.service().expect("alive"));
             while mailbox.try_recv().is_ok() {}
-            assert_eq!(mailbox.faults(), []);
+            assert_eq!(mailbox.take_errors(), []);
             sent
         });
     }
@@ -102,7 +102,7 @@ fn what_is_granted_and_not_used_is_given_up_where_others_want_it() {
             let sent = senders[last].try_send(&large);
             senders.iter_mut().for_each(|sender| sender.service().expect("alive"));
             while mailbox.try_recv().is_ok() {}
-            assert_eq!(mailbox.faults(), []);
+            assert_eq!(mailbox.take_errors(), []);
             sent.is_ok()
         });
     };
@@ -121,12 +121,12 @@ fn giving_back_and_growing_at_once_breaks_no_lane() {
     let reader = fork(move || {
         let options = Options::new().mailbox_cap(2 << 20).max_lanes(4);
         let mut mailbox =
-            options.give_back_after(Duration::from_millis(1)).bind(&path).expect("binds");
+            options.shrink_after(Duration::from_millis(1)).bind(&path).expect("binds");
         for _ in 0..4 * 300 {
-            mailbox.recv_timeout(AMPLE).expect("a message");
-            assert_eq!(mailbox.faults(), []);
+            let _ = mailbox.recv_timeout(AMPLE).expect("a message");
+            assert_eq!(mailbox.take_errors(), []);
         }
-        mailbox.acknowledge();
+        mailbox.ack();
         let _ = mailbox.recv_timeout(AMPLE);
     });
     thread::scope(|scope| {
@@ -137,10 +137,10 @@ fn giving_back_and_growing_at_once_breaks_no_lane() {
                     let length = [8, 100_000, 3_000, 40_000][(number * 7 + name) % 4];
                     sender.send_timeout(&vec![1; length], AMPLE).expect("sent");
                     if number % 5 == 0 {
-                        sender.wait_read(Some(AMPLE)).expect("read");
+                        sender.wait_acked(Some(AMPLE)).expect("read");
                     }
                 }
-                sender.wait_read(Some(AMPLE)).expect("read");
+                sender.wait_acked(Some(AMPLE)).expect("read");
             });
         }
     });
@@ -154,9 +154,9 @@ fn a_return_that_nobody_asked_for_closes_its_lane() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let (socket, _chunk) = raw::lane(&place.path);
-    until("it is taken", || mailbox.try_recv().is_err() && mailbox.lanes() == 1);
+    until("it is taken", || mailbox.try_recv().is_err() && mailbox.sender_count() == 1);
     assert!(raw::send(&socket, &raw::note(raw::RETURNED, &[]), &[]));
-    until("it is closed", || mailbox.try_recv().is_err() && mailbox.lanes() == 0);
-    let faults = mailbox.faults();
+    until("it is closed", || mailbox.try_recv().is_err() && mailbox.sender_count() == 0);
+    let faults = mailbox.take_errors();
     assert!(faults.len() == 1 && faults[0].errno() == libc::EPROTO, "{faults:?}");
 }

@@ -26,7 +26,7 @@ fn most_at_once(mailbox: &mut Mailbox, sender: &mut Sender) -> u64 {
         let sent = fill(sender);
         thread::sleep(Duration::from_millis(12));
         while mailbox.try_recv().is_ok() {}
-        assert_eq!(mailbox.faults(), []);
+        assert_eq!(mailbox.take_errors(), []);
         sent
     });
     rounds.max().unwrap_or(0)
@@ -50,12 +50,12 @@ fn lanes_share_a_mailbox_and_get_what_others_left() {
     let mut second = options.connect(&place.path).expect("connects");
     second.send(b"late").expect("there is room in the first chunk");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"late");
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
     // The first goes, and the second can have what it had.
     drop(first);
     until("the first is gone", || {
         let _ = mailbox.try_recv();
-        mailbox.lanes() == 1
+        mailbox.sender_count() == 1
     });
     let two = most_at_once(&mut mailbox, &mut second) * 1008;
     assert!(two > 200_000, "{two} bytes");
@@ -73,8 +73,8 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     let (mut go, mut ready) = std::io::pipe().expect("a pipe");
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
-        mailbox.acknowledge();
+        let _ = mailbox.recv().expect("a message");
+        mailbox.ack();
         let mut held: Vec<_> = (0..40)
             .map(|_| rustix::io::fcntl_dupfd_cloexec(&tell, 0).expect("a descriptor"))
             .collect();
@@ -95,8 +95,8 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
                 Err(error) => assert_eq!(error.errno(), libc::EMFILE),
             }
         }
-        mailbox.acknowledge();
-        let faults = mailbox.faults();
+        mailbox.ack();
+        let faults = mailbox.take_errors();
         assert!(faults.iter().all(|fault| fault.errno() == libc::EMFILE), "{faults:?}");
         std::io::Write::write_all(&mut tell, &[1]).expect("told");
         loop {
@@ -105,7 +105,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     });
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"first").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     std::io::Read::read_exact(&mut told, &mut [0]).expect("its table is full");
     let mut rest = 0..300_u32;
     let message = |number: u32| number.to_le_bytes().repeat(250);
@@ -114,7 +114,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     waiting.for_each(|number| sender.try_send(&message(number)).expect("the lane grows"));
     std::io::Write::write_all(&mut ready, &[1]).expect("told");
     rest.for_each(|number| sender.send_timeout(&message(number), AMPLE).expect("sent"));
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     std::io::Read::read_exact(&mut told, &mut [0]).expect("all were received, in order");
     kill(reader);
 }
@@ -164,7 +164,7 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
             }
             drop(held.pop().expect("60 are enough"));
         }
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
     });
     for number in 0..20_u32 {
         let started = Instant::now();

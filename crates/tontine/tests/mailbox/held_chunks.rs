@@ -141,7 +141,7 @@ impl Hostile {
 
     /// Sends the longest message and short ones: what is held keeps none of them away.
     fn send_on(&mut self) {
-        let longest = vec![3; self.sender.longest_message()];
+        let longest = vec![3; self.sender.max_message_len()];
         self.sender.try_send(&longest).expect("there is space for the longest");
         self.acknowledge_all();
         for _ in 0..1000 {
@@ -223,7 +223,7 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     // A forked child inherits what other tests of this process hold.
     let inherited = mapped();
     let place = place();
-    let receiving = options.clone().give_back_after(Duration::from_millis(1));
+    let receiving = options.clone().shrink_after(Duration::from_millis(1));
     let mut mailbox = receiving.bind(&place.path).expect("binds");
     let mut sender = options.connect(&place.path).expect("connects");
     let mut shrunk = 0;
@@ -251,7 +251,7 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        assert_eq!(mailbox.faults(), []);
+        assert_eq!(mailbox.take_errors(), []);
     }
     shrunk
 }
@@ -322,7 +322,7 @@ fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
         })
     });
     while mailbox.try_recv().is_ok() {}
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// A receiver forked a worker while a lane was large, and the worker's copy of the mapping holds
@@ -338,10 +338,10 @@ fn chunk_held_by_forked_worker_keeps_no_message_away() {
             }
             let place = place();
             let options = Options::new().lane_cap(CAP);
-            let receiving = options.clone().give_back_after(Duration::from_millis(1));
+            let receiving = options.clone().shrink_after(Duration::from_millis(1));
             let mut mailbox = receiving.bind(&place.path).expect("binds");
             let mut sender = options.connect(&place.path).expect("connects");
-            let longest = vec![1; sender.longest_message()];
+            let longest = vec![1; sender.max_message_len()];
             cross(&mut mailbox, &mut sender, &longest);
             let worker = fork(sleep_for_ever);
             for length in [8, 60_000, longest.len(), 8, 30_000, 60_000, 120_000, longest.len()] {

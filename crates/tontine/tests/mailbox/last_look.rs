@@ -11,14 +11,14 @@ use crate::common::{AMPLE, connect, fork, kill, place};
 use crate::raw::{RING, header};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, Options, Sender, Waiting};
+use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
 /// Sends something, and sees that it came and that both know each other.
 fn begin(mailbox: &mut Mailbox, sender: &mut Sender) {
     sender.send(b"first").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
-    mailbox.acknowledge();
-    sender.wait_read(Some(AMPLE)).expect("read");
+    mailbox.ack();
+    sender.wait_acked(Some(AMPLE)).expect("read");
     assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
 }
 
@@ -50,13 +50,14 @@ fn mail_behind_empty_chunks_is_seen_before_waiting() {
 fn mail_behind_empty_chunks_wakes() {
     alone!();
     let place = place();
-    let mut mailbox = Options::new().waiting(Waiting::Sleep).bind(&place.path).expect("binds");
+    let mut mailbox =
+        Options::new().wait_strategy(WaitStrategy::Sleep).bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     begin(&mut mailbox, &mut sender);
     assert_eq!(mailbox.arm(), Ok(true), "nothing is there");
     leave_empty_chunks(&mut sender);
     sender.send(b"behind them").expect("sent");
-    let mut polled = [PollFd::from_borrowed_fd(mailbox.descriptor(), PollFlags::IN)];
+    let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
     let ample = Timespec { tv_sec: 20, tv_nsec: 0 };
     assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "nobody rang");
     let none = mailbox.recv_timeout(Duration::ZERO).map(|message| message.to_vec());
@@ -94,7 +95,7 @@ fn the_longest_chain_of_empty_chunks_is_followed_in_one_look() {
     chunk.put_message(RING, 5);
     assert_eq!(mailbox.arm(), Ok(false), "a message is there");
     assert_eq!(&*mailbox.try_recv().expect("a message"), [0; 5]);
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// A look at all idle lanes went along a list from which it took lanes as they woke, and the last
@@ -152,24 +153,24 @@ fn a_chunk_that_found_no_memory_is_tried_again() {
     let place = place();
     let path = place.path.clone();
     let receiver = fork(move || {
-        let options = Options::new().waiting(Waiting::Sleep);
+        let options = Options::new().wait_strategy(WaitStrategy::Sleep);
         let mut mailbox = options.bind(&path).expect("binds");
         loop {
             let _ = mailbox.recv().expect("a message").len();
-            mailbox.acknowledge();
+            mailbox.ack();
         }
     });
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"first").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     let sizes = std::fs::read_to_string(format!("/proc/{receiver}/statm")).expect("its sizes");
     let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).expect("pages");
     limit_address_space(receiver, (pages + 64) * 4096);
     // Its chunk is four times as large as what is left.
     sender.send(&[7; 400_000]).expect("sent");
-    let error = sender.wait_read(Some(Duration::from_millis(300))).expect_err("no memory for it");
+    let error = sender.wait_acked(Some(Duration::from_millis(300))).expect_err("no memory for it");
     assert_eq!(error, Error::TimedOut);
     limit_address_space(receiver, libc::RLIM_INFINITY);
-    sender.wait_read(Some(AMPLE)).expect("tried again");
+    sender.wait_acked(Some(AMPLE)).expect("tried again");
     kill(receiver);
 }

@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code, reason = "zero-copy receiving")]
 
-use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tontine::Error;
-use tontine::mailbox::{Fences, Mailbox, OnDeath, Options, Sender, Waiting};
+use tontine::mailbox::{Fences, Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
 #[test]
 fn messages_arrive_whole_and_in_order() {
@@ -29,7 +28,7 @@ fn messages_arrive_whole_and_in_order() {
         assert_eq!(message.peer().pid, Some(std::process::id()));
     }
     assert_eq!(mailbox.try_recv().expect_err("nothing more"), Error::WouldBlock);
-    assert!(mailbox.faults().is_empty());
+    assert!(mailbox.take_errors().is_empty());
 }
 
 #[test]
@@ -37,8 +36,9 @@ fn small_messages_cross_in_every_mode() {
     alone!();
     let place = place();
     for fences in [Fences::Asymmetric, Fences::Symmetric] {
-        for waiting in [Waiting::SpinThenSleep(Duration::from_micros(5)), Waiting::Sleep] {
-            let options = Options::new().fences(fences).waiting(waiting).lane_cap(1 << 16);
+        for waiting in [WaitStrategy::SpinThenSleep(Duration::from_micros(5)), WaitStrategy::Sleep]
+        {
+            let options = Options::new().fences(fences).wait_strategy(waiting).lane_cap(1 << 16);
             let mut mailbox = options.bind(&place.path).expect("binds");
             let mut sender = options.connect(&place.path).expect("connects");
             let count = 100_000_u64;
@@ -46,13 +46,13 @@ fn small_messages_cross_in_every_mode() {
                 for number in 0..count {
                     sender.send_timeout(&number.to_le_bytes(), AMPLE).expect("sent");
                 }
-                sender.wait_read(Some(AMPLE)).expect("all read");
+                sender.wait_acked(Some(AMPLE)).expect("all read");
             });
             for number in 0..count {
                 let message = mailbox.recv_timeout(AMPLE).expect("a message");
                 assert_eq!(*message, number.to_le_bytes(), "{fences:?} {waiting:?}");
             }
-            mailbox.acknowledge();
+            mailbox.ack();
             assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
             sending.join().expect("the sender ends");
         }
@@ -75,11 +75,11 @@ fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
         sender.send_timeout(&message, AMPLE).expect("sent");
     }
     for _ in 0..3 {
-        mailbox.recv_timeout(AMPLE).expect("a message");
+        let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
-    mailbox.acknowledge();
+    mailbox.ack();
     // Welcome by now, and at the end of the ring: room means padding. Nothing is sent.
-    sender.wait_read(Some(AMPLE)).expect("all read");
+    sender.wait_acked(Some(AMPLE)).expect("all read");
     let _ = sender.try_reserve(message.len()).expect("room behind padding");
     assert_eq!(mailbox.try_recv().expect_err("padding only"), Error::WouldBlock);
     // The third looks for room twice, the fourth at the position.
@@ -125,7 +125,7 @@ fn a_message_beyond_the_cap_is_refused_and_the_longest_is_not() {
     let mut mailbox = options.bind(&place.path).expect("binds");
     let mut sender = options.connect(&place.path).expect("connects");
     mailbox.try_recv().expect_err("it only accepts");
-    let most = sender.longest_message();
+    let most = sender.max_message_len();
     let error = sender.try_send(&vec![0; most + 1]).expect_err("too large");
     assert_eq!(error, Error::TooLarge { len: most as u64 + 1, max: most as u64, set_by: None });
     let longest: Vec<u8> = (0..most).map(|n| n as u8).collect();
@@ -146,7 +146,7 @@ fn a_dead_reader_is_noticed_and_leaves_its_mail() {
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         for _ in 0..3 {
-            mailbox.recv().expect("a message");
+            let _ = mailbox.recv().expect("a message");
         }
         loop {
             thread::park();
@@ -157,13 +157,13 @@ fn a_dead_reader_is_noticed_and_leaves_its_mail() {
         sender.send(&[number; 5]).expect("sent");
     }
     until("two are acknowledged", || sender.unread_bytes() == 8 * 16);
-    assert_eq!(sender.unread().expect_err("it is alive"), Error::WouldBlock);
+    assert_eq!(sender.take_unread().expect_err("it is alive"), Error::WouldBlock);
     kill(reader);
     let error = sender.send(b"too late").expect_err("dead");
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
     assert!(error.to_string().contains(&format!("pid {reader}")), "{error}");
     // The third was handed out and never acknowledged.
-    let unread = sender.unread().expect("it is dead");
+    let unread = sender.take_unread().expect("it is dead");
     assert_eq!(unread, (2..10_u8).map(|number| vec![number; 5]).collect::<Vec<_>>());
 }
 
@@ -175,7 +175,7 @@ fn a_successor_inherits_what_was_not_acknowledged() {
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         for _ in 0..100 {
-            mailbox.recv().expect("a message");
+            let _ = mailbox.recv().expect("a message");
         }
         loop {
             thread::park();
@@ -213,12 +213,12 @@ fn a_closed_mailbox_is_a_broken_pipe_and_its_name_is_free() {
     let error = Mailbox::bind(&place.path).expect_err("taken");
     assert_eq!(error.errno(), libc::EADDRINUSE, "{error}");
     sender.send(b"read").expect("sent");
-    mailbox.recv_timeout(AMPLE).expect("accepts and reads");
+    let _ = mailbox.recv_timeout(AMPLE).expect("accepts and reads");
     sender.send(b"unread").expect("sent");
     mailbox.close();
     let error = sender.send(b"more").expect_err("closed");
     assert_eq!(error.errno(), libc::EPIPE, "{error}");
-    assert_eq!(sender.unread().expect("it is closed"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("it is closed"), [b"unread"]);
     assert!(!place.path.exists());
     Mailbox::bind(&place.path).expect("free again");
 }
@@ -242,7 +242,7 @@ fn a_sender_that_ends_leaves_what_it_sent() {
         assert_eq!(message.peer().pid, u32::try_from(child).ok());
     }
     assert_eq!(mailbox.recv_timeout(Duration::from_millis(50)).expect_err("over"), Error::TimedOut);
-    assert_eq!(mailbox.lanes(), 0, "its lane is gone");
+    assert_eq!(mailbox.sender_count(), 0, "its lane is gone");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_pair_of_sockets_needs_no_address() {
             .expect("a pair");
     let mut mailbox = Mailbox::unbound().expect("opens");
     mailbox.adopt(ours).expect("takes it");
-    let mut sender = Sender::over(theirs).expect("begins a lane");
+    let mut sender = Sender::from_socket(theirs).expect("begins a lane");
     sender.send(b"no name").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"no name");
     assert!(sender.try_clone().is_err(), "there is no address to go to");
@@ -290,7 +290,7 @@ fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
     alone!();
     let _place = place();
     let deadline = Duration::from_millis(10);
-    let mut mailbox = Options::new().handshake_deadline(deadline).unbound().expect("opens");
+    let mut mailbox = Options::new().handshake_timeout(deadline).unbound().expect("opens");
     let mut theirs = Vec::new();
     for _ in 0..100 {
         let (one, other) =
@@ -302,7 +302,7 @@ fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
     assert_eq!(mailbox.recv_timeout(10 * deadline).expect_err("all are silent"), Error::TimedOut);
     let mut senders = Vec::new();
     for (number, socket) in theirs.into_iter().enumerate() {
-        let mut sender = Sender::over(socket).expect("begins a lane");
+        let mut sender = Sender::from_socket(socket).expect("begins a lane");
         sender.send(&number.to_le_bytes()).expect("sent");
         senders.push(sender);
     }
@@ -310,8 +310,8 @@ fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
         (0..100).map(|_| mailbox.recv_timeout(AMPLE).expect("a message").to_vec()).collect();
     heard.sort();
     heard.dedup();
-    assert_eq!((heard.len(), mailbox.lanes()), (100, 100));
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!((heard.len(), mailbox.sender_count()), (100, 100));
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn an_abstract_name_works_like_a_path() {
     let first = mailbox.recv_timeout(AMPLE).map(|message| message.sender()).expect("a message");
     let second = mailbox.recv_timeout(AMPLE).map(|message| message.sender()).expect("a message");
     assert_ne!(first, second);
-    assert_eq!(mailbox.lanes(), 2);
+    assert_eq!(mailbox.sender_count(), 2);
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_sleeping_receiver_is_woken() {
     alone!();
     let place = place();
     for fences in [Fences::Asymmetric, Fences::Symmetric] {
-        let options = Options::new().waiting(Waiting::Sleep).fences(fences);
+        let options = Options::new().wait_strategy(WaitStrategy::Sleep).fences(fences);
         let mut mailbox = options.bind(&place.path).expect("binds");
         let mut sender = options.connect(&place.path).expect("connects");
         let sending = thread::spawn(move || {
@@ -381,13 +381,12 @@ fn poll_and_arm_tell_of_mail() {
             thread::sleep(Duration::from_micros(300));
             sender.send(&number.to_le_bytes()).expect("sent");
         }
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
     });
     let mut expected = 0;
     while expected < 100_u32 {
         if mailbox.arm().expect("arms") {
-            let descriptor = mailbox.descriptor();
-            let mut polled = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
+            let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
             let ready = poll(&mut polled, Some(&Timespec { tv_sec: 20, tv_nsec: 0 }));
             assert_eq!(ready, Ok(1), "message {expected} was not told of");
         }
@@ -400,7 +399,7 @@ fn poll_and_arm_tell_of_mail() {
             expected += 1;
         }
     }
-    mailbox.acknowledge();
+    mailbox.ack();
     let _ = mailbox.try_recv();
     sending.join().expect("the sender ends");
 }
@@ -416,13 +415,13 @@ fn what_was_put_back_is_received_again_or_stays_the_senders() {
     }
     for _ in 0..3 {
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"one");
-        mailbox.put_back();
+        mailbox.requeue();
     }
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("again"), b"one");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("the next"), b"two");
-    mailbox.put_back();
+    mailbox.requeue();
     drop(mailbox);
-    assert_eq!(sender.unread().expect("closed"), [b"two"]);
+    assert_eq!(sender.take_unread().expect("closed"), [b"two"]);
 }
 
 /// The lock file was once called `mailbox.lock.lock`, and a living owner's address `mailbox.lock`:

@@ -125,7 +125,7 @@ fn receive(mailbox: &mut Mailbox, numbers: std::ops::Range<u32>) {
         assert_eq!(*message, number.to_le_bytes());
         assert_eq!(message.peer().pid, None, "it cannot be seen from here");
     }
-    mailbox.acknowledge();
+    mailbox.ack();
 }
 
 fn send(sender: &mut Sender, mut numbers: std::ops::Range<u32>) {
@@ -160,9 +160,9 @@ fn containers_that_share_a_folder_talk_and_notice_deaths() {
         send(&mut lane, 0..1100);
         say(&mut sender_tells);
         // Blocked until the reader dies, its successor comes and reads.
-        lane.wait_read(Some(AMPLE)).expect("read by the successor");
+        lane.wait_acked(Some(AMPLE)).expect("read by the successor");
         send(&mut lane, 1100..1200);
-        lane.wait_read(Some(AMPLE)).expect("read");
+        lane.wait_acked(Some(AMPLE)).expect("read");
         say(&mut sender_tells);
         loop {
             thread::park();
@@ -185,7 +185,7 @@ fn containers_that_share_a_folder_talk_and_notice_deaths() {
         say(&mut reader_tells);
         until("the sender's death is noticed", || {
             let _ = mailbox.recv_timeout(Duration::from_millis(20));
-            mailbox.lanes() == 0
+            mailbox.sender_count() == 0
         });
         say(&mut reader_tells);
     });
@@ -220,9 +220,9 @@ fn one_passed_descriptor_is_enough() {
     });
     let sender = Container::run(|| {
         drop(ours.take());
-        let mut lane = options().over(theirs.take().expect("passed in")).expect("begins");
+        let mut lane = options().connect_socket(theirs.take().expect("passed in")).expect("begins");
         send(&mut lane, 0..1000);
-        lane.wait_read(Some(AMPLE)).expect("read");
+        lane.wait_acked(Some(AMPLE)).expect("read");
         say(&mut tell);
         // The pair is still open elsewhere: no hang-up tells of the reader's death.
         let error = loop {
@@ -231,7 +231,7 @@ fn one_passed_descriptor_is_enough() {
             }
         };
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
-        assert!(lane.unread().expect("it is dead").len() > 10);
+        assert!(lane.take_unread().expect("it is dead").len() > 10);
         say(&mut tell);
     });
     hear(&mut told);

@@ -15,7 +15,7 @@ use seccompiler::{
     SeccompRule, apply_filter,
 };
 use tontine::Error;
-use tontine::mailbox::{Mailbox, Options, Sender, Waiting};
+use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
 const A_WHILE: Duration = Duration::from_millis(40);
 
@@ -140,10 +140,10 @@ fn connecting() {
         first.send(b"others").expect("sent");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"others");
         assert_eq!(mailbox.recv_timeout(A_WHILE).expect_err("nothing else"), Error::TimedOut);
-        assert_eq!(mailbox.lanes(), 1, "{}", lack.name);
+        assert_eq!(mailbox.sender_count(), 1, "{}", lack.name);
         assert_eq!(open_descriptors(), before, "{}: the mailbox keeps something", lack.name);
     }
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
     let mut second = Sender::connect(&place.path).expect("it was for then only");
     second.send(b"second").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"second");
@@ -154,7 +154,7 @@ fn connecting() {
 fn welcoming() {
     alone!();
     let place = place();
-    let options = Options::new().handshake_deadline(AMPLE).waiting(Waiting::Sleep);
+    let options = Options::new().handshake_timeout(AMPLE).wait_strategy(WaitStrategy::Sleep);
     let mut mailbox = options.bind(&place.path).expect("binds");
     let mut first = connect(&Options::new(), &place.path);
     first.send(b"first").expect("sent");
@@ -177,20 +177,20 @@ fn welcoming() {
             assert_eq!(nothing, Error::TimedOut, "{}", lack.name);
             first.send(b"others").expect("sent");
             assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"others");
-            mailbox.faults()
+            mailbox.take_errors()
         });
         newcomer.service().expect("nobody has refused it");
         assert_eq!(faults.len(), 1, "{}: {faults:?}", lack.name);
         lack.is_named_by(&faults[0]);
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("it waited"), b"new", "{}", lack.name);
-        mailbox.acknowledge();
-        newcomer.wait_read(Some(AMPLE)).expect("welcome at last");
+        mailbox.ack();
+        newcomer.wait_acked(Some(AMPLE)).expect("welcome at last");
         drop(newcomer);
         common::until("it is gone", || {
             assert!(mailbox.recv_timeout(Duration::from_millis(1)).is_err());
-            mailbox.lanes() == 1 && open_descriptors() == open
+            mailbox.sender_count() == 1 && open_descriptors() == open
         });
-        assert_eq!(mailbox.faults(), []);
+        assert_eq!(mailbox.take_errors(), []);
     }
 }
 
@@ -203,7 +203,7 @@ fn growing() {
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"first").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
-    mailbox.acknowledge();
+    mailbox.ack();
     for lack in MEMORY.into_iter().filter(|lack| lack.name != "sendmsg") {
         let large = vec![7; length];
         lack.during(|| {
@@ -215,11 +215,11 @@ fn growing() {
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
         sender.try_send(&large).expect("it was for then only");
         assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), *large);
-        mailbox.acknowledge();
-        sender.wait_read(Some(AMPLE)).expect("read");
+        mailbox.ack();
+        sender.wait_acked(Some(AMPLE)).expect("read");
         length *= 4;
     }
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// Mounts an empty tmpfs that holds so little, where only this process sees it. `false` where that

@@ -9,7 +9,7 @@ use std::thread;
 
 use crate::common::{AMPLE, fork, place, reap};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
-use tontine::mailbox::{Options, Waiting};
+use tontine::mailbox::{Options, WaitStrategy};
 
 const COUNT: u64 = 10_000;
 
@@ -33,7 +33,7 @@ fn message(number: u64) -> Vec<u8> {
 fn sending_to_an_awake_receiver() {
     alone!();
     let place = place();
-    let options = Options::new().waiting(Waiting::Spin).first_chunk(4096);
+    let options = Options::new().wait_strategy(WaitStrategy::Spin).first_chunk(4096);
     let status = reap(fork(|| {
         static RECEIVED: AtomicU64 = AtomicU64::new(0);
         let mut mailbox = options.bind(&place.path).expect("binds");
@@ -59,7 +59,7 @@ fn sending_to_an_awake_receiver() {
         for number in 0..COUNT {
             let received = mailbox.recv_timeout(AMPLE).expect("a message").to_vec();
             assert_eq!(received, message(number));
-            mailbox.acknowledge();
+            mailbox.ack();
             RECEIVED.store(number + 1, Ordering::Relaxed);
         }
     }));
@@ -82,7 +82,7 @@ fn receiving_what_is_there() {
 
 fn receive_without_system_calls() -> i32 {
     let place = place();
-    let options = Options::new().waiting(Waiting::Spin).first_chunk(4096);
+    let options = Options::new().wait_strategy(WaitStrategy::Spin).first_chunk(4096);
     reap(fork(|| {
         let mut mailbox = options.bind(&place.path).expect("binds");
         let mut sender = options.connect(&place.path).expect("connects");

@@ -17,18 +17,18 @@ const IDLE: Duration = Duration::from_millis(300);
 fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
     let path = place.path.clone();
     let reader = fork(move || {
-        let mut mailbox = Options::new().give_back_after(IDLE).bind(&path).expect("binds");
+        let mut mailbox = Options::new().shrink_after(IDLE).bind(&path).expect("binds");
         loop {
-            mailbox.recv().expect("a message");
+            let _ = mailbox.recv().expect("a message");
         }
     });
     let mut sender = connect(&Options::new().on_death(on_death), &place.path);
     sender.send(b"first").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     let mut large = sender.reserve(200_000).expect("the lane grows");
     large.fill(1);
     large.commit().expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     (reader, sender)
 }
 
@@ -66,7 +66,7 @@ fn nothing_is_committed_to_a_dead_reader() {
     kill(reader);
     let error = reserved.commit().expect_err("dead");
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
-    assert_eq!(sender.unread().expect("it is dead"), Vec::<Vec<u8>>::new());
+    assert_eq!(sender.take_unread().expect("it is dead"), Vec::<Vec<u8>>::new());
 }
 
 /// `commit` looked only whether the reader was alive: to one that had closed it said `Ok`.
@@ -79,14 +79,14 @@ fn nothing_is_committed_to_a_closed_mailbox() {
         let mut sender = Options::new().on_death(on_death).connect(&place.path).expect("connects");
         sender.send(b"first").expect("sent");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
-        mailbox.acknowledge();
-        sender.wait_read(Some(AMPLE)).expect("read");
+        mailbox.ack();
+        sender.wait_acked(Some(AMPLE)).expect("read");
         let mut reserved = sender.reserve(8).expect("room");
         reserved.fill(7);
         mailbox.close();
         let error = reserved.commit().expect_err("closed");
         assert_eq!(error.errno(), libc::EPIPE, "{error}");
-        assert_eq!(sender.unread().expect("it is closed"), Vec::<Vec<u8>>::new());
+        assert_eq!(sender.take_unread().expect("it is closed"), Vec::<Vec<u8>>::new());
     }
 }
 

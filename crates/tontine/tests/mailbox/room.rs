@@ -25,7 +25,7 @@ fn full(options: &Options, path: &std::path::Path) -> (Mailbox, Sender, usize) {
 }
 
 fn is_told(sender: &Sender, seconds: i64) -> bool {
-    let mut polled = [PollFd::from_borrowed_fd(sender.descriptor(), PollFlags::IN)];
+    let mut polled = [PollFd::new(sender, PollFlags::IN)];
     poll(&mut polled, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })) == Ok(1)
 }
 
@@ -37,7 +37,7 @@ fn an_armed_sender_is_told_of_room() {
     assert_eq!(sender.arm(100), Ok(true), "there is no room");
     assert!(!is_told(&sender, 0), "nothing has changed");
     for _ in 0..sent {
-        mailbox.recv_timeout(AMPLE).expect("a message");
+        let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
     mailbox.try_recv().expect_err("all were received");
     assert!(is_told(&sender, 20), "room was made and nobody said so");
@@ -55,9 +55,9 @@ fn a_sender_is_told_of_each_acknowledgement_that_the_program_makes() {
     let place = place();
     let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
     assert_eq!(sender.arm(100), Ok(true), "there is no room");
-    mailbox.recv_timeout(AMPLE).expect("a message");
+    let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     assert!(!is_told(&sender, 0), "nothing has changed");
-    mailbox.acknowledge();
+    mailbox.ack();
     assert!(is_told(&sender, 0), "a message was acknowledged and nobody said so");
 }
 
@@ -68,7 +68,7 @@ fn a_slow_reader_tells_of_room_in_time() {
     let place = place();
     let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
     let work = |mailbox: &mut Mailbox| {
-        mailbox.recv_timeout(AMPLE).expect("a message");
+        let _ = mailbox.recv_timeout(AMPLE).expect("a message");
         thread::sleep(Duration::from_millis(6));
     };
     let fill = |sender: &mut Sender| while sender.try_send(&[7; 100]).is_ok() {};
@@ -101,7 +101,7 @@ fn a_sender_that_is_not_armed_is_left_alone() {
     assert_eq!(sender.arm(100), Ok(true), "there is no room");
     assert_eq!(sender.try_send(&[7; 100]).expect_err("full"), Error::WouldBlock);
     for _ in 0..sent {
-        mailbox.recv_timeout(AMPLE).expect("a message");
+        let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
     mailbox.try_recv().expect_err("all were received");
     assert!(!is_told(&sender, 0), "it did not say any longer that it waits");
@@ -112,7 +112,7 @@ fn arming_says_what_is_wrong() {
     alone!();
     let place = place();
     let (mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
-    let most = sender.longest_message();
+    let most = sender.max_message_len();
     let error = sender.arm(most + 1).expect_err("it never fits");
     assert_eq!(error, Error::TooLarge { len: most as u64 + 1, max: most as u64, set_by: None });
     mailbox.close();

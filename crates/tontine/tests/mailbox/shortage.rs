@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "changes limits of forked processes")]
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
 /// The most descriptors that a process of these tests may have.
 const TABLE: u64 = 100;
@@ -88,8 +88,7 @@ fn wait(mailbox: &mut Mailbox, how: Waits, time: Duration, woken: &mut u64) -> O
                 tv_sec: left.as_secs().cast_signed(),
                 tv_nsec: left.subsec_nanos().into(),
             };
-            let descriptor = mailbox.descriptor();
-            let mut polled = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
+            let mut polled = [PollFd::new(mailbox, PollFlags::IN)];
             let _ = poll(&mut polled, Some(&timeout));
         }
     }
@@ -129,7 +128,8 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
         let (mut told, mut tell) = std::io::pipe().expect("a pipe");
         let (mut go, mut ready) = std::io::pipe().expect("a pipe");
         let reader = fork(|| {
-            let options = Options::new().waiting(Waiting::Sleep).handshake_deadline(AMPLE);
+            let options =
+                Options::new().wait_strategy(WaitStrategy::Sleep).handshake_timeout(AMPLE);
             let mut mailbox = options.bind(&path).expect("binds");
             let mut woken = 0;
             for _ in 0..2 {
@@ -170,9 +170,9 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
             }
             until("the dead one is forgotten", || {
                 let _ = mailbox.try_recv();
-                mailbox.lanes() == 2
+                mailbox.sender_count() == 2
             });
-            let faults = mailbox.faults();
+            let faults = mailbox.take_errors();
             assert!(!faults.is_empty() && faults.len() < 5, "{faults:?}");
             assert!(faults.iter().all(|fault| fault.errno() == libc::EMFILE), "{faults:?}");
             say(&mut tell, 2);
@@ -196,7 +196,7 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
         kill(doomed);
         say(&mut ready, 1);
         assert_eq!(hear(&mut told), 2);
-        newcomer.wait_read(Some(AMPLE)).expect("read");
+        newcomer.wait_acked(Some(AMPLE)).expect("read");
         say(&mut ready, 1);
         assert_eq!(reap(reader), 0);
     }
@@ -211,7 +211,7 @@ fn a_receiver_lacks_each_descriptor_once() {
     let path = place.path.clone();
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let reader = fork(|| {
-        let mut mailbox = Options::new().handshake_deadline(AMPLE * 2).bind(&path).expect("binds");
+        let mut mailbox = Options::new().handshake_timeout(AMPLE * 2).bind(&path).expect("binds");
         let mut held = Held::new();
         loop {
             let message = mailbox.recv().expect("a message").to_vec();
@@ -221,11 +221,11 @@ fn a_receiver_lacks_each_descriptor_once() {
                 [b'c'] => {
                     until("the newcomer is gone", || {
                         let _ = mailbox.try_recv();
-                        mailbox.lanes() == 1
+                        mailbox.sender_count() == 1
                     });
                     // What it had is closed at the next look.
                     assert_eq!(mailbox.try_recv().expect_err("all is read"), Error::WouldBlock);
-                    let faults = mailbox.faults();
+                    let faults = mailbox.take_errors();
                     let all = faults.iter().all(|fault| fault.errno() == libc::EMFILE);
                     assert!(all, "{faults:?}");
                     say(&mut tell, u8::from(faults.is_empty()));
@@ -233,13 +233,13 @@ fn a_receiver_lacks_each_descriptor_once() {
                 }
                 _ => assert!([&b"new"[..], b"served"].contains(&&message[..]), "{message:?}"),
             }
-            mailbox.acknowledge();
+            mailbox.ack();
         }
     });
     let mut first = connect(&Options::new(), &place.path);
     let mut say = |message: &[u8]| {
         first.send(message).expect("sent");
-        first.wait_read(Some(AMPLE)).expect("read");
+        first.wait_acked(Some(AMPLE)).expect("read");
     };
     let mut before = None;
     let mut short = 0;
@@ -252,7 +252,7 @@ fn a_receiver_lacks_each_descriptor_once() {
         thread::sleep(Duration::from_millis(30));
         newcomer.service().expect("nobody refuses it");
         say(b"f");
-        newcomer.wait_read(Some(AMPLE)).expect("read at last");
+        newcomer.wait_acked(Some(AMPLE)).expect("read at last");
         drop(newcomer);
         say(b"c");
         short += u8::from(hear(&mut told) == 0);
@@ -285,7 +285,7 @@ fn a_sender_lacks_each_descriptor_once() {
                     sender.service().expect("the reader lives");
                     unheard += u8::from(sender.peer().is_none());
                     held.leave_all();
-                    sender.wait_read(Some(AMPLE)).expect("read");
+                    sender.wait_acked(Some(AMPLE)).expect("read");
                     assert!(sender.peer().is_some());
                 }
                 Err(error) => {
@@ -303,7 +303,7 @@ fn a_sender_lacks_each_descriptor_once() {
         assert!(failed >= 2 && unheard >= 1, "{failed} failed, {unheard} were not welcomed");
         let mut sender = Sender::connect(&path).expect("connects");
         sender.send(b"end").expect("sent");
-        sender.wait_read(Some(AMPLE)).expect("read");
+        sender.wait_acked(Some(AMPLE)).expect("read");
     });
     loop {
         let message = mailbox.recv_timeout(AMPLE).expect("a message");
@@ -312,7 +312,7 @@ fn a_sender_lacks_each_descriptor_once() {
         }
     }
     let _ = mailbox.recv_timeout(Duration::from_millis(50));
-    assert_eq!(mailbox.faults(), []);
+    assert_eq!(mailbox.take_errors(), []);
     assert_eq!(reap(child), 0);
 }
 
@@ -361,7 +361,7 @@ fn a_long_lack_refuses_for_now() {
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let (mut go, mut ready) = std::io::pipe().expect("a pipe");
     let reader = fork(|| {
-        let options = Options::new().handshake_deadline(Duration::from_millis(40));
+        let options = Options::new().handshake_timeout(Duration::from_millis(40));
         let mut mailbox = options.bind(&path).expect("binds");
         let mut held = Held::new();
         held.leave(2);
@@ -376,7 +376,7 @@ fn a_long_lack_refuses_for_now() {
         hear(&mut go);
         held.leave_all();
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"patient");
-        mailbox.acknowledge();
+        mailbox.ack();
         say(&mut tell, 2);
         hear(&mut go);
     });
@@ -391,7 +391,7 @@ fn a_long_lack_refuses_for_now() {
     assert_eq!(error, Some(Error::Refused { errno: libc::EMFILE }));
     let text = error.expect("refused").to_string();
     assert!(text.contains("connect again later"), "{text}");
-    assert_eq!(brief.unread().expect("refused"), [b"brief"]);
+    assert_eq!(brief.take_unread().expect("refused"), [b"brief"]);
 
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut patient = options.connect(&place.path).expect("connects");
@@ -402,7 +402,7 @@ fn a_long_lack_refuses_for_now() {
         thread::sleep(Duration::from_millis(5));
     }
     say(&mut ready, 1);
-    patient.wait_read(Some(AMPLE)).expect("read");
+    patient.wait_acked(Some(AMPLE)).expect("read");
     assert_eq!(hear(&mut told), 2);
     say(&mut ready, 1);
     assert_eq!(reap(reader), 0);
@@ -419,10 +419,10 @@ fn what_cannot_be_mapped_now_is_mapped_later() {
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let (mut go, mut ready) = std::io::pipe().expect("a pipe");
     let reader = fork(|| {
-        let options = Options::new().waiting(Waiting::Sleep).handshake_deadline(AMPLE);
+        let options = Options::new().wait_strategy(WaitStrategy::Sleep).handshake_timeout(AMPLE);
         let mut mailbox = options.bind(&path).expect("binds");
         assert_eq!(&*mailbox.recv().expect("a message"), b"first");
-        mailbox.acknowledge();
+        mailbox.ack();
         for (round, length) in [(1, 3), (2, LARGE)] {
             let before = getrlimit(Resource::As);
             let (begin, begun) = std::sync::mpsc::channel();
@@ -438,10 +438,10 @@ fn what_cannot_be_mapped_now_is_mapped_later() {
             let started = Instant::now();
             assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), length);
             assert!(started.elapsed() < AMPLE / 2, "it slept beside its mail");
-            mailbox.acknowledge();
+            mailbox.ack();
             raised.expect("a thread").join().expect("raised");
         }
-        let faults = mailbox.faults();
+        let faults = mailbox.take_errors();
         assert!(faults.iter().all(|fault| fault.errno() == libc::ENOMEM), "{faults:?}");
         // The newcomer's; none where this process was not run for so long.
         assert!(faults.len() < 2, "{faults:?}");
@@ -449,17 +449,17 @@ fn what_cannot_be_mapped_now_is_mapped_later() {
     });
     let mut first = connect(&Options::new(), &place.path);
     first.send(b"first").expect("sent");
-    first.wait_read(Some(AMPLE)).expect("read");
+    first.wait_acked(Some(AMPLE)).expect("read");
     assert_eq!(hear(&mut told), 1);
     let options = Options::new().first_chunk(8 << 20);
     let mut newcomer = options.connect(&place.path).expect("connects");
     newcomer.send(b"new").expect("sent");
     say(&mut ready, 1);
-    newcomer.wait_read(Some(AMPLE)).expect("read");
+    newcomer.wait_acked(Some(AMPLE)).expect("read");
     assert_eq!(hear(&mut told), 2);
     first.send(&[0; LARGE]).expect("the lane grows");
     say(&mut ready, 1);
-    first.wait_read(Some(AMPLE)).expect("read");
+    first.wait_acked(Some(AMPLE)).expect("read");
     say(&mut ready, 1);
     assert_eq!(reap(reader), 0);
 }

@@ -24,15 +24,15 @@ fn orphan(path: &Path, options: &Options) -> Sender {
     let bound = path.to_owned();
     let reader = fork(move || {
         let mut mailbox = Mailbox::bind(&bound).expect("binds");
-        mailbox.recv().expect("a message");
-        mailbox.acknowledge();
+        let _ = mailbox.recv().expect("a message");
+        mailbox.ack();
         loop {
             thread::park();
         }
     });
     let mut sender = connect(options, path);
     sender.send(b"hello").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     kill(reader);
     sender.send(b"unread").expect("kept for the successor");
     sender
@@ -45,9 +45,9 @@ fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
         sender.service().expect("in service");
         let message =
             mailbox.recv_timeout(Duration::from_millis(1)).map(|message| message.to_vec());
-        mailbox.acknowledge();
+        mailbox.ack();
         got.extend(message.ok());
-        sender.wait_read(Some(Duration::ZERO)).is_ok()
+        sender.wait_acked(Some(Duration::ZERO)).is_ok()
     });
     while let Ok(message) = mailbox.recv_timeout(Duration::from_millis(20)) {
         got.push(message.to_vec());
@@ -90,8 +90,8 @@ fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
     let path = place.path.clone();
     let reader = fork(move || {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
-        mailbox.acknowledge();
+        let _ = mailbox.recv().expect("a message");
+        mailbox.ack();
         let worker = fork(|| thread::sleep(Duration::from_secs(60)));
         std::fs::write(path.with_extension("worker"), worker.to_string()).expect("says who");
         let seconds = c"60";
@@ -107,7 +107,7 @@ fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
     });
     let mut sender = connect(&waiting(), &place.path);
     sender.send(b"hello").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     let mut name = String::new();
     until("exec", || {
         name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
@@ -147,7 +147,7 @@ fn what_was_withdrawn_is_read_by_nobody_else() {
     std::fs::rename(&other, &place.path).expect("renamed");
     assert_eq!(inherit(&mut owner, &mut sender), [b"one"]);
     let nothing = late.recv_timeout(Duration::from_millis(50)).expect_err("withdrawn");
-    assert_eq!((nothing, late.faults(), late.lanes()), (Error::TimedOut, vec![], 0));
+    assert_eq!((nothing, late.take_errors(), late.sender_count()), (Error::TimedOut, vec![], 0));
     sender.send(b"two").expect("sent");
     assert_eq!(&*owner.recv_timeout(AMPLE).expect("a message"), b"two");
 }
@@ -176,7 +176,7 @@ fn what_keeps_every_successor_away_is_told_and_the_mail_given_back() {
     });
     assert_eq!(told.map(|error| error.errno()), Some(libc::EPROTOTYPE));
     assert_eq!(sender.send(b"more").expect_err("for good").errno(), libc::EPROTOTYPE);
-    assert_eq!(sender.unread().expect("its mail"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("its mail"), [b"unread"]);
 }
 
 /// Being short of descriptors is no end: it is told when it lasts, and the lane goes on.
@@ -186,7 +186,7 @@ fn a_sender_short_of_descriptors_goes_on_when_it_has_some() {
     let place = place();
     let path = place.path.clone();
     let child = fork(move || {
-        let options = waiting().handshake_deadline(Duration::from_millis(100));
+        let options = waiting().handshake_timeout(Duration::from_millis(100));
         let mut sender = orphan(&path, &options);
         let most = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: most.maximum })
@@ -229,7 +229,7 @@ fn a_successor_without_room_is_waited_out() {
     until("it refuses", || {
         sender.service().expect("no end");
         let _ = full.recv_timeout(Duration::from_millis(1)).map(drop);
-        refused.extend(full.faults());
+        refused.extend(full.take_errors());
         !refused.is_empty()
     });
     assert!(refused.iter().all(|fault| matches!(fault, Error::Full { .. })), "{refused:?}");
@@ -245,9 +245,9 @@ fn a_successor_without_room_is_waited_out() {
     until("it refuses", || {
         sender.service().expect("no end");
         let _ = full.recv_timeout(Duration::from_millis(1)).map(drop);
-        !full.faults().is_empty()
+        !full.take_errors().is_empty()
     });
-    assert_eq!(sender.unread().expect("its mail"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("its mail"), [b"unread"]);
 }
 
 /// A refusal for another reason is one: it ends the lane, and the mail can be taken back.
@@ -269,7 +269,7 @@ fn a_successor_that_refuses_ends_the_lane() {
         assert!(raw::send(&socket, &refused, &[]));
         let error = sender.service().expect_err("refused");
         assert!(matches!(error, Error::Refused { .. } | Error::Denied { .. }), "{error:?}");
-        assert_eq!(sender.unread().expect("its mail"), [b"unread"]);
+        assert_eq!(sender.take_unread().expect("its mail"), [b"unread"]);
     }
 }
 
@@ -288,7 +288,7 @@ fn one_that_hangs_up_before_it_welcomes_has_a_name() {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .expect("a pair");
-    let mut sender = Sender::over(ours).expect("begins");
+    let mut sender = Sender::from_socket(ours).expect("begins");
     drop(theirs);
     let error = sender.send(b"to nobody").expect_err("it hung up");
     assert!(error.to_string().starts_with("an unidentified process"), "{error}");

@@ -78,7 +78,7 @@ impl Receiver<'_> {
             self.round.check(found == Err(Error::Forked), || {
                 format!("expected a forked child to get Error::Forked, found {found:?}")
             });
-            self.mailbox.acknowledge();
+            self.mailbox.ack();
         });
         let status = worker::reap(child, MAX_PAUSE);
         self.round.check(status == Some(0), || {
@@ -108,7 +108,7 @@ impl Receiver<'_> {
             Order::Close => {
                 self.round.board.note_closed(self.index);
                 if self.random.below(2) == 0 {
-                    self.mailbox.put_back();
+                    self.mailbox.requeue();
                     self.pending = None;
                 }
                 drop(self.mailbox);
@@ -141,7 +141,7 @@ impl Receiver<'_> {
             Ok(message) => self.note(message),
             Err(Error::TimedOut | Error::WouldBlock) => {
                 self.note_acknowledged();
-                if stopped && self.mailbox.lanes() == 0 {
+                if stopped && self.mailbox.sender_count() == 0 {
                     worker::set(self.round.board.idle(self.index), 1);
                 }
             }
@@ -151,14 +151,14 @@ impl Receiver<'_> {
             && let Some((lane, number)) = self.pending.take()
         {
             if self.random.below(2) == 0 {
-                self.mailbox.put_back();
+                self.mailbox.requeue();
                 self.round.board.put_back(lane, number);
             } else {
-                self.mailbox.acknowledge();
+                self.mailbox.ack();
                 self.round.board.acknowledge(lane, number);
             }
         }
-        for fault in self.mailbox.faults() {
+        for fault in self.mailbox.take_errors() {
             self.round.violate(&format!("expected no fault of honest senders, found {fault}"));
         }
         if self.random.below(100) == 0 {
@@ -168,7 +168,7 @@ impl Receiver<'_> {
 
     fn arm_and_wait(&mut self, timeout: Duration) -> tontine::Result<Result<Message, String>> {
         if self.mailbox.arm()? {
-            wire::is_readable(self.mailbox.descriptor(), timeout);
+            wire::is_readable(&self.mailbox, timeout);
         }
         self.mailbox.try_recv().map(|message| decode(&message))
     }

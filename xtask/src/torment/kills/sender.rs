@@ -91,7 +91,7 @@ impl Player<'_> {
             }
             worker::add(self.round.board.progress(self.index), 1);
         }
-        match self.sender.wait_read(Some(MAX_PAUSE)) {
+        match self.sender.wait_acked(Some(MAX_PAUSE)) {
             Ok(()) => self.round.board.note_finished(self.lane),
             Err(Error::TimedOut) => {
                 let (lane, sent) = (self.lane, self.sent);
@@ -107,7 +107,7 @@ impl Player<'_> {
 
     /// Makes one call.
     fn step(&mut self) -> tontine::Result<()> {
-        let most = self.sender.longest_message();
+        let most = self.sender.max_message_len();
         let most = match self.random.below(20) {
             0 => most,
             1..4 => most.min(4_000),
@@ -134,7 +134,7 @@ impl Player<'_> {
             35 => return self.sender.service(),
             36 => {
                 if self.sender.arm(message.len())? {
-                    wire::is_readable(self.sender.descriptor(), timeout);
+                    wire::is_readable(&self.sender, timeout);
                 }
                 return self.sender.try_send(&message).map(|()| self.count());
             }
@@ -175,7 +175,7 @@ impl Player<'_> {
         self.round.check(again == Some(error.errno()), || {
             format!("expected send to fail again with {error}, found {again:?}")
         });
-        let unread = match self.sender.unread() {
+        let unread = match self.sender.take_unread() {
             Ok(unread) => unread,
             Err(error) => {
                 let text = format!("expected the unread messages of lane {lane}, found {error}");

@@ -202,7 +202,7 @@ fn an_end_is_seen_though_another_one_begins() {
         child.join().expect("the child did all of it");
         // Both are seen by the mailbox alone, which has one lane again.
         let _second = Sender::connect(address.as_str()).expect("we listen");
-        while inbox.mailbox.departures() == 0 || inbox.mailbox.lanes() != 1 {
+        while inbox.mailbox.departures() == 0 || inbox.mailbox.sender_count() != 1 {
             assert!(inbox.mailbox.try_recv().is_err());
         }
         assert!(heap.is_alive(first), "nobody has looked");

@@ -1,11 +1,10 @@
 //! Blocks through a mailbox, without a copy: [`Outbox`], [`Inbox`].
 //!
-//! What crosses the lane is a [`Parcel`]; the block stays where it is. Killed at any instruction,
-//! either end leaves a block that is one's or the other's, or free: `docs/heap-shared.md` has the
-//! table.
+//! A [`Parcel`] crosses the lane; the block stays in its place. If either end is killed at any
+//! instruction, the block belongs to one of them, or is free: `docs/heap-shared.md` has the table.
 
 use std::fmt;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,9 +17,9 @@ use crate::heap::{HeapError, Result};
 use crate::mailbox::{Mailbox, Message, Sender, SenderId};
 use crate::sync::Ordering;
 
-/// A sender looks so often whether its receiver has taken the connection.
+/// Interval at which a sender checks whether its receiver has accepted the connection: 10 ms.
 const UNTIL_WELCOME: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-/// A receiver looks so often whether somebody has died, where nothing comes.
+/// Interval at which a receiver checks for dead members while no block arrives: 1 s.
 const UNTIL_A_LOOK: Duration = Duration::from_secs(1);
 
 /// A sender of blocks to one member's [`Inbox`], without a copy. [`Heap::outbox`] makes it.
@@ -57,7 +56,7 @@ pub struct Outbox<'heap> {
     heap: &'heap Heap,
     sender: Sender,
     to: Member,
-    /// The receiver has taken the connection, and is that member.
+    /// The receiver has accepted the connection, and is that member.
     welcome: bool,
 }
 
@@ -92,11 +91,11 @@ pub struct Outbox<'heap> {
 pub struct Inbox<'heap> {
     heap: &'heap Heap,
     pub(super) mailbox: Mailbox,
-    /// Recoveries that have been looked into.
+    /// Recoveries that were handled.
     deaths: u64,
-    /// Who was dead before the lanes were last seen empty.
+    /// Members that were dead before the lanes were last seen empty.
     dead: Option<Vec<Member>>,
-    /// Lanes whose end has been looked into.
+    /// Ended lanes that were handled.
     departures: u64,
     skipped: u64,
 }
@@ -205,18 +204,19 @@ impl<'heap> Outbox<'heap> {
         }
     }
 
-    /// Before it, nobody would know at the sender's death which lanes the block may be in.
+    /// Blocks until the receiver has accepted the connection. Before that, no process would know at
+    /// the sender's death which lanes the block may be in.
     #[cold]
     fn wait_for_welcome(&mut self) -> Result<()> {
         while !self.look_for_welcome()? {
-            let mut readable = [PollFd::from_borrowed_fd(self.sender.descriptor(), PollFlags::IN)];
-            // Interrupted or not, we look again.
+            let mut readable = [PollFd::new(&self.sender, PollFlags::IN)];
+            // Interrupted or not, the loop checks again.
             let _ = poll(&mut readable, Some(&UNTIL_WELCOME));
         }
         Ok(())
     }
 
-    /// Whether the receiver has taken the connection.
+    /// Returns `true` if the receiver has accepted the connection.
     #[cold]
     fn look_for_welcome(&mut self) -> Result<bool> {
         self.sender.service()?;
@@ -227,49 +227,53 @@ impl<'heap> Outbox<'heap> {
         Ok(self.welcome)
     }
 
-    /// Takes back what a dead or closed receiver has not accepted.
+    /// Takes back the blocks that a dead or closed receiver has not accepted.
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`]: it is alive, and may be reading them.
-    pub fn unread(&mut self) -> Result<Vec<Block<'heap>>> {
-        let parcels = self.sender.unread()?;
+    /// [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] while the receiver is alive: it may be
+    /// reading them.
+    pub fn take_unread(&mut self) -> Result<Vec<Block<'heap>>> {
+        let parcels = self.sender.take_unread()?;
         let parcels = parcels.into_iter().filter_map(|bytes| Parcel::from_slice(&bytes));
-        // Those that fail were accepted, or freed by whoever recovered the receiver.
+        // Those that fail were accepted, or freed by the member that recovered the receiver.
         Ok(parcels.filter_map(|parcel| self.heap.take_back(parcel).ok()).collect())
     }
 
-    /// Waits until everything is read and acknowledged: [`Sender::wait_read`].
+    /// Blocks until the receiver has acknowledged every block: [`Sender::wait_acked`].
     ///
     /// # Errors
-    /// As there.
-    pub fn wait_read(&mut self, timeout: Option<Duration>) -> Result<()> {
-        Ok(self.sender.wait_read(timeout)?)
+    /// [`HeapError::Mailbox`] with the errors of [`Sender::wait_acked`].
+    pub fn wait_acked(&mut self, timeout: Option<Duration>) -> Result<()> {
+        Ok(self.sender.wait_acked(timeout)?)
     }
 
-    /// Does what there is to do between blocks: [`Sender::service`].
+    /// Does the lane's pending work: [`Sender::service`].
     ///
     /// # Errors
-    /// As there.
+    /// [`HeapError::Mailbox`] with the errors of [`Sender::service`].
     pub fn service(&mut self) -> Result<()> {
         Ok(self.sender.service()?)
     }
 
-    /// Prepares for waiting on the descriptor until there is room for a block: [`Sender::arm`].
+    /// Prepares for waiting on the descriptor until the lane has free space for a block:
+    /// [`Sender::arm`].
     ///
     /// # Errors
-    /// As there.
+    /// [`HeapError::Mailbox`] with the errors of [`Sender::arm`].
     pub fn arm(&mut self) -> Result<bool> {
         Ok(self.sender.arm(Parcel::SIZE)?)
     }
 
-    /// Readable when [`Outbox::service`] has something to do: [`Sender::descriptor`].
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.sender.descriptor()
-    }
-
-    /// Who receives, once it has taken the connection.
+    /// Returns the receiver's process, or `None` before it has accepted the connection.
     pub fn peer(&self) -> Option<Peer> {
         self.sender.peer()
+    }
+}
+
+/// The sender's descriptor, readable when [`Outbox::service`] has something to do.
+impl AsFd for Outbox<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.sender.as_fd()
     }
 }
 
@@ -279,8 +283,8 @@ impl Drop for Outbox<'_> {
         if core.space.is_forked() {
             return;
         }
-        // Of a living receiver nothing is taken: when it has died, `settle` does so.
-        let _ = self.unread();
+        // Nothing is taken from a live receiver: when it has died, `settle` does so.
+        let _ = self.take_unread();
         let was_last = core.mail.ways().close_outbox(self.to);
         if was_last && !core.is_alive(self.to) {
             core.settle_again();
@@ -297,8 +301,8 @@ impl<'heap> Inbox<'heap> {
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         let core = &self.heap.core;
-        // Before the kernel is asked for newcomers, and the heap for the dead: a block that comes
-        // soon waits for neither.
+        // Before it asks the kernel for connecting senders, and the heap for dead members: a block
+        // that comes soon waits for neither.
         while let Some(message) = self.mailbox.recv_at_once() {
             match accept(core, &message) {
                 Some(found) => return Ok(found),
@@ -344,13 +348,13 @@ impl<'heap> Inbox<'heap> {
         }
     }
 
-    /// All lanes have just been seen empty: what the dead sent and nobody will read is freed.
-    /// Whether the lanes are to be looked at once more.
+    /// Frees the blocks that dead members sent and no process will read, once all lanes have just
+    /// been seen empty. Returns `true` if the lanes must be read once more.
     fn look_after_deaths(&mut self) -> Result<bool> {
         let core: &Core = &self.heap.core;
         if let Some(dead) = self.dead.take() {
-            // Whoever was dead then has put nothing into a lane since. What stands in one that we
-            // have no descriptors to read is still to come.
+            // A member that was dead then has put nothing into a lane since. Blocks in a lane that
+            // this process has no descriptors to read are still to come.
             if !self.mailbox.is_read_out() {
                 self.dead = Some(dead);
             } else if core.mail.ways().inboxes == 1 {
@@ -358,7 +362,7 @@ impl<'heap> Inbox<'heap> {
             }
             return Ok(false);
         }
-        // Not how many there are: another one may have come in its place.
+        // Not the number of senders: another one may have replaced it.
         let departures = self.mailbox.departures();
         if std::mem::replace(&mut self.departures, departures) != departures {
             self.heap.recover_and_trim()?;
@@ -378,10 +382,10 @@ impl<'heap> Inbox<'heap> {
         self.skipped
     }
 
-    /// Takes a connected socket: [`Mailbox::adopt`].
+    /// Adds a connected socket: [`Mailbox::adopt`].
     ///
     /// # Errors
-    /// As there.
+    /// [`HeapError::Mailbox`] with the errors of [`Mailbox::adopt`].
     pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         Ok(self.mailbox.adopt(socket)?)
     }
@@ -389,29 +393,33 @@ impl<'heap> Inbox<'heap> {
     /// Prepares for waiting on the descriptor: [`Mailbox::arm`].
     ///
     /// # Errors
-    /// As there.
+    /// [`HeapError::Mailbox`] with the errors of [`Mailbox::arm`].
     pub fn arm(&mut self) -> Result<bool> {
         Ok(self.mailbox.arm()?)
     }
 
-    /// Readable when there is something to do: [`Mailbox::descriptor`].
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.mailbox.descriptor()
+    /// Returns the number of connected senders.
+    pub fn sender_count(&self) -> usize {
+        self.mailbox.sender_count()
     }
 
-    /// How many senders are connected.
-    pub fn lanes(&self) -> usize {
-        self.mailbox.lanes()
+    /// Removes and returns the errors of lanes that had to be closed, and of peers that were
+    /// refused: [`Mailbox::take_errors`].
+    #[must_use = "errors that were taken are not returned again"]
+    pub fn take_errors(&mut self) -> Vec<crate::Error> {
+        self.mailbox.take_errors()
     }
+}
 
-    /// What was wrong with lanes that had to be closed: [`Mailbox::faults`].
-    pub fn faults(&mut self) -> Vec<crate::Error> {
-        self.mailbox.faults()
+/// The mailbox's descriptor, readable when the inbox has something to do.
+impl AsFd for Inbox<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mailbox.as_fd()
     }
 }
 
 impl Drop for Inbox<'_> {
-    /// Frees what has come and was not received.
+    /// Frees the blocks that have arrived and were not received.
     fn drop(&mut self) {
         if self.heap.here().is_err() {
             return;
@@ -426,8 +434,8 @@ impl Drop for Inbox<'_> {
 }
 
 impl Core {
-    /// Compares the process at a lane's other end with the member to whom blocks are to go: that
-    /// one alone can accept them. Pids mean the same within one PID namespace.
+    /// Compares the process at a lane's other end with the member that the blocks are for: only
+    /// that member can accept them. Pids are comparable within one PID namespace.
     fn must_be(&self, to: Member, peer: Peer) -> Result<()> {
         let namespace = |slot: usize| self.space.member(slot).namespace.load(Ordering::Relaxed);
         let slot = to.slot();

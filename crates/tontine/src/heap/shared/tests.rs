@@ -404,7 +404,7 @@ fn what_the_dead_receiver_left_comes_back_to_the_sender() {
             refused.0
         );
         assert_eq!(refused.1, 1_000);
-        let unread = outbox.unread().expect("it is dead");
+        let unread = outbox.take_unread().expect("it is dead");
         assert_eq!(unread.len(), sent - 10);
         drop(unread);
         assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 10, "those that it had");

@@ -192,11 +192,11 @@ impl Name {
     fn abstracted(name: &[u8]) -> Result<Self> {
         let text = format!("@{}", String::from_utf8_lossy(name));
         let reason = if name.is_empty() {
-            "it is empty; write a name after the @"
+            "an abstract name has at least 1 byte; write a name after the @"
         } else {
             match SocketAddrUnix::new_abstract_name(name) {
                 Ok(address) => return Ok(Self { address, text }),
-                Err(_) => "an abstract name may have 107 bytes and has more; choose a shorter one",
+                Err(_) => "an abstract name has at most 107 bytes; choose a shorter one",
             }
         };
         Err(Error::InvalidAddress { address: text, reason })

@@ -1,0 +1,94 @@
+//! Receiving without a system call, a fence or a lock: the fast paths of [`Mailbox`].
+//!
+//! Each is the whole of a receiving call while messages keep coming; [`super::waiting`] does the
+//! rest. Neighbours: [`super::receiver`] has the calls, [`super::lanes`] the lanes.
+
+use super::lanes::Taken;
+use super::message::{InPlace, Message, SenderId};
+use super::options::WaitStrategy;
+use super::receiver::Mailbox;
+use crate::error::Peer;
+
+impl Mailbox {
+    /// Does the whole of a `recv` if the lane whose turn it is has a message: acknowledges the
+    /// message before it, copies, and returns the sender. Makes no system call, fence or lock.
+    #[inline(always)]
+    pub(super) fn recv_fast(&mut self) -> Option<(SenderId, Peer)> {
+        if self.guard.is_forked() || self.armed {
+            return None;
+        }
+        self.acknowledge_own();
+        let lane = self.lanes.in_turn()?;
+        let length = lane.message()?;
+        self.copied.clear();
+        lane.copy(length, &mut self.copied);
+        self.taken = Some(Taken { slot: lane.id.slot, length });
+        Some((lane.id, lane.peer))
+    }
+
+    /// Does `recv_fast` after a short wait for that lane: the shortest path from its header to the
+    /// program.
+    #[inline]
+    pub(super) fn recv_soon(&mut self) -> Option<(SenderId, Peer)> {
+        if self.options.wait_strategy == WaitStrategy::Sleep {
+            return None;
+        }
+        self.lanes.wait_for_turn();
+        self.recv_fast()
+    }
+
+    /// Returns a message that is there, or that arrives while `recv` would poll without any other
+    /// work. Makes no system call.
+    #[inline]
+    pub(crate) fn recv_at_once(&mut self) -> Option<Message<'_>> {
+        let from = self.recv_fast().or_else(|| self.recv_soon())?;
+        Some(self.message(from))
+    }
+
+    /// Does the work of `recv_fast` without the copy.
+    #[inline(always)]
+    pub(super) fn take_fast(&mut self) -> Option<Taken> {
+        if self.guard.is_forked() || self.armed {
+            return None;
+        }
+        self.acknowledge_own();
+        let lane = self.lanes.in_turn()?;
+        let length = lane.message()?;
+        self.taken = Some(Taken { slot: lane.id.slot, length });
+        self.taken
+    }
+
+    /// Does the work of `recv_soon` without the copy.
+    #[inline]
+    pub(super) fn take_soon(&mut self) -> Option<Taken> {
+        if self.options.wait_strategy == WaitStrategy::Sleep {
+            return None;
+        }
+        self.lanes.wait_for_turn();
+        self.take_fast()
+    }
+
+    #[inline(always)]
+    pub(super) fn message(&self, (sender, peer): (SenderId, Peer)) -> Message<'_> {
+        Message { bytes: &self.copied, sender, peer }
+    }
+
+    pub(super) fn hand_out(&mut self, taken: Taken) -> Message<'_> {
+        self.copied.clear();
+        let Some(lane) = self.lanes.at(taken.slot) else {
+            unreachable!("a lane with a message that is not acknowledged stays")
+        };
+        lane.copy(taken.length, &mut self.copied);
+        Message { sender: lane.id, peer: lane.peer, bytes: &self.copied }
+    }
+
+    #[inline]
+    pub(super) fn show(&mut self, taken: Taken) -> InPlace<'_> {
+        let Some(lane) = self.lanes.at(taken.slot) else {
+            unreachable!("a lane with a message that is not acknowledged stays")
+        };
+        let (start, length) = (lane.payload(), taken.length);
+        let mailbox = std::marker::PhantomData;
+        InPlace { start, length, sender: lane.id, peer: lane.peer, mailbox }
+    }
+}
