@@ -41,7 +41,7 @@ fn trailing_blank(file: &File, line: &str) -> Option<String> {
         .then(|| "blanks at the end of the line".to_owned())
 }
 
-/// Marks of work that is not done. Written in halves, so that this file does not hold them.
+/// Marks of work that is not done; a test that is ignored has a reason. Written in halves, so that this file does not hold them.
 fn left_over(line: &str) -> Option<String> {
     let marks = [
         concat!("to", "do!"),
@@ -49,7 +49,7 @@ fn left_over(line: &str) -> Option<String> {
         concat!("db", "g!"),
         concat!("FIX", "ME"),
         concat!("XX", "X"),
-        concat!("#[ig", "nore"),
+        concat!("#[ig", "nore]"),
     ];
     let mark = marks.into_iter().find(|mark| line.contains(mark))?;
     Some(format!("`{mark}`: finish it, or take it out"))
@@ -103,11 +103,12 @@ mod tests {
             concat!("// FIX", "ME"),
             concat!("// XX", "X"),
             concat!("#[ig", "nore]"),
-            concat!("#[ig", "nore = \"slow\"]"),
         ] {
             assert_eq!(complaints("a.rs", &format!("{mark}\n")), 1, "{mark}");
         }
-        assert_eq!(complaints("a.rs", "fn done() {}\n"), 0);
+        for fine in ["fn done() {}", concat!("#[ig", "nore = \"a soak of 20 seconds\"]")] {
+            assert_eq!(complaints("a.rs", &format!("{fine}\n")), 0, "{fine}");
+        }
     }
 
     #[test]

@@ -191,8 +191,8 @@ impl Sender {
     ///   through restarts.
     /// - [`Error::TooLarge`] if the message is longer than [`Sender::max_message_len`].
     /// - [`Error::Forked`] in a forked child.
-    /// - [`Error::Denied`], [`Error::Refused`] or [`Error::VersionMismatch`] if the receiver refused the
-    ///   lane, [`Error::Protocol`] if it broke the protocol.
+    /// - [`Error::Denied`], [`Error::Refused`] or [`Error::VersionMismatch`] if the receiver
+    ///   refused the lane, [`Error::Protocol`] if it broke the protocol.
     /// - [`Error::FileTooLarge`] if the lane must grow beyond the process's file size limit, and
     ///   [`Error::System`] if another resource is short.
     ///

@@ -155,7 +155,7 @@ fn the_number_of_descriptors_must_be_right() {
         let fds = vec![chunk.fd.as_fd(); count];
         assert!(raw::send(&socket, &hello(1 << 20, &[12]), &fds));
         let found = faults(&mut mailbox);
-        assert!(broken(&found).contains("number of descriptors"), "{count}: {found:?}");
+        assert!(broken(&found).contains("one for each chunk"), "{count}: {found:?}");
     }
     assert_eq!(mailbox.sender_count(), 0);
 }
