@@ -135,8 +135,8 @@ impl fmt::Debug for Signal {
 /// The error of a text that does not name a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown signal: expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number \
-     (1 to 31, 34 to 64), found `{0}`"
+    "unknown signal `{0}`: expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number \
+     (1 to 31, 34 to 64)"
 )]
 pub struct ParseSignalError(String);
 

@@ -376,7 +376,7 @@ fn what_cannot_be_done_is_said_plainly() {
         for (line, answer) in [
             ("fg %3", "no such job: %3"),
             ("jobs | cat", "`jobs` acts on the shell itself and cannot be part of a pipeline"),
-            ("kill -NO %1", "`NO` is no signal"),
+            ("kill -NO %1", "unknown signal `NO`"),
             ("echo |", "expected a command after `|`"),
             ("cat > x", "`>`: there are no files here to read from or write to"),
             ("kill", "usage: kill [-SIG] %n|pid…"),
