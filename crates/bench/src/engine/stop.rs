@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use tontine::signal::Signal;
-use tontine::signal::handler::{Flag, Wake};
+use tontine::signal::handler::{SelfPipe, SignalFlag};
+use tontine::signal::{Signal, SignalError};
 
 /// A wish to stop, and a descriptor that becomes readable when it comes.
 ///
@@ -24,9 +24,9 @@ pub struct Stop {
 struct AwaitedSignal {
     signal: Signal,
     /// Never taken: the descriptor stays readable.
-    wake: Wake,
+    wake: SelfPipe,
     /// Faster to ask than `wake`, but installed after it: a signal may have come in between.
-    flag: Flag,
+    flag: SignalFlag,
 }
 
 impl Stop {
@@ -50,7 +50,7 @@ impl Stop {
         let signals =
             [Signal::INT, Signal::TERM].into_iter().chain(hangs_up.then_some(Signal::HUP));
         for signal in signals {
-            let awaited = AwaitedSignal::new(signal).map_err(io::Error::other)?;
+            let awaited = AwaitedSignal::new(signal)?;
             let event = epoll::EventData::new_u64(0);
             epoll::add(&stop.readable, &awaited.wake, event, epoll::EventFlags::IN)?;
             stop.awaited.push(awaited);
@@ -76,9 +76,9 @@ impl Stop {
 }
 
 impl AwaitedSignal {
-    fn new(signal: Signal) -> tontine::signal::Result<Self> {
-        let wake = Wake::install(signal)?;
-        let flag = Flag::install(signal)?;
+    fn new(signal: Signal) -> Result<Self, SignalError> {
+        let wake = SelfPipe::install(signal)?;
+        let flag = SignalFlag::install(signal)?;
         Ok(Self { signal, wake, flag })
     }
 }

@@ -301,7 +301,7 @@ fn on_value<V: Victim>(desk: &Desk) {
 }
 
 /// Lets the library take the signal, for as long as the process lives.
-fn take<V: Victim>() -> tontine::signal::Result<()> {
+fn take<V: Victim>() -> Result<(), tontine::signal::SignalError> {
     let blocked = tontine::signal::Blocked::new(tontine::signal::Signal::USR1)?;
     let blocked = Box::leak(Box::new(blocked));
     // SAFETY: `work` stored the address before; the mapping lives as long as this process.

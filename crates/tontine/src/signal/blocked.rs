@@ -1,7 +1,7 @@
-//! Signals that all threads block, so that one place can take them: [`Blocked`].
+//! Signals that every thread blocks, so that one place can take them: [`Blocked`].
 //!
-//! Neighbours: [`super::census`] looks at the other threads; [`super::worker`],
-//! [`super::channel`], [`super::mail`], [`super::descriptor`] and `stream` take for it.
+//! Neighbours: [`super::thread_masks`] reads the masks of the other threads; [`super::thread`],
+//! [`super::channel`], [`super::mail`], [`super::fd`] and `stream` take the signals.
 
 #![allow(unsafe_code, reason = "a child's mask is changed between fork and exec")]
 
@@ -11,159 +11,216 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use super::disposition::Reaped;
-use super::error::{Error, Result};
-use super::kernel::Raw;
-use super::worker::{Each, Worker};
-use super::{Channel, Descriptor, Received, Set, Signal, Thread, census, channel, mail};
+use super::disposition::SigchldGuard;
+use super::error::SignalError;
+use super::kernel::RawSet;
+use super::thread::{CallSink, Worker};
+use super::{
+    Signal, SignalChannel, SignalFd, SignalInfo, SignalSet, SignalThread, channel, mail,
+    thread_masks,
+};
 use crate::mailbox::Sender;
 
-/// Most that [`Blocked::discard`] takes; more than any queue holds.
-const MOST_DISCARDED: usize = 1 << 20;
+/// Maximum number of signals that [`Blocked::discard`] takes; more than any queue holds.
+const MAX_DISCARDED: usize = 1 << 20;
 
 thread_local! {
-    /// What this thread's [`Blocked`]s hold, one entry each, and what it had blocked before each.
-    static HELD: RefCell<Held> = const { RefCell::new(Held::new()) };
+    /// The sets of this thread's [`Blocked`]s, and what the thread had blocked before them.
+    static HELD: RefCell<BlockedSets> = const { RefCell::new(BlockedSets::new()) };
 }
 
-struct Held {
-    sets: Vec<Set>,
-    /// Of those in `sets`, what the thread itself had blocked before the first that names it.
-    before: Set,
+struct BlockedSets {
+    /// One entry for each [`Blocked`].
+    sets: Vec<SignalSet>,
+    /// The signals in `sets` that the thread had blocked before the first [`Blocked`] with them.
+    before: SignalSet,
 }
 
-/// A set of signals that this thread blocks and all that start later, and that it has found every
-/// other thread to block.
+/// A set of signals that this thread blocks, and all that start later. When it was made, every
+/// other thread of the process blocked the set as well.
 ///
-/// Each signal goes to one of those who take at the same time; take in one place. Signals that are
-/// sent to one thread (`tgkill`, `pthread_kill`) are seen by that thread alone.
+/// Each signal goes to one of those that take at the same time, so take in one place. A signal sent
+/// to one thread (`tgkill`, `pthread_kill`) reaches that thread alone.
 ///
-/// Dropped, it unblocks what it has blocked, in this thread, and puts back the disposition of
-/// SIGCHLD, if that had to be changed (`docs/signal.md` says when). What is pending then does what
-/// its disposition says, which may be to end the program: [`Blocked::discard`] takes it first. It
-/// cannot leave its thread. What takes for it borrows it; where that must live as long as the
-/// program, leak it: `Box::leak(Box::new(Blocked::new(…)?))`.
+/// The drop unblocks what this value has blocked, in this thread, and restores the disposition of
+/// SIGCHLD if `Blocked::new` had to change it, because it was ignored or had `SA_NOCLDWAIT`. Then
+/// each pending signal has the effect of its disposition, which may end the program;
+/// [`Blocked::discard`] takes them before that.
 ///
-/// `exec` keeps the mask: see [`Blocked::unblock_in`]. A forked child has the mask too, and nobody
-/// who takes.
+/// A `Blocked` cannot move to another thread, and everything that takes for it borrows it. If that
+/// must live as long as the program, leak the value: `Box::leak(Box::new(Blocked::new(…)?))`.
 ///
-/// Source: seed 003; `pthread_sigmask(3)`, `sigwait(3)`.
+/// `exec` keeps the mask: see [`Blocked::unblock_in`]. A forked child has the mask too, but no
+/// thread that takes.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tontine::signal::{Blocked, Signal};
+///
+/// // First in `main`, before a thread starts.
+/// let blocked = Blocked::new([Signal::TERM, Signal::HUP])?;
+/// match blocked.wait(Some(Duration::from_millis(10)))? {
+///     Some(info) => println!("{} of pid {:?}", info.signal(), info.pid()),
+///     None => println!("no signal within 10 ms"),
+/// }
+/// # Ok::<(), tontine::signal::SignalError>(())
+/// ```
+///
+/// Source: `pthread_sigmask(3)`, `sigwait(3)`.
 #[derive(Debug)]
 pub struct Blocked {
-    set: Set,
-    reaped: Option<Reaped>,
-    /// A mask is a thread's.
-    _here: PhantomData<*const ()>,
+    set: SignalSet,
+    sigchld: Option<SigchldGuard>,
+    /// A mask belongs to one thread, so the value is not `Send`.
+    _not_send: PhantomData<*const ()>,
 }
 
 impl Blocked {
-    /// Blocks them. The place for it is the top of `main`, before a thread or a runtime starts.
+    /// Blocks the signals of `set`. Call it at the top of `main`, before a thread or a runtime
+    /// starts.
+    ///
+    /// The call fails if another thread runs with one of them unblocked:
     ///
     /// ```
-    /// use tontine::signal::{Blocked, Error, Signal};
+    /// use tontine::signal::{Blocked, Signal, SignalError};
     ///
     /// std::thread::spawn(std::thread::park);
-    /// // Too late: that one would be interrupted.
-    /// let refused = Blocked::new([Signal::HUP, Signal::TERM]).expect_err("another thread runs");
-    /// assert!(matches!(refused, Error::Unblocked { .. }), "{refused}");
+    /// // Too late: a signal would interrupt that thread.
+    /// let error = Blocked::new([Signal::HUP, Signal::TERM]).expect_err("another thread runs");
+    /// assert!(matches!(error, SignalError::Unblocked { .. }), "{error}");
     /// ```
     ///
     /// # Errors
-    /// [`Error::CannotTake`] for SIGKILL and SIGSTOP, for what means one thread (SIGSEGV and its
-    /// like), and for the C library's own; [`Error::Nothing`] for an empty set;
-    /// [`Error::Unblocked`] where another thread runs with one of them unblocked, and
-    /// [`Error::NoProc`] where that cannot be seen; [`Error::System`]. Nothing is blocked then.
-    pub fn new(set: impl Into<Set>) -> Result<Self> {
+    /// - [`SignalError::CannotTake`] for SIGKILL and SIGSTOP, for a signal that is for the thread
+    ///   that caused it (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS), and for those that the
+    ///   C library uses.
+    /// - [`SignalError::EmptySet`] for an empty set.
+    /// - [`SignalError::Unblocked`] if another thread runs with one of them unblocked.
+    /// - [`SignalError::ProcUnavailable`] if `/proc/self/task` cannot be read.
+    /// - [`SignalError::System`] if a system call fails.
+    ///
+    /// After an error nothing is blocked.
+    pub fn new(set: impl Into<SignalSet>) -> Result<Self, SignalError> {
         let set = set.into();
         if set.is_empty() {
-            return Err(Error::Nothing);
+            return Err(SignalError::EmptySet);
         }
         for signal in set.iter() {
-            if let Some(why) = signal.refusal() {
-                return Err(Error::CannotTake { signal, why });
+            if let Some(reason) = signal.refusal() {
+                return Err(SignalError::CannotTake { signal, reason });
             }
         }
-        let before = Raw::of(set).block()?;
+        let before = RawSet::of(set).block()?;
         HELD.with_borrow_mut(|held| held.add(set, before));
-        // From here on dropping it undoes what was done.
-        let mut blocked = Self { set, reaped: None, _here: PhantomData };
-        census::all_block(set)?;
+        // From here on, the drop undoes what was done.
+        let mut blocked = Self { set, sigchld: None, _not_send: PhantomData };
+        thread_masks::all_block(set)?;
         if set.contains(Signal::CHLD) {
-            blocked.reaped = Some(Reaped::new()?);
+            blocked.sigchld = Some(SigchldGuard::new()?);
         }
         Ok(blocked)
     }
 
-    /// Which signals.
-    pub fn set(&self) -> Set {
+    /// Returns the set.
+    pub fn set(&self) -> SignalSet {
         self.set
     }
 
-    /// Takes one, in this thread; none where the time is over first. No time: for ever.
+    /// Blocks until a signal of the set is pending and takes it, in this thread. Returns `None`
+    /// after `timeout`; without a timeout it blocks indefinitely.
+    ///
+    /// If a handler interrupts the wait, it continues with the rest of the timeout.
+    ///
+    /// ```
+    /// use tontine::signal::{Blocked, Signal};
+    ///
+    /// let blocked = Blocked::new(Signal::USR1)?;
+    /// # unsafe { libc::raise(libc::SIGUSR1) };
+    /// // … another process sends SIGUSR1 …
+    /// let info = blocked.wait(None)?.expect("without a timeout there is one");
+    /// assert_eq!(info.signal(), Signal::USR1);
+    /// # Ok::<(), tontine::signal::SignalError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::System`].
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
-        Raw::of(self.set).take(timeout)
+    /// [`SignalError::System`] if `sigtimedwait(2)` fails.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<SignalInfo>, SignalError> {
+        RawSet::of(self.set).take(timeout)
     }
 
-    /// Takes all that is pending and forgets it; how many that were.
+    /// Takes and drops all pending signals of the set. Returns their count.
+    ///
+    /// ```
+    /// use tontine::signal::{Blocked, Signal};
+    ///
+    /// let blocked = Blocked::new(Signal::USR1)?;
+    /// # unsafe { libc::raise(libc::SIGUSR1) };
+    /// // … another process sends SIGUSR1, which would end this one at the drop …
+    /// assert_eq!(blocked.discard()?, 1);
+    /// # Ok::<(), tontine::signal::SignalError>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::System`].
-    pub fn discard(&self) -> Result<usize> {
-        let raw = Raw::of(self.set);
+    /// [`SignalError::System`] if `sigtimedwait(2)` fails.
+    pub fn discard(&self) -> Result<usize, SignalError> {
+        let raw = RawSet::of(self.set);
         let mut taken = 0;
-        while taken < MOST_DISCARDED && raw.take(Some(Duration::ZERO))?.is_some() {
+        while taken < MAX_DISCARDED && raw.take(Some(Duration::ZERO))?.is_some() {
             taken += 1;
         }
         Ok(taken)
     }
 
-    /// A descriptor that is readable while one of them is pending, for a loop that waits for
-    /// descriptors.
+    /// Returns a signalfd of the set: a descriptor for an event loop, readable while a signal of
+    /// the set is pending. [`SignalFd`] has an example.
     ///
     /// # Errors
-    /// [`Error::System`], where the process has too many descriptors.
-    pub fn descriptor(&self) -> Result<Descriptor<'_>> {
-        Descriptor::new(self.set)
+    /// [`SignalError::System`] if the process has too many descriptors.
+    pub fn signal_fd(&self) -> Result<SignalFd<'_>, SignalError> {
+        SignalFd::new(self.set)
     }
 
-    /// Starts a thread that calls `deliver` for each, one after another, until what this returns is
-    /// dropped. What `deliver` starts (threads, programs) inherits the mask.
+    /// Starts a thread that calls `deliver` for each signal, one after another, until the returned
+    /// handle is dropped. Threads and programs that `deliver` starts inherit the mask.
     ///
     /// ```no_run
     /// use tontine::signal::{Blocked, Signal};
     ///
     /// let blocked = Blocked::new(Signal::HUP)?;
-    /// let thread = blocked.thread(|one| println!("again, says pid {:?}", one.pid()))?;
-    /// # Ok::<(), tontine::signal::Error>(())
+    /// let thread = blocked.thread(|info| println!("reload, requested by pid {:?}", info.pid()))?;
+    /// # Ok::<(), tontine::signal::SignalError>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::System`], where the system refuses a thread.
-    pub fn thread(&self, deliver: impl FnMut(Received) + Send + 'static) -> Result<Thread<'_>> {
-        Worker::start(self.set, Each(deliver)).map(Thread::new)
+    /// [`SignalError::System`] if the system refuses a thread.
+    pub fn thread(
+        &self,
+        deliver: impl FnMut(SignalInfo) + Send + 'static,
+    ) -> Result<SignalThread<'_>, SignalError> {
+        Worker::start(self.set, CallSink(deliver)).map(SignalThread::new)
     }
 
-    /// Starts a thread that puts each into a queue of at most `bound` real-time signals and one of
-    /// each standard signal; what does not fit stays with the kernel.
+    /// Starts a thread that puts each signal into a queue, and returns the queue.
+    ///
+    /// The queue holds up to `bound` real-time signals and one entry for each standard signal.
+    /// Further real-time signals stay pending in the kernel. [`SignalChannel`] has an example.
     ///
     /// # Errors
-    /// As [`Blocked::thread`].
+    /// The errors of [`Blocked::thread`].
     ///
     /// # Panics
-    /// Where `bound` is 0.
-    pub fn channel(&self, bound: usize) -> Result<Channel<'_>> {
+    /// If `bound` is 0.
+    pub fn channel(&self, bound: usize) -> Result<SignalChannel<'_>, SignalError> {
         channel::start(self.set, bound)
     }
 
-    /// Starts a thread that sends each to another process, as [`Received::to_bytes`]; that one
-    /// reads it by [`Received::from_bytes`]. Where the mailbox is full the thread waits, and the
-    /// signals stay with the kernel.
+    /// Starts a thread that sends each signal to another process as a message,
+    /// [`SignalInfo::to_bytes`], which the receiver decodes by [`SignalInfo::from_bytes`]. While
+    /// the mailbox is full the thread waits, and further signals stay pending in the kernel.
     ///
-    /// What cannot be sent is handed to `undelivered`, with the reason; the next one is tried
-    /// again, for a sender may have found a successor by then.
+    /// If a signal cannot be sent, the thread calls `undelivered` with it and the error. It tries
+    /// to send the next one all the same, because the sender may have found a successor by then.
     ///
     /// ```no_run
     /// use tontine::mailbox::Sender;
@@ -171,44 +228,60 @@ impl Blocked {
     ///
     /// let blocked = Blocked::new(Signal::TERM)?;
     /// let sender = Sender::connect("/run/supervisor")?;
-    /// let thread = blocked.mailbox(sender, |one, error| {
-    ///     eprintln!("{} reached nobody: {error}", one.signal());
-    ///     one.die()
+    /// let thread = blocked.mailbox(sender, |info, error| {
+    ///     eprintln!("{} was not delivered: {error}", info.signal());
+    ///     info.terminate_process()
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Blocked::thread`].
+    /// The errors of [`Blocked::thread`].
     pub fn mailbox(
         &self,
         sender: Sender,
-        undelivered: impl FnMut(Received, crate::Error) + Send + 'static,
-    ) -> Result<Thread<'_>> {
-        mail::start(self.set, sender, undelivered).map(Thread::new)
+        undelivered: impl FnMut(SignalInfo, crate::Error) + Send + 'static,
+    ) -> Result<SignalThread<'_>, SignalError> {
+        mail::start(self.set, sender, undelivered).map(SignalThread::new)
     }
 
-    /// An async stream of them, in the current tokio runtime.
+    /// Returns an async stream of the signals, in the current tokio runtime.
+    /// [`SignalStream`](super::SignalStream) has an example.
     ///
     /// # Errors
-    /// As [`Blocked::descriptor`], and where the runtime cannot watch the descriptor.
+    /// The errors of [`Blocked::signal_fd`], and [`SignalError::System`] if the runtime cannot
+    /// watch the descriptor.
     ///
     /// # Panics
     /// Outside of a tokio runtime, and in one without its I/O driver.
     #[cfg(feature = "tokio")]
-    pub fn stream(&self) -> Result<super::Stream<'_>> {
-        super::Stream::new(self.descriptor()?)
+    pub fn stream(&self) -> Result<super::SignalStream<'_>, SignalError> {
+        super::SignalStream::new(self.signal_fd()?)
     }
 
-    /// Lets a program that `command` starts begin with the mask of before, and with SIGCHLD as it
-    /// was. Without it the program would have these signals blocked, and most never unblock any.
+    /// Makes the program that `command` starts begin with the signal mask from before this
+    /// `Blocked`, and with the disposition of SIGCHLD from before.
+    ///
+    /// Without it, the program would begin with these signals blocked, and most programs never
+    /// unblock any.
+    ///
+    /// ```
+    /// use std::process::Command;
+    ///
+    /// use tontine::signal::{Blocked, Signal};
+    ///
+    /// let blocked = Blocked::new(Signal::TERM)?;
+    /// let status = blocked.unblock_in(&mut Command::new("true")).status()?;
+    /// assert!(status.success());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn unblock_in<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let ours = self.set - HELD.with_borrow(|held| held.before);
-        let raw = Raw::of(ours);
-        let disposition = self.reaped.as_ref().and_then(Reaped::before);
+        let raw = RawSet::of(ours);
+        let disposition = self.sigchld.as_ref().and_then(SigchldGuard::before);
         let restore = move || {
             if let Some(disposition) = disposition {
-                // It fails for no signal that the kernel has returned it for.
+                // It cannot fail for a signal that the kernel has returned it for.
                 let _ = disposition.install(Signal::CHLD);
             }
             raw.unblock().map_err(|error| std::io::Error::from_raw_os_error(error.errno()))
@@ -221,27 +294,27 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        self.reaped = None;
-        // Where the thread's own data are gone already, so is the thread, soon.
+        self.sigchld = None;
+        // If the thread's local data are gone already, the thread is about to end.
         let ours = HELD.try_with(|held| held.borrow_mut().remove(self.set)).unwrap_or_default();
-        // A set and a way that the kernel knows: it does not fail.
-        let _ = Raw::of(ours).unblock();
+        // The kernel knows this set and this operation: the call cannot fail.
+        let _ = RawSet::of(ours).unblock();
     }
 }
 
-impl Held {
+impl BlockedSets {
     const fn new() -> Self {
-        Self { sets: Vec::new(), before: Set::new() }
+        Self { sets: Vec::new(), before: SignalSet::new() }
     }
 
-    fn add(&mut self, set: Set, before: Set) {
+    fn add(&mut self, set: SignalSet, before: SignalSet) {
         let fresh = set - self.union();
         self.before = self.before | (fresh & before);
         self.sets.push(set);
     }
 
-    /// What is to be unblocked now that one with this set has gone.
-    fn remove(&mut self, set: Set) -> Set {
+    /// Removes the set of a dropped [`Blocked`]. Returns the signals to unblock.
+    fn remove(&mut self, set: SignalSet) -> SignalSet {
         if let Some(at) = self.sets.iter().rposition(|&one| one == set) {
             self.sets.swap_remove(at);
         }
@@ -251,8 +324,8 @@ impl Held {
         ours
     }
 
-    fn union(&self) -> Set {
-        self.sets.iter().fold(Set::new(), |all, &one| all | one)
+    fn union(&self) -> SignalSet {
+        self.sets.iter().fold(SignalSet::new(), |all, &one| all | one)
     }
 }
 
@@ -261,12 +334,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_else_blocks_stays_blocked_whoever_goes_first() {
-        let [int, term, hup] = [Signal::INT, Signal::TERM, Signal::HUP].map(Set::from);
-        let mut held = Held::new();
+    fn drop_order_keeps_what_others_block() {
+        let [int, term, hup] = [Signal::INT, Signal::TERM, Signal::HUP].map(SignalSet::from);
+        let mut held = BlockedSets::new();
         held.add(int | hup, hup);
         held.add(int | term, int | hup);
-        assert_eq!(held.remove(int | hup), Set::new(), "the other has SIGINT, the thread SIGHUP");
+        assert_eq!(
+            held.remove(int | hup),
+            SignalSet::new(),
+            "the other has SIGINT, the thread SIGHUP"
+        );
         assert_eq!(held.remove(int | term), int | term);
         assert!(held.sets.is_empty() && held.before.is_empty());
     }

@@ -1,7 +1,8 @@
-//! Signals in a bounded queue: [`Channel`].
+//! Signals in a bounded queue: [`SignalChannel`].
 //!
-//! It holds one entry of each standard signal, as the kernel does, and counts the others in it; of
-//! real-time signals as many as it was told. Beyond that the thread takes standard ones alone.
+//! The queue holds one entry for each standard signal, like the kernel, and counts further ones in
+//! that entry; it holds real-time signals up to its bound. When those fill it, the thread takes
+//! standard signals alone.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -9,110 +10,141 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::error::{Error, Result};
-use super::worker::{LOOK, Sink, Worker};
-use super::{Received, Set};
+use super::error::SignalError;
+use super::thread::{POLL_INTERVAL, Sink, Worker};
+use super::{SignalInfo, SignalSet};
 
-/// The receiving end; any number of threads may take from it. Dropped, its thread ends, and what is
-/// in it is lost.
+/// A bounded queue of signals, filled by a thread, made by [`Blocked::channel`].
 ///
-/// Standard signals are merged: while one waits here, another one is counted in
-/// [`Received::merged`], and what it said is lost, as it is in the kernel. Real-time signals come
-/// in order, and none is lost.
-pub struct Channel<'a> {
-    // Ended first: it may wait for room.
+/// Any number of threads may receive from it. The drop stops the thread and discards the signals in
+/// the queue.
+///
+/// Standard signals coalesce: if one is in the queue, another one is counted in its
+/// [`SignalInfo::coalesced`], and its sender and value are lost, as they are in the kernel.
+/// Real-time signals arrive in order, and none is lost.
+///
+/// ```
+/// use tontine::signal::{Blocked, Signal};
+///
+/// let blocked = Blocked::new([Signal::TERM, Signal::HUP])?;
+/// let signals = blocked.channel(64)?;
+/// # unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+/// loop {
+///     match signals.recv()?.signal() {
+///         Signal::TERM => break,
+///         other => println!("{other}"),
+///     }
+/// }
+/// # Ok::<(), tontine::signal::SignalError>(())
+/// ```
+///
+/// [`Blocked::channel`]: super::Blocked::channel
+pub struct SignalChannel<'a> {
+    // Dropped first: the thread may be waiting for space.
     worker: Worker,
     shared: Arc<Shared>,
-    /// Its signals must stay blocked.
+    /// The signals must stay blocked.
     _blocked: PhantomData<&'a ()>,
 }
 
-/// Threads share it by reference, and it may move to another thread.
+/// Threads may share a channel by reference, and move it.
 const _: () = {
     const fn shared_by_threads<T: Send + Sync>() {}
-    shared_by_threads::<Channel<'_>>();
+    shared_by_threads::<SignalChannel<'_>>();
 };
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Somebody who takes from it has something to take, or nothing will come any more.
+    /// A receiving thread has a signal to take, or the queue has ended.
     filled: Condvar,
-    /// It is no longer full.
-    room: Condvar,
-    /// As many real-time signals as fit. Stored under the lock; the thread, which alone fills the
-    /// queue, looks without.
+    /// The queue is no longer full.
+    space: Condvar,
+    /// The queue holds `bound` real-time signals. Stored under the lock; the thread, which alone
+    /// fills the queue, reads it without.
     full: AtomicBool,
     bound: usize,
 }
 
 #[derive(Default)]
 struct Queue {
-    signals: VecDeque<Received>,
+    signals: VecDeque<SignalInfo>,
     realtime: usize,
     /// The thread has ended.
     ended: bool,
 }
 
-/// The thread's end.
-struct Filling(Arc<Shared>);
+/// The thread's side of the queue.
+struct QueueSink(Arc<Shared>);
 
-pub(super) fn start<'a>(set: Set, bound: usize) -> Result<Channel<'a>> {
-    assert!(bound > 0, "a channel for no signal: nothing would ever come");
+pub(super) fn start<'a>(set: SignalSet, bound: usize) -> Result<SignalChannel<'a>, SignalError> {
+    assert!(bound > 0, "a channel with bound 0 holds no signal; pass a bound of at least 1");
     let shared = Arc::new(Shared {
         queue: Mutex::default(),
         filled: Condvar::new(),
-        room: Condvar::new(),
+        space: Condvar::new(),
         full: AtomicBool::new(false),
         bound,
     });
-    let worker = Worker::start(set, Filling(Arc::clone(&shared)))?;
-    Ok(Channel { worker, shared, _blocked: PhantomData })
+    let worker = Worker::start(set, QueueSink(Arc::clone(&shared)))?;
+    Ok(SignalChannel { worker, shared, _blocked: PhantomData })
 }
 
-impl Channel<'_> {
-    /// Waits for the next one.
+impl SignalChannel<'_> {
+    /// Blocks until a signal is in the queue and takes it.
     ///
     /// # Errors
-    /// [`Error::Forked`] in a forked child, where nobody takes any; [`Error::Ended`].
-    pub fn recv(&self) -> Result<Received> {
+    /// [`SignalError::Forked`] in a forked child, because the thread runs in the parent;
+    /// [`SignalError::Disconnected`] if the thread has ended and the queue is empty.
+    pub fn recv(&self) -> Result<SignalInfo, SignalError> {
         loop {
-            if let Some(received) = self.recv_until(None)? {
-                return Ok(received);
+            if let Some(info) = self.recv_until(None)? {
+                return Ok(info);
             }
         }
     }
 
-    /// Waits for the next one; none where the time is over first.
+    /// Blocks until a signal is in the queue and takes it. Returns `None` after `timeout`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use tontine::signal::{Blocked, Signal};
+    ///
+    /// let blocked = Blocked::new(Signal::USR1)?;
+    /// let signals = blocked.channel(1)?;
+    /// assert_eq!(signals.recv_timeout(Duration::from_millis(10))?, None);
+    /// # Ok::<(), tontine::signal::SignalError>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Channel::recv`].
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Received>> {
-        // A time beyond the clock's end is for ever.
+    /// The errors of [`SignalChannel::recv`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<SignalInfo>, SignalError> {
+        // A deadline that the clock cannot represent never comes.
         match Instant::now().checked_add(timeout) {
             Some(until) => self.recv_until(Some(until)),
             None => self.recv().map(Some),
         }
     }
 
-    /// The next one, if it is there.
+    /// Takes a signal if one is in the queue, without blocking.
     ///
     /// # Errors
-    /// As [`Channel::recv`].
-    pub fn try_recv(&self) -> Result<Option<Received>> {
+    /// The errors of [`SignalChannel::recv`].
+    pub fn try_recv(&self) -> Result<Option<SignalInfo>, SignalError> {
         self.recv_timeout(Duration::ZERO)
     }
 
-    fn recv_until(&self, until: Option<Instant>) -> Result<Option<Received>> {
+    fn recv_until(&self, until: Option<Instant>) -> Result<Option<SignalInfo>, SignalError> {
         if self.worker.is_forked() {
-            return Err(Error::Forked);
+            return Err(SignalError::Forked);
         }
         let mut queue = self.shared.lock();
-        let received = loop {
-            if let Some(received) = queue.signals.pop_front() {
-                break received;
+        let info = loop {
+            if let Some(info) = queue.signals.pop_front() {
+                break info;
             }
             if queue.ended {
-                return Err(Error::Ended);
+                return Err(SignalError::Disconnected);
             }
             let filled = &self.shared.filled;
             queue = match until {
@@ -126,21 +158,21 @@ impl Channel<'_> {
                 }
             };
         };
-        if received.signal().is_realtime() {
+        if info.signal().is_realtime() {
             queue.realtime -= 1;
             if self.shared.full.swap(false, Ordering::Relaxed) {
                 drop(queue);
-                self.shared.room.notify_one();
+                self.shared.space.notify_one();
                 self.worker.wake();
             }
         }
-        Ok(Some(received))
+        Ok(Some(info))
     }
 }
 
-impl std::fmt::Debug for Channel<'_> {
+impl std::fmt::Debug for SignalChannel<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Channel").field("bound", &self.shared.bound).finish_non_exhaustive()
+        f.debug_struct("SignalChannel").field("bound", &self.shared.bound).finish_non_exhaustive()
     }
 }
 
@@ -151,26 +183,26 @@ impl Shared {
 }
 
 impl Queue {
-    /// Adds one; whether it is a new entry.
-    fn push(&mut self, received: Received) -> bool {
-        if received.signal().is_realtime() {
+    /// Adds one signal. Returns `true` if it is a new entry.
+    fn push(&mut self, info: SignalInfo) -> bool {
+        if info.signal().is_realtime() {
             self.realtime += 1;
         } else if let Some(waiting) =
-            self.signals.iter_mut().find(|one| one.signal() == received.signal())
+            self.signals.iter_mut().find(|one| one.signal() == info.signal())
         {
-            let more = received.merged.saturating_add(1);
-            waiting.merged = waiting.merged.saturating_add(more);
+            let more = info.coalesced.saturating_add(1);
+            waiting.coalesced = waiting.coalesced.saturating_add(more);
             return false;
         }
-        self.signals.push_back(received);
+        self.signals.push_back(info);
         true
     }
 }
 
-impl Sink for Filling {
-    fn put(&mut self, received: Received) {
+impl Sink for QueueSink {
+    fn put(&mut self, info: SignalInfo) {
         let mut queue = self.0.lock();
-        let is_new = queue.push(received);
+        let is_new = queue.push(info);
         if queue.realtime >= self.0.bound {
             self.0.full.store(true, Ordering::Relaxed);
         }
@@ -180,22 +212,22 @@ impl Sink for Filling {
         }
     }
 
-    fn has_room(&self) -> bool {
-        // Relaxed is enough: this thread set it; that another one has cleared it is told by the
-        // condition, or by a wake-up through the kernel.
+    fn has_space(&self) -> bool {
+        // Relaxed is enough: this thread sets it; a thread that clears it then notifies the
+        // condition, or wakes this one through the kernel.
         !self.0.full.load(Ordering::Relaxed)
     }
 
-    fn wait_for_room(&self) {
+    fn wait_for_space(&self) {
         let queue = self.0.lock();
         if self.0.full.load(Ordering::Relaxed) {
-            // Woken or not, it is looked at again.
-            drop(self.0.room.wait_timeout(queue, LOOK));
+            // The caller checks again, whether the wait was notified or timed out.
+            drop(self.0.space.wait_timeout(queue, POLL_INTERVAL));
         }
     }
 }
 
-impl Drop for Filling {
+impl Drop for QueueSink {
     fn drop(&mut self) {
         self.0.lock().ended = true;
         self.0.filled.notify_all();
@@ -207,21 +239,21 @@ mod tests {
     use super::*;
     use crate::signal::Signal;
 
-    fn of(signal: Signal, value: u64, merged: u32) -> Received {
+    fn info(signal: Signal, value: u64, coalesced: u32) -> SignalInfo {
         let code = libc::SI_QUEUE;
-        Received { signal, code, pid: 1, uid: 2, value, status: 0, merged }
+        SignalInfo { signal, code, pid: 1, uid: 2, value, status: 0, coalesced }
     }
 
     #[test]
-    fn standard_signals_merge_and_are_counted_and_others_queue() {
+    fn standard_signals_coalesce_and_realtime_signals_queue() {
         let mut queue = Queue::default();
         let realtime = Signal::realtime(1).expect("a real-time signal");
-        assert!(queue.push(of(Signal::USR1, 1, 0)));
-        assert!(queue.push(of(realtime, 2, 0)));
-        assert!(!queue.push(of(Signal::USR1, 3, 4)));
-        assert!(queue.push(of(realtime, 5, 6)));
+        assert!(queue.push(info(Signal::USR1, 1, 0)));
+        assert!(queue.push(info(realtime, 2, 0)));
+        assert!(!queue.push(info(Signal::USR1, 3, 4)));
+        assert!(queue.push(info(realtime, 5, 6)));
         assert_eq!(queue.realtime, 2);
-        let all: Vec<_> = queue.signals.iter().map(|one| (one.value, one.merged)).collect();
+        let all: Vec<_> = queue.signals.iter().map(|one| (one.value, one.coalesced)).collect();
         assert_eq!(all, [(1, 5), (2, 0), (5, 6)]);
     }
 }

@@ -1,11 +1,11 @@
-//! Dispositions of signals: [`Action`], and SIGCHLD's while it is blocked: [`Reaped`].
+//! Dispositions of signals: [`Action`], and SIGCHLD's while it is blocked: [`SigchldGuard`].
 //!
 //! If SIGCHLD is ignored, or has `SA_NOCLDWAIT`, the kernel sends none and leaves no child to wait
 //! for. All other dispositions stay as they are: a blocked signal is taken, whatever it has.
 //!
 //! The lock is a process's own, so that a forked child never waits for a thread that it does not
 //! have. What the lock protects is valid at each step; a child that is forked while another thread
-//! changes it may keep the default although no thread of it holds a [`Reaped`].
+//! changes it may keep the default although no thread of it holds a [`SigchldGuard`].
 
 #![allow(unsafe_code, reason = "sigaction, and handlers of the program")]
 
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Signal;
-use super::error::{Error, Result};
-use super::number::MOST;
+use super::error::SignalError;
+use super::number::MAX_SIGNAL;
 use crate::sys::fork::PerProcess;
 
 /// A disposition, as the kernel returns it. Its functions allocate nothing and lock nothing.
@@ -36,26 +36,26 @@ impl Action {
     }
 
     /// Returns the disposition of the signal.
-    pub(super) fn current(signal: Signal) -> Result<Self> {
+    pub(super) fn current(signal: Signal) -> Result<Self, SignalError> {
         // SAFETY: zero is a valid action; the call writes to a live local.
         unsafe {
             let mut current = zeroed();
             match libc::sigaction(signal.as_raw(), null_mut(), &mut current) {
                 0 => Ok(Self(current)),
-                _ => Err(Error::last("sigaction")),
+                _ => Err(SignalError::last("sigaction")),
             }
         }
     }
 
     /// Makes it the disposition of the signal; returns the one that it replaces.
-    pub(super) fn install(&self, signal: Signal) -> Result<Self> {
+    pub(super) fn install(&self, signal: Signal) -> Result<Self, SignalError> {
         // SAFETY: an action that the kernel has returned, or one of this module's handlers, which
         // is as long-lived as the program; the call writes to a live local.
         unsafe {
             let mut replaced = zeroed();
             match libc::sigaction(signal.as_raw(), &self.0, &mut replaced) {
                 0 => Ok(Self(replaced)),
-                _ => Err(Error::last("sigaction")),
+                _ => Err(SignalError::last("sigaction")),
             }
         }
     }
@@ -67,8 +67,8 @@ impl Action {
     /// Calls the handler as the kernel does, but with the mask that there is.
     ///
     /// # Safety
-    /// It is neither `SIG_DFL` nor `SIG_IGN`; `info` and `context` are what the kernel gave to a
-    /// handler.
+    /// 1. The action is neither `SIG_DFL` nor `SIG_IGN`.
+    /// 2. `info` and `context` are the arguments that the kernel passed to a running handler.
     pub(super) unsafe fn call(
         &self,
         signal: Signal,
@@ -77,7 +77,8 @@ impl Action {
     ) {
         type Long = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         type Short = extern "C" fn(libc::c_int);
-        // SAFETY: the kernel would call it so; the flag says with how many arguments.
+        // SAFETY: the action is a handler (1) and has valid arguments (2); the kernel calls it in
+        // the same way, and the flag determines how many arguments it has.
         unsafe {
             if self.0.sa_flags & libc::SA_SIGINFO != 0 {
                 std::mem::transmute::<usize, Long>(self.handler())(signal.as_raw(), info, context);
@@ -96,7 +97,7 @@ impl Action {
         let has = |one: &Self, signal| unsafe { libc::sigismember(&one.0.sa_mask, signal) };
         self.handler() == other.handler()
             && self.0.sa_flags == other.0.sa_flags
-            && (1..=MOST).all(|signal| has(self, signal) == has(other, signal))
+            && (1..=MAX_SIGNAL).all(|signal| has(self, signal) == has(other, signal))
     }
 }
 
@@ -155,11 +156,11 @@ static LOCK: PerProcess<Mutex<()>> = PerProcess::new(Mutex::default);
 
 /// As long as it lives, the kernel reports an ended child, which can be waited for.
 #[derive(Debug)]
-pub(super) struct Reaped(());
+pub(super) struct SigchldGuard(());
 
-impl Reaped {
+impl SigchldGuard {
     /// Sets the default, if it must be.
-    pub(super) fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self, SignalError> {
         let _changes = lock()?;
         let current = Action::current(Signal::CHLD)?;
         if current.discards_children() {
@@ -184,7 +185,7 @@ impl Reaped {
     }
 }
 
-impl Drop for Reaped {
+impl Drop for SigchldGuard {
     fn drop(&mut self) {
         // A forked child without memory for a lock keeps the default.
         let Ok(_changes) = lock() else { return };
@@ -200,10 +201,8 @@ impl Drop for Reaped {
     }
 }
 
-fn lock() -> Result<MutexGuard<'static, ()>> {
-    let lock = LOCK.get().map_err(|error| {
-        Error::system("mmap", rustix::io::Errno::from_raw_os_error(error.errno()))
-    })?;
+fn lock() -> Result<MutexGuard<'static, ()>, SignalError> {
+    let lock = LOCK.get().map_err(|error| SignalError::system("mmap", error.errno()))?;
     Ok(lock.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -219,17 +218,17 @@ mod tests {
         assert!(in_child(|| {
             let ignore = Action::new(libc::SIG_IGN, 0);
             ignore.install(Signal::CHLD).expect("installed");
-            let _held = Reaped::new().expect("held");
+            let _held = SigchldGuard::new().expect("held");
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 for _ in 0..3 {
                     scope.spawn(|| {
                         while !stop.load(Ordering::Relaxed) {
-                            drop(Reaped::new());
+                            drop(SigchldGuard::new());
                         }
                     });
                 }
-                let all = (0..300).all(|_| in_child(|| Reaped::new().is_ok()));
+                let all = (0..300).all(|_| in_child(|| SigchldGuard::new().is_ok()));
                 stop.store(true, Ordering::Relaxed);
                 all
             })

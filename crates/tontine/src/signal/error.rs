@@ -1,113 +1,186 @@
-//! Why signals cannot be taken: [`Error`].
+//! Errors of this module: [`SignalError`].
 //!
-//! Apart from [`crate::Error`], which is about peers: here this program itself is to blame, or the
-//! system.
+//! It is separate from [`crate::Error`], which is about peers: a [`SignalError`] has its cause in
+//! this program or in the system.
 
-use rustix::io::Errno;
+use std::io;
 
-use super::{Set, Signal};
+use super::{Signal, SignalSet};
 
-/// What this module's functions return.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Why it was not done. Nothing has changed then.
+/// An error of a function of [`signal`](super). The failed call has changed nothing.
+///
+/// [`SignalError::errno`] gives the error number of each variant. Converted into [`io::Error`], an
+/// error keeps its text, and has the [`io::ErrorKind`] of its error number.
+///
+/// ```
+/// use tontine::signal::{Blocked, Signal, SignalError};
+///
+/// let error = Blocked::new(Signal::KILL).expect_err("no program can block SIGKILL");
+/// assert!(matches!(error, SignalError::CannotTake { signal: Signal::KILL, .. }));
+/// let error = std::io::Error::from(error);
+/// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// A signal that nobody can take as a value.
-    #[error("{signal} cannot be taken: {why}")]
+pub enum SignalError {
+    /// The set or the handler names a signal that no program can take as a value.
+    #[error("{signal} cannot be taken: {reason}")]
     CannotTake {
         /// The signal.
         signal: Signal,
-        /// Why not, and what to do.
-        why: &'static str,
+        /// The reason, and what to do.
+        reason: &'static str,
     },
 
-    /// A set without a signal.
-    #[error("there is no signal in the set, so that none would ever come; name at least one")]
-    Nothing,
+    /// The set has no signal.
+    #[error("the set of signals is empty, so no signal could ever be taken; name at least one")]
+    EmptySet,
 
-    /// Another thread runs with signals of the set unblocked: they could interrupt it, or end the
-    /// process. What was blocked is unblocked again.
+    /// Another thread runs with signals of the set unblocked: they could interrupt that thread, or
+    /// end the process. The call has unblocked again what it had blocked.
     #[error(
-        "thread {thread} ({name}) runs with {signals} unblocked and could be interrupted by it; \
-         block signals before the first thread starts (first in main, before a runtime), or give \
-         that thread the mask"
+        "thread {thread} ({name}) runs with {signals} unblocked and could be interrupted by it, \
+         but every thread must block what is to be taken; call Blocked::new at the top of main, \
+         before the first thread or runtime starts, or block {signals} in that thread"
     )]
     Unblocked {
-        /// Its id, as in `/proc/self/task`.
+        /// The thread's id, as in `/proc/self/task`.
         thread: u32,
-        /// Its name.
+        /// The thread's name.
         name: String,
-        /// What it does not block.
-        signals: Set,
+        /// The signals of the set that the thread does not block.
+        signals: SignalSet,
     },
 
-    /// `/proc/self/task` cannot be read, so nobody knows what other threads block.
+    /// A file below `/proc/self/task` cannot be read, so the masks of the other threads are
+    /// unknown.
     #[error(
-        "{path} cannot be read ({}), so nobody can say what the other threads block; mount proc",
-        std::io::Error::from(*.errno)
+        "{path} cannot be read ({}), so the signal masks of the other threads are unknown; \
+         mount proc on /proc",
+        io::Error::from_raw_os_error(*.errno)
     )]
-    NoProc {
-        /// What was to be read.
+    ProcUnavailable {
+        /// The path that was to be read.
         path: String,
-        /// What the system answered.
-        errno: Errno,
+        /// The error number of the system call that failed.
+        errno: i32,
     },
 
-    /// The handle was made by the process that forked this one, where its thread runs.
+    /// The handle was made by the parent of this forked process. Its thread runs in the parent.
     #[error(
-        "this handle belongs to the process that forked this one, where its thread runs; \
-         make a new one in the child"
+        "this handle was made before a fork and its thread runs in the parent process; \
+         make a new Blocked and a new handle in the child"
     )]
     Forked,
 
-    /// The thread that takes signals has ended.
-    #[error("the thread that takes the signals has ended; nothing more will come")]
-    Ended,
+    /// The thread that takes the signals has ended, and every signal that it took has been
+    /// received. It ends by itself only if it panics.
+    #[error(
+        "the thread that takes the signals has ended and its queue is empty; \
+         drop the handle and make a new one"
+    )]
+    Disconnected,
 
-    /// Bytes that no [`Received`](super::Received) was made into.
-    #[error("these are not the bytes of a signal: {why}")]
+    /// The bytes are not a [`SignalInfo`](super::SignalInfo), or the text is not a signal's name.
+    #[error("not a signal: {reason}")]
     Malformed {
-        /// What was expected.
-        why: &'static str,
+        /// The expected form.
+        reason: &'static str,
     },
 
-    /// A system call failed for a reason of its own.
-    #[error("{call} failed: {}", std::io::Error::from(*.errno))]
+    /// A system call failed.
+    #[error("{call} failed: {}", io::Error::from_raw_os_error(*.errno))]
     System {
-        /// The call.
+        /// The name of the call.
         call: &'static str,
-        /// What it answered.
-        errno: Errno,
+        /// The error number.
+        errno: i32,
     },
 }
 
-impl Error {
-    /// A system call's error.
-    pub(super) fn system(call: &'static str, errno: Errno) -> Self {
+impl SignalError {
+    /// The error of the system call `call`, which has failed with `errno`.
+    pub(super) fn system(call: &'static str, errno: i32) -> Self {
         Self::System { call, errno }
     }
 
     /// An I/O error as the error of `call`.
-    pub(super) fn io(call: &'static str, error: &std::io::Error) -> Self {
-        Self::System { call, errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
+    pub(super) fn io(call: &'static str, error: &io::Error) -> Self {
+        Self::system(call, error.raw_os_error().unwrap_or(libc::EIO))
     }
 
     /// The calling thread's `errno` as the error of the C library's function `call`.
     pub(super) fn last(call: &'static str) -> Self {
-        Self::io(call, &std::io::Error::last_os_error())
+        Self::io(call, &io::Error::last_os_error())
     }
 
-    /// The error number that says this to a caller in C.
+    /// Returns the error number of this error, for callers in C.
+    ///
+    /// | variant | number |
+    /// | --- | --- |
+    /// | `CannotTake`, `EmptySet` | EINVAL |
+    /// | `Unblocked` | EBUSY |
+    /// | `ProcUnavailable`, `System` | the system call's |
+    /// | `Forked` | ESTALE |
+    /// | `Disconnected` | EPIPE |
+    /// | `Malformed` | EBADMSG |
+    ///
+    /// ```
+    /// use tontine::signal::SignalError;
+    ///
+    /// assert_eq!(SignalError::Disconnected.errno(), libc::EPIPE);
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
-            Self::CannotTake { .. } | Self::Nothing => libc::EINVAL,
+            Self::CannotTake { .. } | Self::EmptySet => libc::EINVAL,
             Self::Unblocked { .. } => libc::EBUSY,
-            Self::NoProc { errno, .. } | Self::System { errno, .. } => errno.raw_os_error(),
+            Self::ProcUnavailable { errno, .. } | Self::System { errno, .. } => *errno,
             Self::Forked => libc::ESTALE,
-            Self::Ended => libc::EPIPE,
+            Self::Disconnected => libc::EPIPE,
             Self::Malformed { .. } => libc::EBADMSG,
         }
+    }
+}
+
+/// Keeps the text, and the kind of [`SignalError::errno`]. The `SignalError` is the inner error
+/// ([`io::Error::get_ref`]).
+impl From<SignalError> for io::Error {
+    fn from(error: SignalError) -> Self {
+        let kind = Self::from_raw_os_error(error.errno()).kind();
+        Self::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn io_error_keeps_text_and_kind() {
+        let all = [
+            SignalError::CannotTake { signal: Signal::KILL, reason: "leave it out" },
+            SignalError::EmptySet,
+            SignalError::Unblocked {
+                thread: 7,
+                name: "worker".into(),
+                signals: Signal::TERM.into(),
+            },
+            SignalError::ProcUnavailable { path: "/proc".into(), errno: libc::EACCES },
+            SignalError::Forked,
+            SignalError::Disconnected,
+            SignalError::Malformed { reason: "a signal has 32 bytes" },
+            SignalError::System { call: "signalfd", errno: libc::EMFILE },
+        ];
+        for error in all {
+            let io = io::Error::from(error.clone());
+            assert_eq!(io.to_string(), error.to_string());
+            assert_eq!(io.kind(), io::Error::from_raw_os_error(error.errno()).kind());
+            assert_eq!(io.downcast::<SignalError>().expect("the inner error"), error);
+        }
+        let kind = |error| io::Error::from(error).kind();
+        assert_eq!(kind(SignalError::EmptySet), io::ErrorKind::InvalidInput);
+        assert_eq!(kind(SignalError::Disconnected), io::ErrorKind::BrokenPipe);
+        let denied = SignalError::ProcUnavailable { path: "/proc".into(), errno: libc::EACCES };
+        assert_eq!(kind(denied), io::ErrorKind::PermissionDenied);
     }
 }

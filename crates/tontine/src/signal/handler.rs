@@ -1,25 +1,28 @@
-//! Handlers, for who must have one: [`Flag`], [`Counter`], [`Wake`].
+//! Signal handlers, for programs that must have one: [`SignalFlag`], [`SignalCounter`],
+//! [`SelfPipe`].
 //!
-//! A handler runs at any moment, in any thread that does not block its signal, between any two
-//! instructions. What it may call are the functions of `signal-safety(7)`, of which Rust has: loads
-//! and stores of atomics; `write` to a descriptor; `_exit`; `sem_post`; `kill`. What it may not:
-//! anything that allocates or frees, locks, prints by `println!`, panics, or touches a thread-local
-//! that is made at its first use. `errno` must be the same when it returns as when it began.
+//! A handler runs in any thread that does not block its signal, between any two instructions. It
+//! may call the functions of `signal-safety(7)`, of which Rust has: loads and stores of atomics;
+//! `write` to a descriptor; `_exit`; `sem_post`; `kill`. It must not allocate or free, lock, print
+//! by `println!`, panic, or access a thread-local that is initialised on first use. On its return
+//! `errno` must have the value from before the handler.
 //!
-//! The three do only what is allowed. Their handlers have `SA_RESTART` and `SA_ONSTACK`. Several
-//! may watch one signal; the disposition that was there comes back when the last of them is
-//! dropped, unless another library has installed its handler meanwhile: that one stays. If it calls
-//! the handler that it replaced, that one calls what was there before (`docs/signal.md` has the
-//! details). What they refer to is never freed (some tens of bytes each), for a handler may still
-//! be running when it is removed.
+//! The three handlers here do only what is allowed. They have `SA_RESTART` and `SA_ONSTACK`.
+//! Several may watch one signal. The drop of the last one restores the disposition from before,
+//! unless another library has installed its handler since: that one stays. If it calls the handler
+//! that it replaced, that handler does what the disposition from before does: it calls that
+//! handler, or returns if the signal was ignored or had its default. The memory that a handler
+//! refers to is never freed (some tens of bytes each), because a handler may still run while it is
+//! removed.
 //!
-//! A forked child has what the forking thread had, and may install more. What other threads of the
-//! parent had installed stays installed in it. A [`Wake`] of the parent's is not written to.
+//! A forked child has the handlers that the forking thread had installed, and may install more.
+//! Handlers that other threads of the parent had installed stay installed in the child. A
+//! [`SelfPipe`] of the parent is not written to in the child.
 //!
-//! A signal that every thread blocks never gets to its handler: one program, one way for each
-//! signal, this or [`Blocked`](super::Blocked).
+//! A signal that every thread blocks never reaches its handler: use one of the two ways for each
+//! signal, a handler or [`Blocked`](super::Blocked).
 //!
-//! Source: seed 003 (what a handler may do); `signal-safety(7)`, `sigaction(2)`.
+//! Sources: `signal-safety(7)`, `sigaction(2)`; D. J. Bernstein, *The self-pipe trick*.
 
 #![allow(unsafe_code, reason = "installs signal handlers")]
 
@@ -30,185 +33,205 @@ use std::sync::atomic::Ordering;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use self::installed::{Changes, Installed};
+use self::installed::{HandlerChanges, Installed};
 use super::Signal;
-use super::error::{Error, Result};
+use super::error::SignalError;
 use crate::sys::fork::Guard;
 
-/// Stores `true` when its signal comes.
+/// A handler that sets a flag.
 ///
 /// ```
 /// use tontine::signal::Signal;
-/// use tontine::signal::handler::Flag;
+/// use tontine::signal::handler::SignalFlag;
 ///
-/// let reload = Flag::install(Signal::HUP)?;
+/// let reload = SignalFlag::install(Signal::HUP)?;
 /// # unsafe { libc::raise(libc::SIGHUP) };
 /// if reload.take() {
-///     println!("the configuration is read again");
+///     println!("the configuration is reloaded");
 /// }
 /// # assert!(!reload.take());
-/// # Ok::<(), tontine::signal::Error>(())
+/// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 #[derive(Debug)]
-pub struct Flag(Installed);
+pub struct SignalFlag(Installed);
 
-/// Adds one when its signal comes. Signals that merged were handled once.
+/// A handler that adds one to a counter. Coalesced signals are handled once, so they count once.
 ///
 /// ```
 /// use tontine::signal::Signal;
-/// use tontine::signal::handler::Counter;
+/// use tontine::signal::handler::SignalCounter;
 ///
-/// let count = Counter::install(Signal::USR2)?;
+/// let count = SignalCounter::install(Signal::USR2)?;
 /// # unsafe { libc::raise(libc::SIGUSR2) };
 /// println!("{} times", count.get());
 /// # assert_eq!(count.get(), 1);
-/// # Ok::<(), tontine::signal::Error>(())
+/// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 #[derive(Debug)]
-pub struct Counter(Installed);
+pub struct SignalCounter(Installed);
 
-/// Makes a descriptor readable when its signal comes: writes a byte to a pipe, without waiting. A
-/// pipe that is full is readable already.
+/// A handler that makes a descriptor readable, for an event loop: the self-pipe trick.
+///
+/// The handler writes a byte to a nonblocking pipe. If the pipe is full, the descriptor is readable
+/// already.
 ///
 /// ```
 /// use rustix::event::{PollFd, PollFlags, poll};
 /// use tontine::signal::Signal;
-/// use tontine::signal::handler::Wake;
+/// use tontine::signal::handler::SelfPipe;
 ///
-/// let wake = Wake::install(Signal::WINCH)?;
+/// let resized = SelfPipe::install(Signal::WINCH)?;
 /// # unsafe { libc::raise(libc::SIGWINCH) };
 /// # let timeout = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
-/// # assert_eq!(poll(&mut [PollFd::new(&wake, PollFlags::IN)], Some(&timeout)), Ok(1));
-/// if wake.take() {
-///     println!("the terminal has another size");
+/// # assert_eq!(poll(&mut [PollFd::new(&resized, PollFlags::IN)], Some(&timeout)), Ok(1));
+/// if resized.take() {
+///     println!("the terminal was resized");
 /// }
-/// # Ok::<(), tontine::signal::Error>(())
+/// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 #[derive(Debug)]
-pub struct Wake {
-    // Taken away before its pipe is given to another one.
+pub struct SelfPipe {
+    // Removed before its pipe is reused.
     installed: Installed,
     pipe: &'static Pipe,
 }
 
-impl Flag {
-    /// Watches the signal.
+impl SignalFlag {
+    /// Installs the handler for `signal`.
     ///
     /// # Errors
-    /// [`Error::CannotTake`], as for [`Blocked::new`](super::Blocked::new); [`Error::System`].
-    pub fn install(signal: Signal) -> Result<Self> {
+    /// - [`SignalError::CannotTake`] for the signals that [`Blocked::new`](super::Blocked::new)
+    ///   refuses.
+    /// - [`SignalError::System`] if a system call fails.
+    pub fn install(signal: Signal) -> Result<Self, SignalError> {
         Installed::new(signal, None).map(Self)
     }
 
-    /// Whether the signal has come.
+    /// Returns `true` if the signal has arrived.
+    ///
+    /// ```
+    /// use tontine::signal::Signal;
+    /// use tontine::signal::handler::SignalFlag;
+    ///
+    /// let stop = SignalFlag::install(Signal::TERM)?;
+    /// # unsafe { libc::raise(libc::SIGTERM) };
+    /// while !stop.is_set() {
+    ///     // one unit of work
+    /// }
+    /// # Ok::<(), tontine::signal::SignalError>(())
+    /// ```
     pub fn is_set(&self) -> bool {
         // SYNC handler-flag: pairs with the handler's store; what the sender did before it sent is
-        // seen by way of the kernel.
+        // visible through the kernel.
         self.0.site.came.load(Ordering::Acquire)
     }
 
-    /// The same, and sets it back.
+    /// Returns `true` if the signal has arrived, and clears the flag.
     pub fn take(&self) -> bool {
         // SYNC handler-flag: pairs with the handler's store.
         self.0.site.came.swap(false, Ordering::Acquire)
     }
 }
 
-impl Counter {
-    /// Watches the signal.
+impl SignalCounter {
+    /// Installs the handler for `signal`.
     ///
     /// # Errors
-    /// As [`Flag::install`].
-    pub fn install(signal: Signal) -> Result<Self> {
+    /// The errors of [`SignalFlag::install`].
+    pub fn install(signal: Signal) -> Result<Self, SignalError> {
         Installed::new(signal, None).map(Self)
     }
 
-    /// How often it was handled.
+    /// Returns how many times the handler has run.
     pub fn get(&self) -> u64 {
         self.0.site.count.load(Ordering::Relaxed)
     }
 }
 
-impl Wake {
-    /// Watches the signal.
+impl SelfPipe {
+    /// Installs the handler for `signal`.
     ///
     /// # Errors
-    /// As [`Flag::install`].
-    pub fn install(signal: Signal) -> Result<Self> {
+    /// The errors of [`SignalFlag::install`].
+    pub fn install(signal: Signal) -> Result<Self, SignalError> {
         let pipe = Pipe::get()?;
         match Installed::new(signal, Some(pipe)) {
             Ok(installed) => Ok(Self { installed, pipe }),
             Err(error) => {
-                pipe.give_back();
+                pipe.recycle();
                 Err(error)
             }
         }
     }
 
-    /// Whether the signal has come; the descriptor is not readable any more then.
+    /// Returns `true` if the signal has arrived since the last call, and drains the pipe: the
+    /// descriptor is not readable until the next signal.
     pub fn take(&self) -> bool {
-        // In this order: a byte taken after the look would be one whose signal nobody saw.
+        // In this order: a byte drained after the flag was read could belong to a signal that no
+        // call would report.
         self.pipe.drain();
         // SYNC handler-flag: pairs with the handler's store.
         self.installed.site.came.swap(false, Ordering::Acquire)
     }
 }
 
-impl AsFd for Wake {
+/// Readable from a signal until [`SelfPipe::take`].
+impl AsFd for SelfPipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.reader.as_fd()
     }
 }
 
-impl Drop for Wake {
+impl Drop for SelfPipe {
     fn drop(&mut self) {
         self.installed.remove();
-        self.pipe.give_back();
+        self.pipe.recycle();
     }
 }
 
-/// A pipe that is never closed: a handler that began before it was taken away may still write.
+/// A pipe that is never closed: a handler that began before its removal may still write to it.
 #[derive(Debug)]
 struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
-    /// A forked child has the same pipe; its signals are none of the parent's.
+    /// A forked child has the same pipe and must not write to it: the child's signals are not the
+    /// parent's.
     guard: Guard,
 }
 
 impl Pipe {
-    fn get() -> Result<&'static Self> {
-        if let Some(pipe) = Changes::lock()?.spare.pop() {
+    fn get() -> Result<&'static Self, SignalError> {
+        if let Some(pipe) = HandlerChanges::lock()?.spare.pop() {
             pipe.drain();
             return Ok(pipe);
         }
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (reader, writer) = pipe_with(flags).map_err(|errno| Error::system("pipe2", errno))?;
-        let guard = Guard::here().map_err(|error| {
-            Error::system("mmap", rustix::io::Errno::from_raw_os_error(error.errno()))
-        })?;
+        let (reader, writer) =
+            pipe_with(flags).map_err(|errno| SignalError::system("pipe2", errno.raw_os_error()))?;
+        let guard = Guard::here().map_err(|error| SignalError::system("mmap", error.errno()))?;
         Ok(Box::leak(Box::new(Self { reader, writer, guard })))
     }
 
-    /// Keeps it for the next user; one of the parent's is left to the parent.
-    fn give_back(&'static self) {
+    /// Keeps the pipe for the next [`SelfPipe`]. A pipe of the parent stays the parent's.
+    fn recycle(&'static self) {
         if !self.guard.is_forked()
-            && let Ok(mut changes) = Changes::lock()
+            && let Ok(mut changes) = HandlerChanges::lock()
         {
             changes.spare.push(self);
         }
     }
 
-    /// Makes it readable, from a handler.
+    /// Makes the pipe readable, from a handler.
     fn fill(&self) {
         if !self.guard.is_forked() {
-            // SAFETY: an open descriptor, never closed, that does not wait; a byte of ours. A full
-            // pipe is readable already.
+            // SAFETY: the descriptor is open, never closed, and nonblocking; the byte is a
+            // constant. A full pipe is readable already.
             unsafe { libc::write(self.writer.as_raw_fd(), b"!".as_ptr().cast(), 1) };
         }
     }
 
-    /// Takes what is in it: at most as much as fits, so that one that is being filled has an end.
+    /// Empties the pipe. It reads at most the pipe's capacity, so that the loop ends even if
+    /// handlers keep writing.
     fn drain(&self) {
         let mut bytes = [0; 4096];
         for _ in 0..16 {

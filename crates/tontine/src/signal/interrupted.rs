@@ -1,4 +1,4 @@
-//! What most programs want to know: has somebody asked this one to end? [`interrupted()`].
+//! The request to end, by SIGINT or SIGTERM: [`interrupted()`].
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,103 +6,122 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::error::{Error, Result};
-use super::worker::{Each, Worker};
-use super::{Blocked, Received, Signal};
+use super::error::SignalError;
+use super::thread::{CallSink, Worker};
+use super::{Blocked, Signal, SignalInfo};
 
-/// A second signal sooner than this is the same wish: `timeout(1)` sends SIGTERM to its child and
-/// then to the group, and a terminal that hangs up may do the like. Nobody types so fast.
-const SAME_WISH: Duration = Duration::from_millis(100);
+/// Signals within this time after the first one belong to the same request: `timeout(1)` sends
+/// SIGTERM to its child and then to the group, and a terminal that hangs up may do the same. No
+/// user types so fast.
+const SAME_REQUEST: Duration = Duration::from_millis(100);
 
-/// Blocks SIGINT and SIGTERM and waits for them in a thread: the first one is to be noticed, a
-/// second one ends the program, as it would without this.
+/// Blocks SIGINT and SIGTERM and starts a thread that takes them. The first signal sets the
+/// [`Interrupted`]; a second one ends the program, as it would without this function.
 ///
-/// Another signal less than 100 ms after the first counts as the same one.
+/// Another signal less than 100 ms after the first belongs to the same request.
 ///
 /// ```no_run
-/// let interrupted = tontine::signal::interrupted()?;       // first in `main`
+/// let interrupted = tontine::signal::interrupted()?; // first in `main`
 /// while !interrupted.is_set() {
-///     // one more piece of work
+///     // one unit of work
 /// }
-/// # Ok::<(), tontine::signal::Error>(())
+/// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 ///
 /// # Errors
-/// As [`Blocked::new`] and [`Blocked::thread`].
-pub fn interrupted() -> Result<Interrupted> {
+/// The errors of [`Blocked::new`] and [`Blocked::thread`].
+pub fn interrupted() -> Result<Interrupted, SignalError> {
     let blocked = Blocked::new([Signal::INT, Signal::TERM])?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let readable = eventfd(0, flags).map_err(|errno| Error::system("eventfd", errno))?;
-    let shared = Arc::new(Shared { first: Mutex::default(), come: Condvar::new(), readable });
+    let readable =
+        eventfd(0, flags).map_err(|errno| SignalError::system("eventfd", errno.raw_os_error()))?;
+    let shared =
+        Arc::new(Shared { first: Mutex::default(), interrupted: Condvar::new(), readable });
     let its_shared = Arc::clone(&shared);
-    let worker = Worker::start(blocked.set(), Each(move |one| its_shared.take(one)))?;
+    let worker = Worker::start(blocked.set(), CallSink(move |info| its_shared.record(info)))?;
     Ok(Interrupted { worker, shared, blocked })
 }
 
-/// Whether SIGINT or SIGTERM has come, made by [`interrupted()`]. Dropped, both do again what they
-/// did before.
+/// The handle of [`interrupted()`]: has SIGINT or SIGTERM arrived?
+///
+/// The drop unblocks both signals, which then act as before.
+///
+/// ```
+/// let interrupted = tontine::signal::interrupted()?; // first in `main`
+/// assert!(!interrupted.is_set());
+/// # unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+/// // … another process sends SIGTERM …
+/// let info = interrupted.wait(None)?.expect("without a timeout there is one");
+/// println!("{} of pid {:?}", info.signal(), info.pid());
+/// assert!(interrupted.is_set());
+/// # Ok::<(), tontine::signal::SignalError>(())
+/// ```
 pub struct Interrupted {
-    // Ended before its signals are unblocked.
+    // Dropped, so ended, before its signals are unblocked.
     worker: Worker,
     shared: Arc<Shared>,
     blocked: Blocked,
 }
 
 struct Shared {
-    first: Mutex<Option<(Received, Instant)>>,
-    come: Condvar,
+    first: Mutex<Option<(SignalInfo, Instant)>>,
+    interrupted: Condvar,
     /// Readable from the first signal on.
     readable: OwnedFd,
 }
 
 impl Interrupted {
-    /// Whether one has come. In a forked child none ever does.
+    /// Returns `true` if SIGINT or SIGTERM has arrived. In a forked child it never does.
     pub fn is_set(&self) -> bool {
         self.received().is_some()
     }
 
-    /// The one that has come: who sent it, and to [`Received::die`] of it once all is tidy.
-    pub fn received(&self) -> Option<Received> {
-        // A thread that the child does not have may have locked it at the fork.
+    /// Returns the signal that arrived first, if one has.
+    ///
+    /// After its cleanup, a program can end by it: [`SignalInfo::terminate_process`].
+    pub fn received(&self) -> Option<SignalInfo> {
+        // At the fork, a thread of the parent may have held the lock.
         if self.worker.is_forked() {
             return None;
         }
-        self.shared.lock().map(|(received, _)| received)
+        self.shared.lock().map(|(info, _)| info)
     }
 
-    /// Waits for one; none where the time is over first.
+    /// Blocks until a signal has arrived and returns it. Returns `None` after `timeout`; without a
+    /// timeout it blocks indefinitely.
     ///
     /// # Errors
-    /// [`Error::Forked`] in a forked child, where nobody takes any.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
+    /// [`SignalError::Forked`] in a forked child, because the thread runs in the parent.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<SignalInfo>, SignalError> {
         if self.worker.is_forked() {
-            return Err(Error::Forked);
+            return Err(SignalError::Forked);
         }
-        let until = timeout.and_then(|time| Instant::now().checked_add(time));
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut first = self.shared.lock();
         while first.is_none() {
-            let come = &self.shared.come;
-            first = match until {
-                None => come.wait(first).unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
+            let interrupted = &self.shared.interrupted;
+            first = match deadline {
+                None => interrupted.wait(first).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return Ok(None);
                     }
-                    come.wait_timeout(first, left).unwrap_or_else(PoisonError::into_inner).0
+                    interrupted.wait_timeout(first, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        Ok(first.map(|(received, _)| received))
+        Ok(first.map(|(info, _)| info))
     }
 
-    /// What they are blocked by: for programs that this one starts ([`Blocked::unblock_in`]).
+    /// Returns the [`Blocked`] of SIGINT and SIGTERM, whose [`Blocked::unblock_in`] is for programs
+    /// that this one starts.
     pub fn blocked(&self) -> &Blocked {
         &self.blocked
     }
 }
 
-/// Readable once one has come, and from then on, for a loop that waits for descriptors.
+/// Readable from the first signal on, for an event loop.
 impl AsFd for Interrupted {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.readable.as_fd()
@@ -116,22 +135,22 @@ impl std::fmt::Debug for Interrupted {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Option<(Received, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(SignalInfo, Instant)>> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, received: Received) {
+    fn record(&self, info: SignalInfo) {
         let mut first = self.lock();
         match &mut *first {
-            None => *first = Some((received, Instant::now())),
-            Some((first, when)) if when.elapsed() < SAME_WISH => {
-                first.merged = first.merged.saturating_add(1);
+            None => *first = Some((info, Instant::now())),
+            Some((first, when)) if when.elapsed() < SAME_REQUEST => {
+                first.coalesced = first.coalesced.saturating_add(1);
             }
-            Some(_) => received.die(),
+            Some(_) => info.terminate_process(),
         }
         drop(first);
-        self.come.notify_all();
-        // It fails only where the counter is full, and then it is readable.
+        self.interrupted.notify_all();
+        // The write fails only if the counter is full, and then the descriptor is readable.
         let _ = rustix::io::write(&self.readable, &1_u64.to_ne_bytes());
     }
 }

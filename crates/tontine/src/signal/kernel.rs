@@ -1,7 +1,7 @@
-//! What is asked of the kernel about signals: masks, taking one, a descriptor of them, a timer that
-//! wakes a thread, and an end by signal.
+//! System calls about signals: [`RawSet`] has masks, `sigtimedwait` and signalfd, [`Waker`] is a
+//! timer that wakes a thread, [`SignalInfo::terminate_process`] ends the process by a signal.
 //!
-//! Neighbours: [`super::disposition`] and [`super::handler`] ask about dispositions.
+//! Neighbours: [`super::disposition`] and [`super::handler`] have the calls about dispositions.
 
 #![allow(unsafe_code, reason = "signal masks, sigtimedwait, signalfd and timers have no wrapper")]
 
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::error::{Error, Result};
-use super::{Received, Set, Signal};
+use super::error::SignalError;
+use super::{Signal, SignalInfo, SignalSet};
 
-/// A set in the C library's form.
+/// A [`SignalSet`] in the C library's form.
 #[derive(Clone, Copy)]
-pub(super) struct Raw(libc::sigset_t);
+pub(super) struct RawSet(libc::sigset_t);
 
-impl Raw {
-    pub(super) fn of(set: Set) -> Self {
+impl RawSet {
+    pub(super) fn of(set: SignalSet) -> Self {
         // SAFETY: a plain C structure, which `sigemptyset` initialises; both calls write to it.
         unsafe {
             let mut raw = zeroed();
@@ -32,40 +32,43 @@ impl Raw {
         }
     }
 
-    fn set(&self) -> Set {
-        let all = (1..=super::number::MOST).filter_map(Signal::from_raw);
+    fn set(&self) -> SignalSet {
+        let all = (1..=super::number::MAX_SIGNAL).filter_map(Signal::from_raw);
         // SAFETY: the set is initialised.
         all.filter(|signal| unsafe { libc::sigismember(&self.0, signal.as_raw()) } == 1).collect()
     }
 
-    /// Blocks them in the calling thread; what was blocked before.
-    pub(super) fn block(&self) -> Result<Set> {
+    /// Blocks the signals in the calling thread. Returns what it had blocked before.
+    pub(super) fn block(&self) -> Result<SignalSet, SignalError> {
         self.change(libc::SIG_BLOCK).map(|before| before.set())
     }
 
-    /// Unblocks them in the calling thread. Allocates nothing and locks nothing.
-    pub(super) fn unblock(&self) -> Result<()> {
+    /// Unblocks the signals in the calling thread. Allocates nothing and locks nothing.
+    pub(super) fn unblock(&self) -> Result<(), SignalError> {
         self.change(libc::SIG_UNBLOCK).map(drop)
     }
 
-    fn change(&self, how: libc::c_int) -> Result<Self> {
-        // SAFETY: the set is initialised; the old mask is written to a live local, for which zero
-        // is valid.
+    fn change(&self, how: libc::c_int) -> Result<Self, SignalError> {
+        // SAFETY: the set is initialised; the call writes the old mask to a live local, for which
+        // zero is valid.
         let (code, before) = unsafe {
             let mut before = zeroed();
             (libc::pthread_sigmask(how, &self.0, &mut before), before)
         };
         match code {
             0 => Ok(Self(before)),
-            code => Err(Error::system("pthread_sigmask", Errno::from_raw_os_error(code))),
+            code => Err(SignalError::system("pthread_sigmask", code)),
         }
     }
 
-    /// Takes one of them, in the calling thread; none where the time is over first. Without a
-    /// time it waits for ever, and without an end.
+    /// Blocks until a signal of the set is pending and takes it, in the calling thread. Returns
+    /// `None` after `timeout`; without a timeout it blocks indefinitely.
     #[inline]
-    pub(super) fn take(&self, timeout: Option<Duration>) -> Result<Option<Received>> {
-        let until = timeout.and_then(|time| Instant::now().checked_add(time));
+    pub(super) fn take(
+        &self,
+        timeout: Option<Duration>,
+    ) -> Result<Option<SignalInfo>, SignalError> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut time = timeout.map(timespec);
         loop {
             let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
@@ -74,45 +77,46 @@ impl Raw {
             let taken = unsafe { libc::sigtimedwait(&self.0, info.as_mut_ptr(), time_pointer) };
             if taken > 0 {
                 // SAFETY: the call has filled it in.
-                return Ok(Some(received(unsafe { info.assume_init_ref() })));
+                return Ok(Some(from_siginfo(unsafe { info.assume_init_ref() })));
             }
             match std::io::Error::last_os_error().raw_os_error() {
                 Some(libc::EAGAIN) => return Ok(None),
-                // A handler ran, or the process was stopped: on with what is left of the time.
+                // A handler ran, or the process was stopped: wait for the rest of the timeout.
                 Some(libc::EINTR) => {
-                    if let Some(until) = until {
-                        time = Some(timespec(until.saturating_duration_since(Instant::now())));
+                    if let Some(deadline) = deadline {
+                        time = Some(timespec(deadline.saturating_duration_since(Instant::now())));
                     }
                 }
-                _ => return Err(Error::last("sigtimedwait")),
+                _ => return Err(SignalError::last("sigtimedwait")),
             }
         }
     }
 
-    /// A descriptor that is readable while one of them is pending.
-    pub(super) fn descriptor(&self) -> Result<OwnedFd> {
+    /// Returns a new signalfd, readable while a signal of the set is pending.
+    pub(super) fn signal_fd(&self) -> Result<OwnedFd, SignalError> {
         // SAFETY: the set is initialised; −1 asks for a new descriptor.
         let made = unsafe { libc::signalfd(-1, &self.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if made < 0 {
-            return Err(Error::last("signalfd"));
+            return Err(SignalError::last("signalfd"));
         }
-        // SAFETY: just made, owned by nobody else.
+        // SAFETY: just made, with no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(made) })
     }
 }
 
-/// Reads one from a descriptor made by [`Raw::descriptor`]; none where none is pending.
-pub(super) fn read(descriptor: BorrowedFd<'_>) -> Result<Option<Received>> {
+/// Reads one signal from a descriptor of [`RawSet::signal_fd`]. Returns `None` if none is pending.
+pub(super) fn read_signal(fd: BorrowedFd<'_>) -> Result<Option<SignalInfo>, SignalError> {
     let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
-    match rustix::io::retry_on_intr(|| rustix::io::read(descriptor, &mut bytes)) {
+    match rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut bytes)) {
         Ok(length) if length == bytes.len() => {
             let info = bytes.as_ptr().cast::<libc::signalfd_siginfo>();
-            // SAFETY: plain integers, of which every pattern is valid; as many bytes.
-            Ok(Some(read_received(&unsafe { info.read_unaligned() })))
+            // SAFETY: the structure has as many bytes, and is of integers alone, for which every
+            // pattern is valid.
+            Ok(Some(from_signalfd(&unsafe { info.read_unaligned() })))
         }
-        Ok(_) => Err(Error::system("read of a signalfd", Errno::IO)),
+        Ok(_) => Err(SignalError::system("read of a signalfd", libc::EIO)),
         Err(Errno::AGAIN) => Ok(None),
-        Err(errno) => Err(Error::system("read of a signalfd", errno)),
+        Err(errno) => Err(SignalError::system("read of a signalfd", errno.raw_os_error())),
     }
 }
 
@@ -122,60 +126,62 @@ fn timespec(time: Duration) -> libc::timespec {
 }
 
 #[inline]
-fn received(info: &libc::siginfo_t) -> Received {
+fn from_siginfo(info: &libc::siginfo_t) -> SignalInfo {
     let signal = Signal::from_raw(info.si_signo).expect("the kernel knows its signals");
-    // SAFETY: plain integers in every member of the union, of which the kernel writes or clears
-    // all; which of them mean something is decided where they are asked for.
+    // SAFETY: every member of the union is of integers alone, and the kernel writes or clears all
+    // of them; the accessors of `SignalInfo` decide which of them are valid for the code.
     let (pid, second, value, status) = unsafe {
         let value = info.si_value().sival_ptr as usize as u64;
         (info.si_pid(), info.si_uid(), value, info.si_status())
     };
-    // A timer's overrun lies where others have their user.
+    // A timer's overrun count has the offset of the other codes' user id.
     let timer = info.si_code == libc::SI_TIMER;
     let child = signal == Signal::CHLD && info.si_code > 0;
-    Received {
+    SignalInfo {
         signal,
         code: info.si_code,
         pid: pid.cast_unsigned(),
         uid: if timer { 0 } else { second },
         value: if child { 0 } else { value },
         status: if child { status } else { 0 },
-        merged: if timer { second } else { 0 },
+        coalesced: if timer { second } else { 0 },
     }
 }
 
-fn read_received(info: &libc::signalfd_siginfo) -> Received {
+fn from_signalfd(info: &libc::signalfd_siginfo) -> SignalInfo {
     let signal = i32::try_from(info.ssi_signo).ok().and_then(Signal::from_raw);
     let timer = info.ssi_code == libc::SI_TIMER;
-    Received {
+    SignalInfo {
         signal: signal.expect("the kernel knows its signals"),
         code: info.ssi_code,
         pid: if timer { info.ssi_tid } else { info.ssi_pid },
         uid: info.ssi_uid,
         value: info.ssi_ptr,
         status: info.ssi_status,
-        merged: if timer { info.ssi_overrun } else { 0 },
+        coalesced: if timer { info.ssi_overrun } else { 0 },
     }
 }
 
-/// Wakes the thread that made it out of [`Raw::take`], with a signal that it finds to be this one's
-/// and nobody else's.
+/// Wakes the thread that made it from [`RawSet::take`], with a signal that the thread can tell from
+/// all others.
 ///
-/// A timer: the kernel sets its signal aside when it is made, so that it neither fails nor loses
-/// its value where the user's queue is full, and is not merged with what is pending.
+/// This is a timer: the kernel reserves a timer's signal when the timer is made. So the kernel
+/// sends it, with its value, even if the user's queue is full, and does not coalesce it with a
+/// pending one.
 pub(super) struct Waker {
     timer: libc::timer_t,
-    /// An address of this program: no other timer of it has this value.
+    /// An address in this process: no other timer of the process has this value.
     value: u64,
 }
 
 // SAFETY: a timer is a number, which any thread of the process may set and delete.
 unsafe impl Send for Waker {}
-// SAFETY: as above; nothing of it changes.
+// SAFETY: as above; no field changes.
 unsafe impl Sync for Waker {}
 
 impl Waker {
-    /// For the calling thread; `signal` must be one that it takes. None where the system refuses.
+    /// Makes a timer for the calling thread, which must take `signal`. Returns `None` if the system
+    /// refuses.
     pub(super) fn new(signal: Signal, value: *const ()) -> Option<Self> {
         // SAFETY: zero is valid for all members; the call reads the event and writes the timer.
         unsafe {
@@ -190,7 +196,7 @@ impl Waker {
         }
     }
 
-    /// Wakes it, now or when it next waits.
+    /// Wakes the thread, now or when it next waits.
     pub(super) fn wake(&self) {
         let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 1 };
@@ -199,36 +205,47 @@ impl Waker {
         unsafe { libc::timer_settime(self.timer, 0, &once, null_mut()) };
     }
 
-    /// Whether this is its signal.
+    /// Returns `true` if this timer has sent the signal.
     #[inline]
-    pub(super) fn is(&self, received: &Received) -> bool {
-        received.code == libc::SI_TIMER && received.value == self.value
+    pub(super) fn has_sent(&self, info: &SignalInfo) -> bool {
+        info.code == libc::SI_TIMER && info.value == self.value
     }
 }
 
 impl Drop for Waker {
     fn drop(&mut self) {
         // SAFETY: made by `timer_create`, deleted once. Not in a forked child, which has no timers:
-        // there nobody drops it ([`super::worker`]).
+        // there no code drops it ([`super::thread`]).
         unsafe { libc::timer_delete(self.timer) };
     }
 }
 
-impl Received {
-    /// Ends the program as if the signal had never been taken: with its default disposition, so
-    /// that the parent sees the same as of a program that does nothing about signals.
+impl SignalInfo {
+    /// Ends the process by this signal, with its default disposition, as if the signal had never
+    /// been taken. The parent sees the same as for a program that does nothing about signals.
     ///
-    /// One whose default is not to end (SIGCHLD, SIGTSTP) ends it with status 128 + its number.
-    /// Nothing is flushed, nothing is dropped.
-    pub fn die(&self) -> ! {
+    /// If the default disposition of the signal is not to end the process (SIGCHLD, SIGTSTP), the
+    /// process exits with status 128 + the signal's number. No buffer is flushed and no value is
+    /// dropped.
+    ///
+    /// ```no_run
+    /// let interrupted = tontine::signal::interrupted()?;
+    /// // … the program works until `interrupted.is_set()`, then cleans up …
+    /// if let Some(info) = interrupted.received() {
+    ///     info.terminate_process();
+    /// }
+    /// # Ok::<(), tontine::signal::SignalError>(())
+    /// ```
+    pub fn terminate_process(&self) -> ! {
         let signal = self.signal;
         // SAFETY: zero is a valid action: the default, no flags. The calls read live locals.
         unsafe {
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = libc::SIG_DFL;
-            if ends(signal) && libc::sigaction(signal.as_raw(), &action, null_mut()) == 0 {
-                // To this thread, so that no other takes it; here before the call returns.
-                let _ = Raw::of(signal.into()).unblock();
+            if ends_process(signal) && libc::sigaction(signal.as_raw(), &action, null_mut()) == 0 {
+                // Raised in this thread, so that no other takes it; delivered before the call
+                // returns.
+                let _ = RawSet::of(signal.into()).unblock();
                 libc::raise(signal.as_raw());
             }
             libc::_exit(128 + signal.as_raw())
@@ -236,9 +253,9 @@ impl Received {
     }
 }
 
-/// Whether its default is to end the process.
-fn ends(signal: Signal) -> bool {
-    let stays = [
+/// Returns `true` if the default disposition of the signal is to end the process.
+fn ends_process(signal: Signal) -> bool {
+    let others = [
         Signal::CHLD,
         Signal::CONT,
         Signal::STOP,
@@ -248,5 +265,5 @@ fn ends(signal: Signal) -> bool {
         Signal::URG,
         Signal::WINCH,
     ];
-    !stays.contains(&signal)
+    !others.contains(&signal)
 }

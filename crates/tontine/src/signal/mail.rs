@@ -3,39 +3,40 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::error::Result;
-use super::worker::{LOOK, Sink, Worker};
-use super::{Received, Set};
+use super::error::SignalError;
+use super::thread::{POLL_INTERVAL, Sink, Worker};
+use super::{SignalInfo, SignalSet};
 use crate::mailbox::Sender;
 
-/// Sends each as its bytes, or hands it to `undelivered`.
-struct Mail<F> {
+/// Sends each signal as its bytes, or passes it to `undelivered`.
+struct MailSink<F> {
     sender: Sender,
     undelivered: F,
     stop: Arc<AtomicBool>,
 }
 
 pub(super) fn start(
-    set: Set,
+    set: SignalSet,
     sender: Sender,
-    undelivered: impl FnMut(Received, crate::Error) + Send + 'static,
-) -> Result<Worker> {
-    Worker::start(set, Mail { sender, undelivered, stop: Arc::default() })
+    undelivered: impl FnMut(SignalInfo, crate::Error) + Send + 'static,
+) -> Result<Worker, SignalError> {
+    Worker::start(set, MailSink { sender, undelivered, stop: Arc::default() })
 }
 
-impl<F: FnMut(Received, crate::Error) + Send + 'static> Sink for Mail<F> {
+impl<F: FnMut(SignalInfo, crate::Error) + Send + 'static> Sink for MailSink<F> {
     fn begin(&mut self, stop: &Arc<AtomicBool>) {
         self.stop = Arc::clone(stop);
     }
 
-    fn put(&mut self, received: Received) {
-        let bytes = received.to_bytes();
+    fn put(&mut self, info: SignalInfo) {
+        let bytes = info.to_bytes();
         loop {
-            // Who ends the thread waits for this: not for ever for a mailbox that nobody empties.
-            match self.sender.send_timeout(&bytes, LOOK) {
+            // The caller that stops the thread waits for this call: it must not wait indefinitely
+            // for a mailbox that no process empties.
+            match self.sender.send_timeout(&bytes, POLL_INTERVAL) {
                 Ok(()) => return,
                 Err(crate::Error::TimedOut) if !self.stop.load(Ordering::Relaxed) => {}
-                Err(error) => return (self.undelivered)(received, error),
+                Err(error) => return (self.undelivered)(info, error),
             }
         }
     }

@@ -1,62 +1,66 @@
-//! Signals as values: blocked in every thread, taken in one place.
+//! Signals as values: every thread blocks them, one place takes them. [`Blocked`] is the key type.
 //!
-//! A signal that interrupts a program may find it anywhere, with a lock in its hand. A signal that
-//! a program *takes*, when it wants to, is a value like any other.
+//! A signal handler may interrupt a program between any two instructions, for example while a
+//! thread holds a lock. A signal that the program *takes*, at a point of its choice, is an ordinary
+//! value.
 //!
-//! - [`interrupted()`]: what most programs want.
-//! - [`Blocked`]: blocks a [`Set`] of [`Signal`]s in this thread and in all that start later, and
-//!   refuses where another thread runs with one unblocked. From there: [`Blocked::wait`] takes one
-//!   here, [`Blocked::descriptor`] is readable when there is one, [`Blocked::thread`] calls a
-//!   function for each, [`Blocked::channel`] queues them, [`Blocked::mailbox`] sends them to
-//!   another process, and `Blocked::stream` (feature `tokio`) is awaited.
-//! - [`Received`]: one signal, who sent it, with what value, and how many were merged into it.
-//! - [`handler`]: for who must have a handler, with the list of what is allowed in one.
+//! - [`interrupted()`] is what most programs need: has the program been asked to end?
+//! - [`Blocked`] blocks a [`SignalSet`] of [`Signal`]s in this thread and in all that start later,
+//!   and fails if another thread runs with one of them unblocked. It has six ways to take them:
+//!   [`Blocked::wait`] in the calling thread, [`Blocked::signal_fd`] through a descriptor,
+//!   [`Blocked::thread`] by a function, [`Blocked::channel`] through a queue, [`Blocked::mailbox`]
+//!   in another process, and `Blocked::stream` (feature `tokio`) in an async task.
+//! - [`SignalInfo`] is one signal that was taken: its sender, the sender's value, and how many more
+//!   signals it stands for.
+//! - [`handler`] is for programs that must have a handler, with the list of what one may do.
+//! - [`SignalError`] is the error of all of these.
 //!
 //! ```
 //! use tontine::signal::{Blocked, Signal};
 //!
-//! // First of all, in `main`: threads inherit what is blocked.
+//! // First in `main`: threads inherit the signal mask.
 //! let blocked = Blocked::new([Signal::TERM, Signal::USR1])?;
 //! let signals = blocked.channel(64)?;
 //! # unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) };
-//! let one = signals.recv()?;
-//! println!("{} of pid {:?}", one.signal(), one.pid());
-//! # assert_eq!(one.signal(), Signal::USR1);
-//! # Ok::<(), tontine::signal::Error>(())
+//! let info = signals.recv()?;
+//! println!("{} of pid {:?}", info.signal(), info.pid());
+//! # assert_eq!(info.signal(), Signal::USR1);
+//! # Ok::<(), tontine::signal::SignalError>(())
 //! ```
 //!
-//! Source: seed 003 (a thread that waits by `sigwait`); `signal(7)`, `signal-safety(7)`,
-//! `sigtimedwait(2)`, `signalfd(2)`, `pthread_sigmask(3)`. The guide is `docs/signal.md`.
+//! Sources: `signal(7)`, `signal-safety(7)`, `pthread_sigmask(3)`, `sigwait(3)` (a thread that
+//! waits for signals), `sigtimedwait(2)`, `signalfd(2)`.
 //!
-//! Neighbours: `kernel` asks the kernel, `census` looks at the other threads, `worker` is the
-//! designated thread. Of the rest of the crate this uses [`crate::mailbox`], to deliver, alone.
+//! Neighbours: `kernel` makes the system calls, `thread_masks` reads the masks of the other
+//! threads, `thread` is the thread that takes signals. Of the rest of the crate this module uses
+//! [`crate::mailbox`] alone, to deliver.
 
 mod blocked;
-mod census;
 mod channel;
-mod descriptor;
 mod disposition;
 mod error;
+mod fd;
 pub mod handler;
+mod info;
 mod interrupted;
 mod kernel;
 mod mail;
 mod number;
 mod parse;
-mod received;
 mod set;
 #[cfg(feature = "tokio")]
 mod stream;
-mod worker;
+mod thread;
+mod thread_masks;
 
 pub use blocked::Blocked;
-pub use channel::Channel;
-pub use descriptor::Descriptor;
-pub use error::{Error, Result};
+pub use channel::SignalChannel;
+pub use error::SignalError;
+pub use fd::SignalFd;
+pub use info::{ChildStatus, SignalInfo};
 pub use interrupted::{Interrupted, interrupted};
 pub use number::Signal;
-pub use received::{Child, Received};
-pub use set::Set;
+pub use set::SignalSet;
 #[cfg(feature = "tokio")]
-pub use stream::Stream;
-pub use worker::Thread;
+pub use stream::SignalStream;
+pub use thread::SignalThread;

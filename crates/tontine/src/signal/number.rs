@@ -1,11 +1,14 @@
-//! One signal's number, by name: [`Signal`].
+//! A signal's number and name: [`Signal`].
 
 use std::fmt;
 
-/// The greatest number of a signal.
-pub(super) const MOST: i32 = 64;
+/// The largest signal number.
+pub(super) const MAX_SIGNAL: i32 = 64;
 
-/// A signal's number: 1 to 64.
+/// A signal: a number from 1 to 64.
+///
+/// A signal prints as its name. It parses from a name, with or without `SIG`, in either case, or
+/// from a number.
 ///
 /// ```
 /// use tontine::signal::Signal;
@@ -19,7 +22,7 @@ pub(super) const MOST: i32 = 64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(u8);
 
-/// A constant a standard signal, and their names.
+/// Defines one constant for each standard signal, and the table of their names.
 macro_rules! standard {
     ($($name:ident = $number:ident, $doc:literal;)*) => {
         impl Signal {
@@ -31,77 +34,87 @@ macro_rules! standard {
 }
 
 standard! {
-    HUP = SIGHUP, "The terminal has gone, or *read your configuration again*.";
-    INT = SIGINT, "Ctrl-C.";
-    QUIT = SIGQUIT, "Ctrl-\\: end, and dump core.";
-    ILL = SIGILL, "An instruction that there is not.";
-    TRAP = SIGTRAP, "A breakpoint.";
-    ABRT = SIGABRT, "`abort`.";
-    BUS = SIGBUS, "Memory that is not there behind its address.";
-    FPE = SIGFPE, "A division by zero.";
-    KILL = SIGKILL, "End at once. Nobody can take it.";
-    USR1 = SIGUSR1, "The program's own.";
-    SEGV = SIGSEGV, "An address that means nothing.";
-    USR2 = SIGUSR2, "The program's own.";
-    PIPE = SIGPIPE, "Nobody reads what this thread writes.";
-    ALRM = SIGALRM, "`alarm`.";
-    TERM = SIGTERM, "Please end.";
-    STKFLT = SIGSTKFLT, "Unused.";
-    CHLD = SIGCHLD, "A child has ended, stopped or gone on.";
-    CONT = SIGCONT, "Go on.";
-    STOP = SIGSTOP, "Stop. Nobody can take it.";
-    TSTP = SIGTSTP, "Ctrl-Z.";
-    TTIN = SIGTTIN, "A background process has read its terminal.";
-    TTOU = SIGTTOU, "A background process has written to its terminal.";
+    HUP = SIGHUP, "Hangup of the terminal; by convention also: reload the configuration.";
+    INT = SIGINT, "Interrupt from the terminal (Ctrl-C).";
+    QUIT = SIGQUIT, "Quit from the terminal (Ctrl-\\), with a core dump.";
+    ILL = SIGILL, "Illegal instruction.";
+    TRAP = SIGTRAP, "Trace trap or breakpoint.";
+    ABRT = SIGABRT, "`abort(3)`.";
+    BUS = SIGBUS, "Bus error: the memory behind a mapped address is missing.";
+    FPE = SIGFPE, "Arithmetic error, such as an integer division by zero.";
+    KILL = SIGKILL, "Kills the process. No program can block or handle it.";
+    USR1 = SIGUSR1, "First user-defined signal.";
+    SEGV = SIGSEGV, "Invalid memory reference.";
+    USR2 = SIGUSR2, "Second user-defined signal.";
+    PIPE = SIGPIPE, "This thread wrote to a pipe or socket without a reader.";
+    ALRM = SIGALRM, "Timer of `alarm(2)`.";
+    TERM = SIGTERM, "Request to end.";
+    STKFLT = SIGSTKFLT, "Stack fault of a coprocessor; unused.";
+    CHLD = SIGCHLD, "A child ended, stopped or was continued.";
+    CONT = SIGCONT, "Continues a stopped process.";
+    STOP = SIGSTOP, "Stops the process. No program can block or handle it.";
+    TSTP = SIGTSTP, "Stop from the terminal (Ctrl-Z).";
+    TTIN = SIGTTIN, "A background process read from its terminal.";
+    TTOU = SIGTTOU, "A background process wrote to its terminal.";
     URG = SIGURG, "Urgent data on a socket.";
-    XCPU = SIGXCPU, "Too much processor time.";
-    XFSZ = SIGXFSZ, "This thread writes too large a file.";
-    VTALRM = SIGVTALRM, "A timer of processor time.";
-    PROF = SIGPROF, "A profiler's timer.";
-    WINCH = SIGWINCH, "The terminal has another size.";
-    IO = SIGIO, "A descriptor is ready.";
-    PWR = SIGPWR, "The power fails.";
-    SYS = SIGSYS, "A system call that there is not, or that a filter refuses.";
+    XCPU = SIGXCPU, "The limit of processor time is exceeded (`RLIMIT_CPU`).";
+    XFSZ = SIGXFSZ, "This thread exceeded the limit of a file's size (`RLIMIT_FSIZE`).";
+    VTALRM = SIGVTALRM, "Virtual timer: processor time of the process.";
+    PROF = SIGPROF, "Profiling timer.";
+    WINCH = SIGWINCH, "The terminal's window was resized.";
+    IO = SIGIO, "I/O is possible on a descriptor.";
+    PWR = SIGPWR, "Power failure.";
+    SYS = SIGSYS, "Bad system call; on Linux one that a seccomp filter refuses.";
 }
 
 impl Signal {
-    /// The signal of that number, where there is one.
+    /// Returns the signal with this number, or `None` if it is not in 1 to 64.
     pub fn from_raw(number: i32) -> Option<Self> {
-        (1..=MOST).contains(&number).then_some(Self(number as u8))
+        (1..=MAX_SIGNAL).contains(&number).then_some(Self(number as u8))
     }
 
-    /// Real-time signal `SIGRTMIN + number`, where there is one. They queue, instead of merging.
+    /// Returns the real-time signal `SIGRTMIN + number`, or `None` if it exceeds `SIGRTMAX`.
+    ///
+    /// Real-time signals queue; standard signals coalesce.
+    ///
+    /// ```
+    /// use tontine::signal::Signal;
+    ///
+    /// let signal = Signal::realtime(0).expect("SIGRTMIN");
+    /// assert!(signal.is_realtime());
+    /// assert_eq!(Signal::realtime(99), None);
+    /// ```
     pub fn realtime(number: u8) -> Option<Self> {
         let raw = libc::SIGRTMIN() + i32::from(number);
         (raw <= libc::SIGRTMAX()).then_some(Self(raw as u8))
     }
 
-    /// Its number.
+    /// Returns the number of the signal.
     pub fn as_raw(self) -> i32 {
         self.0.into()
     }
 
-    /// Whether it queues: a real-time signal.
+    /// Returns `true` if this is a real-time signal, which queues.
     pub fn is_realtime(self) -> bool {
         self.as_raw() >= libc::SIGRTMIN()
     }
 
-    /// Why nobody can take it as a value, if that is so.
+    /// Returns why no program can take the signal as a value, or `None` if one can.
     pub(super) fn refusal(self) -> Option<&'static str> {
         match self {
             Self::KILL | Self::STOP => Some("no program can block or handle it; leave it out"),
             Self::SEGV | Self::BUS | Self::FPE | Self::ILL | Self::TRAP | Self::SYS => {
-                Some("it means the thread whose instruction made it, and no other; leave it out")
+                Some("it is for the thread whose instruction caused it and no other; leave it out")
             }
-            _ if self.is_the_library_s() => {
-                Some("it is the C library's own, for its threads; leave it out")
+            _ if self.is_reserved_by_libc() => {
+                Some("the C library uses it for its threads; leave it out")
             }
             _ => None,
         }
     }
 
-    /// Whether the C library keeps it for itself.
-    pub(super) fn is_the_library_s(self) -> bool {
+    /// Returns `true` if the C library reserves the signal.
+    pub(super) fn is_reserved_by_libc(self) -> bool {
         (libc::SIGSYS + 1..libc::SIGRTMIN()).contains(&self.as_raw())
     }
 }
@@ -130,8 +143,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_one_place_may_take_for_all_is_taken() {
-        let refused: Vec<i32> = (1..=MOST)
+    fn refusals_are_the_synchronous_and_reserved_signals() {
+        let refused: Vec<i32> = (1..=MAX_SIGNAL)
             .filter(|&number| Signal::from_raw(number).is_some_and(|one| one.refusal().is_some()))
             .collect();
         let mut expected = vec![

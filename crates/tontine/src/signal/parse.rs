@@ -2,14 +2,15 @@
 
 use std::str::FromStr;
 
-use super::error::{Error, Result};
+use super::error::SignalError;
 use super::number::{NAMES, Signal};
 
-/// By name, with or without `SIG`, in either case: `TERM`, `sigusr1`, `SIGRTMIN+3`; or by number.
+/// Parses a name, with or without `SIG`, in either case (`TERM`, `sigusr1`, `SIGRTMIN+3`), or a
+/// number.
 impl FromStr for Signal {
-    type Err = Error;
+    type Err = SignalError;
 
-    fn from_str(text: &str) -> Result<Self> {
+    fn from_str(text: &str) -> Result<Self, SignalError> {
         let upper = text.to_ascii_uppercase();
         let name = upper.strip_prefix("SIG").unwrap_or(&upper);
         let named = || NAMES.iter().find(|(_, known)| *known == name).map(|&(signal, _)| signal);
@@ -18,23 +19,23 @@ impl FromStr for Signal {
             above => Self::realtime(above.strip_prefix('+')?.parse().ok()?),
         };
         let number = || Self::from_raw(name.parse().ok()?);
-        named().or_else(realtime).or_else(number).ok_or(Error::Malformed {
-            why: "a signal has a name such as SIGTERM or SIGRTMIN+3, or a number from 1 to 64",
+        named().or_else(realtime).or_else(number).ok_or(SignalError::Malformed {
+            reason: "expected a name such as SIGTERM or SIGRTMIN+3, or a number from 1 to 64",
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::number::MOST;
+    use super::super::number::MAX_SIGNAL;
     use super::*;
 
     #[test]
-    fn each_number_has_a_name_that_leads_back_to_it() {
-        for number in 1..=MOST {
+    fn each_number_has_a_name_that_parses_back() {
+        for number in 1..=MAX_SIGNAL {
             let signal = Signal::from_raw(number).expect("there is one");
             assert_eq!(signal.as_raw(), number);
-            if !signal.is_the_library_s() {
+            if !signal.is_reserved_by_libc() {
                 assert_eq!(signal.to_string().parse(), Ok(signal), "{signal}");
             }
         }

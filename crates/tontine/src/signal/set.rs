@@ -1,58 +1,69 @@
-//! A set of signals: [`Set`].
+//! A set of signals: [`SignalSet`].
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Sub};
 
 use super::Signal;
 
-/// A set of signals: a bit each, as `/proc` prints them.
+/// A set of signals, one bit for each.
+///
+/// A set prints as the names of its signals. `|` is the union of two sets, `&` the intersection,
+/// `-` the difference.
 ///
 /// ```
-/// use tontine::signal::{Set, Signal};
+/// use tontine::signal::{Signal, SignalSet};
 ///
-/// let set = Set::from([Signal::INT, Signal::TERM]).with(Signal::HUP);
+/// let set = SignalSet::from([Signal::INT, Signal::TERM]).with(Signal::HUP);
 /// assert!(set.contains(Signal::TERM));
 /// assert_eq!(set.to_string(), "SIGHUP, SIGINT, SIGTERM");
+/// assert_eq!(set - SignalSet::from(Signal::HUP), [Signal::INT, Signal::TERM].into());
 /// ```
 ///
 /// Source: `sigsetops(3)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Set(u64);
+pub struct SignalSet(u64);
 
-impl Set {
-    /// A set without any.
+impl SignalSet {
+    /// Returns the empty set.
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// The same, with one more.
+    /// Returns this set with `signal` added.
     #[must_use]
     pub fn with(self, signal: Signal) -> Self {
         Self(self.0 | bit(signal))
     }
 
-    /// Whether it has this one.
+    /// Returns `true` if the set has `signal`.
     pub fn contains(self, signal: Signal) -> bool {
         self.0 & bit(signal) != 0
     }
 
-    /// Whether it has none.
+    /// Returns `true` if the set has no signal.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Its signals, by number.
+    /// Returns an iterator over the signals of the set, in the order of their numbers.
+    ///
+    /// ```
+    /// use tontine::signal::{Signal, SignalSet};
+    ///
+    /// let set = SignalSet::from([Signal::TERM, Signal::HUP]);
+    /// assert!(set.iter().eq([Signal::HUP, Signal::TERM]));
+    /// ```
     pub fn iter(self) -> impl Iterator<Item = Signal> {
-        let all = (1..=super::number::MOST).filter_map(Signal::from_raw);
+        let all = (1..=super::number::MAX_SIGNAL).filter_map(Signal::from_raw);
         all.filter(move |&signal| self.contains(signal))
     }
 
-    /// Those that do not queue.
+    /// Returns the standard signals of the set, which do not queue.
     pub(super) fn standard(self) -> Self {
         self.iter().filter(|signal| !signal.is_realtime()).collect()
     }
 
-    /// Signal n in bit n − 1.
+    /// Returns the set with signal n for each bit n − 1, which is the form of `/proc`.
     pub(super) fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -62,52 +73,52 @@ fn bit(signal: Signal) -> u64 {
     1 << (signal.as_raw() - 1)
 }
 
-impl From<Signal> for Set {
+impl From<Signal> for SignalSet {
     fn from(signal: Signal) -> Self {
         Self(bit(signal))
     }
 }
 
-impl<const N: usize> From<[Signal; N]> for Set {
+impl<const N: usize> From<[Signal; N]> for SignalSet {
     fn from(signals: [Signal; N]) -> Self {
         signals.into_iter().collect()
     }
 }
 
-impl FromIterator<Signal> for Set {
+impl FromIterator<Signal> for SignalSet {
     fn from_iter<I: IntoIterator<Item = Signal>>(signals: I) -> Self {
         signals.into_iter().fold(Self::new(), Self::with)
     }
 }
 
-impl BitOr for Set {
+impl BitOr for SignalSet {
     type Output = Self;
 
-    /// What is in either.
+    /// Returns the signals that either set has.
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-impl BitAnd for Set {
+impl BitAnd for SignalSet {
     type Output = Self;
 
-    /// What is in both.
+    /// Returns the signals that both sets have.
     fn bitand(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 }
 
-impl Sub for Set {
+impl Sub for SignalSet {
     type Output = Self;
 
-    /// What is in this one and not in the other.
+    /// Returns the signals of this set that `other` lacks.
     fn sub(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 }
 
-impl fmt::Display for Set {
+impl fmt::Display for SignalSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, signal) in self.iter().enumerate() {
             let comma = if number > 0 { ", " } else { "" };
@@ -117,7 +128,7 @@ impl fmt::Display for Set {
     }
 }
 
-impl fmt::Debug for Set {
+impl fmt::Debug for SignalSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter()).finish()
     }
@@ -128,14 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_what_their_bits_say() {
-        let set = Set::from([Signal::HUP, Signal::TERM]);
-        assert_eq!(set, Set::from_bits(0x4001));
-        assert_eq!(set - Set::from(Signal::HUP), Set::from(Signal::TERM));
-        assert_eq!(set & Set::from([Signal::HUP, Signal::INT]), Set::from(Signal::HUP));
+    fn set_operations_follow_bits() {
+        let set = SignalSet::from([Signal::HUP, Signal::TERM]);
+        assert_eq!(set, SignalSet::from_bits(0x4001));
+        assert_eq!(set - SignalSet::from(Signal::HUP), SignalSet::from(Signal::TERM));
+        assert_eq!(set & SignalSet::from([Signal::HUP, Signal::INT]), SignalSet::from(Signal::HUP));
         let last = Signal::from_raw(64).expect("the last one");
-        assert_eq!((set | Set::from(last)).iter().count(), 3);
+        assert_eq!((set | SignalSet::from(last)).iter().count(), 3);
         assert_eq!(set.with(last).standard(), set);
-        assert!(Set::new().is_empty() && Set::new().to_string().is_empty());
+        assert!(SignalSet::new().is_empty() && SignalSet::new().to_string().is_empty());
     }
 }

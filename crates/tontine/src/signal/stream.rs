@@ -1,4 +1,4 @@
-//! Signals, awaited: [`Stream`].
+//! Signals in an async task: [`SignalStream`].
 
 #![allow(unsafe_code, reason = "tokio wants a promise that descriptors stay open")]
 
@@ -8,13 +8,13 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::error::{Error, Result};
-use super::{Descriptor, Received};
+use super::error::SignalError;
+use super::{SignalFd, SignalInfo};
 
 /// An async stream of signals, made by [`Blocked::stream`](super::Blocked::stream).
 ///
-/// It is a [`futures_core::Stream`] that never ends, and [`Stream::next`] needs no other crate.
-/// Signals that are sent to a thread of the runtime's are not among them.
+/// The type implements [`futures_core::Stream`] and never ends. [`SignalStream::next`] needs no
+/// other crate. Signals sent to one thread of the runtime are not part of the stream.
 ///
 /// ```no_run
 /// use tontine::signal::{Blocked, Signal};
@@ -24,52 +24,52 @@ use super::{Descriptor, Received};
 /// let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
 /// runtime.block_on(async {
 ///     let mut signals = blocked.stream()?;
-///     let one = signals.next().await?;
-///     println!("{} of pid {:?}", one.signal(), one.pid());
+///     let info = signals.next().await?;
+///     println!("{} of pid {:?}", info.signal(), info.pid());
 ///     Ok::<(), Box<dyn std::error::Error>>(())
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Stream<'a> {
-    descriptor: AsyncFd<Descriptor<'a>>,
+pub struct SignalStream<'a> {
+    fd: AsyncFd<SignalFd<'a>>,
 }
 
-impl<'a> Stream<'a> {
-    pub(super) fn new(descriptor: Descriptor<'a>) -> Result<Self> {
-        // SAFETY: it holds one descriptor, open, for as long as it lives.
-        let descriptor = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
-            .map_err(|error| Error::io("epoll_ctl", &error.into()))?;
-        Ok(Self { descriptor })
+impl<'a> SignalStream<'a> {
+    pub(super) fn new(fd: SignalFd<'a>) -> Result<Self, SignalError> {
+        // SAFETY: the value owns one descriptor, which stays open as long as the value lives.
+        let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
+            .map_err(|error| SignalError::io("epoll_ctl", &error.into()))?;
+        Ok(Self { fd })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     ///
-    /// Cancel safe: a future that is dropped before it is ready has taken none.
+    /// Cancel safe: a future that is dropped before it is ready has taken no signal.
     ///
     /// # Errors
-    /// [`Error::System`].
-    pub async fn next(&mut self) -> Result<Received> {
+    /// [`SignalError::System`] if the runtime or the descriptor fails.
+    pub async fn next(&mut self) -> Result<SignalInfo, SignalError> {
         std::future::poll_fn(|context| self.poll_one(context)).await
     }
 
-    fn poll_one(&mut self, context: &mut Context<'_>) -> Poll<Result<Received>> {
-        // One that is never without a signal lets other tasks run all the same.
+    fn poll_one(&mut self, context: &mut Context<'_>) -> Poll<Result<SignalInfo, SignalError>> {
+        // The budget lets other tasks run even if a signal is always pending.
         let budget = ready!(tokio::task::coop::poll_proceed(context));
         loop {
-            let mut readable = ready!(self.descriptor.poll_read_ready(context))
-                .map_err(|error| Error::io("epoll_wait", &error))?;
-            if let Some(received) = self.descriptor.get_ref().take()? {
+            let mut readable = ready!(self.fd.poll_read_ready(context))
+                .map_err(|error| SignalError::io("epoll_wait", &error))?;
+            if let Some(info) = self.fd.get_ref().read_signal()? {
                 budget.made_progress();
-                return Poll::Ready(Ok(received));
+                return Poll::Ready(Ok(info));
             }
             readable.clear_ready();
         }
     }
 }
 
-impl futures_core::Stream for Stream<'_> {
-    type Item = Result<Received>;
+impl futures_core::Stream for SignalStream<'_> {
+    type Item = Result<SignalInfo, SignalError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.poll_one(context).map(Some)

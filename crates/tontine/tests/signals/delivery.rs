@@ -1,4 +1,4 @@
-//! Where signals go: a function, a channel, another process, a stream; and how that ends.
+//! Destinations of signals: a function, a channel, another process, a stream; and their end.
 //!
 //! Each test runs in a child of one thread: the harness's own threads block nothing.
 
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Sender};
-use tontine::signal::{self, Blocked, Channel, Error, Received, Signal};
+use tontine::signal::{self, Blocked, Signal, SignalChannel, SignalError, SignalInfo};
 
 use crate::child::Child;
 use crate::shared::*;
 
-fn next(channel: &Channel<'_>) -> Received {
+fn next(channel: &SignalChannel<'_>) -> SignalInfo {
     channel.recv_timeout(LONG).expect("there").expect("a signal")
 }
 
@@ -36,11 +36,11 @@ fn a_thread_delivers_each_and_ends_when_it_is_dropped() {
         for value in 0..1000 {
             assert_eq!(said.recv_timeout(LONG).expect("delivered").value(), Some(value));
         }
-        assert!(!thread.has_ended() && threads() == 2);
+        assert!(!thread.is_finished() && threads() == 2);
         drop(thread);
         assert!(child::eventually(|| threads() == 1));
         assert!(said.recv().is_err(), "nothing was delivered but what was sent");
-        // What comes now is for whoever takes next.
+        // A signal that arrives now is for the next one that takes.
         kill_self(Signal::USR1);
         assert!(blocked.wait(Some(LONG)).expect("waits").is_some());
     });
@@ -51,7 +51,8 @@ fn what_wakes_the_thread_is_never_delivered() {
     alone!();
     in_a_process(|| {
         for set in [vec![Signal::TERM], vec![realtime(0)], vec![Signal::HUP, realtime(3)]] {
-            let blocked = Blocked::new(set.into_iter().collect::<signal::Set>()).expect("blocked");
+            let blocked =
+                Blocked::new(set.into_iter().collect::<signal::SignalSet>()).expect("blocked");
             let count = Arc::new(AtomicU32::new(0));
             for _ in 0..200 {
                 let counts = Arc::clone(&count);
@@ -74,7 +75,7 @@ fn dropping_waits_for_the_delivery_and_leaves_the_rest_pending() {
         let (say, said) = mpsc::channel();
         let done = Arc::new(AtomicU32::new(0));
         let its_done = Arc::clone(&done);
-        let slow = move |_: Received| {
+        let slow = move |_: SignalInfo| {
             say.send(()).expect("said");
             std::thread::sleep(SHORT * 4);
             its_done.fetch_add(1, Ordering::Relaxed);
@@ -97,7 +98,7 @@ fn where_no_signal_may_be_queued_all_works_but_values() {
     alone!();
     in_a_process(|| {
         forbid_queueing();
-        for set in [signal::Set::from(Signal::USR1), realtime(0).into()] {
+        for set in [signal::SignalSet::from(Signal::USR1), realtime(0).into()] {
             let blocked = Blocked::new(set).expect("blocked");
             let (say, said) = mpsc::channel();
             let thread = blocked.thread(move |one| say.send(one).expect("said")).expect("made");
@@ -122,8 +123,8 @@ fn a_delivery_that_panics_is_no_secret() {
         let blocked = Blocked::new(Signal::USR1).expect("blocked");
         let thread = blocked.thread(|_| panic!("a bad day")).expect("a thread");
         kill_self(Signal::USR1);
-        assert!(child::eventually(|| thread.has_ended()));
-        let panic = catch_unwind(AssertUnwindSafe(|| thread.finish())).expect_err("it panicked");
+        assert!(child::eventually(|| thread.is_finished()));
+        let panic = catch_unwind(AssertUnwindSafe(|| thread.stop())).expect_err("it panicked");
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"a bad day"));
     });
 }
@@ -143,9 +144,9 @@ fn a_channel_keeps_one_of_each_standard_signal_and_counts_the_others() {
         }
         kill_self(Signal::USR2);
         let one = next(&channel);
-        assert_eq!((one.signal(), one.merged()), (Signal::USR1, 4));
+        assert_eq!((one.signal(), one.coalesced()), (Signal::USR1, 4));
         let two = next(&channel);
-        assert_eq!((two.signal(), two.merged()), (Signal::USR2, 0));
+        assert_eq!((two.signal(), two.coalesced()), (Signal::USR2, 0));
         assert_eq!(channel.try_recv(), Ok(None));
     });
 }
@@ -189,7 +190,7 @@ fn a_full_channel_leaves_the_rest_with_the_kernel_and_takes_standard_ones_still(
     in_a_process(|| {
         let signal = realtime(0);
         for with_standard in [true, false] {
-            let mut set = signal::Set::from(signal);
+            let mut set = signal::SignalSet::from(signal);
             if with_standard {
                 set = set.with(Signal::TERM);
             }
@@ -226,7 +227,7 @@ fn a_full_channel_can_be_dropped() {
     alone!();
     in_a_process(|| {
         for standard in [None, Some(Signal::TERM)] {
-            let set = [realtime(0)].into_iter().chain(standard).collect::<signal::Set>();
+            let set = [realtime(0)].into_iter().chain(standard).collect::<signal::SignalSet>();
             let blocked = Blocked::new(set).expect("blocked");
             let channel = blocked.channel(1).expect("a thread");
             (0..5).for_each(|value| queue(own_pid(), realtime(0), value));
@@ -237,7 +238,7 @@ fn a_full_channel_can_be_dropped() {
     });
 }
 
-/// A process that takes mail about signals, until one says 0.
+/// A process that receives signals by mailbox, until one has the value 0.
 fn reader(path: &std::path::Path, takes: bool) -> Child {
     let child = Child::fork(|pipe| {
         Life::register().expect("a life");
@@ -250,7 +251,7 @@ fn reader(path: &std::path::Path, takes: bool) -> Child {
         let parent = rustix::process::getppid().expect("a parent").as_raw_nonzero().get();
         for value in (0..100).rev() {
             let message = mailbox.recv().expect("a message");
-            let one = Received::from_bytes(&message).expect("a signal");
+            let one = SignalInfo::from_bytes(&message).expect("a signal");
             assert_eq!((one.signal(), one.value()), (realtime(0), Some(value)));
             assert_eq!((one.code(), one.pid()), (libc::SI_QUEUE, Some(parent.cast_unsigned())));
         }
@@ -274,7 +275,7 @@ fn a_mailbox_has_them_in_another_process() {
         let thread = thread.expect("a thread");
         (0..100).rev().for_each(|value| queue(own_pid(), realtime(0), value));
         assert_eq!(reader.wait(), 0, "it had all, in order");
-        // Nobody is there now: what cannot be sent is handed back.
+        // The receiver has ended: a signal that cannot be sent is undelivered.
         queue(own_pid(), realtime(0), 5);
         let (one, error) = said.recv_timeout(LONG).expect("handed back");
         assert_eq!(one.value(), Some(5));
@@ -298,7 +299,7 @@ fn a_mailbox_that_nobody_empties_holds_up_no_end() {
         let options = tontine::mailbox::Options::new().lane_cap(8192);
         let sender = options.connect(path.as_path()).expect("connected");
         let (say, said) = mpsc::channel();
-        let undelivered = move |one: Received, error| drop(say.send((one.value(), error)));
+        let undelivered = move |one: SignalInfo, error| drop(say.send((one.value(), error)));
         let thread = blocked.mailbox(sender, undelivered).expect("a thread");
         (0..1000).for_each(|value| queue(own_pid(), realtime(0), value));
         let pending = || is_in(mask("ShdPnd"), realtime(0));
@@ -383,9 +384,11 @@ fn the_first_interruption_is_noticed() {
         assert!(interrupted.wait(Some(LONG)).expect("waits").is_some());
         kill_self(Signal::TERM);
         assert!(child::eventually(readable) && interrupted.is_set());
-        assert!(child::eventually(|| interrupted.received().is_some_and(|one| one.merged() == 1)));
+        assert!(child::eventually(|| interrupted
+            .received()
+            .is_some_and(|one| one.coalesced() == 1)));
         let mut child = Child::fork(|_| {
-            assert_eq!(interrupted.wait(None), Err(Error::Forked));
+            assert_eq!(interrupted.wait(None), Err(SignalError::Forked));
             // Without a look at the parent's, which a thread of the parent may have locked.
             assert!(!interrupted.is_set() && interrupted.received().is_none());
         });
@@ -416,7 +419,7 @@ fn a_second_interruption_ends_the_program_and_dropped_the_first_does() {
     let died = status_of(|| {
         let interrupted = signal::interrupted().expect("blocked");
         kill_self(Signal::TERM);
-        interrupted.wait(None).expect("waits").expect("one").die();
+        interrupted.wait(None).expect("waits").expect("one").terminate_process();
     });
     assert_eq!(died, 128 + libc::SIGTERM);
 }

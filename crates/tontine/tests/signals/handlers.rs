@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tontine::signal::handler::{Counter, Flag, Wake};
-use tontine::signal::{Blocked, Error, Signal};
+use tontine::signal::handler::{SelfPipe, SignalCounter, SignalFlag};
+use tontine::signal::{Blocked, Signal, SignalError};
 
 use crate::child::Child;
 use crate::shared::*;
@@ -20,7 +20,7 @@ fn raise(signal: Signal) {
     assert_eq!(unsafe { libc::raise(signal.as_raw()) }, 0);
 }
 
-fn is_readable(wake: &Wake) -> bool {
+fn is_readable(wake: &SelfPipe) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(wake, PollFlags::IN)], Some(&at_once)) == Ok(1)
 }
@@ -29,10 +29,10 @@ fn is_readable(wake: &Wake) -> bool {
 fn each_says_that_its_signal_has_come() {
     alone!();
     in_a_process(|| {
-        let flag = Flag::install(Signal::USR1).expect("installed");
-        let counter = Counter::install(Signal::USR1).expect("installed");
-        let wake = Wake::install(Signal::USR1).expect("installed");
-        let other = Flag::install(Signal::USR2).expect("installed");
+        let flag = SignalFlag::install(Signal::USR1).expect("installed");
+        let counter = SignalCounter::install(Signal::USR1).expect("installed");
+        let wake = SelfPipe::install(Signal::USR1).expect("installed");
+        let other = SignalFlag::install(Signal::USR2).expect("installed");
         assert!(!flag.is_set() && counter.get() == 0 && !is_readable(&wake) && !wake.take());
         (0..3).for_each(|_| raise(Signal::USR1));
         assert!(flag.is_set() && flag.take() && !flag.is_set() && !flag.take());
@@ -53,9 +53,9 @@ fn the_disposition_that_was_there_comes_back_with_the_last_one() {
     in_a_process(|| {
         dispose(Signal::USR1, libc::SIG_IGN, libc::SA_NODEFER);
         let before = disposition(Signal::USR1);
-        let flag = Flag::install(Signal::USR1).expect("installed");
-        let counter = Counter::install(Signal::USR1).expect("installed");
-        let wake = Wake::install(Signal::USR1).expect("installed");
+        let flag = SignalFlag::install(Signal::USR1).expect("installed");
+        let counter = SignalCounter::install(Signal::USR1).expect("installed");
+        let wake = SelfPipe::install(Signal::USR1).expect("installed");
         drop(counter);
         drop(flag);
         raise(Signal::USR1);
@@ -65,7 +65,7 @@ fn the_disposition_that_was_there_comes_back_with_the_last_one() {
         raise(Signal::USR1);
         // And again, with the pipe of before, of which nothing is left over.
         raise(Signal::USR1);
-        let wake = Wake::install(Signal::USR1).expect("installed");
+        let wake = SelfPipe::install(Signal::USR1).expect("installed");
         assert!(!is_readable(&wake) && !wake.take());
         raise(Signal::USR1);
         assert!(wake.take());
@@ -76,8 +76,8 @@ fn the_disposition_that_was_there_comes_back_with_the_last_one() {
 fn a_full_pipe_is_well_and_errno_is_as_before() {
     alone!();
     in_a_process(|| {
-        let wake = Wake::install(Signal::USR1).expect("installed");
-        // More than a pipe holds: the last ones fail with EAGAIN, which nobody must see.
+        let wake = SelfPipe::install(Signal::USR1).expect("installed");
+        // More than a pipe holds: the last writes fail with EAGAIN, which the program must not see.
         for _ in 0..70_000 {
             // SAFETY: this thread's errno.
             unsafe { *libc::__errno_location() = libc::EXDEV };
@@ -95,7 +95,7 @@ fn a_full_pipe_is_well_and_errno_is_as_before() {
 fn they_come_and_go_while_their_handlers_run() {
     alone!();
     in_a_process(|| {
-        let always = Counter::install(Signal::USR1).expect("installed");
+        let always = SignalCounter::install(Signal::USR1).expect("installed");
         let stop = Arc::new(AtomicBool::new(false));
         let its_stop = Arc::clone(&stop);
         let raises = std::thread::spawn(move || {
@@ -107,9 +107,9 @@ fn they_come_and_go_while_their_handlers_run() {
             raised
         });
         for _ in 0..2_000 {
-            let flag = Flag::install(Signal::USR1).expect("installed");
-            let wake = Wake::install(Signal::USR1).expect("installed");
-            let counter = Counter::install(Signal::USR1).expect("installed");
+            let flag = SignalFlag::install(Signal::USR1).expect("installed");
+            let wake = SelfPipe::install(Signal::USR1).expect("installed");
+            let counter = SignalCounter::install(Signal::USR1).expect("installed");
             drop(wake);
             drop(flag);
             drop(counter);
@@ -124,11 +124,11 @@ fn they_come_and_go_while_their_handlers_run() {
 fn a_forked_child_wakes_nobody_but_itself() {
     alone!();
     in_a_process(|| {
-        let wake = Wake::install(Signal::USR1).expect("installed");
+        let wake = SelfPipe::install(Signal::USR1).expect("installed");
         let mut child = Child::fork(|_| {
             raise(Signal::USR1);
             drop(wake);
-            let own = Wake::install(Signal::USR1).expect("its own");
+            let own = SelfPipe::install(Signal::USR1).expect("its own");
             assert!(!own.take());
             raise(Signal::USR1);
             assert!(is_readable(&own) && own.take());
@@ -136,7 +136,7 @@ fn a_forked_child_wakes_nobody_but_itself() {
         assert_eq!(child.wait(), 0);
     });
     in_a_process(|| {
-        let wake = Wake::install(Signal::USR1).expect("installed");
+        let wake = SelfPipe::install(Signal::USR1).expect("installed");
         let mut child = Child::fork(|_| raise(Signal::USR1));
         assert_eq!(child.wait(), 0);
         assert!(!is_readable(&wake) && !wake.take());
@@ -149,8 +149,8 @@ fn a_forked_child_wakes_nobody_but_itself() {
 fn what_means_one_thread_has_no_handler_here() {
     alone!();
     for signal in [Signal::KILL, Signal::STOP, Signal::SEGV, Signal::ILL] {
-        let error = Flag::install(signal).expect_err("refused");
-        assert!(matches!(error, Error::CannotTake { .. }), "{error}");
+        let error = SignalFlag::install(signal).expect_err("refused");
+        assert!(matches!(error, SignalError::CannotTake { .. }), "{error}");
     }
 }
 
@@ -158,7 +158,7 @@ fn what_means_one_thread_has_no_handler_here() {
 fn a_blocked_signal_never_gets_to_its_handler() {
     alone!();
     in_a_process(|| {
-        let flag = Flag::install(Signal::USR1).expect("installed");
+        let flag = SignalFlag::install(Signal::USR1).expect("installed");
         let blocked = Blocked::new(Signal::USR1).expect("blocked");
         raise(Signal::USR1);
         assert!(!flag.is_set());
@@ -239,7 +239,7 @@ fn first_calls() -> usize {
 fn flag_dropped_under_newer_handler_leaves_that_handler() {
     alone!();
     in_a_process(|| {
-        let flag = Flag::install(Signal::USR1).expect("installed");
+        let flag = SignalFlag::install(Signal::USR1).expect("installed");
         other::install(Signal::USR1);
         raise(Signal::USR1);
         assert!(flag.take(), "the newer handler calls the older one");
@@ -258,7 +258,7 @@ fn handler_beneath_dropped_flag_is_called_through_chain() {
     alone!();
     in_a_process(|| {
         dispose(Signal::USR1, first as *const () as usize, libc::SA_RESTART);
-        let flag = Flag::install(Signal::USR1).expect("installed");
+        let flag = SignalFlag::install(Signal::USR1).expect("installed");
         other::install(Signal::USR1);
         raise(Signal::USR1);
         assert_eq!((flag.take(), other::calls(), first_calls()), (true, 1, 0));
@@ -266,7 +266,7 @@ fn handler_beneath_dropped_flag_is_called_through_chain() {
         raise(Signal::USR1);
         assert_eq!((other::calls(), first_calls()), (2, 1));
         // A second flag replaces the chain, and must not close it to a circle when it is dropped.
-        let flag = Flag::install(Signal::USR1).expect("installed");
+        let flag = SignalFlag::install(Signal::USR1).expect("installed");
         raise(Signal::USR1);
         assert_eq!((flag.take(), other::calls(), first_calls()), (true, 2, 1));
         drop(flag);
@@ -285,7 +285,7 @@ fn handler_restored_after_drop_does_what_was_beneath() {
     let restored = |beneath: usize| {
         status_of(|| {
             dispose(Signal::INT, beneath, 0);
-            let flag = Flag::install(Signal::INT).expect("installed");
+            let flag = SignalFlag::install(Signal::INT).expect("installed");
             let (ours, flags) = dispose(Signal::INT, libc::SIG_IGN, 0);
             drop(flag);
             assert_eq!(disposition(Signal::INT).0, libc::SIG_IGN, "the newer one stays");
@@ -293,7 +293,7 @@ fn handler_restored_after_drop_does_what_was_beneath() {
             raise(Signal::INT);
             assert_eq!(first_calls(), usize::from(beneath == first as *const () as usize));
             // Once more: the handler is found where the last one left it, and used again.
-            let flag = Flag::install(Signal::INT).expect("installed");
+            let flag = SignalFlag::install(Signal::INT).expect("installed");
             raise(Signal::INT);
             assert!(flag.take());
             drop(flag);
@@ -307,20 +307,20 @@ fn handler_restored_after_drop_does_what_was_beneath() {
 
 /// Threads installed and dropped handlers while the main thread forked. Where another thread held
 /// the lock over the lists or over the spare pipes at the fork, no thread of the child ever
-/// released it, and the child hung in `Flag::install`.
+/// released it, and the child hung in `SignalFlag::install`.
 #[test]
 fn child_forked_during_installs_does_not_hang() {
     alone!();
     in_a_process(|| {
-        let flag = Flag::install(Signal::USR1).expect("installed");
+        let flag = SignalFlag::install(Signal::USR1).expect("installed");
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
-                        let flag = Flag::install(Signal::USR2).expect("installed");
-                        let wake = Wake::install(Signal::USR2).expect("installed");
-                        drop((Flag::install(Signal::USR1), flag, wake));
+                        let flag = SignalFlag::install(Signal::USR2).expect("installed");
+                        let wake = SelfPipe::install(Signal::USR2).expect("installed");
+                        drop((SignalFlag::install(Signal::USR1), flag, wake));
                     }
                 });
             }
@@ -341,14 +341,14 @@ fn child_forked_during_installs_does_not_hang() {
     });
 }
 
-fn in_child_of_busy_parent(inherited: &Flag) {
+fn in_child_of_busy_parent(inherited: &SignalFlag) {
     // SAFETY: takes a number. The signal ends a child that hangs.
     unsafe { libc::alarm(20) };
     raise(Signal::USR1);
     assert!(inherited.take(), "the forking thread's own flag works on");
     for signal in [Signal::USR1, Signal::USR2] {
-        let flag = Flag::install(signal).expect("installed");
-        let wake = Wake::install(signal).expect("installed");
+        let flag = SignalFlag::install(signal).expect("installed");
+        let wake = SelfPipe::install(signal).expect("installed");
         raise(signal);
         assert!(flag.take() && wake.take());
         drop(flag);
@@ -357,7 +357,7 @@ fn in_child_of_busy_parent(inherited: &Flag) {
     }
     // No thread of the parent uses this one, which nohup(1) ignores.
     dispose(Signal::HUP, libc::SIG_DFL, 0);
-    let flag = Flag::install(Signal::HUP).expect("installed");
+    let flag = SignalFlag::install(Signal::HUP).expect("installed");
     raise(Signal::HUP);
     assert!(flag.take());
     drop(flag);

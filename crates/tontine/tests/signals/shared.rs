@@ -1,4 +1,4 @@
-//! Sending signals, and what the kernel says of a process's: for tests, in children of their own.
+//! Functions that send signals and read a process's signal state, for tests in forked children.
 
 #![allow(unsafe_code, reason = "sigqueue and dispositions")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
@@ -21,7 +21,7 @@ pub(crate) fn in_a_process(check: impl FnOnce()) {
     assert_eq!(status_of(check), 0, "the check in the child failed");
 }
 
-/// How the child ends that runs this: its status, or 128 and the signal.
+/// Runs `body` in a child. Returns its exit status, or 128 plus the signal that ended it.
 pub(crate) fn status_of(body: impl FnOnce()) -> i32 {
     Child::fork(|_| body()).wait()
 }

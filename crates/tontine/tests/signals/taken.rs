@@ -12,8 +12,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tontine::signal::handler::Counter;
-use tontine::signal::{self, Blocked, Error, Received, Set, Signal};
+use tontine::signal::handler::SignalCounter;
+use tontine::signal::{self, Blocked, Signal, SignalError, SignalInfo, SignalSet};
 
 use crate::child::Child;
 use crate::shared::*;
@@ -32,7 +32,7 @@ fn thread(name: &str, first: impl FnOnce() + Send + 'static) -> (u32, mpsc::Send
     (said.recv().expect("its id"), stay)
 }
 
-fn take(blocked: &Blocked) -> Received {
+fn take(blocked: &Blocked) -> SignalInfo {
     blocked.wait(Some(LONG)).expect("waits").expect("a signal")
 }
 
@@ -46,12 +46,15 @@ fn a_thread_that_runs_unblocked_is_named_with_what_it_lacks() {
     in_a_process(|| {
         let (id, _stay) = thread("unaware", || signals_blocked(Signal::USR1));
         let error = Blocked::new([Signal::TERM, Signal::USR1]).expect_err("it is unaware");
-        let expected =
-            Error::Unblocked { thread: id, name: "unaware".into(), signals: Signal::TERM.into() };
+        let expected = SignalError::Unblocked {
+            thread: id,
+            name: "unaware".into(),
+            signals: Signal::TERM.into(),
+        };
         assert_eq!(error, expected);
         let text = error.to_string();
         assert!(text.contains(&format!("thread {id} (unaware) runs with SIGTERM unb")), "{text}");
-        assert!(text.contains("block signals before the first thread starts"), "{text}");
+        assert!(text.contains("before the first thread or runtime starts"), "{text}");
         assert_eq!(mask("SigBlk"), 0, "what was blocked is unblocked again");
     });
 }
@@ -94,7 +97,7 @@ fn threads_inherit_and_those_that_are_being_born_are_no_offenders() {
             }
         });
         for _ in 0..50 {
-            Blocked::new(Signal::TERM).expect("everybody has it blocked");
+            Blocked::new(Signal::TERM).expect("every thread blocks it");
         }
         stop.store(true, Ordering::Relaxed);
         births.join().expect("joined");
@@ -107,18 +110,20 @@ fn threads_inherit_and_those_that_are_being_born_are_no_offenders() {
 fn what_nobody_can_take_is_refused_with_the_reason() {
     alone!();
     let one_thread_s = [Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::SYS];
-    for (signals, why) in [
+    for (signals, reason) in [
         (&[Signal::KILL, Signal::STOP][..], "no program can block"),
-        (&one_thread_s[..], "the thread whose instruction made it"),
-        (&[Signal::from_raw(32).expect("a number")][..], "the C library's own"),
+        (&one_thread_s[..], "the thread whose instruction caused it"),
+        (&[Signal::from_raw(32).expect("a number")][..], "the C library uses it"),
     ] {
         for &signal in signals {
             let error = Blocked::new([Signal::TERM, signal]).expect_err("refused");
-            assert!(matches!(error, Error::CannotTake { signal: named, .. } if named == signal));
-            assert!(error.to_string().contains(why), "{error}");
+            assert!(
+                matches!(error, SignalError::CannotTake { signal: named, .. } if named == signal)
+            );
+            assert!(error.to_string().contains(reason), "{error}");
         }
     }
-    assert_eq!(Blocked::new(Set::new()).expect_err("empty"), Error::Nothing);
+    assert_eq!(Blocked::new(SignalSet::new()).expect_err("empty"), SignalError::EmptySet);
 }
 
 #[test]
@@ -143,12 +148,12 @@ fn what_was_taken_says_who_sent_it_and_with_what() {
         assert_eq!((one.pid(), one.uid()), (Some(pid.cast_unsigned()), Some(uid)));
         let two = take(&blocked);
         assert_eq!((two.signal(), two.code(), two.value()), (queued, libc::SI_QUEUE, Some(-7)));
-        assert_eq!((two.pid(), two.merged()), (Some(pid.cast_unsigned()), 0));
+        assert_eq!((two.pid(), two.coalesced()), (Some(pid.cast_unsigned()), 0));
         // The kernel keeps one of each standard signal, with what the first said.
         for _ in 0..5 {
             kill_self(Signal::USR1);
         }
-        assert_eq!(take(&blocked).merged(), 0, "the kernel tells nobody");
+        assert_eq!(take(&blocked).coalesced(), 0, "the kernel reports no count");
         nothing(&blocked);
     });
 }
@@ -194,7 +199,7 @@ fn the_time_is_held_though_handlers_interrupt() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new(Signal::TERM).expect("blocked");
-        let alarms = Counter::install(Signal::ALRM).expect("a handler");
+        let alarms = SignalCounter::install(Signal::ALRM).expect("a handler");
         let every = libc::timeval { tv_sec: 0, tv_usec: 10_000 };
         let timer = libc::itimerval { it_interval: every, it_value: every };
         // SAFETY: a live local.
@@ -203,7 +208,7 @@ fn the_time_is_held_though_handlers_interrupt() {
         let time = Duration::from_millis(200);
         assert_eq!(blocked.wait(Some(time)), Ok(None));
         assert!(since.elapsed() >= time && alarms.get() > 1, "{:?}", since.elapsed());
-        // Without a time it goes on through them.
+        // Without a timeout it continues after each.
         let pid = own_pid();
         let sender = std::thread::spawn(move || {
             std::thread::sleep(SHORT);
@@ -236,12 +241,14 @@ fn a_timer_says_how_often_it_expired() {
             std::thread::sleep(SHORT);
             let one = match descriptor {
                 false => take(&blocked),
-                true => blocked.descriptor().expect("made").take().expect("read").expect("one"),
+                true => {
+                    blocked.signal_fd().expect("made").read_signal().expect("read").expect("one")
+                }
             };
-            assert!(one.merged() >= 10, "{descriptor}: {one:?}");
+            assert!(one.coalesced() >= 10, "{descriptor}: {one:?}");
             assert_eq!((one.value(), one.pid(), one.uid()), (Some(77), None, None));
         }
-        // The timer goes on: unblocked, its signal would end this process.
+        // The timer keeps running: unblocked, its signal would end this process.
         std::mem::forget(blocked);
     });
 }
@@ -275,15 +282,22 @@ fn a_child_s_end_is_told_whatever_the_disposition_was() {
             let again = Blocked::new(Signal::CHLD).expect("twice");
             let pid = child_that_exits(7);
             let one = take(&blocked);
-            assert_eq!(one.child(), Some(signal::Child::Exited(7)), "{handler} {flags:#x}");
+            assert_eq!(
+                one.child_status(),
+                Some(signal::ChildStatus::Exited(7)),
+                "{handler} {flags:#x}"
+            );
             assert_eq!(one.pid(), Some(pid.cast_unsigned()));
             assert!(reaped(pid), "it can be waited for");
             let killed = Child::fork(|_| std::thread::sleep(LONG));
-            let descriptor = blocked.descriptor().expect("made");
+            let descriptor = blocked.signal_fd().expect("made");
             killed.signal(rustix::process::Signal::KILL);
             readable(&descriptor, true);
-            let one = descriptor.take().expect("read").expect("one");
-            assert_eq!(one.child(), Some(signal::Child::Killed(Signal::KILL, false)));
+            let one = descriptor.read_signal().expect("read").expect("one");
+            assert_eq!(
+                one.child_status(),
+                Some(signal::ChildStatus::Killed { signal: Signal::KILL, core_dumped: false })
+            );
             drop(descriptor);
             drop(blocked);
             if flags & libc::SA_NOCLDWAIT != 0 || handler == libc::SIG_IGN {
@@ -339,20 +353,20 @@ fn a_descriptor_is_readable_while_there_is_one() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::USR1, realtime(0)]).expect("blocked");
-        let descriptor = blocked.descriptor().expect("made");
+        let descriptor = blocked.signal_fd().expect("made");
         let flags = rustix::io::fcntl_getfd(&descriptor).expect("flags");
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
         readable(&descriptor, false);
-        assert_eq!(descriptor.take(), Ok(None), "it does not wait");
+        assert_eq!(descriptor.read_signal(), Ok(None), "it does not wait");
         queue(own_pid(), realtime(0), 1 << 20);
         kill_self(Signal::USR1);
         readable(&descriptor, true);
-        let one = descriptor.take().expect("read").expect("one");
+        let one = descriptor.read_signal().expect("read").expect("one");
         assert_eq!((one.signal(), one.value()), (Signal::USR1, None));
         assert_eq!(one.pid(), Some(std::process::id()));
-        let two = descriptor.take().expect("read").expect("one");
+        let two = descriptor.read_signal().expect("read").expect("one");
         assert_eq!((two.code(), two.value()), (libc::SI_QUEUE, Some(1 << 20)));
-        assert_eq!(descriptor.take(), Ok(None));
+        assert_eq!(descriptor.read_signal(), Ok(None));
         readable(&descriptor, false);
     });
 }
@@ -426,7 +440,7 @@ fn to_die_of_one_is_as_if_it_had_never_been_taken() {
             dispose(signal, libc::SIG_IGN, 0);
             let blocked = Blocked::new(signal).expect("blocked");
             kill_self(signal);
-            take(&blocked).die()
+            take(&blocked).terminate_process()
         });
         assert_eq!(died, status, "{signal}");
     }
@@ -435,7 +449,7 @@ fn to_die_of_one_is_as_if_it_had_never_been_taken() {
         let mut child = Child::fork(|_| {
             let blocked = Blocked::new(signal).expect("blocked");
             kill_self(signal);
-            take(&blocked).die()
+            take(&blocked).terminate_process()
         });
         assert_eq!(child.wait(), 128 + signal.as_raw(), "{signal}");
     }
@@ -451,9 +465,9 @@ fn a_forked_child_has_the_mask_and_nobody_who_takes() {
         kill_self(Signal::USR1);
         let mut child = Child::fork(|_| {
             assert!(is_in(mask("SigBlk"), Signal::TERM), "it inherits");
-            assert_eq!(channel.recv(), Err(Error::Forked));
-            assert_eq!(channel.try_recv(), Err(Error::Forked));
-            assert!(thread.has_ended(), "it runs in the parent");
+            assert_eq!(channel.recv(), Err(SignalError::Forked));
+            assert_eq!(channel.try_recv(), Err(SignalError::Forked));
+            assert!(thread.is_finished(), "it runs in the parent");
             assert_eq!(blocked.wait(Some(Duration::ZERO)), Ok(None), "the parent's is not here");
             // What is dropped here must not hang, nor end what is the parent's.
             drop((channel, thread));

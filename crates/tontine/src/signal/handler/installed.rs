@@ -31,13 +31,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Pipe;
 use crate::signal::disposition::{Action, Saved};
-use crate::signal::error::{Error, Result};
-use crate::signal::number::MOST;
+use crate::signal::error::SignalError;
+use crate::signal::number::MAX_SIGNAL;
 use crate::signal::{Signal, disposition};
 use crate::sys::fork::PerProcess;
 
 /// Entries of a table with one for each signal, by its number.
-const ENTRIES: usize = MOST as usize + 1;
+const ENTRIES: usize = MAX_SIGNAL as usize + 1;
 
 /// The target of a handler's stores. Never freed; unlinked, it still leads to the rest of its list.
 #[derive(Debug)]
@@ -59,38 +59,36 @@ static BENEATH: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
 static BENEATH_REPLACED: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
 
 /// The lock over the statics above, and knowledge of this process alone.
-static OWN: PerProcess<Own> = PerProcess::new(Own::default);
+static OWN: PerProcess<HandlerState> = PerProcess::new(HandlerState::default);
 
 #[derive(Debug, Default)]
-struct Own {
-    changes: Mutex<Changes>,
+struct HandlerState {
+    changes: Mutex<HandlerChanges>,
     /// Cleared in a forked child until its first change, which compares lists and dispositions.
     compared: AtomicBool,
 }
 
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(super) struct HandlerChanges {
     /// Signals for which this process has the handler installed.
     installed: [bool; ENTRIES],
     /// Pipes of this process without a user.
     pub(super) spare: Vec<&'static Pipe>,
 }
 
-impl Default for Changes {
+impl Default for HandlerChanges {
     fn default() -> Self {
         Self { installed: [false; ENTRIES], spare: Vec::new() }
     }
 }
 
-impl Changes {
+impl HandlerChanges {
     /// Locks them, in this process.
-    pub(super) fn lock() -> Result<MutexGuard<'static, Self>> {
-        let own = OWN.get().map_err(|error| {
-            Error::system("mmap", rustix::io::Errno::from_raw_os_error(error.errno()))
-        })?;
+    pub(super) fn lock() -> Result<MutexGuard<'static, Self>, SignalError> {
+        let own = OWN.get().map_err(|error| SignalError::system("mmap", error.errno()))?;
         let mut changes = own.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !own.compared.load(Ordering::Relaxed) {
-            for signal in (1..=MOST).filter_map(Signal::from_raw) {
+            for signal in (1..=MAX_SIGNAL).filter_map(Signal::from_raw) {
                 changes.compare(signal);
             }
             // SYNC handler-compared: pairs with the load of a handler without a site.
@@ -122,11 +120,11 @@ pub(super) struct Installed {
 }
 
 impl Installed {
-    pub(super) fn new(signal: Signal, pipe: Option<&'static Pipe>) -> Result<Self> {
-        if let Some(why) = signal.refusal() {
-            return Err(Error::CannotTake { signal, why });
+    pub(super) fn new(signal: Signal, pipe: Option<&'static Pipe>) -> Result<Self, SignalError> {
+        if let Some(reason) = signal.refusal() {
+            return Err(SignalError::CannotTake { signal, reason });
         }
-        let mut changes = Changes::lock()?;
+        let mut changes = HandlerChanges::lock()?;
         let installs = !changes.installed[index(signal)];
         let head = head(signal);
         let first = head.load(Ordering::Relaxed);
@@ -158,12 +156,12 @@ impl Installed {
         Ok(Self { signal, site, removed: false })
     }
 
-    /// Removes the site. Where a forked child has no memory for a lock it stays, and does no harm.
+    /// Removes the site. In a forked child without memory for a lock it stays, which is harmless.
     pub(super) fn remove(&mut self) {
         if std::mem::replace(&mut self.removed, true) {
             return;
         }
-        let Ok(mut changes) = Changes::lock() else { return };
+        let Ok(mut changes) = HandlerChanges::lock() else { return };
         let next = self.site.next.load(Ordering::Relaxed);
         let mut link = head(self.signal);
         if next.is_null() && std::ptr::eq(link.load(Ordering::Relaxed), self.site) {
@@ -246,7 +244,7 @@ extern "C" fn on_signal(
     if let Some(signal) = Signal::from_raw(number)
         && !reach_sites(signal)
     {
-        // SAFETY: this handler's arguments.
+        // SAFETY: this is the handler of `signal` (1), and these are its arguments (2).
         unsafe { do_beneath(signal, info, context) };
     }
     // SAFETY: as above.
@@ -275,7 +273,8 @@ fn reach_sites(signal: Signal) -> bool {
 /// Does what was beneath the handler, which has no site.
 ///
 /// # Safety
-/// `info` and `context` are a handler's arguments.
+/// 1. The caller is the handler of `signal`.
+/// 2. `info` and `context` are the arguments that the kernel passed to it.
 unsafe fn do_beneath(signal: Signal, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let is_current = Action::current(signal).is_ok_and(|current| is_handler(&current));
     // SYNC handler-compared: pairs with the store after the comparison.
