@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tontine_crash::Mode;
-use tontine_crash::report::{OperationReport, Report, markdown, plan};
+use tontine_crash::report::{CrashReport, OperationReport, markdown, plan};
 
 /// What stands between these lines of the page is written anew.
 const BEGIN: &str = "<!-- begin: written by `cargo xtask crash` -->";
@@ -62,7 +62,7 @@ struct Unit {
 }
 
 /// Everything that the plan found explorable.
-fn units(plan: &Report) -> Vec<Unit> {
+fn units(plan: &CrashReport) -> Vec<Unit> {
     let mut units = Vec::new();
     for (subject, of) in plan.subjects.iter().enumerate() {
         for (at, one) in of.operations.iter().enumerate() {
@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// What a run in this mode would take: every operation recorded, and a few points killed at.
-    fn plan(&self, mode: Mode) -> io::Result<Report> {
+    fn plan(&self, mode: Mode) -> io::Result<CrashReport> {
         self.report(&format!("plan.{}.json", mode.name()), &["--plan", "--mode", mode.name()])
     }
 
@@ -127,7 +127,7 @@ impl Store {
 
     /// A report under a name; made by `tontine crash` where it is not there yet, and kept if it is
     /// complete.
-    fn report(&self, name: &str, words: &[&str]) -> io::Result<Report> {
+    fn report(&self, name: &str, words: &[&str]) -> io::Result<CrashReport> {
         let path = self.folder.join(name);
         if let Some(kept) = kept(&path) {
             return Ok(kept);
@@ -137,7 +137,7 @@ impl Store {
             .args(words)
             .stderr(Stdio::inherit())
             .output()?;
-        let report: Report = serde_json::from_slice(&done.stdout).map_err(|error| {
+        let report: CrashReport = serde_json::from_slice(&done.stdout).map_err(|error| {
             io::Error::other(format!("expected the report of `tontine crash`, found {error}"))
         })?;
         if report.complete {
@@ -150,7 +150,7 @@ impl Store {
 }
 
 /// A report that an earlier run kept.
-fn kept(path: &Path) -> Option<Report> {
+fn kept(path: &Path) -> Option<CrashReport> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
@@ -207,7 +207,8 @@ mod tests {
     fn what_a_stopped_run_left_half_written_is_made_anew() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pipe.send.full.json");
-        let whole = Report { schema: 2, mode: Mode::Full, complete: true, subjects: Vec::new() };
+        let whole =
+            CrashReport { schema: 2, mode: Mode::Full, complete: true, subjects: Vec::new() };
         let text = serde_json::to_string(&whole).expect("valid");
         for cut in [0, text.len() / 2, text.len() - 1] {
             fs::write(&path, &text[..cut]).expect("written");

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 
-use tontine_bench::engine::invoked::{Order, Outcome};
-use tontine_bench::engine::launch::{Ended, Launcher};
+use tontine_bench::engine::invoked::{InvocationRequest, InvocationResult};
+use tontine_bench::engine::launch::{LaunchResult, Launcher};
 use tontine_bench::engine::stop::Stop;
 use tontine_bench::stats::summary::Summary;
 use tontine_bench::task::Task;
@@ -26,16 +26,16 @@ pub(crate) fn figure(task: &Task) -> io::Result<Summary> {
         arguments: vec![OsString::from(NAME)],
         deadline: DEADLINE,
     };
-    let order = Order { task: task.clone(), block: 0, samples: None, plant: None };
+    let order = InvocationRequest { task: task.clone(), block: 0, samples: None, plant: None };
     let name = format!("{}/{}", task.experiment, task.variant);
     match launcher.launch(&order, &Stop::never()?) {
-        Ended::Replied(reply) => match reply.outcome {
-            Outcome::Measured(mut measured) => Ok(measured.figures.swap_remove(0).summary),
-            Outcome::Skipped(why) | Outcome::Failed(why) => {
+        LaunchResult::Replied(reply) => match reply.outcome {
+            InvocationResult::Measured(mut measured) => Ok(measured.figures.swap_remove(0).summary),
+            InvocationResult::Skipped(why) | InvocationResult::Failed(why) => {
                 Err(io::Error::other(format!("{name}: {why}")))
             }
         },
-        Ended::Broken(why) => Err(io::Error::other(format!("{name}: {why}"))),
-        Ended::Stopped => Err(io::Error::other(format!("{name}: stopped"))),
+        LaunchResult::Broken(why) => Err(io::Error::other(format!("{name}: {why}"))),
+        LaunchResult::Stopped => Err(io::Error::other(format!("{name}: stopped"))),
     }
 }

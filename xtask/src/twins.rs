@@ -15,7 +15,7 @@ use std::process::Command;
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
-use tontine_bench::stats::ratio::{self, Verdict};
+use tontine_bench::stats::ratio::{self, LimitVerdict};
 use tontine_bench::stats::summary::Summary;
 use tontine_bench::suite::Experiment;
 use tontine_bench::task::{self, Task};
@@ -145,8 +145,8 @@ pub(crate) fn run(only: &[String]) -> io::Result<bool> {
         let (ours, theirs) = measure(pair, &twins, &pair.arguments(&topology, folder.path())?)?;
         let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, c)| ours / c).collect();
         let ratio = ratio::paired(&ratios).expect("ten pairs are enough for an interval");
-        let verdict = Verdict::at_most(ratio, pair.limit);
-        good &= verdict != Verdict::Failed;
+        let verdict = LimitVerdict::at_most(ratio, pair.limit);
+        good &= verdict != LimitVerdict::Failed;
         println!(
             "| {} | {:.2} | {:.2} | {:.3} [{:.3}, {:.3}] | {} | {verdict:?} |",
             pair.name(),

@@ -8,7 +8,7 @@
 
 use statrs::distribution::{Beta, ContinuousCDF};
 
-use crate::schema::{Cell, Estimate, Published, Ratio, Results};
+use crate::schema::{Cell, Estimate, PublishedFigure, Ratio, Results};
 use crate::task::Params;
 
 /// Shown where there is nothing to show.
@@ -144,7 +144,7 @@ impl Shown {
     }
 
     /// A published figure.
-    pub fn of_published(unit: &str, published: &Published) -> Self {
+    pub fn of_published(unit: &str, published: &PublishedFigure) -> Self {
         Self::new(unit, published.value, published.low.zip(published.high))
     }
 

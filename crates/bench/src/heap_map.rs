@@ -15,7 +15,7 @@ pub struct HeapMap {
     /// What has to be said of it: what was done, what is wrong.
     pub notes: Vec<String>,
     /// Who has a part of it, or had: slabs name them by their place here.
-    pub members: Vec<Owner>,
+    pub members: Vec<HeapMember>,
     /// Slabs in order, as far as the last one that has memory.
     pub slabs: Vec<Slab>,
     /// Slabs behind these, all without memory.
@@ -24,7 +24,7 @@ pub struct HeapMap {
 
 /// A member of the heap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct HeapMember {
     /// What it is called.
     pub name: String,
     /// It has ended.

@@ -133,7 +133,7 @@ pub struct Cell {
     /// Invocations that failed even when repeated, with their reasons; never averaged in.
     pub failures: Vec<String>,
     /// What the sources found.
-    pub published: Vec<Published>,
+    pub published: Vec<PublishedFigure>,
     /// What has to be said beside the figure: `unstable: …`.
     pub notes: Vec<String>,
 }
@@ -169,7 +169,7 @@ pub struct Invocation {
 
 /// A figure that a source published.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Published {
+pub struct PublishedFigure {
     /// The source, by its number.
     pub source: String,
     /// The machine that it was measured on.

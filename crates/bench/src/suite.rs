@@ -12,7 +12,7 @@ use crate::about::{About, Explanation, MechanismFacts, Topic};
 use crate::machine::Machine;
 use crate::machine::topology::Topology;
 use crate::observe::Observed;
-use crate::schema::Published;
+use crate::schema::PublishedFigure;
 use crate::size::Size;
 use crate::task::{Params, Task};
 
@@ -94,7 +94,7 @@ pub struct Suite {
     pub mechanisms: fn() -> Vec<MechanismFacts>,
     /// Returns what sources published for an experiment, a variant, a metric and its parameters, in
     /// the unit of the metric; nothing if no source did.
-    pub published: fn(&str, &str, &str, &Params) -> Vec<Published>,
+    pub published: fn(&str, &str, &str, &Params) -> Vec<PublishedFigure>,
     /// Returns the versions of the libraries that are measured besides the kernel's mechanisms.
     pub libraries: fn() -> BTreeMap<String, String>,
     /// Removes what killed invocations left behind, in this run or an earlier one. What belongs to

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
-use tontine_bench::compare::again::{self, Arm, Limits, Listener};
+use tontine_bench::compare::again::{self, Arm, Listener, SecondStageLimits};
 use tontine_bench::compare::read::read;
-use tontine_bench::compare::report::{self, TextRow};
+use tontine_bench::compare::report::{self, ComparisonRow};
 use tontine_bench::compare::screen::screen;
 use tontine_bench::compare::tasks::{Pace, Tasks};
 use tontine_bench::compare::{Comparison, programs};
@@ -71,7 +71,7 @@ fn settle(
     stop: &Stop,
 ) {
     let [base, new] = programs.each_ref().map(|program| Arm::new(program, vec![INVOCATION.into()]));
-    let limits = Limits {
+    let limits = SecondStageLimits {
         most_pairs: asked.pairs.into(),
         order_seed: asked.order_seed.unwrap_or_else(engine::plan::fresh_seed),
     };
@@ -137,7 +137,7 @@ impl Listener for Show {
 
 /// A column: its title, its text, whether it holds figures, and in which order it is given up on a
 /// narrow terminal: the highest first, 0 never.
-type Column = (&'static str, fn(&TextRow) -> &str, bool, u8);
+type Column = (&'static str, fn(&ComparisonRow) -> &str, bool, u8);
 
 const COLUMNS: [Column; 9] = [
     ("variant", |row| &row.name, false, 0),
@@ -174,7 +174,7 @@ fn text(comparison: &Comparison) -> String {
     text
 }
 
-fn drawn(rows: &[&TextRow]) -> Table {
+fn drawn(rows: &[&ComparisonRow]) -> Table {
     let mut table = Table::new();
     table.load_style(table::STYLE);
     let columns = fitting(rows, table.width().map(usize::from));
@@ -191,7 +191,7 @@ fn drawn(rows: &[&TextRow]) -> Table {
 }
 
 /// The columns that say anything and fit into `width`.
-fn fitting(rows: &[&TextRow], width: Option<usize>) -> Vec<&'static Column> {
+fn fitting(rows: &[&ComparisonRow], width: Option<usize>) -> Vec<&'static Column> {
     let says = |column: &&Column| rows.iter().any(|row| !column.1(row).is_empty());
     let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();
     let needed = |columns: &[&Column]| -> usize {

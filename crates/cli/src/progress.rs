@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tontine_bench::engine::Progress;
-use tontine_bench::engine::invoked::Outcome;
+use tontine_bench::engine::invoked::InvocationResult;
 use tontine_bench::engine::plan::Plan;
 use tontine_bench::task::Task;
 
@@ -54,19 +54,19 @@ impl Progress for Show {
         self.bar.set_message(task.to_string());
     }
 
-    fn invoked(&mut self, task: &Task, outcome: &Outcome, left_out: usize) {
+    fn invoked(&mut self, task: &Task, outcome: &InvocationResult, left_out: usize) {
         self.bar.inc(1 + left_out as u64);
         let name = task.to_string();
         let left = self.left.entry(name.clone()).or_default();
         *left = left.saturating_sub(1 + left_out);
         let left = *left;
         match outcome {
-            Outcome::Skipped(why) => self.say(&format!("{name}: skipped: {why}")),
-            Outcome::Failed(why) => self.say(&format!("{name}: failed: {why}")),
-            Outcome::Measured(_) if left == 0 && !self.terminal => {
+            InvocationResult::Skipped(why) => self.say(&format!("{name}: skipped: {why}")),
+            InvocationResult::Failed(why) => self.say(&format!("{name}: failed: {why}")),
+            InvocationResult::Measured(_) if left == 0 && !self.terminal => {
                 self.say(&format!("{name}: measured"));
             }
-            Outcome::Measured(_) => {}
+            InvocationResult::Measured(_) => {}
         }
     }
 

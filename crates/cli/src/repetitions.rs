@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use comfy_table::{CellAlignment, Table};
 use tontine_bench::engine::launch::Launcher;
 use tontine_bench::engine::pilot::{Pilot, Without};
-use tontine_bench::engine::repetitions::{self, Advice};
+use tontine_bench::engine::repetitions::{self, PilotAdvice};
 use tontine_bench::engine::stop::Stop;
 use tontine_bench::format::Shown;
 use tontine_bench::task::Task;
@@ -57,7 +57,7 @@ pub(crate) fn advise(
     Ok(stop.signal().map_or(ExitCode::SUCCESS, crate::stopped_by))
 }
 
-fn text(found: &[Advice], precision: f64) -> String {
+fn text(found: &[PilotAdvice], precision: f64) -> String {
     let mut text = format!(
         "\nFor a 95 % interval of the mean within ±{precision} %, at the least cost \
          (Kalibera and Jones, 2013):\n\n"
@@ -80,7 +80,7 @@ fn text(found: &[Advice], precision: f64) -> String {
     text
 }
 
-fn row(advice: &Advice) -> [String; 7] {
+fn row(advice: &PilotAdvice) -> [String; 7] {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let invocations =
         advice.invocations.map_or_else(|| "more than 10,000".into(), |count| count.to_string());

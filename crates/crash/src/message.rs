@@ -1,4 +1,4 @@
-//! Numbered messages, of which every part can be checked: [`Message`], [`Seen`].
+//! Numbered messages, of which every part can be checked: [`TrialMessage`], [`Seen`].
 //!
 //! A message is eight words, each derived from the number, so that a message of which some words
 //! are old, zero or another message's is *torn* and shows it. Boost's actor makes the
@@ -10,8 +10,8 @@ use std::str::FromStr;
 /// Bytes of a message.
 pub const LENGTH: usize = tontine_mechanisms::driver::NAMED_BYTES;
 
-/// What is sent.
-pub type Message = [u8; LENGTH];
+/// A message of a trial.
+pub type TrialMessage = [u8; LENGTH];
 
 const WORD: usize = size_of::<u64>();
 
@@ -19,7 +19,7 @@ const WORD: usize = size_of::<u64>();
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The message with this number.
-pub fn numbered(number: u32) -> Message {
+pub fn numbered(number: u32) -> TrialMessage {
     let mut message = [0; LENGTH];
     let mut word = u64::from(number) + 1;
     for place in message.chunks_exact_mut(WORD) {

@@ -22,7 +22,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, kill_process, set_parent_process_death_signal, waitpid,
 };
 
-use crate::actor::order::{Order, Reply};
+use crate::actor::order::{WorkerCommand, WorkerReply};
 use crate::patience::{self, Clock, LOOK, Patience, Standing};
 use crate::place::Place;
 use tontine_host::trouble::{During, Result, Trouble};
@@ -116,12 +116,12 @@ impl Actor {
     }
 
     /// Gives an order, and does not wait.
-    pub(crate) fn tell(&mut self, order: Order) -> std::result::Result<(), Silence> {
+    pub(crate) fn tell(&mut self, order: WorkerCommand) -> std::result::Result<(), Silence> {
         writeln!(self.orders, "{order}").map_err(|_| self.end())
     }
 
     /// Gives an order in which the actor is to fall asleep, and waits until it has.
-    pub(crate) fn tell_into_sleep(&mut self, order: Order) -> Result<()> {
+    pub(crate) fn tell_into_sleep(&mut self, order: WorkerCommand) -> Result<()> {
         let began = Instant::now();
         let before = self.processor_time();
         self.tell(order)?;
@@ -143,7 +143,10 @@ impl Actor {
 
     /// Gives an order in which the actor may fall asleep, and gives it a moment to do so: what
     /// follows then finds it waiting, in each run alike.
-    pub(crate) fn tell_and_settle(&mut self, order: Order) -> std::result::Result<(), Silence> {
+    pub(crate) fn tell_and_settle(
+        &mut self,
+        order: WorkerCommand,
+    ) -> std::result::Result<(), Silence> {
         let began = Instant::now();
         self.tell(order)?;
         let mut asleep_since: Option<Instant> = None;
@@ -161,15 +164,18 @@ impl Actor {
     /// Gives an order and waits for the reply.
     pub(crate) fn ask(
         &mut self,
-        order: Order,
+        order: WorkerCommand,
         patience: &Patience,
-    ) -> std::result::Result<Reply, Silence> {
+    ) -> std::result::Result<WorkerReply, Silence> {
         self.tell(order)?;
         self.reply(patience)
     }
 
     /// Waits for the reply to an order given before.
-    pub(crate) fn reply(&mut self, patience: &Patience) -> std::result::Result<Reply, Silence> {
+    pub(crate) fn reply(
+        &mut self,
+        patience: &Patience,
+    ) -> std::result::Result<WorkerReply, Silence> {
         // Most answer at once: nobody is watched before one has not.
         let mut clock: Option<Clock> = None;
         loop {

@@ -1,4 +1,4 @@
-//! What the survivors got, against what was promised: [`Ledger`] and [`Verdict`].
+//! What the survivors got, against what was promised: [`Ledger`] and [`KillVerdict`].
 //!
 //! A message is *acknowledged* when the `send` that carried it has returned. The one that the
 //! victim was killed with may have arrived or not; it may not be half there.
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::Seen;
 
-/// What one kill led to.
+/// The consequence of one kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum KillVerdict {
     /// Everybody else went on.
     Passed,
     /// A survivor did not get on within the deadline, or a later process could not begin.
@@ -28,7 +28,7 @@ pub enum Verdict {
 /// A verdict, and what was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Judged {
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: KillVerdict,
     pub(crate) detail: String,
 }
 
@@ -49,7 +49,7 @@ impl Killed {
 
 impl Judged {
     pub(crate) fn wedged(detail: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Wedged, detail: detail.into() }
+        Self { verdict: KillVerdict::Wedged, detail: detail.into() }
     }
 }
 
@@ -77,15 +77,15 @@ impl Ledger {
         let mut arrived = BTreeSet::new();
         for one in seen {
             let Seen::Whole(number) = *one else {
-                return judged(Verdict::Torn, "a message arrived that nobody sent".to_owned());
+                return judged(KillVerdict::Torn, "a message arrived that nobody sent".to_owned());
             };
             let known = [&self.must, &self.may, &self.fresh];
             if !known.iter().any(|messages| messages.contains(&number)) {
                 let text = format!("message {number} arrived again, though it had been received");
-                return judged(Verdict::Lost, text);
+                return judged(KillVerdict::Lost, text);
             }
             if !arrived.insert(number) {
-                return judged(Verdict::Lost, format!("message {number} arrived twice"));
+                return judged(KillVerdict::Lost, format!("message {number} arrived twice"));
             }
         }
         if let Some(fresh) = self.fresh.difference(&arrived).next() {
@@ -94,18 +94,18 @@ impl Ledger {
         match self.must.difference(&arrived).next() {
             Some(lost) => {
                 let text = format!("message {lost}, whose send had returned, did not arrive");
-                judged(Verdict::Lost, text)
+                judged(KillVerdict::Lost, text)
             }
-            None => judged(Verdict::Passed, String::new()),
+            None => judged(KillVerdict::Passed, String::new()),
         }
     }
 
     /// The same where messages have to arrive in the order of their numbers, too.
     pub(crate) fn judge_in_order(&self, seen: &[Seen]) -> Judged {
         let judged = self.judge(seen);
-        if judged.verdict == Verdict::Passed && !seen.is_sorted() {
+        if judged.verdict == KillVerdict::Passed && !seen.is_sorted() {
             let detail = format!("messages arrived in another order than they were sent: {seen:?}");
-            return Judged { verdict: Verdict::Lost, detail };
+            return Judged { verdict: KillVerdict::Lost, detail };
         }
         judged
     }
@@ -122,16 +122,16 @@ mod tests {
         let whole = |numbers: &[u32]| -> Vec<Seen> {
             numbers.iter().map(|number| Seen::Whole(*number)).collect()
         };
-        assert_eq!(of(&whole(&[1, 3])), Verdict::Passed);
-        assert_eq!(of(&whole(&[1, 2, 3])), Verdict::Passed);
-        assert_eq!(of(&whole(&[1, 2])), Verdict::Wedged, "the fresh one is missing");
-        assert_eq!(of(&whole(&[2, 3])), Verdict::Lost, "an acknowledged one is missing");
-        assert_eq!(of(&whole(&[1, 1, 3])), Verdict::Lost, "twice");
-        assert_eq!(of(&whole(&[0, 1, 3])), Verdict::Lost, "received long ago");
-        assert_eq!(of(&[Seen::Whole(1), Seen::Torn, Seen::Whole(3)]), Verdict::Torn);
+        assert_eq!(of(&whole(&[1, 3])), KillVerdict::Passed);
+        assert_eq!(of(&whole(&[1, 2, 3])), KillVerdict::Passed);
+        assert_eq!(of(&whole(&[1, 2])), KillVerdict::Wedged, "the fresh one is missing");
+        assert_eq!(of(&whole(&[2, 3])), KillVerdict::Lost, "an acknowledged one is missing");
+        assert_eq!(of(&whole(&[1, 1, 3])), KillVerdict::Lost, "twice");
+        assert_eq!(of(&whole(&[0, 1, 3])), KillVerdict::Lost, "received long ago");
+        assert_eq!(of(&[Seen::Whole(1), Seen::Torn, Seen::Whole(3)]), KillVerdict::Torn);
         let in_order = |numbers: &[u32]| ledger.judge_in_order(&whole(numbers)).verdict;
-        assert_eq!(of(&whole(&[1, 3, 2])), Verdict::Passed);
-        assert_eq!(in_order(&[1, 3, 2]), Verdict::Lost, "in another order");
-        assert_eq!(in_order(&[1, 2, 3]), Verdict::Passed);
+        assert_eq!(of(&whole(&[1, 3, 2])), KillVerdict::Passed);
+        assert_eq!(in_order(&[1, 3, 2]), KillVerdict::Lost, "in another order");
+        assert_eq!(in_order(&[1, 2, 3]), KillVerdict::Passed);
     }
 }

@@ -31,7 +31,7 @@ use tontine_bench::task::{Params, Task};
 use tontine_host::clock::Clock;
 use tontine_host::os::child::{Child, exit_at_once};
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::peer::{LastWords, Peer};
+use tontine_host::peer::{LastWords, PeerHandle};
 use tontine_host::trouble::{During, Result, Trouble};
 use tontine_mechanisms::descriptor::unix_pair;
 use tontine_mechanisms::mailbox::{
@@ -161,7 +161,7 @@ fn streams(senders: usize, messages: usize) -> Result<Observed> {
                 .into_iter()
                 .map(|socket| announced(&options, socket))
                 .collect::<Result<Vec<_>>>()?;
-            lanes.iter_mut().try_for_each(|sender| until_welcome(sender, Peer::Parent))?;
+            lanes.iter_mut().try_for_each(|sender| until_welcome(sender, PeerHandle::Parent))?;
             loop {
                 go_round(&mut lanes)?;
             }
@@ -172,7 +172,7 @@ fn streams(senders: usize, messages: usize) -> Result<Observed> {
     })?;
     drop(write.take());
     let _pinned = Pinned::to(placement.here)?;
-    let peers = [Peer::Child(child.pid())];
+    let peers = [PeerHandle::Child(child.pid())];
     life()?;
     let taken = options.unbound().map_err(refused).and_then(|mut mailbox| {
         for socket in read.take() {

@@ -6,7 +6,7 @@
 //! [`crate::as_published`] repeats the measurements themselves. A source that only draws a curve
 //! has no entry here: no points are guessed.
 
-use tontine_bench::schema::Published;
+use tontine_bench::schema::PublishedFigure;
 use tontine_bench::task::Params;
 
 /// Machine of source 000: its author names the processor's family and the distribution, no more.
@@ -51,7 +51,12 @@ const ONE_WAY: [(&str, f64, f64, f64); 6] = [
 ///
 /// `params` matter only where the source measured something else: both ends on one core is no
 /// source's arrangement.
-pub fn published(experiment: &str, variant: &str, metric: &str, params: &Params) -> Vec<Published> {
+pub fn published(
+    experiment: &str,
+    variant: &str,
+    metric: &str,
+    params: &Params,
+) -> Vec<PublishedFigure> {
     if params.get("placement").is_some_and(|p| p == "same-core") {
         return Vec::new();
     }
@@ -74,7 +79,7 @@ pub fn published(experiment: &str, variant: &str, metric: &str, params: &Params)
         ("round-trip", "one_way") => ONE_WAY
             .iter()
             .filter(|(name, ..)| *name == variant)
-            .map(|&(_, low, mean, high)| Published {
+            .map(|&(_, low, mean, high)| PublishedFigure {
                 low: Some(low),
                 high: Some(high),
                 ..point("004", M2, mean)
@@ -85,7 +90,7 @@ pub fn published(experiment: &str, variant: &str, metric: &str, params: &Params)
 }
 
 /// Source 000: four in five children outlast the return of `kill`, SIGINT and SIGKILL alike.
-fn delivery(metric: &str) -> Vec<Published> {
+fn delivery(metric: &str) -> Vec<PublishedFigure> {
     match metric {
         "parent_after" => vec![point("000", SKYLAKE, 0.20)],
         "child_after_by_cycles" => {
@@ -96,15 +101,15 @@ fn delivery(metric: &str) -> Vec<Published> {
 }
 
 /// A figure without an interval.
-fn point(source: &str, machine: &str, value: f64) -> Published {
-    Published { source: source.into(), machine: machine.into(), low: None, value, high: None }
+fn point(source: &str, machine: &str, value: f64) -> PublishedFigure {
+    PublishedFigure { source: source.into(), machine: machine.into(), low: None, value, high: None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn one(experiment: &str, variant: &str, metric: &str) -> Published {
+    fn one(experiment: &str, variant: &str, metric: &str) -> PublishedFigure {
         let mut found = published(experiment, variant, metric, &Params::new());
         assert_eq!(found.len(), 1, "{experiment} {variant} {metric}");
         found.remove(0)

@@ -1,7 +1,7 @@
 //! What an explanation tells of system calls against those that a [`Creator`] makes: [`hold`].
 
 use tontine_bench::about::Explanation;
-use tontine_host::trace::{self, Event, Who};
+use tontine_host::trace::{self, TraceEvent, Who};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::creation::Creator;
 
@@ -29,14 +29,14 @@ pub(crate) fn hold(
         Err(Trouble::Skipped(why)) => return eprintln!("skipped: {why}"),
         Err(trouble) => panic!("{variant}: {trouble}"),
     };
-    let mark = |event: &Event| event.call().is_some_and(|call| call.name == Some("getppid"));
+    let mark = |event: &TraceEvent| event.call().is_some_and(|call| call.name == Some("getppid"));
     let split = events.iter().position(mark).expect("the mark");
     let second = &events[split + 1..];
     let mut told = explanation.calls.iter();
     let (_, told) =
         told.find(|(names, _)| names.split(", ").any(|one| one == variant)).expect("it is told of");
     let seen = |callers: bool| -> Vec<String> {
-        let calls = second.iter().filter_map(Event::call);
+        let calls = second.iter().filter_map(TraceEvent::call);
         let calls = calls.filter(|call| (call.who == Who::Caller) == callers);
         calls.map(trace::Call::title).collect()
     };

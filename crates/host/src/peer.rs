@@ -1,5 +1,5 @@
-//! Whether the other end is still there: [`Peer`], and what brings a blocked call back to ask:
-//! [`Nudge`].
+//! The liveness of the other end: [`PeerHandle`], and the signal that interrupts a blocked call so
+//! that the caller can check it: [`Nudge`].
 //!
 //! A spinning end asks after every [`SPINS`] looks. A blocking end gets a signal every
 //! quarter of a second, so that its call returns with EINTR and it asks then. Neither touches the
@@ -23,9 +23,9 @@ pub const SPINS: u32 = 1 << 20;
 /// How often a blocked call is interrupted.
 const NUDGE_NS: libc::c_long = 250_000_000;
 
-/// The other end, as far as its death has to be asked for.
+/// A handle of the other end, to check whether it still lives.
 #[derive(Debug, Clone, Copy)]
-pub enum Peer<'a> {
+pub enum PeerHandle<'a> {
     /// A child process, not yet reaped.
     Child(Pid),
     /// A thread of this process, which sets the flag when it ends.
@@ -34,7 +34,7 @@ pub enum Peer<'a> {
     Parent,
 }
 
-impl Peer<'_> {
+impl PeerHandle<'_> {
     /// Whether it can still answer.
     ///
     /// # Errors
@@ -74,14 +74,14 @@ pub struct TellEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for TellEnd<'_> {
     fn drop(&mut self) {
-        // SYNC peer-ended: pairs with `Peer::check`.
+        // SYNC peer-ended: pairs with `PeerHandle::check`.
         self.0.store(true, Ordering::Release);
     }
 }
 
 /// Spins until `done`; looks after the peer now and then.
 #[inline(always)]
-pub fn spin_until(peer: Peer<'_>, pause: bool, mut done: impl FnMut() -> bool) -> Result<()> {
+pub fn spin_until(peer: PeerHandle<'_>, pause: bool, mut done: impl FnMut() -> bool) -> Result<()> {
     loop {
         for _ in 0..SPINS {
             if done() {

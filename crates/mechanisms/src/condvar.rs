@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::Result;
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
-use crate::end::{Ended, Inlet, Outlet, TwoWay, check, deadline_in};
+use crate::end::{Inlet, Outlet, TransferError, TwoWay, check, deadline_in};
 use crate::monitor::{Monitor, Waited};
 use crate::region::Common;
 use crate::slot::{CAPACITY, Slot};
@@ -73,14 +73,14 @@ impl PairDriver for Guest {
         Ok(Couple::of((end(one, 0), end(two, 1))))
     }
 
-    fn open<const BYTES: usize>(half: Self, _: &[Peer<'_>]) -> Result<Self> {
+    fn open<const BYTES: usize>(half: Self, _: &[PeerHandle<'_>]) -> Result<Self> {
         Ok(half)
     }
 }
 
 impl Guest {
     #[inline(always)]
-    fn lock(&mut self, peers: &[Peer<'_>]) -> Result<()> {
+    fn lock(&mut self, peers: &[PeerHandle<'_>]) -> Result<()> {
         if peers.is_empty() {
             return self.monitor.lock();
         }
@@ -91,7 +91,7 @@ impl Guest {
     }
 
     #[inline(always)]
-    fn wait(&mut self, peers: &[Peer<'_>]) -> Result<()> {
+    fn wait(&mut self, peers: &[PeerHandle<'_>]) -> Result<()> {
         if peers.is_empty() {
             return self.monitor.wait();
         }
@@ -102,7 +102,7 @@ impl Guest {
     }
 
     #[cold]
-    fn look(&mut self, peers: &[Peer<'_>]) -> Result<()> {
+    fn look(&mut self, peers: &[PeerHandle<'_>]) -> Result<()> {
         self.deadline = deadline_in(LOOK);
         check(peers)
     }
@@ -115,7 +115,7 @@ impl Guest {
 
 impl Outlet for Guest {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.lock(peers)?;
         self.monitor.guarded.slot.write(message);
         self.turn().store(1 - self.mine, Ordering::Relaxed);
@@ -128,9 +128,9 @@ impl Inlet for Guest {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         self.lock(peers)?;
         while self.turn().load(Ordering::Relaxed) != self.mine {
             self.wait(peers)?;

@@ -49,12 +49,12 @@ mod channels {
     use std::time::Duration;
 
     use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-    use tontine_host::peer::Peer;
+    use tontine_host::peer::PeerHandle;
     use tontine_host::trouble::Result;
 
     use super::Crossbeam;
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
-    use crate::end::{Duplex, Ended, Inlet, Outlet, check, spin_until};
+    use crate::end::{Duplex, Inlet, Outlet, TransferError, check, spin_until};
 
     /// Bytes that all senders may be ahead, as far as the two limits below allow.
     const WINDOW_BYTES: usize = 16 << 20;
@@ -67,8 +67,8 @@ mod channels {
 
     impl Outlet for Sender<u8> {
         #[inline(always)]
-        fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
-            Sender::send(self, message[0]).map_err(|_| Ended::Gone)
+        fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
+            Sender::send(self, message[0]).map_err(|_| TransferError::Gone)
         }
     }
 
@@ -76,10 +76,10 @@ mod channels {
         #[inline(always)]
         fn receive<R>(
             &mut self,
-            _: &[Peer<'_>],
+            _: &[PeerHandle<'_>],
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<R, Ended> {
-            self.recv().map(|byte| look(&[byte])).map_err(|_| Ended::Gone)
+        ) -> Result<R, TransferError> {
+            self.recv().map(|byte| look(&[byte])).map_err(|_| TransferError::Gone)
         }
     }
 
@@ -93,7 +93,7 @@ mod channels {
             Ok(Couple::of((one, Duplex { out: answer, back: asked })))
         }
 
-        fn open<const BYTES: usize>(half: Self::Half, _: &[Peer<'_>]) -> Result<Self::Half> {
+        fn open<const BYTES: usize>(half: Self::Half, _: &[PeerHandle<'_>]) -> Result<Self::Half> {
             Ok(half)
         }
     }
@@ -128,7 +128,7 @@ mod channels {
             Ok(Boxes { sender, taken, sent: 0, may_send: bed.ahead, ahead: bed.ahead })
         }
 
-        fn inlet(bed: &ChannelBed, _: &[Peer<'_>]) -> Result<Unboxed> {
+        fn inlet(bed: &ChannelBed, _: &[PeerHandle<'_>]) -> Result<Unboxed> {
             let (receiver, taken) = (bed.receiver.clone(), Arc::clone(&bed.taken));
             Ok(Unboxed { receiver, taken, count: 0, report: (bed.ahead / 4).max(1) })
         }
@@ -146,7 +146,7 @@ mod channels {
 
     impl Outlet for Boxes {
         #[inline(always)]
-        fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
             if self.sent == self.may_send {
                 // Relaxed: only the count is read, to bound what is under way.
                 let taken = &self.taken.0;
@@ -155,7 +155,7 @@ mod channels {
                 self.may_send = taken.load(Ordering::Relaxed) + ahead;
             }
             self.sent += 1;
-            self.sender.send(message.into()).map_err(|_| Ended::Gone)
+            self.sender.send(message.into()).map_err(|_| TransferError::Gone)
         }
     }
 
@@ -172,14 +172,14 @@ mod channels {
         #[inline(always)]
         fn receive<R>(
             &mut self,
-            peers: &[Peer<'_>],
+            peers: &[PeerHandle<'_>],
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<R, Ended> {
+        ) -> Result<R, TransferError> {
             let message = loop {
                 match self.receiver.recv_timeout(LOOK) {
                     Ok(message) => break message,
                     Err(RecvTimeoutError::Timeout) => check(peers)?,
-                    Err(RecvTimeoutError::Disconnected) => return Err(Ended::Gone),
+                    Err(RecvTimeoutError::Disconnected) => return Err(TransferError::Gone),
                 }
             };
             self.count += 1;

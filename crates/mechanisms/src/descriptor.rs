@@ -14,11 +14,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result, Trouble};
 
 use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
-use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check};
+use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
 
 /// A pipe: (its reading end, its writing end).
 ///
@@ -65,15 +65,15 @@ pub struct Writer(pub OwnedFd);
 
 impl Outlet for Writer {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         let mut left = message;
         while !left.is_empty() {
             match rustix::io::write(&self.0, left) {
                 Ok(sent) => left = &left[sent..],
                 Err(Errno::INTR) => check(peers)?,
                 // SIGPIPE is ignored, as Rust programs do from their start.
-                Err(Errno::PIPE | Errno::CONNRESET) => return Err(Ended::Gone),
-                Err(error) => return Err(error).during("write").map_err(Ended::from),
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(TransferError::Gone),
+                Err(error) => return Err(error).during("write").map_err(TransferError::from),
             }
         }
         Ok(())
@@ -99,9 +99,9 @@ impl<B: AsMut<[u8]>> Inlet for Reader<B> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         let buffer = self.buffer.as_mut();
         let mut filled = 0;
         while filled < buffer.len() {
@@ -109,11 +109,11 @@ impl<B: AsMut<[u8]>> Inlet for Reader<B> {
                 Ok(0) if filled > 0 => break,
                 Ok(0) | Err(Errno::CONNRESET) => {
                     check(peers)?;
-                    return Err(Ended::Gone);
+                    return Err(TransferError::Gone);
                 }
                 Ok(got) => filled += got,
                 Err(Errno::INTR) => check(peers)?,
-                Err(error) => return Err(error).during("read").map_err(Ended::from),
+                Err(error) => return Err(error).during("read").map_err(TransferError::from),
             }
         }
         Ok(look(&buffer[..filled]))
@@ -125,7 +125,7 @@ impl<B: AsMut<[u8]>> Patient for Reader<B> {
         &mut self,
         time: Duration,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Ended> {
+    ) -> Result<Option<R>, TransferError> {
         let timeout = Timespec::try_from(time).unwrap_or_default();
         let mut watched = [PollFd::new(&self.read, PollFlags::IN)];
         poll(&mut watched, Some(&timeout)).during("poll")?;
@@ -186,7 +186,7 @@ impl<C: Connected> PairDriver for C {
 
     fn open<const BYTES: usize>(
         (read, write): Self::Half,
-        _: &[Peer<'_>],
+        _: &[PeerHandle<'_>],
     ) -> Result<Self::End<BYTES>> {
         Ok(Stream::new(read, write))
     }
@@ -220,7 +220,7 @@ impl<C: Connected> StreamDriver for C {
         bed.take().map(|(_, write)| Writer(write))
     }
 
-    fn inlet(bed: &Shut, _: &[Peer<'_>]) -> Result<Self::In> {
+    fn inlet(bed: &Shut, _: &[PeerHandle<'_>]) -> Result<Self::In> {
         bed.take().map(|(read, _)| Reader::new(read, vec![0; bed.bytes]))
     }
 }

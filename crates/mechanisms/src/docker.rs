@@ -22,7 +22,7 @@ use tontine_host::os::child::ends_within;
 use tontine_host::os::deadline;
 use tontine_host::trouble::{During, Result, Trouble};
 
-use super::owner::{Left, Owner};
+use super::owner::{ProcessIdentity, StaleMark};
 
 /// The label on everything that is made; its value is the owner's name.
 pub const LABEL: &str = "tontine";
@@ -56,9 +56,9 @@ pub struct Docker {
     version: String,
 }
 
-/// What a call of the tool came to.
+/// The result of a call of the command-line tool.
 #[derive(Debug)]
-pub struct Answer {
+pub struct CliOutput {
     status: ExitStatus,
     out: Vec<u8>,
     complaint: String,
@@ -181,7 +181,7 @@ impl Docker {
         arguments: &[&str],
         input: Option<File>,
         deadline: Duration,
-    ) -> io::Result<Option<Answer>> {
+    ) -> io::Result<Option<CliOutput>> {
         let (mut out, mut complaint) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut command = Command::new(TOOL);
         if let Some(host) = &self.host {
@@ -205,7 +205,7 @@ impl Docker {
         if !ended.map_err(io::Error::other)? {
             return Ok(None);
         }
-        let mut answer = Answer { status, out: Vec::new(), complaint: String::new() };
+        let mut answer = CliOutput { status, out: Vec::new(), complaint: String::new() };
         out.rewind()?;
         out.read_to_end(&mut answer.out)?;
         let mut complained = Vec::new();
@@ -216,7 +216,7 @@ impl Docker {
     }
 
     /// Removes all that carries the owner's name; whether there was anything.
-    fn remove_all_of(&self, owner: &Owner) -> Result<bool> {
+    fn remove_all_of(&self, owner: &ProcessIdentity) -> Result<bool> {
         let whose = format!("label={LABEL}={}", owner.name());
         let mut found = false;
         for (list, remove) in [
@@ -237,7 +237,7 @@ impl Docker {
     }
 }
 
-impl Answer {
+impl CliOutput {
     /// The last line that says something.
     fn last_words(&self) -> String {
         let line = last_line(&self.complaint);
@@ -253,7 +253,7 @@ pub fn engine_name() -> String {
 /// Removes all that owners who have ended, or this process, left in an engine. Asks none where no
 /// mark says that there is any.
 pub fn sweep() {
-    for left in Left::all() {
+    for left in StaleMark::all() {
         let host = Some(left.engine.clone()).filter(|host| !host.is_empty());
         let Ok(docker) = Docker::at(host) else {
             // It may be there again next time.

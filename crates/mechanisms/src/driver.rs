@@ -11,7 +11,7 @@
 
 use std::any::Any;
 
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::Result;
 
 use crate::about::Mechanism;
@@ -64,7 +64,10 @@ pub trait PairDriver {
     ///
     /// # Errors
     /// Skipped, where the machine lacks what it needs; failed, where the other one does not come.
-    fn open<const BYTES: usize>(half: Self::Half, peers: &[Peer<'_>]) -> Result<Self::End<BYTES>>;
+    fn open<const BYTES: usize>(
+        half: Self::Half,
+        peers: &[PeerHandle<'_>],
+    ) -> Result<Self::End<BYTES>>;
 }
 
 /// Both halves of a pair. In another process than its own, a half is to be dropped.
@@ -118,7 +121,7 @@ pub trait StreamDriver {
     ///
     /// # Errors
     /// As [`PairDriver::open`].
-    fn inlet(bed: &Self::Bed, senders: &[Peer<'_>]) -> Result<Self::In>;
+    fn inlet(bed: &Self::Bed, senders: &[PeerHandle<'_>]) -> Result<Self::In>;
 
     /// Returns a remark for the row, if there is one.
     fn note(traffic: Traffic) -> Option<String> {

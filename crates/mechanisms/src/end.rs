@@ -6,30 +6,30 @@
 
 use std::time::Duration;
 
-use tontine_host::peer::{Peer, SPINS};
+use tontine_host::peer::{PeerHandle, SPINS};
 use tontine_host::trouble::{Result, Trouble};
 
-/// Why a call of an end brought no message through.
+/// The reason why a call of an end transferred no message.
 #[derive(Debug)]
-pub enum Ended {
+pub enum TransferError {
     /// The mechanism says that the other end is gone.
     Gone,
     /// Something that a death does not explain.
     Broken(Trouble),
 }
 
-impl From<Trouble> for Ended {
+impl From<Trouble> for TransferError {
     fn from(trouble: Trouble) -> Self {
         Self::Broken(trouble)
     }
 }
 
-impl From<Ended> for Trouble {
+impl From<TransferError> for Trouble {
     #[cold]
-    fn from(ended: Ended) -> Self {
+    fn from(ended: TransferError) -> Self {
         match ended {
-            Ended::Gone => Self::fail("the other end was gone before the last message"),
-            Ended::Broken(trouble) => trouble,
+            TransferError::Gone => Self::fail("the other end was gone before the last message"),
+            TransferError::Broken(trouble) => trouble,
         }
     }
 }
@@ -37,10 +37,10 @@ impl From<Ended> for Trouble {
 /// Asks whether all can still answer.
 ///
 /// # Errors
-/// As [`Peer::check`], for the first that cannot.
+/// As [`PeerHandle::check`], for the first that cannot.
 #[cold]
-pub fn check(peers: &[Peer<'_>]) -> Result<()> {
-    peers.iter().try_for_each(Peer::check)
+pub fn check(peers: &[PeerHandle<'_>]) -> Result<()> {
+    peers.iter().try_for_each(PeerHandle::check)
 }
 
 /// Spins until `done`, and checks the peers from time to time.
@@ -48,7 +48,11 @@ pub fn check(peers: &[Peer<'_>]) -> Result<()> {
 /// # Errors
 /// As [`check`].
 #[inline(always)]
-pub fn spin_until(peers: &[Peer<'_>], pause: bool, mut done: impl FnMut() -> bool) -> Result<()> {
+pub fn spin_until(
+    peers: &[PeerHandle<'_>],
+    pause: bool,
+    mut done: impl FnMut() -> bool,
+) -> Result<()> {
     loop {
         for _ in 0..SPINS {
             if done() {
@@ -76,8 +80,8 @@ pub trait Outlet {
     /// Hands a message over; waits for room.
     ///
     /// # Errors
-    /// [`Ended`].
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended>;
+    /// [`TransferError`].
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError>;
 
     /// Takes back what was sent and will not be read, once the other end is gone.
     fn take_back(&mut self) -> Vec<Vec<u8>> {
@@ -98,9 +102,12 @@ pub trait Inlet {
     /// Waits for a message and lets `look` see it: in place, where the mechanism allows that.
     ///
     /// # Errors
-    /// [`Ended`].
-    fn receive<R>(&mut self, peers: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R)
-    -> Result<R, Ended>;
+    /// [`TransferError`].
+    fn receive<R>(
+        &mut self,
+        peers: &[PeerHandle<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, TransferError>;
 }
 
 /// A receiving end that can give up waiting.
@@ -108,12 +115,12 @@ pub trait Patient: Inlet {
     /// Receives for at most `time`. Returns `None` if no message arrived.
     ///
     /// # Errors
-    /// [`Ended`].
+    /// [`TransferError`].
     fn receive_within<R>(
         &mut self,
         time: Duration,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Ended>;
+    ) -> Result<Option<R>, TransferError>;
 }
 
 /// An end that sends and receives.
@@ -153,7 +160,7 @@ pub struct Duplex<O, I> {
 
 impl<O: Outlet, I> Outlet for Duplex<O, I> {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.out.send(message, peers)
     }
 
@@ -166,9 +173,9 @@ impl<O, I: Inlet> Inlet for Duplex<O, I> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         self.back.receive(peers, look)
     }
 }

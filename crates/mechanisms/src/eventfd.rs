@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Carries, Death, Listing, Mechanism};
 use crate::descriptor::again;
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
-use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
+use crate::end::{Inlet, Outlet, TransferError, TwoWay, check};
 
 /// `eventfd`.
 pub struct Eventfd;
@@ -51,7 +51,7 @@ impl PairDriver for Eventfd {
         Ok(Couple::of((Counter { read: answer, write: ask }, two)))
     }
 
-    fn open<const BYTES: usize>(half: Counter, _: &[Peer<'_>]) -> Result<Counter> {
+    fn open<const BYTES: usize>(half: Counter, _: &[PeerHandle<'_>]) -> Result<Counter> {
         Ok(half)
     }
 }
@@ -65,13 +65,15 @@ pub struct Counter {
 
 impl Outlet for Counter {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         let word = &message[..WORD.min(message.len())];
         loop {
             match rustix::io::write(&self.write, word) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => check(peers)?,
-                Err(error) => return Err(error).during("write to an eventfd").map_err(Ended::from),
+                Err(error) => {
+                    return Err(error).during("write to an eventfd").map_err(TransferError::from);
+                }
             }
         }
     }
@@ -81,15 +83,17 @@ impl Inlet for Counter {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         let mut word = [0; WORD];
         loop {
             match rustix::io::read(&self.read, &mut word) {
                 Ok(_) => return Ok(look(&word)),
                 Err(Errno::INTR) => check(peers)?,
-                Err(error) => return Err(error).during("read of an eventfd").map_err(Ended::from),
+                Err(error) => {
+                    return Err(error).during("read of an eventfd").map_err(TransferError::from);
+                }
             }
         }
     }

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use rustix::thread::futex;
 use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
-use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
+use crate::end::{Inlet, Outlet, TransferError, TwoWay, check};
 use crate::region::Common;
 use crate::slot::{CAPACITY, Slot};
 
@@ -60,14 +60,14 @@ impl PairDriver for Turn {
         Ok(Couple::of((end(one, 0), end(two, 1))))
     }
 
-    fn open<const BYTES: usize>(half: Self, _: &[Peer<'_>]) -> Result<Self> {
+    fn open<const BYTES: usize>(half: Self, _: &[PeerHandle<'_>]) -> Result<Self> {
         Ok(half)
     }
 }
 
 impl Outlet for Turn {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.board.slots[self.mine as usize].write(message);
         // SYNC futex-turn: pairs with the load in `receive`; carries the slot.
         self.board.word.store(1 - self.mine, Ordering::Release);
@@ -80,16 +80,16 @@ impl Inlet for Turn {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         let (word, other) = (&self.board.word, 1 - self.mine);
         // SYNC futex-turn: pairs with the store in `send`.
         while word.load(Ordering::Acquire) != self.mine {
             match futex::wait(word, futex::Flags::empty(), other, None) {
                 Ok(()) | Err(Errno::AGAIN) => {}
                 Err(Errno::INTR) => check(peers)?,
-                Err(error) => return Err(error).during("futex wait").map_err(Ended::from),
+                Err(error) => return Err(error).during("futex wait").map_err(TransferError::from),
             }
         }
         Ok(look(self.board.slots[other as usize].read(self.bytes, &mut [0; CAPACITY])))

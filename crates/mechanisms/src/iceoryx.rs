@@ -77,12 +77,12 @@ mod services {
     use iceoryx2::prelude::*;
     use iceoryx2::service::port_factory::publish_subscribe as factory;
     use tontine_host::leftovers::{self, Folder, MEMORY, SHARED_MEMORY, remove_all};
-    use tontine_host::peer::{Peer, SPINS};
+    use tontine_host::peer::{PeerHandle, SPINS};
     use tontine_host::trouble::{During, Result, Trouble};
 
     use super::{Iceoryx, NAMED_BYTES, NAMED_DEPTH};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
-    use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check};
+    use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
     use crate::location::Location;
 
     /// How long two ends may take to find each other.
@@ -157,7 +157,7 @@ mod services {
     }
 
     /// Waits until `met`, within bounds.
-    fn until_met(peers: &[Peer<'_>], met: impl Fn() -> bool) -> Result<()> {
+    fn until_met(peers: &[PeerHandle<'_>], met: impl Fn() -> bool) -> Result<()> {
         let began = Instant::now();
         while !met() {
             check(peers)?;
@@ -181,7 +181,7 @@ mod services {
 
     impl<const BYTES: usize> Outlet for Publishing<BYTES> {
         #[inline(always)]
-        fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+        fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
             let message = message.try_into().map_err(failed("length"))?;
             let reached = self.publisher.send_copy(message).map_err(failed("send"))?;
             if self.must_arrive && reached == 0 {
@@ -201,9 +201,9 @@ mod services {
         #[inline(always)]
         fn receive<R>(
             &mut self,
-            peers: &[Peer<'_>],
+            peers: &[PeerHandle<'_>],
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<R, Ended> {
+        ) -> Result<R, TransferError> {
             loop {
                 for _ in 0..SPINS {
                     if let Some(sample) = self.subscriber.receive().map_err(failed("receive"))? {
@@ -220,7 +220,7 @@ mod services {
             &mut self,
             time: Duration,
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<Option<R>, Ended> {
+        ) -> Result<Option<R>, TransferError> {
             let began = Instant::now();
             loop {
                 if let Some(sample) = self.subscriber.receive().map_err(failed("receive"))? {
@@ -249,7 +249,7 @@ mod services {
         /// Opens both services and waits until the other end has opened both too.
         fn open<const BYTES: usize>(
             (room, names): Self::Half,
-            peers: &[Peer<'_>],
+            peers: &[PeerHandle<'_>],
         ) -> Result<Self::End<BYTES>> {
             let node = Rc::new(node(&room.config)?);
             let service = |name: &str| {
@@ -360,7 +360,7 @@ mod services {
             Ok(PublishingSlices { publisher, _node: node })
         }
 
-        fn inlet(bed: &Self::Bed, senders: &[Peer<'_>]) -> Result<Self::In> {
+        fn inlet(bed: &Self::Bed, senders: &[PeerHandle<'_>]) -> Result<Self::In> {
             let (node, service) = stream(bed)?;
             let subscriber = service.subscriber_builder().create();
             let subscriber = subscriber.map_err(refused("creating a subscriber"))?;
@@ -378,7 +378,7 @@ mod services {
 
     impl Outlet for PublishingSlices {
         #[inline(always)]
-        fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
             loop {
                 let room =
                     self.publisher.loan_slice_uninit(message.len()).map_err(failed("loan"))?;
@@ -403,9 +403,9 @@ mod services {
         #[inline(always)]
         fn receive<R>(
             &mut self,
-            peers: &[Peer<'_>],
+            peers: &[PeerHandle<'_>],
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<R, Ended> {
+        ) -> Result<R, TransferError> {
             loop {
                 for _ in 0..SPINS {
                     if let Some(sample) = self.subscriber.receive().map_err(failed("receive"))? {

@@ -95,7 +95,7 @@ impl Muster {
 mod tests {
     use super::*;
     use tontine_host::os::child::Child;
-    use tontine_host::peer::Peer;
+    use tontine_host::peer::PeerHandle;
 
     #[test]
     fn nobody_passes_before_it_opens_and_everybody_after() {
@@ -125,7 +125,8 @@ mod tests {
     fn one_who_ends_before_it_arrives_is_named() {
         let muster = Muster::new().expect("memory");
         let child = Child::fork(|| 7).expect("fork");
-        let found = muster.until(1, || Peer::Child(child.pid()).check()).expect_err("it ended");
+        let found =
+            muster.until(1, || PeerHandle::Child(child.pid()).check()).expect_err("it ended");
         assert!(found.why().contains("status 7"), "{found}");
     }
 }

@@ -1,4 +1,4 @@
-//! Operations at one end of a mechanism, in which the explorer kills: [`Operation`], [`End`].
+//! Operations at one end of a mechanism, in which the explorer kills: [`Operation`], [`QueueEnd`].
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// One of the two ends of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum QueueEnd {
     /// The one that sends.
     Sender,
     /// The one that receives.
     Receiver,
 }
 
-impl fmt::Display for End {
+impl fmt::Display for QueueEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sender => "sender",
@@ -162,17 +162,17 @@ impl Operation {
     }
 
     /// The end of a queue at which the victim is; a heap has none.
-    pub fn end(self) -> Option<End> {
+    pub fn end(self) -> Option<QueueEnd> {
         match self {
             Self::Bind | Self::Receive | Self::ReceiveWaking | Self::ReceiveEmpty => {
-                Some(End::Receiver)
+                Some(QueueEnd::Receiver)
             }
             Self::Connect
             | Self::Send
             | Self::SendWaking
             | Self::Grow
             | Self::SendFull
-            | Self::Close => Some(End::Sender),
+            | Self::Close => Some(QueueEnd::Sender),
             _ => None,
         }
     }

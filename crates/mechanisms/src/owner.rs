@@ -1,5 +1,5 @@
-//! Whose a thing outside the file system is: [`Owner`], and a [`mark`](Owner::mark) that says that
-//! there may be some.
+//! The owner of resources outside of the file system: [`ProcessIdentity`], and a
+//! [`mark`](ProcessIdentity::mark) in the file system while there may be some.
 //!
 //! An engine's containers outlive those who asked for them. All of a run carry its owner's name,
 //! and a file says that the owner has any: only then is an engine asked, so that no other run
@@ -23,13 +23,13 @@ const MARK: &str = "tontine-docker-";
 
 /// A process, told apart from any later one of the same number: PID namespace, pid, start time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct ProcessIdentity {
     namespace: u64,
     pid: u32,
     started: u64,
 }
 
-impl Owner {
+impl ProcessIdentity {
     /// The process of this run: the parent, where that runs the same program, as an invocation's
     /// does; otherwise this one.
     ///
@@ -91,15 +91,15 @@ impl Owner {
 
 /// A mark whose owner has ended, or is this process.
 #[derive(Debug)]
-pub struct Left {
+pub struct StaleMark {
     path: PathBuf,
     /// Whose.
-    pub owner: Owner,
+    pub owner: ProcessIdentity,
     /// What the owner's engine was named.
     pub engine: String,
 }
 
-impl Left {
+impl StaleMark {
     /// All of them that this user left.
     pub fn all() -> Vec<Self> {
         let folders = [PathBuf::from(LASTING), std::env::temp_dir()];
@@ -109,7 +109,7 @@ impl Left {
 
     fn read(entry: &fs::DirEntry) -> Option<Self> {
         let name = entry.file_name();
-        let owner = Owner::named(name.to_str()?.strip_prefix(MARK)?)?;
+        let owner = ProcessIdentity::named(name.to_str()?.strip_prefix(MARK)?)?;
         // Anybody may write into these folders, but only in his own name.
         let facts = entry.metadata().ok()?;
         let ours = facts.is_file() && facts.uid() == geteuid().as_raw();
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn a_name_comes_back_as_its_owner_and_strange_ones_are_nobodys() {
-        let ours = Owner::process(std::process::id()).expect("/proc");
-        assert_eq!(Owner::named(&ours.name()), Some(ours.clone()));
+        let ours = ProcessIdentity::process(std::process::id()).expect("/proc");
+        assert_eq!(ProcessIdentity::named(&ours.name()), Some(ours.clone()));
         assert!(ours.is_this_process() && !ours.has_ended());
         for strange in ["", "1-2", "1-2-3-4", "1-x-3", "1-4294967296-3", "-1-2-3"] {
-            assert_eq!(Owner::named(strange), None, "{strange}");
+            assert_eq!(ProcessIdentity::named(strange), None, "{strange}");
         }
     }
 
@@ -162,11 +162,11 @@ mod tests {
         let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
         tontine_host::os::child::ends_within(child.pid(), std::time::Duration::from_secs(60))
             .expect("it");
-        let owner = Owner { namespace: namespace().expect("/proc"), pid, started: 1 };
+        let owner = ProcessIdentity { namespace: namespace().expect("/proc"), pid, started: 1 };
         assert!(owner.has_ended(), "a zombie");
-        let ours = Owner::process(std::process::id()).expect("/proc");
-        assert!(Owner { started: ours.started + 1, ..ours.clone() }.has_ended());
-        let elsewhere = Owner { namespace: 1, pid, started: 1 };
+        let ours = ProcessIdentity::process(std::process::id()).expect("/proc");
+        assert!(ProcessIdentity { started: ours.started + 1, ..ours.clone() }.has_ended());
+        let elsewhere = ProcessIdentity { namespace: 1, pid, started: 1 };
         assert!(!elsewhere.has_ended(), "nobody can tell");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tontine_host::os::checked;
 use tontine_host::os::shared::first_free_name;
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result, Trouble};
 
 use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism, Need};
@@ -19,7 +19,7 @@ use crate::driver::{
     Couple, Driver, NAMED_BYTES, NamedDriver, NamedUser, PairDriver, PairUser, StreamDriver,
     StreamUser, Traffic,
 };
-use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, check, deadline_in};
+use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check, deadline_in};
 use crate::location::Location;
 use crate::operation::Operation;
 
@@ -79,7 +79,7 @@ impl PairDriver for PosixMq {
 
     fn open<const BYTES: usize>(
         (read, write): Self::Half,
-        _: &[Peer<'_>],
+        _: &[PeerHandle<'_>],
     ) -> Result<Self::End<BYTES>> {
         Ok(Duplex { out: Entry(write), back: Exit { queue: read, buffer: [0; BYTES] } })
     }
@@ -98,7 +98,7 @@ impl StreamDriver for PosixMq {
         again(queue).map(Entry)
     }
 
-    fn inlet((queue, traffic): &Self::Bed, _: &[Peer<'_>]) -> Result<Self::In> {
+    fn inlet((queue, traffic): &Self::Bed, _: &[PeerHandle<'_>]) -> Result<Self::In> {
         Ok(Exit { queue: again(queue)?, buffer: vec![0; traffic.bytes] })
     }
 }
@@ -130,7 +130,7 @@ pub struct Entry(OwnedFd);
 
 impl Outlet for Entry {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         while let Err(error) = send(&self.0, message) {
             interrupted("mq_send", error, peers)?;
         }
@@ -149,9 +149,9 @@ impl<B: AsMut<[u8]>> Inlet for Exit<B> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         let buffer = self.buffer.as_mut();
         loop {
             match receive(&self.queue, buffer, None) {
@@ -167,19 +167,19 @@ impl<B: AsMut<[u8]>> Patient for Exit<B> {
         &mut self,
         time: Duration,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Ended> {
+    ) -> Result<Option<R>, TransferError> {
         let buffer = self.buffer.as_mut();
         match receive(&self.queue, buffer, Some(&deadline_in(time))) {
             Ok(got) => Ok(Some(look(&buffer[..got]))),
             Err(error) if error.raw_os_error() == Some(libc::ETIMEDOUT) => Ok(None),
-            Err(error) => Err(error).during("mq_timedreceive").map_err(Ended::from),
+            Err(error) => Err(error).during("mq_timedreceive").map_err(TransferError::from),
         }
     }
 }
 
 /// After a failed call: asks for the peers where it was only interrupted.
 #[cold]
-fn interrupted(call: &str, error: io::Error, peers: &[Peer<'_>]) -> Result<()> {
+fn interrupted(call: &str, error: io::Error, peers: &[PeerHandle<'_>]) -> Result<()> {
     if error.kind() == io::ErrorKind::Interrupted { check(peers) } else { Err(error).during(call) }
 }
 

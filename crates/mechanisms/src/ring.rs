@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::Result;
 
 use crate::about::Mechanism;
@@ -21,7 +21,7 @@ use crate::driver::{
     Couple, Driver, NAMED_BYTES, NamedDriver, NamedUser, PairDriver, PairUser, StreamDriver,
     StreamUser, Traffic,
 };
-use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, deadline_in};
+use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, deadline_in};
 use crate::location::Location;
 use crate::region::Region;
 
@@ -154,25 +154,29 @@ pub trait RingGuard: Sized + 'static {
     /// Waits for room and pushes a message.
     ///
     /// # Errors
-    /// [`Ended`].
+    /// [`TransferError`].
     ///
     /// # Safety
     /// The guard is initialised, the ring mapped, the message as long as its slots.
-    unsafe fn put(ring: &Ring<Self>, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended>;
+    unsafe fn put(
+        ring: &Ring<Self>,
+        message: &[u8],
+        peers: &[PeerHandle<'_>],
+    ) -> Result<(), TransferError>;
 
     /// Waits for a message and pops it; `false` where none came before the deadline.
     ///
     /// # Errors
-    /// [`Ended`].
+    /// [`TransferError`].
     ///
     /// # Safety
     /// The guard is initialised, the ring mapped, and there is room for its messages.
     unsafe fn take(
         ring: &Ring<Self>,
         into: &mut [u8],
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         until: Option<&libc::timespec>,
-    ) -> Result<bool, Ended>;
+    ) -> Result<bool, TransferError>;
 }
 
 /// An end of a ring: either may send and receive.
@@ -202,7 +206,7 @@ impl<G: RingGuard> RingEnd<G> {
 
 impl<G: RingGuard> Outlet for RingEnd<G> {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         let ring = self.ring();
         assert_eq!(message.len(), self.buffer.len(), "a ring is made for messages of one length");
         // SAFETY: `make` initialised the guard before the fork that made this end, or before it was
@@ -215,9 +219,9 @@ impl<G: RingGuard> Inlet for RingEnd<G> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         let ring = self.ring();
         // SAFETY: as in `send`; the buffer is as long as a message.
         while !unsafe { G::take(&ring, &mut self.buffer, peers, None) }? {}
@@ -230,7 +234,7 @@ impl<G: RingGuard> Patient for RingEnd<G> {
         &mut self,
         time: Duration,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Ended> {
+    ) -> Result<Option<R>, TransferError> {
         let ring = self.ring();
         let until = deadline_in(time);
         // SAFETY: as in `receive`.
@@ -273,7 +277,7 @@ impl<G: RingGuard> PairDriver for Under<G> {
         Ok(Couple::of((Duplex { out: ask, back: answered }, Duplex { out: answer, back: asked })))
     }
 
-    fn open<const BYTES: usize>(half: Self::Half, _: &[Peer<'_>]) -> Result<Self::Half> {
+    fn open<const BYTES: usize>(half: Self::Half, _: &[PeerHandle<'_>]) -> Result<Self::Half> {
         Ok(half)
     }
 }
@@ -291,7 +295,7 @@ impl<G: RingGuard> StreamDriver for Under<G> {
         Ok(RingEnd::new(Arc::clone(region), *bytes))
     }
 
-    fn inlet(bed: &Self::Bed, _: &[Peer<'_>]) -> Result<RingEnd<G>> {
+    fn inlet(bed: &Self::Bed, _: &[PeerHandle<'_>]) -> Result<RingEnd<G>> {
         Self::outlet(bed, 0)
     }
 }

@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{Asked, Death, Explored, Listing, Mechanism};
-use crate::end::{Ended, check, deadline_in};
+use crate::end::{TransferError, check, deadline_in};
 use crate::monitor::{error, initialise_condition, initialise_mutex};
 use crate::operation::Operation;
 use crate::ring::{Ring, RingGuard, SLOTS};
@@ -85,7 +85,11 @@ impl RingGuard for Robust {
     }
 
     #[inline(always)]
-    unsafe fn put(ring: &Ring<Self>, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    unsafe fn put(
+        ring: &Ring<Self>,
+        message: &[u8],
+        peers: &[PeerHandle<'_>],
+    ) -> Result<(), TransferError> {
         // SAFETY: by the caller; the ring is used with the mutex held.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
@@ -104,9 +108,9 @@ impl RingGuard for Robust {
     unsafe fn take(
         ring: &Ring<Self>,
         into: &mut [u8],
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         until: Option<&libc::timespec>,
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, TransferError> {
         // SAFETY: as in `put`.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
@@ -158,7 +162,7 @@ unsafe fn signal(condition: *mut libc::pthread_cond_t) -> Result<()> {
 unsafe fn wait_or_unlock(
     condition: *mut libc::pthread_cond_t,
     mutex: *mut libc::pthread_mutex_t,
-    peers: &[Peer<'_>],
+    peers: &[PeerHandle<'_>],
     until: Option<&libc::timespec>,
 ) -> Result<bool> {
     // SAFETY: by the caller; `wait` returns with the mutex held.
@@ -177,7 +181,7 @@ unsafe fn wait_or_unlock(
 unsafe fn wait(
     condition: *mut libc::pthread_cond_t,
     mutex: *mut libc::pthread_mutex_t,
-    peers: &[Peer<'_>],
+    peers: &[PeerHandle<'_>],
     until: Option<&libc::timespec>,
 ) -> Result<bool> {
     const CALL: &str = "pthread_cond_wait";

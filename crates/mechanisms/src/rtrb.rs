@@ -46,11 +46,11 @@ mod rings {
     use std::cell::Cell;
 
     use ::rtrb::{Consumer, Producer, RingBuffer};
-    use tontine_host::peer::{Peer, SPINS};
+    use tontine_host::peer::{PeerHandle, SPINS};
     use tontine_host::trouble::{Result, Trouble};
 
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
-    use crate::end::{Duplex, Ended, Inlet, Outlet, check, spin_until};
+    use crate::end::{Duplex, Inlet, Outlet, TransferError, check, spin_until};
 
     /// Bytes of a word.
     pub(super) const WORD: usize = size_of::<u64>();
@@ -75,7 +75,7 @@ mod rings {
 
         fn open<const BYTES: usize>(
             (producer, consumer): Self::Half,
-            _: &[Peer<'_>],
+            _: &[PeerHandle<'_>],
         ) -> Result<Self::End<BYTES>> {
             let back = BytesOut { consumer, buffer: [0; BYTES] };
             Ok(Duplex { out: BytesIn(producer), back })
@@ -118,7 +118,7 @@ mod rings {
             bed.producer().map(WordsIn)
         }
 
-        fn inlet(bed: &Self::Bed, _: &[Peer<'_>]) -> Result<WordsOut> {
+        fn inlet(bed: &Self::Bed, _: &[PeerHandle<'_>]) -> Result<WordsOut> {
             bed.consumer().map(WordsOut)
         }
     }
@@ -136,7 +136,7 @@ mod rings {
             bed.producer().map(BytesIn)
         }
 
-        fn inlet(bed: &Self::Bed, _: &[Peer<'_>]) -> Result<Self::In> {
+        fn inlet(bed: &Self::Bed, _: &[PeerHandle<'_>]) -> Result<Self::In> {
             Ok(BytesOut { consumer: bed.consumer()?, buffer: vec![0; bed.bytes] })
         }
     }
@@ -145,7 +145,7 @@ mod rings {
 
     impl Outlet for WordsIn {
         #[inline(always)]
-        fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
             let word = message.first_chunk().ok_or_else(|| Trouble::fail("no word"))?;
             let word = u64::from_ne_bytes(*word);
             Ok(spin_until(peers, true, || self.0.push(word).is_ok())?)
@@ -158,9 +158,9 @@ mod rings {
         #[inline(always)]
         fn receive<R>(
             &mut self,
-            peers: &[Peer<'_>],
+            peers: &[PeerHandle<'_>],
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<R, Ended> {
+        ) -> Result<R, TransferError> {
             loop {
                 for _ in 0..SPINS {
                     if let Ok(word) = self.0.pop() {
@@ -177,7 +177,7 @@ mod rings {
 
     impl Outlet for BytesIn {
         #[inline(always)]
-        fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
             if let [byte] = message {
                 return Ok(spin_until(peers, true, || self.0.push(*byte).is_ok())?);
             }
@@ -198,9 +198,9 @@ mod rings {
         #[inline(always)]
         fn receive<R>(
             &mut self,
-            peers: &[Peer<'_>],
+            peers: &[PeerHandle<'_>],
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<R, Ended> {
+        ) -> Result<R, TransferError> {
             let buffer = self.buffer.as_mut();
             if let [byte] = buffer {
                 spin_until(peers, true, || self.consumer.pop().map(|it| *byte = it).is_ok())?;

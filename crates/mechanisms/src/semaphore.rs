@@ -8,12 +8,12 @@ use std::io;
 
 use tontine_host::os::checked;
 use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Between, Death, Listing, Mechanism, Need, Twin};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
-use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
+use crate::end::{Inlet, Outlet, TransferError, TwoWay, check};
 use crate::region::Common;
 use crate::slot::{CAPACITY, Slot};
 
@@ -96,14 +96,14 @@ impl PairDriver for Poster {
         Ok(Couple::of((end(one, 0), end(two, 1))))
     }
 
-    fn open<const BYTES: usize>(half: Self, _: &[Peer<'_>]) -> Result<Self> {
+    fn open<const BYTES: usize>(half: Self, _: &[PeerHandle<'_>]) -> Result<Self> {
         Ok(half)
     }
 }
 
 impl Outlet for Poster {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.board.slots[self.side].write(message);
         Ok(self.board.semaphores[self.side].post()?)
     }
@@ -113,9 +113,9 @@ impl Inlet for Poster {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         let other = 1 - self.side;
         while self.board.semaphores[other].wait_or_signal()? {
             check(peers)?;

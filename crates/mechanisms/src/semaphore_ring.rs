@@ -5,11 +5,11 @@
 use std::io;
 
 use tontine_host::os::checked;
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{Asked, Death, Explored, Listing, Mechanism};
-use crate::end::{Ended, check};
+use crate::end::{TransferError, check};
 use crate::operation::Operation;
 use crate::ring::{Ring, RingGuard, SLOTS};
 
@@ -75,7 +75,11 @@ impl RingGuard for Semaphores {
     }
 
     #[inline(always)]
-    unsafe fn put(ring: &Ring<Self>, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    unsafe fn put(
+        ring: &Ring<Self>,
+        message: &[u8],
+        peers: &[PeerHandle<'_>],
+    ) -> Result<(), TransferError> {
         // SAFETY: by the caller; the ring is changed while `mutex` is held, and `room` says that it
         // is not full.
         unsafe {
@@ -92,9 +96,9 @@ impl RingGuard for Semaphores {
     unsafe fn take(
         ring: &Ring<Self>,
         into: &mut [u8],
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         until: Option<&libc::timespec>,
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, TransferError> {
         // SAFETY: as in `put`; `items` says that the ring is not empty.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
@@ -117,7 +121,7 @@ impl RingGuard for Semaphores {
 #[inline(always)]
 unsafe fn wait_for(
     semaphore: *mut libc::sem_t,
-    peers: &[Peer<'_>],
+    peers: &[PeerHandle<'_>],
     until: Option<&libc::timespec>,
 ) -> Result<bool> {
     loop {

@@ -14,12 +14,12 @@ use std::time::Duration;
 use tontine_host::os::checked;
 use tontine_host::os::shared::{Shareable, Shared};
 use tontine_host::os::signal::BlockedSignal;
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result};
 
 use crate::about::{AfterKill, Asked, Carries, Death, Listing, Mechanism};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
-use crate::end::{Ended, Inlet, Outlet, TwoWay, check};
+use crate::end::{Inlet, Outlet, TransferError, TwoWay, check};
 use crate::region::Common;
 
 /// Interval between checks whether the other end is ready.
@@ -76,7 +76,7 @@ impl PairDriver for Usr1 {
     /// Blocks the signal in the calling thread, and waits for the other end to do so.
     fn open<const BYTES: usize>(
         (receivers, side): SignalHalf,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
     ) -> Result<Signals> {
         let blocked = BlockedSignal::new(libc::SIGUSR1)?;
         let [own, other] = [side, 1 - side].map(|side| &receivers[side]);
@@ -119,11 +119,11 @@ impl Signals {
 
 impl Outlet for Signals {
     #[inline(always)]
-    fn send(&mut self, _: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, _: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         match self.tgkill(libc::SIGUSR1) {
             Ok(()) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(Ended::Gone),
-            Err(error) => Err(error).during("tgkill").map_err(Ended::from),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(TransferError::Gone),
+            Err(error) => Err(error).during("tgkill").map_err(TransferError::from),
         }
     }
 }
@@ -132,14 +132,14 @@ impl Inlet for Signals {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         // SAFETY: the set is initialised; no information is asked for.
         while unsafe { libc::sigwaitinfo(self.blocked.set(), std::ptr::null_mut()) } < 0 {
             let error = std::io::Error::last_os_error();
             if error.kind() != std::io::ErrorKind::Interrupted {
-                return Err(error).during("sigwaitinfo").map_err(Ended::from);
+                return Err(error).during("sigwaitinfo").map_err(TransferError::from);
             }
             check(peers)?;
         }

@@ -11,12 +11,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::{Peer, SPINS};
+use tontine_host::peer::{PeerHandle, SPINS};
 use tontine_host::trouble::Result;
 
 use crate::about::{AfterKill, Asked, Between, Death, Idle, Listing, Mechanism, Need, Twin};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
-use crate::end::{Early, Ended, Inlet, Outlet, TwoWay, check, spin_until};
+use crate::end::{Early, Inlet, Outlet, TransferError, TwoWay, check, spin_until};
 use crate::region::Common;
 use crate::slot::{CAPACITY, Slot};
 
@@ -125,7 +125,7 @@ impl<const TTAS: bool> PairDriver for Holder<TTAS> {
     }
 
     /// An end sends with the lock in hand, in which it received; so the first one starts with it.
-    fn open<const BYTES: usize>(half: Self, peers: &[Peer<'_>]) -> Result<Self> {
+    fn open<const BYTES: usize>(half: Self, peers: &[PeerHandle<'_>]) -> Result<Self> {
         if half.awaited == 0 {
             half.lock(peers)?;
         }
@@ -135,7 +135,7 @@ impl<const TTAS: bool> PairDriver for Holder<TTAS> {
 
 impl<const TTAS: bool> Holder<TTAS> {
     #[inline(always)]
-    fn lock(&self, peers: &[Peer<'_>]) -> Result<()> {
+    fn lock(&self, peers: &[PeerHandle<'_>]) -> Result<()> {
         let lock = &self.state.lock;
         // SYNC spinlock: pairs with `unlock`.
         if !TTAS {
@@ -157,7 +157,7 @@ impl<const TTAS: bool> Holder<TTAS> {
 
 impl<const TTAS: bool> Outlet for Holder<TTAS> {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.state.slot.write(message);
         self.state.bit.store(1 - self.awaited, Ordering::Relaxed);
         self.unlock();
@@ -169,9 +169,9 @@ impl<const TTAS: bool> Inlet for Holder<TTAS> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         self.rounds += 1;
         loop {
             self.tries += 1;

@@ -98,12 +98,12 @@ mod sockets {
     use std::time::Duration;
 
     use tontine_host::leftovers::Folder;
-    use tontine_host::peer::Peer;
+    use tontine_host::peer::PeerHandle;
     use tontine_host::trouble::{Result, Trouble};
 
     use super::{Inproc, Ipc};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
-    use crate::end::{Ended, Inlet, Outlet, Patient, TwoWay, check};
+    use crate::end::{Inlet, Outlet, Patient, TransferError, TwoWay, check};
     use crate::location::Location;
 
     /// Maximum number of bytes in flight on either side of a stream, as far as two messages allow:
@@ -167,7 +167,7 @@ mod sockets {
 
     impl Outlet for Socket {
         #[inline(always)]
-        fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+        fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
             loop {
                 match self.socket.send(message, 0) {
                     Ok(()) => return Ok(()),
@@ -182,9 +182,9 @@ mod sockets {
         #[inline(always)]
         fn receive<R>(
             &mut self,
-            peers: &[Peer<'_>],
+            peers: &[PeerHandle<'_>],
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<R, Ended> {
+        ) -> Result<R, TransferError> {
             loop {
                 match self.socket.recv(&mut self.message, 0) {
                     Ok(()) => return Ok(look(&self.message)),
@@ -200,7 +200,7 @@ mod sockets {
             &mut self,
             time: Duration,
             look: impl FnOnce(&[u8]) -> R,
-        ) -> Result<Option<R>, Ended> {
+        ) -> Result<Option<R>, TransferError> {
             let wait = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
             match self.socket.poll(zmq::POLLIN, wait) {
                 Ok(0) => Ok(None),
@@ -223,7 +223,7 @@ mod sockets {
             Ok(Couple::of((one, two)))
         }
 
-        fn open<const BYTES: usize>(half: Socket, _: &[Peer<'_>]) -> Result<Socket> {
+        fn open<const BYTES: usize>(half: Socket, _: &[PeerHandle<'_>]) -> Result<Socket> {
             Ok(half)
         }
     }
@@ -239,7 +239,10 @@ mod sockets {
             Ok(Couple { one, two, stays: Some(Box::new(folder)) })
         }
 
-        fn open<const BYTES: usize>((folder, binds): Self::Half, _: &[Peer<'_>]) -> Result<Socket> {
+        fn open<const BYTES: usize>(
+            (folder, binds): Self::Half,
+            _: &[PeerHandle<'_>],
+        ) -> Result<Socket> {
             let socket = Socket::new(&zmq::Context::new(), zmq::PAIR)?;
             let endpoint = endpoint(folder.path());
             if binds {
@@ -274,7 +277,7 @@ mod sockets {
             push.connected(INPROC, RECONNECT_MS)
         }
 
-        fn inlet(bed: &BoundPull, _: &[Peer<'_>]) -> Result<Socket> {
+        fn inlet(bed: &BoundPull, _: &[PeerHandle<'_>]) -> Result<Socket> {
             bed.pull.take().ok_or_else(|| Trouble::fail("the receiver was opened twice"))
         }
     }
@@ -293,7 +296,7 @@ mod sockets {
             push.connected(&endpoint(folder.path()), RECONNECT_MS)
         }
 
-        fn inlet((folder, traffic): &Self::Bed, _: &[Peer<'_>]) -> Result<Socket> {
+        fn inlet((folder, traffic): &Self::Bed, _: &[PeerHandle<'_>]) -> Result<Socket> {
             let pull = Socket::new(&zmq::Context::new(), zmq::PULL)?.bounded(*traffic)?;
             pull.bound(&endpoint(folder.path()))
         }

@@ -5,7 +5,7 @@ use std::thread;
 use tontine_bench::stats::interval::Interval;
 use tontine_bench::stats::mean::{kalibera_jones, student};
 use tontine_bench::stats::order::{median, median_interval, quantile};
-use tontine_bench::stats::simulate::{DRIFT, LEVEL, MODES, Model, Source, TICK};
+use tontine_bench::stats::simulate::{DRIFT, LEVEL, MODES, Model, RunSimulator, TICK};
 use tontine_bench::stats::{diagnose, naive, outliers, ratio};
 
 /// Runs a row.
@@ -106,7 +106,7 @@ fn of_model(model: Model, seed: u64) -> Vec<Trial> {
 }
 
 fn trial(model: Model, invocations: usize, truth: Truth, seed: u64) -> Trial {
-    let mut source = Source::new(seed);
+    let mut source = RunSimulator::new(seed);
     let mut held = [0; 5];
     let mut flagged = 0;
     let mut widths = [vec![], vec![], vec![]];
@@ -169,7 +169,7 @@ fn truth(model: Model, seed: u64) -> Truth {
         Model::ModesWithin | Model::ModesBetween => LEVEL + 0.3 * MODES,
         Model::Ticks => LEVEL - TICK / 2.0,
     };
-    let drawn = figures(&Source::new(seed).run(model, TRUTH_INVOCATIONS, SAMPLES));
+    let drawn = figures(&RunSimulator::new(seed).run(model, TRUTH_INVOCATIONS, SAMPLES));
     Truth { median: middle(&drawn.medians), mean: closed_mean, trimmed: mean(&drawn.trimmed) }
 }
 
@@ -186,7 +186,7 @@ pub(super) fn alternatives() -> Vec<Alternative> {
     for (model, seed) in models.into_iter().zip([7001, 7002, 7003]) {
         let truth = truth(model, seed).median;
         for (name, invocations, interval) in tries {
-            let mut source = Source::new(seed + 100 * invocations as u64);
+            let mut source = RunSimulator::new(seed + 100 * invocations as u64);
             let (mut held, mut widths, mut students) = (0, vec![], vec![]);
             for _ in 0..RUNS {
                 let medians = figures(&source.run(model, invocations, SAMPLES)).medians;

@@ -15,7 +15,7 @@ use std::process::Command;
 
 use tontine_bench::size::Size;
 use tontine_bench::stats::interval::Interval;
-use tontine_bench::stats::ratio::{self, Verdict};
+use tontine_bench::stats::ratio::{self, LimitVerdict};
 use tontine_bench::task::{Params, Task};
 
 use crate::invocation;
@@ -219,13 +219,13 @@ fn afresh(name: &str) -> io::Result<f64> {
 
 fn judge(target: Target, interval: Interval) -> (String, &'static str) {
     let (words, verdict) = match target {
-        Target::AtLeast(limit) => (format!("≥ {limit}"), Verdict::at_least(interval, limit)),
-        Target::AtMost(limit) => (format!("≤ {limit}"), Verdict::at_most(interval, limit)),
+        Target::AtLeast(limit) => (format!("≥ {limit}"), LimitVerdict::at_least(interval, limit)),
+        Target::AtMost(limit) => (format!("≤ {limit}"), LimitVerdict::at_most(interval, limit)),
     };
     let verdict = match verdict {
-        Verdict::Met => "met",
-        Verdict::Failed => "failed",
-        Verdict::Unresolved => "unresolved",
+        LimitVerdict::Met => "met",
+        LimitVerdict::Failed => "failed",
+        LimitVerdict::Unresolved => "unresolved",
     };
     (words, verdict)
 }

@@ -18,9 +18,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::tasks::{Pace, Tasks};
-use super::{Again, Change, Comparison, Row, Settled};
-use crate::engine::invoked::{Figure, Order, Outcome};
-use crate::engine::launch::{Ended, Launcher};
+use super::{Change, Comparison, Row, SecondStage, Settled};
+use crate::engine::invoked::{Figure, InvocationRequest, InvocationResult};
+use crate::engine::launch::{LaunchResult, Launcher};
 use crate::engine::stop::Stop;
 use crate::observe::Statistic;
 use crate::plant::Plant;
@@ -66,19 +66,20 @@ impl Arm {
     /// # Errors
     /// [`Missing`]: stopped, or it gave no figures.
     pub fn figures(&self, task: &Task, stop: &Stop) -> Result<Vec<Figure>, Missing> {
-        let order = Order { task: task.clone(), block: 0, samples: None, plant: self.plant };
+        let order =
+            InvocationRequest { task: task.clone(), block: 0, samples: None, plant: self.plant };
         let launcher = Launcher {
             program: self.program.clone(),
             arguments: self.arguments.clone(),
             deadline: task.size.deadline(),
         };
         match launcher.launch(&order, stop) {
-            Ended::Stopped => Err(Missing::Stopped),
-            Ended::Broken(why) => Err(Missing::Failed(why)),
-            Ended::Replied(reply) => match reply.outcome {
-                Outcome::Measured(measured) => Ok(measured.figures),
-                Outcome::Skipped(why) => Err(Missing::Skipped(why)),
-                Outcome::Failed(why) => Err(Missing::Failed(why)),
+            LaunchResult::Stopped => Err(Missing::Stopped),
+            LaunchResult::Broken(why) => Err(Missing::Failed(why)),
+            LaunchResult::Replied(reply) => match reply.outcome {
+                InvocationResult::Measured(measured) => Ok(measured.figures),
+                InvocationResult::Skipped(why) => Err(Missing::Skipped(why)),
+                InvocationResult::Failed(why) => Err(Missing::Failed(why)),
             },
         }
     }
@@ -113,9 +114,9 @@ fn figure_of<'a>(row: &Row, task: &Task, figures: &'a [Figure]) -> Option<&'a Fi
     })
 }
 
-/// What the second stage may do.
+/// The bounds of the second stage.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct SecondStageLimits {
     /// Pairs a row at most, where the fewest are not more.
     pub most_pairs: usize,
     /// Seed of the random order.
@@ -139,7 +140,7 @@ pub trait Listener {
 pub fn measure(
     comparison: &mut Comparison,
     [base, new]: [&Arm; 2],
-    limits: Limits,
+    limits: SecondStageLimits,
     pace: &Pace,
     stop: &Stop,
     listener: &mut dyn Listener,
@@ -184,7 +185,7 @@ pub fn measure(
         course.settle(&mut comparison.rows, confidence);
     }
     comparison.complete = !stop.requested();
-    comparison.again = Again::Made {
+    comparison.again = SecondStage::Made {
         base: base.program().display().to_string(),
         new: new.program().display().to_string(),
         order_seed: limits.order_seed,
@@ -400,9 +401,9 @@ impl Course {
 fn target(row: &Row) -> f64 {
     let seen = row.scale.place(row.new) - row.scale.place(row.base);
     let finest = match row.scale {
-        super::Scale::Quotient => FINEST,
-        super::Scale::Difference if row.unit == "share" => FINEST,
-        super::Scale::Difference => FINEST * row.base.abs().max(row.new.abs()),
+        super::ChangeScale::Quotient => FINEST,
+        super::ChangeScale::Difference if row.unit == "share" => FINEST,
+        super::ChangeScale::Difference => FINEST * row.base.abs().max(row.new.abs()),
     };
     (seen.abs() / 2.0).max(finest)
 }
@@ -410,10 +411,10 @@ fn target(row: &Row) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::Verdict;
+    use crate::compare::RowVerdict;
     use crate::compare::read::Side;
     use crate::compare::screen::screen;
-    use crate::engine::invoked::{Measured, Reply};
+    use crate::engine::invoked::{InvocationReply, Measured};
     use crate::fixture::{self, suite::SUITE};
     use crate::observe::Series;
     use std::fs;
@@ -421,7 +422,7 @@ mod tests {
     /// Pauses, and what a message takes after each; of several one invocation tells.
     type Points<'a> = &'a [(u64, f64)];
 
-    const LIMITS: Limits = Limits { most_pairs: 100, order_seed: 7 };
+    const LIMITS: SecondStageLimits = SecondStageLimits { most_pairs: 100, order_seed: 7 };
 
     /// Two runs of `wake-up`, every pause flagged.
     fn flagged(pauses: &[u64], size: Size) -> Comparison {
@@ -446,8 +447,9 @@ mod tests {
         comparison
     }
 
-    fn reply(outcome: Outcome) -> String {
-        let reply = Reply { outcome, empty_pair_ns: 10.0, clock_drift: 0.0, stolen_ms: 0.0 };
+    fn reply(outcome: InvocationResult) -> String {
+        let reply =
+            InvocationReply { outcome, empty_pair_ns: 10.0, clock_drift: 0.0, stolen_ms: 0.0 };
         serde_json::to_string(&reply).expect("JSON")
     }
 
@@ -456,8 +458,8 @@ mod tests {
             Figure::of(&Series::ns("one_way", vec![ns; 50]).at("pause_us", pause))
         };
         let figures = points.iter().map(figure).collect();
-        let (ratios, tried, notes) = (Vec::new(), Vec::new(), Vec::new());
-        reply(Outcome::Measured(Measured { figures, ratios, tried, notes, maps: Vec::new() }))
+        let (ratios, tried, notes, maps) = Default::default();
+        reply(InvocationResult::Measured(Measured { figures, ratios, tried, notes, maps }))
     }
 
     /// A program that answers an order of the quick size with `quick`, all others with `other`.
@@ -498,7 +500,7 @@ mod tests {
         heard
     }
 
-    fn verdicts(comparison: &Comparison) -> Vec<Verdict> {
+    fn verdicts(comparison: &Comparison) -> Vec<RowVerdict> {
         comparison.rows.iter().map(|row| row.verdict).collect()
     }
 
@@ -514,7 +516,7 @@ mod tests {
         let new = arm(folder.path(), "new", &quick, &slower);
         let mut comparison = flagged(&[1, 10, 10_000], Size::Default);
         let heard = measure_again(&mut comparison, &base, &new);
-        let expected = [Verdict::NotConfirmed, Verdict::Worse, Verdict::NotConfirmed];
+        let expected = [RowVerdict::NotConfirmed, RowVerdict::Worse, RowVerdict::NotConfirmed];
         assert_eq!(verdicts(&comparison), expected, "{:?}", comparison.rows);
         let change = comparison.rows[1].change().expect("measured");
         assert!((change.estimate - 1.2).abs() < 1e-9, "{change:?}");
@@ -534,7 +536,7 @@ mod tests {
         let new = arm(folder.path(), "new", &slower, "");
         let mut comparison = flagged(&[1, 10, 10_000], Size::Quick);
         measure_again(&mut comparison, &base, &new);
-        assert_eq!(verdicts(&comparison)[0], Verdict::Worse);
+        assert_eq!(verdicts(&comparison)[0], RowVerdict::Worse);
         let lacking = &comparison.rows[1];
         assert_eq!((lacking.again.as_ref(), lacking.fails), (None, false));
         let notes = lacking.notes.join(" ");
@@ -546,8 +548,8 @@ mod tests {
     fn where_only_the_new_program_fails_the_row_is_a_regression() {
         let folder = tempfile::tempdir().expect("a folder");
         let good = measured(&[(1, 1_000.0)]);
-        let failing = reply(Outcome::Failed("it broke".into()));
-        let skipping = reply(Outcome::Skipped("no such thing here".into()));
+        let failing = reply(InvocationResult::Failed("it broke".into()));
+        let skipping = reply(InvocationResult::Skipped("no such thing here".into()));
         let arms = [("good", &good), ("failing", &failing), ("skipping", &skipping)]
             .map(|(name, text)| arm(folder.path(), name, text, text));
         let [good, failing, skipping] = &arms;
@@ -562,7 +564,7 @@ mod tests {
             let heard = measure_again(&mut comparison, base, new);
             assert_eq!((heard.pairs, comparison.regressions), (STRIKES, regressions));
             let row = &comparison.rows[0];
-            assert_eq!(row.verdict == Verdict::Failed, regressions == 1, "{row:?}");
+            assert_eq!(row.verdict == RowVerdict::Failed, regressions == 1, "{row:?}");
             let notes = row.notes.join(" ");
             let said = match regressions {
                 0 => "not measured again; 3 of 3 pairs failed: ",
@@ -586,7 +588,7 @@ mod tests {
         let mut comparison = flagged(&[1], Size::Quick);
         measure_again(&mut comparison, &base, &new);
         let row = &comparison.rows[0];
-        assert_eq!((row.verdict, row.fails), (Verdict::NotConfirmed, false), "{row:?}");
+        assert_eq!((row.verdict, row.fails), (RowVerdict::NotConfirmed, false), "{row:?}");
         assert!(
             row.notes.join(" ").contains("1 of 21 pairs failed: B's program failed"),
             "{row:?}"

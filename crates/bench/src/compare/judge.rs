@@ -5,7 +5,7 @@
 //! What A measured and B's program no longer can is a regression whatever the figures were.
 
 use super::direction::Direction;
-use super::{Again, Change, Comparison, Row, Scale, Verdict};
+use super::{Change, ChangeScale, Comparison, Row, RowVerdict, SecondStage};
 
 /// Corrected values up to this are resolved by the screen alone.
 pub(super) const FALSE_DISCOVERIES: f64 = 0.05;
@@ -18,8 +18,8 @@ impl Comparison {
         for row in &mut self.rows {
             row.verdict = verdict(row);
             row.regression = match row.verdict {
-                Verdict::Failed => true,
-                Verdict::Worse => {
+                RowVerdict::Failed => true,
+                RowVerdict::Worse => {
                     row.change().is_some_and(|change| worse_by(row, change) > threshold)
                 }
                 _ => false,
@@ -37,13 +37,13 @@ impl Comparison {
 
     /// Says that no row is measured again, and why; the screen then decides alone.
     pub fn leave_to_the_screen(&mut self, why: String) {
-        self.again = Again::NotMade { why };
+        self.again = SecondStage::NotMade { why };
         self.judge();
     }
 
     /// Whether the screen decides without a second stage.
     pub fn screen_alone(&self) -> bool {
-        matches!(self.again, Again::NotMade { .. })
+        matches!(self.again, SecondStage::NotMade { .. })
     }
 
     /// Indices of the rows to measure again.
@@ -53,21 +53,21 @@ impl Comparison {
     }
 }
 
-fn verdict(row: &Row) -> Verdict {
+fn verdict(row: &Row) -> RowVerdict {
     let resolved = match (&row.again, row.screen.change) {
-        _ if row.fails => return Verdict::Failed,
+        _ if row.fails => return RowVerdict::Failed,
         (Some(again), _) if again.change.resolves(row.scale) => again.change,
-        (Some(_), _) => return Verdict::NotConfirmed,
-        (None, None) => return Verdict::TooFew,
-        (None, Some(_)) if !row.screen.flagged => return Verdict::NoneResolved,
+        (Some(_), _) => return RowVerdict::NotConfirmed,
+        (None, None) => return RowVerdict::TooFew,
+        (None, Some(_)) if !row.screen.flagged => return RowVerdict::NoneResolved,
         (None, Some(change)) if row.screen.p_corrected <= FALSE_DISCOVERIES => change,
-        (None, Some(_)) => return Verdict::Unsettled,
+        (None, Some(_)) => return RowVerdict::Unsettled,
     };
     let more = resolved.low > row.scale.none();
     match (row.worse, more) {
-        (Direction::More, true) | (Direction::Less, false) => Verdict::Worse,
-        (Direction::More, false) | (Direction::Less, true) => Verdict::Better,
-        (Direction::Neutral | Direction::Unknown, _) => Verdict::Changed,
+        (Direction::More, true) | (Direction::Less, false) => RowVerdict::Worse,
+        (Direction::More, false) | (Direction::Less, true) => RowVerdict::Better,
+        (Direction::Neutral | Direction::Unknown, _) => RowVerdict::Changed,
     }
 }
 
@@ -75,10 +75,10 @@ fn verdict(row: &Row) -> Verdict {
 /// share of the base, of shares their difference.
 fn worse_by(row: &Row, change: Change) -> f64 {
     let amount = |change: f64| match row.scale {
-        Scale::Quotient => change - 1.0,
-        Scale::Difference if row.unit == "share" => change,
+        ChangeScale::Quotient => change - 1.0,
+        ChangeScale::Difference if row.unit == "share" => change,
         // By the base's magnitude; of nothing, whatever is more is infinitely more.
-        Scale::Difference => change / row.base.abs(),
+        ChangeScale::Difference => change / row.base.abs(),
     };
     match row.worse {
         Direction::Less => -amount(change.high),
@@ -96,7 +96,7 @@ mod tests {
         Change { estimate: f64::midpoint(low, high), low, high, confidence: 0.95 }
     }
 
-    fn row(worse: Direction, scale: Scale, screened: Change, p: f64) -> Row {
+    fn row(worse: Direction, scale: ChangeScale, screened: Change, p: f64) -> Row {
         Row {
             experiment: "round-trip".into(),
             variant: "pipe".into(),
@@ -120,7 +120,7 @@ mod tests {
             again: None,
             fails: false,
             smallest: None,
-            verdict: Verdict::NoneResolved,
+            verdict: RowVerdict::NoneResolved,
             regression: false,
             notes: Vec::new(),
         }
@@ -130,46 +130,46 @@ mod tests {
     fn direction_decides_what_a_resolved_difference_is() {
         let (up, down) = (change(1.1, 1.3), change(0.7, 0.9));
         for (worse, change, expected) in [
-            (Direction::More, up, Verdict::Worse),
-            (Direction::More, down, Verdict::Better),
-            (Direction::Less, up, Verdict::Better),
-            (Direction::Less, down, Verdict::Worse),
-            (Direction::Neutral, up, Verdict::Changed),
-            (Direction::Unknown, down, Verdict::Changed),
-            (Direction::More, self::change(0.9, 1.1), Verdict::NoneResolved),
+            (Direction::More, up, RowVerdict::Worse),
+            (Direction::More, down, RowVerdict::Better),
+            (Direction::Less, up, RowVerdict::Better),
+            (Direction::Less, down, RowVerdict::Worse),
+            (Direction::Neutral, up, RowVerdict::Changed),
+            (Direction::Unknown, down, RowVerdict::Changed),
+            (Direction::More, self::change(0.9, 1.1), RowVerdict::NoneResolved),
         ] {
-            assert_eq!(verdict(&row(worse, Scale::Quotient, change, 0.001)), expected);
+            assert_eq!(verdict(&row(worse, ChangeScale::Quotient, change, 0.001)), expected);
         }
     }
 
     #[test]
     fn the_screen_alone_is_corrected_and_the_second_stage_outranks_it() {
-        let mut one = row(Direction::More, Scale::Quotient, change(1.1, 1.3), 0.2);
-        assert_eq!(verdict(&one), Verdict::Unsettled);
+        let mut one = row(Direction::More, ChangeScale::Quotient, change(1.1, 1.3), 0.2);
+        assert_eq!(verdict(&one), RowVerdict::Unsettled);
         let settled = |change| Some(Settled { change, pairs: 20, smallest: Some(0.02) });
         one.again = settled(change(0.99, 1.02));
-        assert_eq!(verdict(&one), Verdict::NotConfirmed);
+        assert_eq!(verdict(&one), RowVerdict::NotConfirmed);
         one.again = settled(change(1.01, 1.02));
-        assert_eq!(verdict(&one), Verdict::Worse);
+        assert_eq!(verdict(&one), RowVerdict::Worse);
         one.again = None;
         one.fails = true;
-        assert_eq!(verdict(&one), Verdict::Failed);
+        assert_eq!(verdict(&one), RowVerdict::Failed);
         one.fails = false;
         one.screen.change = None;
-        assert_eq!(verdict(&one), Verdict::TooFew);
+        assert_eq!(verdict(&one), RowVerdict::TooFew);
     }
 
     #[test]
     fn all_of_the_interval_must_be_beyond_the_threshold() {
         let by = |row: &Row| worse_by(row, row.change().expect("a change"));
-        let more = row(Direction::More, Scale::Quotient, change(1.08, 1.3), 0.0);
+        let more = row(Direction::More, ChangeScale::Quotient, change(1.08, 1.3), 0.0);
         assert!((by(&more) - 0.08).abs() < 1e-12);
-        let less = row(Direction::Less, Scale::Quotient, change(0.5, 0.9), 0.0);
+        let less = row(Direction::Less, ChangeScale::Quotient, change(0.5, 0.9), 0.0);
         assert!((by(&less) - 0.1).abs() < 1e-12);
-        let mut share = row(Direction::More, Scale::Difference, change(0.2, 0.4), 0.0);
+        let mut share = row(Direction::More, ChangeScale::Difference, change(0.2, 0.4), 0.0);
         share.unit = "share".into();
         assert!((by(&share) - 0.2).abs() < 1e-12);
-        let mut unit = row(Direction::More, Scale::Difference, change(2.0, 4.0), 0.0);
+        let mut unit = row(Direction::More, ChangeScale::Difference, change(2.0, 4.0), 0.0);
         assert!((by(&unit) - 0.2).abs() < 1e-12);
         unit.base = 0.0;
         assert_eq!(by(&unit), f64::INFINITY);

@@ -35,9 +35,9 @@ pub struct Comparison {
     /// [`SCHEMA`].
     pub comparison: u32,
     /// The run before.
-    pub base: About,
+    pub base: ComparedRun,
     /// The run after.
-    pub new: About,
+    pub new: ComparedRun,
     /// Facts of the machine that differ; where there are any, the two runs are those of two
     /// machines.
     pub machines: Vec<Difference>,
@@ -49,7 +49,7 @@ pub struct Comparison {
     /// percentage points.
     pub threshold_percent: f64,
     /// Whether flagged rows were measured again.
-    pub again: Again,
+    pub again: SecondStage,
     /// False where that was interrupted.
     pub complete: bool,
     /// Rows that are worse by more than the threshold or that B fails to measure: the reason for
@@ -60,12 +60,12 @@ pub struct Comparison {
     /// Rows that only one run has, and rows that cannot be compared.
     pub not_compared: Vec<NotCompared>,
     /// Events to which a mechanism gave another answer.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<EventAnswer>,
 }
 
 /// One of the two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct ComparedRun {
     /// Its file.
     pub path: String,
     /// When it began.
@@ -80,10 +80,10 @@ pub struct About {
     pub executable: Option<Executable>,
 }
 
-/// What became of the second stage.
+/// The second stage, if it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "kebab-case")]
-pub enum Again {
+pub enum SecondStage {
     /// No row was flagged.
     NotNeeded,
     /// It was not made.
@@ -102,10 +102,10 @@ pub enum Again {
     },
 }
 
-/// How two figures are compared.
+/// The scale on which two figures are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scale {
+pub enum ChangeScale {
     /// By the quotient new / base, in logarithms: no change is 1.
     Quotient,
     /// By new − base, in the row's unit: no change is 0. For shares, and for figures that are not
@@ -113,7 +113,7 @@ pub enum Scale {
     Difference,
 }
 
-impl Scale {
+impl ChangeScale {
     /// A figure on the scale on which differences are taken.
     pub(crate) fn place(self, figure: f64) -> f64 {
         match self {
@@ -162,7 +162,7 @@ pub struct Change {
 
 impl Change {
     /// Whether the interval leaves out "no change".
-    pub fn resolves(&self, scale: Scale) -> bool {
+    pub fn resolves(&self, scale: ChangeScale) -> bool {
         self.low > scale.none() || self.high < scale.none()
     }
 }
@@ -201,10 +201,10 @@ pub struct Settled {
     pub smallest: Option<f64>,
 }
 
-/// What a comparison says of a row.
+/// The conclusion of a comparison about a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum RowVerdict {
     /// Resolved, and worse.
     Worse,
     /// Resolved, and better.
@@ -240,7 +240,7 @@ pub struct Row {
     /// Which way is worse.
     pub worse: Direction,
     /// How the figures are compared.
-    pub scale: Scale,
+    pub scale: ChangeScale,
     /// Median over the base's invocations.
     pub base: f64,
     /// Median over the new run's invocations.
@@ -259,7 +259,7 @@ pub struct Row {
     #[serde(default)]
     pub smallest: Option<f64>,
     /// The conclusion.
-    pub verdict: Verdict,
+    pub verdict: RowVerdict,
     /// Whether it is worse by more than the threshold, all of the interval, or fails.
     pub regression: bool,
     /// What has to be said beside it.
@@ -290,9 +290,9 @@ pub struct NotCompared {
     pub regression: bool,
 }
 
-/// An event to which a mechanism gave another answer.
+/// An event to which a mechanism gave different answers in the two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct EventAnswer {
     /// Whose answer it is.
     pub mechanism: String,
     /// What was brought about.

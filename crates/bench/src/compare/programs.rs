@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{About, Comparison, machines};
+use super::{ComparedRun, Comparison, machines};
 
 /// What to do where the recorded programs will not do.
 const GIVE: &str = "to settle, give both programs with --again OLD NEW";
@@ -34,7 +34,7 @@ pub fn recorded(
     Ok([program("A", &comparison.base)?, program("B", &comparison.new)?])
 }
 
-fn program(name: &str, about: &About) -> Result<PathBuf, String> {
+fn program(name: &str, about: &ComparedRun) -> Result<PathBuf, String> {
     let Some(executable) = &about.executable else {
         return Err(format!("{name} does not say which program made it; {GIVE}"));
     };

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::direction::Direction;
-use super::{Again, Change, Comparison, Row, Scale, Verdict};
+use super::{Change, ChangeScale, Comparison, Row, RowVerdict, SecondStage};
 use crate::format::{self, NOTHING, escaped};
 use crate::stats::interval::CONFIDENCE;
 use crate::stats::{many, shift};
@@ -13,7 +13,7 @@ use crate::task;
 
 /// One row of a table, all cells formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextRow {
+pub struct ComparisonRow {
     /// Experiment and metric, to group by.
     pub group: String,
     /// Name of the variant.
@@ -39,8 +39,8 @@ pub struct TextRow {
 }
 
 /// All rows, by experiment and metric, in the order in which these come first.
-pub fn groups(rows: &[TextRow]) -> Vec<(&str, Vec<&TextRow>)> {
-    let mut groups: Vec<(&str, Vec<&TextRow>)> = Vec::new();
+pub fn groups(rows: &[ComparisonRow]) -> Vec<(&str, Vec<&ComparisonRow>)> {
+    let mut groups: Vec<(&str, Vec<&ComparisonRow>)> = Vec::new();
     for row in rows {
         match groups.iter_mut().find(|(group, _)| *group == row.group) {
             Some((_, of_it)) => of_it.push(row),
@@ -51,11 +51,11 @@ pub fn groups(rows: &[TextRow]) -> Vec<(&str, Vec<&TextRow>)> {
 }
 
 /// All rows that both runs have.
-pub fn rows(comparison: &Comparison) -> Vec<TextRow> {
+pub fn rows(comparison: &Comparison) -> Vec<ComparisonRow> {
     comparison.rows.iter().map(text_row).collect()
 }
 
-fn text_row(row: &Row) -> TextRow {
+fn text_row(row: &Row) -> ComparisonRow {
     let change = row.change();
     let mut notes = row.notes.clone();
     if row.worse == Direction::Unknown {
@@ -64,7 +64,7 @@ fn text_row(row: &Row) -> TextRow {
             row.unit, row.metric
         ));
     }
-    TextRow {
+    ComparisonRow {
         group: format!("{}: {}", row.experiment, row.metric),
         name: row.variant.clone(),
         place: task::short(&row.params).rev().collect::<Vec<_>>().join(" "),
@@ -86,16 +86,16 @@ fn text_row(row: &Row) -> TextRow {
 /// A row's conclusion in words. Never "the same".
 fn verdict(row: &Row) -> &'static str {
     match row.verdict {
-        Verdict::Worse if row.regression => "WORSE",
-        Verdict::Worse => "worse, within the threshold",
-        Verdict::Better => "better",
-        Verdict::Changed => "changed",
-        Verdict::NoneResolved => "no difference resolved",
-        Verdict::NotConfirmed => "not confirmed: no difference resolved",
-        Verdict::Unsettled => "flagged, not settled",
-        Verdict::TooFew if row.screen.flagged => "apart, but too few invocations",
-        Verdict::TooFew => "too few invocations",
-        Verdict::Failed => "FAILS in B",
+        RowVerdict::Worse if row.regression => "WORSE",
+        RowVerdict::Worse => "worse, within the threshold",
+        RowVerdict::Better => "better",
+        RowVerdict::Changed => "changed",
+        RowVerdict::NoneResolved => "no difference resolved",
+        RowVerdict::NotConfirmed => "not confirmed: no difference resolved",
+        RowVerdict::Unsettled => "flagged, not settled",
+        RowVerdict::TooFew if row.screen.flagged => "apart, but too few invocations",
+        RowVerdict::TooFew => "too few invocations",
+        RowVerdict::Failed => "FAILS in B",
     }
 }
 
@@ -111,11 +111,11 @@ impl Style {
     fn of(row: &Row) -> Self {
         let none = row.scale.none();
         match row.scale {
-            Scale::Quotient => Self { factor: 100.0, unit: "%".into(), none },
-            Scale::Difference if row.unit == "share" => {
+            ChangeScale::Quotient => Self { factor: 100.0, unit: "%".into(), none },
+            ChangeScale::Difference if row.unit == "share" => {
                 Self { factor: 100.0, unit: "points".into(), none }
             }
-            Scale::Difference => Self { factor: 1.0, unit: row.unit.clone(), none },
+            ChangeScale::Difference => Self { factor: 1.0, unit: row.unit.clone(), none },
         }
     }
 
@@ -131,7 +131,7 @@ impl Style {
 
     /// A tenth of the interval's width; more where an end of one that leaves out "no change" would
     /// else be written as none.
-    fn digits(&self, change: Change, scale: Scale) -> usize {
+    fn digits(&self, change: Change, scale: ChangeScale) -> usize {
         let width = (change.high - change.low) * self.factor;
         let digits = if width > 0.0 && width.is_finite() {
             ((-width.log10()).ceil() + 1.0).clamp(0.0, 3.0) as usize
@@ -168,10 +168,10 @@ fn amount_of(row: &Row, amount: f64) -> String {
     let style = Style::of(row);
     let value = amount * style.factor;
     match value {
-        _ if row.scale == Scale::Quotient && amount > MOST_TIMES => {
+        _ if row.scale == ChangeScale::Quotient && amount > MOST_TIMES => {
             format!("more than {MOST_TIMES:.0}×")
         }
-        ..0.05 if row.scale == Scale::Quotient => format!("< 0.1 {}", style.unit),
+        ..0.05 if row.scale == ChangeScale::Quotient => format!("< 0.1 {}", style.unit),
         ..10.0 => format!("{value:.1} {}", style.unit),
         _ => format!("{value:.0} {}", style.unit),
     }
@@ -223,12 +223,12 @@ pub fn tail(comparison: &Comparison) -> Vec<String> {
     let flagged = comparison.flagged().len();
     let all = comparison.rows.len();
     match &comparison.again {
-        Again::NotNeeded => {}
-        Again::NotMade { why } => {
+        SecondStage::NotNeeded => {}
+        SecondStage::NotMade { why } => {
             lines.push(format!("Screened only, {flagged} of {all} rows flagged: {why}."));
             lines.extend(unresolvable(comparison));
         }
-        Again::Made { base, new, .. } => {
+        SecondStage::Made { base, new, .. } => {
             let again = comparison.rows.iter().filter(|row| row.again.is_some()).count();
             lines.push(format!(
                 "{flagged} of {all} rows flagged, {again} measured again in pairs, {base} against \
@@ -280,19 +280,19 @@ fn count(comparison: &Comparison) -> String {
 fn parts(comparison: &Comparison) -> Vec<(usize, &'static str)> {
     let count =
         |fits: &dyn Fn(&Row) -> bool| comparison.rows.iter().filter(|row| fits(row)).count();
-    let of = |verdicts: &[Verdict]| count(&|row| verdicts.contains(&row.verdict));
-    let beyond = count(&|row| row.verdict == Verdict::Worse && row.regression);
-    let apart = count(&|row| row.verdict == Verdict::TooFew && row.screen.flagged);
+    let of = |verdicts: &[RowVerdict]| count(&|row| verdicts.contains(&row.verdict));
+    let beyond = count(&|row| row.verdict == RowVerdict::Worse && row.regression);
+    let apart = count(&|row| row.verdict == RowVerdict::TooFew && row.screen.flagged);
     vec![
         (beyond, "worse"),
-        (of(&[Verdict::Worse]) - beyond, "worse within the threshold"),
-        (of(&[Verdict::Failed]), "failing in B"),
-        (of(&[Verdict::Better]), "better"),
-        (of(&[Verdict::Changed]), "changed"),
-        (of(&[Verdict::Unsettled]), "flagged and not settled"),
-        (of(&[Verdict::NoneResolved, Verdict::NotConfirmed]), "no difference resolved"),
+        (of(&[RowVerdict::Worse]) - beyond, "worse within the threshold"),
+        (of(&[RowVerdict::Failed]), "failing in B"),
+        (of(&[RowVerdict::Better]), "better"),
+        (of(&[RowVerdict::Changed]), "changed"),
+        (of(&[RowVerdict::Unsettled]), "flagged and not settled"),
+        (of(&[RowVerdict::NoneResolved, RowVerdict::NotConfirmed]), "no difference resolved"),
         (apart, "apart, but too few invocations"),
-        (of(&[Verdict::TooFew]) - apart, "too few invocations"),
+        (of(&[RowVerdict::TooFew]) - apart, "too few invocations"),
     ]
 }
 
@@ -395,14 +395,14 @@ mod tests {
     fn the_count_adds_up_and_an_apart_row_counts() {
         let mut comparison = against("flag", 1.5);
         let verdicts = [
-            Verdict::Worse,
-            Verdict::Better,
-            Verdict::Changed,
-            Verdict::NoneResolved,
-            Verdict::NotConfirmed,
-            Verdict::Unsettled,
-            Verdict::TooFew,
-            Verdict::Failed,
+            RowVerdict::Worse,
+            RowVerdict::Better,
+            RowVerdict::Changed,
+            RowVerdict::NoneResolved,
+            RowVerdict::NotConfirmed,
+            RowVerdict::Unsettled,
+            RowVerdict::TooFew,
+            RowVerdict::Failed,
         ];
         for (index, row) in comparison.rows.iter_mut().enumerate() {
             row.verdict = verdicts[index % verdicts.len()];
@@ -433,7 +433,7 @@ mod tests {
         let row = row_of(&mut comparison, "flag");
         assert_eq!(amount_of(row, 12.3), "more than 10×");
         assert_eq!(amount_of(row, 9.9), "990 %");
-        row.scale = Scale::Difference;
+        row.scale = ChangeScale::Difference;
         assert_eq!(amount_of(row, 12.3), "12 ns");
     }
 

@@ -13,8 +13,8 @@ use super::judge::FALSE_DISCOVERIES;
 use super::machines;
 use super::read::Side;
 use super::{
-    About, Again, Answer, Change, Comparison, NotCompared, Row, SCHEMA, Scale, Screen, Verdict,
-    named,
+    Change, ChangeScale, ComparedRun, Comparison, EventAnswer, NotCompared, Row, RowVerdict,
+    SCHEMA, Screen, SecondStage, named,
 };
 use crate::observe::Statistic;
 use crate::schema::{Cell, Invocation, Results, Status};
@@ -38,7 +38,7 @@ pub fn screen(base: &Side, new: &Side, threshold_percent: f64) -> Comparison {
         machines,
         builds,
         threshold_percent,
-        again: Again::NotNeeded,
+        again: SecondStage::NotNeeded,
         complete: true,
         regressions: 0,
         rows,
@@ -46,15 +46,15 @@ pub fn screen(base: &Side, new: &Side, threshold_percent: f64) -> Comparison {
         answers: answers(&base.results, &new.results),
     };
     if comparison.rows.iter().any(|row| row.screen.flagged) {
-        comparison.again = Again::NotMade { why: "nobody asked for it".into() };
+        comparison.again = SecondStage::NotMade { why: "nobody asked for it".into() };
     }
     comparison.judge();
     comparison
 }
 
-fn about(side: &Side) -> About {
+fn about(side: &Side) -> ComparedRun {
     let summary = side.results.machine.get("summary").and_then(|text| text.as_str());
-    About {
+    ComparedRun {
         path: side.path.display().to_string(),
         started: side.results.started.clone(),
         size: side.results.size,
@@ -197,7 +197,11 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), Str
         return Err("no invocations, or figures that are no numbers".into());
     };
     let positive = before.iter().chain(&after).all(|&figure| figure > 0.0);
-    let scale = if positive && base.unit != "share" { Scale::Quotient } else { Scale::Difference };
+    let scale = if positive && base.unit != "share" {
+        ChangeScale::Quotient
+    } else {
+        ChangeScale::Difference
+    };
     let screen = stage_one(base, new, (&before, &after), scale, same_machine)
         .ok_or_else(|| "figures that are no numbers".to_owned())?;
     let doubtful = |name: &str, cell: &Cell| {
@@ -220,7 +224,7 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), Str
         again: None,
         fails: false,
         smallest: None,
-        verdict: Verdict::NoneResolved,
+        verdict: RowVerdict::NoneResolved,
         regression: false,
         notes: doubtful("A", base).into_iter().chain(doubtful("B", new)).collect(),
     };
@@ -236,7 +240,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(base: &Cell, new: &Cell, scale: Scale, figures: [&[f64]; 2]) -> Self {
+    fn of(base: &Cell, new: &Cell, scale: ChangeScale, figures: [&[f64]; 2]) -> Self {
         let [before, after] = figures.map(|figures| placed(figures, scale));
         let invocations = base.invocations.iter().chain(&new.invocations);
         let tries = invocations.map(|one| one.summary.count).min().unwrap_or(0);
@@ -245,13 +249,13 @@ impl Groups {
     }
 
     /// The smallest difference that the screen could have resolved with `confidence`.
-    fn smallest(&self, scale: Scale, confidence: f64) -> Option<f64> {
+    fn smallest(&self, scale: ChangeScale, confidence: f64) -> Option<f64> {
         let distance = resolution::unpaired(&self.base, &self.new, confidence)?;
         Some(scale.amount(distance).max(self.least.unwrap_or(0.0)))
     }
 }
 
-fn placed(figures: &[f64], scale: Scale) -> Vec<f64> {
+fn placed(figures: &[f64], scale: ChangeScale) -> Vec<f64> {
     figures.iter().map(|&figure| scale.place(figure)).collect()
 }
 
@@ -259,11 +263,11 @@ fn stage_one(
     base: &Cell,
     new: &Cell,
     (before, after): (&[f64], &[f64]),
-    scale: Scale,
+    scale: ChangeScale,
     same_machine: bool,
 ) -> Option<Screen> {
     let shift = shift(&placed(before, scale), &placed(after, scale), CONFIDENCE)?;
-    let drawn = (!same_machine && scale == Scale::Quotient)
+    let drawn = (!same_machine && scale == ChangeScale::Quotient)
         .then(|| {
             // One seed a row, from its name: the same files give the same interval.
             let name = named(&base.experiment, &base.variant, &base.params, &base.metric);
@@ -271,7 +275,7 @@ fn stage_one(
             quotient(&levels(base), &levels(new), CONFIDENCE, seed)
         })
         .flatten();
-    let as_change = |interval: Interval, change: fn(Scale, f64) -> f64| Change {
+    let as_change = |interval: Interval, change: fn(ChangeScale, f64) -> f64| Change {
         estimate: change(scale, interval.estimate),
         low: change(scale, interval.low),
         high: change(scale, interval.high),
@@ -280,7 +284,7 @@ fn stage_one(
     let method = if drawn.is_some() { "bootstrap" } else { "mann-whitney" };
     let change = match drawn {
         Some(drawn) => Some(as_change(drawn, |_, quotient| quotient)),
-        None => shift.interval.map(|interval| as_change(interval, Scale::change)),
+        None => shift.interval.map(|interval| as_change(interval, ChangeScale::change)),
     };
     let flagged = change.map_or_else(
         // Too few for an interval: whatever lies apart altogether is worth another look.
@@ -356,7 +360,7 @@ fn decoded(histogram: &str) -> Option<Histogram<u64>> {
     (!all.is_empty()).then_some(all)
 }
 
-impl bootstrap::Again for Level {
+impl bootstrap::Resample for Level {
     fn figure(&self, deviate: f64) -> f64 {
         match &self.inside {
             Inside::Deviation(deviation) => self.figure + deviate * deviation / self.worth.sqrt(),
@@ -369,7 +373,7 @@ impl bootstrap::Again for Level {
     }
 }
 
-fn answers(base: &Results, new: &Results) -> Vec<Answer> {
+fn answers(base: &Results, new: &Results) -> Vec<EventAnswer> {
     let mut changed = Vec::new();
     for row in &base.tried {
         let other = new.tried.iter().find(|other| {
@@ -377,7 +381,7 @@ fn answers(base: &Results, new: &Results) -> Vec<Answer> {
                 == (&row.experiment, &row.variant, &row.tried.event)
         });
         if let Some(other) = other.filter(|other| other.tried.says != row.tried.says) {
-            changed.push(Answer {
+            changed.push(EventAnswer {
                 mechanism: format!("{}/{}", row.experiment, row.variant),
                 event: row.tried.event.clone(),
                 truth: row.tried.truth.clone(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::invoked::{Figure, Measured, Outcome, Reply};
+use crate::engine::invoked::{Figure, InvocationReply, InvocationResult, Measured};
 use crate::engine::plan::Plan;
 use crate::format;
 use crate::heap_map::HeapMap;
@@ -64,19 +64,25 @@ impl<'a> Collector<'a> {
     }
 
     /// Adds the reply of task number `index` in `block`; `earlier` says why a first attempt failed.
-    pub fn add(&mut self, index: usize, block: usize, earlier: Option<String>, reply: Reply) {
+    pub fn add(
+        &mut self,
+        index: usize,
+        block: usize,
+        earlier: Option<String>,
+        reply: InvocationReply,
+    ) {
         let gathered = &mut self.gathered[index];
         let attempts = 1 + usize::from(earlier.is_some());
-        let Reply { outcome, empty_pair_ns, clock_drift, stolen_ms } = reply;
+        let InvocationReply { outcome, empty_pair_ns, clock_drift, stolen_ms } = reply;
         match outcome {
-            Outcome::Skipped(why) => gathered.skipped = Some(why),
-            Outcome::Failed(why) => {
+            InvocationResult::Skipped(why) => gathered.skipped = Some(why),
+            InvocationResult::Failed(why) => {
                 let first = earlier.filter(|first| *first != why);
                 let first =
                     first.map_or_else(String::new, |first| format!("; before that {first}"));
                 gathered.failures.push(why + &first);
             }
-            Outcome::Measured(measured) => {
+            InvocationResult::Measured(measured) => {
                 gathered.repeated.extend(earlier);
                 let Measured { figures, ratios, tried, notes, maps } = measured;
                 for figure in figures {
@@ -449,13 +455,13 @@ mod tests {
         Plan::new(&SUITE, vec![task], Size::Quick, 0)
     }
 
-    fn reply(figure: f64, says: &str, note: &str) -> Reply {
+    fn reply(figure: f64, says: &str, note: &str) -> InvocationReply {
         let figure = Figure::of(&crate::observe::Series::ns("check", vec![figure; 3]));
         let tried = Tried { event: "zombie".into(), truth: "dead".into(), says: says.into() };
         let (figures, tried, notes) = (vec![figure], vec![tried], vec![note.to_owned()]);
         let measured = Measured { figures, ratios: Vec::new(), tried, notes, maps: Vec::new() };
-        let mut reply = Reply::failed(String::new());
-        reply.outcome = Outcome::Measured(measured);
+        let mut reply = InvocationReply::failed(String::new());
+        reply.outcome = InvocationResult::Measured(measured);
         reply
     }
 
@@ -477,7 +483,9 @@ mod tests {
         let mut collector = Collector::new(&plan);
         for block in 0..6 {
             let mut both = reply(1.0, "dead", "");
-            let Outcome::Measured(measured) = &mut both.outcome else { panic!("measured") };
+            let InvocationResult::Measured(measured) = &mut both.outcome else {
+                panic!("measured")
+            };
             measured.figures[0].at = Params::from([("pause_us".into(), "1".into())]);
             let mut later = measured.figures[0].clone();
             later.at = Params::from([("pause_us".into(), "10".into())]);
@@ -499,8 +507,8 @@ mod tests {
         let plan = plan();
         let mut collector = Collector::new(&plan);
         collector.add(0, 0, None, reply(1.0, "dead", "same"));
-        let mut skip = Reply::failed(String::new());
-        skip.outcome = Outcome::Skipped("fork: EAGAIN".into());
+        let mut skip = InvocationReply::failed(String::new());
+        skip.outcome = InvocationResult::Skipped("fork: EAGAIN".into());
         collector.add(0, 1, None, skip);
         let cells = collector.finish().cells;
         assert_eq!((cells[0].status, cells[0].low), (Status::Ok, None));

@@ -1,8 +1,9 @@
-//! The inside of an invocation: [`serve`] receives an [`Order`] and answers with a [`Reply`].
+//! The inside of an invocation: [`serve`] receives an [`InvocationRequest`] and answers with an
+//! [`InvocationReply`].
 //!
-//! The order comes as JSON on standard input. The reply leaves as JSON on what was standard output;
-//! before the experiment runs, standard output is redirected to standard error, so that a library
-//! that prints cannot spoil the reply.
+//! The request comes as JSON on standard input. The reply leaves as JSON on what was standard
+//! output; before the experiment runs, standard output is redirected to standard error, so that a
+//! library that prints cannot spoil the reply.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -23,9 +24,9 @@ use crate::stats::summary::{Summary, summarise};
 use crate::suite::Suite;
 use crate::task::{self, Params, Task};
 
-/// What an invocation is asked.
+/// The task of an invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Order {
+pub struct InvocationRequest {
     /// What to run.
     pub task: Task,
     /// Which block this is; names the sample files.
@@ -37,11 +38,11 @@ pub struct Order {
     pub plant: Option<Plant>,
 }
 
-/// What an invocation answers.
+/// The answer of an invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Reply {
+pub struct InvocationReply {
     /// What came out.
-    pub outcome: Outcome,
+    pub outcome: InvocationResult,
     /// Length of an empty stamp pair, ns.
     pub empty_pair_ns: f64,
     /// Change of the clock's calibration over the invocation, as a share.
@@ -50,9 +51,9 @@ pub struct Reply {
     pub stolen_ms: f64,
 }
 
-/// How an invocation ended.
+/// The end of an invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum InvocationResult {
     /// With figures.
     Measured(Measured),
     /// The machine lacks something.
@@ -100,10 +101,10 @@ pub struct Figure {
 /// samples depend on each other, and there are enough to tell how much they vary.
 pub const STRETCHES: usize = 10;
 
-impl Reply {
+impl InvocationReply {
     /// A reply made up by the engine for an invocation that could not give one.
     pub fn failed(why: String) -> Self {
-        let outcome = Outcome::Failed(why);
+        let outcome = InvocationResult::Failed(why);
         Self { outcome, empty_pair_ns: 0.0, clock_drift: 0.0, stolen_ms: 0.0 }
     }
 }
@@ -117,7 +118,7 @@ pub fn serve(suite: &Suite) -> io::Result<()> {
     deadline::begin();
     let mut text = String::new();
     io::stdin().lock().read_to_string(&mut text)?;
-    let order: Order = serde_json::from_str(&text)?;
+    let order: InvocationRequest = serde_json::from_str(&text)?;
 
     let replies = File::from(rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?);
     dup2_stdout(stderr())?;
@@ -132,7 +133,7 @@ fn die_with_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }
 
-fn carry_out(suite: &Suite, order: &Order) -> Reply {
+fn carry_out(suite: &Suite, order: &InvocationRequest) -> InvocationReply {
     let clock = Clock::calibrated();
     let stolen_before = stolen_ms();
     let observed = suite
@@ -146,11 +147,11 @@ fn carry_out(suite: &Suite, order: &Order) -> Reply {
         });
     let stolen = stolen_ms().zip(stolen_before).map_or(0.0, |(after, before)| after - before);
     let outcome = match observed.and_then(|observed| sum_up(order, observed)) {
-        Ok(measured) => Outcome::Measured(measured),
-        Err(Trouble::Skipped(why)) => Outcome::Skipped(why),
-        Err(Trouble::Failed(why)) => Outcome::Failed(why),
+        Ok(measured) => InvocationResult::Measured(measured),
+        Err(Trouble::Skipped(why)) => InvocationResult::Skipped(why),
+        Err(Trouble::Failed(why)) => InvocationResult::Failed(why),
     };
-    Reply {
+    InvocationReply {
         outcome,
         empty_pair_ns: clock.empty_pair_ns(),
         clock_drift: clock.drift(),
@@ -158,7 +159,7 @@ fn carry_out(suite: &Suite, order: &Order) -> Reply {
     }
 }
 
-fn sum_up(order: &Order, observed: Observed) -> Result<Measured, Trouble> {
+fn sum_up(order: &InvocationRequest, observed: Observed) -> Result<Measured, Trouble> {
     for series in &observed.series {
         if series.samples.is_empty() || series.samples.iter().any(|sample| !sample.is_finite()) {
             let metric = &series.metric;
@@ -199,7 +200,7 @@ fn stretches(samples: &[f64]) -> Vec<f64> {
 }
 
 /// One number a line, in the order in which they were taken.
-fn write_samples(folder: &Path, order: &Order, series: &Series) -> io::Result<()> {
+fn write_samples(folder: &Path, order: &InvocationRequest, series: &Series) -> io::Result<()> {
     let task = &order.task;
     let mut name = format!("{}-{}", task.experiment, task.variant);
     for word in task::short(&task.params).chain(task::short(&series.at)) {

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tontine_host::os::deadline;
 
-use crate::engine::invoked::{Order, Reply};
+use crate::engine::invoked::{InvocationReply, InvocationRequest};
 use crate::engine::stop::Stop;
 
 /// The longest sleep between two looks at whether the leader has ended; its end normally wakes us
@@ -48,11 +48,11 @@ pub struct Launcher {
     pub deadline: Duration,
 }
 
-/// How a launch ended.
+/// The end of a launch.
 #[derive(Debug)]
-pub enum Ended {
+pub enum LaunchResult {
     /// It gave a reply.
-    Replied(Box<Reply>),
+    Replied(Box<InvocationReply>),
     /// It gave none: crashed, hung, or printed something else. The text names which.
     Broken(String),
     /// The run was stopped meanwhile; the invocation is gone.
@@ -61,17 +61,19 @@ pub enum Ended {
 
 impl Launcher {
     /// Runs one invocation to its end.
-    pub fn launch(&self, order: &Order, stop: &Stop) -> Ended {
+    pub fn launch(&self, order: &InvocationRequest, stop: &Stop) -> LaunchResult {
         if stop.requested() {
-            return Ended::Stopped;
+            return LaunchResult::Stopped;
         }
         match self.start(order) {
             Ok(running) => running.follow(self.deadline, stop),
-            Err(error) => Ended::Broken(format!("starting {}: {error}", self.program.display())),
+            Err(error) => {
+                LaunchResult::Broken(format!("starting {}: {error}", self.program.display()))
+            }
         }
     }
 
-    fn start(&self, order: &Order) -> io::Result<Running> {
+    fn start(&self, order: &InvocationRequest) -> io::Result<Running> {
         let order = serde_json::to_vec(order)?;
         let child = Command::new(&self.program)
             .args(&self.arguments)
@@ -103,23 +105,23 @@ struct Running {
 }
 
 impl Running {
-    fn follow(mut self, deadline: Duration, stop: &Stop) -> Ended {
+    fn follow(mut self, deadline: Duration, stop: &Stop) -> LaunchResult {
         let until = Instant::now() + deadline;
         loop {
             if stop.requested() {
-                return Ended::Stopped;
+                return LaunchResult::Stopped;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let seconds = deadline.as_secs_f64();
-                return Ended::Broken(format!("hung: no reply within {seconds} s, killed"));
+                return LaunchResult::Broken(format!("hung: no reply within {seconds} s, killed"));
             }
             if let Err(error) = self.wait_for_news(left.min(LOOK), stop) {
-                return Ended::Broken(format!("waiting for the invocation: {error}"));
+                return LaunchResult::Broken(format!("waiting for the invocation: {error}"));
             }
             let ended = self.has_ended();
             if let Err(error) = self.read_what_is_there() {
-                return Ended::Broken(format!("reading the reply: {error}"));
+                return LaunchResult::Broken(format!("reading the reply: {error}"));
             }
             if ended {
                 return self.conclude();
@@ -155,20 +157,22 @@ impl Running {
         Ok(())
     }
 
-    fn conclude(mut self) -> Ended {
+    fn conclude(mut self) -> LaunchResult {
         let status = match self.end() {
             Ok(status) => status,
-            Err(error) => return Ended::Broken(format!("waitpid: {error}")),
+            Err(error) => return LaunchResult::Broken(format!("waitpid: {error}")),
         };
         if !status.success() {
-            return Ended::Broken(format!("crashed: {status}{}", self.last_complaint()));
+            return LaunchResult::Broken(format!("crashed: {status}{}", self.last_complaint()));
         }
         match serde_json::from_slice(&self.replied) {
-            Ok(reply) => Ended::Replied(Box::new(reply)),
+            Ok(reply) => LaunchResult::Replied(Box::new(reply)),
             Err(error) => {
                 let start: String =
                     String::from_utf8_lossy(&self.replied).chars().take(60).collect();
-                Ended::Broken(format!("printed rubbish instead of a reply ({error}): {start:?}"))
+                LaunchResult::Broken(format!(
+                    "printed rubbish instead of a reply ({error}): {start:?}"
+                ))
             }
         }
     }

@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
 use crate::engine::collect::{Collector, Rows};
-use crate::engine::invoked::{Order, Outcome, Reply};
-use crate::engine::launch::{Ended, Launcher};
+use crate::engine::invoked::{InvocationReply, InvocationRequest, InvocationResult};
+use crate::engine::launch::{LaunchResult, Launcher};
 use crate::engine::plan::Plan;
 use crate::engine::stop::Stop;
 use crate::executable::Executable;
@@ -44,7 +44,7 @@ pub trait Progress {
     /// `task` begins, as invocation number `done` of the run.
     fn invoking(&mut self, _task: &Task, _block: usize) {}
     /// An invocation of `task` ended; `left_out` more of it will not be made.
-    fn invoked(&mut self, _task: &Task, _outcome: &Outcome, _left_out: usize) {}
+    fn invoked(&mut self, _task: &Task, _outcome: &InvocationResult, _left_out: usize) {}
     /// The run ended.
     fn ended(&mut self) {}
 }
@@ -84,19 +84,24 @@ pub fn run(
             }
             let task = &plan.tasks[index];
             progress.invoking(task, block);
-            let order = Order { task: task.clone(), block, samples: samples.cloned(), plant: None };
+            let order = InvocationRequest {
+                task: task.clone(),
+                block,
+                samples: samples.cloned(),
+                plant: None,
+            };
             let invoked = Instant::now();
             let Some((reply, earlier)) = invoke(launcher, &order, stop) else {
                 break 'run;
             };
             *ledger.entry(task.experiment.clone()).or_default() += invoked.elapsed().as_secs_f64();
             match &reply.outcome {
-                Outcome::Skipped(_) => closed[index] = true,
-                Outcome::Failed(_) => {
+                InvocationResult::Skipped(_) => closed[index] = true,
+                InvocationResult::Failed(_) => {
                     failed_blocks[index] += 1;
                     closed[index] = failed_blocks[index] == FAILED_BLOCKS;
                 }
-                Outcome::Measured(_) => {}
+                InvocationResult::Measured(_) => {}
             }
             let left_out = if closed[index] { plan.left_after(index, block) } else { 0 };
             progress.invoked(task, &reply.outcome, left_out);
@@ -135,16 +140,20 @@ pub fn run(
 
 /// One invocation, repeated once if it fails. `None` where the run was stopped meanwhile; otherwise
 /// the reply, and the reason why an earlier attempt failed.
-fn invoke(launcher: &Launcher, order: &Order, stop: &Stop) -> Option<(Reply, Option<String>)> {
+fn invoke(
+    launcher: &Launcher,
+    order: &InvocationRequest,
+    stop: &Stop,
+) -> Option<(InvocationReply, Option<String>)> {
     let mut earlier = None;
     loop {
         let reply = match launcher.launch(order, stop) {
-            Ended::Stopped => return None,
-            Ended::Replied(reply) => *reply,
-            Ended::Broken(why) => Reply::failed(why),
+            LaunchResult::Stopped => return None,
+            LaunchResult::Replied(reply) => *reply,
+            LaunchResult::Broken(why) => InvocationReply::failed(why),
         };
         match (&reply.outcome, &earlier) {
-            (Outcome::Failed(why), None) => earlier = Some(why.clone()),
+            (InvocationResult::Failed(why), None) => earlier = Some(why.clone()),
             _ => return Some((reply, earlier)),
         }
     }

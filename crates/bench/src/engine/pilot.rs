@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use crate::engine::invoked::{Figure, Order, Outcome};
-use crate::engine::launch::{Ended, Launcher};
+use crate::engine::invoked::{Figure, InvocationRequest, InvocationResult};
+use crate::engine::launch::{LaunchResult, Launcher};
 use crate::engine::stop::Stop;
 use crate::size::Size;
 use crate::suite::Suite;
@@ -47,16 +47,20 @@ impl Pilot<'_> {
     pub fn try_at(&self, task: &Task, size: Size) -> Result<Trial, Without> {
         let task = Task { size, ..task.clone() };
         let began = Instant::now();
-        match self.launcher.launch(&Order { task, block: 0, samples: None, plant: None }, self.stop)
+        match self
+            .launcher
+            .launch(&InvocationRequest { task, block: 0, samples: None, plant: None }, self.stop)
         {
-            Ended::Stopped => Err(Without::Stopped),
-            Ended::Broken(why) => Err(Without::Unmeasurable(why)),
-            Ended::Replied(reply) => match reply.outcome {
-                Outcome::Measured(measured) => {
+            LaunchResult::Stopped => Err(Without::Stopped),
+            LaunchResult::Broken(why) => Err(Without::Unmeasurable(why)),
+            LaunchResult::Replied(reply) => match reply.outcome {
+                InvocationResult::Measured(measured) => {
                     let seconds = began.elapsed().as_secs_f64();
                     Ok(Trial { seconds, figures: measured.figures })
                 }
-                Outcome::Skipped(why) | Outcome::Failed(why) => Err(Without::Unmeasurable(why)),
+                InvocationResult::Skipped(why) | InvocationResult::Failed(why) => {
+                    Err(Without::Unmeasurable(why))
+                }
             },
         }
     }

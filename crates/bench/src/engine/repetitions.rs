@@ -14,7 +14,7 @@ use crate::engine::invoked::{Figure, STRETCHES};
 use crate::engine::pilot::{Pilot, Trial, Without};
 use crate::size::Size;
 use crate::stats::order;
-use crate::stats::plan::{Components, Costs, Plan};
+use crate::stats::plan::{Components, Costs, RepetitionPlan};
 use crate::task::Task;
 
 /// Small invocations of a pilot: for the variance.
@@ -26,10 +26,10 @@ pub const TRIALS: usize = SMALL + LARGE;
 /// An invocation costs at least this to start, however the line falls.
 const LEAST_INVOCATION_SECONDS: f64 = 1e-3;
 
-/// What a pilot advises for a task's first metric; where an invocation has several points of it,
-/// for the one that asks for most.
+/// The advice of a pilot for a task's first metric. If an invocation has several points of the
+/// metric, it is for the one that needs most repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Advice {
+pub struct PilotAdvice {
     /// What was tried, with the parameters of the point.
     pub task: Task,
     /// Name of the metric.
@@ -74,7 +74,7 @@ pub struct Reached {
 ///
 /// # Errors
 /// [`Without`]: stopped, or the task cannot be measured here.
-pub fn advise(task: &Task, precision: f64, pilot: Pilot<'_>) -> Result<Advice, Without> {
+pub fn advise(task: &Task, precision: f64, pilot: Pilot<'_>) -> Result<PilotAdvice, Without> {
     let small = pilot.repeat_at(task, Size::Quick, SMALL)?;
     let large = pilot.repeat_at(task, Size::Default, LARGE)?;
     let invocations = |size: Size| {
@@ -91,10 +91,10 @@ fn judge(
     invocations: &dyn Fn(Size) -> usize,
     small: &[Trial],
     large: &[Trial],
-) -> Option<Advice> {
+) -> Option<PilotAdvice> {
     let figures = &small.first()?.figures;
     let points = figures.iter().filter(|figure| figure.metric == figures[0].metric);
-    let cost = |advice: &Advice| advice.seconds.unwrap_or(f64::INFINITY);
+    let cost = |advice: &PilotAdvice| advice.seconds.unwrap_or(f64::INFINITY);
     points
         .filter_map(|point| judge_at(point, task, precision, invocations, small, large))
         .reduce(|most, next| if cost(&next) > cost(&most) { next } else { most })
@@ -107,7 +107,7 @@ fn judge_at(
     invocations: &dyn Fn(Size) -> usize,
     small: &[Trial],
     large: &[Trial],
-) -> Option<Advice> {
+) -> Option<PilotAdvice> {
     let of = |trial: &Trial| -> Option<Figure> {
         let same = |one: &&Figure| one.metric == figure.metric && one.at == figure.at;
         trial.figures.iter().find(same).cloned()
@@ -119,7 +119,7 @@ fn judge_at(
     let line = line((operations(figure), middle(small)?), (at_default, middle(large)?));
     let stretch = (operations(figure) / STRETCHES as f64).max(1.0);
     let costs = Costs { iteration: line.iteration * stretch, invocation: line.invocation };
-    let plan = Plan::new(components, costs, precision * components.mean.abs())?;
+    let plan = RepetitionPlan::new(components, costs, precision * components.mean.abs())?;
     let iterations = plan.iterations as f64 * stretch;
     let each = line.invocation + iterations * line.iteration;
     let share = |variance: f64| variance.sqrt() / components.mean.abs();
@@ -129,7 +129,7 @@ fn judge_at(
             .map_or(f64::NAN, |width| width / components.mean.abs())
     };
     let params = task.params.clone().into_iter().chain(figure.at.clone()).collect();
-    Some(Advice {
+    Some(PilotAdvice {
         task: Task { params, ..task.clone() },
         metric: figure.metric.clone(),
         unit: figure.unit.clone(),

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde::Serialize;
-use tontine_host::clock::{Clock, Source, counter_is_invariant, offset};
+use tontine_host::clock::{Clock, ClockSource, counter_is_invariant, offset};
 use tontine_host::os::files::Files;
 
 use super::topology::Topology;
@@ -58,8 +58,8 @@ impl Timing {
         Self {
             stamps: Some(
                 match clock.source() {
-                    Source::Counter => "counter",
-                    Source::Monotonic => "monotonic",
+                    ClockSource::Counter => "counter",
+                    ClockSource::Monotonic => "monotonic",
                 }
                 .to_owned(),
             ),

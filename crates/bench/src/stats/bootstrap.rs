@@ -25,13 +25,13 @@ const DRAWS: usize = 4_000;
 const FEWEST: usize = 4;
 
 /// One invocation, as it could have come out: its figure for a standard normal deviate.
-pub trait Again {
+pub trait Resample {
     /// The figure that stands for the invocation, had other samples been drawn; at 0 the figure
     /// that it had.
     fn figure(&self, deviate: f64) -> f64;
 }
 
-impl Again for f64 {
+impl Resample for f64 {
     /// An invocation without any error of its own.
     fn figure(&self, _: f64) -> f64 {
         *self
@@ -41,7 +41,7 @@ impl Again for f64 {
 /// The quotient of the medians, `new` by `base`, with its interval.
 ///
 /// `None` for fewer than four invocations of either, and where a figure is not positive.
-pub fn quotient<A: Again, B: Again>(
+pub fn quotient<A: Resample, B: Resample>(
     base: &[A],
     new: &[B],
     confidence: f64,
@@ -70,7 +70,7 @@ pub fn quotient<A: Again, B: Again>(
     })
 }
 
-fn standing<A: Again>(group: &[A]) -> Option<f64> {
+fn standing<A: Resample>(group: &[A]) -> Option<f64> {
     middle(group.iter().map(|one| one.figure(0.0)).collect())
 }
 
@@ -85,7 +85,7 @@ struct Draws {
 }
 
 impl Draws {
-    fn median<A: Again>(&mut self, group: &[A]) -> Option<f64> {
+    fn median<A: Resample>(&mut self, group: &[A]) -> Option<f64> {
         let draw = |_| {
             let one = self.random.random_range(0..group.len());
             group[one].figure(self.normal())
@@ -109,21 +109,21 @@ impl Draws {
 mod tests {
     use super::*;
     use crate::stats::order::median;
-    use crate::stats::simulate::{Model, Source};
+    use crate::stats::simulate::{Model, RunSimulator};
 
     /// A median and what it would have been.
     struct Drawn {
         sorted: Vec<f64>,
     }
 
-    impl Again for Drawn {
+    impl Resample for Drawn {
         fn figure(&self, deviate: f64) -> f64 {
             let place = 0.5 + deviate * 0.5 / (self.sorted.len() as f64).sqrt();
             quantile(&self.sorted, place).expect("samples")
         }
     }
 
-    fn group(source: &mut Source, model: Model, count: usize, factor: f64) -> Vec<Drawn> {
+    fn group(source: &mut RunSimulator, model: Model, count: usize, factor: f64) -> Vec<Drawn> {
         let run = source.run(model, count, 50);
         let scaled = |samples: Vec<f64>| {
             let mut sorted: Vec<f64> = samples.iter().map(|sample| sample * factor).collect();
@@ -137,7 +137,7 @@ mod tests {
     fn the_interval_holds_the_quotient() {
         const RUNS: usize = 100;
         for (model, count) in [(Model::Normal, 10), (Model::RandomEffect, 6), (Model::Spikes, 10)] {
-            let mut source = Source::new(11);
+            let mut source = RunSimulator::new(11);
             let held = (0..RUNS).filter(|&run| {
                 let base = group(&mut source, model, count, 1.0);
                 let new = group(&mut source, model, count, 1.5);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_error_inside_an_invocation_widens_it() {
-        let mut source = Source::new(3);
+        let mut source = RunSimulator::new(3);
         let (base, new) =
             (group(&mut source, Model::Normal, 8, 1.0), group(&mut source, Model::Normal, 8, 1.0));
         let bare = |group: &[Drawn]| -> Vec<f64> {

@@ -205,10 +205,10 @@ fn groups(sorted: &[f64]) -> Option<(f64, f64, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::simulate::{Model, Source};
+    use crate::stats::simulate::{Model, RunSimulator};
 
     fn reasons(model: Model) -> String {
-        let series = Source::new(7).invocation(model, 0.0, 2_000);
+        let series = RunSimulator::new(7).invocation(model, 0.0, 2_000);
         let mut sorted = series.clone();
         sorted.sort_by(f64::total_cmp);
         samples(&series, &sorted, dependence(&series)).join("; ")
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn effective_count_of_an_autoregression() {
         // (1 − φ)/(1 + φ) of the samples: a third at φ = 0.5.
-        let series = Source::new(8).invocation(Model::Autoregressive(0.5), 0.0, 30_000);
+        let series = RunSimulator::new(8).invocation(Model::Autoregressive(0.5), 0.0, 30_000);
         let found = dependence(&series);
         assert!((found.autocorrelation - 0.5).abs() < 0.03);
         assert!((found.effective_count / 30_000.0 - 1.0 / 3.0).abs() < 0.05);
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn chance_seldom_parts_a_normal() {
-        let mut source = Source::new(9);
+        let mut source = RunSimulator::new(9);
         for n in [6, 10, 20] {
             let flagged = (0..2_000)
                 .filter(|_| {

@@ -1,4 +1,4 @@
-//! How often to repeat, from a pilot: [`Plan::new`].
+//! How often to repeat, from a pilot: [`RepetitionPlan::new`].
 //!
 //! Kalibera and Jones (ISMM 2013, section 6): with T₁² the variance of an iteration inside its
 //! invocation and T₂² that between invocations, and c₁ and c₂ what one more iteration and one more
@@ -37,7 +37,7 @@ pub struct Costs {
 
 /// Repetitions at both levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub struct RepetitionPlan {
     /// Iterations in each invocation.
     pub iterations: usize,
     /// Invocations; `None` if the wanted width takes more than [`MOST_INVOCATIONS`].
@@ -72,7 +72,7 @@ impl Components {
     }
 }
 
-impl Plan {
+impl RepetitionPlan {
     /// The cheapest repetitions whose 95 % interval for the mean reaches at most `half_width`, in
     /// the samples' unit, to either side. `None` if a cost or the width is not positive and finite.
     pub fn new(components: Components, costs: Costs, half_width: f64) -> Option<Self> {
@@ -106,14 +106,14 @@ mod tests {
         let components = Components { mean: 50.0, within: 4.0, between: 1.0 };
         // √(100 · 4/1) = 20 iterations; variance of an invocation's mean 1 + 4/20 = 1.2. At 8,
         // t(0.975, 7) = 2.365 gives 0.916 > 0.9; at 9, 2.306 gives 0.842.
-        let plan = Plan::new(components, COSTS, 0.9).unwrap();
-        assert_eq!(plan, Plan { iterations: 20, invocations: Some(9) });
+        let plan = RepetitionPlan::new(components, COSTS, 0.9).unwrap();
+        assert_eq!(plan, RepetitionPlan { iterations: 20, invocations: Some(9) });
     }
 
     #[test]
     fn no_other_split_of_the_same_time_is_better() {
         let components = Components { mean: 50.0, within: 9.0, between: 0.5 };
-        let best = Plan::new(components, COSTS, 1.0).unwrap().iterations as f64;
+        let best = RepetitionPlan::new(components, COSTS, 1.0).unwrap().iterations as f64;
         // Variance times cost an invocation: what a unit of time buys.
         let price = |r: f64| (0.5 + 9.0 / r) * (100.0 + r);
         assert!((1..2000).all(|r| price(f64::from(r)) >= price(best) * 0.999));
@@ -136,10 +136,10 @@ mod tests {
         assert_eq!(Components::of(&[vec![1.0, 2.0], vec![1.0]]), None);
         assert_eq!(Components::of(&[vec![1.0, f64::NAN], vec![1.0, 2.0]]), None);
         let still = Components { mean: 1.0, within: 0.0, between: 0.0 };
-        let plan = Plan::new(still, COSTS, 0.1).unwrap();
-        assert_eq!(plan, Plan { iterations: 1, invocations: Some(2) });
+        let plan = RepetitionPlan::new(still, COSTS, 0.1).unwrap();
+        assert_eq!(plan, RepetitionPlan { iterations: 1, invocations: Some(2) });
         let noisy = Components { mean: 1.0, within: 1.0, between: 1e12 };
-        assert_eq!(Plan::new(noisy, COSTS, 0.1).unwrap().invocations, None);
-        assert_eq!(Plan::new(still, COSTS, 0.0), None);
+        assert_eq!(RepetitionPlan::new(noisy, COSTS, 0.1).unwrap().invocations, None);
+        assert_eq!(RepetitionPlan::new(still, COSTS, 0.0), None);
     }
 }

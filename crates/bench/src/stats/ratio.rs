@@ -1,4 +1,4 @@
-//! Ratios of paired runs and what they say about a limit: [`paired`], [`Verdict`].
+//! Ratios of paired runs and what they say about a limit: [`paired`], [`LimitVerdict`].
 //!
 //! A pair is two measurements taken right after one another; what disturbs both cancels in their
 //! ratio. Logarithms make a ratio and its inverse mirror images, so that naming the pair the other
@@ -7,9 +7,9 @@
 use super::interval::{CONFIDENCE, Interval};
 use super::order::quantile_interval;
 
-/// What an interval says about a limit.
+/// The conclusion from an interval about a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum LimitVerdict {
     /// The whole interval keeps the limit.
     Met,
     /// The whole interval breaks the limit.
@@ -18,7 +18,7 @@ pub enum Verdict {
     Unresolved,
 }
 
-impl Verdict {
+impl LimitVerdict {
     /// Is the figure at most `limit`?
     pub fn at_most(interval: Interval, limit: f64) -> Self {
         if interval.high <= limit {
@@ -76,13 +76,16 @@ mod tests {
 
     #[test]
     fn limits_at_the_ends() {
-        assert_eq!(Verdict::at_most(between(1.0, 1.1), 1.1), Verdict::Met);
-        assert_eq!(Verdict::at_most(between(1.0, 1.1), 1.0), Verdict::Unresolved);
-        assert_eq!(Verdict::at_most(between(1.0, 1.1), 0.9), Verdict::Failed);
-        assert_eq!(Verdict::at_least(between(1.0, 1.1), 1.0), Verdict::Met);
-        assert_eq!(Verdict::at_least(between(1.0, 1.1), 1.1), Verdict::Unresolved);
-        assert_eq!(Verdict::at_least(between(1.0, 1.1), 1.2), Verdict::Failed);
-        assert_eq!(Verdict::at_most(between(f64::NAN, f64::NAN), 1.0), Verdict::Unresolved);
+        assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 1.1), LimitVerdict::Met);
+        assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 1.0), LimitVerdict::Unresolved);
+        assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 0.9), LimitVerdict::Failed);
+        assert_eq!(LimitVerdict::at_least(between(1.0, 1.1), 1.0), LimitVerdict::Met);
+        assert_eq!(LimitVerdict::at_least(between(1.0, 1.1), 1.1), LimitVerdict::Unresolved);
+        assert_eq!(LimitVerdict::at_least(between(1.0, 1.1), 1.2), LimitVerdict::Failed);
+        assert_eq!(
+            LimitVerdict::at_most(between(f64::NAN, f64::NAN), 1.0),
+            LimitVerdict::Unresolved
+        );
     }
 
     #[test]

@@ -123,14 +123,14 @@ mod tests {
     use crate::stats::many::each;
     use crate::stats::order::{median, quantile_interval};
     use crate::stats::shift::shift;
-    use crate::stats::simulate::{Model, Source};
+    use crate::stats::simulate::{Model, RunSimulator};
 
     const RUNS: usize = 1000;
     /// Of 1,000 at 95 %: 950, with a deviation of 6.9.
     const ENOUGH: usize = 933;
 
     /// Log ratios of the medians of two fresh invocations each.
-    fn pairs(source: &mut Source, model: Model, count: usize, lift: f64) -> Vec<f64> {
+    fn pairs(source: &mut RunSimulator, model: Model, count: usize, lift: f64) -> Vec<f64> {
         let mut figure = || median(&source.invocation(model, 0.5, 15)).expect("samples");
         (0..count).map(|_| (figure() / figure()).ln() + lift).collect()
     }
@@ -172,7 +172,7 @@ mod tests {
         for (rows, model) in [1, 10].into_iter().flat_map(|rows| models.map(|model| (rows, model)))
         {
             let confidence = each(0.95, rows);
-            let mut source = Source::new(rows as u64);
+            let mut source = RunSimulator::new(rows as u64);
             let fewest = fewest_pairs(confidence);
             let (mut held, mut found, mut false_alarms) = (0, 0, 0);
             for _ in 0..RUNS {
@@ -209,7 +209,7 @@ mod tests {
             (Model::ModesBetween, 20, 500),
         ] {
             let confidence = each(0.95, rows);
-            let mut source = Source::new(count as u64);
+            let mut source = RunSimulator::new(count as u64);
             let mut group = |lift: f64| -> Vec<f64> {
                 let mut figure = || median(&source.invocation(model, 0.5, 15)).expect("samples");
                 (0..count).map(|_| figure().ln() + lift).collect()
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn more_pairs_for_less() {
-        let mut source = Source::new(1);
+        let mut source = RunSimulator::new(1);
         let pilot = pairs(&mut source, Model::RandomEffect, 20, 0.0);
         let [coarse, fine] = [0.05, 0.01].map(|target| pairs_for(target, &pilot, 0.95));
         assert!(fine > coarse, "{coarse} {fine}");

@@ -131,7 +131,7 @@ fn arrangements(n: usize, m: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::simulate::{LEVEL, Model, Source};
+    use crate::stats::simulate::{LEVEL, Model, RunSimulator};
 
     /// Critical values of the two-sided test at 5 %, as statistics' tables have them: 2 for 5 and
     /// 5, 5 for 6 and 6, 23 for 10 and 10, 127 for 20 and 20, none for 3 and 3.
@@ -185,7 +185,7 @@ mod tests {
         for (seed, model) in
             [Model::Normal, Model::RandomEffect, Model::ModesBetween].into_iter().enumerate()
         {
-            let mut source = Source::new(seed as u64);
+            let mut source = RunSimulator::new(seed as u64);
             let mut group = |lift: f64| -> Vec<f64> {
                 (0..6).map(|_| source.invocation(model, 0.0, 9)[4] + lift).collect()
             };

@@ -1,4 +1,4 @@
-//! Processes whose truth is known, to check intervals against: [`Model`], [`Source`].
+//! Processes whose truth is known, to check intervals against: [`Model`], [`RunSimulator`].
 //!
 //! Every model has the level [`LEVEL`] and a sample's deviation [`SPREAD`], roughly a latency of
 //! 100 ns. A run is a list of invocations, each a list of consecutive samples. `cargo xtask
@@ -77,14 +77,14 @@ impl Model {
     }
 }
 
-/// Draws runs, the same ones for the same seed.
+/// Draws runs; the same seed gives the same runs.
 #[derive(Debug)]
-pub struct Source {
+pub struct RunSimulator {
     generator: ChaCha8Rng,
     spare: Option<f64>,
 }
 
-impl Source {
+impl RunSimulator {
     /// A source with a seed.
     pub fn new(seed: u64) -> Self {
         Self { generator: ChaCha8Rng::seed_from_u64(seed), spare: None }
@@ -167,7 +167,7 @@ mod tests {
 
     /// How many of [`RUNS`] runs of 10 invocations gave an interval that held the level.
     fn held(model: Model, interval: impl Fn(&[Vec<f64>]) -> Interval) -> usize {
-        let mut source = Source::new(42);
+        let mut source = RunSimulator::new(42);
         (0..RUNS).filter(|_| interval(&source.run(model, 10, 100)).holds(LEVEL)).count()
     }
 
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn ratios_of_equals_hold_one() {
-        let mut source = Source::new(43);
+        let mut source = RunSimulator::new(43);
         let found = (0..RUNS).filter(|_| {
             let one = medians(&source.run(Model::Autoregressive(0.9), 10, 100));
             let other = medians(&source.run(Model::Autoregressive(0.9), 10, 100));
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn the_same_seed_draws_the_same_run() {
         for model in Model::ALL {
-            let one = Source::new(5).run(model, 3, 20);
-            assert_eq!(one, Source::new(5).run(model, 3, 20));
-            assert_ne!(one, Source::new(6).run(model, 3, 20));
+            let one = RunSimulator::new(5).run(model, 3, 20);
+            assert_eq!(one, RunSimulator::new(5).run(model, 3, 20));
+            assert_ne!(one, RunSimulator::new(6).run(model, 3, 20));
         }
     }
 }

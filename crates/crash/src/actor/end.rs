@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::order::{Act, Order, Reply};
+use super::order::{Act, WorkerCommand, WorkerReply};
 use super::{Player, framed, misplaced};
 use crate::message::{LENGTH, Seen, numbered};
 use crate::place::Place;
@@ -28,7 +28,7 @@ impl Holder {
 }
 
 impl Player for Holder {
-    fn obey(&mut self, order: &Order) -> io::Result<Reply> {
+    fn obey(&mut self, order: &WorkerCommand) -> io::Result<WorkerReply> {
         let done = match order.act {
             Act::Create => self.queue.create(&self.place).map(|()| Vec::new()),
             Act::Open(end) => framed(order.marked, || self.queue.open(&self.place, end))
@@ -66,7 +66,7 @@ impl Player for Holder {
                 .map(|()| Vec::new()),
             Act::Heap(_) => Err(misplaced(order)),
         };
-        done.map(Reply::Done)
+        done.map(WorkerReply::Done)
     }
 }
 

@@ -5,33 +5,33 @@
 
 use std::io;
 
-use super::order::{Act, HeapAct, Order, Reply};
+use super::order::{Act, HeapAct, WorkerCommand, WorkerReply};
 use super::{Player, framed, misplaced};
 use crate::message::{Seen, fill};
 use crate::place::Place;
-use crate::subject::Heap;
-use crate::subject::heap::{Accepted, Checked, Member};
+use crate::subject::HeapTarget;
+use crate::subject::heap::{Accepted, Checked, TargetMember};
 
 /// Is a member of a heap.
 pub(super) struct Tenant {
-    heap: &'static dyn Heap,
+    heap: &'static dyn HeapTarget,
     place: Place,
-    member: Option<Box<dyn Member>>,
+    member: Option<Box<dyn TargetMember>>,
     /// The number of each block, in the order of the member's row.
     kept: Vec<u32>,
 }
 
 impl Tenant {
     /// None as yet.
-    pub(super) fn new(heap: &'static dyn Heap, place: Place) -> Self {
+    pub(super) fn new(heap: &'static dyn HeapTarget, place: Place) -> Self {
         Self { heap, place, member: None, kept: Vec::with_capacity(64) }
     }
 
-    fn member(&mut self) -> io::Result<&mut (dyn Member + 'static)> {
+    fn member(&mut self) -> io::Result<&mut (dyn TargetMember + 'static)> {
         self.member.as_deref_mut().ok_or_else(|| io::Error::other("this is no member"))
     }
 
-    fn enter(&mut self, mut member: Box<dyn Member>) -> io::Result<()> {
+    fn enter(&mut self, mut member: Box<dyn TargetMember>) -> io::Result<()> {
         member.listen()?;
         self.member = Some(member);
         Ok(())
@@ -84,32 +84,32 @@ impl Tenant {
         }
     }
 
-    fn look(&mut self) -> io::Result<Reply> {
+    fn look(&mut self) -> io::Result<WorkerReply> {
         let mut seen = Vec::new();
         for at in 0..self.kept.len() {
             let number = self.kept[at];
             let found = Seen::of_all(self.member()?.bytes(at));
             if found != Seen::Whole(number) {
                 let what = format!("a living member's block {number} holds what is {found}");
-                return Ok(Reply::Faulty(what));
+                return Ok(WorkerReply::Faulty(what));
             }
             seen.push(found);
         }
-        Ok(Reply::Done(seen))
+        Ok(WorkerReply::Done(seen))
     }
 
-    fn check(&mut self) -> io::Result<Reply> {
+    fn check(&mut self) -> io::Result<WorkerReply> {
         let whole = |bytes: usize| Seen::Whole(u32::try_from(bytes).unwrap_or(u32::MAX));
         Ok(match self.member()?.check()? {
-            Checked::Faulty(what) => Reply::Faulty(what),
+            Checked::Faulty(what) => WorkerReply::Faulty(what),
             Checked::Sound { in_use, committed } => {
-                Reply::Done(vec![whole(in_use), whole(committed)])
+                WorkerReply::Done(vec![whole(in_use), whole(committed)])
             }
         })
     }
 
-    fn act(&mut self, act: HeapAct, marked: bool) -> io::Result<Reply> {
-        let done = |()| Reply::Done(Vec::new());
+    fn act(&mut self, act: HeapAct, marked: bool) -> io::Result<WorkerReply> {
+        let done = |()| WorkerReply::Done(Vec::new());
         match act {
             HeapAct::Join => {
                 let member = framed(marked, || self.heap.join(&self.place))?;
@@ -122,7 +122,7 @@ impl Tenant {
                     Err(io::Error::other(format!("there is no room for {bytes} bytes")))
                 }
             }
-            HeapAct::Fill { first, bytes } => self.fill(first, bytes).map(Reply::Done),
+            HeapAct::Fill { first, bytes } => self.fill(first, bytes).map(WorkerReply::Done),
             HeapAct::Free(number) => {
                 let at = self.remove(number)?;
                 let member = self.member()?;
@@ -144,14 +144,14 @@ impl Tenant {
             }
             HeapAct::Accept => {
                 let nothing = || io::Error::other("nothing was handed over");
-                self.accept(marked)?.map(Reply::Done).ok_or_else(nothing)
+                self.accept(marked)?.map(WorkerReply::Done).ok_or_else(nothing)
             }
             HeapAct::AcceptAll => {
                 let mut all = Vec::new();
                 while let Some(seen) = self.accept(false)? {
                     all.extend(seen);
                 }
-                Ok(Reply::Done(all))
+                Ok(WorkerReply::Done(all))
             }
             HeapAct::Settle => self.member()?.settle().map(done),
             HeapAct::Tend => {
@@ -165,7 +165,7 @@ impl Tenant {
 }
 
 impl Player for Tenant {
-    fn obey(&mut self, order: &Order) -> io::Result<Reply> {
+    fn obey(&mut self, order: &WorkerCommand) -> io::Result<WorkerReply> {
         match order.act {
             Act::Create => {
                 let member = self.heap.create(&self.place)?;
@@ -178,6 +178,6 @@ impl Player for Tenant {
             Act::Heap(act) => return self.act(act, order.marked),
             _ => return Err(misplaced(order)),
         }
-        Ok(Reply::Done(Vec::new()))
+        Ok(WorkerReply::Done(Vec::new()))
     }
 }

@@ -1,8 +1,8 @@
-//! The program that an actor runs: [`serve`] obeys one [`order::Order`] a line until nobody is
-//! left to give any.
+//! The program that an actor runs: [`serve`] carries out one [`order::WorkerCommand`] per line
+//! until its input ends.
 //!
-//! A *marked* order is framed by two breakpoint instructions: what lies between them is what the
-//! explorer steps through. Everything else (reading the order, the reply) stays outside.
+//! A *marked* command is framed by two breakpoint instructions: what lies between them is what the
+//! explorer steps through. Everything else (reading the command, the reply) stays outside.
 //! Boost's actor does the same in C++. [`crate::stage`] is the other side.
 
 #![allow(unsafe_code, reason = "breakpoint instructions")]
@@ -16,7 +16,7 @@ use std::io::{self, BufRead, Write};
 
 use self::end::Holder;
 use self::member::Tenant;
-use self::order::{Order, Reply};
+use self::order::{WorkerCommand, WorkerReply};
 use crate::place::Place;
 use crate::subject::{self, Kind};
 
@@ -37,12 +37,12 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
     };
     let mut replies = io::stdout().lock();
     for line in io::stdin().lock().lines() {
-        let order: Order = line?.parse().map_err(io::Error::other)?;
+        let order: WorkerCommand = line?.parse().map_err(io::Error::other)?;
         let reply = player.obey(&order).unwrap_or_else(|error| {
             if is_lacking(&error) {
-                Reply::Lacking(error.to_string())
+                WorkerReply::Lacking(error.to_string())
             } else {
-                Reply::Refused(error.to_string())
+                WorkerReply::Refused(error.to_string())
             }
         });
         writeln!(replies, "{reply}")?;
@@ -79,11 +79,11 @@ fn is_lacking(error: &io::Error) -> bool {
 /// One that carries orders out.
 trait Player {
     /// Carries one out; an error is the mechanism's own.
-    fn obey(&mut self, order: &Order) -> io::Result<Reply>;
+    fn obey(&mut self, order: &WorkerCommand) -> io::Result<WorkerReply>;
 }
 
 /// An order that is given to whoever cannot carry it out.
-fn misplaced(order: &Order) -> io::Error {
+fn misplaced(order: &WorkerCommand) -> io::Error {
     io::Error::other(format!("'{order}' makes no sense here"))
 }
 

@@ -1,14 +1,15 @@
-//! What the explorer and its actors say to each other, one line each: [`Order`] and [`Reply`].
+//! The protocol between the explorer and its actors, one line for each [`WorkerCommand`] and
+//! [`WorkerReply`].
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::message::Seen;
-use crate::subject::End;
+use crate::subject::QueueEnd;
 
-/// Something to do.
+/// A command of the explorer to an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order {
+pub struct WorkerCommand {
     /// Whether marks frame it.
     pub marked: bool,
     /// What.
@@ -21,7 +22,7 @@ pub enum Act {
     /// Make what both ends need.
     Create,
     /// Open one end.
-    Open(End),
+    Open(QueueEnd),
     /// Send the message with this number.
     Send(u32),
     /// Receive one message, however long it takes.
@@ -91,7 +92,7 @@ pub enum HeapAct {
 
 impl HeapAct {
     /// The order to do it without marks.
-    pub fn plain(self) -> Order {
+    pub fn plain(self) -> WorkerCommand {
         Act::Heap(self).plain()
     }
 }
@@ -145,17 +146,17 @@ impl FromStr for HeapAct {
 
 impl Act {
     /// The order to do it without marks.
-    pub fn plain(self) -> Order {
-        Order { marked: false, act: self }
+    pub fn plain(self) -> WorkerCommand {
+        WorkerCommand { marked: false, act: self }
     }
 
     /// The order to do it between marks.
-    pub fn marked(self) -> Order {
-        Order { marked: true, act: self }
+    pub fn marked(self) -> WorkerCommand {
+        WorkerCommand { marked: true, act: self }
     }
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for WorkerCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.marked {
             f.write_str(MARKED)?;
@@ -181,7 +182,7 @@ const MARKED: &str = "marked ";
 #[error("expected an order or a reply, found '{0}'")]
 pub struct Garbled(String);
 
-impl FromStr for Order {
+impl FromStr for WorkerCommand {
     type Err = Garbled;
 
     fn from_str(line: &str) -> Result<Self, Garbled> {
@@ -190,8 +191,8 @@ impl FromStr for Order {
         let words: Vec<&str> = plain.unwrap_or(line).split_whitespace().collect();
         let act = match words[..] {
             ["create"] => Act::Create,
-            ["open", "sender"] => Act::Open(End::Sender),
-            ["open", "receiver"] => Act::Open(End::Receiver),
+            ["open", "sender"] => Act::Open(QueueEnd::Sender),
+            ["open", "receiver"] => Act::Open(QueueEnd::Receiver),
             ["send", number] => Act::Send(number.parse().map_err(|_| garbled())?),
             ["receive"] => Act::Receive,
             ["drain", until, quiet_ms] => Act::Drain {
@@ -207,9 +208,9 @@ impl FromStr for Order {
     }
 }
 
-/// What became of an order.
+/// The reply of an actor to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum WorkerReply {
     /// Done; what was received, if that was the order.
     Done(Vec<Seen>),
     /// The mechanism answered with an error.
@@ -220,7 +221,7 @@ pub enum Reply {
     Faulty(String),
 }
 
-impl fmt::Display for Reply {
+impl fmt::Display for WorkerReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done(seen) => {
@@ -234,7 +235,7 @@ impl fmt::Display for Reply {
     }
 }
 
-impl FromStr for Reply {
+impl FromStr for WorkerReply {
     type Err = Garbled;
 
     fn from_str(line: &str) -> Result<Self, Garbled> {
@@ -261,8 +262,8 @@ mod tests {
     fn what_is_said_is_understood() {
         for act in [
             Act::Create,
-            Act::Open(End::Sender),
-            Act::Open(End::Receiver),
+            Act::Open(QueueEnd::Sender),
+            Act::Open(QueueEnd::Receiver),
             Act::Send(7),
             Act::Receive,
             Act::Drain { until: 3, quiet_ms: 10 },
@@ -288,15 +289,15 @@ mod tests {
             }
         }
         for reply in [
-            Reply::Done(Vec::new()),
-            Reply::Done(vec![Seen::Whole(1), Seen::Torn]),
-            Reply::Refused("Broken pipe (os error 32)".into()),
-            Reply::Lacking("Function not implemented (os error 38)".into()),
-            Reply::Faulty("a slab is part of a block that is not there".into()),
+            WorkerReply::Done(Vec::new()),
+            WorkerReply::Done(vec![Seen::Whole(1), Seen::Torn]),
+            WorkerReply::Refused("Broken pipe (os error 32)".into()),
+            WorkerReply::Lacking("Function not implemented (os error 38)".into()),
+            WorkerReply::Faulty("a slab is part of a block that is not there".into()),
         ] {
             assert_eq!(reply.to_string().parse(), Ok(reply));
         }
-        assert!("sends 3".parse::<Order>().is_err());
-        assert!("done 1 two".parse::<Reply>().is_err());
+        assert!("sends 3".parse::<WorkerCommand>().is_err());
+        assert!("done 1 two".parse::<WorkerReply>().is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::actor::order::{Act, Reply};
+use crate::actor::order::{Act, WorkerReply};
 use crate::message::Seen;
 use crate::patience::Patience;
 use crate::place::Place;
@@ -33,12 +33,12 @@ pub(super) fn unharmed(actor: &mut Actor, act: Act) -> Result<Vec<Seen>> {
 }
 
 /// What an order led to that had to be carried out.
-pub(super) fn done_unharmed(act: Act, reply: Reply) -> Result<Vec<Seen>> {
+pub(super) fn done_unharmed(act: Act, reply: WorkerReply) -> Result<Vec<Seen>> {
     let order = act.plain();
     match reply {
-        Reply::Done(seen) => Ok(seen),
-        Reply::Lacking(why) => Err(Trouble::skip(format!("{order}: {why}"))),
-        Reply::Refused(why) | Reply::Faulty(why) => {
+        WorkerReply::Done(seen) => Ok(seen),
+        WorkerReply::Lacking(why) => Err(Trouble::skip(format!("{order}: {why}"))),
+        WorkerReply::Refused(why) | WorkerReply::Faulty(why) => {
             Err(Trouble::fail(format!("{order}, where nobody was killed: {why}")))
         }
     }
@@ -48,10 +48,10 @@ pub(super) fn done_unharmed(act: Act, reply: Reply) -> Result<Vec<Seen>> {
 pub(super) type Received = std::result::Result<Vec<Seen>, Killed>;
 
 /// What one that had to go on answers: that it did, or else what came of the kill.
-pub(super) fn answer(who: &str, answer: std::result::Result<Reply, Silence>) -> Received {
+pub(super) fn answer(who: &str, answer: std::result::Result<WorkerReply, Silence>) -> Received {
     match answer {
-        Ok(Reply::Done(seen)) => Ok(seen),
-        Ok(Reply::Refused(why) | Reply::Lacking(why) | Reply::Faulty(why)) => {
+        Ok(WorkerReply::Done(seen)) => Ok(seen),
+        Ok(WorkerReply::Refused(why) | WorkerReply::Lacking(why) | WorkerReply::Faulty(why)) => {
             Err(Killed::wedged(format!("{who} got an error: {why}")))
         }
         Err(silence) => Err(silent(who, &silence)),

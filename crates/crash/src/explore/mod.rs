@@ -1,5 +1,5 @@
 //! The exploration: [`run`] records each operation, kills at the points that the [`Mode`] wants,
-//! and makes a [`Report`] of what the survivors came to.
+//! and makes a [`CrashReport`] of what the survivors came to.
 //!
 //! [`select`] finds what names stand for, [`attempt`] records one operation and kills at one point,
 //! [`scene`] is one run, whose script is that of a [`queue`] or a [`heap`] with a [`cast`], and
@@ -26,10 +26,10 @@ use crate::knife::Pace;
 use crate::knife::recording::{Point, Recording};
 use crate::mode::Mode;
 use crate::place;
-use crate::report::{Finding, OperationReport, Report, SubjectReport};
+use crate::report::{CrashReport, Finding, OperationReport, SubjectReport};
 use crate::stage::Stage;
 use crate::subject::{Operation, Subject};
-use crate::verdict::{Killed, Verdict};
+use crate::verdict::{KillVerdict, Killed};
 use tontine_host::trouble::{Result, Trouble};
 
 /// Kills under way at once, for each processor.
@@ -64,9 +64,9 @@ pub trait Observer: Sync {
 }
 
 /// Explores what was asked for. That something cannot be explored stands in the report.
-pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> Report {
+pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> CrashReport {
     place::sweep();
-    let mut report = Report::new(request.mode);
+    let mut report = CrashReport::new(request.mode);
     for subject in &request.subjects {
         if observer.stopped() {
             report.complete = false;
@@ -328,13 +328,13 @@ impl Exploration<'_> {
         };
         report.explored += 1;
         match judged.verdict {
-            Verdict::Passed => {
+            KillVerdict::Passed => {
                 report.passed += 1;
                 return;
             }
-            Verdict::Wedged => report.wedged += 1,
-            Verdict::Torn => report.torn += 1,
-            Verdict::Lost => report.lost += 1,
+            KillVerdict::Wedged => report.wedged += 1,
+            KillVerdict::Torn => report.torn += 1,
+            KillVerdict::Lost => report.lost += 1,
         }
         report.findings.push(Finding {
             verdict: judged.verdict,

@@ -2,10 +2,10 @@
 
 use crate::subject::{self, Operation, Role, Subject};
 
-/// A name that nothing has.
+/// A name of a target or an operation that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {kind} is named '{name}'; did you mean '{nearest}'? There are {}", all.join(", "))]
-pub struct UnknownName {
+pub struct SelectionError {
     /// `target` or `operation`.
     pub kind: &'static str,
     /// What was asked for.
@@ -21,7 +21,7 @@ pub struct UnknownName {
 ///
 /// # Errors
 /// The first name that no subject has.
-pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn Subject>, UnknownName> {
+pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn Subject>, SelectionError> {
     let all = subject::all();
     for name in names {
         if subject::find(name).is_none() {
@@ -42,7 +42,10 @@ pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn Subject>, UnknownNa
 ///
 /// # Errors
 /// A name that none has.
-pub fn operation(name: &str, subjects: &[&'static dyn Subject]) -> Result<Operation, UnknownName> {
+pub fn operation(
+    name: &str,
+    subjects: &[&'static dyn Subject],
+) -> Result<Operation, SelectionError> {
     let has = |operation: &Operation| {
         subjects.iter().any(|subject| subject.operations().contains(operation))
     };
@@ -58,19 +61,19 @@ fn unknown(
     kind: &'static str,
     name: &str,
     candidates: impl Iterator<Item = &'static str>,
-) -> UnknownName {
+) -> SelectionError {
     let all: Vec<&'static str> = candidates.collect();
     let likeness = |candidate: &&&str| strsim::jaro_winkler(name, candidate);
     let nearest = all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let nearest = nearest.copied().unwrap_or_default().to_owned();
-    UnknownName { kind, name: name.to_owned(), nearest, all }
+    SelectionError { kind, name: name.to_owned(), nearest, all }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn chosen(names: &[&str]) -> Result<Vec<&'static str>, UnknownName> {
+    fn chosen(names: &[&str]) -> Result<Vec<&'static str>, SelectionError> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         Ok(subjects(&names)?.iter().map(|subject| subject.name()).collect())
     }

@@ -16,7 +16,7 @@ use super::registers::{MARK, Registers, is_system_call};
 use super::stores::{Store, store_of};
 use super::trace::{Resume, Trace};
 use super::visible::Touched;
-use crate::actor::order::Order;
+use crate::actor::order::WorkerCommand;
 use crate::stage::Actor;
 use tontine_host::trouble::{Result, Trouble};
 
@@ -116,7 +116,7 @@ enum Event {
 
 impl<'a> Victim<'a> {
     /// Begins to trace an actor, gives it a marked order and leads it to the first mark.
-    pub(crate) fn seize(actor: &'a mut Actor, order: Order) -> Result<Self> {
+    pub(crate) fn seize(actor: &'a mut Actor, order: WorkerCommand) -> Result<Self> {
         let trace = Trace::seize(actor.pid())?;
         let mut victim = Self { actor, trace, settles: true, known: HashMap::new() };
         victim.actor.tell(order)?;

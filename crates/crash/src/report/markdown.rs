@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::text::{figures, legend, sampled, word};
-use super::{OperationReport, Report, plan};
+use super::{CrashReport, OperationReport, plan};
 use crate::mode::Mode;
-use crate::verdict::Verdict;
+use crate::verdict::KillVerdict;
 
 /// Writes the part.
-pub fn render(report: &Report) -> String {
+pub fn render(report: &CrashReport) -> String {
     let mut text = legends(report);
     text.push_str(
         " Kills that stand for more points than one have these in brackets.\n\n\
@@ -26,7 +26,7 @@ pub fn render(report: &Report) -> String {
             let _ = write!(text, "| {} | {name} | {} |", subject.name, operation.mode.name());
             let [points, classes, explored, passed, ..] = figures;
             let _ = write!(text, " {points} | {classes} | {explored} | {passed} |");
-            for verdict in [Verdict::Wedged, Verdict::Torn, Verdict::Lost] {
+            for verdict in [KillVerdict::Wedged, KillVerdict::Torn, KillVerdict::Lost] {
                 let kills =
                     operation.findings.iter().filter(|finding| finding.verdict == verdict).count();
                 let points = operation.points_of(verdict);
@@ -52,7 +52,7 @@ pub fn render(report: &Report) -> String {
 }
 
 /// What a row of each mode means that there is.
-fn legends(report: &Report) -> String {
+fn legends(report: &CrashReport) -> String {
     let modes = [Mode::Fast, Mode::Pairs, Mode::Full];
     let is_there = |mode: &Mode| {
         let mut all = report.subjects.iter().flat_map(|subject| &subject.operations);

@@ -1,4 +1,5 @@
-//! What came out: [`Report`], as JSON by serde, as a table by [`text`], as a page by [`markdown`].
+//! The result of a run: [`CrashReport`], as JSON by serde, as a table by [`text`], as a page by
+//! [`markdown`].
 //! [`plan`] draws a run over a sample as an announcement of what all of it takes.
 
 pub mod markdown;
@@ -12,14 +13,14 @@ use serde::{Deserialize, Serialize};
 pub use crate::knife::recording::Moment;
 use crate::mode::Mode;
 use crate::subject::{Operation, Role, Subject};
-use crate::verdict::Verdict;
+use crate::verdict::KillVerdict;
 
 /// Version of the JSON.
 pub const SCHEMA: u32 = 2;
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct CrashReport {
     /// Version of this structure.
     pub schema: u32,
     /// Which points were killed at.
@@ -92,7 +93,7 @@ pub struct OperationReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// What it led to.
-    pub verdict: Verdict,
+    pub verdict: KillVerdict,
     /// Its number in the recording.
     pub point: usize,
     /// Its class, or in pairs that of the successor's point.
@@ -113,7 +114,7 @@ pub struct Finding {
     pub reproducer: String,
 }
 
-impl Report {
+impl CrashReport {
     pub(crate) fn new(mode: Mode) -> Self {
         Self { schema: SCHEMA, mode, complete: true, subjects: Vec::new() }
     }
@@ -181,14 +182,14 @@ impl OperationReport {
     }
 
     /// Points at which a kill led to this verdict, or would have: those of the same classes.
-    pub fn points_of(&self, verdict: Verdict) -> usize {
+    pub fn points_of(&self, verdict: KillVerdict) -> usize {
         let of_it = self.findings.iter().filter(|finding| finding.verdict == verdict);
         of_it.map(|finding| finding.stands_for).sum()
     }
 
     /// The first finding of each verdict.
     pub fn examples(&self) -> impl Iterator<Item = &Finding> {
-        let verdicts = [Verdict::Wedged, Verdict::Torn, Verdict::Lost];
+        let verdicts = [KillVerdict::Wedged, KillVerdict::Torn, KillVerdict::Lost];
         verdicts
             .into_iter()
             .filter_map(|verdict| self.findings.iter().find(|finding| finding.verdict == verdict))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table};
 
-use super::{Report, text};
+use super::{CrashReport, text};
 
 const COLUMNS: [&str; 5] = ["target", "operation", "points", "kills", "about"];
 
@@ -12,7 +12,7 @@ const COLUMNS: [&str; 5] = ["target", "operation", "points", "kills", "about"];
 const WORDS: usize = 2;
 
 /// Draws the announcement.
-pub fn render(report: &Report) -> String {
+pub fn render(report: &CrashReport) -> String {
     let mut table = Table::new();
     table.load_style(text::STYLE);
     table.set_header(COLUMNS);

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-use super::{Finding, OperationReport, Report};
+use super::{CrashReport, Finding, OperationReport};
 use crate::mode::Mode;
-use crate::verdict::Verdict;
+use crate::verdict::KillVerdict;
 
 /// A line under the header and none elsewhere: rows are what is read.
 pub(super) const STYLE: TableStyle =
@@ -19,7 +19,7 @@ const COLUMNS: [&str; 9] =
 const WORDS: usize = 2;
 
 /// Draws a report.
-pub fn render(report: &Report) -> String {
+pub fn render(report: &CrashReport) -> String {
     let mut text = format!("{}\n\n", legend(report.mode));
     let mut table = Table::new();
     table.load_style(STYLE);
@@ -116,11 +116,11 @@ pub(super) fn sentence(finding: &Finding) -> String {
 }
 
 /// A verdict, as it is said.
-pub(super) fn word(verdict: Verdict) -> &'static str {
+pub(super) fn word(verdict: KillVerdict) -> &'static str {
     match verdict {
-        Verdict::Passed => "passed",
-        Verdict::Wedged => "wedged",
-        Verdict::Torn => "torn",
-        Verdict::Lost => "lost",
+        KillVerdict::Passed => "passed",
+        KillVerdict::Wedged => "wedged",
+        KillVerdict::Torn => "torn",
+        KillVerdict::Lost => "lost",
     }
 }

@@ -5,8 +5,8 @@
 
 use std::io;
 
-use super::heap::{Heap, Member};
-use super::{End, Endpoint, Kind, Operation, Prepared, Queue, Subject};
+use super::heap::{HeapTarget, TargetMember};
+use super::{Endpoint, Kind, Operation, Prepared, Queue, QueueEnd, Subject};
 use crate::place::Place;
 use tontine_host::trouble::{During, Result};
 use tontine_mechanisms::boost::{CppPart, MANAGED_MEMORY_ACTOR, MESSAGE_QUEUE_ACTOR};
@@ -45,7 +45,7 @@ impl Queue for MessageQueue {
         4
     }
 
-    fn open(&self, _place: &Place, _end: End) -> io::Result<Box<dyn Endpoint>> {
+    fn open(&self, _place: &Place, _end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
         Err(io::Error::other("its ends are opened by the C++ actor"))
     }
 }
@@ -85,12 +85,12 @@ impl Subject for ManagedMemory {
     }
 }
 
-impl Heap for ManagedMemory {
-    fn create(&self, _place: &Place) -> io::Result<Box<dyn Member>> {
+impl HeapTarget for ManagedMemory {
+    fn create(&self, _place: &Place) -> io::Result<Box<dyn TargetMember>> {
         Err(io::Error::other("it is made by the C++ actor"))
     }
 
-    fn join(&self, _place: &Place) -> io::Result<Box<dyn Member>> {
+    fn join(&self, _place: &Place) -> io::Result<Box<dyn TargetMember>> {
         Err(io::Error::other("its members are C++ actors"))
     }
 }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use tontine_mechanisms::region::Region;
 
-use super::heap::{Checked, Heap, Member};
+use super::heap::{Checked, HeapTarget, TargetMember};
 use super::{Kind, Operation, Role, Subject, refused};
 use crate::place::Place;
 
@@ -101,7 +101,7 @@ impl Subject for Broken {
     }
 }
 
-impl Heap for Broken {
+impl HeapTarget for Broken {
     fn small(&self) -> usize {
         BLOCK
     }
@@ -114,12 +114,12 @@ impl Heap for Broken {
         true
     }
 
-    fn create(&self, place: &Place) -> io::Result<Box<dyn Member>> {
+    fn create(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
         let region = Region::create(place.location(), 0).map_err(refused)?;
         Ok(Box::new(Tenant::new(region, self.fault)))
     }
 
-    fn join(&self, place: &Place) -> io::Result<Box<dyn Member>> {
+    fn join(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
         let region = Region::open(place.location(), 0).map_err(refused)?;
         Ok(Box::new(Tenant::new(region, self.fault)))
     }
@@ -185,7 +185,7 @@ impl Tenant {
     }
 }
 
-impl Member for Tenant {
+impl TargetMember for Tenant {
     fn allocate(&mut self, bytes: usize) -> io::Result<bool> {
         debug_assert_eq!(bytes, BLOCK);
         let taken = self.take();

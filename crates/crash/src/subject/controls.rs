@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use tontine_mechanisms::region::Region;
 use tontine_mechanisms::ring::{Ring, RingMemory, SLOTS, slots};
 
-use super::{End, Endpoint, Kind, Operation, Queue, Role, Subject, Wait, refused};
-use crate::message::{LENGTH, Message};
+use super::{Endpoint, Kind, Operation, Queue, QueueEnd, Role, Subject, Wait, refused};
+use crate::message::{LENGTH, TrialMessage};
 use crate::place::Place;
 
 /// Between two looks at a lock that is held, or at an empty ring.
@@ -61,10 +61,10 @@ macro_rules! control {
                 Locked::create(place.location(), slots(LENGTH)).map(drop).map_err(refused)
             }
 
-            fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>> {
+            fn open(&self, place: &Place, end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
                 let region = Locked::open(place.location(), slots(LENGTH)).map_err(refused)?;
                 let faulty = Faulty { region, fault: $fault };
-                if end == End::Receiver {
+                if end == QueueEnd::Receiver {
                     faulty.begin();
                 }
                 Ok(Box::new(faulty))
@@ -137,7 +137,7 @@ impl Faulty {
         }
     }
 
-    fn push(&self, message: &Message) {
+    fn push(&self, message: &TrialMessage) {
         let fault = self.fault;
         // SAFETY: the region is mapped. Where no lock is taken, the script has one sender and one
         // receiver at a time that only touch the ring in turns; that it tears is the point.
@@ -156,12 +156,12 @@ impl Faulty {
 }
 
 impl Endpoint for Faulty {
-    fn send(&mut self, message: &Message) -> io::Result<()> {
+    fn send(&mut self, message: &TrialMessage) -> io::Result<()> {
         self.push(message);
         Ok(())
     }
 
-    fn receive(&mut self, into: &mut Message, wait: Wait) -> io::Result<Option<usize>> {
+    fn receive(&mut self, into: &mut TrialMessage, wait: Wait) -> io::Result<Option<usize>> {
         let began = Instant::now();
         loop {
             // SAFETY: as in `push`.

@@ -1,4 +1,4 @@
-//! Heaps in shared memory: [`Heap`], whose users are its [`Member`]s.
+//! Heaps in shared memory: [`HeapTarget`], whose users are its [`TargetMember`]s.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use super::Subject;
 use crate::place::Place;
 
 /// One heap that several processes allocate from.
-pub trait Heap: Subject {
+pub trait HeapTarget: Subject {
     /// Bytes of the blocks that each scene begins with: 64 times a whole number, as all sizes here.
     fn small(&self) -> usize {
         4 << 10
@@ -27,7 +27,7 @@ pub trait Heap: Subject {
         32 << 10
     }
 
-    /// Whether survivors free what the dead had, when asked to [`Member::recover`].
+    /// Whether survivors free what the dead had, when asked to [`TargetMember::recover`].
     fn recovers(&self) -> bool {
         false
     }
@@ -41,18 +41,18 @@ pub trait Heap: Subject {
     ///
     /// # Errors
     /// Those of the heap.
-    fn create(&self, place: &Place) -> io::Result<Box<dyn Member>>;
+    fn create(&self, place: &Place) -> io::Result<Box<dyn TargetMember>>;
 
     /// Joins a heap that somebody who lives has made.
     ///
     /// # Errors
     /// Those of the heap.
-    fn join(&self, place: &Place) -> io::Result<Box<dyn Member>>;
+    fn join(&self, place: &Place) -> io::Result<Box<dyn TargetMember>>;
 }
 
 /// One process's part in a heap. Its blocks are numbered as they stand in a row; one that goes
 /// leaves its place to the last one. Dropped, the process leaves; the blocks are not freed before.
-pub trait Member {
+pub trait TargetMember {
     /// Allocates a block, the new last one of the row; false where there is no room.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
 //! The mechanisms that come under the knife: [`Subject`], and the registry ([`all`], [`find`]).
 //!
 //! A subject is of a [`Kind`]: a [`Queue`] knows how to make and to open the two ends of one
-//! mechanism, a [`Heap`] how to make and to join it. Most queues are those of `tontine-mechanisms`
-//! (`opened`). It knows nothing of tracing, scripts and verdicts ([`crate::explore`]). Three roles:
-//! Tontine's own, whose failure is ours; *peers*, whose failure is a finding; *controls*, broken on
-//! purpose, which show that the explorer finds what is there. Controls run only where they are
-//! named.
+//! mechanism, a [`HeapTarget`] how to make and to join it. Most queues are those of
+//! `tontine-mechanisms` (`opened`). It knows nothing of tracing, scripts and verdicts
+//! ([`crate::explore`]). Three roles: Tontine's own, whose failure is ours; *peers*, whose failure
+//! is a finding; *controls*, broken on purpose, which show that the explorer finds what is there.
+//! Controls run only if they are named.
 
 mod boost;
 mod broken_heaps;
@@ -23,10 +23,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tontine_mechanisms::about::Need;
 
-pub use self::heap::Heap;
+pub use self::heap::HeapTarget;
 pub use self::queue::{Endpoint, Queue, Wait};
 use tontine_host::trouble::{Result, Trouble};
-pub use tontine_mechanisms::operation::{End, Operation};
+pub use tontine_mechanisms::operation::{Operation, QueueEnd};
 
 /// One mechanism.
 pub trait Subject: Sync {
@@ -96,7 +96,7 @@ pub enum Kind<'a> {
     /// Messages go through it.
     Queue(&'a dyn Queue),
     /// Blocks are allocated from it.
-    Heap(&'a dyn Heap),
+    Heap(&'a dyn HeapTarget),
 }
 
 /// Many thousand times what an operation takes.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tontine_mechanisms::about::{Explored, Mechanism};
 use tontine_mechanisms::driver::{NamedDriver, NamedUser};
-use tontine_mechanisms::end::{Ended, Inlet, Outlet, Patient};
+use tontine_mechanisms::end::{Inlet, Outlet, Patient, TransferError};
 use tontine_mechanisms::registry;
 
-use super::{End, Endpoint, Kind, Operation, PATIENCE, Queue, Role, Subject, Wait, refused};
-use crate::message::Message;
+use super::{Endpoint, Kind, Operation, PATIENCE, Queue, QueueEnd, Role, Subject, Wait, refused};
+use crate::message::TrialMessage;
 use crate::place::Place;
 
 /// Returns all of them, each with its mechanism.
@@ -98,11 +98,11 @@ impl<N: NamedDriver> Queue for Opened<N> {
         N::create(place.location()).map_err(refused)
     }
 
-    fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>> {
+    fn open(&self, place: &Place, end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
         let at = place.location();
         Ok(match end {
-            End::Sender => Box::new(Sending(N::sender(at).map_err(refused)?)),
-            End::Receiver => Box::new(Receiving(N::receiver(at).map_err(refused)?)),
+            QueueEnd::Sender => Box::new(Sending(N::sender(at).map_err(refused)?)),
+            QueueEnd::Receiver => Box::new(Receiving(N::receiver(at).map_err(refused)?)),
         })
     }
 }
@@ -110,11 +110,11 @@ impl<N: NamedDriver> Queue for Opened<N> {
 struct Sending<O>(O);
 
 impl<O: Outlet> Endpoint for Sending<O> {
-    fn send(&mut self, message: &Message) -> io::Result<()> {
+    fn send(&mut self, message: &TrialMessage) -> io::Result<()> {
         self.0.send(message, &[]).map_err(|ended| refused(ended.into()))
     }
 
-    fn receive(&mut self, _into: &mut Message, _wait: Wait) -> io::Result<Option<usize>> {
+    fn receive(&mut self, _into: &mut TrialMessage, _wait: Wait) -> io::Result<Option<usize>> {
         Err(io::Error::other("a sender receives nothing"))
     }
 
@@ -130,11 +130,11 @@ impl<O: Outlet> Endpoint for Sending<O> {
 struct Receiving<I>(I);
 
 impl<I: Patient> Endpoint for Receiving<I> {
-    fn send(&mut self, _message: &Message) -> io::Result<()> {
+    fn send(&mut self, _message: &TrialMessage) -> io::Result<()> {
         Err(io::Error::other("a receiver sends nothing"))
     }
 
-    fn receive(&mut self, into: &mut Message, wait: Wait) -> io::Result<Option<usize>> {
+    fn receive(&mut self, into: &mut TrialMessage, wait: Wait) -> io::Result<Option<usize>> {
         let copy = |message: &[u8]| {
             let length = message.len().min(into.len());
             into[..length].copy_from_slice(&message[..length]);
@@ -146,7 +146,7 @@ impl<I: Patient> Endpoint for Receiving<I> {
         };
         match received {
             // Another sender may connect.
-            Err(Ended::Gone) => Ok(None),
+            Err(TransferError::Gone) => Ok(None),
             other => other.map_err(|ended| refused(ended.into())),
         }
     }

@@ -4,10 +4,10 @@
 use std::io;
 use std::time::Duration;
 
-use tontine_mechanisms::operation::End;
+use tontine_mechanisms::operation::QueueEnd;
 
 use super::Subject;
-use crate::message::Message;
+use crate::message::TrialMessage;
 use crate::place::Place;
 
 /// One mechanism that carries messages from a sender to a receiver.
@@ -44,7 +44,7 @@ pub trait Queue: Subject {
     ///
     /// # Errors
     /// Those of the mechanism.
-    fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>>;
+    fn open(&self, place: &Place, end: QueueEnd) -> io::Result<Box<dyn Endpoint>>;
 }
 
 /// An open end. Dropped, it is closed.
@@ -53,13 +53,13 @@ pub trait Endpoint {
     ///
     /// # Errors
     /// Those of the mechanism, such as a reader that is gone.
-    fn send(&mut self, message: &Message) -> io::Result<()>;
+    fn send(&mut self, message: &TrialMessage) -> io::Result<()>;
 
     /// Receives one message and returns its length; `None` where none came in time.
     ///
     /// # Errors
     /// Those of the mechanism.
-    fn receive(&mut self, into: &mut Message, wait: Wait) -> io::Result<Option<usize>>;
+    fn receive(&mut self, into: &mut TrialMessage, wait: Wait) -> io::Result<Option<usize>>;
 
     /// Takes back what a dead reader did not read, where the mechanism can.
     fn unread(&mut self) -> Vec<Vec<u8>> {

@@ -17,7 +17,7 @@ use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use tontine::heap::HeapError;
 use tontine::heap::shared::{Block, Heap as Shared, Member as Name, Parcel};
 
-use super::heap::{Accepted, Checked, Heap, Member};
+use super::heap::{Accepted, Checked, HeapTarget, TargetMember};
 use super::{Kind, Operation, Role, Subject};
 use crate::place::Place;
 
@@ -58,7 +58,7 @@ impl Subject for Own {
     }
 }
 
-impl Heap for Own {
+impl HeapTarget for Own {
     fn recovers(&self) -> bool {
         true
     }
@@ -67,7 +67,7 @@ impl Heap for Own {
         true
     }
 
-    fn create(&self, place: &Place) -> io::Result<Box<dyn Member>> {
+    fn create(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
         let heap = Shared::create(BYTES).map_err(error)?;
         // SAFETY: only its number is taken.
         let number = unsafe { heap.descriptor() }.as_raw_fd();
@@ -76,7 +76,7 @@ impl Heap for Own {
         Ok(Box::new(Tenant::new(heap, place)))
     }
 
-    fn join(&self, place: &Place) -> io::Result<Box<dyn Member>> {
+    fn join(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
         let file = OwnedFd::from(File::options().read(true).write(true).open(path(place))?);
         // SAFETY: actors of one scene write to it, all by this library; this one has no other
         // descriptor of the file.
@@ -125,7 +125,7 @@ impl Tenant {
     }
 }
 
-impl Member for Tenant {
+impl TargetMember for Tenant {
     fn allocate(&mut self, bytes: usize) -> io::Result<bool> {
         match self.heap().alloc(bytes) {
             Ok(block) => {

@@ -1,7 +1,7 @@
 //! What the explorer's tests have in common.
 
 use tontine_crash::explore::{Observer, select};
-use tontine_crash::report::{OperationReport, Report, text};
+use tontine_crash::report::{CrashReport, OperationReport, text};
 use tontine_crash::stage::Stage;
 use tontine_crash::{Mode, Request, run};
 
@@ -16,7 +16,7 @@ impl Observer for Quiet {
 }
 
 /// Explores with this package's own actor.
-pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> Report {
+pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> CrashReport {
     let subjects = select::subjects(&[name.to_owned()]).expect("it exists");
     let mut request =
         Request { subjects, mode: Mode::Fast, operation: None, point: None, sample: None };
@@ -28,7 +28,7 @@ pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> Report {
 }
 
 /// The operations of the only subject, unless the machine refuses.
-pub(crate) fn operations(report: &Report) -> Option<&[OperationReport]> {
+pub(crate) fn operations(report: &CrashReport) -> Option<&[OperationReport]> {
     let subject = &report.subjects[0];
     let mut troubles = subject.operations.iter().filter_map(|one| one.trouble.as_ref());
     if let Some(trouble) = subject.trouble.as_ref().or_else(|| troubles.next()) {

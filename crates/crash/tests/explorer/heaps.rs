@@ -3,7 +3,7 @@
 
 use tontine_crash::Mode;
 use tontine_crash::subject::Operation;
-use tontine_crash::verdict::Verdict;
+use tontine_crash::verdict::KillVerdict;
 
 use crate::common::{explore, operations};
 
@@ -37,9 +37,9 @@ fn a_heap_outlives_two_deaths() {
 #[test]
 fn heaps_that_are_broken_on_purpose_are_found() {
     for (name, verdict) in [
-        ("control-heap-lock", Some(Verdict::Wedged)),
-        ("control-heap-torn", Some(Verdict::Torn)),
-        ("control-heap-lost", Some(Verdict::Lost)),
+        ("control-heap-lock", Some(KillVerdict::Wedged)),
+        ("control-heap-torn", Some(KillVerdict::Torn)),
+        ("control-heap-lost", Some(KillVerdict::Lost)),
         ("control-heap-sound", None),
     ] {
         let report = explore(name, |_| ());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use tontine_crash::Mode;
 use tontine_crash::subject::Operation;
-use tontine_crash::verdict::Verdict;
+use tontine_crash::verdict::KillVerdict;
 
 use crate::common::{explore, operations};
 
@@ -56,9 +56,9 @@ fn a_ring_under_a_robust_mutex_keeps_its_messages() {
 #[test]
 fn what_is_broken_on_purpose_is_found() {
     for (name, verdict) in [
-        ("control-lock", Verdict::Wedged),
-        ("control-torn", Verdict::Torn),
-        ("control-lost", Verdict::Lost),
+        ("control-lock", KillVerdict::Wedged),
+        ("control-torn", KillVerdict::Torn),
+        ("control-lost", KillVerdict::Lost),
     ] {
         let report = explore(name, |_| ());
         for one in operations(&report).into_iter().flatten() {

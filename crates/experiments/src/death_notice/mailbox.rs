@@ -14,7 +14,7 @@ use tontine::Error;
 use tontine::mailbox::{Options, Sender, WaitStrategy};
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin::Pinned;
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::descriptor::unix_pair;
 use tontine_mechanisms::mailbox::{announced, failed, until_announced, until_welcome};
@@ -89,7 +89,7 @@ fn told(
     })?;
     let ours = ours.take().ok_or_else(|| Trouble::fail("the socket was taken twice"))?;
     let mut sender = announced(options, ours)?;
-    until_welcome(&mut sender, Peer::Parent)?;
+    until_welcome(&mut sender, PeerHandle::Parent)?;
     sender.send(&[1; 8]).map_err(failed("send"))?;
     let _pinned = Pinned::to(scene.here)?;
     doomed.die(scene, || wait(&mut sender, &doomed))

@@ -15,7 +15,7 @@ use tontine::heap::classic::{ClassicHeap, Map};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::pin::Pinned;
-use tontine_host::peer::{Peer, TellEnd, spin_until};
+use tontine_host::peer::{PeerHandle, TellEnd, spin_until};
 use tontine_host::trouble::{Result, Trouble};
 
 /// Bytes of a cache line, on x86-64 and on most Arm processors.
@@ -140,13 +140,13 @@ impl Counters {
                 let _pinned = Pinned::to(on.there)?;
                 ready.raise();
                 // It is raised in any case.
-                spin_until(Peer::Parent, true, || go.is_raised())?;
+                spin_until(PeerHandle::Parent, true, || go.is_raised())?;
                 increment(q, times as u64);
                 done.raise();
                 Ok(())
             });
             let pinned = Pinned::to(on.here);
-            let others = Peer::Thread(&ended);
+            let others = PeerHandle::Thread(&ended);
             let met = spin_until(others, true, || ready.is_raised());
             let from = clock.start();
             go.raise();

@@ -12,7 +12,7 @@ use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::{LastWords, Peer, spin_until};
+use tontine_host::peer::{LastWords, PeerHandle, spin_until};
 use tontine_host::trouble::{Result, Trouble};
 
 use super::counters::{LINE, increment};
@@ -76,7 +76,7 @@ pub(super) fn at_once(
         }
     })?;
     let wait = |done: &dyn Fn() -> bool| {
-        let waited = spin_until(Peer::Child(other.pid()), true, done);
+        let waited = spin_until(PeerHandle::Child(other.pid()), true, done);
         waited.map_err(|trouble| words.heard().unwrap_or(trouble))
     };
     wait(&|| signals.place.get() != 0)?;
@@ -115,7 +115,7 @@ fn count(heap: &Heap, processor: usize, times: u64, signals: &Signals) -> Result
     signals.place.set(block.offset());
     let counter = counter(&mut block);
     for pass in 1.. {
-        spin_until(Peer::Parent, true, || signals.begun.get() >= pass)?;
+        spin_until(PeerHandle::Parent, true, || signals.begun.get() >= pass)?;
         increment(counter, times);
         signals.counted.set(counter.load(Ordering::Relaxed));
         signals.ended.set(pass);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, Peer};
+use tontine_host::peer::{LastWords, PeerHandle};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::muster::Muster;
 
@@ -33,7 +33,8 @@ pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f6
             }
         })?);
     }
-    let living = || parents.iter().try_for_each(|parent: &Child| Peer::Child(parent.pid()).check());
+    let living =
+        || parents.iter().try_for_each(|parent: &Child| PeerHandle::Child(parent.pid()).check());
     let gone_through = start.until(processes, living).and_then(|()| {
         start.open();
         all_forked.until(processes, living)

@@ -33,7 +33,7 @@ use tontine_host::os::pin;
 use tontine_host::trouble::{Result, Trouble};
 
 use crate::with_check;
-use check::{Check, CompareExchange, Load, Nothing};
+use check::{BareLoad, Check, CompareExchange, NoCheck};
 use monitored::{Home, Monitored};
 use timing::{Batch, Interleaved, interleaved};
 use ways::Way;
@@ -133,12 +133,12 @@ fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
         check.probe()?;
         pin::pin_to(here)?;
         let plain = &monitored.page().plain;
-        let (load, compare_exchange) = (Load(plain), CompareExchange::new(plain));
+        let (load, compare_exchange) = (BareLoad(plain), CompareExchange::new(plain));
         match plant::delay() {
-            None => interleaved(&check, &Nothing, &load, &compare_exchange, &clock, batch),
+            None => interleaved(&check, &NoCheck, &load, &compare_exchange, &clock, batch),
             Some(delay) => {
                 let slowed = Slowed { check: &check, delay };
-                interleaved(&slowed, &Nothing, &load, &compare_exchange, &clock, batch)
+                interleaved(&slowed, &NoCheck, &load, &compare_exchange, &clock, batch)
             }
         }
     })

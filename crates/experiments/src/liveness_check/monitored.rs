@@ -2,9 +2,9 @@
 //!
 //! It is forked, registers in the one way that the mechanism under test needs ([`Means`]), hands
 //! over what a monitor may hold (one end of a SOCK_SEQPACKET connection, and a descriptor of
-//! `/proc/self` or of itself, by SCM_RIGHTS), and then obeys [`Order`]s that come over that
-//! connection. It makes the connection itself, after the fork, so that no other process can hold
-//! its end by accident.
+//! `/proc/self` or of itself, by SCM_RIGHTS), and then carries out the [`MonitorCommand`]s that
+//! come over that connection. It makes the connection itself, after the fork, so that no other
+//! process can hold its end by accident.
 //!
 //! Between fork and end it calls nothing that allocates, as the process that forked may have had
 //! threads; except to make a life, for which the allocator has to be one that `fork` leaves usable,
@@ -69,10 +69,10 @@ pub enum Home {
     OtherPidNamespace,
 }
 
-/// What the monitored process can be told to do.
+/// A command to the monitored process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Order {
+pub enum MonitorCommand {
     /// Exit.
     Exit = b'e',
     /// Become another program.
@@ -162,16 +162,17 @@ impl Monitored {
         self.page.pid.load(Ordering::Relaxed)
     }
 
-    /// Gives an order; [`Order::Exec`] and [`Order::EndThread`] are waited for, an exit is not.
+    /// Sends a command. Blocks until [`MonitorCommand::Exec`] or [`MonitorCommand::EndThread`] is
+    /// done, but not for an exit.
     ///
     /// # Errors
     /// Skipped, where there is no other program to become; failed, where the order is not obeyed.
-    pub fn order(&self, order: Order) -> Result<()> {
+    pub fn order(&self, order: MonitorCommand) -> Result<()> {
         rustix::net::send(&self.line, &[order as u8], SendFlags::NOSIGNAL).during("send")?;
         match order {
-            Order::Exit | Order::LetGo => Ok(()),
-            Order::Exec => self.until_hung_up(),
-            Order::EndThread => self.until_thread_ended(),
+            MonitorCommand::Exit | MonitorCommand::LetGo => Ok(()),
+            MonitorCommand::Exec => self.until_hung_up(),
+            MonitorCommand::EndThread => self.until_thread_ended(),
         }
     }
 
@@ -337,15 +338,15 @@ fn obey(page: &Page, line: BorrowedFd<'_>, food: BorrowedFd<'_>, program: &Other
             Ok((1, _)) => {}
             _ => return 0,
         }
-        if order[0] == Order::Exec as u8 {
+        if order[0] == MonitorCommand::Exec as u8 {
             program.become_it(food);
             let _ = rustix::net::send(line, &[0], SendFlags::NOSIGNAL);
-        } else if order[0] == Order::EndThread as u8 {
+        } else if order[0] == MonitorCommand::EndThread as u8 {
             if page.spare_thread().is_ok() {
                 end_this_thread(page);
             }
         } else {
-            if order[0] == Order::LetGo as u8 {
+            if order[0] == MonitorCommand::LetGo as u8 {
                 page.let_go();
             }
             return 0;

@@ -157,7 +157,7 @@ pub(crate) fn counted(mut made: u64) -> u64 {
 pub(crate) mod tests {
     use std::sync::atomic::AtomicU32;
 
-    use super::super::check::{LifeWord, Load, Nothing, Word};
+    use super::super::check::{BareLoad, LifeWord, NoCheck, Word};
     use super::*;
 
     #[test]
@@ -171,8 +171,8 @@ pub(crate) mod tests {
     #[test]
     fn the_compared_loops_lie_within_one_cache_line_each() {
         let loops = [
-            ("dummy", repeat::<Nothing> as *const u8),
-            ("load", repeat::<Load<'_>> as *const u8),
+            ("dummy", repeat::<NoCheck> as *const u8),
+            ("load", repeat::<BareLoad<'_>> as *const u8),
             ("futex-word", repeat::<Word<'_>> as *const u8),
             ("life-word", repeat::<LifeWord> as *const u8),
         ];

@@ -16,12 +16,12 @@ use tontine_host::os::child::exit_at_once;
 use tontine_host::trouble::{During, Result, Trouble};
 
 use super::check::{Check, means_of};
-use super::monitored::{Home, Means, Monitored, Order};
+use super::monitored::{Home, Means, MonitorCommand, Monitored};
 use crate::with_check;
 
 /// Something that can happen to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum ProcessEvent {
     /// It exits and is reaped.
     Exit,
     /// It is killed with SIGKILL and reaped.
@@ -44,7 +44,7 @@ pub enum Event {
     MonitorOwns,
 }
 
-impl Event {
+impl ProcessEvent {
     /// All of them, in the order in which they are told.
     pub const ALL: [Self; 10] = [
         Self::Exit,
@@ -98,11 +98,11 @@ impl Event {
 
 /// Brings every event about and asks `variant` about each.
 pub fn try_all(variant: &str) -> Vec<Tried> {
-    Event::ALL.into_iter().map(|event| try_one(variant, event)).collect()
+    ProcessEvent::ALL.into_iter().map(|event| try_one(variant, event)).collect()
 }
 
 /// Brings one event about and asks `variant`.
-pub fn try_one(variant: &str, event: Event) -> Tried {
+pub fn try_one(variant: &str, event: ProcessEvent) -> Tried {
     let says = match meaningless(variant, event) {
         Some(why) => format!("n/a: {why}"),
         None => match asked(variant, event) {
@@ -114,18 +114,18 @@ pub fn try_one(variant: &str, event: Event) -> Tried {
     Tried { event: event.name().into(), truth: event.truth().into(), says }
 }
 
-fn meaningless(variant: &str, event: Event) -> Option<&'static str> {
+fn meaningless(variant: &str, event: ProcessEvent) -> Option<&'static str> {
     match variant {
         "dummy" | "load" => Some("a yardstick, not a check"),
         "epoll-empty" => Some("the set is empty: a price, not a check"),
-        _ if event == Event::MonitorOwns && means_of(variant) != Some(Means::Mutex) => {
+        _ if event == ProcessEvent::MonitorOwns && means_of(variant) != Some(Means::Mutex) => {
             Some("there is no lock to take")
         }
         _ => None,
     }
 }
 
-fn asked(variant: &str, event: Event) -> Result<String> {
+fn asked(variant: &str, event: ProcessEvent) -> Result<String> {
     let means =
         means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
     let monitored = Monitored::start(means, event.home())?;
@@ -153,34 +153,34 @@ fn answer(check: &impl Check) -> Result<String> {
 }
 
 /// Does it; what is returned has to live until the question has been asked.
-fn bring_about(event: Event, monitored: &Monitored) -> Result<Option<Impostor>> {
+fn bring_about(event: ProcessEvent, monitored: &Monitored) -> Result<Option<Impostor>> {
     let mut child = monitored.child();
     match event {
-        Event::OtherPidNamespace => {}
-        Event::Exit | Event::OtherPidNamespaceEnded => {
-            monitored.order(Order::Exit)?;
+        ProcessEvent::OtherPidNamespace => {}
+        ProcessEvent::Exit | ProcessEvent::OtherPidNamespaceEnded => {
+            monitored.order(MonitorCommand::Exit)?;
             child.wait()?;
         }
-        Event::Killed => {
+        ProcessEvent::Killed => {
             child.kill()?;
         }
-        Event::Zombie => {
+        ProcessEvent::Zombie => {
             child.signal(Signal::KILL).during("kill")?;
             until(child.pid(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
         }
-        Event::Exec => monitored.order(Order::Exec)?,
-        Event::ReusedPid => {
+        ProcessEvent::Exec => monitored.order(MonitorCommand::Exec)?,
+        ProcessEvent::ReusedPid => {
             let pid = child.pid();
             child.kill()?;
             return Impostor::with_id(pid).map(Some);
         }
-        Event::Stopped => {
+        ProcessEvent::Stopped => {
             child.signal(Signal::STOP).during("kill")?;
             until(child.pid(), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT)?;
         }
-        Event::ThreadEnded => monitored.order(Order::EndThread)?,
-        Event::MonitorOwns => {
-            monitored.order(Order::LetGo)?;
+        ProcessEvent::ThreadEnded => monitored.order(MonitorCommand::EndThread)?,
+        ProcessEvent::MonitorOwns => {
+            monitored.order(MonitorCommand::LetGo)?;
             child.wait()?;
             match monitored.page().try_lock() {
                 0 => {}
@@ -241,16 +241,16 @@ impl Drop for Impostor {
 
 #[cfg(test)]
 mod tests {
-    use super::Event::*;
+    use super::ProcessEvent::*;
     use super::*;
 
-    fn says(variant: &str, event: Event) -> String {
+    fn says(variant: &str, event: ProcessEvent) -> String {
         try_one(variant, event).says
     }
 
     /// That `variant` says of these that they are dead, of those that they are alive.
     #[track_caller]
-    fn expect(variant: &str, dead: &[Event], alive: &[Event]) {
+    fn expect(variant: &str, dead: &[ProcessEvent], alive: &[ProcessEvent]) {
         let dead = dead.iter().map(|&event| (event, "dead"));
         for (event, expected) in dead.chain(alive.iter().map(|&event| (event, "alive"))) {
             let said = says(variant, event);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     /// The ends of whoever holds a robust mutex, all told by its lock word.
-    const ENDS: [Event; 7] =
+    const ENDS: [ProcessEvent; 7] =
         [Exit, Killed, Zombie, Exec, ReusedPid, OtherPidNamespaceEnded, ThreadEnded];
 
     #[test]

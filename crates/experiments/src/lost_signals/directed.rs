@@ -17,7 +17,7 @@ use tontine_host::os::pin::Pinned;
 use tontine_host::os::shared::{Shareable, Shared};
 use tontine_host::os::signal::{Only, SIGNAL, handle};
 use tontine_host::os::state::State;
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result, Trouble};
 
 use crate::signal_delivery::patience::{Pass, wait_until};
@@ -174,7 +174,7 @@ impl Scene {
                     return Ok(());
                 }
             }
-            Peer::Child(self.child.pid()).check()?;
+            PeerHandle::Child(self.child.pid()).check()?;
             if since.elapsed() > PATIENCE {
                 return Err(Trouble::fail(format!(
                     "expected the receiver's threads to handle {handled} signals and to rest \

@@ -17,7 +17,7 @@ use tontine_host::os::pin::Pinned;
 use tontine_host::os::shared::Shared;
 use tontine_host::os::signal::send;
 use tontine_host::os::state::State;
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result, Trouble};
 
 use super::receiver::{Counts, Orders, Way, receive};
@@ -235,7 +235,7 @@ impl Scene {
     }
 
     fn still_there(&self, since: Instant) -> Result<()> {
-        Peer::Child(self.child.pid()).check()?;
+        PeerHandle::Child(self.child.pid()).check()?;
         if since.elapsed() > PATIENCE {
             return Err(Trouble::fail(format!(
                 "expected the receiver to answer or to sleep within {PATIENCE:?}; it did neither: \

@@ -24,11 +24,11 @@ use tontine_host::os::pin;
 use tontine_host::os::shared::Shared;
 use tontine_host::trouble::{Result, Trouble};
 
-use super::liveness_check::check::{Check, Nothing, means_of};
+use super::liveness_check::check::{Check, NoCheck, means_of};
 use super::liveness_check::monitored::{Home, Monitored};
 use super::liveness_check::ways;
 use crate::with_check;
-use ring::{Ring, Sender};
+use ring::{SpscRing, SpscSender};
 
 /// What the sender does before each message.
 pub const VARIANTS: &[Variant] = &ways::IN_SEND;
@@ -126,7 +126,7 @@ impl Experiment for QueueWithCheck {
 fn measure(variant: &str, placement: Placement, plan: Plan) -> Result<(Vec<f64>, Vec<f64>)> {
     let means =
         means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
-    let ring = Shared::<Ring>::anonymous()?;
+    let ring = Shared::<SpscRing>::anonymous()?;
     let receiver = Monitored::start_with(means, Home::Here, || {
         // Should this be refused, the sender's own pinning is, too, and ends the run.
         let _ = pin::pin_to(placement.there);
@@ -143,11 +143,11 @@ fn measure(variant: &str, placement: Placement, plan: Plan) -> Result<(Vec<f64>,
         check.probe()?;
         pin::pin_to(placement.here)?;
         let mut sender = ring.sender();
-        batch(&mut sender, &Nothing, plan.messages, &clock)?;
+        batch(&mut sender, &NoCheck, plan.messages, &clock)?;
         batch(&mut sender, &check, plan.messages, &clock)?;
         let began = Instant::now();
         while with.len() < plan.batches && (with.len() < 5 || began.elapsed() < plan.budget) {
-            without.push(batch(&mut sender, &Nothing, plan.messages, &clock)?);
+            without.push(batch(&mut sender, &NoCheck, plan.messages, &clock)?);
             with.push(batch(&mut sender, &check, plan.messages, &clock)?);
         }
         Ok(())
@@ -158,7 +158,7 @@ fn measure(variant: &str, placement: Placement, plan: Plan) -> Result<(Vec<f64>,
 /// Sends a batch and waits until it is taken; messages per second.
 #[inline(never)]
 fn batch<C: Check>(
-    sender: &mut Sender<'_>,
+    sender: &mut SpscSender<'_>,
     check: &C,
     messages: u64,
     clock: &Clock,
@@ -174,7 +174,7 @@ fn batch<C: Check>(
 
 /// The send of a queue that does not fill itself for the dead.
 #[inline(always)]
-fn send<C: Check>(sender: &mut Sender<'_>, check: &C, message: u64) -> Result<()> {
+fn send<C: Check>(sender: &mut SpscSender<'_>, check: &C, message: u64) -> Result<()> {
     match check.look() {
         Ok(true) => {}
         Ok(false) => {

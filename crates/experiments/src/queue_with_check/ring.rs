@@ -1,4 +1,4 @@
-//! A plain queue between two processes: [`Ring`].
+//! A plain queue between two processes: [`SpscRing`].
 //!
 //! One sender, one receiver, messages of eight bytes, a power of two of slots. Each side writes one
 //! position and reads the other's only when its own copy says that the ring is full or empty. There
@@ -15,7 +15,7 @@ pub const SLOTS: usize = 4096;
 
 /// The shared part; zeroed memory is an empty ring.
 #[repr(C)]
-pub struct Ring {
+pub struct SpscRing {
     sent: Position,
     received: Position,
     slots: [AtomicU64; SLOTS],
@@ -26,21 +26,21 @@ pub struct Ring {
 struct Position(AtomicU64);
 
 // SAFETY: all fields are atomics, for which zero is valid; the positions start equal: empty.
-unsafe impl Shareable for Ring {}
+unsafe impl Shareable for SpscRing {}
 
 /// The sending end, with its own copy of the receiver's position.
-pub struct Sender<'a> {
-    ring: &'a Ring,
+pub struct SpscSender<'a> {
+    ring: &'a SpscRing,
     sent: u64,
     received: u64,
 }
 
-impl Ring {
+impl SpscRing {
     /// The sending end. One at a time.
-    pub fn sender(&self) -> Sender<'_> {
+    pub fn sender(&self) -> SpscSender<'_> {
         let sent = self.sent.0.load(Ordering::Relaxed);
         // SYNC ring-room: pairs with the store of `drain`, which freed the slots.
-        Sender { ring: self, sent, received: self.received.0.load(Ordering::Acquire) }
+        SpscSender { ring: self, sent, received: self.received.0.load(Ordering::Acquire) }
     }
 
     /// Messages that the receiver has taken so far.
@@ -52,7 +52,7 @@ impl Ring {
     /// Takes all messages that are there, adds them to `sum`, and says how many there were.
     pub fn drain(&self, sum: &mut u64) -> u64 {
         let from = self.received.0.load(Ordering::Relaxed);
-        // SYNC ring-message: pairs with the store of `Sender::offer`; the slots before it are
+        // SYNC ring-message: pairs with the store of `SpscSender::offer`; the slots before it are
         // written.
         let to = self.sent.0.load(Ordering::Acquire);
         for at in from..to {
@@ -66,7 +66,7 @@ impl Ring {
     }
 }
 
-impl Sender<'_> {
+impl SpscSender<'_> {
     /// Puts a message in; false where the ring is full.
     #[inline(always)]
     pub fn offer(&mut self, message: u64) -> bool {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn keeps_every_message_and_refuses_one_too_many() {
-        let ring = Shared::<Ring>::anonymous().expect("memory");
+        let ring = Shared::<SpscRing>::anonymous().expect("memory");
         let mut sender = ring.sender();
         for round in 0..3_u64 {
             for message in 0..SLOTS as u64 {

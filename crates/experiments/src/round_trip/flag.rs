@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::{Peer, spin_until};
+use tontine_host::peer::{PeerHandle, spin_until};
 use tontine_host::trouble::Result;
 
 use super::harness::{self, End, Plan, Timed};
@@ -43,7 +43,7 @@ unsafe impl Shareable for Board {}
 pub(super) fn run(plan: &Plan) -> Result<(Timed, String)> {
     let board = Shared::<Board>::anonymous()?;
     let trial = plan.warm_up.clamp(1, TRIAL);
-    let ping = |peer: Peer<'_>| {
+    let ping = |peer: PeerHandle<'_>| {
         let mut best = [f64::INFINITY; 4];
         let mut ends = [0, 1, 2, 3].map(|way| Flag::ping(&board, way, peer));
         for _ in 0..PASSES {
@@ -66,7 +66,7 @@ pub(super) fn run(plan: &Plan) -> Result<(Timed, String)> {
         let note = format!("fastest way: {} (trial: {})", describe(won), tried.join(", "));
         Ok((timed, note))
     };
-    let echo = |peer: Peer<'_>| {
+    let echo = |peer: PeerHandle<'_>| {
         let mut ends = [0, 1, 2, 3].map(|way| Flag::echo(&board, way, peer));
         for _ in 0..PASSES {
             for end in &mut ends {
@@ -97,11 +97,11 @@ struct Flag<'a> {
     /// What is waited for next.
     awaited: u32,
     pause: bool,
-    peer: Peer<'a>,
+    peer: PeerHandle<'a>,
 }
 
 impl<'a> Flag<'a> {
-    fn ping(board: &'a Board, way: usize, peer: Peer<'a>) -> Self {
+    fn ping(board: &'a Board, way: usize, peer: PeerHandle<'a>) -> Self {
         let (lines, pause) = WAYS[way];
         let [ask, answer] = &board.ways[way];
         let back = if lines == 1 { &ask.0 } else { &answer.0 };
@@ -109,7 +109,7 @@ impl<'a> Flag<'a> {
         Self { out, back, next, awaited, pause, peer }
     }
 
-    fn echo(board: &'a Board, way: usize, peer: Peer<'a>) -> Self {
+    fn echo(board: &'a Board, way: usize, peer: PeerHandle<'a>) -> Self {
         let ping = Self::ping(board, way, peer);
         let (out, back) = (ping.back, ping.out);
         Self { out, back, next: 2, awaited: 1, ..ping }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tontine::heap::shared::{Block, Heap, Inbox, Member, Outbox};
 use tontine::mailbox::{Options, WaitStrategy};
 use tontine_host::os::shared::Shared;
-use tontine_host::peer::{Peer, spin_until};
+use tontine_host::peer::{PeerHandle, spin_until};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
 use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
@@ -70,7 +70,7 @@ struct Hands<'h> {
 }
 
 impl<'h> Hands<'h> {
-    fn new(heap: &'h Heap, to: Member, post: Option<Post>, peer: Peer<'_>) -> Result<Self> {
+    fn new(heap: &'h Heap, to: Member, post: Option<Post>, peer: PeerHandle<'_>) -> Result<Self> {
         let post = post.ok_or_else(|| Trouble::fail("a connection that is somebody else's"))?;
         let options = Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1);
         let Correspondent { sender, mailbox, .. } = post.open(&options, &[peer])?;

@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 
 use tontine_bench::machine::topology::Placement;
 use tontine_bench::plant::{self, Delay};
-use tontine_host::clock::{self, Clock, Source};
+use tontine_host::clock::{self, Clock, ClockSource};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::peer::{LastWords, Nudge, Peer, TellEnd};
+use tontine_host::peer::{LastWords, Nudge, PeerHandle, TellEnd};
 use tontine_host::trouble::{Result, Trouble};
 
 pub(super) use super::end::End;
@@ -122,12 +122,12 @@ impl<E: End> End for Slowed<'_, E> {
 /// The trouble of whichever end had it first; a dead child is named with its status.
 pub(super) fn between_processes<T>(
     plan: &Plan,
-    ping: impl FnOnce(Peer<'_>) -> Result<T>,
-    echo: impl FnOnce(Peer<'_>) -> Result<()>,
+    ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
+    echo: impl FnOnce(PeerHandle<'_>) -> Result<()>,
 ) -> Result<T> {
     let words = LastWords::new()?;
     let mut child = Child::fork(|| {
-        let done = pin::pin_to(plan.placement.there).and_then(|()| echo(Peer::Parent));
+        let done = pin::pin_to(plan.placement.there).and_then(|()| echo(PeerHandle::Parent));
         match done {
             Ok(()) => 0,
             Err(trouble) => {
@@ -136,7 +136,7 @@ pub(super) fn between_processes<T>(
             }
         }
     })?;
-    let peer = Peer::Child(child.pid());
+    let peer = PeerHandle::Child(child.pid());
     let pinned = Pinned::to(plan.placement.here)?;
     let done = Nudge::this_thread().and_then(|nudge| {
         let done = ping(peer);
@@ -167,8 +167,8 @@ pub(super) fn between_processes<T>(
 /// The trouble of whichever end had it first.
 pub(super) fn between_threads<T>(
     plan: &Plan,
-    ping: impl FnOnce(Peer<'_>) -> Result<T>,
-    echo: impl FnOnce(Peer<'_>) -> Result<()> + Send,
+    ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
+    echo: impl FnOnce(PeerHandle<'_>) -> Result<()> + Send,
 ) -> Result<T> {
     let (echo_ended, ping_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     // An end notes its trouble before it tells that it has ended, so an end that fails because the
@@ -181,7 +181,7 @@ pub(super) fn between_threads<T>(
             pin::pin_to(plan.placement.there)
                 .and_then(|()| {
                     let _nudge = Nudge::this_thread()?;
-                    echo(Peer::Thread(&ping_ended))
+                    echo(PeerHandle::Thread(&ping_ended))
                 })
                 .inspect_err(note)
         });
@@ -190,7 +190,7 @@ pub(super) fn between_threads<T>(
             Pinned::to(plan.placement.here)
                 .and_then(|_pinned| {
                     let _nudge = Nudge::this_thread()?;
-                    ping(Peer::Thread(&echo_ended))
+                    ping(PeerHandle::Thread(&echo_ended))
                 })
                 .inspect_err(note)
         };
@@ -273,12 +273,12 @@ fn stamped(plan: &Plan, batches: usize, batch: usize, end: &mut impl End) -> Res
     let mut stamps = vec![1_u64; batches + 1];
     let (last, starts) = stamps.split_last_mut().expect("there is one more than batches");
     match plan.clock.source() {
-        Source::Counter => stamp_each(starts, batch, end, clock::bare_counter)?,
-        Source::Monotonic => stamp_each(starts, batch, end, || plan.clock.stop())?,
+        ClockSource::Counter => stamp_each(starts, batch, end, clock::bare_counter)?,
+        ClockSource::Monotonic => stamp_each(starts, batch, end, || plan.clock.stop())?,
     }
     *last = match plan.clock.source() {
-        Source::Counter => clock::bare_counter(),
-        Source::Monotonic => plan.clock.stop(),
+        ClockSource::Counter => clock::bare_counter(),
+        ClockSource::Monotonic => plan.clock.stop(),
     };
     let per_message = 1.0 / (2 * batch) as f64;
     let rounds = stamps.windows(2).map(|pair| plan.clock.ns_between(pair[0], pair[1]));
@@ -303,7 +303,7 @@ fn stamp_each(
 }
 
 /// Waits until the peer has ended, at most `patience`; what it ended with.
-fn await_end(peer: Peer<'_>, patience: Duration) -> Option<Trouble> {
+fn await_end(peer: PeerHandle<'_>, patience: Duration) -> Option<Trouble> {
     let began = Instant::now();
     loop {
         if let Err(end) = peer.check() {

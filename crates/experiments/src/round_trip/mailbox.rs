@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tontine::mailbox::{Fences, Options, WaitStrategy};
 use tontine_host::os::shared::Shared;
-use tontine_host::peer::{Peer, spin_until};
+use tontine_host::peer::{PeerHandle, spin_until};
 use tontine_host::trouble::Result;
 use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 
@@ -58,7 +58,7 @@ type WordEnd<'a> = Adapted<'a, Correspondent, 8>;
 fn opened<'a, 'o>(
     posts: Vec<Post>,
     options: impl IntoIterator<Item = &'o Options>,
-    peer: Peer<'a>,
+    peer: PeerHandle<'a>,
 ) -> Result<Vec<WordEnd<'a>>> {
     let open = |(post, options): (Post, _)| Ok(WordEnd::new(post.open(options, &[peer])?, peer));
     posts.into_iter().zip(options).map(open).collect()
@@ -73,7 +73,7 @@ pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
     let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
     let (here, there) = (Cell::new(here), Cell::new(there));
     let options = ways.map(|way| Options::new().wait_strategy(WaitStrategy::Sleep).fences(way));
-    let ping = |peer: Peer<'_>| {
+    let ping = |peer: PeerHandle<'_>| {
         drop(there.take());
         let mut ends = opened(here.take(), &options, peer)?;
         let mut best = [f64::INFINITY; 2];
@@ -96,7 +96,7 @@ pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
         );
         Ok((timed, note))
     };
-    let echo = |peer: Peer<'_>| {
+    let echo = |peer: PeerHandle<'_>| {
         drop(here.take());
         let mut ends = opened(there.take(), &options, peer)?;
         for _ in 0..PASSES {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::driver::{Couple, PairDriver, PairUser};
 use tontine_mechanisms::end::{Early, TwoWay};
@@ -12,11 +12,11 @@ use super::harness::{self, End, Plan, Timed};
 /// An end as the rounds use it: its messages are a one and zeros, `BYTES` in all.
 pub(super) struct Adapted<'a, E, const BYTES: usize> {
     end: E,
-    peers: [Peer<'a>; 1],
+    peers: [PeerHandle<'a>; 1],
 }
 
 impl<'a, E: TwoWay, const BYTES: usize> Adapted<'a, E, BYTES> {
-    pub(super) fn new(end: E, peer: Peer<'a>) -> Self {
+    pub(super) fn new(end: E, peer: PeerHandle<'a>) -> Self {
         Self { end, peers: [peer] }
     }
 }
@@ -47,14 +47,18 @@ impl Trip<'_> {
     fn ping<P: PairDriver, const BYTES: usize>(
         &self,
         half: P::Half,
-        peer: Peer<'_>,
+        peer: PeerHandle<'_>,
     ) -> Result<(Timed, Option<Early>)> {
         let mut end = Adapted::<_, BYTES>::new(P::open::<BYTES>(half, &[peer])?, peer);
         let timed = harness::time(self.0, &mut end)?;
         Ok((timed, end.end.early()))
     }
 
-    fn echo<P: PairDriver, const BYTES: usize>(&self, half: P::Half, peer: Peer<'_>) -> Result<()> {
+    fn echo<P: PairDriver, const BYTES: usize>(
+        &self,
+        half: P::Half,
+        peer: PeerHandle<'_>,
+    ) -> Result<()> {
         let mut end = Adapted::<_, BYTES>::new(P::open::<BYTES>(half, &[peer])?, peer);
         harness::answer(self.0, &mut end)
     }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use tontine_bench::size::Size;
-use tontine_host::peer::{Peer, spin_until};
+use tontine_host::peer::{PeerHandle, spin_until};
 
 use super::harness::{End, between_processes, between_threads, time};
 use super::*;
@@ -96,7 +96,7 @@ fn a_spinning_variant_can_be_stamped_every_round() {
 fn of_two_threads_the_first_trouble_wins() {
     let plan = plan();
     let first = || Trouble::skip("this came first");
-    let late = |peer: Peer<'_>| spin_until(peer, true, || false);
+    let late = |peer: PeerHandle<'_>| spin_until(peer, true, || false);
     assert_eq!(between_threads(&plan, late, |_| Err(first())).err(), Some(first()));
     assert_eq!(between_threads::<()>(&plan, |_| Err(first()), late).err(), Some(first()));
 }
@@ -116,7 +116,7 @@ fn an_unknown_variant_fails() {
 }
 
 /// Waits for what never comes.
-struct Deaf<'a>(Peer<'a>);
+struct Deaf<'a>(PeerHandle<'a>);
 
 impl End for Deaf<'_> {
     fn send(&mut self) -> tontine_host::trouble::Result<()> {
@@ -141,7 +141,7 @@ fn plan() -> Plan<'static> {
 
 #[test]
 fn a_peer_that_dies_under_a_spinning_ping_is_named_with_its_status() {
-    let dies = |_: Peer<'_>| -> tontine_host::trouble::Result<()> {
+    let dies = |_: PeerHandle<'_>| -> tontine_host::trouble::Result<()> {
         tontine_host::os::child::exit_at_once(7)
     };
     let found = between_processes(&plan(), |peer| time(&plan(), &mut Deaf(peer)), dies);
@@ -175,7 +175,7 @@ fn a_peer_that_is_killed_under_a_blocked_ping_is_named_with_its_signal() {
 
 #[test]
 fn an_echo_that_cannot_be_set_up_says_so_itself() {
-    let skips = |_: Peer<'_>| Err(Trouble::skip("no such thing here"));
+    let skips = |_: PeerHandle<'_>| Err(Trouble::skip("no such thing here"));
     let found = between_processes(&plan(), |peer| time(&plan(), &mut Deaf(peer)), skips);
     assert_eq!(found.err(), Some(Trouble::skip("no such thing here")));
 }

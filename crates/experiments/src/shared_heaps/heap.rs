@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use tontine_bench::heap_map::{HeapMap, Owner};
+use tontine_bench::heap_map::{HeapMap, HeapMember};
 use tontine_host::trouble::{Result, Trouble};
 
 use super::board::Address;
@@ -37,7 +37,7 @@ pub(super) trait World: Sync {
     ///
     /// # Errors
     /// Failed, where it cannot be looked at.
-    fn map(&self, _moment: &str, _named: &[(u32, Owner)]) -> Result<Option<HeapMap>> {
+    fn map(&self, _moment: &str, _named: &[(u32, HeapMember)]) -> Result<Option<HeapMap>> {
         Ok(None)
     }
 

@@ -7,7 +7,7 @@ use tontine_host::os::child::{self, Child};
 use tontine_host::os::deadline;
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, Peer};
+use tontine_host::peer::{LastWords, PeerHandle};
 use tontine_host::trouble::{Result, Trouble};
 
 use super::benchmark::Benchmark;
@@ -93,7 +93,7 @@ impl<'h, W: World> House<'h, W> {
     /// Whether all are still at work.
     pub(super) fn check(&self) -> Result<()> {
         self.said()?;
-        self.seats.iter().try_for_each(|(child, _)| Peer::Child(child.pid()).check()).map_err(
+        self.seats.iter().try_for_each(|(child, _)| PeerHandle::Child(child.pid()).check()).map_err(
             // It may have said why in the meantime.
             |trouble| self.said().err().unwrap_or(trouble),
         )

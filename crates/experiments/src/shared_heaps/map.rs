@@ -1,16 +1,16 @@
 //! The map of a heap, made of what its `check` found: [`map_of`].
 
 use tontine::heap::shared::{HeapReport, SlabStatus};
-use tontine_bench::heap_map::{HeapMap, Made, Owner, SLAB, Slab};
+use tontine_bench::heap_map::{HeapMap, Made, HeapMember, SLAB, Slab};
 
 /// Returns the map of what `check` found; `named` gives the names of members by pid.
-pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, Owner)]) -> HeapMap {
-    let mut members: Vec<Owner> = named.iter().map(|(_, owner)| owner.clone()).collect();
+pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMember)]) -> HeapMap {
+    let mut members: Vec<HeapMember> = named.iter().map(|(_, owner)| owner.clone()).collect();
     let mut known: Vec<u32> = named.iter().map(|(pid, _)| *pid).collect();
     let mut number = |pid: u32| {
         known.iter().position(|one| *one == pid).unwrap_or_else(|| {
             known.push(pid);
-            members.push(Owner { name: "another process".into(), dead: false });
+            members.push(HeapMember { name: "another process".into(), dead: false });
             known.len() - 1
         })
     };
@@ -75,7 +75,7 @@ mod tests {
         let parked = heap.alloc(2_000).expect("room").into_handle();
         let large = heap.alloc(2 * SLAB + 1).expect("room");
         let sent = heap.alloc(5_000).expect("room").hand_over(heap.member()).expect("we live");
-        let me = Owner { name: "the only one".into(), dead: false };
+        let me = HeapMember { name: "the only one".into(), dead: false };
         let named = [(std::process::id(), me)];
         let map = map_of("now", &heap.check().expect("not forked"), &named);
         assert_eq!((map.notes.len(), map.members.len()), (0, 1));

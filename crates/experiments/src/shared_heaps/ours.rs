@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tontine::heap::HeapError;
 use tontine::heap::shared::{self, Block, Member, Parcel};
-use tontine_bench::heap_map::{HeapMap, Owner};
+use tontine_bench::heap_map::{HeapMap, HeapMember};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
 
@@ -58,7 +58,7 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
         must_be_free(&self.0)
     }
 
-    fn map(&self, moment: &str, named: &[(u32, Owner)]) -> Result<Option<HeapMap>> {
+    fn map(&self, moment: &str, named: &[(u32, HeapMember)]) -> Result<Option<HeapMap>> {
         let report = self.0.check().map_err(refused)?;
         Ok(Some(map_of(moment, &report, named)))
     }

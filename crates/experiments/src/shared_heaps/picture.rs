@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
-use tontine_bench::heap_map::{HeapMap, Owner};
+use tontine_bench::heap_map::{HeapMap, HeapMember};
 use tontine_host::os::deadline;
 use tontine_host::trouble::{During, Result, Trouble};
 
@@ -49,13 +49,13 @@ pub(super) fn pair<W: World>(house: &mut House<'_, W>) -> Result<Vec<HeapMap>> {
 }
 
 /// What the workers are called, one of whom is killed, and who keeps them.
-fn named<W: World>(house: &House<'_, W>, killed: usize) -> Vec<(u32, Owner)> {
+fn named<W: World>(house: &House<'_, W>, killed: usize) -> Vec<(u32, HeapMember)> {
     let seats = house.seats.iter().enumerate().map(|(seat, (child, _))| {
         let dead = seat == killed;
         let name = format!("worker {}{}", seat + 1, if dead { ", killed" } else { "" });
-        (child.pid().as_raw_nonzero().get().cast_unsigned(), Owner { name, dead })
+        (child.pid().as_raw_nonzero().get().cast_unsigned(), HeapMember { name, dead })
     });
-    let keeper = Owner { name: "the one that recovers".into(), dead: false };
+    let keeper = HeapMember { name: "the one that recovers".into(), dead: false };
     seats.chain([(std::process::id(), keeper)]).collect()
 }
 

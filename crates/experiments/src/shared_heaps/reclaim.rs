@@ -9,7 +9,7 @@ use tontine_host::os::child::Child;
 use tontine_host::os::deadline;
 use tontine_host::os::room;
 use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, Peer};
+use tontine_host::peer::{LastWords, PeerHandle};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::heap::{refused, rejoined};
 
@@ -45,7 +45,7 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     // SYNC heaps-held: pairs with `hold`.
     while had.load(Ordering::Acquire) == 0 {
         words.heard().map_or(Ok(()), Err)?;
-        Peer::Child(child.pid()).check()?;
+        PeerHandle::Child(child.pid()).check()?;
         if began.elapsed() > deadline::within(PATIENCE) {
             return Err(Trouble::fail(format!("{blocks} blocks were not allocated in its time")));
         }

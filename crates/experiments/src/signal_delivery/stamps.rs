@@ -1,6 +1,6 @@
 //! What is read as time in this experiment: [`Stamps`].
 
-use tontine_host::clock::{self, Clock, Source};
+use tontine_host::clock::{self, Clock, ClockSource};
 
 /// The calibrated clock and the bare reading that seed 000 uses, in the same ticks.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ impl Stamps {
     /// Stamps whose ticks are those of `clock`.
     pub(crate) fn new(clock: Clock) -> Self {
         // Elsewhere `bare_counter` is another clock than the calibrated one.
-        let bare = cfg!(target_arch = "x86_64") && clock.source() == Source::Counter;
+        let bare = cfg!(target_arch = "x86_64") && clock.source() == ClockSource::Counter;
         Self { clock, bare }
     }
 

@@ -18,7 +18,7 @@ use rustix::process::{PidfdFlags, pidfd_open, setpgid};
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, Peer};
+use tontine_host::peer::{LastWords, PeerHandle};
 use tontine_host::trouble::{During, Result, Trouble};
 use tontine_mechanisms::muster::Muster;
 
@@ -76,7 +76,9 @@ pub(super) fn run(seats: &[Seat], clock: Clock, signals: usize) -> Result<Vec<Re
         ends.push(End::of(sender, pair, false)?);
     }
     let followed = start
-        .until(ends.len(), || ends.iter().try_for_each(|end| Peer::Child(end.child.pid()).check()))
+        .until(ends.len(), || {
+            ends.iter().try_for_each(|end| PeerHandle::Child(end.child.pid()).check())
+        })
         .and_then(|()| {
             start.open();
             follow(&mut ends)

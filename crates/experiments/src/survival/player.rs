@@ -17,7 +17,7 @@ use tontine_host::os::shared::Shareable;
 use tontine_host::peer::LastWords;
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::about::Carries;
-use tontine_mechanisms::end::{Ended, TwoWay};
+use tontine_mechanisms::end::{TransferError, TwoWay};
 
 use super::message::{Claim, claim, message};
 
@@ -59,7 +59,7 @@ impl PairPlayer {
         let opened = pin::pin_to(self.processor).and_then(|()| open());
         let ended = opened.map(|mut end| (self.pass_messages(&mut end, diary), end));
         let trouble = match ended {
-            Ok((Ended::Gone, mut end)) => {
+            Ok((TransferError::Gone, mut end)) => {
                 let noticed = self.clock.stop();
                 let taken_back = !end.take_back().is_empty();
                 diary.taken_back.store(u32::from(taken_back), Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl PairPlayer {
                 diary.noticed.store(noticed, Ordering::Release);
                 return 0;
             }
-            Ok((Ended::Broken(trouble), end)) => {
+            Ok((TransferError::Broken(trouble), end)) => {
                 // Not closed: a library may wait for a peer that is dead.
                 std::mem::forget(end);
                 trouble
@@ -78,7 +78,7 @@ impl PairPlayer {
         1
     }
 
-    fn pass_messages(self, end: &mut impl TwoWay, diary: &Diary) -> Ended {
+    fn pass_messages(self, end: &mut impl TwoWay, diary: &Diary) -> TransferError {
         let mut number = 0;
         loop {
             number += 1;
@@ -97,11 +97,11 @@ impl PairPlayer {
 }
 
 /// Enters a message; a wrong one that is whole breaks the game.
-fn take(claim: Claim, expected: u64, diary: &Diary) -> Result<(), Ended> {
+fn take(claim: Claim, expected: u64, diary: &Diary) -> Result<(), TransferError> {
     match claim {
-        Claim::Whole(number) if number != expected => Err(Ended::Broken(Trouble::fail(format!(
-            "expected message {expected}, received {number}"
-        )))),
+        Claim::Whole(number) if number != expected => Err(TransferError::Broken(Trouble::fail(
+            format!("expected message {expected}, received {number}"),
+        ))),
         Claim::Torn => {
             diary.torn.store(1, Ordering::Relaxed);
             Ok(())

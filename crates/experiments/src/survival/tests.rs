@@ -1,8 +1,8 @@
 //! Every variant at a few kills; who wedges and who does not; what is torn and lost is seen.
 
-use tontine_host::peer::{Peer, in_a_process_of_its_own};
+use tontine_host::peer::{PeerHandle, in_a_process_of_its_own};
 use tontine_mechanisms::about::{AfterKill, Carries, Death};
-use tontine_mechanisms::end::{Ended, Inlet, Outlet, TwoWay};
+use tontine_mechanisms::end::{Inlet, Outlet, TransferError, TwoWay};
 use tontine_mechanisms::pipe::Pipe;
 
 use super::message::message;
@@ -112,7 +112,11 @@ enum What {
 }
 
 impl<E: TwoWay> Outlet for Bad<E> {
-    fn send(&mut self, whole: &[u8], peers: &[Peer<'_>]) -> std::result::Result<(), Ended> {
+    fn send(
+        &mut self,
+        whole: &[u8],
+        peers: &[PeerHandle<'_>],
+    ) -> std::result::Result<(), TransferError> {
         let number = u64::from_ne_bytes(*whole.first_chunk().expect("a message"));
         if number < self.from {
             return self.pipe.send(whole, peers);
@@ -131,9 +135,9 @@ impl<E: TwoWay> Outlet for Bad<E> {
 impl<E: TwoWay> Inlet for Bad<E> {
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> std::result::Result<R, Ended> {
+    ) -> std::result::Result<R, TransferError> {
         self.pipe.receive(peers, look)
     }
 }

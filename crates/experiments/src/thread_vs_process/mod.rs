@@ -20,7 +20,7 @@ use tontine_bench::task::{Params, Task};
 use tontine_host::clock::Clock;
 use tontine_host::os::lean::Lean;
 use tontine_host::os::{pin, room};
-use tontine_host::trace::{self, Event};
+use tontine_host::trace::{self, TraceEvent};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::creation::Creator;
 
@@ -216,17 +216,17 @@ fn seen(variant: &str) -> Vec<String> {
     let mut notes = vec![format!("traced, {what}: {}", trace::in_short(&events))];
     for event in &events {
         match event {
-            Event::Call(call) => notes.extend(call.creates.map(|creation| {
+            TraceEvent::Call(call) => notes.extend(call.creates.map(|creation| {
                 let (title, flags) = (call.title(), creation.flag_names());
                 let signal = if creation.exit_signal == 0 { "" } else { ", exit_signal=SIGCHLD" };
                 format!("traced, {title}: flags={flags}{signal}")
             })),
-            Event::Signal(_, arrived) => notes.push(format!(
+            TraceEvent::Signal(_, arrived) => notes.push(format!(
                 "traced, the signal that it sends: si_code={}, si_status={}",
                 arrived.code_name(),
                 arrived.end.map_or(0, |end| end.status)
             )),
-            Event::Ended(..) => {}
+            TraceEvent::Ended(..) => {}
         }
     }
     notes

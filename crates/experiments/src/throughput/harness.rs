@@ -21,7 +21,7 @@ use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::{LastWords, Nudge, Peer};
+use tontine_host::peer::{LastWords, Nudge, PeerHandle};
 use tontine_host::trouble::Result;
 use tontine_mechanisms::driver::Traffic;
 use tontine_mechanisms::end::{Inlet, Outlet};
@@ -111,16 +111,17 @@ unsafe impl Shareable for Board {}
 pub(super) fn from_processes<O: Outlet, I: Inlet>(
     plan: &Plan,
     outlet: impl Fn(usize) -> Result<O>,
-    inlet: impl FnOnce(&[Peer<'_>]) -> Result<I>,
+    inlet: impl FnOnce(&[PeerHandle<'_>]) -> Result<I>,
 ) -> Result<Batches> {
     let board = Shared::<Board>::anonymous()?;
     let words = (0..plan.senders).map(|_| LastWords::new()).collect::<Result<Vec<_>>>()?;
     let mut children = Vec::with_capacity(plan.senders);
     for (sender, words) in words.iter().enumerate() {
         children.push(Child::fork(|| {
-            let sent = pin::pin_to(plan.processor_of(sender))
-                .and_then(|()| outlet(sender))
-                .and_then(|mut outlet| stream(plan, sender, &board, &mut outlet, Peer::Parent));
+            let sent =
+                pin::pin_to(plan.processor_of(sender)).and_then(|()| outlet(sender)).and_then(
+                    |mut outlet| stream(plan, sender, &board, &mut outlet, PeerHandle::Parent),
+                );
             match sent {
                 Ok(()) => 0,
                 Err(trouble) => {
@@ -130,7 +131,8 @@ pub(super) fn from_processes<O: Outlet, I: Inlet>(
             }
         })?);
     }
-    let peers: Vec<Peer<'_>> = children.iter().map(|child| Peer::Child(child.pid())).collect();
+    let peers: Vec<PeerHandle<'_>> =
+        children.iter().map(|child| PeerHandle::Child(child.pid())).collect();
     let _pinned = Pinned::to(plan.here)?;
     let _nudge = Nudge::this_thread()?;
     let taken = inlet(&peers).and_then(|mut inlet| collect(plan, &board, &mut inlet, &peers));
@@ -148,7 +150,7 @@ pub(super) fn stream(
     sender: usize,
     board: &Board,
     outlet: &mut impl Outlet,
-    receiver: Peer<'_>,
+    receiver: PeerHandle<'_>,
 ) -> Result<()> {
     let mut message = vec![FILLING; plan.bytes];
     for number in 0.. {
@@ -171,7 +173,7 @@ pub(super) fn collect(
     plan: &Plan,
     board: &Board,
     inlet: &mut impl Inlet,
-    senders: &[Peer<'_>],
+    senders: &[PeerHandle<'_>],
 ) -> Result<Batches> {
     let mut ledger = Ledger::new(plan.senders);
     let mut take = |ledger: &mut Ledger| {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 
-use tontine_mechanisms::end::{Ended, Inlet, Outlet, check};
+use tontine_mechanisms::end::{Inlet, Outlet, TransferError, check};
 
 use super::*;
 
@@ -87,7 +87,7 @@ fn what_it_does_not_know_fails() {
 struct Leaky(std::os::fd::OwnedFd, u64);
 
 impl Outlet for Leaky {
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.1 += 1;
         while !self.1.is_multiple_of(100) {
             match rustix::io::write(&self.0, message) {
@@ -105,7 +105,11 @@ impl Outlet for Leaky {
 struct Sink(std::fs::File);
 
 impl Inlet for Sink {
-    fn receive<R>(&mut self, _: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R) -> Result<R, Ended> {
+    fn receive<R>(
+        &mut self,
+        _: &[PeerHandle<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, TransferError> {
         use std::io::Read;
         let mut message = [0; 8];
         self.0.read_exact(&mut message).map_err(|error| Trouble::fail(error.to_string()))?;

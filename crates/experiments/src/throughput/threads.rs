@@ -6,7 +6,7 @@ use std::thread;
 
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::Shared;
-use tontine_host::peer::{Nudge, Peer, TellEnd};
+use tontine_host::peer::{Nudge, PeerHandle, TellEnd};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::end::{Inlet, Outlet};
 
@@ -24,7 +24,7 @@ pub(super) fn from_threads<O: Outlet + Send, I: Inlet>(
     let board = Shared::<Board>::anonymous()?;
     let receiver_ended = AtomicBool::new(false);
     let ended: Vec<AtomicBool> = outlets.iter().map(|_| AtomicBool::new(false)).collect();
-    let peers: Vec<Peer<'_>> = ended.iter().map(Peer::Thread).collect();
+    let peers: Vec<PeerHandle<'_>> = ended.iter().map(PeerHandle::Thread).collect();
     // An end notes its trouble before it tells that it has ended, so an end that fails because
     // another one went away comes second.
     let first = OnceLock::new();
@@ -36,7 +36,7 @@ pub(super) fn from_threads<O: Outlet + Send, I: Inlet>(
                 let _told = TellEnd(ended);
                 let sent = pin::pin_to(plan.processor_of(sender)).and_then(|()| {
                     let _nudge = Nudge::this_thread()?;
-                    stream(plan, sender, board, &mut outlet, Peer::Thread(receiver_ended))
+                    stream(plan, sender, board, &mut outlet, PeerHandle::Thread(receiver_ended))
                 });
                 let _ = sent.inspect_err(note);
             });

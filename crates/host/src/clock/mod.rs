@@ -26,13 +26,13 @@ const BRACKETS: usize = 16;
 /// A source of time stamps and the length of its tick.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clock {
-    source: Source,
+    source: ClockSource,
     ns_per_tick: f64,
 }
 
-/// What is read.
+/// The time source of a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum ClockSource {
     /// The processor's invariant counter.
     Counter,
     /// `clock_gettime(CLOCK_MONOTONIC)`, one tick a nanosecond.
@@ -53,7 +53,7 @@ impl Clock {
     /// The best source that this machine has, calibrated once in a process (10 ms).
     pub fn calibrated() -> Self {
         let calibrate = || {
-            let mut clock = Self { source: Source::Counter, ns_per_tick: 1.0 };
+            let mut clock = Self { source: ClockSource::Counter, ns_per_tick: 1.0 };
             let began = clock.moment();
             clock.ns_per_tick = clock.ns_per_tick_since(began);
             (clock, began)
@@ -63,7 +63,7 @@ impl Clock {
 
     /// `CLOCK_MONOTONIC`.
     pub fn monotonic() -> Self {
-        Self { source: Source::Monotonic, ns_per_tick: 1.0 }
+        Self { source: ClockSource::Monotonic, ns_per_tick: 1.0 }
     }
 
     /// Length of a tick from `began` until now, or until [`CALIBRATION`] has passed.
@@ -95,8 +95,8 @@ impl Clock {
         Moment { time, ticks: before.wrapping_add(width / 2) }
     }
 
-    /// What is read.
-    pub fn source(&self) -> Source {
+    /// The time source of a clock.
+    pub fn source(&self) -> ClockSource {
         self.source
     }
 
@@ -119,8 +119,8 @@ impl Clock {
     #[inline(always)]
     pub fn start(&self) -> u64 {
         match self.source {
-            Source::Counter => counter_start(),
-            Source::Monotonic => monotonic_ns(),
+            ClockSource::Counter => counter_start(),
+            ClockSource::Monotonic => monotonic_ns(),
         }
     }
 
@@ -128,8 +128,8 @@ impl Clock {
     #[inline(always)]
     pub fn stop(&self) -> u64 {
         match self.source {
-            Source::Counter => counter_stop(),
-            Source::Monotonic => monotonic_ns(),
+            ClockSource::Counter => counter_stop(),
+            ClockSource::Monotonic => monotonic_ns(),
         }
     }
 
@@ -150,7 +150,7 @@ impl Clock {
     /// and no more.
     pub fn drift(&self) -> f64 {
         match (self.source, CALIBRATED.get()) {
-            (Source::Counter, Some(&(clock, began))) => {
+            (ClockSource::Counter, Some(&(clock, began))) => {
                 self.ns_per_tick_since(began) / clock.ns_per_tick - 1.0
             }
             _ => 0.0,

@@ -2,7 +2,7 @@
 //! `pthread_create` and of a `fork`: [`pthread_create`], [`fork`].
 //!
 //! What is asked about runs in a forked child under `ptrace`, with every thread and process that it
-//! makes. [`Event`] is what is seen, in order; its text is what strace would print. [`clone`]
+//! makes. [`TraceEvent`] is what is seen, in order; its text is what strace would print. [`clone`]
 //! explains each flag and field of a creation, [`signal`] each field of a signal's `siginfo`.
 //!
 //! [`tracer`] leads the child from stop to stop, [`requests`] are the `ptrace` requests, [`decode`]
@@ -25,15 +25,15 @@ use clone::Creation;
 use signal::Arrived;
 pub use specimen::{fork, pthread_create};
 
-/// One thing that was seen.
+/// One event of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum TraceEvent {
     /// A system call.
     Call(Call),
     /// A signal, just before it is delivered.
     Signal(Who, Arrived),
     /// The end of a thread or process.
-    Ended(Who, End),
+    Ended(Who, ExitKind),
 }
 
 /// Whose event it is.
@@ -47,9 +47,9 @@ pub enum Who {
     Process(i32),
 }
 
-/// How a thread or process ended.
+/// The end of a thread or process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ExitKind {
     /// By itself, with a status.
     Exited(i32),
     /// By a signal.
@@ -80,7 +80,7 @@ impl Call {
     }
 }
 
-impl Event {
+impl TraceEvent {
     /// Whose it is.
     pub fn who(&self) -> Who {
         match self {
@@ -104,7 +104,7 @@ impl Event {
 /// # Errors
 /// Skipped, where the system refuses `ptrace` (Yama, a filter, a tracer that is there already);
 /// failed, where `of` panics or takes more than ten seconds.
-pub fn events(of: impl FnOnce() + Send) -> Result<Vec<Event>> {
+pub fn events(of: impl FnOnce() + Send) -> Result<Vec<TraceEvent>> {
     tracer::trace(of)
 }
 
@@ -114,16 +114,16 @@ pub fn events(of: impl FnOnce() + Send) -> Result<Vec<Event>> {
 /// As [`events`].
 pub fn system_calls(of: impl FnOnce() + Send) -> Result<Vec<Call>> {
     let calls = events(of)?.into_iter().filter_map(|event| match event {
-        Event::Call(call) => Some(call),
+        TraceEvent::Call(call) => Some(call),
         _ => None,
     });
     Ok(calls.collect())
 }
 
 /// Names alone, caller and others apart: `mmap, clone3, futex; the new one: rseq, exit`.
-pub fn in_short(events: &[Event]) -> String {
+pub fn in_short(events: &[TraceEvent]) -> String {
     let names = |callers: bool| -> Vec<String> {
-        let calls = events.iter().filter_map(Event::call);
+        let calls = events.iter().filter_map(TraceEvent::call);
         calls.filter(|call| (call.who == Who::Caller) == callers).map(Call::title).collect()
     };
     let (caller, others) = (names(true), names(false));
@@ -141,15 +141,15 @@ pub fn is_a_call(word: &str) -> bool {
 
 /// What a trace means: every event a line, then each flag and field of each creation, and each
 /// field of each signal, with its meaning.
-pub fn explained(events: &[Event]) -> String {
+pub fn explained(events: &[TraceEvent]) -> String {
     let mut text = String::new();
     for event in events {
         text += &format!("{event}\n");
     }
     for event in events {
         match event {
-            Event::Call(Call { creates: Some(creation), .. }) => text += &creation.explained(),
-            Event::Signal(_, arrived) => text += &arrived.explained(),
+            TraceEvent::Call(Call { creates: Some(creation), .. }) => text += &creation.explained(),
+            TraceEvent::Signal(_, arrived) => text += &arrived.explained(),
             _ => {}
         }
     }
@@ -173,15 +173,15 @@ impl fmt::Display for Call {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(call) => call.fmt(f),
             Self::Signal(who, arrived) => write!(f, "{who}--- {arrived} ---"),
-            Self::Ended(who, End::Exited(status)) => {
+            Self::Ended(who, ExitKind::Exited(status)) => {
                 write!(f, "{who}+++ exited with {status} +++")
             }
-            Self::Ended(who, End::Killed(signal)) => {
+            Self::Ended(who, ExitKind::Killed(signal)) => {
                 write!(f, "{who}+++ killed by {} +++", words::signal(*signal))
             }
         }

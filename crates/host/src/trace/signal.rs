@@ -14,14 +14,14 @@ pub struct Arrived {
     /// Why it was sent.
     pub code: i32,
     /// Of a signal from somebody: who; of SIGCHLD: whose end.
-    pub sender: Option<Sender>,
+    pub sender: Option<SignalSource>,
     /// Of SIGCHLD: the end itself.
     pub end: Option<ChildEnd>,
 }
 
-/// Who sent a signal, or of whom it tells.
+/// The process that sent a signal, or the child that a SIGCHLD reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sender {
+pub struct SignalSource {
     /// Process id.
     pub pid: i32,
     /// Real user id.
@@ -87,7 +87,7 @@ impl Arrived {
         Self {
             signo: info.si_signo,
             code: info.si_code,
-            sender: (of_a_child || of_somebody).then_some(Sender { pid, uid }),
+            sender: (of_a_child || of_somebody).then_some(SignalSource { pid, uid }),
             end: of_a_child.then_some(end),
         }
     }
@@ -118,7 +118,7 @@ impl fmt::Display for Arrived {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = words::signal(self.signo);
         write!(f, "{name} {{si_signo={name}, si_code={}", self.code_name())?;
-        if let Some(Sender { pid, uid }) = self.sender {
+        if let Some(SignalSource { pid, uid }) = self.sender {
             write!(f, ", si_pid={pid}, si_uid={uid}")?;
         }
         if let Some(ChildEnd { status, utime, stime }) = self.end {

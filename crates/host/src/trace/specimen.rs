@@ -5,7 +5,7 @@
 
 use std::ptr;
 
-use super::{Event, events};
+use super::{TraceEvent, events};
 use crate::os::child::exit_at_once;
 use crate::trouble::Result;
 
@@ -13,7 +13,7 @@ use crate::trouble::Result;
 ///
 /// # Errors
 /// As [`events`].
-pub fn pthread_create() -> Result<Vec<Event>> {
+pub fn pthread_create() -> Result<Vec<TraceEvent>> {
     extern "C" fn nothing(_: *mut libc::c_void) -> *mut libc::c_void {
         ptr::null_mut()
     }
@@ -33,7 +33,7 @@ pub fn pthread_create() -> Result<Vec<Event>> {
 ///
 /// # Errors
 /// As [`events`].
-pub fn fork() -> Result<Vec<Event>> {
+pub fn fork() -> Result<Vec<TraceEvent>> {
     // SAFETY: the child leaves at once and never returns into the frames of others.
     events(|| match unsafe { libc::fork() } {
         0 => exit_at_once(0),

@@ -8,7 +8,7 @@ use super::*;
 use crate::trouble::Trouble;
 
 /// `None` where nothing may be traced here.
-fn traced(events: Result<Vec<Event>>) -> Option<Vec<Event>> {
+fn traced(events: Result<Vec<TraceEvent>>) -> Option<Vec<TraceEvent>> {
     match events {
         Ok(events) => {
             eprintln!("{}", explained(&events));
@@ -22,7 +22,7 @@ fn traced(events: Result<Vec<Event>>) -> Option<Vec<Event>> {
     }
 }
 
-fn creation(events: &[Event]) -> (&Call, Creation) {
+fn creation(events: &[TraceEvent]) -> (&Call, Creation) {
     let mut made = events.iter().filter_map(|event| {
         let call = event.call()?;
         Some((call, call.creates?))
@@ -47,13 +47,13 @@ fn a_thread_is_made_with_the_published_flags_and_ends() {
     let thread = call.returned.expect("it returned") as i32;
     let (before, after): (Vec<&Call>, Vec<&Call>) = events
         .iter()
-        .filter_map(Event::call)
+        .filter_map(TraceEvent::call)
         .filter(|other| other.name == Some("rt_sigprocmask") && other.who == Who::Caller)
         .partition(|other| other.arguments[0] == "SIG_BLOCK");
     assert!(before.iter().any(|call| call.arguments[1] == "~[]"), "signals are blocked first");
     assert!(after.iter().any(|call| call.arguments[..2] == ["SIG_SETMASK", "[]"]), "and let in");
     assert!(
-        events.contains(&Event::Ended(Who::Thread(thread), End::Exited(0))),
+        events.contains(&TraceEvent::Ended(Who::Thread(thread), ExitKind::Exited(0))),
         "{thread} ended: {events:?}"
     );
     assert!(explained(&events).contains("one memory for both"));
@@ -89,7 +89,7 @@ fn an_end_that_comes_after_the_join_is_not_missed() {
     let Some(events) = traced(events(joins)) else { return };
     let thread = creation(&events).0.returned.expect("it returned") as i32;
     assert!(
-        events.contains(&Event::Ended(Who::Thread(thread), End::Exited(0))),
+        events.contains(&TraceEvent::Ended(Who::Thread(thread), ExitKind::Exited(0))),
         "{thread} ended: {events:?}"
     );
 }
@@ -103,16 +103,16 @@ fn a_fork_asks_for_its_signal_and_the_signal_says_who_exited() {
     assert!(call.to_string().contains("|SIGCHLD") || call.name == Some("clone3"), "{call}");
     let child = call.returned.expect("it returned") as i32;
     let arrived = events.iter().find_map(|event| match event {
-        Event::Signal(Who::Caller, arrived) => Some(*arrived),
+        TraceEvent::Signal(Who::Caller, arrived) => Some(*arrived),
         _ => None,
     });
     let arrived = arrived.expect("a signal");
     assert_eq!((arrived.signo, arrived.code_name().as_str()), (libc::SIGCHLD, "CLD_EXITED"));
     assert_eq!(arrived.sender.map(|sender| sender.pid), Some(child));
     assert_eq!(arrived.end.map(|end| end.status), Some(0));
-    let waited = events.iter().filter_map(Event::call).find(|call| call.name == Some("wait4"));
+    let waited = events.iter().filter_map(TraceEvent::call).find(|call| call.name == Some("wait4"));
     assert_eq!(waited.and_then(|call| call.returned), Some(child.into()));
-    let ends = |who| events.contains(&Event::Ended(who, End::Exited(0)));
+    let ends = |who| events.contains(&TraceEvent::Ended(who, ExitKind::Exited(0)));
     assert!(ends(Who::Process(child)), "{events:?}");
 }
 

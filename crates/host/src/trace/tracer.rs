@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::requests::{self, Stop, Traced, wait_for_any};
 use super::signal::Arrived;
-use super::{Call, End, Event, Who, decode, names};
+use super::{Call, ExitKind, TraceEvent, Who, decode, names};
 use crate::os::child::Child;
 use crate::os::shared::Shared;
 use crate::peer::{LastWords, Nudge};
@@ -20,14 +20,14 @@ use crate::trouble::{During, Result, Trouble};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// As [`super::events`].
-pub(super) fn trace(of: impl FnOnce() + Send) -> Result<Vec<Event>> {
+pub(super) fn trace(of: impl FnOnce() + Send) -> Result<Vec<TraceEvent>> {
     thread::scope(|scope| {
         let tracer = scope.spawn(|| fork_and_follow(of));
         tracer.join().unwrap_or_else(|_| Err(Trouble::fail("the tracing thread panicked")))
     })
 }
 
-fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<Event>> {
+fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<TraceEvent>> {
     let returned = Shared::<AtomicU32>::anonymous()?;
     let words = LastWords::new()?;
     let mut child = Child::fork(|| {
@@ -62,7 +62,7 @@ fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<Event>> {
         return Err(trouble);
     }
     match (tracer.over, tracer.end) {
-        (true, Some(End::Exited(0))) => Ok(tracer.events),
+        (true, Some(ExitKind::Exited(0))) => Ok(tracer.events),
         (_, end) => Err(Trouble::fail(format!("what was traced did not return: {end:?}"))),
     }
 }
@@ -79,11 +79,11 @@ struct Tracer<'a> {
     root: libc::pid_t,
     returned: &'a AtomicU32,
     tasks: BTreeMap<libc::pid_t, Task>,
-    events: Vec<Event>,
+    events: Vec<TraceEvent>,
     /// Whether what is asked about has returned.
     over: bool,
     /// How the child ended; it is reaped then.
-    end: Option<End>,
+    end: Option<ExitKind>,
 }
 
 impl Tracer<'_> {
@@ -150,7 +150,7 @@ impl Tracer<'_> {
         };
         if !self.over {
             let who = self.tasks[&pid].who;
-            self.events.push(Event::Signal(who, Arrived::of(&info)));
+            self.events.push(TraceEvent::Signal(who, Arrived::of(&info)));
         }
         Ok(signal)
     }
@@ -171,7 +171,7 @@ impl Tracer<'_> {
         let Some(task) = self.tasks.get_mut(&pid).filter(|_| !self.over) else { return };
         let name = names::name(number);
         task.pending = Some((self.events.len(), number, arguments));
-        self.events.push(Event::Call(Call {
+        self.events.push(TraceEvent::Call(Call {
             who: task.who,
             number,
             name,
@@ -184,7 +184,7 @@ impl Tracer<'_> {
     fn left(&mut self, pid: libc::pid_t, returned: i64) {
         let pending = self.tasks.get_mut(&pid).and_then(|task| task.pending.take());
         let Some((at, _, arguments)) = pending else { return };
-        if let Event::Call(call) = &mut self.events[at] {
+        if let TraceEvent::Call(call) = &mut self.events[at] {
             call.returned = Some(returned);
             decode::on_exit(Traced(pid), call, arguments);
         }
@@ -192,9 +192,9 @@ impl Tracer<'_> {
 
     fn ended(&mut self, pid: libc::pid_t, status: libc::c_int) {
         let end = if libc::WIFEXITED(status) {
-            End::Exited(libc::WEXITSTATUS(status))
+            ExitKind::Exited(libc::WEXITSTATUS(status))
         } else {
-            End::Killed(libc::WTERMSIG(status))
+            ExitKind::Killed(libc::WTERMSIG(status))
         };
         let task = self.tasks.remove(&pid);
         if pid == self.root {
@@ -202,7 +202,7 @@ impl Tracer<'_> {
             // Whoever it left behind.
             self.kill_all();
         } else if let Some(task) = task.filter(|task| !self.over || self.was_leaving(task)) {
-            self.events.push(Event::Ended(task.who, end));
+            self.events.push(TraceEvent::Ended(task.who, end));
         }
     }
 

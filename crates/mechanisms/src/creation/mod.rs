@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU32;
 
 use tontine_host::trouble::{During, Result};
 
-use nothing::Nothing;
+use nothing::EmptyProgram;
 use process::Stack;
 
 /// Creates somebody who does nothing, and waits for the end.
@@ -33,7 +33,7 @@ pub enum Creator {
     /// The system call `vfork`, whose child has our stack.
     Vfork,
     /// `posix_spawn` of the smallest program.
-    PosixSpawn(Nothing),
+    PosixSpawn(EmptyProgram),
     /// A copy of this process, by `clone3` without a flag; it leaves as a fork's child does, by
     /// `_exit`, and so writes to its stack, which copies pages.
     Clone3,
@@ -55,7 +55,7 @@ impl Creator {
     /// Skipped, where nobody has written the program's instructions for this processor, or where
     /// memory must not be executed.
     pub fn posix_spawn() -> Result<Self> {
-        Nothing::new().map(Self::PosixSpawn)
+        EmptyProgram::new().map(Self::PosixSpawn)
     }
 
     /// A copy of this process, by bare `clone3` without a flag.

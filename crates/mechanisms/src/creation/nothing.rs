@@ -1,4 +1,4 @@
-//! The smallest executable: it exits with 0 and does nothing else: [`Nothing`].
+//! The smallest executable: it exits with 0 and does nothing else: [`EmptyProgram`].
 //!
 //! Any real program would bring the time of its own start along: a dynamic `true` spends most of
 //! it in the dynamic linker. This one is an ELF file of two headers and three instructions, written
@@ -42,15 +42,15 @@ const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 const READ: u32 = 4;
 
-/// The executable, in memory without a name.
+/// The executable, in an anonymous memory file.
 #[derive(Debug)]
-pub struct Nothing {
+pub struct EmptyProgram {
     /// Held: the path leads through it.
     _file: OwnedFd,
     path: CString,
 }
 
-impl Nothing {
+impl EmptyProgram {
     /// Writes it.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn it_runs_and_exits_with_nothing() {
-        let nothing = match Nothing::new() {
+        let nothing = match EmptyProgram::new() {
             Err(Trouble::Skipped(why)) => return eprintln!("skipped: {why}"),
             other => other.expect("an executable"),
         };

@@ -10,7 +10,7 @@ use tontine_host::os::checked;
 use tontine_host::os::child::exit_at_once;
 use tontine_host::trouble::{During, Result, Trouble};
 
-use super::nothing::Nothing;
+use super::nothing::EmptyProgram;
 use super::thread::succeeded;
 
 /// Bytes of the stack of a child that shares our memory and only ends.
@@ -60,7 +60,7 @@ pub(super) fn clone_as_vfork(stack: &Stack) -> io::Result<libc::pid_t> {
 
 /// A child that executes the smallest program.
 #[inline]
-pub(super) fn posix_spawn(nothing: &Nothing) -> io::Result<libc::pid_t> {
+pub(super) fn posix_spawn(nothing: &EmptyProgram) -> io::Result<libc::pid_t> {
     let mut pid = 0;
     let arguments = [nothing.path().as_ptr().cast_mut(), std::ptr::null_mut()];
     let environment = [std::ptr::null_mut()];

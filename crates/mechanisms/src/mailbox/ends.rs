@@ -22,7 +22,7 @@ use crate::descriptor::unix_pair;
 use crate::driver::{
     Couple, Driver, NamedDriver, NamedUser, PairDriver, PairUser, StreamDriver, StreamUser, Traffic,
 };
-use crate::end::{Duplex, Ended, Inlet, Outlet, Patient, TwoWay, check};
+use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, TwoWay, check};
 use crate::location::Location;
 use crate::operation::Operation;
 
@@ -196,10 +196,10 @@ impl Driver for Succession {
 
 impl Outlet for Sender {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         match Sender::send(self, message) {
             Ok(()) => Ok(()),
-            Err(Error::OwnerDied { .. }) => Err(Ended::Gone),
+            Err(Error::OwnerDied { .. }) => Err(TransferError::Gone),
             Err(error) => Err(failed("send")(error).into()),
         }
     }
@@ -215,7 +215,11 @@ impl Outlet for Sender {
 
 impl Inlet for Mailbox {
     #[inline(always)]
-    fn receive<R>(&mut self, _: &[Peer<'_>], look: impl FnOnce(&[u8]) -> R) -> Result<R, Ended> {
+    fn receive<R>(
+        &mut self,
+        _: &[PeerHandle<'_>],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, TransferError> {
         match self.recv() {
             Ok(message) => Ok(look(&message)),
             Err(error) => Err(failed("recv")(error).into()),
@@ -228,7 +232,7 @@ impl Patient for Mailbox {
         &mut self,
         time: Duration,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, Ended> {
+    ) -> Result<Option<R>, TransferError> {
         match self.recv_timeout(time) {
             Ok(message) => Ok(Some(look(&message))),
             Err(Error::TimedOut) => Ok(None),
@@ -239,7 +243,7 @@ impl Patient for Mailbox {
 
 impl Outlet for Correspondent {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], peers: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         Outlet::send(&mut self.sender, message, peers)
     }
 }
@@ -248,9 +252,9 @@ impl Inlet for Correspondent {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         self.mailbox.receive(peers, look)
     }
 }
@@ -269,7 +273,7 @@ impl PairDriver for Spin {
         two_posts()
     }
 
-    fn open<const BYTES: usize>(post: Post, peers: &[Peer<'_>]) -> Result<Correspondent> {
+    fn open<const BYTES: usize>(post: Post, peers: &[PeerHandle<'_>]) -> Result<Correspondent> {
         post.open(&Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1), peers)
     }
 }
@@ -282,9 +286,9 @@ pub struct Noticing(Mailbox);
 impl Inlet for Noticing {
     fn receive<R>(
         &mut self,
-        peers: &[Peer<'_>],
+        peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         loop {
             match self.0.try_recv() {
                 Ok(message) => return Ok(look(&message)),
@@ -298,7 +302,7 @@ impl Inlet for Noticing {
                 match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None) {
                     Ok(_) => {}
                     Err(Errno::INTR) => check(peers)?,
-                    Err(error) => return Err(error).during("poll").map_err(Ended::from),
+                    Err(error) => return Err(error).during("poll").map_err(TransferError::from),
                 }
             }
         }
@@ -313,7 +317,7 @@ impl PairDriver for Own {
         two_posts()
     }
 
-    fn open<const BYTES: usize>(post: Post, peers: &[Peer<'_>]) -> Result<Self::End<BYTES>> {
+    fn open<const BYTES: usize>(post: Post, peers: &[PeerHandle<'_>]) -> Result<Self::End<BYTES>> {
         let options = Options::new().wait_strategy(WaitStrategy::Sleep);
         let Correspondent { sender, mailbox, .. } = post.open(&options, peers)?;
         Ok(Duplex { out: sender, back: Noticing(mailbox) })
@@ -362,11 +366,11 @@ impl<const COPY: bool> StreamDriver for LaneStream<COPY> {
         let socket = bed.pairs.borrow_mut()[sender].1.take();
         bed.pairs.borrow_mut().clear();
         let mut sender = announced(&bed.options, socket.ok_or_else(twice)?)?;
-        until_welcome(&mut sender, Peer::Parent)?;
+        until_welcome(&mut sender, PeerHandle::Parent)?;
         Ok(LaneOut(sender))
     }
 
-    fn inlet(bed: &Connections, _: &[Peer<'_>]) -> Result<Self::In> {
+    fn inlet(bed: &Connections, _: &[PeerHandle<'_>]) -> Result<Self::In> {
         life()?;
         let mut mailbox = bed.options.unbound().map_err(refused)?;
         let mut missing = 0;
@@ -392,7 +396,7 @@ pub(super) struct LaneOut<const COPY: bool>(Sender);
 
 impl<const COPY: bool> Outlet for LaneOut<COPY> {
     #[inline(always)]
-    fn send(&mut self, message: &[u8], _: &[Peer<'_>]) -> Result<(), Ended> {
+    fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         if COPY {
             return Ok(self.0.send(message).map_err(failed("send"))?);
         }
@@ -414,7 +418,7 @@ impl<const COPY: bool> LaneIn<COPY> {
     #[cold]
     fn meet<R>(
         &mut self,
-        senders: &[Peer<'_>],
+        senders: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         loop {
@@ -438,9 +442,9 @@ impl<const COPY: bool> Inlet for LaneIn<COPY> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
-        senders: &[Peer<'_>],
+        senders: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, TransferError> {
         let mut look = Some(look);
         while self.missing > 0 {
             let seen = self.meet(senders, |message| look.take().map(|look| look(message)))?;

@@ -15,7 +15,7 @@ use rustix::net::SocketType;
 use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Options, Sender};
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{self, Result, Trouble};
 
 use crate::descriptor::unix_pair;
@@ -71,7 +71,7 @@ impl Post {
     /// # Errors
     /// Skipped, where the system refuses what a mailbox needs; failed, where the other end does not
     /// come.
-    pub fn open(self, options: &Options, peers: &[Peer<'_>]) -> Result<Correspondent> {
+    pub fn open(self, options: &Options, peers: &[PeerHandle<'_>]) -> Result<Correspondent> {
         life()?;
         let mut mailbox = options.unbound().map_err(refused)?;
         let mut senders = self
@@ -84,7 +84,7 @@ impl Post {
             mailbox.adopt(socket).map_err(refused)?;
             until_announced(&mut mailbox, peers)?;
         }
-        let peer = peers.first().copied().unwrap_or(Peer::Parent);
+        let peer = peers.first().copied().unwrap_or(PeerHandle::Parent);
         senders.iter_mut().try_for_each(|sender| until_welcome(sender, peer))?;
         let sender = (!senders.is_empty()).then(|| senders.remove(0));
         let sender = sender.ok_or_else(|| Trouble::fail("a post without a connection"))?;
@@ -107,7 +107,7 @@ pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
 ///
 /// # Errors
 /// Failed, where it does not come, or another one does.
-pub fn until_announced(mailbox: &mut Mailbox, senders: &[Peer<'_>]) -> Result<()> {
+pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Result<()> {
     let began = Instant::now();
     loop {
         match mailbox.recv_timeout(LOOK) {
@@ -116,7 +116,7 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[Peer<'_>]) -> Result<()
                 return Ok(());
             }
             Ok(_) => return Err(Trouble::fail("a message came before the meeting")),
-            Err(Error::TimedOut) => senders.iter().try_for_each(Peer::check)?,
+            Err(Error::TimedOut) => senders.iter().try_for_each(PeerHandle::check)?,
             Err(error) => return Err(failed("recv")(error)),
         }
         if let Some(fault) = mailbox.take_errors().pop() {
@@ -133,7 +133,7 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[Peer<'_>]) -> Result<()
 ///
 /// # Errors
 /// Failed, where it does not.
-pub fn until_welcome(sender: &mut Sender, receiver: Peer<'_>) -> Result<()> {
+pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()> {
     let began = Instant::now();
     while sender.peer().is_none() {
         sender.service().map_err(failed("the meeting"))?;

@@ -8,7 +8,7 @@
 use maud::{Markup, html};
 use tontine_bench::format::{self, Shown};
 use tontine_bench::observe::Statistic;
-use tontine_bench::schema::{Cell, Invocation, Published};
+use tontine_bench::schema::{Cell, Invocation, PublishedFigure};
 
 use super::axis::{Axis, percent};
 
@@ -118,7 +118,7 @@ fn dot(at: usize, invocation: &Invocation, cell: &Cell, axis: &Axis) -> Markup {
     }
 }
 
-fn diamond(published: &Published, cell: &Cell, axis: &Axis) -> Markup {
+fn diamond(published: &PublishedFigure, cell: &Cell, axis: &Axis) -> Markup {
     html! {
         svg.published x=(percent(axis.place(published.value))) y=(MIDDLE) {
             path d="M0-6L6 0L0 6L-6 0Z" {

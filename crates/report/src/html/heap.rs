@@ -274,7 +274,7 @@ fn description(map: &HeapMap) -> String {
 mod tests {
     use super::*;
     use tontine_bench::fixture;
-    use tontine_bench::heap_map::Owner;
+    use tontine_bench::heap_map::HeapMember;
     use tontine_bench::task::Params;
 
     /// A heap in which one block is parked, one on its way and one larger than a slab.
@@ -290,7 +290,7 @@ mod tests {
         let map = HeapMap {
             moment: moment.into(),
             notes: Vec::new(),
-            members: vec![Owner { name: "worker <1>".into(), dead }],
+            members: vec![HeapMember { name: "worker <1>".into(), dead }],
             slabs: vec![
                 slab(Made::Blocks, 1_024, 1_024),
                 slab(Made::Blocks, 2 * SLAB, SLAB),

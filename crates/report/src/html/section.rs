@@ -12,7 +12,7 @@ use tontine_bench::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
 
 use super::{chart, contention, curve, explained, heap, histogram, paper, plot};
 use crate::text;
-use crate::verdict::Answer;
+use crate::verdict::CheckVerdict;
 
 /// The experiments of a run, in order.
 pub(super) fn names(results: &Results) -> Vec<&str> {
@@ -354,10 +354,10 @@ fn said(rows: &[&TriedRow], variant: &str, (event, truth): (&str, &str)) -> Mark
     html! {
         @for row in found {
             @let says = &row.tried.says;
-            @match Answer::of(truth, says) {
-                Answer::Right => span.right { "✓ " (says) },
-                Answer::Wrong => span.wrong { "✗ " (says) },
-                Answer::Untried => span.untried { "– " (says) },
+            @match CheckVerdict::of(truth, says) {
+                CheckVerdict::Right => span.right { "✓ " (says) },
+                CheckVerdict::Wrong => span.wrong { "✗ " (says) },
+                CheckVerdict::Untried => span.untried { "– " (says) },
             }
         }
     }

@@ -1,10 +1,11 @@
-//! What was said of events that were tried, judged: [`Answer`], and [`Score`] over all events.
+//! Verdicts on the answers to events that were tried: [`CheckVerdict`], and [`Score`] over all
+//! events.
 
 use tontine_bench::schema::{Results, TriedRow};
 
-/// What became of one thing tried.
+/// The verdict on one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum CheckVerdict {
     /// The mechanism said what an ideal one would.
     Right,
     /// It said the opposite.
@@ -13,7 +14,7 @@ pub enum Answer {
     Untried,
 }
 
-impl Answer {
+impl CheckVerdict {
     /// Judges what a mechanism said: an answer is its first word, `alive` or `dead`; anything else
     /// is the reason why it could not be tried.
     pub fn of(truth: &str, says: &str) -> Self {
@@ -45,10 +46,10 @@ impl Score {
         let mut score = Self { right: 0, wrong: Vec::new() };
         let asked = |row: &&TriedRow| row.experiment == CHECKS && row.variant == variant;
         for row in results.tried.iter().filter(asked) {
-            match Answer::of(&row.tried.truth, &row.tried.says) {
-                Answer::Right => score.right += 1,
-                Answer::Wrong => score.wrong.push(row.tried.event.clone()),
-                Answer::Untried => {}
+            match CheckVerdict::of(&row.tried.truth, &row.tried.says) {
+                CheckVerdict::Right => score.right += 1,
+                CheckVerdict::Wrong => score.wrong.push(row.tried.event.clone()),
+                CheckVerdict::Untried => {}
             }
         }
         score

@@ -18,7 +18,7 @@ use tontine_bench::schema::{Cell, Results, Status};
 use tontine_bench::size::Size;
 use tontine_bench::task::Params;
 
-pub use answer::Answer;
+pub use answer::CheckVerdict;
 use answer::Score;
 use compared::{Compared, has_two_modes};
 pub use decide::{Decision, Evidence, decisions};
@@ -515,9 +515,9 @@ mod tests {
 
     #[test]
     fn an_answer_is_right_wrong_or_was_not_given() {
-        assert_eq!(Answer::of("dead", "dead"), Answer::Right);
-        assert_eq!(Answer::of("dead", "dead (EOWNERDEAD)"), Answer::Right);
-        assert_eq!(Answer::of("dead", "alive"), Answer::Wrong);
-        assert_eq!(Answer::of("dead", "no /proc here"), Answer::Untried);
+        assert_eq!(CheckVerdict::of("dead", "dead"), CheckVerdict::Right);
+        assert_eq!(CheckVerdict::of("dead", "dead (EOWNERDEAD)"), CheckVerdict::Right);
+        assert_eq!(CheckVerdict::of("dead", "alive"), CheckVerdict::Wrong);
+        assert_eq!(CheckVerdict::of("dead", "no /proc here"), CheckVerdict::Untried);
     }
 }

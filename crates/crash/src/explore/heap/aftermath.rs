@@ -5,12 +5,12 @@
 //! as in the beginning.
 
 use super::{OWN, Scene, number_of};
-use crate::actor::order::{HeapAct, Reply};
+use crate::actor::order::{HeapAct, WorkerReply};
 use crate::explore::cast::{Cast, Received, answer};
 use crate::message::Seen;
 use crate::patience::Patience;
 use crate::stage::Actor;
-use crate::verdict::{Judged, Killed, Verdict};
+use crate::verdict::{Judged, KillVerdict, Killed};
 use tontine_host::trouble::Result;
 
 const LEFT: &str = "the member that was left";
@@ -55,7 +55,7 @@ impl Scene {
             if self.hands_over {
                 let seen = both.of_companion(HeapAct::AcceptAll)?;
                 let judged = self.ledger.judge(&seen);
-                if judged.verdict != Verdict::Passed {
+                if judged.verdict != KillVerdict::Passed {
                     return Err(Killed::Judged(judged));
                 }
                 both.companions.extend(seen.iter().filter_map(|one| match one {
@@ -91,17 +91,18 @@ impl Scene {
             both.empty(self.recovers)?;
             both.is_empty()
         };
-        let passed = || Killed::Judged(Judged { verdict: Verdict::Passed, detail: String::new() });
+        let passed =
+            || Killed::Judged(Judged { verdict: KillVerdict::Passed, detail: String::new() });
         Ok(judge().map_or_else(|killed| killed, |()| passed()))
     }
 }
 
 fn torn(detail: String) -> Killed {
-    Killed::Judged(Judged { verdict: Verdict::Torn, detail })
+    Killed::Judged(Judged { verdict: KillVerdict::Torn, detail })
 }
 
 fn lost(detail: String) -> Killed {
-    Killed::Judged(Judged { verdict: Verdict::Lost, detail })
+    Killed::Judged(Judged { verdict: KillVerdict::Lost, detail })
 }
 
 /// The two that live.
@@ -200,7 +201,7 @@ impl Both<'_> {
 /// What one that lives answers; that it found damage is a verdict of its own.
 fn ask(who: &str, actor: &mut Actor, act: HeapAct, patience: &Patience) -> Received {
     match actor.ask(act.plain(), patience) {
-        Ok(Reply::Faulty(what)) => Err(torn(what)),
+        Ok(WorkerReply::Faulty(what)) => Err(torn(what)),
         asked => answer(&format!("{who}, asked to '{act}',"), asked),
     }
 }

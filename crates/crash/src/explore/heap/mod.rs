@@ -18,7 +18,7 @@ use crate::message::Seen;
 use crate::patience::Patience;
 use crate::place::Place;
 use crate::stage::Actor;
-use crate::subject::{Heap, Operation};
+use crate::subject::{HeapTarget, Operation};
 use crate::verdict::{Killed, Ledger};
 use tontine_host::trouble::{Result, Trouble};
 
@@ -63,9 +63,9 @@ pub(super) struct Scene {
     companion: Actor,
     /// Blocks that are handed to the companion, or may be.
     ledger: Ledger,
-    /// [`Heap::recovers`].
+    /// [`HeapTarget::recovers`].
     recovers: bool,
-    /// [`Heap::hands_over`].
+    /// [`HeapTarget::hands_over`].
     hands_over: bool,
     sizes: Sizes,
     /// Blocks that fill the heap.
@@ -81,7 +81,7 @@ pub(super) struct Scene {
 
 impl Scene {
     /// Leads the actors up to the operation.
-    pub(super) fn set(cast: Cast<'_>, heap: &dyn Heap, operation: Operation) -> Result<Self> {
+    pub(super) fn set(cast: Cast<'_>, heap: &dyn HeapTarget, operation: Operation) -> Result<Self> {
         let place = Place::new()?;
         let mut scene = Self {
             victim: cast.actor(&place)?,

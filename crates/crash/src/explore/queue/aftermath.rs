@@ -4,12 +4,12 @@
 //! arrives is held against the ledger.
 
 use super::Scene;
-use crate::actor::order::{Act, Order, Reply};
+use crate::actor::order::{Act, WorkerCommand, WorkerReply};
 use crate::explore::cast::{Cast, Received, answer, silent};
 use crate::message::Seen;
 use crate::patience::Patience;
 use crate::stage::Actor;
-use crate::subject::End;
+use crate::subject::QueueEnd;
 use crate::verdict::Killed;
 use tontine_host::trouble::Result;
 
@@ -21,11 +21,11 @@ impl Scene {
     pub(in crate::explore) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
         let mut fresh = cast.actor(&self.place)?;
         let done = match self.end {
-            End::Sender => self.with_fresh_sender(&mut fresh),
-            End::Receiver => self.with_fresh_receiver(&mut fresh),
+            QueueEnd::Sender => self.with_fresh_sender(&mut fresh),
+            QueueEnd::Receiver => self.with_fresh_receiver(&mut fresh),
         };
         // One sender, one reader after the other, and nothing that a dead one took along: in order.
-        let in_order = self.delivers_again && self.end == End::Receiver;
+        let in_order = self.delivers_again && self.end == QueueEnd::Receiver;
         Ok(done.map_or_else(
             |stuck| stuck,
             |seen| {
@@ -51,7 +51,7 @@ impl Scene {
             let receives = self.pending.take().is_some();
             let told = if receives { Ok(()) } else { companion.tell_and_settle(drain) };
             if round == 0 {
-                answer(OPENING, fresh.ask(Act::Open(End::Sender).plain(), patience))?;
+                answer(OPENING, fresh.ask(Act::Open(QueueEnd::Sender).plain(), patience))?;
             }
             answer(SENDING, fresh.ask(Act::Send(number).plain(), patience))?;
             seen.extend(answer(LEFT, told.and_then(|()| companion.reply(patience)))?);
@@ -67,15 +67,17 @@ impl Scene {
         const FRESH: &str = "a fresh receiver";
         const OPENING: &str = "a fresh receiver, opening its end,";
         let patience = &self.patience(fresh.pid());
-        answer(OPENING, fresh.ask(Act::Open(End::Receiver).plain(), patience))?;
+        answer(OPENING, fresh.ask(Act::Open(QueueEnd::Receiver).plain(), patience))?;
         let mut seen = Vec::new();
         for round in 0..ROUNDS {
             let number = self.fresh_number();
             let told = fresh.tell_and_settle(drain(number));
             if let Some(Act::Send(waiting)) = self.pending.take() {
                 match self.companion.reply(patience) {
-                    Ok(Reply::Done(_)) => self.ledger.acknowledge(waiting),
-                    Ok(Reply::Refused(_) | Reply::Lacking(_) | Reply::Faulty(_)) => {}
+                    Ok(WorkerReply::Done(_)) => self.ledger.acknowledge(waiting),
+                    Ok(
+                        WorkerReply::Refused(_) | WorkerReply::Lacking(_) | WorkerReply::Faulty(_),
+                    ) => {}
                     Err(silence) => return Err(silent(LEFT_TO_SEND, &silence)),
                 }
             }
@@ -92,7 +94,7 @@ impl Scene {
         let mut ask = |act: Act| companion.ask(act.plain(), patience);
         if self.is_open {
             let sent = ask(Act::Send(number));
-            let was_told = matches!(sent, Ok(Reply::Refused(_) | Reply::Lacking(_)));
+            let was_told = matches!(sent, Ok(WorkerReply::Refused(_) | WorkerReply::Lacking(_)));
             if !(first && was_told) {
                 return answer(LEFT_TO_SEND, sent);
             }
@@ -102,7 +104,7 @@ impl Scene {
             back = answer(LEFT_TO_SEND, ask(Act::Unread))?;
             answer(LEFT_TO_SEND, ask(Act::Close))?;
         }
-        answer(LEFT_TO_SEND, ask(Act::Open(End::Sender)))?;
+        answer(LEFT_TO_SEND, ask(Act::Open(QueueEnd::Sender)))?;
         self.is_open = true;
         answer(LEFT_TO_SEND, ask(Act::Send(number)))?;
         Ok(back)
@@ -121,6 +123,6 @@ const LEFT_TO_SEND: &str = "the sender that was left";
 /// Messages that go through after the kill, one after the other: some faults show at the second.
 const ROUNDS: u32 = 2;
 
-fn drain(until: u32) -> Order {
+fn drain(until: u32) -> WorkerCommand {
     Act::Drain { until, quiet_ms: QUIET_MS }.plain()
 }

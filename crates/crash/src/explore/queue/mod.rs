@@ -16,7 +16,7 @@ use crate::message::Seen;
 use crate::patience::Patience;
 use crate::place::Place;
 use crate::stage::Actor;
-use crate::subject::{End, Operation, Queue};
+use crate::subject::{Operation, Queue, QueueEnd};
 use crate::verdict::{Killed, Ledger};
 use tontine_host::trouble::{Result, Trouble};
 
@@ -27,7 +27,7 @@ pub(super) struct Scene {
     companion: Actor,
     ledger: Ledger,
     /// The victim's.
-    end: End,
+    end: QueueEnd,
     /// Whether the companion has opened its end.
     is_open: bool,
     /// [`Queue::delivers_again`]: what was received is not acknowledged by that.
@@ -76,10 +76,10 @@ impl Scene {
         };
         unharmed(&mut scene.companion, Act::Create)?;
         match operation {
-            Operation::Bind => scene.act = Act::Open(End::Receiver),
+            Operation::Bind => scene.act = Act::Open(QueueEnd::Receiver),
             Operation::Connect => {
-                unharmed(&mut scene.companion, Act::Open(End::Receiver))?;
-                scene.act = Act::Open(End::Sender);
+                unharmed(&mut scene.companion, Act::Open(QueueEnd::Receiver))?;
+                scene.act = Act::Open(QueueEnd::Sender);
             }
             Operation::Send | Operation::Close => {
                 scene.open()?;
@@ -141,19 +141,19 @@ impl Scene {
     /// Both ends; the receiver's first.
     fn open(&mut self) -> Result<()> {
         let (receiver, sender) = match self.end {
-            End::Sender => (&mut self.companion, &mut self.victim),
-            End::Receiver => (&mut self.victim, &mut self.companion),
+            QueueEnd::Sender => (&mut self.companion, &mut self.victim),
+            QueueEnd::Receiver => (&mut self.victim, &mut self.companion),
         };
-        unharmed(receiver, Act::Open(End::Receiver))?;
-        unharmed(sender, Act::Open(End::Sender)).map(drop)
+        unharmed(receiver, Act::Open(QueueEnd::Receiver))?;
+        unharmed(sender, Act::Open(QueueEnd::Sender)).map(drop)
     }
 
     /// One message goes through, so that both ends know each other.
     fn exchange(&mut self) -> Result<()> {
         let number = self.number();
         let (receiver, sender) = match self.end {
-            End::Sender => (&mut self.companion, &mut self.victim),
-            End::Receiver => (&mut self.victim, &mut self.companion),
+            QueueEnd::Sender => (&mut self.companion, &mut self.victim),
+            QueueEnd::Receiver => (&mut self.victim, &mut self.companion),
         };
         unharmed(sender, Act::Send(number))?;
         let seen = unharmed(receiver, Act::Receive)?;
@@ -264,14 +264,14 @@ impl Scene {
         self.end = end_of(operation)?;
         self.acknowledges = None;
         if operation == Operation::Bind {
-            self.act = Act::Open(End::Receiver);
+            self.act = Act::Open(QueueEnd::Receiver);
             return Ok(None);
         }
         let opened = self.victim.ask(Act::Open(self.end).plain(), patience);
         if let Err(killed) = answer("the successor, opening its end,", opened) {
             return Ok(Some(killed));
         }
-        if self.end == End::Receiver && self.hands_over {
+        if self.end == QueueEnd::Receiver && self.hands_over {
             const LOOKING: &str = "the sender that was left, looking for a successor,";
             let looked = self.companion.ask(Act::LookForSuccessor.plain(), patience);
             if let Err(killed) = answer(LOOKING, looked) {
@@ -279,9 +279,9 @@ impl Scene {
             }
         }
         self.act = match self.end {
-            End::Sender => self.send_that_may_arrive(),
-            End::Receiver if self.delivers_again => Act::Receive,
-            End::Receiver => {
+            QueueEnd::Sender => self.send_that_may_arrive(),
+            QueueEnd::Receiver if self.delivers_again => Act::Receive,
+            QueueEnd::Receiver => {
                 // It takes the next one that is there: the first of those under the knife, or,
                 // where the dead victim took that along, the first of the others.
                 let first = self.ledger.must.pop_first();
@@ -293,7 +293,7 @@ impl Scene {
     }
 }
 
-fn end_of(operation: Operation) -> Result<End> {
+fn end_of(operation: Operation) -> Result<QueueEnd> {
     let none = || Trouble::fail(format!("'{}' is no operation of a queue", operation.name()));
     operation.end().ok_or_else(none)
 }

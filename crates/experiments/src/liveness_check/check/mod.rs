@@ -84,8 +84,8 @@ macro_rules! with_check {
             }};
         }
         match $variant {
-            "dummy" => with!(ways::Nothing),
-            "load" => with!(ways::Load(&monitored.page().plain)),
+            "dummy" => with!(ways::NoCheck),
+            "load" => with!(ways::BareLoad(&monitored.page().plain)),
             "futex-word" => with!(ways::Word(monitored.page().lock_word())),
             "life-word" => with!(ways::LifeWord::of(monitored)?),
             "own-robust-list" => with!(ways::Word(monitored.page().own_word())),
@@ -105,19 +105,19 @@ macro_rules! with_check {
 }
 
 /// No check at all.
-pub struct Nothing;
+pub struct NoCheck;
 
-impl Check for Nothing {
+impl Check for NoCheck {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         Ok(true)
     }
 }
 
-/// One load, not looked at.
-pub struct Load<'a>(pub &'a AtomicU32);
+/// One load, whose value is not used.
+pub struct BareLoad<'a>(pub &'a AtomicU32);
 
-impl Check for Load<'_> {
+impl Check for BareLoad<'_> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         // The empty instruction "uses" the value, in a register, so that the load stays.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tontine_host::trouble::{During, Result, Trouble};
 use tontine_mechanisms::docker::{Docker, LABEL, PATIENCE, engine_name, sweep};
 use tontine_mechanisms::image;
-use tontine_mechanisms::owner::Owner;
+use tontine_mechanisms::owner::ProcessIdentity;
 
 use super::{COMMAND, Order, answer, patience};
 use crate::round_trip::Timed;
@@ -26,7 +26,7 @@ const DRIVER: &str = "bridge";
 pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
     let docker = Docker::find()?;
     let described = docker.described()?;
-    let owner = Owner::of_this_run()?;
+    let owner = ProcessIdentity::of_this_run()?;
     owner.mark(&engine_name())?;
     let done = timed(plan, &docker, &owner);
     if owner.is_this_process() {
@@ -35,7 +35,7 @@ pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
     Ok((done?, format!("{described}; network driver {DRIVER}")))
 }
 
-fn timed(plan: &Plan, docker: &Docker, owner: &Owner) -> Result<Timed> {
+fn timed(plan: &Plan, docker: &Docker, owner: &ProcessIdentity) -> Result<Timed> {
     let image = image_of_this_program(docker, owner)?;
     let scene = Scene::set(docker, owner)?;
     scene.start_server(&image, &Order::to_serve(plan))?;
@@ -49,7 +49,7 @@ fn timed(plan: &Plan, docker: &Docker, owner: &Owner) -> Result<Timed> {
 }
 
 /// The image's id: of the one that an earlier invocation of this run made, or of a new one.
-fn image_of_this_program(docker: &Docker, owner: &Owner) -> Result<String> {
+fn image_of_this_program(docker: &Docker, owner: &ProcessIdentity) -> Result<String> {
     let build = image::fingerprint().during("reading /proc/self/exe")?;
     let name = format!("tontine:{}-{build}", owner.name());
     let known = docker.say(&["images", "--quiet", "--no-trunc", &name], None, PATIENCE)?;
@@ -81,7 +81,7 @@ struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     /// Makes the network.
-    fn set(docker: &'a Docker, owner: &Owner) -> Result<Self> {
+    fn set(docker: &'a Docker, owner: &ProcessIdentity) -> Result<Self> {
         // Several tasks may measure in one process, never at once.
         let name = format!("tontine-{}-{}", owner.name(), std::process::id());
         let scene = Self {

@@ -25,7 +25,7 @@ use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin;
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result};
 use tontine_mechanisms::descriptor::{Stream, again};
 
@@ -146,7 +146,7 @@ fn client(order: &Order, server: Ipv4Addr) -> Result<Timed> {
 fn to_a_stranger(connection: TcpStream) -> Result<Adapted<'static, Stream<1>, 1>> {
     let read = connection.into();
     let write = again(&read)?;
-    Ok(Adapted::new(Stream::new(read, write), Peer::Parent))
+    Ok(Adapted::new(Stream::new(read, write), PeerHandle::Parent))
 }
 
 fn connect(server: SocketAddrV4) -> io::Result<TcpStream> {
