@@ -1,14 +1,20 @@
-//! One name, one type. `names.txt` lists the names that several types still share, with how many
-//! types have each; the list only becomes shorter.
+//! One name, one type.
+//!
+//! - Two public types of the library crates never share a name. A type is public here if it is
+//!   declared `pub`, without a restriction such as `(crate)`. That approximates "reachable from
+//!   outside of its crate": the lint `unreachable_pub` finds the declarations that differ.
+//! - `names.txt` lists the names that several types still share, private ones included, with the
+//!   number of types that have each; the list only becomes shorter.
 //!
 //! Structs, enums, unions, traits and type aliases of the crates' sources count, except those of
-//! tests. Error types of modules, such as `Error` and `Result`, count like any other.
+//! tests. An alias `Result` is not a type of its own, and each crate may have one, as the modules
+//! of the standard library do; it counts in `names.txt` alone. Error types count like any other.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Ident, Item};
+use syn::{Attribute, Ident, Item, Visibility};
 
 use super::floors::is_test;
 use super::{Complaint, File};
@@ -16,36 +22,107 @@ use super::{Complaint, File};
 /// The names that several types share.
 const SHARED: &str = include_str!("names.txt");
 
-/// The rule on names, for all crates.
+/// The names that public types still share. To be emptied: each has its types in `tontine`, `unix`,
+/// `unix-sim` or `unix-lab`, or a namesake there.
+const PUBLIC_SHARED: &[&str] = &[
+    "About",
+    "Block",
+    "Call",
+    "Comparison",
+    "Costs",
+    "Difference",
+    "Ending",
+    "Entry",
+    "Error",
+    "Finding",
+    "Heap",
+    "Limit",
+    "Memory",
+    "Mode",
+    "Observed",
+    "Options",
+    "Part",
+    "Place",
+    "Report",
+    "Signal",
+    "SignalInfo",
+    "Spawn",
+    "State",
+    "Status",
+    "Step",
+    "Waited",
+    "Waiting",
+];
+
+/// Checks both rules on names, for all crates.
 pub(super) fn check(files: &[File]) -> Vec<Complaint> {
-    complaints(files, SHARED)
+    complaints(files, SHARED, PUBLIC_SHARED)
 }
 
-fn complaints(files: &[File], shared: &str) -> Vec<Complaint> {
-    let mut types: BTreeMap<String, Vec<&File>> = BTreeMap::new();
+fn complaints(files: &[File], shared: &str, public_shared: &[&str]) -> Vec<Complaint> {
+    let mut types: BTreeMap<String, Vec<Declaration<'_>>> = BTreeMap::new();
     for file in files.iter().filter(|file| is_source(file)) {
         // A file that cannot be read is a complaint of the floors.
         let Ok(syntax) = syn::parse_file(&file.text) else { continue };
         let mut names = Names::default();
         names.visit_file(&syntax);
-        for name in names.0 {
-            types.entry(name).or_default().push(file);
+        for (name, is_public) in names.0 {
+            types.entry(name).or_default().push(Declaration { file, is_public });
         }
     }
+    let mut found = public_complaints(&types, public_shared);
     let allowed: BTreeMap<&str, usize> =
         shared.lines().filter_map(|line| line.split_once(' ')).filter_map(count).collect();
-    let more = types.iter().filter_map(|(name, files)| {
+    found.extend(types.iter().filter_map(|(name, types)| {
         let most = allowed.get(name.as_str()).copied().unwrap_or(1);
-        let text = format!("`{name}` is the name of {} types, at most {most}", files.len());
-        (files.len() > most).then(|| files[files.len() - 1].complain(0, text))
-    });
-    let fewer = allowed.iter().filter_map(|(name, listed)| {
+        let text = format!("`{name}` is the name of {} types, at most {most}", types.len());
+        (types.len() > most).then(|| types[types.len() - 1].file.complain(0, text))
+    }));
+    found.extend(allowed.iter().filter_map(|(name, listed)| {
         let found = types.get(*name).map_or(0, Vec::len);
         let text = format!("`{name}` is the name of {found} types, not {listed}: shorten the list");
         let path = PathBuf::from("xtask/src/tidy/names.txt");
         (found < *listed || *listed < 2).then_some(Complaint { path, line: 0, text })
+    }));
+    found
+}
+
+/// Checks the public types alone.
+fn public_complaints(
+    types: &BTreeMap<String, Vec<Declaration<'_>>>,
+    exempt: &[&str],
+) -> Vec<Complaint> {
+    let shared = |name: &str| -> Vec<&File> {
+        let types = types.get(name).into_iter().flatten();
+        types.filter(|it| it.is_public && is_of_a_library(it.file)).map(|it| it.file).collect()
+    };
+    let more = types.keys().filter(|name| !exempt.contains(&name.as_str())).filter_map(|name| {
+        let files = shared(name);
+        let others: Vec<String> =
+            files.iter().skip(1).map(|file| file.path.display().to_string()).collect();
+        let text = format!(
+            "`{name}` is also the name of a public type of {}: rename one",
+            others.join(", ")
+        );
+        (files.len() > 1).then(|| files[0].complain(0, text))
+    });
+    let fewer = exempt.iter().filter(|name| shared(name).len() < 2).map(|name| Complaint {
+        path: PathBuf::from("xtask/src/tidy/names.rs"),
+        line: 0,
+        text: format!("public types no longer share `{name}`: shorten `PUBLIC_SHARED`"),
     });
     more.chain(fewer).collect()
+}
+
+/// One type, by the file that declares it.
+struct Declaration<'f> {
+    file: &'f File,
+    is_public: bool,
+}
+
+/// Returns `true` if a file belongs to a crate that other crates may use.
+fn is_of_a_library(file: &File) -> bool {
+    ["crates/", "bindings/"].iter().any(|folder| file.path.starts_with(folder))
 }
 
 fn count<'a>((name, number): (&'a str, &str)) -> Option<(&'a str, usize)> {
@@ -62,24 +139,28 @@ fn is_source(file: &File) -> bool {
     })
 }
 
-/// The types that a file declares, except in tests.
+/// The types that a file declares, except in tests, and whether each is public.
 #[derive(Default)]
-struct Names(Vec<String>);
+struct Names(Vec<(String, bool)>);
 
 impl<'s> Visit<'s> for Names {
     fn visit_item(&mut self, item: &'s Item) {
-        let (attributes, name): (&[Attribute], Option<&Ident>) = match item {
-            Item::Struct(item) => (&item.attrs, Some(&item.ident)),
-            Item::Enum(item) => (&item.attrs, Some(&item.ident)),
-            Item::Union(item) => (&item.attrs, Some(&item.ident)),
-            Item::Trait(item) => (&item.attrs, Some(&item.ident)),
-            Item::Type(item) => (&item.attrs, Some(&item.ident)),
+        let (attributes, name): (&[Attribute], Option<(&Ident, &Visibility)>) = match item {
+            Item::Struct(item) => (&item.attrs, Some((&item.ident, &item.vis))),
+            Item::Enum(item) => (&item.attrs, Some((&item.ident, &item.vis))),
+            Item::Union(item) => (&item.attrs, Some((&item.ident, &item.vis))),
+            Item::Trait(item) => (&item.attrs, Some((&item.ident, &item.vis))),
+            Item::Type(item) => (&item.attrs, Some((&item.ident, &item.vis))),
             Item::Mod(item) => (&item.attrs, None),
             Item::Fn(item) => (&item.attrs, None),
             _ => (&[], None),
         };
         if !attributes.iter().any(is_test) {
-            self.0.extend(name.map(ToString::to_string));
+            let is_result = matches!(item, Item::Type(item) if item.ident == "Result");
+            self.0.extend(name.map(|(name, visibility)| {
+                let is_public = matches!(visibility, Visibility::Public(_)) && !is_result;
+                (name.to_string(), is_public)
+            }));
             visit::visit_item(self, item);
         }
     }
@@ -91,14 +172,14 @@ mod tests {
 
     fn texts(files: &[(&str, &str)], shared: &str) -> Vec<String> {
         let files: Vec<File> = files.iter().map(|(path, text)| File::made_up(path, text)).collect();
-        complaints(&files, shared).into_iter().map(|complaint| complaint.text).collect()
+        complaints(&files, shared, &[]).into_iter().map(|complaint| complaint.text).collect()
     }
 
     #[test]
     fn names_shared_by_more_types_than_listed_are_refused() {
         let files = [
             ("crates/a/src/lib.rs", "pub struct Step; mod inner { enum Step {} }"),
-            ("crates/b/src/lib.rs", "pub trait Step {}"),
+            ("crates/b/src/lib.rs", "pub(crate) trait Step {}"),
         ];
         assert_eq!(texts(&files, "Step 3\n"), [""; 0]);
         assert_eq!(texts(&files, "Step 2\n"), ["`Step` is the name of 3 types, at most 2"]);
@@ -118,5 +199,22 @@ mod tests {
                     impl Deref for Step { type Target = u8; }";
         let files = [("crates/a/src/lib.rs", text), ("crates/a/src/tests.rs", "struct Step;")];
         assert_eq!(texts(&files, ""), [""; 0]);
+    }
+
+    #[test]
+    fn public_types_never_share_a_name() {
+        let files = [
+            ("crates/a/src/lib.rs", "pub struct Step; pub type Result = u8; struct Board;"),
+            ("crates/b/src/lib.rs", "pub trait Step {} pub type Result = u8; pub struct Board;"),
+            ("xtask/src/main.rs", "pub struct Board;"),
+        ];
+        let listed = "Board 3\nResult 2\nStep 2\n";
+        let complaint =
+            "`Step` is also the name of a public type of crates/b/src/lib.rs: rename one";
+        assert_eq!(texts(&files, listed), [complaint]);
+
+        let files: Vec<File> = files.iter().map(|(path, text)| File::made_up(path, text)).collect();
+        assert_eq!(complaints(&files, listed, &["Step"]), []);
+        assert_eq!(complaints(&files, listed, &["Board", "Step"]).len(), 1, "a stale exemption");
     }
 }
