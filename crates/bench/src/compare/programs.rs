@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{ComparedRun, Comparison, machines};
 
 /// What to do where the recorded programs will not do.
-const GIVE: &str = "to settle, give both programs with --again OLD NEW";
+const GIVE: &str = "to settle, name both programs with --again OLD NEW";
 
 /// The programs that made the two runs, if both still lie where they lay and `here`, the facts of
 /// this machine, is where the runs were made.
@@ -20,15 +20,18 @@ pub fn recorded(
     ran_on: &Value,
 ) -> Result<[PathBuf; 2], String> {
     if !comparison.machines.is_empty() {
-        return Err("pairs need one machine, and these runs come from two; --again OLD NEW \
-            measures two programs on this one"
-            .into());
+        return Err(
+            "expected runs of one machine, found two; to measure two programs on this one, \
+                    use --again OLD NEW"
+                .into(),
+        );
     }
     if let Some(one) = machines::differences(ran_on, here).first() {
         let (fact, there, here) = (&one.fact, &one.base, &one.new);
         return Err(format!(
-            "this is not the machine of the two runs, or not as it was ({fact}: {there} there, \
-             {here} here); compare there, or measure two programs here with --again OLD NEW"
+            "expected the machine of the two runs in the same state, found another one ({fact}: \
+             {there} there, {here} here); compare there, or measure two programs here with --again \
+             OLD NEW"
         ));
     }
     Ok([program("A", &comparison.base)?, program("B", &comparison.new)?])
@@ -42,5 +45,5 @@ fn program(name: &str, about: &ComparedRun) -> Result<PathBuf, String> {
         return Ok(executable.path.clone());
     }
     let path = executable.path.display();
-    Err(format!("the program that made {name}, {path}, is gone or another by now; {GIVE}"))
+    Err(format!("the program that made {name}, {path}, no longer exists or has changed; {GIVE}"))
 }

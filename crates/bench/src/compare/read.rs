@@ -26,7 +26,7 @@ pub struct Side {
 pub enum Unreadable {
     /// There is no such file, or it may not be read.
     #[error("{}: {error}{}", .path.display(), if *.folder {
-        "; a folder must hold results.json, as `tontine measure --out` makes it"
+        "; expected a directory with the results.json of `tontine measure --out`"
     } else {
         ""
     })]

@@ -60,7 +60,7 @@ fn text_row(row: &Row) -> ComparisonRow {
     let mut notes = row.notes.clone();
     if row.worse == Direction::Unknown {
         notes.push(format!(
-            "whether more {} of {} is better or worse is not known: never a regression",
+            "it is unknown whether more {} of {} is better or worse: never a regression",
             row.unit, row.metric
         ));
     }
@@ -185,7 +185,7 @@ pub fn head(comparison: &Comparison) -> Vec<String> {
         lines.push(format!("{name}: {}: {}, {size}, {}", side.path, side.started, side.machine));
     }
     if !comparison.machines.is_empty() {
-        lines.push("Two machines, or one in two states; figures follow the machine too:".into());
+        lines.push("Two machines, or one in two states, which also changes figures:".into());
         for one in &comparison.machines {
             lines.push(format!("  {}: {} → {}", one.fact, one.base, one.new));
         }
@@ -212,7 +212,7 @@ pub fn tail(comparison: &Comparison) -> Vec<String> {
         }
     }
     if !comparison.answers.is_empty() {
-        lines.push("Other answers to the same event:".into());
+        lines.push("Different answers after the same event:".into());
         lines.extend(comparison.answers.iter().map(|one| {
             format!(
                 "  {}, {}: {} → {} (the truth: {})",
@@ -237,7 +237,7 @@ pub fn tail(comparison: &Comparison) -> Vec<String> {
         }
     }
     if !comparison.complete {
-        lines.push("Ended early: what was settled by then stands above.".into());
+        lines.push("Stopped early: the rows judged so far are above.".into());
     }
     lines.push(count(comparison));
     lines
@@ -254,9 +254,9 @@ fn unresolvable(comparison: &Comparison) -> Option<String> {
     let whose = if count == all { String::new() } else { format!(" of {count} of them") };
     let enough = shift::fewest_each(many::each(CONFIDENCE, all));
     Some(format!(
-        "With so few invocations ({base} and {new}) and so many rows ({all}) the screen alone can \
-         resolve no difference{whose}, however large. More invocations can (`measure \
-         --invocations {enough}` for both runs), or fewer rows (name experiments), or pairs \
+        "With {base} and {new} invocations and {all} rows the screen alone can resolve no \
+         difference{whose}, however large. To resolve some, make more invocations (`measure \
+         --invocations {enough}` for both runs), name fewer experiments, or measure in pairs \
          (--again OLD NEW)."
     ))
 }
@@ -265,8 +265,8 @@ fn count(comparison: &Comparison) -> String {
     let rows = comparison.rows.len();
     let lost = match comparison.not_compared.iter().filter(|one| one.regression).count() {
         0 => String::new(),
-        1 => " Besides, 1 row that A measured failed in B.".into(),
-        lost => format!(" Besides, {lost} rows that A measured failed in B."),
+        1 => " In addition, 1 row that A measured failed in B.".into(),
+        lost => format!(" In addition, {lost} rows that A measured failed in B."),
     };
     if rows == 0 {
         return format!("No row is in both runs.{lost}");
@@ -457,11 +457,11 @@ mod tests {
         assert!(few.rows.iter().all(|row| row.screen.smallest.is_some()));
         let text = markdown(&few);
         let all = few.rows.len();
-        let said = format!("With so few invocations (6 and 6) and so many rows ({all}) the screen");
+        let said = format!("With 6 and 6 invocations and {all} rows the screen");
         assert_eq!(text.matches(&said).count(), 1, "{text}");
         assert!(text.contains("`measure --invocations 7`") || all > 85, "{text}");
         let enough = screened(10);
-        assert!(!markdown(&enough).contains("With so few invocations"));
+        assert!(!markdown(&enough).contains("the screen alone can"));
         for row in &enough.rows {
             assert!(row.smallest >= row.screen.smallest, "corrected: {row:?}");
             assert!(row.smallest > row.screen.smallest || row.unit == "share", "{row:?}");
@@ -488,7 +488,7 @@ mod tests {
                    failed: it broke";
         let text = text.replace("- Measured", "Measured").replace('\\', "");
         assert!(text.contains(row) || text.contains("hot cross-core one_way"), "{text}");
-        assert!(text.contains("Besides, 1 row that A measured failed in B."), "{text}");
+        assert!(text.contains("In addition, 1 row that A measured failed in B."), "{text}");
         assert_eq!(lost(Status::Skipped, &["placement", "pacing"]).regressions, 0);
         // Its samples would have brought a parameter: the row of the task lacks it.
         assert_eq!(lost(Status::Failed, &["placement"]).regressions, 1);

@@ -46,7 +46,7 @@ pub fn screen(base: &Side, new: &Side, threshold_percent: f64) -> Comparison {
         answers: answers(&base.results, &new.results),
     };
     if comparison.rows.iter().any(|row| row.screen.flagged) {
-        comparison.again = SecondStage::NotMade { why: "nobody asked for it".into() };
+        comparison.again = SecondStage::NotMade { why: "not requested".into() };
     }
     comparison.judge();
     comparison
@@ -69,20 +69,18 @@ fn warnings(base: &Side, new: &Side) -> Vec<String> {
     for (name, side) in [("A", base), ("B", new)] {
         if !side.results.complete {
             warnings.push(format!(
-                "{name} is incomplete: its run was interrupted, and rows rest on what there was"
+                "{name} is incomplete: its run was interrupted, and its rows have fewer invocations"
             ));
         }
         if side.results.machine.pointer("/build/debug") == Some(&true.into()) {
-            warnings.push(format!(
-                "{name} was made by a build with checks for debugging; build with --release"
-            ));
+            warnings.push(format!("{name} was made by a debug build; build with --release"));
         }
     }
     let (base, new) = (base.results.size, new.results.size);
     if base != new {
         warnings.push(format!(
-            "the sizes differ, {} and {}: an invocation of the one measures more operations than \
-             one of the other, which by itself can move a figure",
+            "the sizes differ, {} and {}: their invocations measure different numbers of \
+             operations, which alone can move a figure",
             base.name(),
             new.name()
         ));

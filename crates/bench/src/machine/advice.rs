@@ -162,17 +162,17 @@ fn system_clock_slow(machine: &Machine) -> Option<Advice> {
     if !fast.contains(&source) {
         return spoils(
             "clock",
-            format!("the kernel tells time by {source}"),
+            format!("the kernel keeps time by {source}"),
             "clock_gettime becomes a system call or a slow device access",
-            "find out why the counter was given up (`dmesg | grep -i clocksource`); boot with \
-             `tsc=reliable` if it is sound",
+            "find out why the kernel rejected the counter (`dmesg | grep -i clocksource`); boot \
+             with `tsc=reliable` if it is sound",
         );
     }
     let others = machine.clock.system_sources.as_ref()?;
     (source == "kvm-clock" && others.iter().any(|other| other == "tsc")).then(|| {
         note(
             "clock",
-            "the kernel tells time by kvm-clock though it has the counter",
+            "the kernel keeps time by kvm-clock although it has the counter",
             "clock_gettime takes a little longer, and the conversion may be adjusted",
             "echo tsc | sudo tee \
              /sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -229,9 +229,11 @@ fn stolen(machine: &Machine) -> Option<Advice> {
     (share >= STOLEN_SHARE).then(|| {
         spoils(
             "virtualisation",
-            format!("the hypervisor took {:.1} % of our time since boot", share * 100.0),
-            "pauses of milliseconds fall into samples: tails and maxima are the neighbours'",
-            "measure on a machine, or with processors, of your own; look at each row's stolen time",
+            format!("the hypervisor took {:.1} % of the processor time since boot", share * 100.0),
+            "samples contain pauses of milliseconds: other virtual machines set the tails and \
+             maxima",
+            "measure on a dedicated machine or on dedicated processors; check each row's stolen \
+             time",
         )
     })?
 }
@@ -241,9 +243,9 @@ fn busy(machine: &Machine) -> Option<Advice> {
     (load > machine.processor.online? as f64 * BUSY_SHARE).then(|| {
         spoils(
             "load",
-            format!("{load:.2} tasks wanted to run over the last minute"),
+            format!("{load:.2} tasks were runnable over the last minute"),
             "experiments compete for processors and caches",
-            "stop what else runs (`ps -eo pcpu,comm --sort -pcpu | head`), wait a minute",
+            "stop other programs (`ps -eo pcpu,comm --sort -pcpu | head`), and wait a minute",
         )
     })?
 }
@@ -253,9 +255,9 @@ fn processor_pressure(machine: &Machine) -> Option<Advice> {
     (pressure >= PRESSURE).then(|| {
         spoils(
             "load",
-            format!("somebody waited for a processor in {pressure:.1} % of the last ten seconds"),
+            format!("tasks waited for a processor in {pressure:.1} % of the last ten seconds"),
             "wake-ups queue behind other work",
-            "stop what else runs (`ps -eo pcpu,comm --sort -pcpu | head`)",
+            "stop other programs (`ps -eo pcpu,comm --sort -pcpu | head`)",
         )
     })?
 }
@@ -265,8 +267,8 @@ fn memory_pressure(machine: &Machine) -> Option<Advice> {
     (pressure >= PRESSURE).then(|| {
         spoils(
             "load",
-            format!("somebody waited for memory in {pressure:.1} % of the last ten seconds"),
-            "page faults and reclaim fall into samples",
+            format!("tasks waited for memory in {pressure:.1} % of the last ten seconds"),
+            "samples contain page faults and reclaim",
             "free memory (`ps -eo rss,comm --sort -rss | head`)",
         )
     })?
@@ -279,7 +281,7 @@ fn virtual_machine(machine: &Machine) -> Option<Advice> {
         format!("virtual machine ({hypervisor})"),
         "idling, timers and interrupts between processors leave the guest and cost more than on \
          the bare machine",
-        "compare with figures of the same kind of machine only",
+        "compare only with figures of the same kind of machine",
     )
 }
 
@@ -288,9 +290,9 @@ fn architecture_untested(machine: &Machine) -> Option<Advice> {
     (architecture != "x86_64").then(|| {
         note(
             "processor",
-            format!("architecture {architecture}: written for, not tested"),
-            "stamps and memory orders follow its manual, and nobody has checked them there",
-            "compare a few rows with another tool; tell us what you find",
+            format!("architecture {architecture}: supported, not tested"),
+            "stamps and memory orders follow its manual, and have not been checked on it",
+            "compare a few rows with another tool, and report the result",
         )
     })?
 }
@@ -301,7 +303,7 @@ fn affinity(machine: &Machine) -> Option<Advice> {
         note(
             "scheduling",
             format!("this process may use {allowed} of {online} processors"),
-            "placements and curves stay within them; the others' load is not ours to see",
+            "placements and curves stay within them; the load of the others is not visible",
             "to use all: `taskset --all-tasks --cpu-list 0-… …`, or lift the cpuset",
         )
     })?
@@ -313,7 +315,7 @@ fn siblings(machine: &Machine) -> Option<Advice> {
         note(
             "processor",
             format!("cores run several hardware threads ({})", siblings.join("; ")),
-            "what runs on the sibling takes up to half of the core away",
+            "a task on the sibling takes up to half of the core",
             "echo off | sudo tee /sys/devices/system/cpu/smt/control",
         )
     })?
@@ -347,7 +349,7 @@ fn huge_pages(machine: &Machine) -> Option<Advice> {
     (machine.memory.huge_pages.as_deref()? == "always").then(|| {
         note(
             "memory",
-            "huge pages are given to everybody",
+            "huge pages are given to all processes",
             "a fault may clear 2 MiB, and background merging moves memory: fork and allocator \
              rows vary",
             "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",

@@ -151,7 +151,7 @@ fn virtualisation_rows(facts: &virtualisation::Virtualisation) -> Vec<Row> {
 fn load_rows(facts: &load::Load) -> Vec<Row> {
     let tasks = |load: Option<f64>| load.map(|load| format!("{load:.2} tasks"));
     let waited = |pressure: Option<f64>| pressure.map(|share| format!("{share:.2} % of 10 s"));
-    let rate = |rate: Option<f64>| rate.map(|rate| format!("{rate:.0} a second"));
+    let rate = |rate: Option<f64>| rate.map(|rate| format!("{rate:.0} per second"));
     known([
         ("last minute", tasks(facts.last_minute)),
         ("last five minutes", tasks(facts.last_five_minutes)),

@@ -295,7 +295,7 @@ fn a_program_that_is_another_by_now_is_not_run() {
     fs::write(pair.path("before").join("results.json"), base.to_string()).expect("a file");
     let (_, comparison) = pair.json(&[]);
     let why = comparison["again"]["why"].as_str().expect("a reason");
-    assert!(why.contains("gone or another by now"), "{why}");
+    assert!(why.contains("no longer exists or has changed"), "{why}");
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn files_that_cannot_be_compared_are_refused_with_2_and_what_to_do() {
     fs::write(&path, "{\"schema\": 1}").expect("a file");
     assert!(refused(&cut).contains("results.json of `tontine measure`"));
     fs::remove_file(&path).expect("a file");
-    assert!(refused(&cut).contains("a folder must hold results.json"));
+    assert!(refused(&cut).contains("expected a directory with the results.json"));
     assert_eq!(tontine().args(["compare", "one"]).output().expect("runs").status.code(), Some(2));
 }
 

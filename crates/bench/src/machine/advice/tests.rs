@@ -211,7 +211,7 @@ const CASES: [Case; 30] = [
         },
     ),
     case(
-        "to everybody",
+        "to all processes",
         Note,
         |m| m.memory.huge_pages = Some("always".into()),
         |m| {
