@@ -102,7 +102,7 @@ impl Actor {
             });
         }
         let fixed = FixedAddresses::set()?;
-        let mut child = command.spawn().setting_up("starting an actor")?;
+        let mut child = command.spawn().setting_up("starting a worker")?;
         drop(fixed);
         let orders = child.stdin.take().expect("its standard input is a pipe");
         let replies = child.stdout.take().expect("its standard output is a pipe");
@@ -137,8 +137,8 @@ impl Actor {
                 asleep_since = None;
             }
         }
-        let order = format!("an actor was expected to sleep in '{order}'");
-        Err(Trouble::fail(format!("{order}, and did not in {} s", SLEEPY.as_secs())))
+        let order = format!("expected a worker to sleep in '{order}'");
+        Err(Trouble::fail(format!("{order}, found it awake after {} s", SLEEPY.as_secs())))
     }
 
     /// Gives an order in which the actor may fall asleep, and gives it a moment to do so: what
@@ -215,7 +215,10 @@ impl Actor {
     fn line(&mut self) -> std::result::Result<Option<String>, Silence> {
         let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') else {
             return if self.heard.len() > LONGEST_REPLY {
-                Err(Silence::Ended(format!("a reply longer than {LONGEST_REPLY} bytes")))
+                Err(Silence::Ended(format!(
+                    "expected a reply of at most {LONGEST_REPLY} bytes, \
+                                            found a longer one"
+                )))
             } else {
                 Ok(None)
             };
@@ -347,6 +350,6 @@ impl From<Silence> for Trouble {
             Silence::Stuck(how) | Silence::Ended(how) => how,
             Silence::Starved(how) => format!("the machine is too loaded, {how}"),
         };
-        Self::fail(format!("an actor that nobody killed did not answer: {how}"))
+        Self::fail(format!("a worker that was not killed did not answer: {how}"))
     }
 }

@@ -77,11 +77,11 @@ impl Ledger {
         let mut arrived = BTreeSet::new();
         for one in seen {
             let Seen::Whole(number) = *one else {
-                return judged(KillVerdict::Torn, "a message arrived that nobody sent".to_owned());
+                return judged(KillVerdict::Torn, "a message arrived that was never sent".to_owned());
             };
             let known = [&self.must, &self.may, &self.fresh];
             if !known.iter().any(|messages| messages.contains(&number)) {
-                let text = format!("message {number} arrived again, though it had been received");
+                let text = format!("message {number} arrived again, although it had been received");
                 return judged(KillVerdict::Lost, text);
             }
             if !arrived.insert(number) {
@@ -104,7 +104,7 @@ impl Ledger {
     pub(crate) fn judge_in_order(&self, seen: &[Seen]) -> Judged {
         let judged = self.judge(seen);
         if judged.verdict == KillVerdict::Passed && !seen.is_sorted() {
-            let detail = format!("messages arrived in another order than they were sent: {seen:?}");
+            let detail = format!("messages arrived out of order: {seen:?}");
             return Judged { verdict: KillVerdict::Lost, detail };
         }
         judged

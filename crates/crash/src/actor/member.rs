@@ -28,7 +28,7 @@ impl Tenant {
     }
 
     fn member(&mut self) -> io::Result<&mut (dyn TargetMember + 'static)> {
-        self.member.as_deref_mut().ok_or_else(|| io::Error::other("this is no member"))
+        self.member.as_deref_mut().ok_or_else(|| io::Error::other("this worker is not a member"))
     }
 
     fn enter(&mut self, mut member: Box<dyn TargetMember>) -> io::Result<()> {
@@ -90,7 +90,7 @@ impl Tenant {
             let number = self.kept[at];
             let found = Seen::of_all(self.member()?.bytes(at));
             if found != Seen::Whole(number) {
-                let what = format!("a living member's block {number} holds what is {found}");
+                let what = format!("a live member's block {number} holds {found}");
                 return Ok(WorkerReply::Faulty(what));
             }
             seen.push(found);
@@ -119,7 +119,7 @@ impl Tenant {
                 if self.allocate(number, bytes, marked)? {
                     Ok(done(()))
                 } else {
-                    Err(io::Error::other(format!("there is no room for {bytes} bytes")))
+                    Err(io::Error::other(format!("there is no space for {bytes} bytes")))
                 }
             }
             HeapAct::Fill { first, bytes } => self.fill(first, bytes).map(WorkerReply::Done),

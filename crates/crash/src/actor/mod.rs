@@ -29,7 +29,7 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
     let subject = subject
         .to_str()
         .and_then(subject::find)
-        .ok_or_else(|| io::Error::other(format!("no subject is named {subject:?}")))?;
+        .ok_or_else(|| io::Error::other(format!("no target is named {subject:?}")))?;
     let place = Place::of(folder.into());
     let mut player: Box<dyn Player> = match subject.kind() {
         Kind::Queue(queue) => Box::new(Holder::new(queue, place)),
@@ -84,7 +84,7 @@ trait Player {
 
 /// An order that is given to whoever cannot carry it out.
 fn misplaced(order: &WorkerCommand) -> io::Error {
-    io::Error::other(format!("'{order}' makes no sense here"))
+    io::Error::other(format!("command '{order}' is invalid for this target"))
 }
 
 /// Runs `act` between two marks, if asked to.

@@ -7,7 +7,10 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let served = match &arguments[..] {
         [subject, folder] => tontine_crash::actor::serve(subject, folder),
-        _ => Err(io::Error::other("expected a subject and a folder; the explorer starts this")),
+        _ => Err(io::Error::other(
+            "expected a target and a directory; only `tontine crash` starts \
+                                   this program",
+        )),
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,

@@ -39,7 +39,7 @@ pub(super) fn done_unharmed(act: Act, reply: WorkerReply) -> Result<Vec<Seen>> {
         WorkerReply::Done(seen) => Ok(seen),
         WorkerReply::Lacking(why) => Err(Trouble::skip(format!("{order}: {why}"))),
         WorkerReply::Refused(why) | WorkerReply::Faulty(why) => {
-            Err(Trouble::fail(format!("{order}, where nobody was killed: {why}")))
+            Err(Trouble::fail(format!("{order}, without a kill: {why}")))
         }
     }
 }
@@ -61,8 +61,8 @@ pub(super) fn answer(who: &str, answer: std::result::Result<WorkerReply, Silence
 /// What came of the kill, where one that had to go on did not answer.
 pub(super) fn silent(who: &str, silence: &Silence) -> Killed {
     match silence {
-        Silence::Stuck(how) => Killed::wedged(format!("{who} did not get on: {how}")),
-        Silence::Ended(how) => Killed::wedged(format!("{who} came to an end of its own: {how}")),
+        Silence::Stuck(how) => Killed::wedged(format!("{who} made no progress: {how}")),
+        Silence::Ended(how) => Killed::wedged(format!("{who} ended by itself: {how}")),
         Silence::Starved(how) => {
             Killed::Unexplored(format!("the machine is too loaded to judge {who} {how}"))
         }

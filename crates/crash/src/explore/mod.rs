@@ -92,7 +92,7 @@ struct Exploration<'a> {
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     /// The caller asked for an early end.
-    #[error("ended early")]
+    #[error("stopped early")]
     Stopped,
     #[error(transparent)]
     Trouble(#[from] Trouble),

@@ -194,7 +194,10 @@ impl<'a> Victim<'a> {
         let mut victim = self;
         match victim.next_event()? {
             Event::Stopped(libc::SIGTRAP) => victim.trace.resume(Resume::Freely, 0),
-            event => Err(Trouble::fail(format!("at its end the victim came to {event:?}"))),
+            event => Err(Trouble::fail(format!(
+                "expected the end of the operation, found \
+                                                {event:?}"
+            ))),
         }
     }
 
@@ -254,7 +257,7 @@ impl<'a> Victim<'a> {
 
     /// To any point of a stepped recording, as the recording went.
     fn step_to(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
-        let mut reached = Reached::Diverged("the operation went another way".to_owned());
+        let mut reached = Reached::Diverged("the operation took another path".to_owned());
         self.walk(release, &mut |position| {
             let same = position.address == point.address
                 && position.arrival == point.arrival
@@ -392,7 +395,10 @@ impl<'a> Victim<'a> {
             event = self.awake()?;
         }
         if event != Event::Stopped(CALL_STOP) {
-            return Err(Trouble::fail(format!("in a system call the victim came to {event:?}")));
+            return Err(Trouble::fail(format!(
+                "expected the return of a system call, found \
+                                              {event:?}"
+            )));
         }
         self.settle();
         let behind = self.trace.registers()?.at;

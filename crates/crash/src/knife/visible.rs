@@ -85,7 +85,10 @@ impl Visible {
             let before = self.digest;
             self.look()?;
             if same && self.digest != before {
-                return Err(Trouble::fail("an instruction stores where none was expected to"));
+                return Err(Trouble::fail(
+                    "an instruction stores to memory where none was expected \
+                                          to",
+                ));
             }
         }
         let apart = !matches!(moment, Moment::Instruction | Moment::Exit);

@@ -12,10 +12,10 @@ use crate::verdict::KillVerdict;
 pub fn render(report: &CrashReport) -> String {
     let mut text = legends(report);
     text.push_str(
-        " Kills that stand for more points than one have these in brackets.\n\n\
-         | target | operation | mode | points | classes | explored | passed | wedged | torn | lost \
-         | took | for example |\n\
-         | --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --- |\n",
+        " If kills stand for more points than themselves, the number of points is in \
+         brackets.\n\n| target | operation | mode | points | classes | explored | passed | wedged \
+         | torn | lost | took | for example |\n| --- | --- | --- | --: | --: | --: | --: | --: | \
+         --: | --: | --: | --- |\n",
     );
     for subject in &report.subjects {
         if let Some(trouble) = &subject.trouble {

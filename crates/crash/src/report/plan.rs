@@ -48,7 +48,7 @@ pub fn render(report: &CrashReport) -> String {
         }
     }
     let legend = text::legend(report.mode);
-    format!("{legend}; a sample was killed to tell how long all take\n\n{table}\n{notes}\n")
+    format!("{legend}; the times are estimates from a sample of kills\n\n{table}\n{notes}\n")
 }
 
 /// A length of time in two units, as it is said.

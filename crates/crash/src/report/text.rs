@@ -52,7 +52,7 @@ pub fn render(report: &CrashReport) -> String {
         let _ = write!(text, "\n{notes}");
     }
     if !report.complete {
-        text.push_str("\nended early: what was explored until then stands above\n");
+        text.push_str("\nstopped early: the table shows what was explored until then\n");
     }
     text
 }
@@ -61,7 +61,7 @@ pub fn render(report: &CrashReport) -> String {
 pub(super) fn legend(mode: Mode) -> &'static str {
     match mode {
         Mode::Fast => "one kill for each class of points that look the same from outside",
-        Mode::Pairs => "one kill a class, then the successor, once for each class of its own",
+        Mode::Pairs => "one kill per class, then the successor, once for each class of its own",
         Mode::Full => "one kill at every instruction and around every system call",
     }
 }
@@ -83,7 +83,7 @@ fn note(notes: &mut String, subject: &str, one: &OperationReport) {
         let _ = writeln!(notes, "{name}: {trouble}");
     }
     if !one.stepped {
-        let _ = writeln!(notes, "{name}: too long to be stepped: killed around its system calls");
+        let _ = writeln!(notes, "{name}: too long to step: killed only around its system calls");
     }
     if let Some(sampled) = sampled(one) {
         let _ = writeln!(notes, "{name}: {sampled}");

@@ -46,7 +46,7 @@ impl Queue for MessageQueue {
     }
 
     fn open(&self, _place: &Place, _end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
-        Err(io::Error::other("its ends are opened by the C++ actor"))
+        Err(io::Error::other("the C++ worker opens its ends"))
     }
 }
 
@@ -62,8 +62,8 @@ impl Subject for ManagedMemory {
     }
 
     fn caveat(&self) -> &'static str {
-        "Its mutex is process-shared and not robust, and what a dead process had allocated nobody \
-         frees: the scenes have no block of the victim's but the one under the knife"
+        "Its mutex is process-shared and not robust, and no process frees the blocks of a dead \
+         one: in the trials the victim has no block but the one of the operation"
     }
 
     fn operations(&self) -> &'static [Operation] {
@@ -87,11 +87,11 @@ impl Subject for ManagedMemory {
 
 impl HeapTarget for ManagedMemory {
     fn create(&self, _place: &Place) -> io::Result<Box<dyn TargetMember>> {
-        Err(io::Error::other("it is made by the C++ actor"))
+        Err(io::Error::other("the C++ worker creates it"))
     }
 
     fn join(&self, _place: &Place) -> io::Result<Box<dyn TargetMember>> {
-        Err(io::Error::other("its members are C++ actors"))
+        Err(io::Error::other("its members are C++ workers"))
     }
 }
 

@@ -40,14 +40,14 @@ pub(super) const LOCK: Broken = Broken {
 /// `control-heap-lost`: nobody looks after the dead.
 pub(super) const LOST: Broken = Broken {
     name: "control-heap-lost",
-    summary: "broken on purpose: a heap in which nobody frees what the dead had",
+    summary: "broken on purpose: a heap in which no member frees the blocks of a dead one",
     fault: Fault::LeavesTheDead,
 };
 
 /// `control-heap-torn`: whoever looks after the dead frees the neighbours of their blocks, too.
 pub(super) const TORN: Broken = Broken {
     name: "control-heap-torn",
-    summary: "broken on purpose: a heap that frees a living one's block beside a dead one's",
+    summary: "broken on purpose: a heap that frees a live member's block along with a dead one's",
     fault: Fault::FreesNeighbours,
 };
 
@@ -55,14 +55,14 @@ pub(super) const TORN: Broken = Broken {
 /// one death costs nothing, and a second one over that the blocks that were taken.
 pub(super) const PAIRS: Broken = Broken {
     name: "control-heap-pairs",
-    summary: "broken on purpose: a heap in which whoever tends the dead must not die over it",
+    summary: "broken on purpose: a heap in which a death during recovery is not recovered",
     fault: Fault::TakesFirst,
 };
 
 /// `control-heap-sound`: the same table without a fault, which must pass.
 pub(super) const SOUND: Broken = Broken {
     name: "control-heap-sound",
-    summary: "the heap that the broken ones were made of: a table of pids",
+    summary: "the heap from which the broken ones are derived: a table of pids",
     fault: Fault::None,
 };
 

@@ -115,7 +115,7 @@ impl<O: Outlet> Endpoint for Sending<O> {
     }
 
     fn receive(&mut self, _into: &mut TrialMessage, _wait: Wait) -> io::Result<Option<usize>> {
-        Err(io::Error::other("a sender receives nothing"))
+        Err(io::Error::other("a sender cannot receive"))
     }
 
     fn unread(&mut self) -> Vec<Vec<u8>> {
@@ -131,7 +131,7 @@ struct Receiving<I>(I);
 
 impl<I: Patient> Endpoint for Receiving<I> {
     fn send(&mut self, _message: &TrialMessage) -> io::Result<()> {
-        Err(io::Error::other("a receiver sends nothing"))
+        Err(io::Error::other("a receiver cannot send"))
     }
 
     fn receive(&mut self, into: &mut TrialMessage, wait: Wait) -> io::Result<Option<usize>> {

@@ -13,7 +13,7 @@ use crate::stage::Actor;
 use crate::verdict::{Judged, KillVerdict, Killed};
 use tontine_host::trouble::Result;
 
-const LEFT: &str = "the member that was left";
+const LEFT: &str = "the surviving member";
 const FRESH: &str = "a fresh member";
 
 /// Blocks that survivors allocate: the companion at once, the fresh one, and both until it is full.
@@ -81,10 +81,10 @@ impl Scene {
             both.look()?;
             match now.cmp(&room) {
                 std::cmp::Ordering::Less => {
-                    return Err(lost(format!("room for {now} blocks is left of {room}")));
+                    return Err(lost(format!("space for {now} of {room} blocks is left")));
                 }
                 std::cmp::Ordering::Greater => {
-                    return Err(torn(format!("{now} blocks were given out of {room}")));
+                    return Err(torn(format!("{now} blocks were allocated from space for {room}")));
                 }
                 std::cmp::Ordering::Equal => {}
             }
@@ -187,13 +187,14 @@ impl Both<'_> {
         let found = self.of_companion(HeapAct::Check)?;
         match found[..] {
             [Seen::Whole(0), Seen::Whole(0)] => Ok(()),
-            [Seen::Whole(0), Seen::Whole(kept)] => {
-                Err(lost(format!("{kept} bytes stay fetched, in which nobody has a block")))
-            }
+            [Seen::Whole(0), Seen::Whole(kept)] => Err(lost(format!(
+                "{kept} bytes of memory are held, in which no member has a \
+                                  block"
+            ))),
             [Seen::Whole(in_use), _] => {
-                Err(lost(format!("{in_use} bytes are in use, and nobody has them")))
+                Err(lost(format!("{in_use} bytes are in use that no member has")))
             }
-            _ => Err(Killed::wedged(format!("the check was answered with {found:?}"))),
+            _ => Err(Killed::wedged(format!("expected a report of the check, found {found:?}"))),
         }
     }
 }

@@ -138,7 +138,7 @@ impl Scene {
                 Act::Heap(HeapAct::Tend)
             }
             _ => {
-                let text = format!("'{}' is no operation of a heap", operation.name());
+                let text = format!("'{}' is not an operation of a heap", operation.name());
                 return Err(Trouble::fail(text));
             }
         };

@@ -39,7 +39,7 @@ impl Scene {
 
     /// The companion receives what is there, and what a fresh sender sends.
     fn with_fresh_sender(&mut self, fresh: &mut Actor) -> Received {
-        const LEFT: &str = "the receiver that was left";
+        const LEFT: &str = "the surviving receiver";
         const OPENING: &str = "a fresh sender, opening its end,";
         const SENDING: &str = "a fresh sender, sending,";
         let patience = &self.patience(fresh.pid());
@@ -118,7 +118,7 @@ impl Scene {
     }
 }
 
-const LEFT_TO_SEND: &str = "the sender that was left";
+const LEFT_TO_SEND: &str = "the surviving sender";
 
 /// Messages that go through after the kill, one after the other: some faults show at the second.
 const ROUNDS: u32 = 2;

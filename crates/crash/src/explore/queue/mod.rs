@@ -160,7 +160,7 @@ impl Scene {
         if seen == [Seen::Whole(number)] {
             return Ok(());
         }
-        Err(Trouble::fail(format!("nobody was killed, and of message {number} arrived {seen:?}")))
+        Err(Trouble::fail(format!("without a kill, expected message {number}, received {seen:?}")))
     }
 
     /// Messages for the receiver under the knife; the first is the one that it will take, and may
@@ -272,7 +272,7 @@ impl Scene {
             return Ok(Some(killed));
         }
         if self.end == QueueEnd::Receiver && self.hands_over {
-            const LOOKING: &str = "the sender that was left, looking for a successor,";
+            const LOOKING: &str = "the surviving sender, looking for a successor,";
             let looked = self.companion.ask(Act::LookForSuccessor.plain(), patience);
             if let Err(killed) = answer(LOOKING, looked) {
                 return Ok(Some(killed));
@@ -294,6 +294,6 @@ impl Scene {
 }
 
 fn end_of(operation: Operation) -> Result<QueueEnd> {
-    let none = || Trouble::fail(format!("'{}' is no operation of a queue", operation.name()));
+    let none = || Trouble::fail(format!("'{}' is not an operation of a queue", operation.name()));
     operation.end().ok_or_else(none)
 }
