@@ -14,7 +14,7 @@ use super::verdict;
 
 /// The run as one Markdown document.
 pub fn markdown(results: &Results) -> String {
-    let mut out = String::from("# What attention costs on this machine\n\n");
+    let mut out = String::from("# What mechanisms cost on this machine\n\n");
     line(&mut out, &format!("{}.", verdict::run_line(results)));
     if !results.complete {
         line(

@@ -26,10 +26,10 @@ const PREFIX: &str = ".tontine-";
 /// # Errors
 /// Whatever keeps a file from being written there, with the folder's name.
 pub fn check_folder(dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(dir).map_err(|error| named(dir, "cannot make the folder", &error))?;
+    fs::create_dir_all(dir).map_err(|error| named(dir, "cannot create the directory", &error))?;
     staged(dir, b"tontine")
         .map(drop)
-        .map_err(|error| named(dir, "cannot write into the folder", &error))
+        .map_err(|error| named(dir, "cannot write into the directory", &error))
 }
 
 /// Writes `results.json`, `results.csv`, `results.md` and `report.html` into `dir`; returns their
@@ -60,7 +60,7 @@ pub fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
 }
 
 fn write_files(dir: &Path, files: &[(&str, Vec<u8>)]) -> io::Result<Vec<PathBuf>> {
-    fs::create_dir_all(dir).map_err(|error| named(dir, "cannot make the folder", &error))?;
+    fs::create_dir_all(dir).map_err(|error| named(dir, "cannot create the directory", &error))?;
     let mut ready = Vec::new();
     for (name, bytes) in files {
         let path = dir.join(name);
@@ -70,13 +70,13 @@ fn write_files(dir: &Path, files: &[(&str, Vec<u8>)]) -> io::Result<Vec<PathBuf>
     let mut paths = Vec::new();
     for (path, file) in ready {
         file.persist(&path)
-            .map_err(|failed| named(&path, "cannot put into place", &failed.error))?;
+            .map_err(|failed| named(&path, "cannot rename into place", &failed.error))?;
         paths.push(path);
     }
     // The names are only durable once the folder is.
     fs::File::open(dir)
         .and_then(|folder| folder.sync_all())
-        .map_err(|error| named(dir, "cannot sync the folder", &error))?;
+        .map_err(|error| named(dir, "cannot sync the directory", &error))?;
     Ok(paths)
 }
 

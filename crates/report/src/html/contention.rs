@@ -41,9 +41,9 @@ pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
         @if !tables.is_empty() {
             h4 { "Section 9 of the paper: how locks were taken" }
             p.hint {
-                "Per cent of all acquisitions that had to wait; in brackets, per cent of these in \
-                 which the thread was blocked; a dash where a mode has no such lock or nobody \
-                 took it. The paper, of proc_relation_lock: well under two, and ten."
+                "Percent of all acquisitions that had to wait; in brackets, percent of these in \
+                 which the thread blocked; a dash if a mode has no such lock or no thread took it. \
+                 The paper reports for proc_relation_lock: well under two, and ten."
             }
             @for (load, table) in &tables { (drawn(load, table)) }
             (the_question(results))
@@ -127,14 +127,14 @@ fn the_question(results: &Results) -> Markup {
         gains(&cells.collect::<Vec<_>>())
     };
     let all = [
-        ("sessions beside builds", of("sessions", "iteration", true)),
+        ("sessions with builds", of("sessions", "iteration", true)),
         ("these builds", of("sessions", "build", true)),
         ("forks alone", of("fork-throughput", "forked", false)),
     ];
     html! {
         p {
             b {
-                "Its open question: would locks of each process be worth it, in place of \
+                "Its open question: would per-process locks be worth it, instead of \
                  proc_relation_lock?"
             }
         }
@@ -142,8 +142,8 @@ fn the_question(results: &Results) -> Markup {
             @for (what, (modelled, here)) in &all {
                 li {
                     "For " (what) ", in the model: "
-                    (answer(modelled).as_deref().unwrap_or("not known, this run has no such cells"))
-                    ". On the processors that there are: "
+                    (answer(modelled).as_deref().unwrap_or("unknown, this run has no such cells"))
+                    ". On the real processors: "
                     (here.as_deref().unwrap_or("not measured")) "."
                 }
             }
@@ -242,11 +242,11 @@ mod tests {
         let cells: Vec<&Cell> = results.cells.iter().collect();
         let text = contention(&results, &cells).into_string();
         assert!(
-            text.contains("sessions beside builds, in the model: yes, from 10 processors on"),
+            text.contains("sessions with builds, in the model: yes, from 10 processors on"),
             "{text}"
         );
-        assert!(text.contains("On the processors that there are: a gain of +100.0 %"), "{text}");
-        assert!(text.contains("forks alone, in the model: not known"), "{text}");
+        assert!(text.contains("On the real processors: a gain of +100.0 %"), "{text}");
+        assert!(text.contains("forks alone, in the model: unknown"), "{text}");
         let without: Vec<&Cell> = cells.iter().copied().take(4).collect();
         assert!(contention(&results, &without).into_string().is_empty());
     }

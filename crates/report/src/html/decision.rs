@@ -14,7 +14,7 @@ pub(super) fn table(results: &Results) -> Markup {
         h3 #decisions { "What to choose here" }
         div.scroll role="region" tabindex="0" aria-label="Table: what to choose here" {
             table.decisions {
-                caption { "Computed from this run; the figures behind each answer stand beside it" }
+                caption { "Computed from this run, with the figures behind each answer" }
                 thead { tr {
                     th scope="col" { "question" }
                     th scope="col" { "answer" }
@@ -56,9 +56,9 @@ pub(super) fn survivors(results: &Results) -> Markup {
             div.scroll role="region" tabindex="0" aria-label="Table: mechanisms and kills" {
                 table.survivors {
                     caption {
-                        "The cheapest first; kills at random moments, of either end"
+                        "Cheapest first; kills at random moments, of either end"
                         @if rows.iter().any(|row| row.name.starts_with("mailbox")) {
-                            "; the two ends of a mailbox sleep while they wait"
+                            "; both ends of a mailbox sleep while they wait"
                         }
                     }
                     thead { tr {

@@ -37,7 +37,7 @@ fn told(about: &About) -> Markup {
         }
         h4 { "How to read it" }
         p { (set(&about.reading)) }
-        h4 { "System calls within what is timed" }
+        h4 { "System calls in the timed part" }
         dl { @for (variants, calls) in &about.calls { dt { (variants) } dd { (set(calls)) } } }
         h4 { "Variants" }
         dl {

@@ -43,10 +43,10 @@ pub(super) fn maps(results: &Results, experiment: &str) -> Markup {
         @if !runs.is_empty() {
             h4 { "The heap, slab by slab" }
             p.hint {
-                "A tile is a slab of 64 KiB, a row 1 MiB. It is filled by those who have its \
+                "A tile is a slab of 64 KiB, a row 1 MiB. Its filling shows the owners of its \
                  blocks; its frame has the colour of the process that allocates from it; the \
-                 number is the size of its blocks in bytes. Seen by the heap's own "
-                code { "check" } ", in the first of the invocations."
+                 number is the size of its blocks in bytes. As reported by the heap's own "
+                code { "check" } ", in the first invocation."
             }
         }
         @for (name, maps) in &runs {
@@ -75,7 +75,7 @@ fn figure(map: &HeapMap) -> Markup {
             }
             (legend(map))
             @let hidden = map.slabs.len() - drawn;
-            @if hidden > 0 { p.hint { (hidden) " slabs more are not drawn." } }
+            @if hidden > 0 { p.hint { (hidden) " more slabs are not drawn." } }
             @for note in &map.notes { p.hint { (note) } }
         }
     }
@@ -152,7 +152,7 @@ fn colour(map: &HeapMap, member: usize) -> String {
 }
 
 fn name(map: &HeapMap, member: usize) -> &str {
-    map.members.get(member).map_or("somebody", |owner| &owner.name)
+    map.members.get(member).map_or("unknown member", |owner| &owner.name)
 }
 
 /// What stands in a tile.
@@ -172,10 +172,10 @@ fn label(slab: &Slab) -> Option<String> {
 fn told(map: &HeapMap, number: usize, slab: &Slab) -> String {
     let made = match slab.made {
         Made::Empty => "no memory".into(),
-        Made::Fetched => "its memory is being fetched".into(),
+        Made::Fetched => "memory being allocated".into(),
         Made::Blocks => format!("blocks of {} bytes", slab.block),
-        Made::Part => "part of the block before".into(),
-        Made::Punched => "its memory is being given back".into(),
+        Made::Part => "part of the previous block".into(),
+        Made::Punched => "memory being released".into(),
         Made::Damaged => "damaged".into(),
     };
     let mut told = format!("slab {number}: {made}");
@@ -189,8 +189,8 @@ fn told(map: &HeapMap, number: usize, slab: &Slab) -> String {
         let _ = write!(told, ", {}: {bytes}", name(map, *member));
     }
     let others = [
-        ("on their way", slab.in_flight),
-        ("of these by a handle alone", slab.parked),
+        ("in flight", slab.in_flight),
+        ("of these reachable only by a handle", slab.parked),
         ("of these published", slab.published),
     ];
     for (what, bytes) in others.into_iter().filter(|(_, bytes)| *bytes > 0) {
@@ -207,7 +207,7 @@ fn shares(map: &HeapMap) -> Vec<(String, String, usize)> {
     });
     let sum = |of: fn(&Slab) -> usize| map.slabs.iter().map(of).sum::<usize>();
     let rest = [
-        ("moving".to_owned(), "on the way".to_owned(), sum(|slab| slab.in_flight)),
+        ("moving".to_owned(), "in flight".to_owned(), sum(|slab| slab.in_flight)),
         ("free".to_owned(), "free".to_owned(), sum(|slab| slab.free)),
     ];
     members.chain(rest).collect()
@@ -248,7 +248,7 @@ fn legend(map: &HeapMap) -> Markup {
                         rect.empty x="1" y="1" width="12" height="12" rx="2" {}
                     }
                     (empty) " slabs without memory"
-                    @if map.beyond > 0 { ", " (map.beyond) " of them behind" }
+                    @if map.beyond > 0 { ", " (map.beyond) " of them after the last shown" }
                 }
             }
         }
@@ -318,9 +318,9 @@ mod tests {
         assert_eq!(page.matches("<title>").count(), slabs, "{page}");
         for said in [
             "blocks of 1024 bytes; worker &lt;1&gt; allocates; ",
-            "part of the block before",
-            "of these by a handle alone: ",
-            "on their way: 3072",
+            "part of the previous block",
+            "of these reachable only by a handle: ",
+            "in flight: 3072",
             "shared-killed, benchmark larson",
             "slabs without memory",
         ] {

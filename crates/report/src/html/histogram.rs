@@ -31,7 +31,7 @@ pub(super) fn histograms(title: &str, cells: &[&Cell]) -> Markup {
                 p.hint {
                     "All samples of all invocations, from the 1st to the 99th percentile, each on "
                     "a "
-                    "logarithmic axis of its own. Filled: how often; line: the share at or below."
+                    "logarithmic axis of its own. Filled: frequency; line: share at or below."
                 }
                 div.grid { @for (cell, shape) in &shapes { (small(cell, shape)) } }
             }

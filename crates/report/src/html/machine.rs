@@ -43,8 +43,8 @@ pub(super) fn warning(machine: &Value) -> Markup {
     html! {
         @if !topics.is_empty() {
             p.warning {
-                "Spoiled in part by this machine: " (topics.join(", ")) ". "
-                a href="#advice" { "What that means, and how to mend it" } "."
+                "Disturbed by this machine: " (topics.join(", ")) ". "
+                a href="#advice" { "What that means, and how to fix it" } "."
             }
         }
     }
@@ -57,14 +57,14 @@ pub(super) fn advice(machine: &Value) -> Markup {
     };
     html! {
         section aria-labelledby="advice" {
-            h3 #advice { "What spoils measurement here" }
+            h3 #advice { "What disturbs measurements here" }
             @if spoils.is_empty() {
-                p { "Nothing that this tool knows to look for." }
+                p { "Nothing that this tool checks." }
             }
             (findings(&spoils))
             @if !notes.is_empty() {
                 details.notes {
-                    summary { "Worth knowing (" (notes.len()) ")" }
+                    summary { "Notes (" (notes.len()) ")" }
                     (findings(&notes))
                 }
             }
@@ -84,7 +84,7 @@ fn findings(items: &[&Value]) -> Markup {
                         }
                         p { (field(item, "effect")) }
                         @if !field(item, "mend").is_empty() {
-                            p.mend { b { "To mend it: " } (field(item, "mend")) }
+                            p.mend { b { "To fix it: " } (field(item, "mend")) }
                         }
                     }
                 }
@@ -102,7 +102,7 @@ pub(super) fn card(machine: &Value) -> Markup {
     let topics = topics(machine);
     html! {
         section aria-labelledby="card" {
-            h3 #card { "Its facts" }
+            h3 #card { "Facts" }
             @if topics.is_empty() { p { "No facts were recorded with this run." } }
             div.card {
                 @for (topic, facts) in &topics {

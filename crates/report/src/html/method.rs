@@ -1,4 +1,4 @@
-//! How a figure of this report is made: [`method`].
+//! The method behind the figures of this report: [`method`].
 //!
 //! The words stand for the formulas of [`tontine_bench::stats`]; what is said here must be what is
 //! done there.
@@ -32,8 +32,8 @@ fn unit() -> Markup {
             "little about the next. So a process counts as one observation, however many samples "
             "it took. "
             "All loops are closed: an operation begins when the one before has ended. "
-            "The cells take turns in randomised blocks, so that a drift of the machine meets all "
-            "of them alike."
+            "The cells take turns in randomised blocks, so that a drift of the machine affects "
+            "all of them alike."
         }
     }
 }
@@ -59,17 +59,17 @@ fn median() -> Markup {
             "give their smallest and largest (96.9 %), ten the second and ninth (97.9 %), twenty "
             "the sixth and fifteenth (95.9 %). p99 is treated in the same way: it is the median "
             "of the invocations' 99th percentiles, which is not the 99th percentile of all "
-            "samples. Where an invocation takes seconds there are fewer than six, of which no two "
-            "hold the middle so often: their row shows the mean with the interval below, and "
-            "says so; where that interval reaches below zero, it is shown from zero, because no "
-            "time is negative."
+            "samples. If an invocation takes seconds, there are fewer than six, and no two of them "
+            "hold the middle with 95 %: the row shows the mean with the interval below, and says "
+            "so; if that interval reaches below zero, it is shown from zero, because no time is "
+            "negative."
         }
         p {
-            "Where all invocations but one or two counted no try of a share, or every try, the row "
-            "shows the count and what it leaves possible: none of " var { "n" } " tries excludes, "
-            "at 95 %, every share above 1 − 0.05" sup { "1 ∕ " var { "n" } } ", about 3 ∕ "
-            var { "n" } "; of a few the binomial distribution says as much. "
-            "That takes the tries as independent of each other."
+            "If all invocations but one or two counted no try of a share, or every try, the row "
+            "shows the count and the bound that follows: none of " var { "n" } " tries "
+            "excludes, at 95 %, every share above 1 − 0.05" sup { "1 ∕ " var { "n" } } ", about 3 ∕ "
+            var { "n" } "; for a few the binomial distribution gives the bound. "
+            "This assumes that the tries are independent of each other."
         }
     }
 }
@@ -112,7 +112,7 @@ fn naive() -> Markup {
 
 fn beside() -> Markup {
     html! {
-        h3 { "Beside the figure" }
+        h3 { "The other figures" }
         p {
             "The floor is the smallest sample of all; no interval can be given for a minimum. A "
             "ratio is the "

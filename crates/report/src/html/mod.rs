@@ -59,13 +59,13 @@ pub fn page(results: &Results, json: &[u8]) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy" content=(script::policy());
-                title { "What attention costs on this machine" }
+                title { "What mechanisms cost on this machine" }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 header {
                     p.brand { "Tontine · measure" }
-                    h1 #all { "What attention costs on this machine" }
+                    h1 #all { "What mechanisms cost on this machine" }
                     @if let Some(line) = machine::one_line(&results.machine) {
                         p.machine { (line) }
                     }
@@ -151,9 +151,9 @@ fn incomplete() -> Markup {
     html! {
         p.incomplete role="status" {
             strong { "Incomplete. " }
-            "The run was interrupted: what follows rests on the invocations that had ended by "
+            "The run was interrupted: all figures are from the invocations that had ended by "
             "then, and "
-            "cells that had too few have no interval."
+            "cells with too few have no interval."
         }
     }
 }
@@ -164,7 +164,7 @@ fn the_verdict(results: &Results) -> Markup {
         section.page.verdict aria-labelledby="verdict" {
             h2 #verdict { "The verdict" }
             @if sentences.is_empty() {
-                p { "Nothing was measured that a sentence could rest on; the tables say why." }
+                p { "No measured row supports a sentence; the tables say why." }
             } @else {
                 ul { @for sentence in &sentences { li { (marked(sentence)) } } }
             }
@@ -409,6 +409,6 @@ mod tests {
         results.cells.clear();
         results.ratios.clear();
         results.tried.clear();
-        assert!(rendered(&results).contains("Nothing was measured"));
+        assert!(rendered(&results).contains("No measured row"));
     }
 }

@@ -82,8 +82,8 @@ fn name(title: &str, curve: &Curve<'_>) -> String {
 /// What stands along the axis.
 fn along_in_words(curve: &Curve<'_>) -> String {
     match curve.param.as_str() {
-        "size" => "bytes a message".into(),
-        "idle" => "idle senders beside".into(),
+        "size" => "bytes per message".into(),
+        "idle" => "idle senders".into(),
         "distance" => "bytes between the two words".into(),
         other => other.replace(['_', '-'], " "),
     }

@@ -107,42 +107,45 @@ fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
         "skipped" => "Rounds skipped",
         "check" => "Cost of one check",
         "throughput" => "Throughput",
-        "message" => "Time a message takes in a stream",
-        "rate" => "Messages a second",
-        "bandwidth" => "Bytes a second",
+        "message" => "Time per message in a stream",
+        "rate" => "Messages per second",
+        "bandwidth" => "Bytes per second",
         "wedged" => "Kills after which the survivor is wedged",
-        "torn" => "Kills after which a message came torn",
-        "lost" => "Kills with which a sent message was lost",
-        "lost_with_sender" => "Kills in which the dead sender's message never came",
+        "torn" => "Kills after which a message was torn",
+        "lost" => "Kills that lost a sent message",
+        "lost_with_sender" => "Kills that lost a message of the dead sender",
         "notice" => "Time until a death is noticed",
-        "parent_after" => "Signals of which kill returned after the child's last stamp",
-        "child_after_by" | "child_after_by_cycles" => "How long the child outlived kill's return",
-        "parent_after_by" | "parent_after_by_cycles" => {
-            "How long kill took beyond the child's last stamp"
+        "parent_after" => "Signals whose kill returned after the child's last stamp",
+        "child_after_by" | "child_after_by_cycles" => {
+            "Time by which the child outlived kill's \
+                                                       return"
         }
-        "both" => "Time until both counters are counted",
+        "parent_after_by" | "parent_after_by_cycles" => {
+            "Time from the child's last stamp to kill's return"
+        }
+        "both" => "Time until both counters are done",
         "pair" => "Time of a free and a malloc",
         "remote_free" => "Time of a block that another thread frees",
         "send" => "Time to send",
         "receive" => "Time to receive",
-        "received" => "Signals a second that one process receives",
+        "received" => "Signals per second received by one process",
         "sent_per_signal" => "Signals sent for each that is received",
-        "missed" => "Signals that did not wake who waited for them",
+        "missed" => "Signals that did not wake their waiting thread",
         "merged" => "Signals merged with one that was still pending",
-        "main_thread" => "Signals to the process that the main thread got",
-        "same_thread" => "Signals to the process that the thread of the one before got",
-        "own_thread" => "Signals to a thread that this thread got",
-        "corrupted" => "Operations that came out wrong",
+        "main_thread" => "Signals to the process taken by the main thread",
+        "same_thread" => "Signals to the process taken by the same thread as the previous one",
+        "own_thread" => "Signals to a thread taken by that thread",
+        "corrupted" => "Operations with a wrong result",
         "deadlocked" => "Operations that did not end",
         "operation" => "Time of an operation",
-        "create_join" => "Time to make one and wait for its end",
+        "create_join" => "Time to create one and wait for its end",
         "increment" => "Time of an increment",
         "build" => "Time of a build",
         "iteration" => "Time of a session's commands",
         "waited" => "Acquisitions of a lock that had to wait",
         "blocked" => "Waits for a lock in which the thread was blocked",
-        "forked" => "Forks a second of one process",
-        "spawn" => "Time to make a process, let it end and wait for it",
+        "forked" => "Forks per second of one process",
+        "spawn" => "Time to create a process, let it end and wait for it",
         other => other,
     }
 }
@@ -324,10 +327,11 @@ fn matrix(rows: &[&TriedRow]) -> Markup {
         }
     }
     html! {
-        h4 { "Tried: what each says of an event" }
-        div.scroll role="region" tabindex="0" aria-label="Table: what each says of an event" {
+        h4 { "Tried: the answer of each after an event" }
+        div.scroll role="region" tabindex="0" aria-label="Table: the answer of each after an \
+                                                          event" {
             table.tried {
-                caption { "✓ as an ideal mechanism would say, ✗ wrong, – not tried" }
+                caption { "✓ right, ✗ wrong, – not tried" }
                 thead { tr {
                     th scope="col" { "variant" }
                     @for (event, truth) in &events {
@@ -371,7 +375,7 @@ fn ratios(results: &Results, name: &str) -> Markup {
             h4 { "Ratios" }
             div.scroll role="region" tabindex="0" aria-label={ "Table: paired ratios, " (name) } {
                 table {
-                    caption { "Taken block by block, with the interval of the sign test" }
+                    caption { "Paired block by block, with the interval of the sign test" }
                     thead { tr {
                         th scope="col" { "ratio" }
                         th.figure scope="col" { "median of the pairs" }

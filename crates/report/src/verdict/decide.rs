@@ -129,7 +129,8 @@ fn spin_or_sleep(results: &Results) -> Decision {
             .words("Spin for about ")
             .figure(&Shown { value: shown_sleep.value.clone(), interval: String::new() })
             .words(
-                ", then sleep: who spins longer than a wake-up costs has lost more than it saves. ",
+                ", then sleep: spinning for longer than a wake-up takes loses more than it \
+                    saves. ",
             )
             .name(&sleep.variant)
             .words(" takes ")
@@ -138,7 +139,7 @@ fn spin_or_sleep(results: &Results) -> Decision {
             .name(&spin.variant)
             .words(" ")
             .figure(&shown_spin)
-            .words(" and a processor to itself."),
+            .words(" and a processor of its own."),
         Some(Apart::Below) => Sentence::default()
             .words("Sleep: here it is even faster (")
             .name(&sleep.variant)
@@ -234,12 +235,12 @@ fn thread_or_process(results: &Results) -> Decision {
     if let Some((thread, process)) = made
         && let Some(times) = Compared::of(process, thread, results)
     {
-        answer = answer.words("Making and ending a process (").name(&process.variant);
+        answer = answer.words("Creating and ending a process (").name(&process.variant);
         answer = match times.apart() {
             Apart::Above => answer
                 .words(") takes ")
                 .figure(&times.shown())
-                .words(" as long as a thread: keep it, where it is needed often. "),
+                .words(" as long as a thread: reuse it if you need it often. "),
             Apart::Below => {
                 answer.words(") takes ").figure(&times.shown()).words(" as long as a thread. ")
             }
@@ -282,7 +283,7 @@ fn which_check(results: &Results) -> Decision {
     let fewest = asked.iter().map(|(_, score)| score.wrong.len()).min();
     let least = asked.iter().filter(|(_, score)| Some(score.wrong.len()) == fewest);
     let Some(best) = checks.cheapest(&least.map(|(name, _)| *name).collect::<Vec<_>>()) else {
-        let missing = vec!["what the checks say of deaths".into()];
+        let missing = vec!["the answers of the checks after a death".into()];
         return Decision { missing, ..decision.resting_on(beside.into_iter().flatten()) };
     };
     let decision = decision.resting_on([best]).resting_on(beside.into_iter().flatten());
@@ -291,15 +292,19 @@ fn which_check(results: &Results) -> Decision {
     };
     let score = Score::of(results, &best.variant);
     let right = match score.wrong.len() {
-        0 => format!(": right in all {} events tried, and of such the cheapest, ", score.asked()),
+        0 => format!(
+            ": right after all {} events tried, and the cheapest such check, ",
+            score.asked()
+        ),
         wrong => format!(
-            ": it errs least, in {wrong} of {} events tried ({}), and of such it is the cheapest, ",
+            ": wrong least often, after {wrong} of {} events tried ({}), and the cheapest such \
+             check, ",
             score.asked(),
             score.wrong.join(", ")
         ),
     };
     let mut answer =
-        Sentence::default().name(&best.variant).words(&right).figure(&shown).words(" a check");
+        Sentence::default().name(&best.variant).words(&right).figure(&shown).words(" per check");
     let kill = checks.named("kill-0").filter(|kill| kill.variant != best.variant);
     let times = kill.and_then(|kill| Some((kill, Compared::of(kill, best, results)?)));
     if let Some((kill, times)) = times {
@@ -307,7 +312,7 @@ fn which_check(results: &Results) -> Decision {
         answer = takes.figure(&times.shown()).words(" as long");
         let wrong = Score::of(results, &kill.variant).wrong;
         if !wrong.is_empty() {
-            answer = answer.words(&format!(" and errs ({})", wrong.join(", ")));
+            answer = answer.words(&format!(" and is wrong ({})", wrong.join(", ")));
         }
     }
     decision.answered(answer.words("."))
@@ -335,10 +340,11 @@ fn which_survives(results: &Results) -> Decision {
     let keeps: Vec<&Rated<'_>> = keeps.collect();
     let rows: &[&Rated<'_>] = if keeps.is_empty() { &tells } else { &keeps };
     let answer = match (keeps.is_empty(), tells.is_empty()) {
-        (false, _) => listed(rows).words(": always told, nothing torn, nothing lost."),
-        (true, false) => listed(rows)
-            .words(": always told, nothing torn; but mail that nobody had read was lost."),
-        (true, true) => Sentence::default().words("None of those that were killed."),
+        (false, _) => listed(rows).words(": always notified, nothing torn, nothing lost."),
+        (true, false) => {
+            listed(rows).words(": always notified, nothing torn; but unread messages were lost.")
+        }
+        (true, true) => Sentence::default().words("None of the tested mechanisms."),
     };
     let cells = rows.iter().flat_map(|row| match row.fate {
         Fate::Killed { wedged, torn, lost, .. } => [row.one_way, Some(wedged), torn, lost],

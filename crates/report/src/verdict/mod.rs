@@ -46,8 +46,8 @@ pub fn verdict(results: &Results) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     if results.mechanisms.is_empty() && !results.cells.is_empty() {
         sentences.push(Sentence::default().words(
-            "This file is of an older build, which did not record what its mechanisms are: \
-             sentences that need it are left out.",
+            "This file is from an older build, which did not record the properties of its \
+             mechanisms: sentences that need them are left out.",
         ));
     }
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
@@ -66,7 +66,7 @@ fn floor(trips: &Cells) -> Option<Sentence> {
     let flag = trips.named("flag")?;
     Some(
         Sentence::default()
-            .words("One word in shared memory, watched by a spinning reader, is the floor: ")
+            .words("One word in shared memory, polled by a spinning receiver, is the floor: ")
             .figure(&Shown::of_cell(flag)?)
             .words(" one way")
             .where_measured(&flag.params)
@@ -105,12 +105,14 @@ impl<'a> Sleepers<'a> {
     fn fastest(&self, trips: &Cells, results: &Results) -> Option<Sentence> {
         let between_threads = survivors::is_between_threads(results, &self.best.variant);
         let between = if between_threads { "threads" } else { "processes" };
-        let mut sentence = Sentence::default()
-            .words(&format!("Of the mechanisms between {between} that let the receiver sleep, "));
+        let mut sentence = Sentence::default().words(&format!(
+            "Among the mechanisms between {between} that let the receiver \
+                             sleep, "
+        ));
         sentence = if self.level.is_empty() {
             sentence
                 .name(&self.best.variant)
-                .words(" is the fastest that can be relied on: ")
+                .words(" is the fastest with a steady figure: ")
                 .figure(&Shown::of_cell(self.best)?)
                 .words(" one way")
         } else {
@@ -123,7 +125,7 @@ impl<'a> Sleepers<'a> {
             let sentence = sentence
                 .words("no single one is the fastest: about ")
                 .figure(&range)
-                .words(" one way by any of ");
+                .words(" one way for any of ");
             sentence.names(all.iter().map(|cell| cell.variant.as_str()))
         };
         let floor = trips.named("flag").and_then(|flag| Compared::of(self.best, flag, results));
@@ -177,14 +179,14 @@ fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
         .name(&cell.variant)
         .words(": ")
         .figure(&Shown::of_cell(cell)?)
-        .words(" a check");
+        .words(" per check");
     sentence = not_told_apart(sentence, cell, checks, &asked);
     let score = Score::of(results, &cell.variant);
     let wrong = Shown {
         value: format!("{} of {}", score.wrong.len(), score.asked()),
         interval: String::new(),
     };
-    sentence = sentence.words("; it answered wrongly to ").figure(&wrong).words(" events tried");
+    sentence = sentence.words("; it was wrong after ").figure(&wrong).words(" events tried");
     sentence = if score.wrong.is_empty() {
         sentence.words(".")
     } else {
@@ -192,7 +194,7 @@ fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
     };
     Some(match right {
         Some(right) if right.variant != cell.variant => sentence
-            .words(" The cheapest that never did is ")
+            .words(" The cheapest that was never wrong is ")
             .name(&right.variant)
             .words(": ")
             .figure(&Shown::of_cell(right)?)
@@ -269,7 +271,7 @@ fn survivors(wedged: &Cells, results: &Results) -> Option<Sentence> {
     sentence = match (told.is_empty(), soonest) {
         (true, _) => sentence.words("every mechanism left survivors wedged"),
         (false, soonest) => {
-            sentence = names(sentence.words("the survivor was always told by "), &told);
+            sentence = names(sentence.words("the survivor was always notified by "), &told);
             match soonest.and_then(|cell| Some((cell, Shown::of_cell(cell)?))) {
                 Some((cell, shown)) => {
                     let among = if told.len() > 1 { " (soonest by " } else { " (by " };
@@ -367,16 +369,16 @@ mod tests {
     fn the_verdict_follows_the_figures() {
         let mut results = fixture::run();
         let all = sentences(&results).join("\n");
-        assert!(all.contains("futex is the fastest that can be relied on"), "{all}");
+        assert!(all.contains("futex is the fastest with a steady figure"), "{all}");
         assert!(all.contains("ZeroMQ (zmq-ipc)") && all.contains("by 10 pairs"), "{all}");
-        assert!(all.contains("wrongly to 2 of 4 events tried (exec, zombie)"), "{all}");
+        assert!(all.contains("wrong after 2 of 4 events tried (exec, zombie)"), "{all}");
         for cell in &mut results.cells {
             if cell.variant == "pipe" {
                 (cell.estimate, cell.low, cell.high) = (Some(800.0), Some(790.0), Some(820.0));
             }
         }
         let all = sentences(&results).join("\n");
-        assert!(all.contains("pipe is the fastest that can be relied on"), "{all}");
+        assert!(all.contains("pipe is the fastest with a steady figure"), "{all}");
         assert!(all.contains("by the ends of both intervals"), "{all}");
     }
 
@@ -386,9 +388,9 @@ mod tests {
         let mut results = fixture::run();
         let all = sentences(&results).join("\n");
         assert!(all.contains("without a system call is polling-thread: "), "{all}");
-        assert!(all.contains("The cheapest that never did is futex-word: "), "{all}");
+        assert!(all.contains("The cheapest that was never wrong is futex-word: "), "{all}");
         let best = decisions(&results)[2].answer.plain();
-        assert!(best.starts_with("futex-word: right in all"), "{best}");
+        assert!(best.starts_with("futex-word: right after all"), "{best}");
         // Where no difference is resolved, the one that never errs is the cheapest.
         for cell in &mut results.cells {
             (cell.estimate, cell.low, cell.high) = match cell.variant.as_str() {
@@ -400,7 +402,10 @@ mod tests {
         let all = sentences(&results).join("\n");
         assert!(all.contains("without a system call is futex-word: "), "{all}");
         assert!(all.contains("no difference resolved from polling-thread"), "{all}");
-        assert!(all.contains("wrongly to 0 of 4 events tried.") && !all.contains("never"), "{all}");
+        assert!(
+            all.contains("wrong after 0 of 4 events tried.") && !all.contains("never"),
+            "{all}"
+        );
         results.tried.retain(|row| row.variant == "futex-word");
         let all = sentences(&results).join("\n");
         assert!(all.contains("without a system call is futex-word: "), "{all}");
@@ -457,7 +462,7 @@ mod tests {
         assert!(!sentences(&results).join("\n").contains("older build"));
         results.mechanisms.clear();
         let all = sentences(&results);
-        assert!(all[0].contains("of an older build"), "{all:?}");
+        assert!(all[0].contains("from an older build"), "{all:?}");
         assert!(!all.join("\n").contains("is the fastest"), "{all:?}");
     }
 
@@ -492,7 +497,7 @@ mod tests {
         add("pipe", "wedged", 0.0);
         add("pipe", "notice", 100_000.0);
         let all = sentences(&results).join("\n");
-        assert!(all.contains("always told by pipe (by pipe: 100 µs"), "{all}");
+        assert!(all.contains("always notified by pipe (by pipe: 100 µs"), "{all}");
         assert!(all.contains("; wedged with futex."), "{all}");
         results.cells.retain(|cell| cell.variant != "pipe");
         let all = sentences(&results).join("\n");
@@ -510,7 +515,7 @@ mod tests {
         }
         let all = sentences(&results).join("\n");
         assert!(all.contains("no single one is the fastest: about 800 – 820 ns"), "{all}");
-        assert!(all.contains("by any of futex, pipe; "), "{all}");
+        assert!(all.contains("for any of futex, pipe; "), "{all}");
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Fate<'_> {
             Self::NotMeasured(Some(why)) => ("not measured", (*why).into()),
             Self::As(why, other) => ("not measured", format!("{why} {other}")),
             Self::Killed { kills, wedged, torn, lost } => {
-                let named = [("wedged", Some(*wedged)), ("torn", *torn), ("mail lost", *lost)];
+                let named = [("wedged", Some(*wedged)), ("torn", *torn), ("messages lost", *lost)];
                 let shares: Vec<String> = named
                     .into_iter()
                     .filter_map(|(name, cell)| {
@@ -74,7 +74,7 @@ impl Fate<'_> {
                     .collect();
                 let answer = match (self.keeps_all(), self.tells()) {
                     (true, _) => "yes",
-                    (false, true) => "told, mail lost",
+                    (false, true) => "notified, messages lost",
                     (false, false) if never(wedged) => "no: torn",
                     (false, false) => "no: wedges",
                 };
@@ -163,7 +163,7 @@ mod tests {
     fn each_mechanism_answers_from_its_own_kills() {
         let results = fixture::run();
         assert_eq!(answer(&results, "futex"), "no: wedges");
-        assert_eq!(answer(&results, "pipe"), "told, mail lost");
+        assert_eq!(answer(&results, "pipe"), "notified, messages lost");
         assert_eq!(answer(&results, "mailbox-sleep"), "yes");
         assert_eq!(answer(&results, "spinlock-tas"), "no");
         assert_eq!(answer(&results, "flag"), "not measured");
@@ -195,7 +195,7 @@ mod tests {
             futex.starts_with("500 kills: wedged 500 of 500 (at least 99.4 %), torn 0 of 500 ("),
             "{futex}"
         );
-        assert!(words("pipe").contains("mail lost 9"), "{}", words("pipe"));
+        assert!(words("pipe").contains("messages lost 9"), "{}", words("pipe"));
     }
 
     #[test]

@@ -262,7 +262,7 @@ fn a_narrow_screen_scrolls_down_only_and_a_screen_reader_finds_its_way() {
         assert!(short.is_empty(), "{role}: {} of {} have no name", short.len(), found.len());
     }
     let curve =
-        named("image").into_iter().find(|name| name.starts_with("Curve of Signals a second"));
+        named("image").into_iter().find(|name| name.starts_with("Curve of Signals per second"));
     assert!(curve.is_some_and(|name| name.contains("linux: at 1 ") && name.contains("at 8 ")));
 }
 
