@@ -168,7 +168,7 @@ impl About {
                 paragraph(body);
             }
         }
-        paragraph("SYSTEM CALLS WITHIN WHAT IS TIMED");
+        paragraph("SYSTEM CALLS IN THE TIMED PART");
         for (variants, calls) in &self.calls {
             paragraph(&format!("{variants}: {calls}"));
         }

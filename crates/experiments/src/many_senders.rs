@@ -59,7 +59,7 @@ impl Experiment for ManySenders {
     }
 
     fn summary(&self) -> &'static str {
-        "What does the number of a mailbox's senders cost, and a send to a dead reader?"
+        "What does the number of a mailbox's senders cost, and a send to a dead receiver?"
     }
 
     fn topic(&self) -> Topic {
@@ -242,7 +242,7 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
     let began = Instant::now();
     while sender.send(&[1; 8]).is_ok() {
         if began.elapsed() > Duration::from_secs(5) {
-            return Err(Trouble::fail("a dead reader took messages for five seconds"));
+            return Err(Trouble::fail("a dead receiver took messages for five seconds"));
         }
     }
     let send = in_batches(clock, sends, &mut || dead(sender.send(&[1; 8])))?;
@@ -289,13 +289,13 @@ fn make_room_for(descriptors: u64) -> Result<()> {
 const VARIANTS: &[Variant] = &[
     Variant {
         name: "mailbox-idle",
-        summary: "one way, both ends spin, beside so many connected senders that are silent",
+        summary: "one way, both ends spin, next to `idle` connected senders that are silent",
     },
     Variant {
         name: "mailbox-streams",
-        summary: "messages of 8 bytes in turn from so many senders of one process",
+        summary: "messages of 8 bytes in turn from `senders` senders of one process",
     },
-    Variant { name: "dead-send", summary: "a send to a mailbox whose reader has died" },
+    Variant { name: "dead-send", summary: "a send to a mailbox whose receiver has died" },
 ];
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ impl Driver for FlagWord {
             "flag",
             Death::As {
                 other: "spinlock-tas-process",
-                why: "not killed: a bare word, by which nobody is told; who watches it spins on, \
-                      as in",
+                why: "not killed: a bare word notifies no process; its observer spins on, as in",
             },
             &[Listing::new(
                 Asked::RoundTrip,
@@ -35,12 +34,12 @@ impl Driver for BlockHandOver {
             "hand-over",
             Death::As {
                 other: "mailbox",
-                why: "not killed here with a block under way (`tontine crash heap` does that); the \
+                why: "not killed here with a block in flight (`tontine crash heap` does that); the \
                       lane is that of",
             },
             &[Listing::new(
                 Asked::RoundTrip,
-                "mailbox-spin, but what is sent is a block of the shared heap: 1 MiB, and no copy",
+                "like mailbox-spin, with a block of the shared heap as message: 1 MiB, no copy",
             )],
         )
     };

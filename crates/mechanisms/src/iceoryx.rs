@@ -40,7 +40,7 @@ impl Driver for Iceoryx {
                 Listing::new(Asked::RoundTrip, "iceoryx2 publish-subscribe, both processes poll"),
                 Listing::new(
                     Asked::Throughput,
-                    "iceoryx2 publish-subscribe that waits for room, all processes poll",
+                    "iceoryx2 publish-subscribe that waits for space, all processes poll",
                 ),
                 Listing::new(Asked::Survival, "iceoryx2 publish-subscribe, both ends poll"),
             ],

@@ -30,7 +30,7 @@ impl Driver for Pipe {
             makes_room: capacity,
             ..Explored::new(
                 "pipe",
-                "a named pipe, one write and one read a message",
+                "a named pipe, one write and one read per message",
                 &Operation::OF_A_BOUNDED_QUEUE,
                 capacity,
             )
@@ -39,10 +39,10 @@ impl Driver for Pipe {
             "pipe",
             Death::LeavesOne { row: "pipe", survivor: AfterKill::Told },
             &[
-                Listing::new(Asked::RoundTrip, "two pipes, one byte a message"),
+                Listing::new(Asked::RoundTrip, "two pipes, one byte per message"),
                 Listing::new(Asked::Throughput, "one pipe; several senders up to PIPE_BUF"),
                 Listing::new(Asked::Survival, "two pipes"),
-                Listing::new(Asked::WakeUp, "a pipe, one byte a message"),
+                Listing::new(Asked::WakeUp, "a pipe, one byte per message"),
             ],
         )
     };

@@ -22,7 +22,7 @@ use crate::ring::{Ring, RingGuard, SLOTS};
 const LOOK: Duration = Duration::from_secs(1);
 
 const CALLS: &str = "pthread_cond_signal, pthread_cond_wait and the mutex: futex(FUTEX_WAKE) and \
-                     futex(FUTEX_WAIT), none where nobody waits";
+                     futex(FUTEX_WAIT), none if no thread waits";
 
 /// The mutex and the condition variables.
 #[repr(C)]

@@ -13,8 +13,8 @@ use crate::end::{TransferError, check};
 use crate::operation::Operation;
 use crate::ring::{Ring, RingGuard, SLOTS};
 
-const CALLS: &str = "sem_post: futex(FUTEX_WAKE) where somebody waits; sem_wait: futex(FUTEX_WAIT) \
-                     where the count is zero";
+const CALLS: &str = "sem_post: futex(FUTEX_WAKE) if a thread waits; sem_wait: futex(FUTEX_WAIT) if \
+                     the count is zero";
 
 /// The three of them.
 #[repr(C)]
@@ -28,7 +28,7 @@ impl RingGuard for Semaphores {
     const MECHANISM: Mechanism = Mechanism {
         shared_up_to: usize::MAX,
         explored: Some(Explored {
-            caveat: "A semaphore has no owner: what a dead process took from it nobody gives back",
+            caveat: "A semaphore has no owner: no process returns what a dead one took",
             ..Explored::new(
                 "semaphore-ring",
                 "a ring in shared memory under three process-shared POSIX semaphores",

@@ -42,10 +42,10 @@ connected!(
         "unix-stream",
         Death::LeavesOne { row: "unix-stream", survivor: AfterKill::Told },
         &[
-            Listing::new(Asked::RoundTrip, "a pair of UNIX stream sockets, one byte a message"),
+            Listing::new(Asked::RoundTrip, "a pair of UNIX stream sockets, one byte per message"),
             Listing::new(Asked::Throughput, "a pair of UNIX stream sockets"),
             Listing::new(Asked::Survival, "a pair of UNIX stream sockets"),
-            Listing::new(Asked::WakeUp, "a pair of UNIX stream sockets, one byte a message"),
+            Listing::new(Asked::WakeUp, "a pair of UNIX stream sockets, one byte per message"),
         ],
     )
 );
@@ -60,14 +60,18 @@ connected!(
             &[
                 Listing::new(
                     Asked::RoundTrip,
-                    "a pair of UNIX seqpacket sockets, one byte a message"
+                    "a pair of UNIX seqpacket sockets, one byte per message"
                 ),
                 Listing::new(
                     Asked::Throughput,
-                    "a pair of UNIX seqpacket sockets, one packet a message"
+                    "a pair of UNIX seqpacket sockets, one packet per message"
                 ),
                 Listing::new(Asked::Survival, "a pair of UNIX seqpacket sockets"),
-                Listing::new(Asked::WakeUp, "a pair of UNIX seqpacket sockets, one byte a message"),
+                Listing::new(
+                    Asked::WakeUp,
+                    "a pair of UNIX seqpacket sockets, one byte per \
+                                             message"
+                ),
             ],
         )
     }

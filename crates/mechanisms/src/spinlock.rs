@@ -57,7 +57,7 @@ const TAS_THREADS: [Listing; 1] = [Listing::new(
 
 const TTAS_THREADS: [Listing; 1] = [Listing::new(
     Asked::RoundTrip,
-    "a bit under a spinlock that looks before it swaps; two threads",
+    "a bit under a spinlock that reads before it swaps; two threads",
 )];
 
 const TAS_PROCESSES: [Listing; 2] = [
@@ -67,7 +67,7 @@ const TAS_PROCESSES: [Listing; 2] = [
 
 const TTAS_PROCESSES: [Listing; 2] = [
     Listing::new(Asked::RoundTrip, "spinlock-ttas between two processes"),
-    Listing::new(Asked::Survival, "a slot under a spinlock that looks before it swaps"),
+    Listing::new(Asked::Survival, "a slot under a spinlock that reads before it swaps"),
 ];
 
 const fn between_threads(

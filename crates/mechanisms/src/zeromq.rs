@@ -49,8 +49,8 @@ impl Driver for Ipc {
         needs: &[PEERS],
         shared_up_to: usize::MAX,
         explored: Some(Explored {
-            caveat: "Mail that a receiver has not read lies in its own memory, mail under way in \
-                     the sender's: either dies with the process, and ZeroMQ promises nothing else",
+            caveat: "Unread messages are in the receiver's memory, messages in flight in the \
+                     sender's: either vanish with the process, and ZeroMQ promises nothing else",
             // Its IO threads carry a message on after `send` has returned.
             settles: std::time::Duration::from_millis(20),
             ..Explored::new(

@@ -45,7 +45,7 @@ impl Experiment for Builds {
     }
 
     fn summary(&self) -> &'static str {
-        "How long does a build take while others run beside it?"
+        "How long does a build take while others run at the same time?"
     }
 
     fn topic(&self) -> Topic {

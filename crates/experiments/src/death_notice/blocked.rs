@@ -80,7 +80,7 @@ fn owner_died(doomed: &Doomed) -> Result<()> {
     // The lock is given back where the page is dropped.
     match doomed.monitored.page().lock() {
         libc::EOWNERDEAD => Ok(()),
-        0 => Err(Trouble::fail("pthread_mutex_lock: obtained, though nobody unlocked")),
+        0 => Err(Trouble::fail("pthread_mutex_lock: obtained, although no thread unlocked")),
         code => Err(std::io::Error::from_raw_os_error(code)).during("pthread_mutex_lock"),
     }
 }
@@ -104,7 +104,7 @@ fn end_of_file(held: BorrowedFd<'_>) -> Result<()> {
     loop {
         match rustix::io::read(held, &mut [0_u8; 1]) {
             Ok(0) => return Ok(()),
-            Ok(_) => return Err(Trouble::fail("read: found bytes that nobody wrote")),
+            Ok(_) => return Err(Trouble::fail("read: expected the end of file, found bytes")),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error).during("read"),
         }

@@ -42,7 +42,7 @@ impl Experiment for DeathNotice {
     }
 
     fn summary(&self) -> &'static str {
-        "How long after a process's death does each mechanism tell?"
+        "How soon after a process's death does each mechanism notify?"
     }
 
     fn topic(&self) -> Topic {
@@ -104,7 +104,7 @@ fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
         ));
     }
     if spinning::needs_reaper(variant) {
-        notes.push("a thread reaps at once; until somebody does, it says alive".to_owned());
+        notes.push("a thread reaps at once; until then the check says alive".to_owned());
     }
     let scene = Scene { cause, here, there, clock };
     let notice = |_| {
@@ -130,12 +130,12 @@ const VARIANTS: &[Variant] = &[
     variant("wait4", "waitpid, by the parent"),
     variant("pipe-eof", "read of a pipe whose only writing end the process holds"),
     variant("mailbox", "a sender to a tontine mailbox, asleep until its message is read"),
-    variant("mailbox-pidfd-poll", "poll of the pidfd of such a reader, without the library"),
+    variant("mailbox-pidfd-poll", "poll of the pidfd of such a receiver, without the library"),
     variant("mailbox-send", "spinning on send to a tontine mailbox, until EOWNERDEAD"),
     variant("kill-0", "spinning on kill(pid, 0)"),
     variant("pidfd-signal-0", "spinning on pidfd_send_signal of signal 0"),
     variant("procfs-faccessat", "spinning on faccessat of stat in the process's /proc directory"),
-    variant("polling-thread", "spinning on a flag; a thread asks procfs every millisecond"),
+    variant("polling-thread", "spinning on a flag; a thread checks procfs every millisecond"),
 ];
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ fn until_dead(check: &impl Check) -> Result<()> {
             }
         }
         if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(Trouble::fail(format!("it did not tell within {PATIENCE:?}")));
+            return Err(Trouble::fail(format!("no notice within {PATIENCE:?}")));
         }
     }
 }

@@ -208,10 +208,10 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 
 const VARIANTS: &[Variant] = &[
     variant(SERIAL, "one thread increments one counter, then the other"),
-    variant("one-line", "two threads, a counter each, both counters in one cache line"),
-    variant("two-lines", "two threads, a counter each, in neighbouring cache lines"),
-    variant(DISTANCE, "two threads, a counter each, so many bytes apart"),
-    variant(MEMBERS, "two processes, a counter each, in neighbouring blocks of a shared heap"),
+    variant("one-line", "two threads, one counter each, both counters in one cache line"),
+    variant("two-lines", "two threads, one counter each, in neighbouring cache lines"),
+    variant(DISTANCE, "two threads, one counter each, `distance` bytes apart"),
+    variant(MEMBERS, "two processes, one counter each, in neighbouring blocks of a shared heap"),
 ];
 
 #[cfg(test)]

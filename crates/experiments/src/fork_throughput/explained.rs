@@ -1,53 +1,54 @@
-//! What `fork-throughput` is, in words.
+//! `fork-throughput` in words: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 use tontine_host::os::lean;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
-        "fork makes a new process that is a copy of the one that calls it: the same memory, the \
+        "fork creates a new process that is a copy of the one that calls it: the same memory, the \
          same open files, at the same place in the program. The memory is not copied at once. \
-         Parent and child share the pages until one of them writes (copy on write); what is \
-         copied is the description of the memory: the mappings and the page tables of pages that \
-         were written. So a fork costs more the more memory the parent has touched.",
+         Parent and child share the pages until one of them writes (copy on write); only the \
+         description of the memory is copied: the mappings and the page tables of pages that were \
+         written. So a fork costs more the more memory the parent has touched.",
         "Much of the kernel takes part: the table of processes, the memory manager, the scheduler \
-         that places the child. If several processes fork at once, they meet at its locks. How \
-         many forks a second each completes, beside others, shows how far they hinder each other.",
+         that places the child. If several processes fork at once, they contend for its locks. How \
+         many forks per second each completes, next to others, shows how far they hinder each \
+         other.",
     ],
     steps: &[
         lean::IN_WORDS,
-        "So many processes are forked and wait; when all are there, all are let go at once.",
-        "Each calls fork 50 times as fast as it can. Nobody is pinned: the scheduler places the \
-         children where it wants.",
+        "As many processes as `processes` says are forked and wait; when all are ready, all are \
+         released at once.",
+        "Each calls fork 50 times as fast as it can. No process is pinned: the scheduler places \
+         the children.",
         "Each child asks the kernel to kill it with its parent, then sleeps on a futex word until \
-         every process has done its last fork. So no exit and no wait disturb the forks.",
-        "Then the children are let go and exit; each process waits for its 50, and exits.",
+         every process has done its last fork. So no exit and no wait disturbs the forks.",
+        "Then the children are released and exit; each process waits for its 50, and exits.",
         "The other variants do the same in a virtual Unix inside one process, on as many \
          processors as there are. A virtual fork copies no address space: the child runs another \
-         closure in the same memory. Their figures beside one another say what locks cost; beside \
-         `linux` they compare different things.",
+         closure in the same memory. Their figures compared with each other show what locks cost; \
+         compared with `linux` they measure different things.",
         "The round is repeated ten times with fresh processes, after one round that is not \
-         counted. Before anything, the limits of processes and memory are asked for room; where \
-         there is none the cell is skipped.",
+         counted. Before that, the limits of processes and memory are checked; if they do not \
+         suffice, the cell is skipped.",
     ],
     timing: "Each process reads the clock before its first fork and after its last has returned. \
              50 divided by that time is one sample; the mean over all processes and rounds stands \
-             for the invocation. What the children do until they sleep runs at the same time, \
-             beside the parent where there is a free processor and instead of it where there is \
-             none. Their exit and the waiting are not in it.",
-    found: "Source 001 ran this on an Encore Multimax with ten processors (NS32332, about 1.5 \
-            MIPS each), with one to seven processes, under OSF/1 before and after its process \
-            management was made parallel, and drew the result as curves without numbers. The \
-            newer kernel was faster, by less than it was for signals: a fork depends much on the \
-            memory manager, which was another one in each kernel. The source holds these figures \
-            for its least useful, and takes from a single process that the new locks cost \
-            nothing.",
-    reading: "Higher is better. Level means that processes do not hinder each other. Here each \
-              child needs a moment of a processor too, before it sleeps, so two processors are \
-              not enough for two processes that fork; more processes than processors are noted \
-              beside the figure. The size of the forking process matters: here it is a small one, \
-              in which little memory was touched (see thread-vs-process for large ones). A plain \
-              C program that does the same is timed beside one process by `cargo xtask twins`.",
+             for the invocation. The work of the children until they sleep runs at the same time, \
+             in parallel with the parent if a processor is free, and otherwise instead of it. \
+             Their exit and the waiting are left out.",
+    found: "Source 001 ran this on an Encore Multimax with ten processors (NS32332, about 1.5 MIPS \
+            each), with one to seven processes, under OSF/1 before and after its process \
+            management was made parallel, and drew the result as curves without numbers. The newer \
+            kernel was faster, by less than it was for signals: a fork depends much on the memory \
+            manager, which was another one in each kernel. The source calls these figures its \
+            least useful, and concludes from a single process that the new locks cost nothing.",
+    reading: "Higher is better. A level curve means that processes do not hinder each other. Here \
+              each child needs a moment of a processor too, before it sleeps, so two processors \
+              are not enough for two processes that fork; more processes than processors are noted \
+              with the figure. The size of the forking process matters: here it is small and has \
+              touched little memory (see thread-vs-process for large ones). `cargo xtask twins` \
+              times a plain C program that does the same as one process.",
     calls: &[
         (
             "linux",
@@ -57,8 +58,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ),
         (
             "others",
-            "None of the machine's inside of what is timed, but mmap and madvise where there is no \
-             stack to use again: fork is a function of the virtual Unix.",
+            "None of the machine's within what is timed, except mmap and madvise if there is no \
+             stack to reuse: fork is a function of the virtual Unix.",
         ),
     ],
 };

@@ -49,7 +49,7 @@ impl Experiment for ForkThroughput {
     }
 
     fn summary(&self) -> &'static str {
-        "How many forks a second does a process complete, beside others that fork too?"
+        "How many forks per second does a process complete, next to others that fork too?"
     }
 
     fn topic(&self) -> Topic {

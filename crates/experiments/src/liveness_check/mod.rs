@@ -50,7 +50,7 @@ impl Experiment for LivenessCheck {
     }
 
     fn summary(&self) -> &'static str {
-        "What does it cost to ask whether a process is alive, and when is the answer wrong?"
+        "What does it cost to check whether a process is alive, and when is the answer wrong?"
     }
 
     fn topic(&self) -> Topic {
@@ -102,7 +102,7 @@ impl Experiment for LivenessCheck {
             notes.push("watches nothing: the price of the call, no liveness check".to_owned());
         }
         if task.variant == "polling-thread" {
-            notes.push(format!("tells of a death up to {:?} late", check::POLLING_PERIOD));
+            notes.push(format!("reports a death up to {:?} late", check::POLLING_PERIOD));
         }
         Ok(Observed {
             ratios: ratios(&task.variant, &seen),

@@ -321,7 +321,7 @@ fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
         Some((errno, call)) => {
             let call = String::from_utf8_lossy(call);
             match i32::from_ne_bytes(*errno) {
-                0 if call.is_empty() => Err(Trouble::skip("recvmsg: no room for descriptors")),
+                0 if call.is_empty() => Err(Trouble::skip("recvmsg: no space for descriptors")),
                 0 => Err(Trouble::fail(call)),
                 errno => Err(std::io::Error::from_raw_os_error(errno)).setting_up(&call),
             }

@@ -37,8 +37,8 @@ pub static WAYS: [Way; 15] = [
         name: "load",
         means: Means::Pid,
         enters_kernel: false,
-        alone: "one load of a word that is not looked at",
-        in_send: "a load of a word that is not looked at",
+        alone: "one load of a word that is not tested",
+        in_send: "a load of a word that is not tested",
     },
     Way {
         name: "futex-word",
@@ -128,8 +128,8 @@ pub static WAYS: [Way; 15] = [
         name: "polling-thread",
         means: Means::Procfs,
         enters_kernel: false,
-        alone: "a load of a flag; a thread asks procfs every millisecond",
-        in_send: "a load of a flag; a third thread asks procfs every millisecond",
+        alone: "a load of a flag; a thread checks procfs every millisecond",
+        in_send: "a load of a flag; a third thread checks procfs every millisecond",
     },
 ];
 

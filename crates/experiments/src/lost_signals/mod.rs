@@ -52,7 +52,7 @@ impl Experiment for LostSignals {
     }
 
     fn summary(&self) -> &'static str {
-        "Of the signals sent, how many are never seen, and which thread gets them?"
+        "How many of the signals sent are never seen, and which thread gets them?"
     }
 
     fn topic(&self) -> Topic {

@@ -1,35 +1,34 @@
-//! What `queue-with-check` is, for somebody who meets it for the first time.
+//! `queue-with-check` in words: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 
-/// The explanation of `queue-with-check`.
+/// Explanation of `queue-with-check`.
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
-        "A liveness check alone is a figure in nanoseconds. What it does to a program is another: \
-         a queue in shared memory passes a message in a few nanoseconds, so a question that takes \
-         a hundred makes it slower many times over, while one that takes a third of a nanosecond \
-         may vanish among other work.",
+        "The price of a liveness check is a figure in nanoseconds. Its effect on a program is \
+         another figure: a queue in shared memory passes a message in a few nanoseconds, so a \
+         check that takes a hundred makes it many times slower, while one that takes a third of a \
+         nanosecond may vanish among other work.",
         "This experiment puts each check of `liveness-check` where it would be used: inside \
          `send`, before every message.",
     ],
     steps: &[
-        "A plain ring of 4,096 slots of eight bytes is shared by two processes on two \
-         processors. The receiver drains it and is the process that is watched.",
-        "The sender sends a batch of messages, asking before each whether the receiver is alive, \
-         and then one without asking; batches of both kinds take turns.",
+        "A plain ring of 4,096 slots of eight bytes is shared by two processes on two processors. \
+         The receiver drains it and is the watched process.",
+        "The sender sends a batch of messages, checking before each whether the receiver is alive, \
+         and then one without checks; batches of both kinds alternate.",
         "A batch ends when the receiver has taken its last message.",
         "The quotient of neighbouring batches is the ratio: how much of the queue's speed the \
          check leaves.",
     ],
     timing: "From before the first send of a batch to the moment when its last message is taken, \
-             by the time stamp counter; 20,000 messages a batch where the check only reads \
-             memory, 5,000 where it enters the kernel. Starting and registering are left out.",
-    found: "Source 002 says of its own queue that kill(pid, 0) before each message cut the \
-            throughput by about a half, on a Thinkpad X220; it gives no other figure for a queue.",
+             by the time stamp counter; 20,000 messages per batch if the check only reads memory, \
+             5,000 if it enters the kernel. Starting and registering are left out.",
+    found: "Source 002 reports that kill(pid, 0) before each message cut the throughput of its own \
+            queue by about half, on a Thinkpad X220; it gives no other figure for a queue.",
     reading: "The higher the better; `dummy` is the queue without a check. The ring is as fast as \
-              two processors can be, which makes every check look dear: a queue that does more \
-              for each message loses a smaller part. Both ends spin, so two processors are \
-              needed.",
+              two processors can be, which makes every check look expensive: a queue that does \
+              more per message loses a smaller part. Both ends spin, so two processors are needed.",
     calls: &[
         (
             "dummy, load, futex-word, life-word, own-robust-list, lock-cmpxchg, mutex-trylock",

@@ -286,8 +286,8 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 }
 
 const VARIANTS: &[Variant] = &[
-    variant("strtok", "a text taken apart by strtok, which remembers its place in a static"),
-    variant("strtok-r", "the same by strtok_r, whose caller lends the memory for the place"),
+    variant("strtok", "a text split by strtok, which keeps its position in a static variable"),
+    variant("strtok-r", "the same by strtok_r, whose caller provides the memory for the position"),
     variant("stdio", "a line printed in seven calls of fputs, each with the FILE's lock"),
     variant("stdio-flockfile", "the same with flockfile held over the seven"),
     variant("handler-plain-lock", "a handler takes a mutex that its owner may not take twice"),

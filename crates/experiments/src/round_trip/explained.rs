@@ -1,51 +1,52 @@
-//! What `round-trip` is, for somebody who meets it for the first time.
+//! `round-trip` in words: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 
-/// The explanation of `round-trip`.
+/// Explanation of `round-trip`.
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
-        "Two processes that work together must tell each other something now and then: here is a \
-         job, here is its result. On one machine there are a dozen mechanisms for it. All of them \
-         end in the same two questions: how does the message get into memory that the other side \
-         can read, and how does the other side learn that it is there?",
-        "The second question decides the price. A receiver that spins looks at a word in shared \
-         memory over and over: it sees the message as soon as the cache line arrives, some tens \
-         of nanoseconds, but it keeps a processor busy while nothing happens. A receiver that \
-         sleeps gives its processor away: the sender must then enter the kernel to wake it, the \
-         kernel must choose a processor and switch to it, and all that takes microseconds.",
-        "This experiment sends one message there and one back, and counts half of it: the time \
-         that one message is under way.",
+        "Two processes that work together exchange messages now and then: a job, a result. One \
+         machine has a dozen mechanisms for that. All of them must answer the same two questions: \
+         how does the message get into memory that the receiver can read, and how does the \
+         receiver learn that it is there?",
+        "The second question decides the price. A receiver that spins reads a word in shared \
+         memory over and over: it sees the message as soon as the cache line arrives, after some \
+         tens of nanoseconds, but it keeps a processor busy while nothing happens. A receiver that \
+         sleeps gives up its processor: the sender must then enter the kernel to wake it, the \
+         kernel must choose a processor and switch to it, which takes microseconds.",
+        "This experiment sends one message there and one back, and reports half of that time: the \
+         one-way latency.",
     ],
     steps: &[
-        "Two ends are made, in one process (two threads) or in two (by fork), joined by the \
+        "Two ends are created, in one process (two threads) or in two (by fork), connected by the \
          mechanism, and pinned to the two processors that `placement` names.",
-        "A tenth as many rounds as will be timed, at most 10,000, are made first and thrown away.",
+        "Warm-up: a tenth as many rounds as will be timed, at most 10,000, run first and are not \
+         counted.",
         "In each round the first end sends a minimal message and waits; the second waits for it \
-         and sends one back. `hot` pacing means that the next round begins at once.",
+         and sends one back. `hot` pacing means that the next round starts at once.",
         "In `hand-over` the message is a block of 1 MiB of `tontine::heap::shared`, of which a \
          parcel of 24 bytes crosses the mailbox. Each end writes a number into the block before it \
-         hands it over, and whoever gets it reads that, or the row fails; in the end the block \
-         must be free and the heap in order.",
-        "All samples of the invocation are summed up; half of a round is `one_way`.",
+         hands it over, and the other end checks that number; if it is wrong, the row fails. At \
+         the end the block must be free and the heap consistent.",
+        "All samples of the invocation are summarised; half of a round is `one_way`.",
     ],
     timing: "The processor's time stamp counter is read between two rounds, so that the \
              differences add up to the time of the whole loop; starting processes, connecting and \
-             warming up are left out. Where the other end sleeps every round is stamped. Where \
-             both spin a stamp would cost a third of a round: there every hundredth round is \
-             stamped, and a tenth as many rounds singly besides, as `one_way_single`.",
+             warming up are left out. If the other end sleeps, every round is stamped. If both \
+             spin, a stamp would cost a third of a round: there every hundredth round is stamped, \
+             and in addition a tenth as many single rounds, as `one_way_single`.",
     found: "Source 004, on an Apple M2 under macOS, a million rounds each, lower and upper bound \
             of the mean in nanoseconds one way: spinlock 113.45 to 113.61, better spinlock 88.16 \
             to 88.24, semaphore 1,261.93 to 1,262.03, ZeroMQ within a process 8,866 to 8,871, \
             ZeroMQ between processes 28,163 to 28,173, Docker containers 17,779 to 17,784. Its \
-            intervals treat consecutive rounds as independent, which makes them far too narrow.",
-    reading: "Compare with `flag`, the floor of this hardware: one word, both ends spinning. \
-              Nothing between two processors can be faster. Compare rows of the same placement \
-              only. Two sleeping ends on one processor can be faster than on two, because no \
-              other processor has to be woken. A wake-up after a pause costs much more than \
-              these hot ones. `hand-over` beside `mailbox-spin` is what it costs that the message \
-              is a block of any size: a copy would cost more the more bytes there are. Virtual \
-              machines make every wake-up of an idle processor dearer.",
+            intervals treat consecutive rounds as independent and are therefore far too narrow.",
+    reading: "Compare with `flag`, the floor of this hardware: one word, both ends spinning. No \
+              mechanism between two processors can be faster. Compare only rows of the same \
+              placement. Two sleeping ends on one processor can be faster than on two, because no \
+              other processor has to be woken. A wake-up after a pause costs much more than these \
+              hot ones. The difference between `hand-over` and `mailbox-spin` is the price of a \
+              message that is a block of any size; the cost of a copy would grow with the bytes. \
+              In virtual machines every wake-up of an idle processor costs more.",
     calls: &[
         (
             "flag, spinlock-tas, spinlock-ttas, spinlock-tas-process, spinlock-ttas-process, \
@@ -55,18 +56,18 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ("iceoryx2", "none to pass a message; both ends poll"),
         (
             "mailbox-spin, hand-over",
-            "none to pass a message; an epoll_pwait once in some hundred looks, for newcomers",
+            "none to pass a message; one epoll_pwait per some hundred polls, for new senders",
         ),
         (
             "semaphore, semaphore-process",
-            "sem_post: futex(FUTEX_WAKE) where somebody waits; sem_wait: futex(FUTEX_WAIT) where \
-             the count is zero",
+            "sem_post: futex(FUTEX_WAKE) if a thread waits; sem_wait: futex(FUTEX_WAIT) if the \
+             count is zero",
         ),
         ("futex", "futex(FUTEX_WAKE) to send, futex(FUTEX_WAIT) to wait"),
         (
             "condvar",
             "pthread_cond_signal, pthread_cond_wait and the mutex: futex(FUTEX_WAKE) and \
-             futex(FUTEX_WAIT), none where nobody waits",
+             futex(FUTEX_WAIT), none if no thread waits",
         ),
         ("eventfd, pipe, unix-stream, unix-seqpacket, tcp-loopback", "write to send, read to wait"),
         ("posix-mq", "mq_timedsend to send, mq_timedreceive to wait"),
@@ -74,16 +75,16 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         (
             "zmq-inproc, zmq-ipc",
             "poll to wait, sendto and recvfrom on the socket pairs or eventfds by which the \
-             library wakes its threads; for ipc besides an I/O thread at each end, with epoll_wait",
+             library wakes its threads; for ipc also an I/O thread at each end, with epoll_wait",
         ),
         (
             "crossbeam",
-            "sched_yield a few times; futex(FUTEX_WAIT), futex(FUTEX_WAKE) where that was in vain",
+            "sched_yield a few times; futex(FUTEX_WAIT), futex(FUTEX_WAKE) if that was in vain",
         ),
         (
             "mailbox-sleep",
-            "sendto on the doorbell where the reader sleeps; membarrier, epoll_pwait and recvfrom \
-             in the reader that goes to sleep and wakes",
+            "sendto on the doorbell if the receiver sleeps; membarrier, epoll_pwait and recvfrom \
+             in a receiver that goes to sleep and wakes",
         ),
         (
             "container-tcp, container-netns",

@@ -71,7 +71,7 @@ struct Hands<'h> {
 
 impl<'h> Hands<'h> {
     fn new(heap: &'h Heap, to: Member, post: Option<Post>, peer: PeerHandle<'_>) -> Result<Self> {
-        let post = post.ok_or_else(|| Trouble::fail("a connection that is somebody else's"))?;
+        let post = post.ok_or_else(|| Trouble::fail("found a connection of another process"))?;
         let options = Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1);
         let Correspondent { sender, mailbox, .. } = post.open(&options, &[peer])?;
         let outbox = heap.outbox(sender, to).map_err(refused)?;
@@ -103,7 +103,7 @@ impl End for Hands<'_> {
 
 #[cold]
 fn not_held() -> Trouble {
-    Trouble::fail("a block is to be handed over by who has it not")
+    Trouble::fail("expected to own the block to hand over, found none")
 }
 
 #[cold]

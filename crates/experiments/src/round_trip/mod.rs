@@ -69,7 +69,7 @@ impl Experiment for RoundTrip {
     }
 
     fn summary(&self) -> &'static str {
-        "How long is one message under way, by each mechanism between threads and processes?"
+        "What is the one-way latency of each mechanism between threads and processes?"
     }
 
     fn topic(&self) -> Topic {

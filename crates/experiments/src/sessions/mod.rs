@@ -140,7 +140,7 @@ fn measure(
         ));
     }
     if !script.missing.is_empty() {
-        notes.push(format!("left out for want of {}", script.missing.join(", ")));
+        notes.push(format!("left out for lack of {}", script.missing.join(", ")));
     }
     notes.extend(crowd(sessions, pin::allowed()?.len()));
     let iteration = Series {

@@ -65,7 +65,7 @@ impl Experiment for SharedHeaps {
     }
 
     fn summary(&self) -> &'static str {
-        "What does a heap cost that several processes share, and what does a kill do to it?"
+        "What does a heap shared by several processes cost, and what does a kill do to it?"
     }
 
     fn topic(&self) -> Topic {
@@ -216,7 +216,7 @@ fn observed(seen: &Seen, killed: bool) -> Observed {
         series.push(Series::ns("wedged", vec![wedged]).in_unit("share").by_mean());
         notes.extend(seen.wedged.map(|(after, kills)| {
             let ms = after.as_millis();
-            format!("wedged by kill {kills}: after {ms} ms nobody got any further")
+            format!("wedged by kill {kills}: after {ms} ms no worker made progress")
         }));
     }
     Observed { series, notes, maps: seen.maps.clone(), ..Observed::default() }
@@ -227,7 +227,7 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 }
 
 const VARIANTS: &[Variant] = &[
-    variant("shared", "processes on tontine's shared heap: arenas, and one word a block"),
+    variant("shared", "processes on tontine's shared heap: arenas, and one word per block"),
     variant("shared-killed", "the same, and each second one of them is killed and replaced"),
     variant(RECLAIM, "a process with 1,000,000 blocks of 64 bytes is killed: until they are free"),
     variant("shared-threads", "threads on tontine's shared heap"),

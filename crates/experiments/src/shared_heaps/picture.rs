@@ -30,7 +30,7 @@ pub(super) fn pair<W: World>(house: &mut House<'_, W>) -> Result<Vec<HeapMap>> {
     let seat = rand::random_range(0..house.seats.len());
     let named = named(house, seat);
     house.kill(seat)?;
-    let moment = format!("Worker {} was killed; nobody has looked after it", seat + 1);
+    let moment = format!("Worker {} was killed; it is not recovered yet", seat + 1);
     let before = house.world.map(&moment, &named)?;
     let began = Instant::now();
     let recovery = house.world.recover_and_trim()?;

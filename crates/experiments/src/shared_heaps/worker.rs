@@ -241,7 +241,7 @@ impl<'w, H: Heap> Worker<'w, H> {
         if self.board.deaths() > 0 {
             return Ok(());
         }
-        Err(Trouble::fail("a block that was passed on did not come, and nobody had died"))
+        Err(Trouble::fail("a block that was passed on did not arrive, and no worker had died"))
     }
 
     #[inline(always)]

@@ -69,7 +69,7 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "value-tontine",
-        summary: "from before kill to the value in the hand of tontine::signal's thread; it slept",
+        summary: "from before kill until tontine::signal's thread, which slept, has the value",
     },
     Variant { name: "value-sigwait", summary: "the same: a thread that does nothing but sigwait" },
     Variant {

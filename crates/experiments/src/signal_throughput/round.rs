@@ -128,7 +128,7 @@ fn reap(end: &mut End, receiver_lives: bool) -> Result<()> {
         return Err(Trouble::fail(format!("expected {who} to exit with 0, found {status:?}")));
     }
     if !end.receives && receiver_lives {
-        return Err(Trouble::fail("kill said ESRCH of a receiver that nobody had reaped"));
+        return Err(Trouble::fail("kill returned ESRCH for a receiver that was not reaped"));
     }
     Ok(())
 }

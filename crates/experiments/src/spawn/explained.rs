@@ -1,4 +1,4 @@
-//! What `spawn` is, in words.
+//! `spawn` in words: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 use tontine_host::os::lean;
@@ -6,47 +6,47 @@ use tontine_mechanisms::creation::calls;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
-        "Unix makes a process by copying one: fork gives the child a copy of the parent's memory \
-         (page by page, when somebody writes), its open files and its place in the program. Mostly \
+        "Unix creates a process by copying one: fork gives the child a copy of the parent's memory \
+         (page by page, at the first write), its open files and its place in the program. Usually \
          the child then calls exec, which throws the copy away and loads another program. When it \
          exits, the kernel keeps its status until the parent waits for it.",
         "Copying a description of memory that is thrown away at once is a waste, and it grows with \
          the parent. vfork leaves it out: the child borrows the parent's memory and the parent \
-         sleeps until the child has called exec or _exit. posix_spawn is the safe way to say the \
-         same: one call that makes a process and has it execute a file; glibc does it with a clone \
-         that shares memory.",
-        "Below all of them is clone, and its newer form clone3, to which one says by flags what is \
-         shared and what is copied. Threads are made by the same call with other flags.",
+         sleeps until the child has called exec or _exit. posix_spawn is the safe form of that: \
+         one call that creates a process which executes a file; glibc does it with a clone that \
+         shares memory.",
+        "Below all of them is clone, and its newer form clone3, whose flags say what is shared and \
+         what is copied. The same call with other flags creates threads.",
     ],
     steps: &[
         lean::IN_WORDS,
         "The process that measures pins itself to one processor, and its children with it \
          (`same-core`), or lets the scheduler place them (`unpinned`).",
-        "It makes a process that ends at once, and waits for it; over and over, one after another, \
-         never two at a time. A tenth of them before are not counted.",
+        "It creates a process that ends at once, and waits for it; over and over, one after \
+         another, never two at a time. A tenth as many before that are warm-up and not counted.",
         "fork: the C library's fork; the child calls _exit. clone3: the bare call without a flag, \
-         which copies what fork copies, without what the C library does around it; the child \
-         calls _exit. vfork: clone with CLONE_VM and CLONE_VFORK, the two flags of which vfork \
-         consists, on a stack of the child's own.",
-        "posix-spawn: the only one that executes something. What it executes is an ELF file of \
-         185 bytes (188 on aarch64), written into memory when the measurement starts: one page, no \
-         dynamic linker, three instructions, which exit. So the figure holds exec itself and \
-         not the start of some program: /bin/true takes several times as long, nearly all of it \
-         in the dynamic linker.",
+         which copies what fork copies, without what the C library does around it; the child calls \
+         _exit. vfork: clone with CLONE_VM and CLONE_VFORK, the two flags that make a vfork, on a \
+         stack of the child's own.",
+        "posix-spawn: the only one that executes a program: an ELF file of 185 bytes (188 on \
+         aarch64), written into memory when the measurement starts: one page, no dynamic linker, \
+         three instructions, which exit. So the figure contains exec itself and not the start of a \
+         large program: /bin/true takes several times as long, nearly all of it in the dynamic \
+         linker.",
     ],
-    timing: "The clock is read before the process is made and after waitpid has returned its \
-             status: each sample is one process, made, ended and reaped. The median stands for \
+    timing: "The clock is read before the process is created and after waitpid has returned its \
+             status: each sample is one process, created, ended and reaped. The median stands for \
              the invocation.",
     found: "",
     reading: "Lower is better. fork and clone3 grow with the memory that the parent has touched; \
-              vfork and posix-spawn hardly do. The parent is a small process here, so the \
-              distance between them is the smallest that there is (see thread-vs-process for a \
-              large one). On one core nothing has to be woken elsewhere; unpinned, the child may \
-              run beside the parent, or its processor may have to be woken first, which is dear \
-              in a virtual machine. posix-spawn does more than the others, an exec: compare it \
-              with fork and an exec, not with fork alone. In glibc its child asks for the action \
-              of each of 60 signals and sets it again, over a hundred calls before the exec. \
-              Plain C programs that do the same are timed beside by `cargo xtask twins`.",
+              vfork and posix-spawn hardly do. The parent is a small process here, so the distance \
+              between them is the smallest possible (see thread-vs-process for a large one). On \
+              one core no other processor has to be woken; unpinned, the child may run in parallel \
+              with the parent, or its processor may have to be woken first, which is expensive in \
+              a virtual machine. posix-spawn does more than the others, an exec: compare it with \
+              fork and an exec, not with fork alone. In glibc its child reads the action of each \
+              of 60 signals and sets it again, over a hundred calls before the exec. `cargo xtask \
+              twins` times plain C programs that do the same.",
     calls: &[
         ("fork", calls::FORK),
         ("vfork", "clone with CLONE_VM|CLONE_VFORK and SIGCHLD, wait4; in the child exit_group"),

@@ -34,7 +34,7 @@ impl Experiment for Spawn {
     }
 
     fn summary(&self) -> &'static str {
-        "What does it cost to make a process, let it end, and wait for it?"
+        "What does it cost to create a process, let it end, and wait for it?"
     }
 
     fn topic(&self) -> Topic {

@@ -1,44 +1,46 @@
-//! What `survival` is, for somebody who meets it for the first time.
+//! `survival` in words: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 
-/// The explanation of `survival`.
+/// Explanation of `survival`.
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "A process can end at any instruction: by kill -9, by the kernel when memory runs out, by \
-         a bug. Whatever it was doing is left as it stands at that moment. If it held a lock, the \
-         lock stays locked; if it was about to wake somebody, nobody is woken.",
-        "Some mechanisms are kept by the kernel, which closes a dead process's descriptors and so \
-         tells whoever holds the other end. Others are mere memory, of which the kernel knows \
-         nothing: the survivor waits for good. This experiment kills, and counts.",
+         a bug. Its work stays as it is at that moment. If it held a lock, the lock stays locked; \
+         if it was about to wake another process, that process is not woken.",
+        "Some mechanisms belong to the kernel, which closes a dead process's descriptors and so \
+         notifies the holder of the other end. Others are plain memory, of which the kernel knows \
+         nothing: the survivor waits indefinitely. This experiment kills processes, and counts the \
+         outcomes.",
         "Three things can go wrong. The survivor is wedged: it blocks or spins and never notices. \
-         A message is torn: it arrives with parts that were never sent so. Or a message is lost: \
-         its send had returned, the mechanism had taken charge of it, and it never arrives.",
+         A message is torn: it arrives with contents that were never sent. Or a message is lost: \
+         its send had returned successfully, and it never arrives.",
     ],
     steps: &[
-        "Two fresh processes are joined by the mechanism and pass numbered messages to and fro. \
-         Everybody else closes their ends, so that nothing but the mechanism can tell.",
+        "Two fresh processes are connected by the mechanism and pass numbered messages back and \
+         forth. All other processes close their copies of the ends, so that only the mechanism can \
+         notify.",
         "One of the two, chosen at random, is killed with SIGKILL at a random moment.",
-        "The survivor has 200 ms to notice. Nobody helps it: no timer, no question about the \
-         other. If it has not noticed by then it counts as wedged.",
-        "Both have written down, in memory that outlives them, what they sent and received: from \
-         that the referee says what was torn and what was lost.",
+        "The survivor has 200 ms to notice, without help: no timer, and no check whether the other \
+         is alive. If it has not noticed by then, it counts as wedged.",
+        "Both have logged, in memory that outlives them, what they sent and received: from these \
+         logs the referee decides what was torn and what was lost.",
     ],
     timing: "`notice` runs from just before the kill to the survivor's stamp when its mechanism \
-             has told it, for those that noticed, by the time stamp counter. The shares are not \
-             timed: each is a count of kills.",
+             has notified it, for those that noticed, by the time stamp counter. The shares are \
+             not timed: each is a count of kills.",
     found: "",
-    reading: "A share of 0 after some hundreds of kills does not prove that it cannot happen: a \
-              window of a few nanoseconds is seldom hit by chance. `tontine crash` kills at every \
-              instruction instead. `lost` is near 100 % for all mechanisms that keep mail out of \
-              the sender's reach, because unread mail goes with its reader; `lost_with_sender` \
-              counts only what a dead sender had sent. Mechanisms between threads are not \
-              here: a kill takes both.",
+    reading: "A share of 0 after some hundreds of kills does not prove that it cannot happen: \
+              chance seldom hits a window of a few nanoseconds. `tontine crash` kills at every \
+              instruction instead. `lost` is near 100 % for all mechanisms that keep messages out \
+              of the sender's reach, because unread messages vanish with their receiver; \
+              `lost_with_sender` counts only messages of a dead sender. Mechanisms between threads \
+              are left out: a kill ends both.",
     calls: &[
         (
             "all",
-            "in `notice`: kill, the kernel's work on the dying process, and \
-             whatever call the survivor blocks in",
+            "in `notice`: kill, the kernel's work on the dying process, and the call in which the \
+             survivor blocks",
         ),
         ("pipe, unix-stream, unix-seqpacket, tcp-loopback, eventfd", "read or write"),
         ("futex, semaphore-process, condvar", "futex(FUTEX_WAIT)"),

@@ -58,7 +58,7 @@ impl Experiment for Survival {
     }
 
     fn summary(&self) -> &'static str {
-        "Of N random kills of either end: is the survivor wedged, what is torn, what is lost?"
+        "After random kills of either end: is the survivor wedged, what is torn, what is lost?"
     }
 
     fn topic(&self) -> Topic {
@@ -137,7 +137,7 @@ fn observed(fates: &[Fate]) -> Observed {
     let mut notes = Vec::new();
     let noticed: Vec<f64> = fates.iter().filter_map(|fate| fate.notice_ns).collect();
     if noticed.is_empty() {
-        notes.push("nobody noticed: no notice".to_owned());
+        notes.push("no survivor noticed: no notice".to_owned());
     } else {
         series.push(Series::ns("notice", noticed));
     }

@@ -35,8 +35,8 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 
 const VARIANTS: &[Variant] = &[
     variant("shared", "one plain counter for all: load, add, store; increments get lost"),
-    variant("thread-local", "a counter each, found by the thread register (C's __thread)"),
-    variant("pthread-key", "a counter each, found by pthread_getspecific"),
+    variant("thread-local", "one counter per thread, found by the thread register (C's __thread)"),
+    variant("pthread-key", "one counter per thread, found by pthread_getspecific"),
     variant("atomic", "one counter for all, incremented by an atomic instruction"),
     variant("mutex", "one plain counter for all, inside a pthread mutex"),
 ];

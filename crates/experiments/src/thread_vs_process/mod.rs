@@ -75,7 +75,7 @@ impl Experiment for ThreadVsProcess {
     }
 
     fn summary(&self) -> &'static str {
-        "What does it cost to make a thread or a process, and to wait for its end?"
+        "What does it cost to create a thread or a process, and to wait for its end?"
     }
 
     fn topic(&self) -> Topic {

@@ -119,7 +119,7 @@ fn gap(found: Label, expected: Option<u64>) -> Trouble {
             format!("lost messages {expected} to {} of sender {sender}", number - 1)
         }
         Some(_) => format!("message {number} of sender {sender} came twice"),
-        None => format!("a message of sender {sender}, whom nobody started"),
+        None => format!("a message of sender {sender}, which was not started"),
     })
 }
 

@@ -50,7 +50,7 @@ impl Experiment for Throughput {
     }
 
     fn summary(&self) -> &'static str {
-        "How many messages and bytes a second stream from senders to one receiver?"
+        "How many messages and bytes per second stream from senders to one receiver?"
     }
 
     fn topic(&self) -> Topic {
@@ -130,7 +130,9 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
         return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
     }
     if bytes < label::BYTES || !bytes.is_multiple_of(label::BYTES) {
-        return Err(Trouble::fail(format!("a message of {bytes} bytes has no room for its label")));
+        return Err(Trouble::fail(format!(
+            "a message of {bytes} bytes has no space for its label"
+        )));
     }
     let plan = Plan::new(bytes, senders, budget, &allowed, Clock::calibrated());
     let (batches, note) = match variant {

@@ -38,7 +38,7 @@ impl Experiment for WakeUp {
     }
 
     fn summary(&self) -> &'static str {
-        "How long is one message under way to a process that has slept for a while?"
+        "What is the latency of a message to a process that has slept for a while?"
     }
 
     fn topic(&self) -> Topic {

@@ -18,11 +18,12 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 
 /// The step in which a process is made so, for the explanations of who does it.
-pub const IN_WORDS: &str = "The process that creates is made small first: libraries that a \
-    child does not use are kept out of it (MADV_DONTFORK), and what the dynamic linker has written \
-    of our own executable and then closed becomes a shared mapping of the same bytes. It then has \
-    about the mappings of a small C program; each mapping and each page written makes a fork \
-    dearer.";
+pub const IN_WORDS: &str = "The creating process is made small first: libraries that a child does \
+                            not use are kept out of it (MADV_DONTFORK), and the part of the \
+                            executable that the dynamic linker has written and then made read-only \
+                            becomes a shared mapping of the same bytes. The process then has about \
+                            the mappings of a small C program; each mapping and each written page \
+                            makes a fork slower.";
 
 /// While it lives, children are forked without what they do not need. They must not unwind: the
 /// unwinder is a library too.

@@ -65,7 +65,7 @@ impl Driver for Spin {
             KILLED,
             &[Listing::new(
                 Asked::RoundTrip,
-                "a tontine mailbox at each end, 8 bytes a message, both processes spin",
+                "a tontine mailbox at each end, 8 bytes per message, both processes spin",
             )],
         )
     };
@@ -82,11 +82,11 @@ impl Driver for Sleep {
         &[
             Listing::new(
                 Asked::RoundTrip,
-                "a tontine mailbox at each end, 8 bytes a message, both sleep",
+                "a tontine mailbox at each end, 8 bytes per message, both sleep",
             ),
             Listing::new(
                 Asked::WakeUp,
-                "a tontine mailbox, 8 bytes a message, whose reader sleeps",
+                "a tontine mailbox, 8 bytes per message, whose receiver sleeps",
             ),
         ],
     );
@@ -125,7 +125,7 @@ impl Driver for Own {
             &[
                 Listing::new(
                     Asked::Throughput,
-                    "a tontine mailbox, one lane a sender, copied in and out; processes",
+                    "a tontine mailbox, one lane per sender, copied in and out; processes",
                 ),
                 Listing::new(
                     Asked::Survival,
@@ -181,7 +181,7 @@ impl Driver for Succession {
             hands_over: true,
             ..Explored::new(
                 "mailbox-succession",
-                "Tontine's mailbox, its sender waiting for a dead reader's successor",
+                "Tontine's mailbox, its sender waiting for a dead receiver's successor",
                 &[Operation::Receive, Operation::ReceiveEmpty],
                 || FIRST_CHUNK,
             )
@@ -452,7 +452,7 @@ impl<const COPY: bool> Inlet for LaneIn<COPY> {
                 return Ok(seen);
             }
         }
-        let look = look.ok_or_else(|| Trouble::fail("a message was looked at twice"))?;
+        let look = look.ok_or_else(|| Trouble::fail("expected one peek per message, found two"))?;
         if COPY {
             return self.mailbox.receive(senders, look);
         }

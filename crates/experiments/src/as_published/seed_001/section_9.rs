@@ -145,7 +145,7 @@ fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
         of_all.into_iter().zip(gains).for_each(|(of_one, gain)| of_one.push(gain));
     }
     say(out, format_args!("(+: faster with locks of each process)"))?;
-    let load = "for sessions beside builds";
+    let load = "for sessions with builds";
     let all = [(load, sessions), ("for these builds", builds), ("for forks alone", forks)];
     for (what, gains) in all {
         let answer = answer(&gains).unwrap_or_else(|| "not known".to_owned());
@@ -203,7 +203,7 @@ fn waits(observed: &Observed, lock: &str) -> Result<String> {
     note(&mut table, "", observed);
     let found =
         table.rows().find(|(name, _)| *name == lock).map(|(_, mut shares)| shares.remove(0));
-    found.ok_or_else(|| Trouble::fail(format!("nobody took {lock}")))
+    found.ok_or_else(|| Trouble::fail(format!("no thread took {lock}")))
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
         let mut out = Vec::new();
         question(&[2], &mut out).expect("a vector can be written");
         let text = String::from_utf8(out).expect("UTF-8");
-        for start in ["for sessions beside builds: ", "for these builds: ", "for forks alone: "] {
+        for start in ["for sessions with builds: ", "for these builds: ", "for forks alone: "] {
             let answer = text.lines().find_map(|line| line.strip_prefix(start));
             let answer = answer.unwrap_or_else(|| panic!("no answer: {text}"));
             let known = ["yes, from ", "no, not on up to ", "not for good: "];
