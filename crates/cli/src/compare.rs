@@ -23,12 +23,13 @@ use crate::args::{Compare, Document, INVOCATION};
 use crate::repetitions::duration;
 use crate::{FAILED, Refusal, print, stopped_by, table};
 
-/// Carries out `compare`. Status 1 is kept for a regression: whatever goes wrong has 2.
+/// Carries out `compare`. Status 1 is reserved for a regression: every error has 2.
 pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
     let given = asked.again.iter().map(|path| given(path)).collect::<Result<Vec<_>, _>>()?;
     let (base, new) = read(&asked.base, &asked.new).map_err(Refusal::usage)?;
     let mut comparison = screen(&base, &new, asked.threshold);
-    let stop = Stop::on_signals().map_err(Refusal::usage)?;
+    let stop = Stop::on_signals()
+        .map_err(|error| Refusal::usage(format!("cannot install signal handlers: {error}")))?;
     let programs = match &given[..] {
         _ if asked.screen => Err("as asked; corrected for the number of rows".into()),
         [old, new] => Ok([old.clone(), new.clone()]),
@@ -60,7 +61,12 @@ pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
 
 fn given(path: &Path) -> Result<PathBuf, Refusal> {
     let program = Executable::at(path).map(|program| program.path);
-    program.map_err(|error| Refusal::usage(format!("--again {}: {error}", path.display())))
+    program.map_err(|error| {
+        Refusal::usage(format!(
+            "--again {}: {error}; expected a `tontine` program that can be executed",
+            path.display()
+        ))
+    })
 }
 
 fn settle(
@@ -80,7 +86,7 @@ fn settle(
     (SUITE.clean_up)();
 }
 
-/// What the second stage shows on standard error: a bar on a terminal, else a line a task.
+/// Progress of the second stage on standard error: a bar on a terminal, else one line per task.
 struct Show {
     bar: ProgressBar,
     terminal: bool,
@@ -100,7 +106,7 @@ impl Show {
         if self.terminal {
             self.bar.println(line);
         } else {
-            // Whoever closed standard error does not want to know.
+            // If standard error is closed, the line is not wanted.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }

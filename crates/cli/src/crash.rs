@@ -1,4 +1,4 @@
-//! `tontine crash`: kills processes at every instruction, and says who wedges.
+//! `tontine crash`: kills processes at every instruction, and reports the survivors' fate.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ use tontine_crash::{Mode, Request};
 use crate::args::{self, ACTOR, Crash, Format};
 use crate::{FAILED, Refusal, print, stopped_by};
 
-/// Points of each operation at which `--plan` kills, to tell how long all take: two for each of the
-/// kills that are under way at once on two processors.
+/// Points of each operation at which `--plan` kills, for an estimate of the time: twice the number
+/// of kills in progress at once on two processors.
 const SAMPLE: usize = 16;
 
 /// Carries out `crash`.
@@ -29,9 +29,14 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
         point: asked.point,
         sample: asked.sample.map(NonZeroUsize::get).or(asked.plan.then_some(SAMPLE)),
     };
-    // Serves as an actor by the hidden command.
-    let stage = Stage { program: std::env::current_exe()?, arguments: vec![ACTOR.into()] };
-    let watch = Watch { stop: Stop::on_signals()?, bar: bar() };
+    // Serves as a worker by the hidden command.
+    let stage = Stage {
+        program: std::env::current_exe()
+            .map_err(Refusal::cannot("find this program's own path"))?,
+        arguments: vec![ACTOR.into()],
+    };
+    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
+    let watch = Watch { stop, bar: bar() };
     let report = tontine_crash::run(&request, &stage, &watch);
     watch.bar.finish_and_clear();
     match asked.format {
@@ -46,7 +51,7 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
     Ok(match watch.stop.signal() {
         Some(signal) => stopped_by(signal),
         None if report.is_bad() => ExitCode::from(FAILED),
-        // Whoever names a point wants that one: that it is not there must not look like success.
+        // A missing point that was named must not look like success.
         None if asked.point.is_some() && report.has_failed() => ExitCode::from(FAILED),
         None => ExitCode::SUCCESS,
     })
@@ -60,7 +65,7 @@ fn mode(asked: args::Mode) -> Mode {
     }
 }
 
-/// Shows how far it is, where standard error is a terminal.
+/// Shows the progress if standard error is a terminal.
 struct Watch {
     stop: Stop,
     bar: ProgressBar,

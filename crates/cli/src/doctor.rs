@@ -1,4 +1,4 @@
-//! `tontine doctor`: what spoils measurements here, and how to mend it.
+//! `tontine doctor`: reports what disturbs measurements here, and how to fix it.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -39,18 +39,18 @@ fn text(machine: &Machine) -> String {
     let advice = advice(machine);
     let spoilt = advice.iter().filter(|advice| advice.severity == Severity::Spoils).count();
     let _ = match spoilt {
-        0 => writeln!(text, "Nothing that was looked at spoils measurements here."),
-        1 => writeln!(text, "One thing spoils measurements here:"),
-        count => writeln!(text, "{count} things spoil measurements here:"),
+        0 => writeln!(text, "No check found anything that disturbs measurements here."),
+        1 => writeln!(text, "One thing disturbs measurements here:"),
+        count => writeln!(text, "{count} things disturb measurements here:"),
     };
     for severity in [Severity::Spoils, Severity::Note] {
         if severity == Severity::Note && advice.len() > spoilt {
-            text.push_str("\nGood to know:\n");
+            text.push_str("\nNotes:\n");
         }
         for one in advice.iter().filter(|advice| advice.severity == severity) {
             let _ = writeln!(text, "  - {}\n    {}", one.finding, one.effect);
             if !one.mend.is_empty() {
-                let _ = writeln!(text, "    mend: {}", one.mend);
+                let _ = writeln!(text, "    fix: {}", one.mend);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! `tontine explain`: what an experiment is, for somebody who meets the topic for the first time.
+//! `tontine explain`: describes an experiment to readers new to its topic.
 //!
-//! The words are those of [`About`](tontine_bench::about::About), the same that the report shows;
-//! here they are found by name and broken to the terminal's width.
+//! The text is that of [`About`](tontine_bench::about::About), which the report shows too; here it
+//! is found by name and wrapped to the width of the terminal.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -16,13 +16,13 @@ use tontine_experiments::SUITE;
 use crate::args::Explain;
 use crate::{Refusal, print};
 
-/// Broken here where there is no terminal.
+/// Columns of the text without a terminal.
 const WIDTH: usize = 80;
 
-/// Lines longer than this are no longer read with ease.
-const WIDEST: usize = 100;
+/// Maximum number of columns, for ease of reading.
+const WIDEST: usize = 80;
 
-/// Prints what was asked for; what there is, where nothing was named.
+/// Prints the page of a name, or the overview if there is none.
 pub(crate) fn explain(asked: &Explain) -> Result<ExitCode, Refusal> {
     let text = match &asked.name {
         None => overview(),
@@ -40,10 +40,11 @@ fn found(name: &str) -> Result<String, Refusal> {
     let known = plan::resolve_all(&SUITE, &whole).map_err(|why| {
         let names = Topic::ALL.map(Topic::name).into_iter();
         match names.max_by(|a, b| alike(name, a).total_cmp(&alike(name, b))) {
-            // The plan knows no topics, and would name something further away.
-            Some(topic) if alike(name, topic) > NEAR => {
-                Refusal::usage(format!("there is no {name}; did you mean {topic}?"))
-            }
+            // The plan has no topics, and would offer a name that is less alike.
+            Some(topic) if alike(name, topic) > NEAR => Refusal::usage(format!(
+                "no experiment or topic is named '{name}'; did you mean '{topic}'? \
+                     `tontine explain` lists all"
+            )),
             _ => Refusal::usage(why),
         }
     })?;
@@ -53,7 +54,7 @@ fn found(name: &str) -> Result<String, Refusal> {
         let text = experiment.description().text();
         Some(match variant {
             Some(variant) => format!(
-                "{name}/{}: {}\n\nIt is one variant of this experiment:\n\n{text}",
+                "{name}/{}: {}\n\nThis is a variant of the following experiment.\n\n{text}",
                 variant.name, variant.summary
             ),
             None => text,
@@ -62,31 +63,31 @@ fn found(name: &str) -> Result<String, Refusal> {
     Ok(known.iter().filter_map(of).collect())
 }
 
-/// From here on a misspelt name is taken for a topic.
+/// Minimum similarity at which a misspelt name is taken for a topic.
 const NEAR: f64 = 0.88;
 
 fn alike(name: &str, topic: &str) -> f64 {
     strsim::jaro_winkler(name, topic)
 }
 
-/// A topic and its experiments, a line each.
+/// Returns a topic and its experiments, one line each.
 fn of_topic(topic: Topic) -> String {
     let mut text = format!("{}\n\n{}\n", topic.name(), topic.question());
     for experiment in of(topic) {
         let _ = write!(text, "\n{}: {}\n", experiment.name(), experiment.summary());
     }
-    text.push_str("\nMore on each: tontine explain NAME\n");
+    text.push_str("\nDetails of each: tontine explain NAME\n");
     text
 }
 
-/// All topics and the names in them.
+/// Returns all topics and the names in them.
 fn overview() -> String {
     let mut text = String::new();
     for topic in Topic::ALL.into_iter().filter(|topic| of(*topic).next().is_some()) {
         let names: Vec<&str> = of(topic).map(|experiment| experiment.name()).collect();
         let _ = write!(text, "{}: {}\n  {}\n\n", topic.name(), topic.question(), names.join(", "));
     }
-    text.push_str("More on each: tontine explain NAME\n");
+    text.push_str("Details of each: tontine explain NAME\n");
     text
 }
 
@@ -98,8 +99,8 @@ fn width() -> usize {
     Table::new().width().map_or(WIDTH, |width| usize::from(width).clamp(20, WIDEST))
 }
 
-/// Breaks every line to `width`; a numbered one hangs behind its number, an indented one keeps its
-/// indent.
+/// Wraps every line to `width`; a numbered one hangs after its number, an indented one keeps its
+/// indentation.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -116,6 +117,7 @@ fn wrapped(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::tests::banned;
 
     #[test]
     fn every_line_fits_and_no_word_is_lost() {
@@ -133,6 +135,35 @@ mod tests {
         }
     }
 
+    /// Returns every page: the overview, each topic, each experiment and each variant.
+    fn pages() -> Vec<(String, String)> {
+        let experiments = SUITE.experiments.iter().flat_map(|experiment| {
+            let variants = experiment.variants().iter();
+            let variants = variants.map(|one| format!("{}/{}", experiment.name(), one.name));
+            [experiment.name().to_owned()].into_iter().chain(variants)
+        });
+        let topics = Topic::ALL.map(|topic| topic.name().to_owned()).into_iter();
+        let names = topics.chain(experiments);
+        let found = names.map(|name| {
+            let text = found(&name).unwrap_or_else(|refusal| panic!("{}", refusal.why));
+            (name, text)
+        });
+        [("the overview".to_owned(), overview())].into_iter().chain(found).collect()
+    }
+
+    #[test]
+    fn pages_fit_80_columns_and_have_no_house_dialect() {
+        let pages = pages();
+        assert!(pages.len() > 150, "{}", pages.len());
+        for (name, text) in pages {
+            let page = wrapped(&text, WIDTH);
+            for line in page.lines() {
+                assert!(line.chars().count() <= WIDTH, "{name}: {line}");
+            }
+            assert_eq!(banned(&page), [""; 0], "{name}:\n{page}");
+        }
+    }
+
     #[test]
     fn a_step_hangs_behind_its_number() {
         assert_eq!(wrapped("1. one two three", 10), "1. one two\n   three\n");
@@ -147,7 +178,7 @@ mod tests {
         assert!(said("round-trip").starts_with("round-trip\n"));
         assert!(said("round-trip/futex").starts_with("round-trip/futex: a futex word"));
         assert!(said("death").contains("liveness-check: "));
-        assert!(said("deaht").contains("did you mean death?"), "{}", said("deaht"));
+        assert!(said("deaht").contains("did you mean 'death'?"), "{}", said("deaht"));
         assert!(said("round-tripp").contains("round-trip"), "{}", said("round-tripp"));
     }
 }

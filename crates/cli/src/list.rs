@@ -1,4 +1,4 @@
-//! `tontine list`: the experiments and their variants.
+//! `tontine list`: prints the experiments and their variants.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use tontine_experiments::SUITE;
 use crate::args::List;
 use crate::{Refusal, print};
 
-/// Prints the experiments that were asked for, all where none is named.
+/// Prints the named experiments, or all if none is named.
 pub(crate) fn list(asked: &List) -> Result<ExitCode, Refusal> {
     let wanted = plan::resolve_all(&SUITE, &asked.names).map_err(Refusal::usage)?;
     let mut text = String::new();

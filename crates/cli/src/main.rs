@@ -1,4 +1,4 @@
-//! The `tontine` command: parses, calls, prints. What it does stands in the libraries.
+//! The `tontine` command: parses, calls, prints. The libraries do the work.
 //!
 //! Floors, from the bottom up: `args`; `progress`, `table`; `results`, `repetitions`;
 //! `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`, `unix`.
@@ -26,10 +26,10 @@ use tontine_experiments::SUITE;
 
 use crate::args::{Cli, Command};
 
-/// Something could not be done; what, was said on standard error.
+/// Exit status of a failure, whose message is on standard error.
 const FAILED: u8 = 1;
 
-/// The command was used wrongly; clap uses the same number.
+/// Exit status of wrong usage, the same as clap's.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -65,31 +65,36 @@ fn main() -> ExitCode {
     })
 }
 
-/// The exit status of one that a signal ended.
+/// Returns the exit status of a command that a signal ended.
 pub(crate) fn stopped_by(signal: i32) -> ExitCode {
     ExitCode::from(signalled(signal))
 }
 
-/// Its number.
+/// Returns the number of that exit status.
 pub(crate) fn signalled(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(FAILED)
 }
 
-/// Why a command was not carried out, and its exit status.
+/// Error of a command: message and exit status.
 pub(crate) struct Refusal {
     why: String,
     status: u8,
 }
 
 impl Refusal {
-    /// The command was used wrongly.
+    /// Returns an error of wrong usage.
     pub(crate) fn usage(why: impl ToString) -> Self {
         Self { why: why.to_string(), status: USAGE }
     }
 
-    /// It could not be done.
+    /// Returns an error of a command that was used correctly.
     pub(crate) fn failed(why: impl ToString) -> Self {
         Self { why: why.to_string(), status: FAILED }
+    }
+
+    /// Returns a conversion from an I/O error, with a message that says what failed.
+    pub(crate) fn cannot(what: &str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::failed(format!("cannot {what}: {error}"))
     }
 }
 
@@ -99,16 +104,20 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Writes to standard output. That nobody reads any more (`| head`) is no error.
+/// Writes to standard output. If its reader has ended (`| head`), that is not an error.
 pub(crate) fn print(text: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done,
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("cannot write to standard output: {error}; redirect it elsewhere"),
+        )),
+        Ok(()) => Ok(()),
     }
 }
 
-/// One page for the command and one for each of its commands, and theirs, in one roff text.
+/// Prints one page for the command and one for each of its subcommands, in one roff text.
 fn manual_page() -> io::Result<()> {
     let mut text = Vec::new();
     pages(&args::definition(), "tontine", &mut text)?;

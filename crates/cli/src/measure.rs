@@ -38,7 +38,7 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     }
     writable(&asked.out)?;
     let samples = asked.samples.as_deref().map(samples_folder).transpose()?;
-    let stop = Stop::on_signals()?;
+    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
     let launcher = launcher(size)?;
     if size == Size::Full {
         announce(&plan, &launcher, &stop);
@@ -49,9 +49,10 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     Ok(status(&results, &stop))
 }
 
-/// Starts this very program anew for each invocation.
+/// Returns a launcher that starts this program again for each invocation.
 fn launcher(size: Size) -> Result<Launcher, Refusal> {
-    let program = std::env::current_exe()?;
+    let program =
+        std::env::current_exe().map_err(Refusal::cannot("find this program's own path"))?;
     Ok(Launcher { program, arguments: vec![INVOCATION.into()], deadline: size.deadline() })
 }
 
@@ -63,13 +64,16 @@ fn size_of(asked: &Measure) -> Size {
     }
 }
 
-/// Says how long a full run will take, after a pilot of a minute or two.
+/// Prints an estimate of the time of a full run, after a pilot of a minute or two.
 fn announce(plan: &Plan, launcher: &Launcher, stop: &Stop) {
     let mut out = io::stderr();
-    let _ = writeln!(out, "finding out how long this will take, with a pilot …");
+    let _ = writeln!(out, "estimating the time with a pilot …");
     if let Some(seconds) = estimate::seconds(plan, Pilot { suite: &SUITE, launcher, stop }) {
         let time = duration(seconds);
-        let _ = writeln!(out, "this will take about {time}; Ctrl-C keeps what there is");
+        let _ = writeln!(
+            out,
+            "this will take about {time}; Ctrl-C stops, and keeps the results so far"
+        );
     }
 }
 

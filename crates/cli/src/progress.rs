@@ -9,11 +9,11 @@ use tontine_bench::engine::invoked::InvocationResult;
 use tontine_bench::engine::plan::Plan;
 use tontine_bench::task::Task;
 
-/// A bar on a terminal, a line a cell elsewhere.
+/// A bar on a terminal, one line per cell elsewhere.
 pub(crate) struct Show {
     bar: ProgressBar,
     terminal: bool,
-    /// Invocations of each task that are still to come.
+    /// Remaining invocations of each task.
     left: HashMap<String, usize>,
 }
 
@@ -32,7 +32,7 @@ impl Show {
         if self.terminal {
             self.bar.println(line);
         } else {
-            // Whoever closed standard error does not want to know.
+            // If standard error is closed, the line is not wanted.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
@@ -47,7 +47,7 @@ impl Progress for Show {
             (Some(fewest), Some(most)) if fewest < most => format!("{fewest} to {most}"),
             (_, most) => most.copied().unwrap_or(0).to_string(),
         };
-        self.say(&format!("{} invocations, {a_cell} a cell", plan.in_all()));
+        self.say(&format!("{} invocations, {a_cell} per cell", plan.in_all()));
     }
 
     fn invoking(&mut self, task: &Task, _block: usize) {

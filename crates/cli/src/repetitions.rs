@@ -1,4 +1,4 @@
-//! `tontine measure --plan`: how often to repeat each cell, from a pilot.
+//! `tontine measure --plan`: the repetitions that each cell needs, from a pilot.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -19,13 +19,13 @@ use crate::{Refusal, print, table};
 const COLUMNS: [&str; 7] =
     ["cell", "mean", "within", "between", "operations × invocations", "takes", "default reaches"];
 
-/// Tries every task and prints what to do.
+/// Tries every task and prints the advice.
 pub(crate) fn advise(
     tasks: &[Task],
     asked: &Measure,
     launcher: &Launcher,
 ) -> Result<ExitCode, Refusal> {
-    let stop = Stop::on_signals()?;
+    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
     let mut found = Vec::new();
     let mut out = io::stderr();
     let trials = repetitions::TRIALS;
@@ -59,7 +59,7 @@ pub(crate) fn advise(
 
 fn text(found: &[PilotAdvice], precision: f64) -> String {
     let mut text = format!(
-        "\nFor a 95 % interval of the mean within ±{precision} %, at the least cost \
+        "\nRepetitions for a 95 % interval of the mean within ±{precision} %, at the least cost\n\
          (Kalibera and Jones, 2013):\n\n"
     );
     let mut table = Table::new();
@@ -73,9 +73,9 @@ fn text(found: &[PilotAdvice], precision: f64) -> String {
     }
     let _ = writeln!(text, "{table}");
     text.push_str(
-        "\nwithin: how much stretches of an invocation differ; between: how much invocations do \
-         beyond that,\nboth as deviation ÷ mean. Operations are chosen by --quick, --full or \
-         neither, invocations by\n--invocations N.\n",
+        "\nwithin: variation between stretches of an invocation; between: additional variation\n\
+         between invocations; both as deviation ÷ mean. --quick, --full or neither sets the\n\
+         number of operations, --invocations N that of invocations.\n",
     );
     text
 }
@@ -95,7 +95,7 @@ fn row(advice: &PilotAdvice) -> [String; 7] {
     ]
 }
 
-/// Seconds, as one says them.
+/// Returns a duration in words.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         ..0.95 => format!("{:.0} ms", seconds * 1e3),

@@ -1,8 +1,8 @@
 //! `tontine measure --as-published`: a source's own programs, repeated: [`reproduce`].
 //!
-//! They run in a child, this program called anew, so that a signal ends them wherever they are and
-//! what they had made is removed afterwards: processes end with the child, files and containers are
-//! swept. What it prints goes to a file as well, when it is whole.
+//! They run in a child, this program started again, so that a signal ends them at any point and
+//! their leftovers are removed afterwards: processes end with the child, files and containers are
+//! swept. When the child has ended, its output goes to a file as well.
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, ExitCode};
@@ -19,39 +19,45 @@ use crate::args::Measure;
 use crate::results::writable;
 use crate::{FAILED, Refusal, print, stopped_by};
 
-/// Set for the child: it does the work.
+/// Environment variable that tells the child to do the work.
 const CHILD: &str = "TONTINE_REPRODUCES";
 
-/// Repeats the source of that number.
+/// Repeats the source with that number.
 pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal> {
     let known =
         || as_published::seeds().iter().map(|seed| seed.number).collect::<Vec<_>>().join(", ");
     let seed = as_published::find(seed).ok_or_else(|| {
-        Refusal::usage(format!("no seed is named '{seed}'; there are {}", known()))
+        Refusal::usage(format!("no source is named '{seed}'; name one of {}", known()))
     })?;
     if std::env::var_os(CHILD).is_some() {
         return carry_out(seed, asked);
     }
     writable(&asked.out)?;
     (SUITE.clean_up)();
-    let stop = Stop::on_signals()?;
-    let mut command = Command::new(std::env::current_exe()?);
-    let mut child = command.args(std::env::args_os().skip(1)).env(CHILD, "1").spawn()?;
+    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
+    let mut command = Command::new(
+        std::env::current_exe().map_err(Refusal::cannot("find this program's own path"))?,
+    );
+    command.args(std::env::args_os().skip(1)).env(CHILD, "1");
+    let mut child = command.spawn().map_err(Refusal::cannot("start this program again"))?;
     let ended = wait_for_either(&child, &stop);
     if stop.requested() || ended.is_err() {
         let _ = child.kill();
     }
-    let status = child.wait()?;
+    let status = child.wait().map_err(Refusal::cannot("wait for the child process"))?;
     (SUITE.clean_up)();
-    ended?;
+    ended.map_err(Refusal::cannot("wait for the child process"))?;
     match (stop.signal(), status.code()) {
         (Some(signal), _) => Ok(stopped_by(signal)),
         (None, Some(code)) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(FAILED))),
-        (None, None) => Err(Refusal::failed(format!("source {}: {status}", seed.number))),
+        (None, None) => Err(Refusal::failed(format!(
+            "source {}: expected its process to exit, found {status}; run it again",
+            seed.number
+        ))),
     }
 }
 
-/// Returns when the child has ended, or the wish to stop has come.
+/// Waits until the child has ended or a signal asks to stop.
 fn wait_for_either(child: &Child, stop: &Stop) -> io::Result<()> {
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut waits = [PollFd::new(&ended, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
@@ -73,7 +79,7 @@ fn carry_out(seed: &Seed, asked: &Measure) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints, and keeps what was printed.
+/// Prints, and keeps the text.
 struct Both {
     text: Vec<u8>,
 }

@@ -10,25 +10,27 @@ use tontine_report::write;
 use crate::args::{Format, Measure};
 use crate::{Refusal, print, table};
 
-/// Says *before* measuring that nothing could be written afterwards.
+/// Fails *before* the measurement if the results could not be written after it.
 pub(crate) fn writable(folder: &Path) -> Result<(), Refusal> {
     write::check_folder(folder).map_err(|error| {
         let folder = folder.display();
         Refusal::failed(format!(
-            "cannot write results to {folder}: {error}; name another folder with --out"
+            "cannot write results to {folder}: {error}; name another directory with --out"
         ))
     })
 }
 
-/// The folder for samples, by its whole path.
+/// Returns the absolute path of the directory for samples.
 pub(crate) fn samples_folder(folder: &Path) -> Result<PathBuf, Refusal> {
     write::check_folder(folder).and_then(|()| folder.canonicalize()).map_err(|error| {
         let folder = folder.display();
-        Refusal::failed(format!("cannot write samples to {folder}: {error}"))
+        Refusal::failed(format!(
+            "cannot write samples to {folder}: {error}; name another directory with --samples"
+        ))
     })
 }
 
-/// Writes the files first: whatever becomes of standard output, what was measured is kept.
+/// Writes the files first, so that a failure of standard output loses no result.
 pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal> {
     let written = write::write_all(results, &asked.out);
     let mut said = String::from("\n");
@@ -36,7 +38,7 @@ pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal>
         let _ = writeln!(said, "wrote {}", file.display());
     }
     if !results.complete {
-        said.push_str("ended early: what was measured was kept and is marked incomplete\n");
+        said.push_str("stopped early: the results so far are kept and marked incomplete\n");
     }
     match asked.format {
         Format::Text => print((table::render(results) + &said).as_bytes())?,

@@ -213,8 +213,33 @@ fn help_manual_and_completions_name_every_command() {
         for command in ["measure", "list", "compare", "recv", "send", "doctor", "crash"] {
             assert!(text.contains(command), "{command} is missing in {text}");
         }
-        for hidden in ["Serve one invocation", "Serve as one end", "Serve as an actor"] {
+        for hidden in ["Serve one invocation", "Serve as one end", "Serve as a worker"] {
             assert!(!text.contains(hidden), "a hidden command shows");
+        }
+    }
+}
+
+/// In a wider terminal the help was wrapped at 100 columns, and without one as well.
+#[test]
+fn help_fits_80_columns_on_wide_and_narrow_terminals() {
+    let commands = ["measure", "recv", "send", "compare", "crash", "explain", "doctor", "list"];
+    let names = commands.into_iter().map(|name| vec![name]);
+    let unix = ["run", "check", "explore", "shell"].into_iter().map(|name| vec!["unix", name]);
+    for name in names.chain(unix) {
+        for columns in [None, Some(200), Some(60)] {
+            let mut command = tontine();
+            match columns {
+                Some(columns) => command.env("COLUMNS", columns.to_string()),
+                None => command.env_remove("COLUMNS"),
+            };
+            let output = command.arg("help").args(&name).output().expect("tontine runs");
+            let help = text(&output.stdout);
+            let most = columns.unwrap_or(80).min(80);
+            for line in help.lines() {
+                // A command that is an example has no blank to break at.
+                let breaks = line.trim().contains(' ') && !line.starts_with("Usage: ");
+                assert!(line.chars().count() <= most || !breaks, "{name:?}, {columns:?}: {line}");
+            }
         }
     }
 }

@@ -13,79 +13,81 @@ pub(crate) struct Unix {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UnixCommand {
-    /// Run a scenario, print what happened, and say whether what it expects holds.
+    /// Run a scenario, and print its events and its verdict.
     Run(RunScenario),
-    /// Run a scenario on the virtual Unix and on Linux in lock-step, and say where they part.
+    /// Run a scenario in lock-step with Linux, and compare both.
     Check(CheckScenario),
-    /// Run a scenario under all schedules up to a bound, or under many by dice.
+    /// Run a scenario under all schedules up to a bound, or a sample.
     Explore(ExploreScenario),
-    /// Sit at the terminal of a Unix in user space, at a shell with job control.
+    /// Open a shell with job control on a virtual Unix.
     Shell(UnixShell),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A scenario is a text: processes, what each does, and what must be observed.
-docs/scenarios.md describes the language; examples are in examples/unix.
+A scenario is a text: processes, what each does, and what must be observed. \
+Language: docs/scenarios.md. Examples: examples/unix.
 
 Examples:
   tontine unix run examples/unix/groups/setsid.unix
   tontine unix run --runs 1000 examples/unix/waits/sigchld-once-or-twice.unix
                                              a thousand schedules
-  tontine unix run --seed 17 FILE            one of them again, to the byte
+  tontine unix run --seed 17 FILE            one of them, byte for byte
   tontine unix run --mode master --processors 4 FILE
   tontine unix run --format columns FILE     processes side by side
   tontine unix run --delivery oldest --masks per-process FILE
-                                             signals as OSF/1 has them
-  tontine unix run --statistics FILE         which locks were taken, how often
+                                             signals as in OSF/1
+  tontine unix run --statistics FILE         how often each lock was taken
 
-A run is stopped after --limit seconds, after 200,000 events, and by ^C; what
-had happened is printed all the same. One that cannot be stopped is given up
-2 s later; a second ^C ends the command at once. 4,096 threads may live at
-once; fork says EAGAIN to the next one.
+A run stops after --limit seconds, after 200,000 events, or at ^C; its events \
+so far are printed all the same. A run that does not stop within 2 s is \
+abandoned; a second ^C ends the command at once. At most 4,096 threads live at \
+once; fork returns EAGAIN for the next one.
 
-Exit status: 0 all expectations held, or there was none; 1 one failed, or the
-run came to no end; 2 wrong usage, a file that cannot be read, or a text that
-is no scenario; 128 + N stopped by signal N.")]
+Exit status:
+  0        all expectations held, or there were none
+  1        an expectation failed, or the run did not end
+  2        wrong usage, an unreadable file, or an invalid scenario
+  128 + N  stopped by signal N")]
 pub(crate) struct RunScenario {
-    /// The scenario.
+    /// File with the scenario.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// Decides who runs when: the same seed gives the same run.
+    /// Seed of the scheduler: the same seed gives the same run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Run it so often, with the seeds from --seed on, until an expectation fails.
+    /// Maximum number of runs, with consecutive seeds from --seed, until an expectation fails.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) runs: u64,
 
-    /// Which locks the system has, and where its calls run.
+    /// Locks of the system, and where its calls run.
     #[arg(long, value_enum, default_value_t = ModeName::Parallel)]
     pub(crate) mode: ModeName,
 
-    /// How many processors it has; 2, or 1 with --mode uniprocessor, where nothing is said.
+    /// Number of processors [default: 2, or 1 with --mode uniprocessor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) processors: Option<u16>,
 
-    /// What its threads run on.
+    /// What runs the threads.
     #[arg(long, value_enum, default_value_t = ExecutorName::Simulated)]
     pub(crate) executor: ExecutorName,
 
-    /// Which thread delivers what was sent to a process.
+    /// Which thread delivers a signal sent to a process.
     #[arg(long, value_enum, default_value_t = DeliveryName::AnyUnblocked)]
     pub(crate) delivery: DeliveryName,
 
-    /// Whose the signal mask is.
+    /// What the signal mask belongs to.
     #[arg(long, value_enum, default_value_t = MasksName::PerThread)]
     pub(crate) masks: MasksName,
 
-    /// Stop all runs after so many seconds of your clock, and say what happened so far; 0: never.
+    /// Stop all runs after this much real time, and print the events so far; 0 means never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) limit: u64,
 
-    /// Count how often each lock was taken, and print the table.
+    /// Print a table of how often each lock was taken.
     #[arg(long)]
     pub(crate) statistics: bool,
 
@@ -93,7 +95,7 @@ pub(crate) struct RunScenario {
     #[arg(long, value_enum, default_value_t = Shown::Text)]
     pub(crate) format: Shown,
 
-    /// Have a program `spin` that computes for so long without a system call: for tests.
+    /// For tests: add a program `spin` that computes this long without a system call.
     #[cfg(debug_assertions)]
     #[arg(long, value_name = "SECONDS", hide = true)]
     pub(crate) spin: Option<u64>,
@@ -101,13 +103,12 @@ pub(crate) struct RunScenario {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every thread stands at a gate before each call; one is let through, everybody
-comes to rest, and the next one is let through, on real processes and in the
-virtual Unix alike. What they observe must be the same. docs/check.md has the
-whole of it.
+On real processes and in the virtual Unix alike, every thread stops at a gate \
+before each call. One is released; when all threads are quiescent, the next. \
+Both sides must observe the same. Details: docs/check.md.
 
-Real processes live in a PID namespace of their own: no signal of theirs
-leaves it, and all are gone when the command ends.
+The real processes have a PID namespace of their own: no signal leaves it, and \
+all of them end with the command.
 
 Examples:
   tontine unix check examples/unix/groups/setsid.unix
@@ -116,92 +117,97 @@ Examples:
                                              one of them again
   tontine unix check --log FILE              print what both observed
   tontine unix check --random 1000           a thousand random scenarios, in
-                                             turn in all modes
+                                             all modes by turns
 
-Exit status: 0 the same on both; 1 they part, or one of them came to no rest;
-2 wrong usage, a file that cannot be read, a text that is no scenario, or one
-that cannot be compared.")]
+Exit status:
+  0        both sides observed the same
+  1        the sides diverged, or one did not become quiescent
+  2        wrong usage, an unreadable file, or a scenario that is invalid or
+           cannot be compared")]
 pub(crate) struct CheckScenario {
-    /// The scenario.
+    /// File with the scenario.
     #[arg(value_name = "FILE", required_unless_present = "random")]
     pub(crate) file: Option<PathBuf>,
 
-    /// Compare so many random scenarios, with the seeds from --seed on; those that part are made
-    /// small and printed.
+    /// Compare N random scenarios, with consecutive seeds from --seed; those that diverge are
+    /// reduced and printed.
     #[arg(long, value_name = "N", conflicts_with_all = ["file", "runs", "steps", "log"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) random: Option<u64>,
 
-    /// Decides who goes on next: the same seed gives the same order of steps on both sides.
+    /// Seed of the order of steps: the same seed gives the same order on both sides.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Run it so often, with the seeds from --seed on, until both sides part.
+    /// Maximum number of runs, with consecutive seeds from --seed, until the sides diverge.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) runs: u64,
 
-    /// The mode of the virtual Unix; all five, one after another, where nothing is said.
+    /// Locks of the virtual Unix, and where its calls run [default: all modes in turn].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeName>,
 
-    /// Cut both runs after so many steps.
+    /// Maximum number of steps of both runs.
     #[arg(long, value_name = "N", default_value_t = 5_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub(crate) steps: u32,
 
-    /// Give up the real run after so many seconds of your clock.
+    /// Abandon the real run after this much real time.
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) limit: u64,
 
-    /// Print what was observed where both sides are the same, too.
+    /// Print the observations even if both sides agree.
     #[arg(long)]
     pub(crate) log: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A preemption takes the processor from a thread that could go on. All schedules
-without one are run, then those with at most one, and so on to --bound; those
-that come to the same as others are left out. docs/explore.md says how.
+A preemption takes the processor from a thread that could continue. First all \
+schedules without a preemption run, then those with one, and so on up to \
+--bound; schedules equivalent to an earlier one are left out. Details: \
+docs/explore.md.
 
-The first run in which an expectation fails, all threads are blocked, or a
-check of the kernel's own finds something is printed with a schedule, a short
-text, that --replay takes, and by dice with the seed.
+The first run in which an expectation fails, all threads are blocked or a check \
+of the kernel fails is printed with its schedule, a short text for --replay, \
+and with its seed if schedules are sampled.
 
 Examples:
   tontine unix explore examples/unix/waits/two-waiters-one-child.unix
   tontine unix explore --bound 3 --mode per-process FILE
-  tontine unix explore --seeds 100000 FILE       for larger ones: by dice
-  tontine unix explore --replay '17>3.40>2' FILE one of them again
-  tontine unix explore --seeds 1 --seed 17 FILE  the run of a seed again
+  tontine unix explore --seeds 100000 FILE       sampled, for larger ones
+  tontine unix explore --replay '17>3.40>2' FILE one schedule again
+  tontine unix explore --seeds 1 --seed 17 FILE  the run of one seed again
 
-Exit status: 0 all runs held; 1 one did not; 2 wrong usage, a file that cannot
-be read, or a text that is no scenario.")]
+Exit status:
+  0        all runs held
+  1        a run did not hold
+  2        wrong usage, an unreadable file, or an invalid scenario")]
 pub(crate) struct ExploreScenario {
-    /// The scenario.
+    /// File with the scenario.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// At most so many preemptions.
+    /// Maximum number of preemptions.
     #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "seeds")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) bound: u32,
 
-    /// Run so many schedules by dice, in the place of all.
+    /// Sample N random schedules instead of running all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: Option<u64>,
 
-    /// The first seed of the dice.
+    /// First seed of the sampled schedules.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Run this schedule, and print who ran when.
+    /// Run this schedule only, and print which thread ran when.
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["bound", "seeds", "seed"])]
     pub(crate) replay: Option<Schedule>,
 
-    /// Run at most so many schedules.
+    /// Maximum number of schedules.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) most: Option<u64>,
 
@@ -214,76 +220,76 @@ pub(crate) struct ExploreScenario {
     /// far off.
     ///
     /// Otherwise time may pass at any point, as a preemption: on a busy machine each thread may be
-    /// kept waiting that long.
+    /// delayed that long.
     #[arg(long)]
     pub(crate) idle_clock: bool,
 
-    /// Also run schedules that come to the same as others.
+    /// Also run schedules that are equivalent to others.
     #[arg(long)]
     pub(crate) unreduced: bool,
 
-    /// Which locks the system has, and where its calls run; every mode, if nothing is said.
+    /// Locks of the system, and where its calls run [default: all modes in turn].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeName>,
 
-    /// How many processors it has; 2, or 1 with --mode uniprocessor, where nothing is said.
+    /// Number of processors [default: 2, or 1 with --mode uniprocessor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) processors: Option<u16>,
 
-    /// Which thread delivers what was sent to a process.
+    /// Which thread delivers a signal sent to a process.
     #[arg(long, value_enum, default_value_t = DeliveryName::AnyUnblocked)]
     pub(crate) delivery: DeliveryName,
 
-    /// Whose the signal mask is.
+    /// What the signal mask belongs to.
     #[arg(long, value_enum, default_value_t = MasksName::PerThread)]
     pub(crate) masks: MasksName,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Your terminal becomes that of the system: ^C and ^Z make signals there, and ^D
-or `exit` leaves it. `help` lists what the shell knows and the programs there
-are; `ps` shows the processes and what they wait for. No file is read or
-written.
+Your terminal becomes that of the virtual system: ^C and ^Z send signals there, \
+and ^D or `exit` leaves the shell. `help` lists its commands and programs; `ps` \
+shows the processes and what they wait for. The shell reads and writes no files.
 
 Examples:
   tontine unix shell
-  tontine unix shell --seed 1          a virtual clock: `sleep 100` is soon over
+  tontine unix shell --seed 1          virtual clock: `sleep 100` ends soon
   tontine unix shell --mode master --processors 4
-  tontine unix shell -c 'seq 3 | wc'   without a terminal, too; input is empty
+  tontine unix shell -c 'seq 3 | wc'   works without a terminal; empty input
 
-Both its output and its errors go to standard output. Should the command be
-killed by SIGKILL, your terminal stays raw: type `reset`, though you do not
-see it, and ^J.
+Output and errors both go to standard output. If SIGKILL ends the command, your \
+terminal stays raw: type `reset` and ^J, although neither is shown.
 
-Exit status: that of the shell, 128 + N if signal N ended it; 2 wrong usage,
-or no terminal to type at; 1 the terminal failed, or all threads are blocked.")]
+Exit status: that of the shell, or
+  1        the terminal failed, or all threads are blocked
+  2        wrong usage, or no terminal on standard input
+  128 + N  signal N ended the shell")]
 pub(crate) struct UnixShell {
-    /// Do these commands, and leave.
+    /// Run these commands, and exit.
     #[arg(short, value_name = "COMMANDS")]
     pub(crate) commands: Option<String>,
 
-    /// Run it simulated, and let this decide, beside what you type, who runs when.
+    /// Simulate with this seed: seed and input alone decide which thread runs when.
     #[arg(long, value_name = "N", conflicts_with = "executor")]
     pub(crate) seed: Option<u64>,
 
-    /// Which locks the system has, and where its calls run.
+    /// Locks of the system, and where its calls run.
     #[arg(long, value_enum, default_value_t = ModeName::Parallel)]
     pub(crate) mode: ModeName,
 
-    /// How many processors it has.
+    /// Number of processors.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) processors: u16,
 
-    /// What its threads run on.
+    /// What runs the threads.
     #[arg(long, value_enum, default_value_t = ExecutorName::Parallel)]
     pub(crate) executor: ExecutorName,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeName {
-    /// One processor, and the locks that are held across a sleep.
+    /// One processor, and only the locks that are held across a sleep.
     Uniprocessor,
     /// All calls but exec on processor 0, as in OSF/1.0.
     Master,
@@ -291,40 +297,40 @@ pub(crate) enum ModeName {
     Coarse,
     /// The paper's locks, as in OSF/1.1.
     Parallel,
-    /// Locks of each process in place of the one for relations.
+    /// Locks per process instead of one for all process relations.
     PerProcess,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExecutorName {
-    /// One thread, a scheduler with a seed, and a virtual clock.
+    /// One thread, a seeded scheduler, and a virtual clock.
     Simulated,
-    /// A thread for each processor, and the real clock.
+    /// One thread per processor, and the real clock.
     Parallel,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeliveryName {
-    /// The oldest, as in OSF/1.
+    /// The oldest one, as in OSF/1.
     Oldest,
-    /// Any that does not block it, as POSIX and Linux have it.
+    /// Any one that does not block the signal, as in POSIX and Linux.
     AnyUnblocked,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MasksName {
-    /// The process's, as in OSF/1: what one thread blocks all block.
+    /// The process, as in OSF/1: a signal blocked by one thread is blocked for all.
     PerProcess,
-    /// Each thread's own, as POSIX and Linux have it.
+    /// Each thread, as in POSIX and Linux.
     PerThread,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shown {
-    /// A line for each event.
+    /// One line per event.
     Text,
-    /// The same with a column for each process.
+    /// One line per event, one column per process.
     Columns,
-    /// For programs.
+    /// JSON, for programs.
     Json,
 }

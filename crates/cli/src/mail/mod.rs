@@ -1,8 +1,8 @@
 //! `tontine recv` and `tontine send`: a mailbox from the shell, one line one message.
 //!
 //! `recv` and `send` are the commands; `lines` takes messages out of standard input, `output`
-//! puts them on standard output, and `stdout` tells whether there is one. What a mailbox does
-//! stands in `tontine::mailbox`.
+//! puts them on standard output, and `stdout` reports whether it is open. The mailbox is
+//! `tontine::mailbox`.
 
 mod lines;
 mod output;
@@ -22,23 +22,25 @@ use crate::Refusal;
 pub(crate) use recv::recv;
 pub(crate) use send::send;
 
-/// Who waits for somebody to come or to go looks this often.
+/// Interval at which to check for a receiver that starts or ends.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 fn address(text: &OsStr) -> Result<Address, Refusal> {
     match text.as_bytes() {
-        b"" | b"@" => Err(Refusal::usage("PATH is empty: name a path, or @ and a name")),
+        b"" | b"@" => {
+            Err(Refusal::usage("expected a PATH, found an empty one; name a path, or @ and a name"))
+        }
         [b'@', name @ ..] => Ok(Address::abstract_name(name)),
         _ => Ok(Address::path(Path::new(text))),
     }
 }
 
-/// What ends a message.
+/// Returns the byte that ends a message.
 fn separator(null: bool) -> u8 {
     if null { b'\0' } else { b'\n' }
 }
 
-/// A failure of the library's, with the address where its words do not have it.
+/// Converts an error of the library, and adds the address if its text lacks it.
 fn refuse(address: &Address, error: &Error) -> Refusal {
     let (text, address) = (error.to_string(), address.to_string());
     Refusal::failed(if text.contains(&address) { text } else { format!("{address}: {text}") })

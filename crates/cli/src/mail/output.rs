@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tontine_bench::engine::stop::Stop;
 
-/// What a pipe takes whole once it says that it is writable (`PIPE_BUF`).
+/// Bytes that a writable pipe takes at once (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
 /// Writes lines; each is with the kernel when [`Output::write`] returns.
@@ -17,14 +17,14 @@ pub(super) struct Output {
     line: Vec<u8>,
 }
 
-/// What became of a line.
+/// Result of writing a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     /// It was written.
     Whole,
-    /// Nobody reads any more.
+    /// The reader has ended.
     Unread,
-    /// A signal came first; a part may have been written.
+    /// A signal arrived first; a part may have been written.
     Stopped,
 }
 
@@ -33,13 +33,12 @@ impl Output {
         Self { stdout: io::stdout(), line: Vec::new() }
     }
 
-    /// Where the output goes: it is in error when nobody reads it any more.
+    /// Returns standard output, which is in error once its reader has ended.
     pub(super) fn stdout(&self) -> &Stdout {
         &self.stdout
     }
 
-    /// Writes a line and what ends it. A consumer that does not read holds us up, but not beyond a
-    /// signal.
+    /// Writes a line and its separator. Blocks while the consumer does not read, until a signal.
     pub(super) fn write(&mut self, line: &[u8], separator: u8, stop: &Stop) -> io::Result<Written> {
         self.line.clear();
         self.line.extend_from_slice(line);

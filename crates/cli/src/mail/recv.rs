@@ -1,4 +1,4 @@
-//! `tontine recv`: prints what comes.
+//! `tontine recv`: prints messages as they arrive.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -18,20 +18,20 @@ use super::{BETWEEN_LOOKS, address, refuse, separator};
 use crate::args::Recv;
 use crate::{FAILED, Refusal, stopped_by};
 
-/// So long the library waits itself: it looks again quickly, and gives memory back. Then there is
-/// one sleep, which a signal ends at once.
+/// Duration of the wait inside the library, which polls quickly and returns memory. After it there
+/// is one sleep, which a signal ends at once.
 const ATTENTIVE: Duration = Duration::from_millis(100);
 
-/// Why receiving ends.
+/// Reason for which receiving ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// As many as were asked for are printed.
+    /// `--count` messages are printed.
     Counted,
-    /// Nothing came for as long as was asked for.
+    /// No message arrived within `--timeout`.
     Quiet,
-    /// Nobody reads standard output any more.
+    /// The reader of standard output has ended.
     Unread,
-    /// A signal came.
+    /// A signal arrived.
     Stopped,
 }
 
@@ -41,18 +41,18 @@ pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, Refusal> {
     if was_closed() {
         // Before anything is received: it would be acknowledged and lost.
         return Err(Refusal::failed(
-            "standard output is closed, and messages could not be printed; open it, or name a file \
-             (`> FILE`, `> /dev/null`)",
+            "cannot print messages: standard output is closed; open it, or redirect it (`> FILE`, \
+             `> /dev/null`)",
         ));
     }
-    let stop = Stop::on_signals()?;
+    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
     let Some(mut mailbox) = bind(&at, asked.wait, &stop)? else {
         return Ok(ended_by(&stop));
     };
     let mut count = 0;
     let end = receive(asked, &mut mailbox, &stop, &mut count);
     tell_faults(&mut mailbox);
-    // Its end removes the socket, whatever happened.
+    // Dropping it removes the socket in every case.
     drop(mailbox);
     let missing = asked.count.filter(|most| count < *most);
     match (end.map_err(|failed| failed.into_refusal(&at))?, missing) {
@@ -60,15 +60,15 @@ pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, Refusal> {
         (_, None) => Ok(ExitCode::SUCCESS),
         (end, Some(most)) => {
             let why = match end {
-                End::Unread => "nobody reads standard output any more",
-                _ => "no more came in time",
+                End::Unread => "then the reader of standard output ended",
+                _ => "no more arrived in time; raise --timeout, or start a sender",
             };
-            Err(Refusal::failed(format!("{count} of {most} messages: {why}")))
+            Err(Refusal::failed(format!("{at}: expected {most} messages, received {count}: {why}")))
         }
     }
 }
 
-/// The mailbox; none where a signal ended the wait for it.
+/// Returns the mailbox, or `None` if a signal ended the wait for it.
 fn bind(at: &Address, wait: bool, stop: &Stop) -> Result<Option<Mailbox>, Refusal> {
     while !stop.requested() {
         match Mailbox::bind(at) {
@@ -84,7 +84,7 @@ fn ended_by(stop: &Stop) -> ExitCode {
     stop.signal().map_or(ExitCode::from(FAILED), stopped_by)
 }
 
-/// The error that ended the receiving, by its source.
+/// Error, with its origin.
 #[derive(Debug)]
 enum Failed {
     Mailbox(Error),
@@ -97,7 +97,9 @@ impl Failed {
         match self {
             Self::Mailbox(error) => refuse(at, &error),
             Self::Poll(error) => Refusal::failed(format!("{at}: poll failed: {error}")),
-            Self::Output(error) => Refusal::failed(format!("standard output: {error}")),
+            Self::Output(error) => Refusal::failed(format!(
+                "cannot write to standard output: {error}; the message goes to the next receiver"
+            )),
         }
     }
 }
@@ -135,7 +137,7 @@ fn receive(
         match written {
             Ok(Written::Whole) => mailbox.ack(),
             not_written => {
-                // Somebody else shall have it.
+                // The next receiver gets it.
                 mailbox.requeue();
                 return match not_written.map_err(Failed::Output)? {
                     Written::Stopped => Ok(End::Stopped),
@@ -149,7 +151,7 @@ fn receive(
     Ok(End::Counted)
 }
 
-/// Waits until there may be something. Returns the reason to end, where there is one.
+/// Waits until there may be a message. Returns the reason to end, if there is one.
 fn wait(
     mailbox: &mut Mailbox,
     output: &Output,
@@ -176,7 +178,7 @@ fn wait(
     let mut polled = [
         PollFd::new(&*mailbox, PollFlags::IN),
         PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
-        // Only whether it is in error.
+        // Only to see whether it is in error.
         PollFd::new(output.stdout(), PollFlags::empty()),
     ];
     match poll(&mut polled, timeout.as_ref()) {
@@ -186,7 +188,7 @@ fn wait(
     }
 }
 
-/// Says who was refused and why. That nobody reads it changes nothing.
+/// Prints which senders were refused and why. A failure to print is ignored.
 fn tell_faults(mailbox: &mut Mailbox) {
     for fault in mailbox.take_errors() {
         let _ = writeln!(io::stderr(), "tontine: {fault}");

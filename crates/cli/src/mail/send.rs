@@ -17,10 +17,10 @@ use super::{BETWEEN_LOOKS, address, refuse, separator};
 use crate::args::Send;
 use crate::{Refusal, print};
 
-/// How long the reader may take to say whether it takes us, when all is sent.
+/// Timeout for the receiver to accept the connection after all is sent.
 const TO_BE_TAKEN: Duration = Duration::from_secs(1);
 
-/// With unread messages, how often to see whether the reader is still there although nothing told
+/// While there are unread messages, interval at which to check the receiver without a notification
 /// of its end.
 const ANOTHER_LOOK: Duration = Duration::from_millis(500);
 
@@ -37,30 +37,33 @@ pub(crate) fn send(asked: &Send) -> Result<ExitCode, Refusal> {
         Err(Failed::TooLong(TooLong { number, longest })) => {
             let what = if asked.null { "message" } else { "line" };
             Err(Refusal::failed(format!(
-                "{what} {number} of standard input has more than {longest} bytes, the most that a \
-                 message may have; it and what follows were not sent"
+                "{what} {number} of standard input: expected at most {longest} bytes, the maximum \
+                 of a message to {}, found more; it and the rest were not sent: shorten it",
+                lane.address
             )))
         }
-        Err(Failed::Input(errno)) => Err(Refusal::failed(format!("standard input: {errno}"))),
+        Err(Failed::Input(errno)) => Err(Refusal::failed(format!(
+            "cannot read standard input: {errno}; the rest was not sent"
+        ))),
         Err(Failed::Other(refusal)) => Err(refusal),
     }
 }
 
-/// Why not everything was sent.
+/// Reason for which not everything was sent.
 enum Failed {
-    /// The reader is dead or has closed.
+    /// The receiver has died or has closed its mailbox.
     Gone(Error),
     TooLong(TooLong),
     Input(Errno),
     Other(Refusal),
 }
 
-/// A sender that goes to the next reader when one has closed, if it was told to wait.
+/// A sender that connects to the next receiver when one has ended, if `--wait` was given.
 struct Lane {
     sender: Sender,
     address: Address,
     wait: bool,
-    /// Taken out of standard input or back from a reader, and not sent yet.
+    /// Taken from standard input or back from a receiver, and not sent yet.
     at_hand: VecDeque<Vec<u8>>,
 }
 
@@ -84,12 +87,12 @@ impl Lane {
         }
     }
 
-    /// Waits for standard input; meanwhile does what the lane asks for.
+    /// Waits for standard input; meanwhile serves the lane.
     fn attend(&mut self) -> Result<(), Failed> {
         loop {
             if let Err(error) = self.sender.service() {
                 if is_gone(&error) && self.nothing_is_left()? {
-                    // There may be no other line; then its reader has done all that it should.
+                    // There may be no other line; then its receiver has finished its work.
                     return wait_for(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None);
                 }
                 self.outlive(error)?;
@@ -103,13 +106,13 @@ impl Lane {
                 return Ok(());
             }
             if polled[1].revents().contains(PollFlags::HUP) {
-                // It says so for ever: until a successor comes, only the input can tell more.
+                // It stays readable: until a successor starts, only the input can change.
                 wait_for(&mut polled[..1], Some(BETWEEN_LOOKS))?;
             }
         }
     }
 
-    /// Everything was sent: waits until it is read, or at least until the reader says that it takes
+    /// After everything was sent, waits until it is read, or at least until the receiver accepts
     /// the lane.
     fn finish(&mut self, asked: &Send) -> Result<(), Failed> {
         let until = Instant::now() + TO_BE_TAKEN;
@@ -128,7 +131,7 @@ impl Lane {
                     let mut polled = [PollFd::new(&self.sender, PollFlags::IN)];
                     wait_for(&mut polled, Some(left))?;
                     if left.is_zero() {
-                        // It is alive, and busy: it finds the lane when it next looks.
+                        // It is alive and busy: it finds the lane when it next polls.
                         return Ok(());
                     }
                 }
@@ -138,14 +141,14 @@ impl Lane {
         }
     }
 
-    /// A reader that ends after it has read everything is none to complain of.
+    /// Returns `true` if the receiver has read everything before it ended, which is not an error.
     fn nothing_is_left(&mut self) -> Result<bool, Failed> {
         let unread = self.sender.take_unread().map_err(|error| self.failed(error))?;
         self.at_hand.extend(unread);
         Ok(self.at_hand.is_empty())
     }
 
-    /// Goes to the next reader with everything that is unread, where we were told to wait.
+    /// Connects to the next receiver with everything that is unread, if `--wait` was given.
     fn outlive(&mut self, mut error: Error) -> Result<(), Failed> {
         loop {
             if !self.wait || !is_gone(&error) {
@@ -171,7 +174,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The reader is gone, and nobody waits for another: says what becomes of its mail.
+    /// The receiver has ended, without `--wait`: reports the fate of its messages.
     fn give_up(&mut self, asked: &Send, gone: &Error, mut lines: Lines) -> io::Result<Refusal> {
         let who = match gone {
             Error::OwnerDied { peer } => format!("{peer} died"),
@@ -180,17 +183,19 @@ impl Lane {
         };
         let mut left: VecDeque<Vec<u8>> = self.sender.take_unread().unwrap_or_default().into();
         left.append(&mut self.at_hand);
-        // Taken out of standard input, where nobody else can read it now.
+        // Already taken from standard input.
         while let Ok(Next::Line(line)) = lines.next() {
             left.push_back(line.to_vec());
         }
         if left.is_empty() {
-            return Ok(Refusal::failed(format!("{who}; nothing that follows was sent")));
+            return Ok(Refusal::failed(format!(
+                "{who}; the rest of standard input was not sent; start a receiver, or use --wait"
+            )));
         }
         if !asked.unread {
             return Ok(Refusal::failed(format!(
-                "{who}; {} messages are lost: take them back with --unread, or \
-                 wait for the next reader with --wait",
+                "{who}; {} messages are lost; --unread would have printed them, --wait would have \
+                 waited for the next receiver",
                 left.len()
             )));
         }
@@ -201,7 +206,7 @@ impl Lane {
         }
         print(&text)?;
         Ok(Refusal::failed(format!(
-            "{who}; what it did not acknowledge is on standard output, {} messages",
+            "{who}; the {} messages that it did not acknowledge are on standard output",
             left.len()
         )))
     }
@@ -219,7 +224,7 @@ fn is_gone(error: &Error) -> bool {
     matches!(error, Error::OwnerDied { .. } | Error::Closed { .. })
 }
 
-/// A lane to whoever receives at the address, or will.
+/// Connects to the receiver at the address, or with `wait` to the next one.
 fn connect(to: &Address, wait: bool) -> Result<Sender, Refusal> {
     let on_death = if wait { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
     let options = Options::new().on_death(on_death);
@@ -228,7 +233,7 @@ fn connect(to: &Address, wait: bool) -> Result<Sender, Refusal> {
             Ok(sender) => return Ok(sender),
             Err(Error::NoMailbox { .. }) if is_something_else(to) => {
                 return Err(Refusal::failed(format!(
-                    "{to} is no mailbox: something else than a socket is there"
+                    "expected a mailbox at {to}, found another kind of file; name another path"
                 )));
             }
             Err(Error::NoMailbox { .. }) if wait => thread::sleep(BETWEEN_LOOKS),
@@ -237,7 +242,7 @@ fn connect(to: &Address, wait: bool) -> Result<Sender, Refusal> {
     }
 }
 
-/// Whether the address is a path to something that no mailbox will ever replace.
+/// Returns `true` if the address is a path to a file that no mailbox replaces.
 fn is_something_else(address: &Address) -> bool {
     let path = address.to_string();
     std::fs::metadata(path).is_ok_and(|there| !there.file_type().is_socket())

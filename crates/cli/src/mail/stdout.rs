@@ -25,7 +25,7 @@ extern "C" fn look() {
     CLOSED.store(closed, Ordering::Relaxed);
 }
 
-/// Whether standard output was closed when the program began.
+/// Returns `true` if standard output was closed when the program began.
 pub(super) fn was_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }

@@ -106,13 +106,13 @@ fn await_end(
     let seen = culprits(&seen.unwrap_or_default());
     let _ = writeln!(
         io::stderr(),
-        "tontine: expected an end of the run, found {why}; asked to stop, it goes on after \
-         {whole:?}, for {seen}: what happened cannot be printed"
+        "tontine: expected an end of the run, found {why}; {whole:?} after the request to stop it \
+         still runs, because {seen}: its events cannot be printed"
     );
     process::exit(signal.map_or(FAILED, signalled).into());
 }
 
-/// Who does not let a run stop.
+/// Returns, in words, what keeps a run from stopping.
 fn culprits(running: &[RunningThread]) -> String {
     if running.is_empty() {
         return "the system itself computes".into();

@@ -1,5 +1,5 @@
-//! `tontine unix check`: runs a scenario on the virtual Unix and on Linux in lock-step, and says
-//! where they part.
+//! `tontine unix check`: runs a scenario on the virtual Unix and on Linux in lock-step, and reports
+//! where they diverge.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
                     // Writing to a string does not fail.
                     let _ = writeln!(
                         printed,
-                        "{file}, mode {mode}, {difference}\nagain: tontine unix check --seed \
+                        "{file}, mode {mode}, {difference}\nto repeat: tontine unix check --seed \
                          {seed} --mode {mode} {file}"
                     );
                     print(printed.as_bytes())?;

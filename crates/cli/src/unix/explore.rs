@@ -1,5 +1,5 @@
-//! `tontine unix explore`: runs a scenario under all schedules up to a bound, or under
-//! many by dice.
+//! `tontine unix explore`: runs a scenario under all schedules up to a bound, or under a random
+//! sample.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -23,7 +23,10 @@ pub(crate) fn explore(asked: &ExploreScenario) -> Result<ExitCode, Refusal> {
     };
     let several_processors = asked.processors.is_some_and(|processors| processors > 1);
     if several_processors && modes == [LockingMode::Uniprocessor] {
-        return Err(Refusal::usage("mode uniprocessor has one processor: take another mode"));
+        return Err(Refusal::usage(
+            "expected 1 processor in mode uniprocessor, found more; name another --mode, or leave \
+             out --processors",
+        ));
     }
     let mut holds = true;
     for mode in modes {
@@ -63,7 +66,7 @@ fn exploration(asked: &ExploreScenario, scenario: &Scenario, mode: LockingMode) 
     }
 }
 
-/// Runs, and says what came of it and how long it took.
+/// Runs, and returns whether all held, and a text with result and time.
 fn timed(
     asked: &ExploreScenario,
     mode: LockingMode,
@@ -75,13 +78,13 @@ fn timed(
     let ExplorationReport { schedules, complete, violation, .. } = &outcome;
     let rate = *schedules as f64 / seconds.max(1e-9);
     let which = match (asked.seeds, complete, violation) {
-        (Some(_), ..) => format!("by dice, from seed {}", asked.seed),
+        (Some(_), ..) => format!("sampled, from seed {}", asked.seed),
         (None, true, _) => format!("all up to {} preemptions", asked.bound),
         (None, false, None) => format!("not all up to {} preemptions", asked.bound),
         (None, false, Some(_)) => "fewest preemptions first".to_owned(),
     };
     let mut text = format!(
-        "mode {mode}: {schedules} schedules, {which}, in {seconds:.1} s ({rate:.0} a second)\n"
+        "mode {mode}: {schedules} schedules, {which}, in {seconds:.1} s ({rate:.0} per second)\n"
     );
     match violation {
         None => text.push_str("holds\n"),
@@ -129,7 +132,7 @@ fn brief(interleaving: &str) -> String {
     format!("{first}\n        {middle} more turns, which --replay prints\n{last}\n")
 }
 
-/// What a schedule came to.
+/// Returns whether a schedule held, and its interleaving.
 fn replayed(mode: LockingMode, replayed: &ReplayReport) -> (bool, String) {
     let ReplayReport { violation, schedule, preemptions, interleaving } = replayed;
     let mut text = format!("mode {mode}, schedule {schedule}, {preemptions} preemptions:\n");

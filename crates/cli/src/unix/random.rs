@@ -11,10 +11,10 @@ use super::mode;
 use crate::args::CheckScenario;
 use crate::{FAILED, Refusal, print};
 
-/// Differences after which it is enough.
+/// Maximum number of differences before the campaign ends.
 const ENOUGH: usize = 10;
 
-/// What came of all seeds.
+/// Results of all seeds.
 #[derive(Default)]
 struct Tally {
     same: u64,
@@ -51,11 +51,11 @@ pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refus
         let _ = writeln!(printed, "seed {seed}: {why}");
     }
     if !tally.unsteady.is_empty() {
-        let _ = writeln!(printed, "parted once and not again: seeds {:?}", tally.unsteady);
+        let _ = writeln!(printed, "diverged once and not again: seeds {:?}", tally.unsteady);
     }
     let _ = writeln!(
         printed,
-        "{} the same, {} part, {} parted once, {} without an answer; {:.0} a second",
+        "{} the same, {} diverge, {} diverged once, {} no result; {:.0} per second",
         tally.same,
         tally.parted,
         tally.unsteady.len(),

@@ -28,7 +28,8 @@ const MOST_THREADS: usize = 4096;
 pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
     let scenario = scenario(&asked.file)?;
     let stopper = Stopper::new();
-    let bound = Bound::begin(asked.limit, &stopper)?;
+    let bound =
+        Bound::begin(asked.limit, &stopper).map_err(Refusal::cannot("install signal handlers"))?;
     let mut seed = asked.seed;
     let last = asked.seed.saturating_add(asked.runs - 1);
     // One run that fails is what matters: the others would hide it.
@@ -70,12 +71,15 @@ pub(super) fn read(file: &Path) -> Result<String, String> {
     let opened = File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
     opened.map_err(|error| format!("{error}; name a file with a scenario"))?;
     if bytes.len() as u64 > LONGEST {
-        return Err(format!("expected a scenario of at most {} MiB", LONGEST >> 20));
+        return Err(format!(
+            "expected a scenario of at most {} MiB, found more; shorten it",
+            LONGEST >> 20
+        ));
     }
     String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("line {line}: expected text in UTF-8, found other bytes")
+        format!("line {line}: expected text in UTF-8, found other bytes; convert the file")
     })
 }
 

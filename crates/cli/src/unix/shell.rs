@@ -27,14 +27,14 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
     let seat = Place { typed: input.is_terminal(), shown: output.is_terminal() };
     if !seat.typed && asked.commands.is_none() {
         return Err(Refusal::usage(
-            "expected a terminal on standard input, to type at; \
-             without one, say what to do: tontine unix shell -c COMMANDS",
+            "expected a terminal on standard input, found none; \
+             without one, pass the commands: tontine unix shell -c COMMANDS",
         ));
     }
     let console = if seat.typed { Console::new() } else { Console::unattended() };
     let system = system(asked).console(&console).build().map_err(Refusal::usage)?;
     let arguments = arguments(asked.commands.as_deref());
-    let nothing = File::open("/dev/null")?;
+    let nothing = File::open("/dev/null").map_err(Refusal::cannot("open /dev/null"))?;
     let typed: BorrowedFd<'_> = if seat.typed { input.as_fd() } else { nothing.as_fd() };
     // It is not waited for where the user's terminal fails: the process ends with it.
     let running = thread::spawn(move || {
@@ -56,7 +56,7 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {
             return Ok(stopped_by(Signal::PIPE.number()));
         }
-        attended => attended?,
+        attended => attended.map_err(Refusal::cannot("use the terminal"))?,
     }
     status(&running.join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
