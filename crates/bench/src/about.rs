@@ -42,7 +42,9 @@ impl Topic {
             Self::Messages => "What does a message cost between threads and processes?",
             Self::Death => "Who notices that a process has died, when, and what is left?",
             Self::Signals => "When do signals arrive, how many, and what may they interrupt?",
-            Self::Processes => "What do threads and processes cost to make, and together?",
+            Self::Processes => {
+                "What does it cost to create threads and processes, and to run them?"
+            }
             Self::Memory => "What do threads pay for the memory that they share?",
         }
     }

@@ -77,7 +77,10 @@ impl Ledger {
         let mut arrived = BTreeSet::new();
         for one in seen {
             let Seen::Whole(number) = *one else {
-                return judged(KillVerdict::Torn, "a message arrived that was never sent".to_owned());
+                return judged(
+                    KillVerdict::Torn,
+                    "a message arrived that was never sent".to_owned(),
+                );
             };
             let known = [&self.must, &self.may, &self.fresh];
             if !known.iter().any(|messages| messages.contains(&number)) {

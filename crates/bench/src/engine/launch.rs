@@ -170,7 +170,9 @@ impl Running {
             Err(error) => {
                 let start: String =
                     String::from_utf8_lossy(&self.replied).chars().take(60).collect();
-                LaunchResult::Broken(format!("expected a reply, found other output ({error}): {start:?}"))
+                LaunchResult::Broken(format!(
+                    "expected a reply, found other output ({error}): {start:?}"
+                ))
             }
         }
     }

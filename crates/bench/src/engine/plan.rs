@@ -85,7 +85,7 @@ impl Plan {
 
 /// A name that nothing has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no {kind} is named '{name}'{}; `tontine list` shows all", offer(.nearest))]
+#[error("no {kind} is named '{name}'; {}`tontine list` shows all", offer(.nearest))]
 pub struct UnknownName {
     /// `experiment` or `variant of …`.
     pub kind: String,
@@ -96,7 +96,7 @@ pub struct UnknownName {
 }
 
 fn offer(nearest: &Option<String>) -> String {
-    nearest.as_ref().map_or_else(String::new, |nearest| format!("; did you mean '{nearest}'?"))
+    nearest.as_ref().map_or_else(String::new, |nearest| format!("did you mean '{nearest}'? "))
 }
 
 /// Turns names, `experiment` or `experiment/variant`, into tasks for a machine. No name at all

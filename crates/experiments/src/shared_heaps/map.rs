@@ -1,7 +1,7 @@
 //! The map of a heap, made of what its `check` found: [`map_of`].
 
 use tontine::heap::shared::{HeapReport, SlabStatus};
-use tontine_bench::heap_map::{HeapMap, Made, HeapMember, SLAB, Slab};
+use tontine_bench::heap_map::{HeapMap, HeapMember, Made, SLAB, Slab};
 
 /// Returns the map of what `check` found; `named` gives the names of members by pid.
 pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMember)]) -> HeapMap {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::SocketType;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
-use tontine_host::peer::Peer;
+use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::{During, Result, Trouble};
 
 use super::{Correspondent, Post, announced, failed, life, posts, refused, until_welcome};
@@ -296,7 +296,7 @@ impl Inlet for Noticing {
                 Err(error) => return Err(failed("recv")(error).into()),
             }
             if self.0.sender_count() == 0 {
-                return Err(Ended::Gone);
+                return Err(TransferError::Gone);
             }
             if self.0.arm().map_err(failed("arm"))? {
                 match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None) {
