@@ -491,16 +491,16 @@ ssize_t tontine_sender_max_message_length(struct tontine_sender *sender);
 void tontine_sender_close(struct tontine_sender *sender);
 
 /*
- Creates the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for all
- threads. It is made to learn from and to compare with, not to be fast. Returns 0; -1 and errno
- EBUSY if the heap exists already.
+ Creates the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for
+ all threads. It is made to learn from and to compare with, not to be fast. Returns 0; -1 and
+ errno EBUSY if the heap exists already.
  */
 int mm_init(void);
 
 /*
- Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or mm_deinit.
- Returns NULL and sets errno on failure: ENOMEM, no space; EUCLEAN, a write beyond a block's end
- has corrupted the heap; EINVAL, there is no heap.
+ Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or
+ mm_deinit. Returns NULL and sets errno on failure: ENOMEM, no space; EUCLEAN, a write beyond a
+ block's end has corrupted the heap; EINVAL, there is no heap.
  */
 void *mm_malloc(size_t size);
 

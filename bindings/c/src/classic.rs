@@ -21,9 +21,9 @@ impl From<HeapError> for Refusal {
     }
 }
 
-/// Creates the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for all
-/// threads. It is made to learn from and to compare with, not to be fast. Returns 0; -1 and errno
-/// EBUSY if the heap exists already.
+/// Creates the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for
+/// all threads. It is made to learn from and to compare with, not to be fast. Returns 0; -1 and
+/// errno EBUSY if the heap exists already.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_init() -> c_int {
     answer(|| {
@@ -36,9 +36,9 @@ pub extern "C" fn mm_init() -> c_int {
     })
 }
 
-/// Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or mm_deinit.
-/// Returns NULL and sets errno on failure: ENOMEM, no space; EUCLEAN, a write beyond a block's end
-/// has corrupted the heap; EINVAL, there is no heap.
+/// Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or
+/// mm_deinit. Returns NULL and sets errno on failure: ENOMEM, no space; EUCLEAN, a write beyond a
+/// block's end has corrupted the heap; EINVAL, there is no heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
     answer(|| with(|heap| Ok(heap.malloc(size)?.as_ptr().cast())))

@@ -41,7 +41,8 @@ fn trailing_blank(file: &File, line: &str) -> Option<String> {
         .then(|| "blanks at the end of the line".to_owned())
 }
 
-/// Marks of work that is not done; a test that is ignored has a reason. Written in halves, so that this file does not hold them.
+/// Marks of work that is not done; a test that is ignored has a reason. Written in halves, so that
+/// this file does not hold them.
 fn left_over(line: &str) -> Option<String> {
     let marks = [
         concat!("to", "do!"),

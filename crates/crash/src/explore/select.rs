@@ -4,7 +4,10 @@ use crate::subject::{self, Operation, Role, Subject};
 
 /// A name of a target or an operation that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no {kind} is named '{name}'; did you mean '{nearest}'? Expected one of {}", all.join(", "))]
+#[error(
+    "no {kind} is named '{name}'; did you mean '{nearest}'? Expected one of {}",
+    all.join(", ")
+)]
 pub struct SelectionError {
     /// `target` or `operation`.
     pub kind: &'static str,

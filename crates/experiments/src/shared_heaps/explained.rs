@@ -51,10 +51,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          after that, the heap is wedged: the row says since when, and counts nothing for the rest \
          of its time.",
         "After the timed part, `shared-killed` stops all workers, kills one of them, and inspects \
-         the heap with `check`, before and after it has called `recover_and_trim`: the maps in the report.",
+         the heap with `check`, before and after it has called `recover_and_trim`: the maps in \
+         the report.",
         "`shared-reclaim`: a process allocates 1,000,000 blocks of 64 bytes and is killed and \
-         reaped; another one calls `recover`, then `recover_and_trim`. The row fails unless all blocks are \
-         free after the first call, and all memory is given back after the second.",
+         reaped; another one calls `recover`, then `recover_and_trim`. The row fails unless all \
+         blocks are free after the first call, and all memory is given back after the second.",
         "At the end of every row of tontine's heap all processes have ended, dead members are \
          recovered, and `check` must find every block free and no error.",
         "Boost's part is compiled by the machine's `c++` when it is measured, and loaded by the \
@@ -67,8 +68,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              reading the first word, and the rings are inside, the same for all heaps. `wedged` is \
              1 if the heap wedged, else 0. `reclaimed` is the time of one call of `recover`, by \
              fenced readings of the time-stamp counter: the proof that the process has ended, and \
-             all its blocks; `given_back` that of the `recover_and_trim` after it: the kernel takes the \
-             memory.",
+             all its blocks; `given_back` that of the `recover_and_trim` after it: the kernel \
+             takes the memory.",
     found: "",
     reading: "More is better. Compare rows of the same benchmark and number of workers. \
               `cache-thrash` and `cache-scratch` are bound by their writes: if a row is far below \

@@ -67,7 +67,8 @@ fn median() -> Markup {
         p {
             "If all invocations but one or two counted no try of a share, or every try, the row "
             "shows the count and the bound that follows: none of " var { "n" } " tries "
-            "excludes, at 95 %, every share above 1 − 0.05" sup { "1 ∕ " var { "n" } } ", about 3 ∕ "
+            "excludes, at 95 %, every share above 1 − 0.05" sup { "1 ∕ " var { "n" } }
+            ", about 3 ∕ "
             var { "n" } "; for a few the binomial distribution gives the bound. "
             "This assumes that the tries are independent of each other."
         }

@@ -492,8 +492,8 @@ fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
     // The path lock proves that a process that made one of this name has ended.
     match std::fs::remove_file(new) {
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            let reason = "`bind` makes its socket under this name first, and found a folder; remove \
-                       it or choose another path";
+            let reason = "`bind` makes its socket under this name first, and found a folder; \
+                          remove it or choose another path";
             return Err(Error::InvalidAddress { address: temporary.display().to_string(), reason });
         }
         // If it cannot be removed, `bind` fails and returns the reason.

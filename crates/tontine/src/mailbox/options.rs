@@ -159,7 +159,8 @@ impl Options {
     /// Sets the maximum number of senders that a mailbox accepts at once (default 1,024; at least
     /// 1).
     ///
-    /// Each sender takes three descriptors at each end. `bind` returns [`Error::InvalidOption`] for 0.
+    /// Each sender takes three descriptors at each end. `bind` returns [`Error::InvalidOption`] for
+    /// 0.
     pub fn max_lanes(mut self, lanes: usize) -> Self {
         self.max_lanes = lanes;
         self

@@ -79,8 +79,8 @@ impl Options {
     /// Opens a mailbox without an address, with these settings.
     ///
     /// # Errors
-    /// The errors of [`Mailbox::unbound`], and [`Error::InvalidOption`] if a setting is invalid for a
-    /// mailbox.
+    /// The errors of [`Mailbox::unbound`], and [`Error::InvalidOption`] if a setting is invalid for
+    /// a mailbox.
     pub fn unbound(&self) -> Result<Mailbox> {
         Mailbox::open(None, self.clone())
     }
@@ -94,9 +94,10 @@ impl Mailbox {
     ///
     /// # Errors
     /// - [`Error::AddrInUse`] if the address has a live owner.
-    /// - [`Error::InvalidAddress`] if the path is too long, or something other than a socket is there.
-    /// - [`Error::CannotRegister`] if the process has no life and the kernel would not mark the end of
-    ///   the thread that is to hold it.
+    /// - [`Error::InvalidAddress`] if the path is too long, or something other than a socket is
+    ///   there.
+    /// - [`Error::CannotRegister`] if the process has no life and the kernel would not mark the end
+    ///   of the thread that is to hold it.
     /// - [`Error::Full`] if the process has 62 mailboxes already.
     /// - [`Error::SystemAt`] if the folder cannot be used, [`Error::System`] if memory or
     ///   descriptors are short.

@@ -55,11 +55,11 @@ impl<F: FnMut(SignalInfo) + Send + 'static> Sink for CallSink<F> {
 /// A thread that takes signals. The drop stops it and returns after its last delivery.
 pub(super) struct Worker {
     /// `None` once it was stopped.
-    running: Option<RunningThread>,
+    running: Option<StartedThread>,
     guard: Guard,
 }
 
-struct RunningThread {
+struct StartedThread {
     stop: Arc<AtomicBool>,
     waker: Option<Arc<Waker>>,
     /// Disconnects when the thread ends; carries no value. Never locked: the mutex makes it `Sync`.
@@ -91,7 +91,7 @@ impl Worker {
         // The thread cannot panic before it sends.
         let waker = ready.recv().unwrap_or_default();
         let ended = Mutex::new(ended);
-        Ok(Self { running: Some(RunningThread { stop, waker, ended, thread }), guard })
+        Ok(Self { running: Some(StartedThread { stop, waker, ended, thread }), guard })
     }
 
     /// Makes the thread check again which signals its sink accepts.
@@ -127,7 +127,7 @@ impl Worker {
             std::mem::forget(running);
             return None;
         }
-        let RunningThread { stop, waker, ended, thread } = running;
+        let StartedThread { stop, waker, ended, thread } = running;
         // Relaxed is enough: a thread that the timer wakes has gone through the kernel's lock after
         // this store, and a thread that polls reads it in time.
         stop.store(true, Ordering::Relaxed);

@@ -251,8 +251,8 @@ impl ClassicHeap {
     /// ```
     ///
     /// # Errors
-    /// [`HeapError::Corrupted`], with the first block of which the header and the footer differ, the
-    /// size leads out of the heap, or a free block follows a free block.
+    /// [`HeapError::Corrupted`], with the first block of which the header and the footer differ,
+    /// the size leads out of the heap, or a free block follows a free block.
     pub fn check(&self) -> Result<Map> {
         self.check_prologue()?;
         let mut blocks = vec![BlockInfo { offset: PROLOGUE, size: OVERHEAD, allocated: true }];

@@ -100,7 +100,8 @@ proptest! {
         words in prop::collection::vec((0..516_usize, rubbish()), 1..20),
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        let mut heap = ClassicHeapOptions::new().fit(fit).max_size(1 << 20).create().expect("there is memory");
+        let options = ClassicHeapOptions::new().fit(fit).max_size(1 << 20);
+        let mut heap = options.create().expect("there is memory");
         let block = |_| heap.malloc(100).expect("there is room");
         let mut blocks: Vec<_> = (0..20).map(block).collect();
         for (word, rubbish) in words {
@@ -130,7 +131,8 @@ proptest! {
         fit in fit(),
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let heap = ClassicHeapOptions::new().fit(fit).max_size(1 << 20).create().expect("there is memory");
+        let options = ClassicHeapOptions::new().fit(fit).max_size(1 << 20);
+        let heap = options.create().expect("there is memory");
         let mut both = Both { heap, held: BTreeMap::new() };
         for (step, byte) in steps.into_iter().zip((0..=u8::MAX).cycle()) {
             match step {

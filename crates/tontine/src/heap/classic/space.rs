@@ -110,7 +110,8 @@ impl Space {
     pub(super) fn word(&self, offset: usize) -> u64 {
         let place = self.place(offset);
         // SAFETY: aligned, in use, and outside of all blocks that somebody has, as long as callers
-        // of `ClassicHeap::free` keep their promise; written beyond a block's end, it is any number.
+        // of `ClassicHeap::free` keep their promise; written beyond a block's end, it is any
+        // number.
         unsafe { place.read() }
     }
 
@@ -135,8 +136,8 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this handle's, and blocks end with the heap, as `ClassicHeap::malloc`
-        // says.
+        // SAFETY: the mapping is this handle's, and blocks end with the heap, as
+        // `ClassicHeap::malloc` says.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.reserved) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

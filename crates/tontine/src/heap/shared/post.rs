@@ -230,8 +230,8 @@ impl<'heap> Outbox<'heap> {
     /// Takes back the blocks that a dead or closed receiver has not accepted.
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] while the receiver is alive: it may be
-    /// reading them.
+    /// [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] while the receiver is alive: it may
+    /// be reading them.
     pub fn take_unread(&mut self) -> Result<Vec<Block<'heap>>> {
         let parcels = self.sender.take_unread()?;
         let parcels = parcels.into_iter().filter_map(|bytes| Parcel::from_slice(&bytes));
