@@ -41,9 +41,9 @@ const MOST_LOOKS: u32 = 256;
 ///
 /// An `AsyncMailbox` belongs to the runtime in which it was made, which needs its I/O driver
 /// (`enable_io`) but no timer. [`WaitStrategy`](super::WaitStrategy) is not used: a task that polls
-/// would occupy a thread. A process's [`Life`](crate::life::Life) must not end with a thread of the
-/// runtime, which come and go: hold it on an anchor thread, or on the main thread before the
-/// runtime is built.
+/// would occupy a thread. The process's [`Life`](crate::life::Life) must not end with a thread of
+/// the runtime, which come and go: unless the process has one, [`Mailbox::bind`] registers a life
+/// that ends with the process, on any thread.
 ///
 /// # Examples
 /// ```
@@ -70,8 +70,7 @@ pub struct AsyncMailbox {
 
 /// A [`Sender`] whose `send` is awaited on tokio.
 ///
-/// An `AsyncSender` needs a runtime with its I/O driver only when it waits. [`AsyncMailbox`] says
-/// what the process must do to have a [`Life`](crate::life::Life).
+/// An `AsyncSender` needs a runtime with its I/O driver only when it waits.
 ///
 /// # Examples
 /// ```

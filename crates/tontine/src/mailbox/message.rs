@@ -96,7 +96,7 @@ impl Deref for Message<'_> {
 /// # let path = folder.path().join("jobs");
 /// let mut mailbox = Mailbox::bind(&path)?;
 /// let mut sender = Sender::connect(&path)?;
-/// sender.send(&[7; 100_000])?;
+/// sender.send(&[7; 1000])?;
 ///
 /// // SAFETY: only this program's own senders know the path, and they use this library.
 /// let message = unsafe { mailbox.recv_in_place()? };

@@ -93,8 +93,8 @@ impl Sender {
     /// - [`Error::Denied`] if the owner runs as a user that is not allowed.
     /// - [`Error::InvalidAddress`] if no mailbox can have this address.
     /// - [`Error::WouldBlock`] if the socket has no space for the first control message.
-    /// - [`Error::CannotRegister`] if the process has no [`Life`](crate::life::Life) and the
-    ///   calling thread cannot give it one.
+    /// - [`Error::CannotRegister`] if the process has no [`Life`](crate::life::Life) and the kernel
+    ///   would not mark the end of the thread that is to hold it.
     /// - [`Error::System`] or [`Error::SystemAt`] if memory or descriptors are short.
     ///
     /// # Examples
