@@ -1,20 +1,49 @@
-//! Communication between the processes of one Linux machine, of which any may be killed at any
-//! instruction, and any may be hostile.
+//! Communication between the processes of one Linux machine: messages, shared memory and signals
+//! that survive `kill -9` of any process at any instruction, and do not trust the other process.
 //!
-//! - [`life`]: liveness of processes. A word of shared memory that the kernel itself marks when its
-//!   owner ends. Reading it costs one load.
-//! - [`mailbox`]: messages from many processes to one.
-//! - [`heap`]: memory by the block.
+//! ```
+//! use tontine::mailbox::{Mailbox, Sender};
+//!
+//! # fn main() -> tontine::Result<()> {
+//! # let folder = tempfile::tempdir().expect("a folder");
+//! # let path = folder.path().join("jobs");
+//! // The receiver:
+//! let mut mailbox = Mailbox::bind(&path)?;
+//!
+//! // Any other process (here: another thread):
+//! # let address = path.clone();
+//! let other = std::thread::spawn(move || {
+//!     let mut sender = Sender::connect(address)?;
+//!     sender.send(b"hello")
+//! });
+//!
+//! let message = mailbox.recv()?;
+//! assert_eq!(&*message, b"hello");
+//! # drop(message);
+//! # other.join().expect("no panic")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`mailbox`]: messages from many processes to one, through shared memory. If the receiver dies,
+//!   the next `send` fails, and the sender takes its unread messages back or hands them to the
+//!   receiver's successor.
+//! - [`heap`]: memory by the block that several processes share. A block can be freed in another
+//!   process than the one that allocated it, and the blocks of a dead process are recovered.
+//! - [`life`]: liveness of processes. The kernel marks a word of shared memory when its owner ends;
+//!   reading it costs one load.
 //! - [`signal`]: signals as values, blocked in every thread and taken in one place.
-//! - [`Error`], [`Peer`]: what can go wrong, and who is to blame.
+//! - [`Error`], [`Peer`]: what can fail, and which process caused it.
 //!
-//! The guides are `docs/mailbox.md`, `docs/heap.md` and `docs/signal.md`. The bytes that two
-//! processes share are laid out in `docs/layout.md`; what is left behind by a process that dies in
-//! the middle of something, and who clears it up, in `docs/recovery.md`.
+//! Requires Linux 5.10 or later on a 64-bit machine. Two processes that talk to each other use the
+//! same version of the shared layout; the handshake checks it.
+//!
+//! The feature `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and `signal::Stream`.
 //!
 //! Floors, from the bottom up: `error`, `sync`; `sys`; `lane`, `life`; `mailbox`; `heap`, `signal`;
 //! `layout`, `fuzzing`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     loom,
     allow(dead_code, unused_imports, reason = "models need no more than words and lanes")
