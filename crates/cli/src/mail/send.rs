@@ -233,7 +233,7 @@ fn connect(to: &Address, wait: bool) -> Result<Sender, Refusal> {
             Ok(sender) => return Ok(sender),
             Err(Error::NoMailbox { .. }) if is_something_else(to) => {
                 return Err(Refusal::failed(format!(
-                    "expected a mailbox at {to}, found something else; name another path"
+                    "expected a mailbox at {to}, found another file; name another path"
                 )));
             }
             Err(Error::NoMailbox { .. }) if wait => thread::sleep(BETWEEN_LOOKS),

@@ -319,7 +319,7 @@ fn addresses_that_cannot_be_are_named() {
         let words = Run::new(&[command, &long]).fail();
         assert!(words.contains(&long), "{words}");
         let words = Run::new(&[command, &path]).fail();
-        assert!(words.contains(&path) && words.contains("something else"), "{words}");
+        assert!(words.contains(&path) && words.contains("found another file"), "{words}");
         let words = Run::new(&[command, "/nowhere/at/all"]).fail();
         assert!(words.contains("/nowhere/at/all"), "{words}");
     }

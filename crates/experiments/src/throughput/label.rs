@@ -152,7 +152,7 @@ mod tests {
         let why = |found: Result<()>| found.expect_err("refused").to_string();
         assert!(why(ledger.enter(from(0, 4))).contains("lost messages 1 to 3 of sender 0"));
         assert!(why(ledger.enter(from(1, 0))).contains("came twice"));
-        assert!(why(ledger.enter(from(2, 0))).contains("nobody started"));
+        assert!(why(ledger.enter(from(2, 0))).contains("was not started"));
         ledger.enter(Label { last: true, ..from(1, 1) }).expect("its last");
         assert!(ledger.is_open());
         ledger.enter(Label { last: true, ..from(0, 1) }).expect("the other's last");
