@@ -10,7 +10,7 @@ fn a_number_that_is_no_signal_is_refused_before_any_call() {
     for number in NONE {
         assert_eq!(Signal::new(number), None, "{number}");
         let error = number.to_string().parse::<Signal>().unwrap_err();
-        assert!(error.to_string().contains(&format!("`{number}` unknown signal")), "{error}");
+        assert!(error.to_string().contains(&format!("unknown signal `{number}`")), "{error}");
     }
     for number in (1..=31).chain(34..=64) {
         let signal = Signal::new(number).expect("there is such a signal");
