@@ -164,7 +164,7 @@ async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
     let message = |number| Message { sender: 0, incarnation: 0, number }.encode(200);
     // The first is received, so that the lane is accepted.
     sender.send(&message(0)).await.expect("sent");
-    mailbox.recv().await.expect("received");
+    let _ = mailbox.recv().await.expect("received");
     sent += 1;
     let status = loop {
         let bytes = message(sent);

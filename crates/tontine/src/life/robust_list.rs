@@ -6,7 +6,7 @@
 //! module is not part of the public interface: the experiment that compares ways to detect a death
 //! uses it, too.
 //!
-//! Neighbours: [`super::word`] finds the liveness word with it.
+//! Neighbours: `word` finds the liveness word with it.
 //!
 //! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
 //! (`handle_futex_death`); `get_robust_list(2)`.
