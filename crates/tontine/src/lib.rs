@@ -1,5 +1,5 @@
 //! Communication between the processes of one Linux machine: messages, shared memory and signals
-//! that survive `kill -9` of any process at any instruction, and do not trust the other process.
+//! that survive `kill -9` of any process at any instruction.
 //!
 //! ```
 //! use tontine::mailbox::{Mailbox, Sender};
@@ -27,9 +27,10 @@
 //!
 //! - [`mailbox`]: messages from many processes to one, through shared memory. If the receiver dies,
 //!   the next `send` fails, and the sender takes its unread messages back or hands them to the
-//!   receiver's successor.
+//!   receiver's successor. Neither end trusts the other.
 //! - [`heap`]: memory by the block that several processes share. A block can be freed in another
-//!   process than the one that allocated it, and the blocks of a dead process are recovered.
+//!   process than the one that allocated it, and the blocks of a dead process are recovered. The
+//!   processes of one heap trust each other.
 //! - [`life`]: liveness of processes. The kernel marks a word of shared memory when its owner ends;
 //!   reading it costs one load.
 //! - [`signal`]: signals as values, blocked in every thread and taken in one place.
@@ -38,7 +39,7 @@
 //! Requires Linux 5.10 or later on a 64-bit machine. Two processes that talk to each other use the
 //! same version of the shared layout; the handshake checks it.
 //!
-//! The feature `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and `signal::Stream`.
+//! The feature `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and `signal::SignalStream`.
 //!
 //! Floors, from the bottom up: `error`, `sync`; `sys`; `lane`, `life`; `mailbox`; `heap`, `signal`;
 //! `layout`, `fuzzing`.

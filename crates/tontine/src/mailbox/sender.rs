@@ -177,6 +177,10 @@ impl Sender {
     /// that. Before the receiver has accepted the connection, the message waits in the lane; if the
     /// receiver then refuses the lane, a later call returns the error.
     ///
+    /// The death of the receiver ends the wait: at once, or within half a second if the receiver
+    /// called `exec` or left a forked child. A hostile receiver can block this call indefinitely;
+    /// [`Sender::send_timeout`] ends the wait in any case.
+    ///
     /// A signal does not end the wait: the handler runs, and the wait continues. To end a wait on a
     /// signal, call [`Sender::try_send`] and [`Sender::arm`], and wait on a signalfd or the read
     /// end of a pipe together with the sender's [descriptor](Sender#impl-AsFd-for-Sender). The same
