@@ -142,7 +142,10 @@ impl CopyPrograms {
 
     fn test(&self, test: &str, seeds: &str) -> Command {
         let mut command = Command::new(&self.tests);
-        command.args([test, "--exact"]).env("RACE_SEEDS", seeds).env_remove("MUTANT");
+        command
+            .args([test, "--exact", "--include-ignored"])
+            .env("RACE_SEEDS", seeds)
+            .env_remove("MUTANT");
         command
     }
 
