@@ -39,7 +39,8 @@
 //! Requires Linux 5.10 or later on a 64-bit machine. Two processes that talk to each other use the
 //! same version of the shared layout; the handshake checks it.
 //!
-//! The feature `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and `signal::SignalStream`.
+//! The feature `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and
+//! `signal::SignalStream`.
 //!
 //! Floors, from the bottom up: `error`, `sync`; `sys`; `lane`, `life`; `mailbox`; `heap`, `signal`;
 //! `layout`, `fuzzing`.
