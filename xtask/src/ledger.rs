@@ -25,9 +25,6 @@ const SLACK: f64 = 2.0;
 /// Seconds on top of it: what starting processes costs on a loaded machine.
 const SPARE_SECONDS: f64 = 5.0;
 
-/// How much longer than promised a checked run may take; the page itself keeps the promise.
-const NOISE: f64 = 1.25;
-
 /// Seconds of each experiment, by size.
 type Ledger = BTreeMap<String, [Option<f64>; SIZES.len()]>;
 
@@ -79,7 +76,7 @@ fn compare(ledger: &Ledger, column: usize, results: &Results) -> Vec<String> {
     let mut complaints = within(ledger, column);
     let (_, size, most) = SIZES[column];
     let all: f64 = results.ledger.values().sum();
-    if all > most * NOISE {
+    if all > most {
         complaints.push(format!("this {size} run took {all:.0} s; promised are {most:.0} s"));
     }
     for (name, took) in &results.ledger {

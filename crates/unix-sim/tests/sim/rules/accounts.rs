@@ -39,7 +39,7 @@ fn costly_child(sys: &dyn Sys) -> Pid {
 
 #[test]
 fn wait3_and_wait4_tell_what_the_child_used() {
-    timed(|sys| {
+    everywhere(|sys| {
         let child = costly_child(sys);
         let waited = sys.wait4(child.into(), WaitOptions::empty()).unwrap().unwrap();
         assert!(total(waited.usage) >= LONG, "{:?}", waited.usage);
@@ -195,7 +195,7 @@ fn compute_at(sys: &dyn Sys, counts: &Counts, mark: usize, ticks: u32) {
 
 #[test]
 fn a_profile_counts_each_tick_where_the_program_was() {
-    timed(|sys| {
+    everywhere(|sys| {
         let counts = counts();
         let before = used(sys);
         sys.profil(Some(counts.clone())).unwrap();
