@@ -144,7 +144,7 @@ pub(crate) struct Measure {
     #[arg(long, value_name = "DIR", default_value = "tontine-results")]
     pub(crate) out: PathBuf,
 
-    /// What to print on standard output: a table, or the contents of results.json.
+    /// Format of standard output: a table, or the contents of results.json.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
@@ -191,7 +191,7 @@ pub(crate) struct Explain {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// What to print: advice as text, or all facts about the machine as JSON.
+    /// Format of the output: advice as text, or all facts about the machine as JSON.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -255,7 +255,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "N")]
     pub(crate) order_seed: Option<u64>,
 
-    /// What to print.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Document::Text)]
     pub(crate) format: Document,
 }
@@ -319,7 +319,7 @@ pub(crate) struct Crash {
     #[arg(long, conflicts_with_all = ["point", "sample"])]
     pub(crate) plan: bool,
 
-    /// What to print.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }

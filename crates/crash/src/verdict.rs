@@ -1,4 +1,4 @@
-//! What the survivors got, against what was promised: [`Ledger`] and [`KillVerdict`].
+//! The messages that survivors got, against what was promised: [`Ledger`] and [`KillVerdict`].
 //!
 //! A message is *acknowledged* when the `send` that carried it has returned. The one that the
 //! victim was killed with may have arrived or not; it may not be half there.

@@ -37,7 +37,7 @@ impl From<TransferError> for Trouble {
 /// Asks whether all can still answer.
 ///
 /// # Errors
-/// As [`PeerHandle::check`], for the first that cannot.
+/// Those of [`PeerHandle::check`], for the first that cannot.
 #[cold]
 pub fn check(peers: &[PeerHandle<'_>]) -> Result<()> {
     peers.iter().try_for_each(PeerHandle::check)

@@ -47,7 +47,7 @@ impl<T> Monitor<T> {
     /// # Errors
     /// Skipped, where the system has no process-shared ones.
     pub fn initialise(&self) -> Result<()> {
-        // SAFETY: the memory is mapped, and nobody uses it yet.
+        // SAFETY: the memory is mapped, and no thread uses it yet.
         unsafe {
             initialise_mutex(self.mutex.get(), false)?;
             initialise_condition(self.turned.get())
@@ -126,7 +126,7 @@ impl<T> Monitor<T> {
 /// Skipped, where the system has none.
 ///
 /// # Safety
-/// `mutex` is valid for writes, and nobody uses the mutex yet.
+/// `mutex` is valid for writes, and no thread uses the mutex yet.
 pub unsafe fn initialise_mutex(mutex: *mut libc::pthread_mutex_t, robust: bool) -> Result<()> {
     let made = |returned, call| error(returned).setting_up(call);
     let mut attributes = MaybeUninit::uninit();
@@ -151,7 +151,7 @@ pub unsafe fn initialise_mutex(mutex: *mut libc::pthread_mutex_t, robust: bool) 
 /// Skipped, where the system has none.
 ///
 /// # Safety
-/// `condition` is valid for writes, and nobody uses the condition variable yet.
+/// `condition` is valid for writes, and no thread uses the condition variable yet.
 pub unsafe fn initialise_condition(condition: *mut libc::pthread_cond_t) -> Result<()> {
     let made = |returned, call| error(returned).setting_up(call);
     let mut attributes = MaybeUninit::uninit();

@@ -180,7 +180,7 @@ pub enum Error {
     /// The calling thread cannot hold the process's life: the kernel would never mark its end.
     #[error("this thread cannot hold the process's life: {reason}")]
     CannotRegister {
-        /// What was expected of the thread, what was found, and what to do.
+        /// The thread that was expected, the one that was found, and the remedy.
         reason: &'static str,
     },
 
@@ -189,14 +189,14 @@ pub enum Error {
     InvalidAddress {
         /// The address.
         address: String,
-        /// What was expected, what was found, and what to do.
+        /// The expected value, the one that was found, and the remedy.
         reason: &'static str,
     },
 
     /// The socket cannot carry a lane.
     #[error("this socket cannot carry a lane: {reason}")]
     InvalidSocket {
-        /// What was expected, what was found, and what to do.
+        /// The expected value, the one that was found, and the remedy.
         reason: &'static str,
     },
 
@@ -205,9 +205,9 @@ pub enum Error {
     InvalidOption {
         /// The option.
         option: &'static str,
-        /// Its value.
+        /// The value of the option.
         value: u32,
-        /// What was expected, and what to do.
+        /// The values that are valid, and the remedy.
         reason: &'static str,
     },
 
@@ -355,7 +355,7 @@ impl fmt::Display for SetBy {
     }
 }
 
-/// What to do after a refusal with this error number.
+/// The advice after a refusal with this error number.
 struct RefusalRemedy(i32);
 
 impl fmt::Display for RefusalRemedy {

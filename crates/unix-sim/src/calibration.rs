@@ -1,4 +1,4 @@
-//! How the costs of a machine are found: [`CostModel::measure`].
+//! The measurement of a machine's costs: [`CostModel::measure`].
 //!
 //! What processors do to each other is timed by itself: a lock, a cache line that comes and goes, a
 //! thread that is woken. What the virtual Unix does is fitted on one processor: a loop is run by

@@ -1,4 +1,5 @@
-//! What each step of the virtual Unix costs on a machine: [`CostModel`], one figure a [`CostKind`].
+//! The costs of the steps of the virtual Unix on a machine: [`CostModel`], one figure a
+//! [`CostKind`].
 //!
 //! The modelled executor charges them to its processors' clocks; docs/model.md says where. A file
 //! of costs is text, a line a step: its name, nanoseconds, what it is. [`CostModel::measure`] makes

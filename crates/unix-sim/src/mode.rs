@@ -1,4 +1,4 @@
-//! How the virtual Unix excludes one processor from what another one changes: [`LockingMode`].
+//! The ways to exclude one processor from what another one changes: [`LockingMode`].
 //!
 //! A mode decides which locks exist; the table stands in `lock/lock_order.rs` and, printed, in
 //! `docs/lock-order.md`. What a mode does to system calls beside that is the kernel's business.

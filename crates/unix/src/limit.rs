@@ -20,7 +20,7 @@ impl Resource {
         [Self::Cpu, Self::Processes, Self::PendingSignals, Self::Descriptors];
 }
 
-/// A resource limit, as in `struct rlimit`. `u64::MAX` is no limit.
+/// A resource limit, as in `struct rlimit`. `u64::MAX` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rlimit {
     /// The limit in force.

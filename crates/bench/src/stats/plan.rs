@@ -1,4 +1,4 @@
-//! How often to repeat, from a pilot: [`RepetitionPlan::new`].
+//! The number of repetitions, from a pilot: [`RepetitionPlan::new`].
 //!
 //! Kalibera and Jones (ISMM 2013, section 6): with T₁² the variance of an iteration inside its
 //! invocation and T₂² that between invocations, and c₁ and c₂ what one more iteration and one more

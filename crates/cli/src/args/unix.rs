@@ -71,15 +71,15 @@ pub(crate) struct RunScenario {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) processors: Option<u16>,
 
-    /// What runs the threads.
+    /// Executor of the threads.
     #[arg(long, value_enum, default_value_t = ExecutorName::Simulated)]
     pub(crate) executor: ExecutorName,
 
-    /// Which thread delivers a signal sent to a process.
+    /// Thread that delivers a signal sent to a process.
     #[arg(long, value_enum, default_value_t = DeliveryName::AnyUnblocked)]
     pub(crate) delivery: DeliveryName,
 
-    /// What the signal mask belongs to.
+    /// Owner of the signal mask.
     #[arg(long, value_enum, default_value_t = MasksName::PerThread)]
     pub(crate) masks: MasksName,
 
@@ -91,7 +91,7 @@ pub(crate) struct RunScenario {
     #[arg(long)]
     pub(crate) statistics: bool,
 
-    /// What to print.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Shown::Text)]
     pub(crate) format: Shown,
 
@@ -236,11 +236,11 @@ pub(crate) struct ExploreScenario {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) processors: Option<u16>,
 
-    /// Which thread delivers a signal sent to a process.
+    /// Thread that delivers a signal sent to a process.
     #[arg(long, value_enum, default_value_t = DeliveryName::AnyUnblocked)]
     pub(crate) delivery: DeliveryName,
 
-    /// What the signal mask belongs to.
+    /// Owner of the signal mask.
     #[arg(long, value_enum, default_value_t = MasksName::PerThread)]
     pub(crate) masks: MasksName,
 }
@@ -282,7 +282,7 @@ pub(crate) struct UnixShell {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) processors: u16,
 
-    /// What runs the threads.
+    /// Executor of the threads.
     #[arg(long, value_enum, default_value_t = ExecutorName::Parallel)]
     pub(crate) executor: ExecutorName,
 }

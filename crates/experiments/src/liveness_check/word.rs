@@ -106,7 +106,7 @@ impl Page {
     /// Skipped, where the system has no robust ones.
     pub fn prepare(&self) -> trouble::Result<()> {
         self.plain.store(1, Ordering::Relaxed);
-        // SAFETY: nobody uses the mutex yet.
+        // SAFETY: no thread uses the mutex yet.
         unsafe { initialise_mutex(self.mutex.get(), true) }
     }
 

@@ -43,7 +43,7 @@ pub(super) struct Paced<'a> {
     /// One after the other.
     pub(super) steps: &'a [Step],
     pub(super) board: &'a Board,
-    /// What stamps.
+    /// The clock that stamps.
     pub(super) clock: Clock,
     /// The receiver's counter less the sender's, ticks.
     pub(super) offset: i64,

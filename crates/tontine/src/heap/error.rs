@@ -1,4 +1,4 @@
-//! What can be wrong with a block or with a heap: [`HeapError`].
+//! Errors of blocks and heaps: [`HeapError`].
 //!
 //! Separate from [`crate::Error`], which is about peers: of a heap's errors only
 //! [`HeapError::Mailbox`] has another process to blame. Blocks are named by their offset from the
@@ -79,7 +79,8 @@ pub enum HeapError {
     Corrupted {
         /// Offset of the first block that is not as the heap left it.
         offset: usize,
-        /// What was expected, what was found, and which block's holder may have written it.
+        /// The expected value, the one that was found, and the block whose holder may have written
+        /// it.
         what: String,
     },
 
@@ -88,7 +89,7 @@ pub enum HeapError {
     InvalidSize {
         /// Bytes requested.
         size: usize,
-        /// Why not, and which sizes are possible.
+        /// The reason, and the sizes that are possible.
         reason: &'static str,
     },
 
@@ -116,7 +117,7 @@ pub enum HeapError {
     InvalidHandle {
         /// The offset.
         offset: u64,
-        /// What is there instead.
+        /// The content at the offset.
         reason: &'static str,
     },
 
@@ -167,7 +168,7 @@ pub enum HeapError {
          has ended"
     )]
     LimitReached {
-        /// What exceeds the limit.
+        /// The resource whose limit is exceeded.
         what: &'static str,
         /// Maximum number at a time.
         max: usize,
@@ -233,7 +234,7 @@ pub enum HeapError {
     System {
         /// Name of the call.
         call: &'static str,
-        /// Its error number.
+        /// The error number of the call.
         errno: i32,
     },
 }

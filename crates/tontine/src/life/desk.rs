@@ -90,8 +90,8 @@ mod tests {
             let inherited = &desk;
             let childs = in_child(move || {
                 let refused = life.desk().is_err_and(|error| error == Error::Forked);
-                let anew = Life::register().expect("life of its own");
-                refused && anew.desk().is_ok_and(|own| own.index == inherited.index)
+                let second = Life::register().expect("life of its own");
+                refused && second.desk().is_ok_and(|own| own.index == inherited.index)
             });
             childs && life.desk().is_ok_and(|next| next.index != desk.index)
         }));

@@ -54,7 +54,7 @@ pub(super) struct DeskLayout {
     pub(super) sleeping: AtomicU32,
 }
 
-/// Where the mutex lies, and with it the liveness word.
+/// Offset of the mutex, which has the liveness word in it.
 pub(super) const MUTEX_AT: usize = offset_of!(Layout, mutex);
 /// The first byte behind it.
 pub(super) const MUTEX_END: usize = MUTEX_AT + MUTEX_ROOM;

@@ -72,7 +72,7 @@ impl OutboundLane {
     /// Begins a lane over an unused connection.
     ///
     /// # Errors
-    /// As [`Sender::from_socket`](super::Sender::from_socket).
+    /// A lane for [`Sender::from_socket`](super::Sender::from_socket).
     pub(super) fn begin(
         socket: Socket,
         mut pending: PendingLane,

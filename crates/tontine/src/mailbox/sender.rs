@@ -39,7 +39,7 @@ use crate::sys::socket::{self, Socket};
 /// assert_eq!(&*mailbox.recv()?, b"hello");
 ///
 /// drop(mailbox);
-/// let error = sender.send(b"nobody reads this").unwrap_err();
+/// let error = sender.send(b"not read").unwrap_err();
 /// assert!(matches!(error, tontine::Error::Closed { .. }));
 /// # Ok(())
 /// # }

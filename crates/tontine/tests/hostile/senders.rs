@@ -252,13 +252,13 @@ fn garbage_in_a_chunk_closes_its_lane_and_no_other() {
     still_serves(&mut mailbox, &mut sender);
     let end = 4096 - RING as u64;
     let cases = [
-        ("a kind that is none", header(9, 0), "header has an unknown kind"),
+        ("an unknown kind", header(9, 0), "header has an unknown kind"),
         ("bits that are zero", 1 << 63 | header(1, 8), "header has an unknown kind"),
         ("longer than the ring", header(1, end - 7), "longer than the rest of its ring"),
         ("the longest of all", header(1, u64::from(u32::MAX)), "longer than the rest of its ring"),
         ("padding too short", header(2, 8), "padding record does not reach"),
         ("padding too long", header(2, end), "padding record does not reach"),
-        ("padding for ever", header(2, end - 8), "padding record follows a padding"),
+        ("padding after padding", header(2, end - 8), "padding record follows a padding"),
         ("next, and nothing queued", header(3, 12), "but no chunk was passed"),
     ];
     for (name, word, expected) in cases {

@@ -144,9 +144,9 @@ fn a_forked_child_has_no_life_until_it_registers() {
     let (mut child, parents) = registered(|pipe| {
         let mut grandchild = Child::fork(|_| {
             assert!(Life::current().is_none());
-            let anew = Life::register().expect("life");
-            assert!(std::ptr::eq(anew, Life::current().expect("registered")));
-            pipe.send_descriptor(anew.as_fd());
+            let second = Life::register().expect("life");
+            assert!(std::ptr::eq(second, Life::current().expect("registered")));
+            pipe.send_descriptor(second.as_fd());
             pipe.receive_byte();
         });
         assert_eq!(grandchild.wait(), 0);

@@ -1,4 +1,4 @@
-//! Where two traces part: [`TraceDifference`].
+//! The first difference of two traces: [`TraceDifference`].
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};

@@ -47,7 +47,7 @@ use keeper::{Keeper, Place};
 use rolls::{Rolls, Search};
 use tontine_unix_sim::{BuildError, Builder, Executor, Virtual};
 
-/// How [`Checker`], [`against`] and [`on_virtual`] run a scenario.
+/// Settings with which [`Checker`], [`against`] and [`on_virtual`] run a scenario.
 #[derive(Debug, Clone)]
 pub struct CheckOptions {
     /// The seed that decides which thread is released next.

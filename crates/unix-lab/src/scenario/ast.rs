@@ -1,4 +1,4 @@
-//! What a scenario says: [`Scenario`] of [`ScenarioBlock`]s of [`Statement`]s, and [`Expectation`]s
+//! A scenario as a tree: [`Scenario`] of [`ScenarioBlock`]s of [`Statement`]s, and [`Expectation`]s
 //! of the whole run.
 //!
 //! `parse/` makes it of text, `print/` text of it, `program.rs` runs it. Calls and their
@@ -59,7 +59,7 @@ pub struct ScenarioBlock {
     pub body: Vec<Statement>,
 }
 
-/// What a block defines.
+/// The kind of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
     /// A process.

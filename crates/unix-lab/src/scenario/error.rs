@@ -22,7 +22,7 @@ pub struct SyntaxError {
     pub column: usize,
     /// The number of characters that are wrong.
     pub width: usize,
-    /// What was expected, what was found, and a suggestion if there is one.
+    /// The expected text, the one that was found, and a suggestion if there is one.
     pub message: String,
     /// The line's text.
     pub text: String,

@@ -1,5 +1,4 @@
-//! How a process tells what it observed: [`Log`] takes [`LogEvent`]s; [`Record`]s are what is kept
-//! of them.
+//! The observations of a process: [`Log`] takes [`LogEvent`]s, and keeps them as [`Record`]s.
 //!
 //! Processes share no memory, so a log is all that leaves one. [`MemoryLog`] is for processes
 //! within this one; `wire.rs` has one for real processes.

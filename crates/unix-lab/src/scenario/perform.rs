@@ -1,4 +1,4 @@
-//! Makes a [`SystemCall`] of a [`Sys`](tontine_unix::Sys), and says what came of it.
+//! Makes a [`SystemCall`] of a [`Sys`](tontine_unix::Sys), and returns its result.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};

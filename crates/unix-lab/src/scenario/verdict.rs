@@ -39,7 +39,7 @@ pub struct Failure {
     pub what: String,
     /// What was expected.
     pub expected: String,
-    /// What was found.
+    /// The observation.
     pub found: String,
 }
 

@@ -13,7 +13,7 @@ pub enum ParseCostsError {
     Step {
         /// The line, from 1.
         line: usize,
-        /// The text in the place of the name or cost.
+        /// The text instead of the name or cost.
         found: String,
     },
     /// Invalid cost.
@@ -21,7 +21,7 @@ pub enum ParseCostsError {
     Nanoseconds {
         /// The line, from 1.
         line: usize,
-        /// The text in the place of the name or cost.
+        /// The text instead of the name or cost.
         found: String,
     },
     /// A step without a cost, or with several.

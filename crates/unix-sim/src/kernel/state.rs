@@ -1,4 +1,4 @@
-//! What a system looks like at the end of its run, or to one of its programs: [`SystemState`],
+//! The state of a system at the end of its run, or to one of its programs: [`SystemState`],
 //! printed as `ps` would, and who waits for what.
 
 #![allow(
@@ -52,7 +52,7 @@ pub struct ProcessState {
     pub(super) pipe_ends: Vec<(i32, PipeEnd)>,
 }
 
-/// What must end before a process can exit or execute.
+/// The work that must end before a process can exit or execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Awaits {
     /// Forks of other threads that are in progress.

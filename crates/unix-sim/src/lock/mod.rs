@@ -1,7 +1,7 @@
 //! Locks: [`SimpleLock`] spins, [`BlockingLock`] busy-waits briefly and then blocks.
 //!
 //! Every lock belongs to a [`Class`], and [`lock_order`] puts the classes into one total order.
-//! Which classes exist depends on the [`LockingMode`](crate::LockingMode); [`Locks`] knows, and
+//! The set of classes depends on the [`LockingMode`](crate::LockingMode); [`Locks`] knows, and
 //! counts. A lock that its mode does not need costs a load and a branch. Builds with debug
 //! assertions check the order of every acquisition by class and by instance, and the [`spl`] at
 //! which it happens.

@@ -7,7 +7,7 @@ use tontine_unix::{Pid, WaitStatus};
 use crate::kernel::SystemState;
 use crate::lock::LockStatistics;
 
-/// Why a run ended.
+/// The reason for which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
     /// All processes have ended.
@@ -24,7 +24,7 @@ pub enum EndReason {
 pub struct RunReport {
     /// The status of the program; `None` if the run ended before it.
     pub status: Option<WaitStatus>,
-    /// Why the run ended.
+    /// The reason for which the run ended.
     pub ending: EndReason,
     /// The processes whose program panicked. They ended as by SIGABRT.
     pub panicked: Vec<Pid>,

@@ -1,5 +1,5 @@
-//! What a run tells while it goes on: the watchdog's word on a thread that computes
-//! ([`BusyThread`]), and a stack's end, which the kernel sees to.
+//! Reports during a run: the watchdog's on a thread that computes ([`BusyThread`]), and that of a
+//! stack's end, which the kernel handles.
 
 use std::sync::{Arc, OnceLock};
 

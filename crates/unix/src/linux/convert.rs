@@ -22,7 +22,7 @@ pub(super) fn check_long(returned: libc::c_long) -> Result<libc::c_long> {
     if returned == -1 { Err(last_error()) } else { Ok(returned) }
 }
 
-/// Returns the crate's error for one of rustix, which is no part of the public interface.
+/// Returns the crate's error for one of rustix, which the public interface does not have.
 pub(super) fn to_errno(error: rustix::io::Errno) -> Errno {
     Errno::from_raw(error.raw_os_error())
 }

@@ -1,4 +1,4 @@
-//! What comes with a signal: `siginfo_t` read as [`SigInfo`], and made as [`Sent`].
+//! The information with a signal: `siginfo_t` read as [`SigInfo`], and made as [`Sent`].
 
 #![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
 

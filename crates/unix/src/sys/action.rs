@@ -11,7 +11,7 @@ use crate::signal::{SigSet, Signal};
 /// The action for a signal, as in `struct sigaction`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SigAction {
-    /// What happens when the signal is delivered.
+    /// The disposition of the signal.
     pub disposition: Disposition,
     /// The signals that are blocked, besides the signal itself, while a handler runs.
     pub mask: SigSet,
@@ -128,7 +128,7 @@ bitflags! {
 pub struct SigInfo {
     /// The signal.
     pub signal: Signal,
-    /// Why it was sent.
+    /// The reason for which the signal was sent.
     pub code: SigCode,
     /// The sending process, or the child that changed; 0 if the system sent the signal.
     pub pid: i32,
@@ -153,7 +153,7 @@ impl SigInfo {
     }
 }
 
-/// Why a signal was sent, as in `si_code`.
+/// The reason for which a signal was sent, as in `si_code`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SigCode {
     /// `SI_USER`: by `kill`.

@@ -34,7 +34,7 @@ impl Space {
     /// Reserves `most` bytes, none of them in use. The first one is at a page's begin.
     ///
     /// # Errors
-    /// [`HeapError::System`]: there is not so much address space.
+    /// [`HeapError::System`]: there is less address space than that.
     pub(super) fn reserve(most: usize) -> Result<Self> {
         // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe {

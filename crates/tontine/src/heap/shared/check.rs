@@ -34,7 +34,7 @@ pub struct HeapFault {
     pub invariant: u8,
     /// Offset in bytes, from the heap's first byte.
     pub offset: u64,
-    /// What was expected, what was found, and which process holds it.
+    /// The expected value, the one that was found, and the process that holds it.
     pub what: String,
 }
 
@@ -50,16 +50,16 @@ impl fmt::Display for HeapFault {
 pub enum SlabStatus {
     /// The slab has no memory.
     Empty,
-    /// Its memory is being allocated.
+    /// The slab's memory is being allocated.
     Claimed,
-    /// It has blocks of this size in bytes.
+    /// The slab has blocks of this size in bytes.
     Blocks(usize),
-    /// It is part of a block that begins this number of slabs before it; 0 if that block does not
-    /// exist.
+    /// The slab is part of a block that begins this number of slabs before it; 0 if that block
+    /// does not exist.
     Part(usize),
-    /// Its memory is being returned to the kernel.
+    /// The slab's memory is being returned to the kernel.
     Punching,
-    /// Its entry in the table is corrupted.
+    /// The slab's entry in the table is corrupted.
     Corrupted,
 }
 

@@ -1,4 +1,4 @@
-//! What a dead member leaves, and who clears it up: [`Core::recover`], [`Core::recover_all`].
+//! The recovery of what a dead member leaves: [`Core::recover`], [`Core::recover_all`].
 //!
 //! The steps are numbered as in `docs/heap-shared.md`. Each can be done twice, so that whoever dies
 //! over a recovery is recovered, and then the rest of what it was at.
@@ -14,8 +14,8 @@ use super::word::{
 use crate::heap::Result;
 use crate::sync::Ordering;
 
-/// What [`Heap::recover`](super::Heap::recover) and
-/// [`Heap::recover_and_trim`](super::Heap::recover_and_trim) have recovered.
+/// The result of [`Heap::recover`](super::Heap::recover) and of
+/// [`Heap::recover_and_trim`](super::Heap::recover_and_trim).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {

@@ -493,7 +493,7 @@ fn a_successor_takes_over_what_the_dead_had_published() {
         std::mem::forget(taken);
         all
     });
-    let taken = heap.take_over_role(role).expect("nobody else has it");
+    let taken = heap.take_over_role(role).expect("no other member has it");
     let mut numbers: Vec<_> = taken.iter().map(|block| block.load(0)).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());

@@ -98,7 +98,7 @@ pub(crate) fn bind_abstract(fd: impl AsFd, name: impl AsRef<[u8]>) -> Result<()>
 /// Connects to the listener at a path; waits while its queue is full, until the deadline.
 ///
 /// # Errors
-/// [`Error::NoMailbox`] where nobody listens, [`Error::TimedOut`], [`Error::InvalidAddress`],
+/// [`Error::NoMailbox`] if no process listens, [`Error::TimedOut`], [`Error::InvalidAddress`],
 /// [`Error::System`].
 pub(crate) fn connect_path(
     fd: impl AsFd,
