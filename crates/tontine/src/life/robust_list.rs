@@ -80,7 +80,7 @@ pub fn own() -> Result<*const Head> {
 /// thread id in the C library. [`Error::System`].
 ///
 /// # Safety
-/// 1. `mutex` is valid for reads as long as the returned word is used.
+/// 1. `mutex` is valid for reads and writes as long as the returned word is used.
 /// 2. The calling thread holds `mutex`.
 pub unsafe fn lock_word(mutex: *mut libc::pthread_mutex_t) -> Result<*mut u32> {
     let head = own()?;
@@ -100,7 +100,7 @@ pub unsafe fn lock_word(mutex: *mut libc::pthread_mutex_t) -> Result<*mut u32> {
             // SAFETY: inside the mutex, by the check.
             let word: *mut u32 = unsafe { mutex.cast::<u8>().add(at).cast() };
             // SAFETY: aligned, and valid by the caller; C library, kernel and we all access it by
-            // atomic instructions.
+            // atomic instructions. Relaxed, as this thread's own lock operation stored it.
             let owner = unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Relaxed);
             let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             return if owner & FUTEX_TID_MASK == this { Ok(word) } else { Err(NOT_THIS_THREAD) };
