@@ -69,7 +69,6 @@ fn a_heap_that_two_deaths_break_is_found_in_pairs() {
 
 /// Whoever dies with its mutex takes it along, and what the dead had nobody frees.
 #[test]
-#[ignore = "kills at every instruction"]
 fn a_heap_under_a_mutex_that_is_not_robust_wedges() {
     let report = explore("boost-heap", |request| request.operation = Some(Operation::Allocate));
     for one in operations(&report).into_iter().flatten() {

@@ -28,7 +28,6 @@ fn a_pipe_survives_every_kill() {
 }
 
 #[test]
-#[ignore = "kills at every instruction"]
 fn a_ring_under_semaphores_wedges_where_its_holder_dies() {
     let report = explore("semaphore-ring", |_| ());
     for one in operations(&report).into_iter().flatten() {

@@ -12,7 +12,6 @@ use std::time::Instant;
 const DEFAULT_KILLS: u64 = 1_500;
 
 #[test]
-#[ignore = "a soak of 10 seconds"]
 fn the_killed_leave_nothing_and_spoil_nothing() {
     alone!();
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());

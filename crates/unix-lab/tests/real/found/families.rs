@@ -341,7 +341,6 @@ process behind
 /// look, if that is ended first: of some twenty steps with several orders this is the last. The
 /// search for one in which the virtual Unix does what Linux did was given up before.
 #[test]
-#[ignore = "searches many schedules"]
 fn a_search_goes_on_through_many_steps_that_can_go_in_two_ways() {
     is_the_same(
         "\

@@ -122,7 +122,6 @@ process member
 /// Several steps in a row can each go in two ways. Schedules of the virtual Unix were all rolled
 /// anew until one went in each of them as Linux did: after 64 of them the two parted.
 #[test]
-#[ignore = "searches many schedules"]
 fn each_step_may_go_its_own_way() {
     is_the_same(
         "\
