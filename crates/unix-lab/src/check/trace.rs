@@ -1,9 +1,9 @@
 //! What one system did, in words that do not depend on it: [`Trace`].
 //!
-//! A conductor notes who was let through ([`StepRecord`]) and keeps the log's records with the step
-//! in which they came and the seat of the thread that noted them. [`Trace::new`] replaces numbers by
-//! names, and sorts the records of one step by seat: within a step several threads may have run at
-//! once.
+//! A conductor notes who was let through ([`StepRecord`]) and keeps the log's records with the
+//! step in which they came and the seat of the thread that noted them. [`Trace::new`] replaces
+//! numbers by names, and sorts the records of one step by seat: within a step several threads may
+//! have run at once.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
