@@ -152,7 +152,7 @@ std::string obey(member &self, const char *name, bool marked, std::istream &orde
   }
   if (what == "tend")
     return "done";
-  throw std::runtime_error("expected an order, found " + what);
+  throw std::runtime_error("expected a command, found " + what);
 }
 
 } // namespace

@@ -122,7 +122,7 @@ std::string obey(queue &end, const char *name, bool marked, std::istream &order)
     order >> until >> quiet_ms;
     return drain(*end, until, quiet_ms);
   }
-  throw std::runtime_error("expected an order, found " + what);
+  throw std::runtime_error("expected a command, found " + what);
 }
 
 } // namespace

@@ -89,7 +89,7 @@ fn a_point_that_is_not_there_is_no_success() {
 #[test]
 fn a_target_without_pairs_says_so() {
     let output = crash(&["pipe", "--mode", "pairs"]);
-    assert!(text(&output.stdout).contains("none of its operations has pairs"));
+    assert!(text(&output.stdout).contains("this target has no pairs"));
 }
 
 #[test]

@@ -179,7 +179,7 @@ const MARKED: &str = "marked ";
 
 /// A line that is no order, or no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected an order or a reply, found '{0}'")]
+#[error("expected a command or a reply, found '{0}'")]
 pub struct Garbled(String);
 
 impl FromStr for WorkerCommand {

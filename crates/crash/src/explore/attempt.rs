@@ -72,7 +72,7 @@ impl<'a> Attempt<'a> {
         first: &Point,
         operation: Operation,
     ) -> Result<std::result::Result<Recording, Killed>> {
-        let mut why = Trouble::fail("it makes too many system calls");
+        let mut why = Trouble::fail("the operation makes too many system calls");
         for detail in [Detail::Steps, Detail::Calls] {
             let mut scene = self.scene(Kind::Pair)?;
             if let Reached::Diverged(why) = self.end(&mut scene, first)? {
@@ -95,7 +95,7 @@ impl<'a> Attempt<'a> {
                 }
             }
         }
-        let text = format!("the successor, in its {}: {why}", operation.name());
+        let text = format!("the successor, during {}: {why}", operation.name());
         Ok(Err(Killed::wedged(text)))
     }
 

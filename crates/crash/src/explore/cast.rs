@@ -37,9 +37,9 @@ pub(super) fn done_unharmed(act: Act, reply: WorkerReply) -> Result<Vec<Seen>> {
     let order = act.plain();
     match reply {
         WorkerReply::Done(seen) => Ok(seen),
-        WorkerReply::Lacking(why) => Err(Trouble::skip(format!("{order}: {why}"))),
+        WorkerReply::Lacking(why) => Err(Trouble::skip(format!("'{order}': {why}"))),
         WorkerReply::Refused(why) | WorkerReply::Faulty(why) => {
-            Err(Trouble::fail(format!("{order}, without a kill: {why}")))
+            Err(Trouble::fail(format!("'{order}' failed without a kill: {why}")))
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn answer(who: &str, answer: std::result::Result<WorkerReply, Silence
 pub(super) fn silent(who: &str, silence: &Silence) -> Killed {
     match silence {
         Silence::Stuck(how) => Killed::wedged(format!("{who} made no progress: {how}")),
-        Silence::Ended(how) => Killed::wedged(format!("{who} ended by itself: {how}")),
+        Silence::Ended(how) => Killed::wedged(format!("{who} ended unexpectedly: {how}")),
         Silence::Starved(how) => {
             Killed::Unexplored(format!("the machine is too loaded to judge {who} {how}"))
         }

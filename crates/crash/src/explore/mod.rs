@@ -121,7 +121,7 @@ impl Exploration<'_> {
         let mut operations = self.subject.operations().iter();
         let pairs = self.request.mode == Mode::Pairs;
         if pairs && operations.all(|one| self.subject.succession(*one).is_none()) {
-            report.trouble = Some(Trouble::skip("none of its operations has pairs").to_string());
+            report.trouble = Some(Trouble::skip("this target has no pairs").to_string());
             return report;
         }
         let prepared = match self.subject.prepare() {
@@ -205,7 +205,7 @@ impl Exploration<'_> {
         if let Some(asked) = self.request.point {
             let points = recording.points.len();
             if asked.0 >= points {
-                let text = format!("no point {}: there are 0 to {}", asked.0, points - 1);
+                let text = format!("there is no point {}; expected 0 to {}", asked.0, points - 1);
                 return Err(Trouble::fail(text));
             }
             return Ok(VecDeque::from([target(asked)]));
@@ -303,7 +303,8 @@ impl Exploration<'_> {
                 return Err(Ended::Stopped);
             }
             let Some(point) = second.points.get(then) else {
-                let text = format!("no point {then} of the successor's {}", second.points.len());
+                let count = second.points.len();
+                let text = format!("point {then} of the successor does not exist; it has {count}");
                 return Err(Trouble::fail(text).into());
             };
             let kill = |attempt: Attempt<'_>| attempt.kill_both(first, operation, point);

@@ -194,10 +194,10 @@ impl<'a> Victim<'a> {
         let mut victim = self;
         match victim.next_event()? {
             Event::Stopped(libc::SIGTRAP) => victim.trace.resume(Resume::Freely, 0),
-            event => Err(Trouble::fail(format!(
-                "expected the end of the operation, found \
-                                                {event:?}"
-            ))),
+            event => {
+                let text = format!("expected the end of the operation, found {event:?}");
+                Err(Trouble::fail(text))
+            }
         }
     }
 
@@ -251,7 +251,7 @@ impl<'a> Victim<'a> {
         Ok(if at == point.address {
             Reached::There
         } else {
-            Reached::Diverged(format!("repeated {} times, found at {at:#x}", point.repeated))
+            Reached::Diverged(format!("repeated {} times, then found at {at:#x}", point.repeated))
         })
     }
 
@@ -303,7 +303,7 @@ impl<'a> Victim<'a> {
             // At the entry the instruction pointer already stands behind the instruction.
             let behind = point.address + if entered { CALL_LENGTH } else { 0 };
             if at != behind {
-                return Ok(Reached::Diverged(format!("another system call, at {at:#x}")));
+                return Ok(Reached::Diverged(format!("found another system call, at {at:#x}")));
             }
             if point.moment != Moment::Blocked {
                 return Ok(Reached::There);
@@ -395,10 +395,8 @@ impl<'a> Victim<'a> {
             event = self.awake()?;
         }
         if event != Event::Stopped(CALL_STOP) {
-            return Err(Trouble::fail(format!(
-                "expected the return of a system call, found \
-                                              {event:?}"
-            )));
+            let text = format!("expected the return of a system call, found {event:?}");
+            return Err(Trouble::fail(text));
         }
         self.settle();
         let behind = self.trace.registers()?.at;
@@ -437,7 +435,7 @@ impl<'a> Victim<'a> {
         }
         match event {
             Event::Stopped(signal) => Ok(signal),
-            Event::Asleep | Event::Ended => Err(Trouble::fail("the victim ended by itself")),
+            Event::Asleep | Event::Ended => Err(Trouble::fail("the victim ended unexpectedly")),
         }
     }
 
@@ -449,7 +447,7 @@ impl<'a> Victim<'a> {
                 Event::Asleep if began.elapsed() < PATIENCE => {}
                 Event::Asleep => {
                     let seconds = PATIENCE.as_secs();
-                    let text = format!("the operation blocks for {seconds} s, released or not");
+                    let text = format!("the operation blocked for {seconds} s, released or not");
                     return Err(Trouble::fail(text));
                 }
                 event => return Ok(event),

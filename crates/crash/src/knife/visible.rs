@@ -85,10 +85,7 @@ impl Visible {
             let before = self.digest;
             self.look()?;
             if same && self.digest != before {
-                return Err(Trouble::fail(
-                    "an instruction stores to memory where none was expected \
-                                          to",
-                ));
+                return Err(Trouble::fail("an instruction stored to memory unexpectedly"));
             }
         }
         let apart = !matches!(moment, Moment::Instruction | Moment::Exit);

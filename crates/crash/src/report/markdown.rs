@@ -12,7 +12,7 @@ use crate::verdict::KillVerdict;
 pub fn render(report: &CrashReport) -> String {
     let mut text = legends(report);
     text.push_str(
-        " If kills stand for more points than themselves, the number of points is in \
+        " If a kill stands for several points, the number of points is in \
          brackets.\n\n| target | operation | mode | points | classes | explored | passed | wedged \
          | torn | lost | took | for example |\n| --- | --- | --- | --: | --: | --: | --: | --: | \
          --: | --: | --: | --- |\n",
@@ -76,7 +76,7 @@ fn examples(one: &OperationReport) -> String {
         })
         .collect();
     if !one.stepped {
-        all.push("around its system calls only".to_owned());
+        all.push("killed only around its system calls".to_owned());
     }
     all.extend(sampled(one));
     let left = |why| format!("not explored: {} (first: {why})", one.not_explored);

@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table};
 
 use super::{CrashReport, text};
 
-const COLUMNS: [&str; 5] = ["target", "operation", "points", "kills", "about"];
+const COLUMNS: [&str; 5] = ["target", "operation", "points", "kills", "estimate"];
 
 /// Columns of words; the others hold figures, which stand to the right.
 const WORDS: usize = 2;

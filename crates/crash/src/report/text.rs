@@ -61,7 +61,9 @@ pub fn render(report: &CrashReport) -> String {
 pub(super) fn legend(mode: Mode) -> &'static str {
     match mode {
         Mode::Fast => "one kill for each class of points that look the same from outside",
-        Mode::Pairs => "one kill per class, then the successor, once for each class of its own",
+        Mode::Pairs => {
+            "one kill per class, then one kill of its successor per class of the successor"
+        }
         Mode::Full => "one kill at every instruction and around every system call",
     }
 }

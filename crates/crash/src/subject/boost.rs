@@ -63,7 +63,7 @@ impl Subject for ManagedMemory {
 
     fn caveat(&self) -> &'static str {
         "Its mutex is process-shared and not robust, and no process frees the blocks of a dead \
-         one: in the trials the victim has no block but the one of the operation"
+         one: in the trials the victim has only the block of the operation"
     }
 
     fn operations(&self) -> &'static [Operation] {

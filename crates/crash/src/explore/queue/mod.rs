@@ -160,7 +160,7 @@ impl Scene {
         if seen == [Seen::Whole(number)] {
             return Ok(());
         }
-        Err(Trouble::fail(format!("without a kill, expected message {number}, received {seen:?}")))
+        Err(Trouble::fail(format!("without a kill, expected message {number}, found {seen:?}")))
     }
 
     /// Messages for the receiver under the knife; the first is the one that it will take, and may
