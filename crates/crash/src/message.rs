@@ -1,13 +1,12 @@
-//! Numbered messages, of which every part can be checked: [`TrialMessage`], [`Seen`].
+//! Numbered messages, every byte of which can be checked: [`TrialMessage`], [`Seen`].
 //!
-//! A message is eight words, each derived from the number, so that a message of which some words
-//! are old, zero or another message's is *torn* and shows it. Boost's actor makes the
-//! same ones.
+//! A message is eight words, each derived from the number. If some of the words are old, zero or
+//! from another message, the message is detected as *torn*. Boost's worker makes the same messages.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes of a message.
+/// Number of bytes of a message.
 pub const LENGTH: usize = tontine_mechanisms::driver::NAMED_BYTES;
 
 /// A message of a trial.
@@ -15,10 +14,10 @@ pub type TrialMessage = [u8; LENGTH];
 
 const WORD: usize = size_of::<u64>();
 
-/// Each word is the one before it times this odd number, so all differ and none is zero.
+/// Factor between consecutive words: odd, so all words differ and none is zero.
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The message with this number.
+/// Returns the message with this number.
 pub fn numbered(number: u32) -> TrialMessage {
     let mut message = [0; LENGTH];
     let mut word = u64::from(number) + 1;
@@ -29,17 +28,17 @@ pub fn numbered(number: u32) -> TrialMessage {
     message
 }
 
-/// What a receiver got.
+/// Content of a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seen {
-    /// The whole of the message with this number.
+    /// The complete message with this number.
     Whole(u32),
-    /// Something that nobody ever sent.
+    /// Bytes that no process ever sent.
     Torn,
 }
 
 impl Seen {
-    /// Checks every byte.
+    /// Checks every byte of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         let first = bytes.first_chunk::<WORD>().map(|first| u64::from_le_bytes(*first));
         let number = first.and_then(|first| u32::try_from(first.checked_sub(1)?).ok());
@@ -49,7 +48,7 @@ impl Seen {
         }
     }
 
-    /// The same of many, one behind the other, which have to be alike.
+    /// Checks consecutive messages in `bytes`, which must all be equal.
     pub fn of_all(bytes: &[u8]) -> Self {
         let first = Self::of(&bytes[..LENGTH.min(bytes.len())]);
         let alike = |one: &[u8]| one == &bytes[..LENGTH];
@@ -57,7 +56,7 @@ impl Seen {
     }
 }
 
-/// Fills a block with the message of this number, again and again.
+/// Fills `block` with repetitions of the message with this number.
 pub fn fill(block: &mut [u8], number: u32) {
     let message = numbered(number);
     for place in block.chunks_mut(LENGTH) {

@@ -1,22 +1,22 @@
-//! Which points to kill at: [`Mode`].
+//! Selection of the points at which to kill: [`Mode`].
 
 use serde::{Deserialize, Serialize};
 
-/// Which points to kill at.
+/// Selection of the points at which to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// One point a class.
+    /// One point per class.
     #[default]
     Fast,
-    /// One point a class, and then the successor at one point of each of its classes.
+    /// One point per class, then the successor at one point of each of its classes.
     Pairs,
     /// Every point.
     Full,
 }
 
 impl Mode {
-    /// Its name on the command line.
+    /// Returns the mode's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fast => "fast",

@@ -1,10 +1,10 @@
-//! How long a survivor may take for an answer: [`Patience`], measured on a [`Clock`] that runs only
-//! while the machine lets everybody run who has to.
+//! Timeouts for survivors' replies: [`Patience`], measured on a [`Clock`] that runs only while
+//! every process that is ready to run has a processor.
 //!
 //! On a loaded machine a survivor may be late because it waits for a processor, or asleep because
-//! the one that is to wake it does. Both are slow, not stuck. So a slice of time counts only as far
-//! as nobody of the scene spent it in a run queue, and no more of it than a watcher that runs on
-//! time would have seen.
+//! the process that is to wake it waits for one. Both are slow, not stuck. So a slice of time
+//! counts only as far as no process of the trial spent it in a run queue, and at most as much as a
+//! watcher that runs on time would have measured.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,17 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// Between two looks at a silent actor.
+/// Time between two checks of a silent worker.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
-/// A survivor that does run, or sleeps in short naps, has this many patiences to come to an end.
+/// A survivor that runs, or sleeps in short naps, has this many times its timeout.
 const BUSY_FACTOR: u32 = 3;
 
-/// A machine that has not let everybody have their patience after so long is no place to judge.
+/// Maximum time in which the machine starves processes of a trial before the wait is given up as
+/// not judgeable.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// How long one may take for an answer, and who else has to run for it.
+/// Timeout of a reply, and the other processes that have to run for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Patience {
     length: Duration,
@@ -29,43 +30,43 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// For an answer that may depend on these others' work.
+    /// Returns a timeout for a reply that may depend on the work of the processes `others`.
     pub(crate) fn with(length: Duration, others: &[Pid]) -> Self {
         Self { length, others: others.to_vec() }
     }
 
-    /// For an answer that depends on nobody else's work.
+    /// Returns a timeout for a reply that depends on no other process.
     pub(crate) fn alone(length: Duration) -> Self {
         Self::with(length, &[])
     }
 }
 
-/// What a silent actor has come to.
+/// State of the wait for a silent worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It may still answer.
+    /// The worker may still reply.
     Open,
-    /// It slept without a break for all of its patience, though everybody could run.
+    /// The worker slept without a break for its whole timeout, although every process could run.
     Asleep,
-    /// It ran, and had several times its patience.
+    /// The worker ran for several times its timeout.
     Busy,
-    /// The machine let somebody wait for so long that nothing can be said.
+    /// The machine starved a process for so long that no judgement is possible.
     Starved,
 }
 
-/// Measures one wait.
+/// Clock of one wait.
 #[derive(Debug)]
 pub(crate) struct Clock {
     length: Duration,
     began: Instant,
     last: Instant,
-    /// The silent one first.
+    /// The watched processes, the silent worker first.
     watched: Vec<(Pid, Share)>,
     fair: Fair,
 }
 
 impl Clock {
-    /// Starts, for the answer of `silent`.
+    /// Starts the wait for the reply of `silent`.
     pub(crate) fn start(silent: Pid, patience: &Patience) -> Self {
         let now = Instant::now();
         let others = patience.others.iter().copied().filter(|other| *other != silent);
@@ -74,7 +75,7 @@ impl Clock {
         Self { length: patience.length, began: now, last: now, watched, fair: Fair::default() }
     }
 
-    /// Looks at everybody.
+    /// Samples all watched processes and returns the state of the wait.
     pub(crate) fn look(&mut self) -> Standing {
         let now = Instant::now();
         let passed = now - self.last;
@@ -91,26 +92,26 @@ impl Clock {
         self.fair.standing(self.length, self.began.elapsed())
     }
 
-    /// How long it has run by the clock on the wall.
+    /// Returns the elapsed wall-clock time.
     pub(crate) fn passed(&self) -> Duration {
         self.began.elapsed()
     }
 }
 
-/// Time that counts.
+/// Time that counts towards the timeout.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fair {
     /// All of it.
     all: Duration,
-    /// Since the silent one ran last.
+    /// The part since the silent worker last ran.
     resting: Duration,
 }
 
 impl Fair {
-    /// Counts a slice of which somebody spent `starved` in a run queue; `ran` says that the silent
-    /// one had a processor in it.
+    /// Counts a slice of which a process spent `starved` in a run queue; `ran` is true if the
+    /// silent worker ran in it.
     fn count(&mut self, passed: Duration, starved: Duration, ran: bool) {
-        // A watcher that comes late was starved itself, and so was everybody else.
+        // A watcher that comes late was starved itself, and so were all other processes.
         let fair = passed.min(2 * LOOK).saturating_sub(starved);
         self.all += fair;
         self.resting = if ran { Duration::ZERO } else { self.resting + fair };
@@ -129,19 +130,19 @@ impl Fair {
     }
 }
 
-/// What the threads of a process have got of the processors.
+/// Processor time of a process's threads.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     /// Time on a processor.
     ran: Duration,
-    /// Time in a run queue, entered when it ends.
+    /// Time in a run queue, which the kernel adds when the wait ends.
     waited: Duration,
-    /// Whether one of them has something to do now: it runs, waits for its turn or for a disk.
+    /// `true` if a thread is ready now: it runs, waits for a processor or for a disk.
     runnable: bool,
 }
 
 impl Share {
-    /// Nothing at all for one that is no more.
+    /// Returns the share of a process; all zero if it no longer exists.
     fn of(pid: Pid) -> Self {
         let mut share = Self::default();
         let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
@@ -159,18 +160,18 @@ impl Share {
         self.runnable |= matches!(state(thread), Some('R' | 'D'));
     }
 
-    /// How much of a slice it wanted a processor in vain.
+    /// Returns the part of a slice in which the process waited for a processor.
     fn starved_since(self, before: Self, slice: Duration) -> Duration {
         let waited = self.waited.saturating_sub(before.waited);
-        // A wait that lasts is not entered yet.
+        // The kernel does not yet count a wait that still lasts.
         let waits = self.runnable && self.ran == before.ran;
         if waits { slice } else { waited.min(slice) }
     }
 }
 
-/// The state that the kernel reports of a thread, by its folder in `/proc`: 'S' for asleep.
+/// Returns the state of a thread as its directory in `/proc` reports it: 'S' for asleep.
 pub(crate) fn state(thread: &Path) -> Option<char> {
-    // The name in parentheses may hold anything, parentheses included.
+    // The name in parentheses may contain anything, including parentheses.
     fs::read_to_string(thread.join("stat")).ok()?.rsplit_once(") ")?.1.chars().next()
 }
 
@@ -180,7 +181,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(600);
 
-    /// Looks until something is decided; `slice` says what each brings.
+    /// Samples until the wait is decided; `slice` returns the content of each slice.
     fn decided(slice: impl Fn(u32) -> (Duration, Duration, bool)) -> (Standing, Duration) {
         let (mut fair, mut passed) = (Fair::default(), Duration::ZERO);
         for at in 0.. {
@@ -196,13 +197,13 @@ mod tests {
     }
 
     /// Three kills of a growing mailbox were called wedged on a machine with 25 runnable processes:
-    /// the survivor slept until another one answered that had not been given a processor.
+    /// the survivor slept until another process replied that had not been given a processor.
     #[test]
     fn only_time_in_which_everybody_could_run_counts() {
         let none = Duration::ZERO;
         assert_eq!(decided(|_| (LOOK, none, false)), (Standing::Asleep, PATIENCE));
         assert_eq!(decided(|_| (LOOK, none, true)), (Standing::Busy, 3 * PATIENCE), "it spins");
-        // A twelfth of a processor: twelve times as long, and never called asleep.
+        // A twelfth of a processor: twelve times the wait, and never called asleep.
         let eleven = LOOK * 11;
         let loaded = decided(|at| (LOOK, if at % 12 == 0 { none } else { LOOK }, true));
         assert_eq!(loaded.0, Standing::Busy);

@@ -1,8 +1,8 @@
-//! The names of one run: [`Place`], a folder and a prefix that go with it, whoever was killed.
+//! Directory and name prefix of one run: [`Place`], which removes them when dropped.
 //!
 //! Every name starts with `tontine-crash-`, the number of the PID namespace and the explorer's pid.
-//! All of a run are equally long: a longer name would move the stack of the process that gets it.
-//! [`sweep`] removes what explorers left that were themselves killed.
+//! All names of a run have the same length: a longer name would move the stack of the process that
+//! receives it. [`sweep`] removes what killed explorers left behind.
 
 #![allow(unsafe_code, reason = "POSIX message queues")]
 
@@ -16,19 +16,19 @@ use tontine_mechanisms::location::Location;
 
 const START: &str = "tontine-crash-";
 
-/// Where one run of a subject keeps what has a name.
+/// Directory in which one run of a target keeps everything that has a name.
 #[derive(Debug)]
 pub struct Place {
     location: Location,
-    /// Whether it goes with this handle: with the explorer's, not with an actor's.
+    /// `true` if dropping this handle removes the directory: the explorer's handle, not a worker's.
     owned: bool,
 }
 
 impl Place {
-    /// A fresh one.
+    /// Creates a fresh directory.
     ///
     /// # Errors
-    /// Skipped, where no temporary folder can be made.
+    /// Skipped, if no temporary directory can be created.
     pub fn new() -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -38,22 +38,22 @@ impl Place {
         Ok(Self { location: Location::new(folder), owned: true })
     }
 
-    /// The one that an explorer made, as its actors see it.
+    /// Returns a worker's handle to a directory that an explorer created.
     pub fn of(folder: PathBuf) -> Self {
         Self { location: Location::new(folder), owned: false }
     }
 
-    /// The location by which the ends of a mechanism find each other.
+    /// Returns the location by which the ends of a mechanism find each other.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// A folder of its own.
+    /// Returns the directory, which no other run uses.
     pub fn folder(&self) -> &Path {
         self.location.folder()
     }
 
-    /// A word that no other place has, for names of other kinds to start with.
+    /// Returns a word that no other place has, as a prefix for names of other kinds.
     pub fn name(&self) -> &str {
         self.location.name()
     }
@@ -67,14 +67,14 @@ impl Drop for Place {
     }
 }
 
-/// Removes all that explorers of our PID namespace which have ended left behind.
+/// Removes everything that ended explorers of this PID namespace left behind.
 pub fn sweep() {
     for folder in leftovers::left_in(&std::env::temp_dir(), &start()) {
         clear(&Location::new(folder));
     }
 }
 
-/// Removes a folder and everything among shared memory and message queues that has its name.
+/// Removes a directory, and the shared memory and message queues that have its name.
 fn clear(location: &Location) {
     let _ = fs::remove_dir_all(location.folder());
     leftovers::remove_all(Path::new(SHARED_MEMORY), location.name());
@@ -83,8 +83,8 @@ fn clear(location: &Location) {
     unsafe { libc::mq_unlink(name.as_ptr()) };
 }
 
-/// What all names of explorers in our PID namespace start with; 0 stands for a namespace that
-/// `/proc` does not tell.
+/// Returns the prefix of all names of explorers in this PID namespace; 0 stands for a namespace
+/// that `/proc` does not report.
 fn start() -> String {
     format!("{START}{}p", leftovers::namespace().unwrap_or(0))
 }

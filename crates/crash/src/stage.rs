@@ -1,10 +1,10 @@
-//! The explorer's hold on its actors: [`Stage`] starts them, [`Actor`] gives orders and waits for
-//! replies, never longer than a [`Patience`].
+//! The explorer's control of its workers: [`Stage`] starts them, [`Actor`] sends commands and waits
+//! for replies, at most for a [`Patience`].
 //!
-//! An actor is a fresh process: nothing that one run did to a heap, a lazily bound symbol or a
-//! lock can reach the next. It runs without address randomisation, so that an instruction has the
-//! same address in each run. It cannot outlive its handle: dropped, it is killed and reaped, and
-//! should *we* be killed, the kernel kills it too.
+//! A worker is a fresh process: nothing that one run did to a heap, a lazily bound symbol or a lock
+//! can affect the next. It runs without address randomisation, so that an instruction has the same
+//! address in each run. It cannot outlive its handle: when the handle is dropped, the worker is
+//! killed and reaped, and if the explorer itself is killed, the kernel kills the worker too.
 
 #![allow(unsafe_code, reason = "personality, and a death signal between fork and exec")]
 
@@ -27,27 +27,27 @@ use crate::patience::{self, Clock, LOOK, Patience, Standing};
 use crate::place::Place;
 use tontine_host::trouble::{During, Result, Trouble};
 
-/// How a program serves as an actor: itself, started with these arguments; the subject's name and
-/// a folder follow, and it hands both to [`crate::actor::serve`].
+/// How to start a worker: this program, with these arguments; the target's name and a directory
+/// follow, and the program passes both to [`crate::actor::serve`].
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// The program.
+    /// Program to start.
     pub program: PathBuf,
-    /// Its first arguments.
+    /// First arguments of the program.
     pub arguments: Vec<OsString>,
 }
 
-/// Longest line that a reply may have; a drain of thousands of messages stays below.
+/// Maximum length of a reply's line; a drain of thousands of messages stays below it.
 const LONGEST_REPLY: usize = 1 << 20;
 
-/// How long an actor may take to fall asleep, and how long it has to sleep to be believed.
+/// Maximum wait for a worker to fall asleep, and how long it has to sleep to count as asleep.
 const SLEEPY: Duration = Duration::from_secs(5);
 const ASLEEP: Duration = Duration::from_millis(2);
 
-/// How long to wait for an actor that need not fall asleep.
+/// Maximum wait for a worker that need not fall asleep.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// A process with one end of a mechanism in its hands.
+/// A worker process that has one end of a mechanism.
 #[derive(Debug)]
 pub(crate) struct Actor {
     pid: Pid,
@@ -57,14 +57,14 @@ pub(crate) struct Actor {
     reaped: bool,
 }
 
-/// Why no reply came.
+/// Reason for which no reply came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// It lives and does not get on: asleep, or spinning.
+    /// The worker is alive and makes no progress: it sleeps or spins.
     Stuck(String),
-    /// It is gone, by whatever way.
+    /// The worker has ended, in whatever way.
     Ended(String),
-    /// The machine did not let it, or those that it waits for, run enough to say.
+    /// The machine did not run the worker, or those that it waits for, long enough to judge.
     Starved(String),
 }
 
@@ -80,7 +80,7 @@ impl Silence {
 }
 
 impl Actor {
-    /// Starts `program` for a subject. `place` names what the subject shares.
+    /// Starts a worker for a target. `place` names what the target shares.
     pub(crate) fn start(stage: &Stage, subject: &str, place: &Place) -> Result<Self> {
         let parent = rustix::process::getpid();
         let mut command = Command::new(&stage.program);
@@ -88,7 +88,7 @@ impl Actor {
         // The fewer variables, the more alike the stacks; symbols are bound before the operation.
         command.env_clear().env("LD_BIND_NOW", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // A terminal's Ctrl-C is for the explorer, which ends its actors itself.
+        // Ctrl-C of a terminal is for the explorer, which ends its workers itself.
         command.process_group(0);
         // SAFETY: between fork and exec only `prctl` and `getppid` are called.
         unsafe {
@@ -110,17 +110,17 @@ impl Actor {
         Ok(Self { pid, orders, replies, heard: Vec::new(), reaped: false })
     }
 
-    /// Its process id; nobody else's as long as it is not reaped.
+    /// Returns the process id, which stays this worker's until it is reaped.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Gives an order, and does not wait.
+    /// Sends a command without waiting for the reply.
     pub(crate) fn tell(&mut self, order: WorkerCommand) -> std::result::Result<(), Silence> {
         writeln!(self.orders, "{order}").map_err(|_| self.end())
     }
 
-    /// Gives an order in which the actor is to fall asleep, and waits until it has.
+    /// Sends a command in which the worker must fall asleep, and waits until it has.
     pub(crate) fn tell_into_sleep(&mut self, order: WorkerCommand) -> Result<()> {
         let began = Instant::now();
         let before = self.processor_time();
@@ -128,7 +128,7 @@ impl Actor {
         let mut asleep_since: Option<Instant> = None;
         while began.elapsed() < SLEEPY {
             std::thread::sleep(Duration::from_micros(200));
-            // It slept before, too: it has to have run in between.
+            // It slept before, too: it must have run in between.
             if self.state() == Some('S') && self.processor_time() > before {
                 if asleep_since.get_or_insert_with(Instant::now).elapsed() >= ASLEEP {
                     return Ok(());
@@ -141,8 +141,8 @@ impl Actor {
         Err(Trouble::fail(format!("{order}, found it awake after {} s", SLEEPY.as_secs())))
     }
 
-    /// Gives an order in which the actor may fall asleep, and gives it a moment to do so: what
-    /// follows then finds it waiting, in each run alike.
+    /// Sends a command in which the worker may fall asleep, and allows it a moment to do so: what
+    /// follows then finds it waiting, in every run alike.
     pub(crate) fn tell_and_settle(
         &mut self,
         order: WorkerCommand,
@@ -161,7 +161,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Gives an order and waits for the reply.
+    /// Sends a command and waits for the reply.
     pub(crate) fn ask(
         &mut self,
         order: WorkerCommand,
@@ -171,12 +171,12 @@ impl Actor {
         self.reply(patience)
     }
 
-    /// Waits for the reply to an order given before.
+    /// Waits for the reply to a command sent before.
     pub(crate) fn reply(
         &mut self,
         patience: &Patience,
     ) -> std::result::Result<WorkerReply, Silence> {
-        // Most answer at once: nobody is watched before one has not.
+        // Most workers reply at once: no process is watched before one has not.
         let mut clock: Option<Clock> = None;
         loop {
             if let Some(line) = self.line()? {
@@ -188,8 +188,8 @@ impl Actor {
                 Ok(0) => {
                     let clock = clock.get_or_insert_with(|| Clock::start(self.pid, patience));
                     let standing = clock.look();
-                    // One that answered between our wait and this look sleeps, too: in its next
-                    // reading. What it said came before, and is here.
+                    // A worker that replied between the poll and this sample sleeps, too: in its
+                    // next read. Its reply came before, and is in the pipe.
                     if standing != Standing::Open && !self.has_answered()? {
                         return Err(Silence::of(standing, clock.passed()));
                     }
@@ -201,7 +201,7 @@ impl Actor {
         }
     }
 
-    /// Takes in what was said meanwhile; whether that was anything.
+    /// Reads what has arrived meanwhile; returns `true` if there was anything.
     fn has_answered(&mut self) -> std::result::Result<bool, Silence> {
         let mut watched = [PollFd::new(&self.replies, PollFlags::IN)];
         let there = poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
@@ -211,7 +211,7 @@ impl Actor {
         Ok(there)
     }
 
-    /// Takes a whole line out of what was heard.
+    /// Removes a complete line from the received bytes.
     fn line(&mut self) -> std::result::Result<Option<String>, Silence> {
         let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') else {
             return if self.heard.len() > LONGEST_REPLY {
@@ -238,7 +238,7 @@ impl Actor {
         }
     }
 
-    /// After its pipes closed: how it ended.
+    /// Returns how the worker ended, after its pipes have closed.
     fn end(&mut self) -> Silence {
         let status = self.kill();
         Silence::Ended(match status {
@@ -251,7 +251,8 @@ impl Actor {
         })
     }
 
-    /// The state that the kernel reports of its main thread: 'S' for asleep, 'R' for running.
+    /// Returns the state that the kernel reports of the main thread: 'S' for asleep, 'R' for
+    /// running.
     pub(crate) fn state(&self) -> Option<char> {
         let pid = self.pid.as_raw_nonzero();
         patience::state(Path::new(&format!("/proc/{pid}/task/{pid}")))
@@ -267,7 +268,7 @@ impl Actor {
         others.all(|thread| matches!(patience::state(&thread.path()), Some('S') | None))
     }
 
-    /// What its main thread has run so far.
+    /// Returns the processor time that the main thread has used.
     fn processor_time(&self) -> Duration {
         let pid = self.pid.as_raw_nonzero();
         let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"));
@@ -275,7 +276,7 @@ impl Actor {
         Duration::from_nanos(ran.unwrap_or(0))
     }
 
-    /// Waits for a change of its state; stops count where it is traced.
+    /// Waits for a change of the worker's state; stops count if it is traced.
     pub(crate) fn wait(&mut self, options: WaitOptions) -> Result<Option<WaitStatus>> {
         loop {
             match waitpid(Some(self.pid), options) {
@@ -293,7 +294,7 @@ impl Actor {
         }
     }
 
-    /// Kills it with SIGKILL, wherever it is, and reaps it.
+    /// Kills the worker with SIGKILL, wherever it is, and reaps it.
     pub(crate) fn kill(&mut self) -> Option<WaitStatus> {
         while !self.reaped {
             let _ = kill_process(self.pid, Signal::KILL);
@@ -313,17 +314,17 @@ impl Drop for Actor {
     }
 }
 
-/// While it lives, what this thread starts has its parts at fixed addresses.
+/// Guard: processes that this thread starts while it lives have no address randomisation.
 struct FixedAddresses {
     before: libc::c_ulong,
 }
 
-/// Asks for the present personality and changes nothing.
+/// Argument that returns the present personality and changes nothing.
 const ASK: libc::c_ulong = 0xffff_ffff;
 
 impl FixedAddresses {
     fn set() -> Result<Self> {
-        // SAFETY: `personality` changes a flag of this thread that only `exec` looks at.
+        // SAFETY: `personality` changes a flag of this thread that only `exec` reads.
         let before = unsafe { libc::personality(ASK) };
         let Ok(before) = libc::c_ulong::try_from(before) else {
             return Err(io::Error::last_os_error()).setting_up("personality");
@@ -343,7 +344,7 @@ impl Drop for FixedAddresses {
     }
 }
 
-/// What a silent actor means where it should have worked.
+/// Converts the silence of a worker that should have replied.
 impl From<Silence> for Trouble {
     fn from(silence: Silence) -> Self {
         let how = match silence {

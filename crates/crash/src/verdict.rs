@@ -1,7 +1,8 @@
-//! The messages that survivors got, against what was promised: [`Ledger`] and [`KillVerdict`].
+//! Expected messages against the messages that survivors received: [`Ledger`] and [`KillVerdict`].
 //!
-//! A message is *acknowledged* when the `send` that carried it has returned. The one that the
-//! victim was killed with may have arrived or not; it may not be half there.
+//! A message is *acknowledged* when the `send` that carried it has returned. The message that the
+//! victim was sending or receiving when it was killed may have arrived or not; it may not have
+//! arrived in part.
 
 use std::collections::BTreeSet;
 
@@ -13,31 +14,31 @@ use crate::message::Seen;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KillVerdict {
-    /// Everybody else went on.
+    /// All other processes made progress.
     Passed,
-    /// A survivor did not get on within the deadline, or a later process could not begin.
+    /// A survivor made no progress within the deadline, or a later process could not begin.
     Wedged,
-    /// A message arrived that nobody sent: half of one, or of two. Of a heap: a block of a living
-    /// member was changed, freed or given out again, or the heap is damaged.
+    /// A message arrived that no process sent: half of one, or of two. For a heap: a block of a
+    /// live member was changed, freed or given out again, or the heap is damaged.
     Torn,
-    /// An acknowledged message was lost, or one arrived twice, or before one sent earlier. Of a
-    /// heap: memory that nobody has, and nobody can get.
+    /// An acknowledged message was lost, or one arrived twice, or before one sent earlier. For a
+    /// heap: memory that no member has, and none can get.
     Lost,
 }
 
-/// A verdict, and what was seen.
+/// A verdict, and the observation that led to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Judged {
     pub(crate) verdict: KillVerdict,
     pub(crate) detail: String,
 }
 
-/// What came of one kill.
+/// Result of one kill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Killed {
-    /// It took place where it was meant to, and this was left.
+    /// The kill took place at its point, with this verdict.
     Judged(Judged),
-    /// Nothing can be said: the run went another way than its recording, or the machine starved it.
+    /// No verdict: the run took another path than its recording, or the machine starved it.
     Unexplored(String),
 }
 
@@ -53,25 +54,26 @@ impl Judged {
     }
 }
 
-/// Which messages have to arrive, and which may.
+/// Messages that have to arrive, and messages that may.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger {
-    /// Acknowledged, and not received by anybody who lives.
+    /// Acknowledged, and not received by any live process.
     pub(crate) must: BTreeSet<u32>,
-    /// Neither: under the knife.
+    /// Neither: part of the operation under test.
     pub(crate) may: BTreeSet<u32>,
     /// Sent by survivors after the kill.
     pub(crate) fresh: BTreeSet<u32>,
 }
 
 impl Ledger {
-    /// A message under the knife arrived after all, or was said to.
+    /// Records that a message of the operation under test arrived after all, or was reported as
+    /// sent.
     pub(crate) fn acknowledge(&mut self, number: u32) {
         self.may.remove(&number);
         self.must.insert(number);
     }
 
-    /// Compares what arrived in the end with what had to.
+    /// Compares the messages that arrived in the end with the expected ones.
     pub(crate) fn judge(&self, seen: &[Seen]) -> Judged {
         let judged = |verdict, detail| Judged { verdict, detail };
         let mut arrived = BTreeSet::new();
@@ -103,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// The same where messages have to arrive in the order of their numbers, too.
+    /// Like [`Self::judge`], but messages also have to arrive in the order of their numbers.
     pub(crate) fn judge_in_order(&self, seen: &[Seen]) -> Judged {
         let judged = self.judge(seen);
         if judged.verdict == KillVerdict::Passed && !seen.is_sorted() {

@@ -1,4 +1,4 @@
-//! An actor with one end of a queue: [`Holder`].
+//! A worker with one end of a queue: [`Holder`].
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::message::{LENGTH, Seen, numbered};
 use crate::place::Place;
 use crate::subject::{Endpoint, Queue, Wait};
 
-/// Has one end of a queue.
+/// A worker that has one end of a queue.
 pub(super) struct Holder {
     queue: &'static dyn Queue,
     place: Place,
@@ -17,7 +17,7 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// None as yet.
+    /// Creates a worker that has not opened its end yet.
     pub(super) fn new(queue: &'static dyn Queue, place: Place) -> Self {
         Self { queue, place, endpoint: None }
     }
@@ -70,8 +70,8 @@ impl Player for Holder {
     }
 }
 
-/// Receives until the message `until` has come, and then whatever comes before it is quiet. Ends
-/// only with that message: whoever gave the order has a deadline.
+/// Receives until the message `until` has come, and then until no message comes for a while.
+/// Returns only after that message: the sender of the command has a deadline.
 fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<Vec<Seen>> {
     let pause = Duration::from_millis(quiet_ms);
     let mut seen = Vec::new();
@@ -84,7 +84,8 @@ fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<V
             if one == Seen::Whole(until) || quiet_since.is_some() {
                 quiet_since = Some(Instant::now());
             }
-            // A torn length or header may repeat itself without end; a few are proof enough.
+            // A torn length or header may repeat itself without end; a few messages are proof
+            // enough.
             if seen.len() > MOST_SEEN {
                 return Ok(seen);
             }
@@ -94,5 +95,5 @@ fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<V
     }
 }
 
-/// Messages that are received in one go before something must be wrong.
+/// Number of messages received by one command above which something must be wrong.
 const MOST_SEEN: usize = 4_096;

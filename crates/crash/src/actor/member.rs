@@ -1,7 +1,7 @@
-//! An actor that is a member of a heap: [`Tenant`].
+//! A worker that is a member of a heap: [`Tenant`].
 //!
-//! It fills each block with a number of its own, all of it, and reads all of it whenever it is
-//! asked to look: a block that two have shows the other one's number, or both.
+//! It fills each block completely with a number of its own, and reads the whole block when told to
+//! check it: if two members have the same block, it contains the other's number, or both.
 
 use std::io;
 
@@ -12,17 +12,17 @@ use crate::place::Place;
 use crate::subject::HeapTarget;
 use crate::subject::heap::{Accepted, Checked, TargetMember};
 
-/// Is a member of a heap.
+/// A worker that is a member of a heap.
 pub(super) struct Tenant {
     heap: &'static dyn HeapTarget,
     place: Place,
     member: Option<Box<dyn TargetMember>>,
-    /// The number of each block, in the order of the member's row.
+    /// Numbers of the blocks, in the order in which the member keeps them.
     kept: Vec<u32>,
 }
 
 impl Tenant {
-    /// None as yet.
+    /// Creates a worker that has not joined yet.
     pub(super) fn new(heap: &'static dyn HeapTarget, place: Place) -> Self {
         Self { heap, place, member: None, kept: Vec::with_capacity(64) }
     }
@@ -37,7 +37,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Allocates and fills one; whether there was room.
+    /// Allocates and fills a block; returns `false` if there is no space.
     fn allocate(&mut self, number: u32, bytes: usize, marked: bool) -> io::Result<bool> {
         let at = self.kept.len();
         let member = self.member()?;
@@ -60,7 +60,7 @@ impl Tenant {
         Ok(all)
     }
 
-    /// Takes a block out of the row.
+    /// Removes a block from the list and returns its index.
     fn remove(&mut self, number: u32) -> io::Result<usize> {
         let at = self.kept.iter().position(|kept| *kept == number);
         let at = at.ok_or_else(|| io::Error::other(format!("there is no block {number}")))?;
@@ -68,8 +68,8 @@ impl Tenant {
         Ok(at)
     }
 
-    /// Takes one that was handed over, and says what is in it; `None` where there is none. One that
-    /// came too late counts as nothing.
+    /// Accepts a block that was handed over and returns its content; `None` if there is none. A
+    /// block that came too late returns an empty list.
     fn accept(&mut self, marked: bool) -> io::Result<Option<Vec<Seen>>> {
         let at = self.kept.len();
         let member = self.member()?;

@@ -1,9 +1,9 @@
-//! The program that an actor runs: [`serve`] carries out one [`order::WorkerCommand`] per line
+//! The program that a worker runs: [`serve`] carries out one [`order::WorkerCommand`] per line
 //! until its input ends.
 //!
-//! A *marked* command is framed by two breakpoint instructions: what lies between them is what the
-//! explorer steps through. Everything else (reading the command, the reply) stays outside.
-//! Boost's actor does the same in C++. [`crate::stage`] is the other side.
+//! A *marked* command is framed by two breakpoint instructions: the explorer steps through what
+//! lies between them. Everything else (reading the command, the reply) stays outside. Boost's
+//! worker does the same in C++. [`crate::stage`] is the explorer's side.
 
 #![allow(unsafe_code, reason = "breakpoint instructions")]
 
@@ -20,11 +20,11 @@ use self::order::{WorkerCommand, WorkerReply};
 use crate::place::Place;
 use crate::subject::{self, Kind};
 
-/// Serves as an actor: standard input brings orders, standard output takes replies. The arguments
-/// are the subject's name and the folder of the [`Place`].
+/// Serves as a worker: standard input brings commands, standard output takes replies. The arguments
+/// are the target's name and the directory of the [`Place`].
 ///
 /// # Errors
-/// Where the arguments name no subject, an order makes no sense, or the pipes fail.
+/// If the arguments name no target, a command is invalid, or the pipes fail.
 pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
     let subject = subject
         .to_str()
@@ -51,8 +51,8 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns `true` if an error of a mechanism says that the machine lacks something, and `false` if
-/// it tells what the mechanism came to. The list is shorter than that of
+/// Returns `true` if an error of a mechanism reports that the machine lacks something, and `false`
+/// if it reports a result of the mechanism. The list is shorter than that of
 /// [`trouble::refused`](tontine_host::trouble::refused), because a survivor may find a socket
 /// without its peer.
 fn is_lacking(error: &io::Error) -> bool {
@@ -76,18 +76,18 @@ fn is_lacking(error: &io::Error) -> bool {
         )
 }
 
-/// One that carries orders out.
+/// A handler of commands.
 trait Player {
-    /// Carries one out; an error is the mechanism's own.
+    /// Carries out a command; an error is the mechanism's own.
     fn obey(&mut self, order: &WorkerCommand) -> io::Result<WorkerReply>;
 }
 
-/// An order that is given to whoever cannot carry it out.
+/// Returns the error for a command that this kind of target cannot carry out.
 fn misplaced(order: &WorkerCommand) -> io::Error {
     io::Error::other(format!("command '{order}' is invalid for this target"))
 }
 
-/// Runs `act` between two marks, if asked to.
+/// Runs `act` between two marks if `marked`.
 #[inline(never)]
 fn framed<T>(marked: bool, act: impl FnOnce() -> T) -> T {
     if marked {
@@ -100,12 +100,12 @@ fn framed<T>(marked: bool, act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// A stop for the tracer. Without one it ends the process.
+/// Stops for the tracer. Without a tracer, the process ends here.
 #[inline(always)]
 fn mark() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: `int3` changes no register and no memory. The tracer, without which no order is
-    // marked, continues behind it.
+    // SAFETY: `int3` changes no register and no memory. The tracer, without which no command is
+    // marked, continues after it.
     unsafe {
         std::arch::asm!("int3");
     }

@@ -1,4 +1,5 @@
-//! The protocol between the explorer and its actors, one line for each [`WorkerCommand`] and
+//! The protocol between the explorer and its workers, one line for each [`WorkerCommand`] and
+//! [`WorkerReply`].
 //! [`WorkerReply`].
 
 use std::fmt;
@@ -7,91 +8,91 @@ use std::str::FromStr;
 use crate::message::Seen;
 use crate::subject::QueueEnd;
 
-/// A command of the explorer to an actor.
+/// A command of the explorer to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerCommand {
-    /// Whether marks frame it.
+    /// `true` if marks frame the command.
     pub marked: bool,
-    /// What.
+    /// The action to carry out.
     pub act: Act,
 }
 
-/// What can be done.
+/// An action of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// Make what both ends need.
+    /// Create what both ends need.
     Create,
-    /// Open one end.
+    /// Open this end.
     Open(QueueEnd),
     /// Send the message with this number.
     Send(u32),
-    /// Receive one message, however long it takes.
+    /// Receive one message, without a timeout.
     Receive,
-    /// Receive all: until a message has come, and then until it is quiet.
+    /// Receive messages: until a certain message has come, and then until no other comes.
     Drain {
-        /// The number of that message.
+        /// Number of that message.
         until: u32,
-        /// How long it is to be quiet.
+        /// How long no message may come before this ends.
         quiet_ms: u64,
     },
-    /// Take back what a dead reader did not read.
+    /// Take back what a dead receiver did not read.
     Unread,
-    /// Look for the successor of a dead reader, and hand over to it.
+    /// Look for the successor of a dead receiver, and hand over to it.
     LookForSuccessor,
-    /// Close one's end, or leave the heap.
+    /// Close this worker's end, or leave the heap.
     Close,
-    /// What is done with a heap.
+    /// An action on a heap.
     Heap(HeapAct),
 }
 
-/// What can be done with a heap. Blocks go by the numbers that they are filled with.
+/// An action on a heap. A block is identified by the number that it is filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeapAct {
-    /// Join it.
+    /// Join the heap.
     Join,
     /// Allocate a block, and fill it.
     Allocate {
-        /// With this.
+        /// Number to fill the block with.
         number: u32,
-        /// How long it is to be.
+        /// Length of the block.
         bytes: usize,
     },
-    /// Allocate and fill blocks until there is no room.
+    /// Allocate and fill blocks until the heap is full.
     Fill {
-        /// The first one's number.
+        /// Number of the first block.
         first: u32,
-        /// How long each is to be.
+        /// Length of each block.
         bytes: usize,
     },
     /// Free the block with this number.
     Free(u32),
-    /// Free all.
+    /// Free all blocks.
     Empty,
-    /// Learn how to reach the member that is this process.
+    /// Learn how to reach the member with this process id.
     Meet(u32),
-    /// Hand a block over.
+    /// Hand a block over to another member.
     HandOver {
-        /// Which.
+        /// Number of the block.
         number: u32,
-        /// To the member that is this process.
+        /// Process id of the receiving member.
         to: u32,
     },
     /// Take a block that was handed over.
     Accept,
     /// Take all blocks that were handed over.
     AcceptAll,
-    /// Free what was on its way to or from the dead.
+    /// Free blocks that were in flight to or from dead members.
     Settle,
-    /// Look after the dead.
+    /// Recover dead members.
     Tend,
-    /// Look at every block that one has.
+    /// Check every block that this member has.
     Look,
-    /// Look at the whole heap: bytes in use, and bytes that could be given back.
+    /// Check the whole heap: report bytes in use, and bytes that could be given back.
     Check,
 }
 
 impl HeapAct {
-    /// The order to do it without marks.
+    /// Returns the command for this action, without marks.
     pub fn plain(self) -> WorkerCommand {
         Act::Heap(self).plain()
     }
@@ -145,12 +146,12 @@ impl FromStr for HeapAct {
 }
 
 impl Act {
-    /// The order to do it without marks.
+    /// Returns the command for this action, without marks.
     pub fn plain(self) -> WorkerCommand {
         WorkerCommand { marked: false, act: self }
     }
 
-    /// The order to do it between marks.
+    /// Returns the command for this action, between marks.
     pub fn marked(self) -> WorkerCommand {
         WorkerCommand { marked: true, act: self }
     }
@@ -177,7 +178,7 @@ impl fmt::Display for WorkerCommand {
 
 const MARKED: &str = "marked ";
 
-/// A line that is no order, or no reply.
+/// A line that is neither a command nor a reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a command or a reply, found '{0}'")]
 pub struct Garbled(String);
@@ -208,16 +209,16 @@ impl FromStr for WorkerCommand {
     }
 }
 
-/// The reply of an actor to a command.
+/// The reply of a worker to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkerReply {
-    /// Done; what was received, if that was the order.
+    /// Done; the messages received, if the command was to receive.
     Done(Vec<Seen>),
-    /// The mechanism answered with an error.
+    /// The mechanism returned an error.
     Refused(String),
-    /// The machine does not offer what it takes.
+    /// The machine lacks something that the mechanism needs.
     Lacking(String),
-    /// Done, and what was looked at is not as it should be.
+    /// Done, and the check found a fault.
     Faulty(String),
 }
 

@@ -1,4 +1,4 @@
-//! An actor as a program of its own, for this package's tests; `tontine` serves as one itself.
+//! A worker as a program of its own, for this package's tests; `tontine` serves as one itself.
 
 use std::io;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! A report as a part of a Markdown page: a table with one reproducer a verdict.
+//! A report as part of a Markdown page: a table with one reproducer per verdict.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::{CrashReport, OperationReport, plan};
 use crate::mode::Mode;
 use crate::verdict::KillVerdict;
 
-/// Writes the part.
+/// Renders the report.
 pub fn render(report: &CrashReport) -> String {
     let mut text = legends(report);
     text.push_str(
@@ -51,7 +51,7 @@ pub fn render(report: &CrashReport) -> String {
     text
 }
 
-/// What a row of each mode means that there is.
+/// Returns the legend of each mode that occurs in the report.
 fn legends(report: &CrashReport) -> String {
     let modes = [Mode::Fast, Mode::Pairs, Mode::Full];
     let is_there = |mode: &Mode| {

@@ -1,6 +1,6 @@
-//! The result of a run: [`CrashReport`], as JSON by serde, as a table by [`text`], as a page by
+//! Result of a run: [`CrashReport`], as JSON by serde, as a table by [`text`], as a page by
 //! [`markdown`].
-//! [`plan`] draws a run over a sample as an announcement of what all of it takes.
+//! [`plan`] renders a run over a sample as an estimate of the whole run.
 
 pub mod markdown;
 pub mod plan;
@@ -18,99 +18,99 @@ use crate::verdict::KillVerdict;
 /// Version of the JSON.
 pub const SCHEMA: u32 = 2;
 
-/// One run.
+/// Report of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrashReport {
     /// Version of this structure.
     pub schema: u32,
-    /// Which points were killed at.
+    /// Selection of points.
     pub mode: Mode,
-    /// False where the run was ended early.
+    /// `false` if the run was ended early.
     pub complete: bool,
-    /// One each.
+    /// One report per target.
     pub subjects: Vec<SubjectReport>,
 }
 
-/// What became of one subject.
+/// Report of one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubjectReport {
-    /// Its name.
+    /// Name of the target.
     pub name: String,
-    /// What it is.
+    /// One-line description.
     pub summary: String,
-    /// What it never promised.
+    /// Caveat: what the target never promised.
     pub caveat: String,
-    /// What its failure means.
+    /// Meaning of a failure of this target.
     pub role: Role,
-    /// Why nothing was explored: `skipped: …` or `failed: …`.
+    /// Reason for which nothing was explored: `skipped: …` or `failed: …`.
     pub trouble: Option<String>,
-    /// One each.
+    /// One report per operation.
     pub operations: Vec<OperationReport>,
 }
 
-/// What became of one operation.
+/// Report of one operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationReport {
-    /// Which.
+    /// The operation.
     pub operation: Operation,
-    /// Which points were killed at.
+    /// Selection of points.
     pub mode: Mode,
     /// Kills, or in pairs first kills, that the mode asks for.
     pub kills: usize,
-    /// Of these, the ones that were to be tried: fewer where only a sample was wanted.
+    /// Number of these kills that were to be tried: fewer if only a sample was requested.
     pub tried: usize,
-    /// How long these took, the recording left out.
+    /// Duration of these kills, without the recording.
     pub took_ms: u64,
-    /// Places at which its process can be killed; in pairs, the successor's, over all first kills.
+    /// Points at which the process can be killed; in pairs, the successor's, over all first kills.
     pub points: usize,
-    /// Whether every instruction is a point; otherwise the operation is too long for that, and only
-    /// its system calls are.
+    /// `true` if every instruction is a point; `false` if the operation is too long for that, and
+    /// only its system calls are.
     pub stepped: bool,
-    /// Classes of points that look the same from outside.
+    /// Number of classes of points that look the same from outside.
     pub classes: usize,
-    /// Kills that took place where they were meant to.
+    /// Kills that took place at their point.
     pub explored: usize,
-    /// Kills after which everybody went on.
+    /// Kills after which all other processes made progress.
     pub passed: usize,
-    /// Kills after which somebody did not.
+    /// Kills after which a process made no progress.
     pub wedged: usize,
     /// Kills that left half a message.
     pub torn: usize,
-    /// Kills that cost an acknowledged message, or doubled one.
+    /// Kills that lost an acknowledged message, or duplicated one.
     pub lost: usize,
-    /// Points at which no run came to a verdict: each went another way than the recording, or the
+    /// Points at which no run reached a verdict: each took another path than the recording, or the
     /// machine was too loaded to judge it.
     pub not_explored: usize,
-    /// Where the first of these was, and why.
+    /// Location and reason of the first of these.
     pub diverged: Option<String>,
-    /// Every kill that was not passed.
+    /// Every kill that did not pass.
     pub findings: Vec<Finding>,
-    /// Why it was not explored, or not to its end.
+    /// Reason for which the operation was not explored, or not completely.
     pub trouble: Option<String>,
 }
 
-/// A kill that was not passed.
+/// A kill that did not pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What it led to.
+    /// Verdict of the kill.
     pub verdict: KillVerdict,
-    /// Its number in the recording.
+    /// Number of the point in the recording.
     pub point: usize,
-    /// Its class, or in pairs that of the successor's point.
+    /// Class of the point; in pairs, of the successor's point.
     pub class: u32,
-    /// Points that this kill stands for: those of its class, or itself alone.
+    /// Number of points that this kill stands for: those of its class, or itself alone.
     pub stands_for: usize,
-    /// In pairs, the successor's.
+    /// In pairs, number of the successor's point.
     pub then: Option<usize>,
-    /// What the process was doing.
+    /// Activity of the process at that point.
     pub moment: Moment,
-    /// Which instruction came next: object and offset.
+    /// Next instruction: object and offset.
     pub code: String,
-    /// System calls that it had made.
+    /// Number of system calls made before.
     pub calls: u32,
-    /// What was seen.
+    /// Observation that led to the verdict.
     pub detail: String,
-    /// The command that repeats exactly this kill.
+    /// Command line that repeats this kill.
     pub reproducer: String,
 }
 
@@ -119,14 +119,15 @@ impl CrashReport {
         Self { schema: SCHEMA, mode, complete: true, subjects: Vec::new() }
     }
 
-    /// Whether Tontine's own did what it must not: wedge, tear, lose, or stay unexplored.
+    /// Returns `true` if one of Tontine's own targets wedged, tore or lost something, or could not
+    /// be explored.
     pub fn is_bad(&self) -> bool {
         let own = self.subjects.iter().filter(|subject| subject.role == Role::Own);
         own.flat_map(|subject| &subject.operations)
             .any(|one| one.explored > one.passed || one.has_failed())
     }
 
-    /// Whether something could not be explored that the machine does allow.
+    /// Returns `true` if something could not be explored although the machine allows it.
     pub fn has_failed(&self) -> bool {
         self.subjects
             .iter()
@@ -175,19 +176,20 @@ impl OperationReport {
         self.trouble.as_ref().is_some_and(|why| why.starts_with("failed"))
     }
 
-    /// How long all kills take that the mode asks for, going by those that were tried.
+    /// Estimates the time of all kills that the mode asks for from those that were tried.
     pub fn estimate(&self) -> Duration {
         let took = Duration::from_millis(self.took_ms);
         took.mul_f64(self.kills as f64 / self.tried.max(1) as f64)
     }
 
-    /// Points at which a kill led to this verdict, or would have: those of the same classes.
+    /// Returns the number of points at which a kill led to this verdict, or would have: those of
+    /// the same classes.
     pub fn points_of(&self, verdict: KillVerdict) -> usize {
         let of_it = self.findings.iter().filter(|finding| finding.verdict == verdict);
         of_it.map(|finding| finding.stands_for).sum()
     }
 
-    /// The first finding of each verdict.
+    /// Returns the first finding of each verdict.
     pub fn examples(&self) -> impl Iterator<Item = &Finding> {
         let verdicts = [KillVerdict::Wedged, KillVerdict::Torn, KillVerdict::Lost];
         verdicts

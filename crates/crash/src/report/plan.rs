@@ -1,4 +1,4 @@
-//! What a run would take, from one over a sample of its points: a table for people.
+//! Estimate of a whole run from a run over a sample of its points, as a table.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::{CrashReport, text};
 
 const COLUMNS: [&str; 5] = ["target", "operation", "points", "kills", "estimate"];
 
-/// Columns of words; the others hold figures, which stand to the right.
+/// Number of columns of words; the others hold figures, aligned to the right.
 const WORDS: usize = 2;
 
-/// Draws the announcement.
+/// Renders the estimate.
 pub fn render(report: &CrashReport) -> String {
     let mut table = Table::new();
     table.load_style(text::STYLE);
@@ -51,7 +51,7 @@ pub fn render(report: &CrashReport) -> String {
     format!("{legend}; the times are estimates from a sample of kills\n\n{table}\n{notes}\n")
 }
 
-/// A length of time in two units, as it is said.
+/// Returns a duration in two units, as printed.
 pub fn length(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {

@@ -1,4 +1,4 @@
-//! A report for people: a table, and below it what each verdict looked like, with its reproducer.
+//! A report as text: a table, and below it an example of each verdict with its reproducer.
 
 use std::fmt::Write;
 
@@ -8,17 +8,17 @@ use super::{CrashReport, Finding, OperationReport};
 use crate::mode::Mode;
 use crate::verdict::KillVerdict;
 
-/// A line under the header and none elsewhere: rows are what is read.
+/// A line under the header and no other: rows are read, not columns.
 pub(super) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 const COLUMNS: [&str; 9] =
     ["target", "operation", "points", "classes", "explored", "passed", "wedged", "torn", "lost"];
 
-/// Columns of words; the others hold figures, which stand to the right.
+/// Number of columns of words; the others hold figures, aligned to the right.
 const WORDS: usize = 2;
 
-/// Draws a report.
+/// Renders a report.
 pub fn render(report: &CrashReport) -> String {
     let mut text = format!("{}\n\n", legend(report.mode));
     let mut table = Table::new();
@@ -57,7 +57,7 @@ pub fn render(report: &CrashReport) -> String {
     text
 }
 
-/// What the figures count.
+/// Returns the meaning of the figures in this mode.
 pub(super) fn legend(mode: Mode) -> &'static str {
     match mode {
         Mode::Fast => "one kill for each class of points that look the same from outside",
@@ -68,7 +68,7 @@ pub(super) fn legend(mode: Mode) -> &'static str {
     }
 }
 
-/// What one operation's row shows behind its names.
+/// Returns the figures in the row of one operation.
 pub(super) fn figures(one: &OperationReport) -> [usize; COLUMNS.len() - WORDS] {
     [one.points, one.classes, one.explored, one.passed, one.wedged, one.torn, one.lost]
 }
@@ -78,7 +78,7 @@ fn row(subject: &str, operation: &str, figures: [usize; COLUMNS.len() - WORDS]) 
     words.into_iter().chain(figures.map(|figure| figure.to_string())).collect()
 }
 
-/// What has to be said of one operation.
+/// Adds the notes on one operation.
 fn note(notes: &mut String, subject: &str, one: &OperationReport) {
     let name = format!("{subject} {}", one.operation.name());
     if let Some(trouble) = &one.trouble {
@@ -99,12 +99,12 @@ fn note(notes: &mut String, subject: &str, one: &OperationReport) {
     }
 }
 
-/// Where not all was to be tried: how much of it.
+/// Returns a note on the size of the sample, if not all kills were to be tried.
 pub(super) fn sampled(one: &OperationReport) -> Option<String> {
     (one.tried < one.kills).then(|| format!("a sample: {} of {} kills", one.tried, one.kills))
 }
 
-/// One finding in words.
+/// Returns a finding as a sentence.
 pub(super) fn sentence(finding: &Finding) -> String {
     let then = finding.then.map_or_else(String::new, |then| format!("+{then}"));
     format!(
@@ -117,7 +117,7 @@ pub(super) fn sentence(finding: &Finding) -> String {
     )
 }
 
-/// A verdict, as it is said.
+/// Returns a verdict's name.
 pub(super) fn word(verdict: KillVerdict) -> &'static str {
     match verdict {
         KillVerdict::Passed => "passed",
