@@ -1,4 +1,4 @@
-//! One operation under the knife: recorded, or ended at one point ([`Attempt`]).
+//! Runs of one operation, recorded or ended by a kill at one point: [`Attempt`].
 
 use super::cast::{Cast, UNHARMED, done_unharmed};
 use super::scene::Scene;
@@ -9,18 +9,18 @@ use crate::subject::Operation;
 use crate::verdict::Killed;
 use tontine_host::trouble::{Result, Trouble};
 
-/// An operation of a subject, ready to be played as often as needed.
+/// An operation of a target, which can be run as often as needed.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
     pub(super) cast: Cast<'a>,
     pub(super) operation: Operation,
-    /// How to get to a point.
+    /// How to reach a point.
     pub(super) pace: Pace,
-    /// The same of the successor.
+    /// How to reach a point of the successor.
     pub(super) then: Pace,
 }
 
-/// Whether one process dies, or its successor too.
+/// Number of processes that die: the victim, or its successor too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Single,
@@ -28,13 +28,13 @@ pub(super) enum Kind {
 }
 
 impl<'a> Attempt<'a> {
-    /// As quick as can be.
+    /// Creates an attempt that goes straight to its points.
     pub(super) fn new(cast: Cast<'a>, operation: Operation) -> Self {
         Self { cast, operation, pace: Pace::Straight, then: Pace::Straight }
     }
 
-    /// Records the operation and sees that it succeeds where nobody is killed. One that is too long
-    /// to be stepped through is recorded by its system calls.
+    /// Records the operation and checks that it succeeds without a kill. An operation that is too
+    /// long to be stepped through is recorded by its system calls.
     pub(super) fn record(self, kind: Kind) -> Result<Recording> {
         for detail in [Detail::Steps, Detail::Calls] {
             let mut scene = self.scene(kind)?;
@@ -56,7 +56,7 @@ impl<'a> Attempt<'a> {
         Err(Trouble::fail("the operation makes too many system calls"))
     }
 
-    /// Kills a fresh victim at a point, and judges.
+    /// Kills a fresh victim at a point and judges the outcome.
     pub(super) fn kill(self, point: &Point) -> Result<Killed> {
         let mut scene = self.scene(Kind::Single)?;
         if let Reached::Diverged(why) = self.end(&mut scene, point)? {
@@ -65,8 +65,8 @@ impl<'a> Attempt<'a> {
         scene.judge(self.cast)
     }
 
-    /// Kills a fresh victim at a point and records what its successor does first. Where the
-    /// successor does not get that far, its verdict.
+    /// Kills a fresh victim at a point and records its successor's first operation. If the
+    /// successor does not start that operation, returns the verdict.
     pub(super) fn record_successor(
         self,
         first: &Point,
@@ -99,7 +99,7 @@ impl<'a> Attempt<'a> {
         Ok(Err(Killed::wedged(text)))
     }
 
-    /// Kills a fresh victim at a point, its successor at another, and judges.
+    /// Kills a fresh victim at a point and its successor at another, and judges the outcome.
     pub(super) fn kill_both(
         self,
         first: &Point,
@@ -124,10 +124,10 @@ impl<'a> Attempt<'a> {
         Scene::set(self.cast, self.operation, kind == Kind::Pair)
     }
 
-    /// Leads the scene's victim to a point and kills it there.
+    /// Brings the trial's victim to a point and kills it there.
     fn end(self, scene: &mut Scene, point: &Point) -> Result<Reached> {
         let act = scene.act();
-        // Somebody who runs meanwhile has to have as much time for it as in the recording.
+        // A process that runs meanwhile must have as much time for it as in the recording.
         let pace = if scene.is_concurrent() { Pace::Stepped } else { self.pace };
         let reached = scene.with_victim(|victim, release| {
             Victim::seize(victim, act.marked())?.reach(point, pace, release)

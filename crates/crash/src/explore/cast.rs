@@ -1,4 +1,4 @@
-//! Who plays in a run, and what their answers mean: what all scripts have in common.
+//! Configuration of a trial, and the meaning of the workers' replies, common to all scripts.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::subject::Subject;
 use crate::verdict::Killed;
 use tontine_host::trouble::{Result, Trouble};
 
-/// How long the same may take where nobody was killed.
+/// Timeout of a reply in a trial in which no process has been killed.
 pub(super) const UNHARMED: Duration = Duration::from_secs(5);
 
-/// Who plays, and where.
+/// Configuration of a trial: launcher and target.
 #[derive(Clone, Copy)]
 pub(super) struct Cast<'a> {
     pub(super) stage: &'a Stage,
@@ -27,12 +27,12 @@ impl Cast<'_> {
     }
 }
 
-/// Has something done where nobody has been killed yet.
+/// Has a worker carry out `act` while no process has been killed yet.
 pub(super) fn unharmed(actor: &mut Actor, act: Act) -> Result<Vec<Seen>> {
     done_unharmed(act, actor.ask(act.plain(), &Patience::alone(UNHARMED))?)
 }
 
-/// What an order led to that had to be carried out.
+/// Converts the reply to a command that had to succeed.
 pub(super) fn done_unharmed(act: Act, reply: WorkerReply) -> Result<Vec<Seen>> {
     let order = act.plain();
     match reply {
@@ -44,10 +44,11 @@ pub(super) fn done_unharmed(act: Act, reply: WorkerReply) -> Result<Vec<Seen>> {
     }
 }
 
-/// What was received, or what came of one that did not get on.
+/// The received messages, or the result of the kill if a worker made no progress.
 pub(super) type Received = std::result::Result<Vec<Seen>, Killed>;
 
-/// What one that had to go on answers: that it did, or else what came of the kill.
+/// Converts the reply of a worker that had to make progress: anything else is the result of the
+/// kill.
 pub(super) fn answer(who: &str, answer: std::result::Result<WorkerReply, Silence>) -> Received {
     match answer {
         Ok(WorkerReply::Done(seen)) => Ok(seen),
@@ -58,7 +59,7 @@ pub(super) fn answer(who: &str, answer: std::result::Result<WorkerReply, Silence
     }
 }
 
-/// What came of the kill, where one that had to go on did not answer.
+/// Returns the result of a kill after which a worker that had to make progress did not reply.
 pub(super) fn silent(who: &str, silence: &Silence) -> Killed {
     match silence {
         Silence::Stuck(how) => Killed::wedged(format!("{who} made no progress: {how}")),

@@ -1,12 +1,12 @@
-//! The exploration: [`run`] records each operation, kills at the points that the [`Mode`] wants,
-//! and makes a [`CrashReport`] of what the survivors came to.
+//! The exploration: [`run`] records each operation, kills at the points that the [`Mode`] selects,
+//! and collects the verdicts on the survivors in a [`CrashReport`].
 //!
-//! [`select`] finds what names stand for, [`attempt`] records one operation and kills at one point,
-//! [`scene`] is one run, whose script is that of a [`queue`] or a [`heap`] with a [`cast`], and
-//! [`verdict`](crate::verdict) judges. Kills run side by side, a few a processor: most of the time
-//! of a wedged one is waiting for its deadline.
+//! [`select`] resolves names, [`attempt`] records one operation and kills at one point, [`scene`]
+//! is one trial, whose script is that of a [`queue`] or a [`heap`] with a [`cast`], and
+//! [`verdict`](crate::verdict) judges. Several kills per processor run in parallel: a wedged trial
+//! spends most of its time waiting for its deadline.
 //!
-//! What it does not do: print ([`crate::report`] does), or parse a command line.
+//! This module does not print ([`crate::report`] does) or parse a command line.
 
 mod attempt;
 mod cast;
@@ -32,38 +32,39 @@ use crate::subject::{Operation, Subject};
 use crate::verdict::{KillVerdict, Killed};
 use tontine_host::trouble::{Result, Trouble};
 
-/// Kills under way at once, for each processor.
+/// Number of concurrent kills per processor.
 const KILLS_A_PROCESSOR: usize = 4;
 
-/// Runs that may go another way than their recording, or be starved, before a point counts as not
-/// explored. The first is the quickest, the others go as the recording went.
+/// Number of runs that may take another path than their recording, or be starved, before a point
+/// counts as not explored. The first goes straight to the point, the others step as the recording
+/// did.
 const ATTEMPTS: u32 = 4;
 
-/// What to explore.
+/// Request for an exploration.
 #[derive(Clone)]
 pub struct Request {
-    /// The subjects, from [`select::subjects`].
+    /// Targets, from [`select::subjects`].
     pub subjects: Vec<&'static dyn Subject>,
-    /// Which points.
+    /// Selection of points.
     pub mode: Mode,
-    /// Only this operation.
+    /// The only operation to explore, if any.
     pub operation: Option<Operation>,
-    /// Only this point; in pairs the successor's as well.
+    /// The only point to explore, if any; in pairs, the successor's as well.
     pub point: Option<(usize, Option<usize>)>,
-    /// Only so many of each operation's points, spread evenly: enough to tell how long all take.
+    /// Maximum number of points per operation, spread evenly: enough to estimate the time of all.
     pub sample: Option<usize>,
 }
 
-/// What the caller wants to hear, and to say, meanwhile.
+/// Callbacks of a caller during an exploration.
 pub trait Observer: Sync {
-    /// So many of `of` kills of an operation are done.
+    /// Reports that `done` of `of` kills of an operation are done.
     fn progress(&self, subject: &str, operation: &str, done: usize, of: usize);
 
-    /// Whether to end early, with what there is.
+    /// Returns `true` if the exploration is to end early, with the results so far.
     fn stopped(&self) -> bool;
 }
 
-/// Explores what was asked for. That something cannot be explored stands in the report.
+/// Runs an exploration. A target that cannot be explored is listed in the report with the reason.
 pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> CrashReport {
     place::sweep();
     let mut report = CrashReport::new(request.mode);
@@ -80,7 +81,7 @@ pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> CrashRe
     report
 }
 
-/// One subject's part of a run.
+/// The part of a run that explores one target.
 struct Exploration<'a> {
     request: &'a Request,
     stage: &'a Stage,
@@ -98,20 +99,20 @@ enum Ended {
     Trouble(#[from] Trouble),
 }
 
-/// Work of which the kills of one operation consist.
+/// A kill, or all pairs that begin with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Target {
     point: usize,
     then: Option<usize>,
-    /// Points that this kill stands for.
+    /// Number of points that this kill stands for.
     stands_for: usize,
 }
 
-/// What came of one target.
+/// Result of one kill point.
 enum Outcome {
-    /// A kill, single or the second of a pair.
+    /// A kill: single, or the second of a pair.
     Killed(Target, Point, Killed),
-    /// The successor's run after a first kill, recorded: so many points and classes.
+    /// The recorded run of the successor after a first kill: its points and classes.
     Recorded(usize, u32),
 }
 
@@ -140,7 +141,7 @@ impl Exploration<'_> {
         for operation in self.subject.operations() {
             let wanted = self.request.operation.is_none_or(|wanted| wanted == *operation);
             let has_pairs = self.subject.succession(*operation).is_some();
-            // What takes longer than everything else is explored where it is asked for.
+            // A succession that takes longer than all others is explored only if it is named.
             let long = self.request.mode == Mode::Pairs
                 && self.request.operation.is_none()
                 && self.subject.is_long_succession(*operation);
@@ -148,7 +149,7 @@ impl Exploration<'_> {
                 continue;
             }
             let explored = self.operation(Attempt::new(cast, *operation));
-            // What the machine refuses for one operation it refuses for all.
+            // If the machine refuses one operation, it refuses all.
             let skipped = matches!(explored, Err(Trouble::Skipped(_)));
             report.operations.push(explored.unwrap_or_else(|trouble| OperationReport {
                 trouble: Some(trouble.to_string()),
@@ -199,7 +200,7 @@ impl Exploration<'_> {
         Ok(report)
     }
 
-    /// The points of a recording that the request wants.
+    /// Returns the points of a recording that the request selects.
     fn targets(&self, recording: &Recording) -> Result<VecDeque<Target>> {
         let target = |(point, then)| Target { point, then, stands_for: 1 };
         if let Some(asked) = self.request.point {
@@ -223,7 +224,7 @@ impl Exploration<'_> {
         })
     }
 
-    /// Works through the targets, several at once. The first trouble ends the operation.
+    /// Works through the kill points, several at once. The first trouble ends the operation.
     fn all(
         &self,
         attempt: Attempt<'_>,
@@ -266,7 +267,7 @@ impl Exploration<'_> {
         done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// One kill, or all pairs that begin with it.
+    /// Carries out one kill, or all pairs that begin with it.
     fn one(
         &self,
         attempt: Attempt<'_>,
@@ -351,7 +352,7 @@ impl Exploration<'_> {
         });
     }
 
-    /// The command line that repeats a kill.
+    /// Returns the command line that repeats a kill.
     fn reproducer(&self, operation: Operation, target: Target) -> String {
         let (name, operation) = (self.subject.name(), operation.name());
         let mode = if self.request.mode == Mode::Pairs { " --mode pairs" } else { "" };
@@ -361,15 +362,15 @@ impl Exploration<'_> {
     }
 }
 
-/// So many of the targets, spread evenly.
+/// Returns `sample` of the kill points, spread evenly.
 fn spread(targets: &VecDeque<Target>, sample: usize) -> VecDeque<Target> {
     let count = targets.len();
     let sample = sample.clamp(1, count.max(1));
     (0..sample.min(count)).map(|at| targets[at * count / sample]).collect()
 }
 
-/// Does again what has failed or is `open` still, at the pace of `recorded`: over hours, a loaded
-/// machine makes some actor late, and some runs go another way.
+/// Repeats `act` if it failed or its result is still `open`, at the pace of `recorded`: over hours,
+/// a loaded machine delays some worker, and some runs take another path.
 fn repeated<T>(
     attempt: Attempt<'_>,
     recorded: Pace,
@@ -378,7 +379,7 @@ fn repeated<T>(
 ) -> Result<T> {
     let mut done = act(attempt);
     for tries in 1..ATTEMPTS {
-        // The successor's way is the longer one, and the victim's changes more often.
+        // The successor's path is the longer one, and the victim's changes more often.
         let then = if tries > 1 { recorded } else { attempt.then };
         let again = Attempt { pace: recorded, then, ..attempt };
         match &done {

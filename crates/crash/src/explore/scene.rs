@@ -1,7 +1,7 @@
-//! One run of a script: [`Scene`], which [`Attempt`](super::attempt::Attempt) plays without knowing
-//! what the actors do.
+//! One run of a script: [`Scene`], which [`Attempt`](super::attempt::Attempt) drives without
+//! knowing the workers' actions.
 //!
-//! The *victim* carries the operation out; the others survive. Each answer has a deadline.
+//! The *victim* carries the operation out; the others survive. Each reply has a deadline.
 
 use super::cast::Cast;
 use super::{heap, queue};
@@ -12,7 +12,7 @@ use crate::subject::{Kind, Operation};
 use crate::verdict::Killed;
 use tontine_host::trouble::Result;
 
-/// A run, at any time between its beginning and its verdict.
+/// A trial, at any time between its beginning and its verdict.
 #[derive(Debug)]
 pub(super) enum Scene {
     Queue(queue::Scene),
@@ -20,7 +20,8 @@ pub(super) enum Scene {
 }
 
 impl Scene {
-    /// Leads the actors up to the operation; with `pair`, the victim's successor will die, too.
+    /// Brings the workers to the state before the operation; with `pair`, the victim's successor
+    /// will die, too.
     pub(super) fn set(cast: Cast<'_>, operation: Operation, pair: bool) -> Result<Self> {
         match cast.subject.kind() {
             Kind::Queue(queue) => queue::Scene::set(cast, queue, operation, pair).map(Self::Queue),
@@ -28,7 +29,7 @@ impl Scene {
         }
     }
 
-    /// What the victim does under the knife.
+    /// Returns the victim's action in the operation under test.
     pub(super) fn act(&self) -> Act {
         match self {
             Self::Queue(scene) => scene.act,
@@ -36,7 +37,7 @@ impl Scene {
         }
     }
 
-    /// Whether somebody else runs while the victim does.
+    /// Returns `true` if another process runs while the victim does.
     pub(super) fn is_concurrent(&self) -> bool {
         match self {
             Self::Queue(scene) => scene.is_concurrent(),
@@ -44,12 +45,13 @@ impl Scene {
         }
     }
 
-    /// Whether nobody else runs while the victim does, and the victim has no other thread.
+    /// Returns `true` if no other process runs while the victim does, and the victim has no other
+    /// thread.
     pub(super) fn is_quiet(&self) -> bool {
         matches!(self, Self::Heap(_))
     }
 
-    /// Runs `body` with the victim, and with a way to release it where it blocks.
+    /// Runs `body` with the victim, and with a callback that releases it if it blocks.
     pub(super) fn with_victim<T>(
         &mut self,
         body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
@@ -60,7 +62,7 @@ impl Scene {
         }
     }
 
-    /// Kills the victim. `returned` says that the operation had.
+    /// Kills the victim. `returned` is true if the operation had returned.
     pub(super) fn kill(&mut self, returned: bool) {
         match self {
             Self::Queue(scene) => scene.kill(returned),
@@ -68,8 +70,8 @@ impl Scene {
         }
     }
 
-    /// Puts a fresh process in the dead victim's place, which is to do `operation` next and to be
-    /// killed in turn. What came of it, where it does not even get there.
+    /// Starts a fresh process in the dead victim's place, which will carry out `operation` next and
+    /// be killed in turn. If it does not get as far as that, returns the result of the first kill.
     pub(super) fn succeed(
         &mut self,
         cast: Cast<'_>,
@@ -81,7 +83,7 @@ impl Scene {
         }
     }
 
-    /// Asks the survivors to go on, and judges.
+    /// Asks the survivors to continue, and judges.
     pub(super) fn judge(self, cast: Cast<'_>) -> Result<Killed> {
         match self {
             Self::Queue(scene) => scene.judge(cast),

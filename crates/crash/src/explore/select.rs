@@ -1,4 +1,4 @@
-//! Finds the subjects and operations that names stand for.
+//! Lookup of targets and operations by name.
 
 use crate::subject::{self, Operation, Role, Subject};
 
@@ -9,21 +9,21 @@ use crate::subject::{self, Operation, Role, Subject};
     all.join(", ")
 )]
 pub struct SelectionError {
-    /// `target` or `operation`.
+    /// Kind of the name: `target` or `operation`.
     pub kind: &'static str,
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
     /// The nearest name that exists.
     pub nearest: String,
-    /// All names.
+    /// All names of this kind.
     pub all: Vec<&'static str>,
 }
 
-/// The subjects with these names, each once, in the order of the registry. No name at all means
-/// all but the controls.
+/// Returns the targets with these names, each once, in the order of the registry. An empty list
+/// selects all targets except the controls.
 ///
 /// # Errors
-/// The first name that no subject has.
+/// The first name that no target has.
 pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn Subject>, SelectionError> {
     let all = subject::all();
     for name in names {
@@ -41,10 +41,10 @@ pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn Subject>, Selection
     Ok(all.iter().copied().filter(wanted).collect())
 }
 
-/// The operation with this name, which at least one of the subjects has.
+/// Returns the operation with this name, which at least one of the targets has.
 ///
 /// # Errors
-/// A name that none has.
+/// A name that none of the targets has.
 pub fn operation(
     name: &str,
     subjects: &[&'static dyn Subject],

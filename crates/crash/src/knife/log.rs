@@ -1,4 +1,4 @@
-//! A [`Recording`] in the making: [`Log`] takes one [`Position`] after the other.
+//! Creation of a [`Recording`]: [`Log`] adds one [`Position`] after the other.
 
 use rustix::process::Pid;
 
@@ -15,11 +15,11 @@ pub(super) struct Position {
     pub(super) repeated: u32,
     pub(super) calls: u32,
     pub(super) moment: Moment,
-    /// What may have changed since the stop before.
+    /// Memory that may have changed since the previous stop.
     pub(super) touched: Touched,
 }
 
-/// What becomes a [`Recording`].
+/// A recording that is not complete yet.
 pub(super) struct Log {
     pid: Pid,
     visible: Visible,
@@ -27,13 +27,14 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// An empty one, for a victim at its first mark; `alone` says that nobody else runs.
+    /// Creates an empty log for a victim at its first mark; `alone` is true if no other thread or
+    /// process runs.
     pub(super) fn new(trace: Trace, pid: Pid, alone: bool) -> Result<Self> {
         let visible = Visible::new(trace, pid, alone)?;
         Ok(Self { pid, visible, points: Vec::new() })
     }
 
-    /// Enters one stop.
+    /// Adds one stop.
     pub(super) fn enter(&mut self, position: Position) -> Result<()> {
         if position.moment == Moment::Exit {
             self.visible.look_up()?;
@@ -50,17 +51,17 @@ impl Log {
         Ok(())
     }
 
-    /// How many stops there were.
+    /// Returns the number of stops.
     pub(super) fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Whether the last one was the end of the operation.
+    /// Returns `true` if the last stop was the end of the operation.
     pub(super) fn is_whole(&self) -> bool {
         self.points.last().is_some_and(|last| last.moment == Moment::Returned)
     }
 
-    /// Names the points, once all are there.
+    /// Names all points and returns the recording.
     pub(super) fn finish(mut self, stepped: bool) -> Result<Recording> {
         let objects = Objects::of(&maps(self.pid)?);
         for point in &mut self.points {
@@ -70,7 +71,7 @@ impl Log {
     }
 }
 
-/// The objects that a process has mapped, to name addresses by.
+/// The objects that a process has mapped, by which addresses are named.
 struct Objects(Vec<(u64, u64, u64, String)>);
 
 impl Objects {

@@ -1,13 +1,12 @@
-//! The victim under `ptrace`: [`Victim`] walks through a marked operation, step by step or straight
-//! to one point.
+//! The tracer: a [`Victim`] under `ptrace` executes a marked operation, step by step or straight to
+//! one point.
 //!
-//! [`trace`] holds the system calls, [`registers`] what depends on the processor, [`visible`] what
-//! others can see of the victim, [`stores`] when that may have
-//! changed, [`recording`] what a stepped run leaves, and [`log`] makes it.
-//! Only the thread that called [`Victim::seize`] may use it; the victim's other threads run
-//! untraced.
+//! [`trace`] holds the system calls, [`registers`] the parts that depend on the processor,
+//! [`visible`] the state of the victim that others can see, [`stores`] decides when that may have
+//! changed, [`recording`] is the result of a stepped run, and [`log`] creates it. Only the thread
+//! that called [`Victim::seize`] may use it; the victim's other threads run untraced.
 //!
-//! It does not judge, and knows nothing of subjects: [`crate::explore`] does.
+//! The tracer does not judge and has no knowledge of targets: [`crate::explore`] does.
 
 mod log;
 pub(crate) mod recording;

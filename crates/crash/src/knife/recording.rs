@@ -1,35 +1,36 @@
-//! What a stepped run leaves: its [`Point`]s, and the class of each.
+//! Result of a stepped run: its [`Point`]s, and the class of each.
 
 use serde::{Deserialize, Serialize};
 
-/// One place in an operation at which its process can be killed.
+/// A position in an operation at which its process can be killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Point {
-    /// Address of the instruction that would come next.
+    /// Address of the next instruction.
     pub(crate) address: u64,
-    /// The object that it belongs to, and the offset in its file: `libc.so.6+0x8f3a1`.
+    /// Object that the instruction belongs to, and the offset in its file: `libc.so.6+0x8f3a1`.
     pub(crate) code: String,
-    /// How often the run has come to this address, from 1.
+    /// Number of times that the run has reached this address, from 1.
     pub(crate) arrival: u32,
-    /// How often the instruction has repeated itself since: a `rep movsb` stops once a byte.
+    /// Number of times that the instruction has repeated itself since: a `rep movsb` stops once per
+    /// byte.
     pub(crate) repeated: u32,
-    /// System calls that were made before.
+    /// Number of system calls made before.
     pub(crate) calls: u32,
-    /// What the victim is doing there.
+    /// Activity of the victim at this point.
     pub(crate) moment: Moment,
-    /// Points of one class look the same from outside.
+    /// Class of the point: points of one class look the same from outside.
     pub(crate) class: u32,
 }
 
 impl Point {
-    /// How often its instruction stops a victim that is led here, calls left out: all points of a
-    /// class have the same.
+    /// Returns the number of stops at this instruction on the way to the point, without the system
+    /// calls: all points of a class have made the same number of those.
     fn stops(&self) -> u32 {
         if self.moment == Moment::Instruction { self.arrival + self.repeated } else { 0 }
     }
 }
 
-/// What the victim is doing at a point.
+/// Activity of the victim at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moment {
@@ -42,23 +43,23 @@ pub enum Moment {
     Blocked,
     /// Back from a system call.
     Exit,
-    /// Back from the operation: what it promises is promised.
+    /// Back from the operation: its promise holds from here on.
     Returned,
 }
 
-/// A run, recorded.
+/// A recorded run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recording {
     /// Every point, in order.
     pub(crate) points: Vec<Point>,
-    /// How many classes they fall into.
+    /// Number of classes.
     pub(crate) classes: u32,
-    /// Whether every instruction is a point; otherwise only system calls are.
+    /// `true` if every instruction is a point; `false` if only system calls are.
     pub(crate) stepped: bool,
 }
 
 impl Recording {
-    /// How many points each class has.
+    /// Returns the number of points in each class.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.classes as usize];
         for point in &self.points {
@@ -67,7 +68,7 @@ impl Recording {
         sizes
     }
 
-    /// The point of each class that takes the fewest stops to get to, in the order of the classes.
+    /// Returns, for each class in order, the point that takes the fewest stops to reach.
     pub(crate) fn representatives(&self) -> Vec<usize> {
         let mut best: Vec<Option<usize>> = vec![None; self.classes as usize];
         for (at, point) in self.points.iter().enumerate() {

@@ -1,29 +1,29 @@
-//! What depends on the processor: registers, breakpoint registers, two instructions.
+//! The parts that depend on the processor: registers, breakpoint registers, two instructions.
 //!
-//! x86-64 only; elsewhere everything here answers ENOSYS, and subjects are skipped with that.
+//! x86-64 only; elsewhere every function returns ENOSYS, with which targets are skipped.
 
 #![allow(unsafe_code, reason = "ptrace requests that read and write registers")]
 
 use std::io;
 
-/// What the walk needs to know of a stopped thread.
+/// State of a stopped thread that the walk needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Registers {
-    /// The instruction that comes next.
+    /// Address of the next instruction.
     pub(super) at: u64,
-    /// The system call that it is in, where it is in one.
+    /// Number of the system call that the thread is in, if it is in one.
     pub(super) call: i64,
-    /// Those that addresses are made of, by the numbers that instructions have for them.
+    /// General registers, by the numbers that instructions use for them.
     pub(super) general: [u64; 16],
 }
 
-/// A breakpoint instruction: the mark of [`crate::actor`].
+/// Breakpoint instruction: the mark of [`crate::actor`].
 pub(super) const MARK: u8 = 0xCC;
 
-/// First byte of the instructions of which [`is_system_call`] looks at two.
+/// First byte of two-byte instructions, which [`is_system_call`] reads completely.
 pub(super) const TWO_BYTES: u8 = 0x0F;
 
-/// Whether the instruction that begins with these bytes makes a system call.
+/// Returns `true` if the instruction that begins with these bytes makes a system call.
 pub(super) fn is_system_call(code: [u8; 2]) -> bool {
     code == [TWO_BYTES, 0x05]
 }
@@ -46,17 +46,18 @@ pub(super) fn read(pid: libc::pid_t) -> io::Result<Registers> {
     Ok(Registers { at: all.rip, call: all.orig_rax.cast_signed(), general })
 }
 
-/// Sets the first breakpoint register of a stopped thread, or clears it. It belongs to that
-/// thread, so other threads run through the same code undisturbed.
+/// Sets the first breakpoint register of a stopped thread, or clears it. The register belongs to
+/// that thread, so other threads run through the same code undisturbed.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn stop_at(pid: libc::pid_t, at: Option<u64>) -> io::Result<()> {
-    /// Enables the first breakpoint for this thread; its other bits, all zero, mean execution.
+    /// Enables the first breakpoint for this thread; its other bits, all zero, select execution.
     const FIRST_LOCAL: u64 = 1;
     let place = |register: usize| {
         std::mem::offset_of!(libc::user, u_debugreg) + register * size_of::<libc::c_ulonglong>()
     };
     let set = |register: usize, value: u64| {
-        // SAFETY: this request writes a register of the stopped thread and nothing of ours.
+        // SAFETY: this request writes a register of the stopped thread and no memory of this
+        // process.
         match unsafe { libc::ptrace(libc::PTRACE_POKEUSER, pid, place(register), value) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
@@ -68,13 +69,13 @@ pub(super) fn stop_at(pid: libc::pid_t, at: Option<u64>) -> io::Result<()> {
     }
 }
 
-/// No other processor is known.
+/// Other processors are not supported.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn read(_pid: libc::pid_t) -> io::Result<Registers> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-/// No other processor is known.
+/// Other processors are not supported.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn stop_at(_pid: libc::pid_t, _at: Option<u64>) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))

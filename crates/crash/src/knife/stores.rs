@@ -1,25 +1,25 @@
-//! Which instructions may store into shared memory: [`store_of`].
+//! Instructions that may store into shared memory: [`store_of`].
 //!
-//! Most do not, and a walk need not look at all that is shared behind them. What is not known to
-//! leave it alone counts as a store to anywhere. Stacks are taken to be private.
+//! Most instructions store nothing there, and after them a walk need not read the shared memory. An
+//! unknown instruction counts as a store to any address. Stacks are assumed to be private.
 
 use super::registers::Registers;
 
-/// Bytes that an instruction may have.
+/// Maximum length of an instruction in bytes.
 pub(super) const LONGEST: usize = 15;
 
-/// Where an instruction stores, as far as its bytes say.
+/// Target of an instruction's store, as far as its bytes determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Store {
-    /// At most on the stack.
+    /// None, or the stack only.
     Nowhere,
-    /// At this address.
+    /// This address.
     At(Place),
-    /// It may be anywhere.
+    /// Any address.
     Anywhere,
 }
 
-/// An address, by registers.
+/// An address, as computed from registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     base: Option<u8>,
@@ -28,7 +28,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The address, as the registers are before the instruction.
+    /// Returns the address, computed from the registers before the instruction.
     pub(super) fn address(self, registers: &Registers) -> u64 {
         let of = |number: u8| registers.general[usize::from(number)];
         let base = self.base.map_or(0, of);
@@ -37,16 +37,16 @@ impl Place {
     }
 }
 
-/// Where the instruction that begins with these bytes stores.
+/// Returns where the instruction that begins with these bytes stores.
 pub(super) fn store_of(code: &[u8]) -> Store {
     read(code).unwrap_or(Store::Anywhere)
 }
 
-/// `None` where it is not known.
+/// Decodes an instruction; `None` if it is unknown.
 fn read(code: &[u8]) -> Option<Store> {
     let mut bytes = code.iter().copied();
     let mut byte = bytes.next()?;
-    // Operand size, repetition, lock; other segments are not followed.
+    // Operand size, repetition, lock; other segments are not decoded.
     while matches!(byte, 0x66 | 0xF2 | 0xF3 | 0xF0) {
         byte = bytes.next()?;
     }
@@ -77,16 +77,16 @@ fn read(code: &[u8]) -> Option<Store> {
     }
 }
 
-/// rdi, at which moves and fills of strings store, one element a step.
+/// rdi, at which string moves and fills store, one element per step.
 const DESTINATION: u8 = 7;
 
-/// What an opcode does with its operand in memory.
+/// Effect of an opcode on its operand in memory.
 enum Kind {
     Reads,
     Stores,
-    /// Apart from these extensions, a bit each.
+    /// Stores, except with these opcode extensions, one bit each.
     StoresBut(u8),
-    /// At a place that is not said.
+    /// Stores at an address that the operand does not name.
     String,
     Unknown,
 }
@@ -99,9 +99,9 @@ fn of_one(opcode: u8) -> Kind {
         0x00..=0x3D if opcode & 7 < 6 => Kind::Reads,
         0x80 | 0x81 | 0x83 => Kind::StoresBut(1 << 7),
         0x86..=0x89 | 0xC0 | 0xC1 | 0xD0..=0xD3 | 0xC6 | 0xC7 => Kind::Stores,
-        // test, and multiplications and divisions into registers; not and neg store.
+        // test, multiplications and divisions into registers read; not and neg store.
         0xF6 | 0xF7 => Kind::StoresBut(!0b1100),
-        // Calls, jumps and pushes; inc and dec store.
+        // Calls, jumps and pushes read; inc and dec store.
         0xFE | 0xFF => Kind::StoresBut(!0b11),
         0xA4 | 0xA5 | 0xAA | 0xAB => Kind::String,
         // Stack, sign extension, multiplication, conditional jumps.
@@ -119,7 +119,7 @@ fn of_two(opcode: u8) -> Kind {
         // Hints, conditional moves and jumps, multiplication, extensions, bits.
         0x18 | 0x1E | 0x1F | 0x40..=0x4F | 0x80..=0x8F | 0xA3 | 0xAF => Kind::Reads,
         0xB6..=0xB8 | 0xBC..=0xBF | 0xC8..=0xCF => Kind::Reads,
-        // Loads of vectors, and what is done with them.
+        // Loads of vectors, and operations on them.
         0x10 | 0x12 | 0x14 | 0x15 | 0x16 | 0x28 | 0x2E | 0x2F | 0x51..=0x76 => Kind::Reads,
         0x90..=0x9F | 0x11 | 0x13 | 0x17 | 0x29 | 0x2B | 0x7E | 0x7F | 0xD6 | 0xE7 => Kind::Stores,
         0xA4 | 0xA5 | 0xAB | 0xB0 | 0xB1 | 0xB3 | 0xBB | 0xC0 | 0xC1 => Kind::Stores,
@@ -127,7 +127,7 @@ fn of_two(opcode: u8) -> Kind {
     }
 }
 
-/// The place that ModRM and SIB say; a register is none.
+/// Decodes ModRM and SIB; a register is no memory operand.
 fn operand(rex: u8, bytes: &mut dyn Iterator<Item = u8>) -> Option<Store> {
     let extended = |bit: u8, low: u8| low | if rex & bit != 0 { 8 } else { 0 };
     let modrm = bytes.next()?;
@@ -146,7 +146,7 @@ fn operand(rex: u8, bytes: &mut dyn Iterator<Item = u8>) -> Option<Store> {
             (base, wide) = (None, true);
         }
     } else if mode == 0 && low == 5 {
-        // Counted from the next instruction, whose place would have to be known.
+        // Relative to the next instruction, whose address is unknown here.
         return None;
     }
     let mut byte = || bytes.next();

@@ -1,4 +1,4 @@
-//! The `ptrace` requests that the knife needs, each with its meaning: [`Trace`].
+//! The `ptrace` requests of the tracer, each with its meaning: [`Trace`].
 
 #![allow(unsafe_code, reason = "ptrace and process_vm_readv")]
 
@@ -17,19 +17,19 @@ pub(super) struct Trace {
     pid: libc::pid_t,
 }
 
-/// How a stopped thread goes on.
+/// How far a stopped thread runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resume {
     /// One instruction.
     Step,
-    /// To the next entry or exit of a system call, or whatever stops it before.
+    /// To the next entry or exit of a system call, or an earlier stop.
     ToCall,
-    /// Until something stops it.
+    /// To the next stop.
     Freely,
 }
 
 impl Trace {
-    /// Begins to trace; the thread goes on running. Should the tracer end, the kernel kills it.
+    /// Begins to trace; the thread keeps running. If the tracer ends, the kernel kills the thread.
     pub(super) fn seize(pid: Pid) -> Result<Self> {
         let trace = Self { pid: pid.as_raw_nonzero().get() };
         let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
@@ -39,7 +39,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Lets it go on, with a signal delivered where `signal` is not 0.
+    /// Resumes the thread; delivers `signal` to it unless that is 0.
     pub(super) fn resume(self, how: Resume, signal: i32) -> Result<()> {
         let request = match how {
             Resume::Step => libc::PTRACE_SINGLESTEP,
@@ -49,18 +49,18 @@ impl Trace {
         self.request(request, 0, signal.unsigned_abs() as usize).during("ptrace, resuming")
     }
 
-    /// The registers of the stopped thread.
+    /// Returns the registers of the stopped thread.
     pub(super) fn registers(self) -> Result<Registers> {
         registers::read(self.pid).during("ptrace(PTRACE_GETREGS)")
     }
 
-    /// Makes the processor stop the thread before the instruction at `at`; `None` takes it away.
+    /// Makes the processor stop the thread before the instruction at `at`; `None` removes the stop.
     pub(super) fn stop_at(self, at: Option<u64>) -> io::Result<()> {
         registers::stop_at(self.pid, at)
     }
 
-    /// The bytes at an address, as many as an instruction may have; fewer at the end of what is
-    /// mapped.
+    /// Returns the bytes at an address, as many as an instruction may have; fewer at the end of a
+    /// mapping.
     pub(super) fn instruction(self, at: u64) -> Vec<u8> {
         let mut code = vec![0; stores::LONGEST];
         if self.read(&[(at, code.len())], &mut code).is_err() {
@@ -72,7 +72,7 @@ impl Trace {
         code
     }
 
-    /// The two bytes at an address; fewer at the end of what is mapped.
+    /// Returns the two bytes at an address; fewer at the end of a mapping.
     pub(super) fn code(self, at: u64) -> [u8; 2] {
         let mut code = [0; 2];
         for (place, at) in code.iter_mut().zip(at..) {
@@ -81,7 +81,7 @@ impl Trace {
                 break;
             }
             *place = byte[0];
-            // Only one prefix byte has a second one that matters.
+            // The second byte matters after one prefix byte only.
             if byte[0] != registers::TWO_BYTES {
                 break;
             }
@@ -89,7 +89,7 @@ impl Trace {
         code
     }
 
-    /// Copies regions of its memory, one behind the other.
+    /// Copies regions of the thread's memory, one after the other.
     pub(super) fn read(self, from: &[(u64, usize)], into: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         for some in from.chunks(MOST_REGIONS) {
@@ -103,8 +103,8 @@ impl Trace {
             let wanted: usize = some.iter().map(|(_, length)| length).sum();
             let room = &mut into[done..done + wanted];
             let local = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: wanted };
-            // SAFETY: `local` is the exclusively borrowed `room`; addresses of the other process
-            // are checked by the kernel.
+            // SAFETY: `local` is the exclusively borrowed `room`; the kernel checks addresses of
+            // the other process.
             let read = unsafe {
                 libc::process_vm_readv(
                     self.pid,
@@ -124,7 +124,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Where the kernel looks for the mutexes of the thread when it dies.
+    /// Returns the address at which the kernel looks for the thread's robust mutexes when it dies.
     pub(super) fn robust_list(self) -> Option<u64> {
         let mut head: *mut libc::c_void = ptr::null_mut();
         let mut length: usize = 0;
@@ -136,7 +136,7 @@ impl Trace {
     }
 
     fn request(self, request: libc::c_uint, address: usize, data: usize) -> io::Result<()> {
-        // SAFETY: none of the requests made through here lets the kernel write into our memory.
+        // SAFETY: no request made here lets the kernel write into the memory of this process.
         match unsafe { libc::ptrace(request, self.pid, address, data) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
@@ -146,5 +146,5 @@ impl Trace {
 
 const PAGE: u64 = 4_096;
 
-/// Regions in one call: UIO_MAXIOV.
+/// Maximum number of regions in one call: UIO_MAXIOV.
 const MOST_REGIONS: usize = 1_024;

@@ -1,9 +1,9 @@
-//! A traced actor in the middle of a marked order: [`Victim`].
+//! A traced worker in the middle of a marked command: [`Victim`].
 //!
-//! [`Victim::record`] steps through the operation once. [`Victim::reach`] leads a fresh victim to
+//! [`Victim::record`] steps through the operation once. [`Victim::reach`] brings a fresh victim to
 //! one of the recorded points: to an instruction by a breakpoint register and the number of
-//! arrivals, to a system call by counting calls. A victim that goes another way than the recording
-//! has *diverged*, and proves nothing.
+//! arrivals, to a system call by counting calls. A victim that takes another path than the
+//! recording has *diverged*, and its run gives no verdict.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,36 +20,36 @@ use crate::actor::order::WorkerCommand;
 use crate::stage::Actor;
 use tontine_host::trouble::{Result, Trouble};
 
-/// A victim that has not stopped for so long hangs.
+/// Maximum time without a stop before a victim counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A victim that has been asleep in a call for so long is blocked.
+/// Minimum sleep in a call after which a victim counts as blocked.
 const ASLEEP: Duration = Duration::from_millis(8);
 
 /// Maximum wait for the victim's other threads to fall asleep or to end.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Looks at the victim's state before the watcher itself sleeps between two.
+/// Number of checks of the victim's state before the watcher itself sleeps between two.
 const SPINS: u32 = 64;
 
-/// Between two looks.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// How a stop at a system call differs from one for SIGTRAP (PTRACE_O_TRACESYSGOOD).
+/// Signal of a stop at a system call, which differs from SIGTRAP (PTRACE_O_TRACESYSGOOD).
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
-/// The thread under the knife.
+/// The traced thread.
 #[derive(Debug)]
 pub(crate) struct Victim<'a> {
     actor: &'a mut Actor,
     trace: Trace,
-    /// Whether its other threads are waited for.
+    /// `true` if the tracer waits for the victim's other threads.
     settles: bool,
-    /// Instructions that it has come to, as long as what is mapped stays.
+    /// Instructions reached so far, valid as long as the mappings stay.
     known: HashMap<u64, Instruction>,
 }
 
-/// What the walk has to know of an instruction.
+/// Properties of an instruction that the walk needs.
 #[derive(Debug, Clone, Copy)]
 struct Instruction {
     is_mark: bool,
@@ -63,7 +63,7 @@ impl Instruction {
         Self { is_mark: code.first() == Some(&MARK), is_call, store: store_of(code) }
     }
 
-    /// What it may change that others see.
+    /// Returns the memory that the instruction may change and others can see.
     fn touches(self, registers: &Registers) -> Touched {
         match self.store {
             Store::Nowhere => Touched::Nothing,
@@ -73,7 +73,7 @@ impl Instruction {
     }
 }
 
-/// What makes a point.
+/// Granularity of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Every instruction, and every system call.
@@ -82,7 +82,7 @@ pub(crate) enum Detail {
     Calls,
 }
 
-/// How to get to a point.
+/// How to reach a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// As fast as it can.
@@ -91,31 +91,31 @@ pub(crate) enum Pace {
     Stepped,
 }
 
-/// Where [`Victim::reach`] has got to.
+/// Result of [`Victim::reach`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reached {
-    /// To the point.
+    /// The victim is at the point.
     There,
-    /// Elsewhere.
+    /// The victim took another path, for this reason.
     Diverged(String),
 }
 
-/// Lets a blocked victim go on, by what the other end does.
+/// Callback by which the other end releases a blocked victim.
 pub(crate) type Release<'a> = &'a mut dyn FnMut() -> Result<()>;
 
-/// What a victim that goes on comes to.
+/// Event after which a resumed victim is examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Event {
-    /// A stop, with its signal.
+    /// The victim stopped, with this signal.
     Stopped(i32),
-    /// It sleeps in a system call.
+    /// The victim sleeps in a system call.
     Asleep,
-    /// It is no more.
+    /// The victim has ended.
     Ended,
 }
 
 impl<'a> Victim<'a> {
-    /// Begins to trace an actor, gives it a marked order and leads it to the first mark.
+    /// Begins to trace a worker, sends it a marked command and brings it to the first mark.
     pub(crate) fn seize(actor: &'a mut Actor, order: WorkerCommand) -> Result<Self> {
         let trace = Trace::seize(actor.pid())?;
         let mut victim = Self { actor, trace, settles: true, known: HashMap::new() };
@@ -131,8 +131,8 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Goes through the operation to its end, in this detail; `None` where that makes more points
-    /// than `longest`. `alone` says that nobody else runs meanwhile, no other thread either.
+    /// Records the operation to its end at this granularity; `None` if that makes more points than
+    /// `longest`. `alone` is true if no other process and no other thread runs meanwhile.
     pub(crate) fn record(
         &mut self,
         detail: Detail,
@@ -182,9 +182,9 @@ impl<'a> Victim<'a> {
         Ok(None)
     }
 
-    /// Lets it go on behind the second mark, where it replies.
+    /// Resumes the victim after the second mark, where it replies.
     pub(crate) fn finish(self) -> Result<()> {
-        // A stepped victim stands before the mark, one that ran behind it.
+        // A stepped victim is before the mark, one that ran is after it.
         let at = self.trace.registers()?.at;
         let before = self.trace.code(at)[0] == MARK;
         self.trace.resume(Resume::Freely, 0)?;
@@ -201,7 +201,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Goes to a recorded point and stays there.
+    /// Brings the victim to a recorded point and leaves it there.
     pub(crate) fn reach(
         &mut self,
         point: &Point,
@@ -215,7 +215,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// To an instruction: the processor itself stops the victim there, time and again.
+    /// Brings the victim to an instruction: the processor itself stops it at each arrival.
     fn reach_instruction(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
         if self.trace.stop_at(Some(point.address)).is_err() {
             return self.step_to(point, release);
@@ -241,7 +241,7 @@ impl<'a> Victim<'a> {
         if stops / 2 != point.calls {
             return Ok(early(point, stops));
         }
-        // A breakpoint register that cannot be cleared would have refused to be set.
+        // A breakpoint register that cannot be cleared could not have been set.
         let _ = self.trace.stop_at(None);
         for _ in 0..point.repeated {
             self.trace.resume(Resume::Step, 0)?;
@@ -255,7 +255,7 @@ impl<'a> Victim<'a> {
         })
     }
 
-    /// To any point of a stepped recording, as the recording went.
+    /// Brings the victim to any point of a stepped recording, as the recording did.
     fn step_to(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
         let mut reached = Reached::Diverged("the operation took another path".to_owned());
         self.walk(release, &mut |position| {
@@ -272,7 +272,8 @@ impl<'a> Victim<'a> {
         Ok(reached)
     }
 
-    /// To the entry, the middle or the exit of a system call, or to the end of the operation.
+    /// Brings the victim to the entry, the middle or the exit of a system call, or to the end of
+    /// the operation.
     fn reach_call(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
         let mut stops = 0;
         loop {
@@ -300,7 +301,7 @@ impl<'a> Victim<'a> {
                 continue;
             }
             let at = self.trace.registers()?.at;
-            // At the entry the instruction pointer already stands behind the instruction.
+            // At the entry the instruction pointer is already after the instruction.
             let behind = point.address + if entered { CALL_LENGTH } else { 0 };
             if at != behind {
                 return Ok(Reached::Diverged(format!("found another system call, at {at:#x}")));
@@ -316,7 +317,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Steps through the operation; `visit` says where to stay.
+    /// Steps through the operation until `visit` returns `true`.
     fn walk(
         &mut self,
         release: Release<'_>,
@@ -373,7 +374,7 @@ impl<'a> Victim<'a> {
         *self.known.entry(at).or_insert_with(|| Instruction::of(&trace.instruction(at)))
     }
 
-    /// From the entry of a system call to its exit; true where to stay.
+    /// Walks from the entry of a system call to its exit; returns `true` if `visit` did.
     fn walk_through_call(
         &mut self,
         here: &mut Position,
@@ -412,9 +413,9 @@ impl<'a> Victim<'a> {
     }
 
     /// Waits until the victim's other threads sleep or have ended. Only a call of the victim wakes
-    /// or starts them, so its path to the next call does not depend on theirs. Without this, a
-    /// thread that a busy machine delayed made the victim sleep where it had not in the recording,
-    /// and points behind that were not reached.
+    /// or starts them, so its path to the next call does not depend on theirs. Without this wait, a
+    /// thread that a busy machine delayed made the victim sleep where it had not slept in the
+    /// recording, and later points were not reached.
     ///
     /// Once a thread has run for [`SETTLED`], no further call waits.
     fn settle(&mut self) {
@@ -425,8 +426,8 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Waits for a stop and returns its signal. Where the victim falls asleep before, it is
-    /// released, once.
+    /// Waits for a stop and returns its signal. If the victim falls asleep before, releases it
+    /// once.
     fn stopped(&mut self, release: Release<'_>) -> Result<i32> {
         let mut event = self.next_event()?;
         if event == Event::Asleep {
@@ -439,7 +440,7 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Waits for whatever comes after sleep.
+    /// Waits for the next event other than sleep.
     fn awake(&mut self) -> Result<Event> {
         let began = Instant::now();
         loop {
@@ -487,19 +488,19 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Whether it has just executed a mark. Only for one that was stopped by SIGTRAP: in the code
-    /// at large, a byte of that value means nothing.
+    /// Returns `true` if the victim has just executed a mark. Valid only after a stop by SIGTRAP:
+    /// elsewhere in the code, a byte of that value means nothing.
     fn is_behind_mark(&self) -> Result<bool> {
         let at = self.trace.registers()?.at;
         Ok(self.trace.code(at.wrapping_sub(1))[0] == MARK)
     }
 }
 
-/// Calls behind which other instructions may lie at an address.
+/// System calls after which other instructions may be at an address.
 const REMAPPING: [i64; 4] =
     [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect];
 
-/// Bytes of the instruction that makes a system call.
+/// Number of bytes of the instruction that makes a system call.
 const CALL_LENGTH: u64 = 2;
 
 fn early(point: &Point, stops: u32) -> Reached {

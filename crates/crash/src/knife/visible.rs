@@ -1,10 +1,11 @@
-//! What others can see of a victim: [`Visible`].
+//! State of a victim that others can see: [`Visible`].
 //!
-//! That is every byte of memory that it shares and may write, and the head of the list by which the
-//! kernel finds its robust mutexes when it dies. Whatever lies in the kernel (pipes, queues,
-//! sockets) changes by system calls, and these are counted.
+//! It consists of every byte of memory that the victim shares and may write, and of the head of the
+//! list by which the kernel finds its robust mutexes when it dies. State in the kernel (pipes,
+//! queues, sockets) changes by system calls, and these are counted.
 //!
-//! Memory that it shares and may only read is written by others, who rest while it is stepped.
+//! Memory that the victim shares and may only read is written by others, which sleep while the
+//! victim is stepped.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,30 +17,30 @@ use super::recording::Moment;
 use super::trace::Trace;
 use tontine_host::trouble::{During, Result, Trouble};
 
-/// The head of a robust list: the list, an offset, the mutex in the making.
+/// Bytes of the head of a robust list: the list, an offset, the mutex in the making.
 const ROBUST_HEAD: usize = 24;
 
-/// Bytes that one instruction stores at most.
+/// Maximum number of bytes that one instruction stores.
 const WIDEST: u64 = 64;
 
-/// What a step may have changed.
+/// Memory that a step may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Touched {
-    /// No memory but the stack's.
+    /// None but the stack.
     Nothing,
-    /// What lies at this address.
+    /// Memory at this address.
     At(u64),
-    /// Whatever there is.
+    /// Any memory.
     #[default]
     Anything,
 }
 
-/// The visible state, point for point, and the classes that it makes.
+/// The visible state at one point after the other, and the classes that it makes.
 #[derive(Debug)]
 pub(super) struct Visible {
     trace: Trace,
     pid: Pid,
-    /// Whether nobody else changes what is shared meanwhile.
+    /// `true` if no other process changes the shared memory meanwhile.
     alone: bool,
     regions: Vec<(u64, usize)>,
     now: Vec<u8>,
@@ -49,7 +50,7 @@ pub(super) struct Visible {
 }
 
 impl Visible {
-    /// Looks the victim's mappings up.
+    /// Reads the victim's mappings.
     pub(super) fn new(trace: Trace, pid: Pid, alone: bool) -> Result<Self> {
         let mut visible = Self {
             trace,
@@ -65,7 +66,7 @@ impl Visible {
         Ok(visible)
     }
 
-    /// Looks the mappings up again, after a system call that may have changed them.
+    /// Reads the mappings again, after a system call that may have changed them.
     pub(super) fn look_up(&mut self) -> Result<()> {
         let maps = maps(self.pid)?;
         self.regions = maps.lines().filter_map(shared_and_writable).collect();
@@ -76,11 +77,11 @@ impl Visible {
         Ok(())
     }
 
-    /// The class of the state as it is now. A victim that is about to enter a call, asleep in one
-    /// or back from the operation is in a class of its own each time.
+    /// Returns the class of the present state. A victim that is about to enter a call, is asleep in
+    /// one or is back from the operation is in a class of its own each time.
     pub(super) fn class(&mut self, calls: u32, moment: Moment, touched: Touched) -> Result<u32> {
         let same = self.is_untouched(touched);
-        // Where tests run, what is said of instructions is seen to be so.
+        // Debug builds check the decoding of instructions against the memory.
         if !same || cfg!(debug_assertions) {
             let before = self.digest;
             self.look()?;
@@ -94,7 +95,7 @@ impl Visible {
         Ok(*self.classes.entry(key).or_insert(next))
     }
 
-    /// Whether the last step cannot have changed anything of it.
+    /// Returns `true` if the last step cannot have changed any of it.
     fn is_untouched(&self, touched: Touched) -> bool {
         let near = |place: u64| {
             let ends = place.saturating_add(WIDEST);
@@ -109,7 +110,7 @@ impl Visible {
         self.alone && !touched && !self.last.is_empty()
     }
 
-    /// Reads all of it.
+    /// Reads all of it and updates the digest.
     fn look(&mut self) -> Result<()> {
         self.trace.read(&self.regions, &mut self.now).during("process_vm_readv")?;
         if self.now != self.last {
@@ -123,19 +124,20 @@ impl Visible {
         Ok(())
     }
 
-    /// How many classes there have been.
+    /// Returns the number of classes so far.
     pub(super) fn classes(&self) -> u32 {
         self.classes.len() as u32
     }
 }
 
-/// The text of `/proc/PID/maps`.
+/// Returns the text of `/proc/PID/maps`.
 pub(super) fn maps(pid: Pid) -> Result<String> {
     let path = format!("/proc/{}/maps", pid.as_raw_nonzero());
     fs::read_to_string(&path).during(&path)
 }
 
-/// `7f00-7f10 rw-s 00000000 00:01 5 /dev/shm/x`: where it begins, and how long it is.
+/// Parses `7f00-7f10 rw-s 00000000 00:01 5 /dev/shm/x` into the begin and the length of the
+/// mapping.
 fn shared_and_writable(line: &str) -> Option<(u64, usize)> {
     let mut words = line.split_whitespace();
     let (range, access) = (words.next()?, words.next()?);

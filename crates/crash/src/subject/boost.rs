@@ -1,7 +1,7 @@
 //! `boost-message-queue` and `boost-heap`: Boost.Interprocess's `message_queue` and
-//! `managed_shared_memory`, each driven by a C++ actor of its own.
+//! `managed_shared_memory`, each driven by a C++ worker of its own.
 //!
-//! `tontine-mechanisms` has the actors' texts; they are compiled when the subject is asked for.
+//! `tontine-mechanisms` has the source of the workers; it is compiled when the target is selected.
 
 use std::io;
 
@@ -40,7 +40,7 @@ impl Subject for MessageQueue {
 }
 
 impl Queue for MessageQueue {
-    /// As many as the C++ actor makes room for.
+    /// The number of messages for which the C++ worker creates the queue.
     fn capacity(&self) -> u32 {
         4
     }
@@ -95,7 +95,7 @@ impl HeapTarget for ManagedMemory {
     }
 }
 
-/// An actor, made of its text.
+/// Compiles a worker from its source.
 fn compiled(actor: CppPart) -> Result<Prepared> {
     let folder = tempfile::tempdir().setting_up("mkdir of a temporary folder")?;
     let program = folder.path().join("actor");

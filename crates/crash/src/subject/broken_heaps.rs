@@ -1,7 +1,7 @@
-//! Heaps that are broken on purpose: what the explorer must call wedged, torn and lost.
+//! Heaps that are broken on purpose, which the explorer must call wedged, torn and lost.
 //!
-//! All are one table of blocks with the pid of whoever has each, and one fault. Without it
-//! the table is sound: a block is taken by one exchange, and the dead are looked up by their pids.
+//! Each is a table of blocks, with the pid of the holder of each, and one fault. Without the fault
+//! the table is sound: a block is taken by one exchange, and dead holders are found by their pids.
 
 #![allow(unsafe_code, reason = "a table in shared memory")]
 
@@ -17,7 +17,7 @@ use super::heap::{Checked, HeapTarget, TargetMember};
 use super::{Kind, Operation, Role, Subject, refused};
 use crate::place::Place;
 
-/// Between two looks at a lock that is held.
+/// Time between two checks of a lock that is held.
 const PAUSE: Duration = Duration::from_micros(100);
 
 const BLOCKS: usize = 16;
@@ -30,29 +30,29 @@ pub(super) struct Broken {
     fault: Fault,
 }
 
-/// `control-heap-lock`: whoever dies with the lock takes it along.
+/// `control-heap-lock`: a member that dies with the lock never releases it.
 pub(super) const LOCK: Broken = Broken {
     name: "control-heap-lock",
     summary: "broken on purpose: a heap under a lock word that a dead holder keeps",
     fault: Fault::KeepsTheLock,
 };
 
-/// `control-heap-lost`: nobody looks after the dead.
+/// `control-heap-lost`: no member recovers dead ones.
 pub(super) const LOST: Broken = Broken {
     name: "control-heap-lost",
     summary: "broken on purpose: a heap in which no member frees the blocks of a dead one",
     fault: Fault::LeavesTheDead,
 };
 
-/// `control-heap-torn`: whoever looks after the dead frees the neighbours of their blocks, too.
+/// `control-heap-torn`: recovery of a dead member frees the neighbours of its blocks, too.
 pub(super) const TORN: Broken = Broken {
     name: "control-heap-torn",
     summary: "broken on purpose: a heap that frees a live member's block along with a dead one's",
     fault: Fault::FreesNeighbours,
 };
 
-/// `control-heap-pairs`: whoever looks after the dead takes their blocks first and frees them then;
-/// one death costs nothing, and a second one over that the blocks that were taken.
+/// `control-heap-pairs`: recovery first takes the dead member's blocks and then frees them. One
+/// death loses nothing, and a second one during recovery loses the blocks that were taken.
 pub(super) const PAIRS: Broken = Broken {
     name: "control-heap-pairs",
     summary: "broken on purpose: a heap in which a death during recovery is not recovered",
@@ -125,17 +125,17 @@ impl HeapTarget for Broken {
     }
 }
 
-/// What lies in the shared memory.
+/// Layout of the shared memory.
 #[repr(C)]
 struct Table {
-    /// 1 while somebody holds it.
+    /// 1 while a member holds the lock.
     lock: AtomicI32,
-    /// The pid of whoever has a block; 0 is nobody.
+    /// The pid of each block's holder; 0 for a free block.
     holders: [AtomicI32; BLOCKS],
     blocks: [[u8; BLOCK]; BLOCKS],
 }
 
-/// What a block says that is being freed for the dead.
+/// Holder of a block that is being freed for a dead member.
 const TAKEN: i32 = i32::MAX;
 
 struct Tenant {
@@ -168,7 +168,7 @@ impl Tenant {
             std::thread::sleep(PAUSE);
         }
         let mine = |holder: &AtomicI32| {
-            // SYNC control-heap-block: pairs with the stores of those who freed it.
+            // SYNC control-heap-block: pairs with the stores by which a member frees a block.
             holder.compare_exchange(0, self.pid, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let taken = self.holders().iter().position(mine);
@@ -194,8 +194,8 @@ impl TargetMember for Tenant {
     }
 
     fn bytes(&mut self, at: usize) -> &mut [u8] {
-        // SAFETY: a block of this process's, as far as the table is sound; that two have one is the
-        // point, and then both run in turns.
+        // SAFETY: a block of this process, as far as the table is sound; the controls test that two
+        // may have one, and then both run in turns.
         unsafe { &mut (*self.region.at()).blocks[self.blocks[at]] }
     }
 

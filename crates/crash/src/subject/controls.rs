@@ -1,7 +1,7 @@
-//! Broken on purpose: what the explorer must call wedged, torn and lost.
+//! Queues that are broken on purpose, which the explorer must call wedged, torn and lost.
 //!
-//! All three are the ring that the honest subjects use, each with one fault. They run where they
-//! are named, and in the tests: an explorer that finds nothing has to be seen to find something.
+//! Each of the three is the ring that the sound targets use, with one fault. They run only if they
+//! are named, and in the tests: an explorer that finds no fault must be shown to find one.
 
 #![allow(unsafe_code, reason = "a ring in shared memory")]
 
@@ -16,16 +16,17 @@ use super::{Endpoint, Kind, Operation, Queue, QueueEnd, Role, Subject, Wait, ref
 use crate::message::{LENGTH, TrialMessage};
 use crate::place::Place;
 
-/// Between two looks at a lock that is held, or at an empty ring.
+/// Time between two checks of a lock that is held, or of an empty ring.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// `control-lock`: whoever dies with the lock takes it along.
+/// `control-lock`: a process that dies with the lock never releases it.
 pub(super) struct LockWord;
 
-/// `control-torn`: counts a message before it copies it, and needs no lock for that.
+/// `control-torn`: the sender counts a message before it copies it, and needs no lock for that.
 pub(super) struct PublishedFirst;
 
-/// `control-lost`: a receiver begins by emptying the ring, and takes another's unread mail along.
+/// `control-lost`: a receiver begins by emptying the ring, and discards another receiver's unread
+/// messages.
 pub(super) struct Cleared;
 
 macro_rules! control {
@@ -111,7 +112,7 @@ struct Faulty {
 }
 
 impl Faulty {
-    /// Runs `act` on the ring, under the lock where the fault is one of locking.
+    /// Runs `act` on the ring, under the lock if the fault is one of locking.
     fn guarded<T>(&self, act: impl FnOnce(Ring<AtomicU32>) -> T) -> T {
         // SAFETY: mapped and valid from zero on; the word is only used through its atomic.
         let word = unsafe { &(*self.region.at()).guard };
@@ -129,7 +130,7 @@ impl Faulty {
         done
     }
 
-    /// What a receiver does first.
+    /// First action of a receiver.
     fn begin(&self) {
         if self.fault == Fault::ClearsFirst {
             // SAFETY: as in `push`.
@@ -139,8 +140,9 @@ impl Faulty {
 
     fn push(&self, message: &TrialMessage) {
         let fault = self.fault;
-        // SAFETY: the region is mapped. Where no lock is taken, the script has one sender and one
-        // receiver at a time that only touch the ring in turns; that it tears is the point.
+        // SAFETY: the region is mapped. If no lock is taken, the script has one sender and one
+        // receiver at a time that only access the ring in turns; that a message is torn is the
+        // purpose.
         self.guarded(|ring| unsafe {
             if fault == Fault::CountsFirst {
                 let count = &raw mut (*ring.memory()).written;

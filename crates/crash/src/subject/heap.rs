@@ -5,61 +5,63 @@ use std::io;
 use super::Subject;
 use crate::place::Place;
 
-/// One heap that several processes allocate from.
+/// A heap that several processes allocate from.
 pub trait HeapTarget: Subject {
-    /// Bytes of the blocks that each scene begins with: 64 times a whole number, as all sizes here.
+    /// Returns the size of the blocks that each trial begins with: 64 times a whole number, as all
+    /// sizes here.
     fn small(&self) -> usize {
         4 << 10
     }
 
-    /// Bytes of a block of another size, of which nobody has one yet.
+    /// Returns another block size, of which no member has a block yet.
     fn other(&self) -> usize {
         16 << 10
     }
 
-    /// Bytes of a block for which no single slab is large enough.
+    /// Returns the size of a block for which no single slab is large enough.
     fn large(&self) -> usize {
         160 << 10
     }
 
-    /// Bytes of the blocks with which the heap is filled.
+    /// Returns the size of the blocks with which the heap is filled.
     fn filling(&self) -> usize {
         32 << 10
     }
 
-    /// Whether survivors free what the dead had, when asked to [`TargetMember::recover`].
+    /// Returns `true` if survivors free a dead member's blocks in [`TargetMember::recover`].
     fn recovers(&self) -> bool {
         false
     }
 
-    /// Whether a member can hand a block over to another one.
+    /// Returns `true` if a member can hand a block over to another one.
     fn hands_over(&self) -> bool {
         false
     }
 
-    /// Makes the heap, and joins it.
+    /// Creates the heap, and joins it.
     ///
     /// # Errors
     /// Those of the heap.
     fn create(&self, place: &Place) -> io::Result<Box<dyn TargetMember>>;
 
-    /// Joins a heap that somebody who lives has made.
+    /// Joins a heap that a live member has created.
     ///
     /// # Errors
     /// Those of the heap.
     fn join(&self, place: &Place) -> io::Result<Box<dyn TargetMember>>;
 }
 
-/// One process's part in a heap. Its blocks are numbered as they stand in a row; one that goes
-/// leaves its place to the last one. Dropped, the process leaves; the blocks are not freed before.
+/// One process's membership of a heap. Its blocks form a list and are named by their index; when
+/// one is removed, the last one takes its index. Dropping it leaves the heap without freeing the
+/// blocks.
 pub trait TargetMember {
-    /// Allocates a block, the new last one of the row; false where there is no room.
+    /// Allocates a block, which becomes the last of the list; returns `false` if there is no space.
     ///
     /// # Errors
-    /// Those of the heap, but that it is full.
+    /// Those of the heap, except that it is full.
     fn allocate(&mut self, bytes: usize) -> io::Result<bool>;
 
-    /// The bytes of a block.
+    /// Returns the bytes of a block.
     fn bytes(&mut self, at: usize) -> &mut [u8];
 
     /// Frees a block.
@@ -68,15 +70,15 @@ pub trait TargetMember {
     /// Those of the heap.
     fn free(&mut self, at: usize) -> io::Result<()>;
 
-    /// Makes itself known, so that others can hand blocks over to it.
+    /// Announces itself, so that others can hand blocks over to it.
     ///
     /// # Errors
-    /// Those of the mechanism by which they are.
+    /// Those of the mechanism by which blocks are handed over.
     fn listen(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Learns how to reach the member that is this process.
+    /// Learns how to reach the member with this process id.
     ///
     /// # Errors
     /// Those of the mechanism.
@@ -88,21 +90,21 @@ pub trait TargetMember {
     /// Hands a block over to a member that it has met.
     ///
     /// # Errors
-    /// Those of the heap, and of what carries the news.
+    /// Those of the heap, and of the channel that carries the handles.
     fn hand_over(&mut self, at: usize, pid: u32) -> io::Result<()> {
         let _ = (at, pid);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Takes a block that was handed over; `None` where none is there.
+    /// Accepts a block that was handed over; `None` if there is none.
     ///
     /// # Errors
-    /// Those of the heap, and of what carries the news.
+    /// Those of the heap, and of the channel that carries the handles.
     fn accept(&mut self) -> io::Result<Option<Accepted>> {
         Ok(None)
     }
 
-    /// Frees what was on its way to or from the dead, and will not arrive.
+    /// Frees blocks in flight to or from dead members, which will not arrive.
     ///
     /// # Errors
     /// Those of the heap.
@@ -110,7 +112,7 @@ pub trait TargetMember {
         Ok(())
     }
 
-    /// Looks after the dead, and gives back what it does not need.
+    /// Recovers dead members, and returns memory that the heap does not need.
     ///
     /// # Errors
     /// Those of the heap.
@@ -118,32 +120,32 @@ pub trait TargetMember {
         Ok(())
     }
 
-    /// Looks at the whole heap.
+    /// Checks the whole heap.
     ///
     /// # Errors
     /// Those of the heap.
     fn check(&mut self) -> io::Result<Checked>;
 }
 
-/// What became of a block that was handed over.
+/// Result of accepting a block that was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// It is the last one of the row.
+    /// The block is the last of the list.
     Taken,
-    /// It was taken back before.
+    /// The block was taken back before.
     Stale,
 }
 
-/// What somebody found who looked at the whole heap.
+/// Result of a check of the whole heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
-    /// It is damaged: how.
+    /// The heap is damaged, in this way.
     Faulty(String),
-    /// It is as it should be.
+    /// The heap is sound.
     Sound {
-        /// Bytes in blocks that somebody has.
+        /// Bytes in blocks that a member has.
         in_use: usize,
-        /// Bytes that could be given back to the system, where the heap does that, and are not.
+        /// Bytes that could be returned to the system, if the heap does that, and are not.
         committed: usize,
     },
 }

@@ -1,11 +1,11 @@
-//! The mechanisms that come under the knife: [`Subject`], and the registry ([`all`], [`find`]).
+//! Mechanisms under test: [`Subject`], and the registry ([`all`], [`find`]).
 //!
-//! A subject is of a [`Kind`]: a [`Queue`] knows how to make and to open the two ends of one
-//! mechanism, a [`HeapTarget`] how to make and to join it. Most queues are those of
-//! `tontine-mechanisms` (`opened`). It knows nothing of tracing, scripts and verdicts
-//! ([`crate::explore`]). Three roles: Tontine's own, whose failure is ours; *peers*, whose failure
-//! is a finding; *controls*, broken on purpose, which show that the explorer finds what is there.
-//! Controls run only if they are named.
+//! A target has a [`Kind`]: a [`Queue`] can create one mechanism and open its two ends, a
+//! [`HeapTarget`] can create it and join it. Most queues are those of `tontine-mechanisms`
+//! (`opened`). A target has no knowledge of tracing, scripts and verdicts ([`crate::explore`]).
+//! There are three roles: Tontine's own, whose failure is Tontine's; *peers*, whose failure is a
+//! finding; *controls*, broken on purpose, which show that the explorer finds faults. Controls run
+//! only if they are named.
 
 mod boost;
 mod broken_heaps;
@@ -28,69 +28,71 @@ pub use self::queue::{Endpoint, Queue, Wait};
 use tontine_host::trouble::{Result, Trouble};
 pub use tontine_mechanisms::operation::{Operation, QueueEnd};
 
-/// One mechanism.
+/// A target: one mechanism.
 pub trait Subject: Sync {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it is, in one line.
+    /// Returns a one-line description.
     fn summary(&self) -> &'static str;
 
-    /// What its failure means.
+    /// Returns the meaning of a failure.
     fn role(&self) -> Role {
         Role::Peer
     }
 
-    /// What has to be known to read its row fairly: what it never promised. Empty where nothing.
+    /// Returns what the mechanism never promised, which a fair reader of its row must know. Empty
+    /// if there is nothing.
     fn caveat(&self) -> &'static str {
         ""
     }
 
-    /// What comes under the knife, in the order of the report.
+    /// Returns the operations under test, in the order of the report.
     fn operations(&self) -> &'static [Operation];
 
-    /// What the process that takes over from the victim of `operation` does first, and may die in.
+    /// Returns the first operation of the process that replaces the victim of `operation`, in which
+    /// it may be killed.
     fn succession(&self, operation: Operation) -> Option<Operation> {
         let _ = operation;
         None
     }
 
-    /// Whether killing the successor, too, in all its classes takes longer than everything else, so
-    /// that it is left out unless `operation` is asked for by name.
+    /// Returns `true` if killing the successor, too, in all its classes takes longer than all other
+    /// pairs, so that it is left out unless `operation` is requested by name.
     fn is_long_succession(&self, operation: Operation) -> bool {
         let _ = operation;
         false
     }
 
-    /// How long a survivor may take for one answer: longer where the mechanism has time-outs of its
-    /// own, after which it does get on.
+    /// Returns the timeout of one reply of a survivor: longer if the mechanism has timeouts of its
+    /// own, after which it does make progress.
     fn patience(&self) -> Duration {
         PATIENCE
     }
 
-    /// How long threads of its own may take to come to rest once nothing is asked of it any more.
+    /// Returns how long the mechanism's own threads may take to fall asleep once it is idle.
     fn settles(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Points after which an operation of its is too long to be stepped through.
+    /// Returns the number of points above which an operation is too long to be stepped through.
     fn longest(&self) -> usize {
         50_000
     }
 
-    /// Makes ready what all runs share, once, in the explorer.
+    /// Prepares what all runs share, once, in the explorer.
     ///
     /// # Errors
-    /// Skipped, where the machine lacks something.
+    /// Skipped, if the machine lacks something.
     fn prepare(&self) -> Result<Prepared> {
         Ok(Prepared::default())
     }
 
-    /// What is done with it.
+    /// Returns the kind of the mechanism.
     fn kind(&self) -> Kind<'_>;
 }
 
-/// What is done with a mechanism: the scripts that it comes under the knife in.
+/// Kind of a mechanism, which selects the script of its trials.
 #[derive(Clone, Copy)]
 pub enum Kind<'a> {
     /// Messages go through it.
@@ -99,31 +101,31 @@ pub enum Kind<'a> {
     Heap(&'a dyn HeapTarget),
 }
 
-/// Many thousand times what an operation takes.
+/// Default timeout: many thousand times the duration of an operation.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// What a subject's failure means.
+/// Meaning of a target's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Tontine's own: it must not happen.
+    /// Tontine's own: a failure is a bug.
     Own,
-    /// A finding.
+    /// A failure is a finding.
     Peer,
-    /// The explorer works.
+    /// A failure shows that the explorer works.
     Control,
 }
 
-/// What [`Subject::prepare`] made; it goes when dropped.
+/// Result of [`Subject::prepare`], removed when dropped.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// The program that serves as this subject's actor, in place of the explorer's own.
+    /// Program of this target's worker, instead of the explorer's own.
     pub program: Option<PathBuf>,
-    /// Where that program lies.
+    /// Directory that contains that program.
     pub folder: Option<tempfile::TempDir>,
 }
 
-/// All subjects, in the order of the report: our own queues and those of the kernel and the C
+/// All targets, in the order of the report: our own queues and those of the kernel and the C
 /// library; Boost's queue and heaps; libraries; controls.
 static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
     let (mut own, mut kernel, mut libraries) = (Vec::new(), Vec::new(), Vec::new());
@@ -151,7 +153,7 @@ static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
     [own, kernel, heaps.to_vec(), libraries, controls.to_vec()].concat()
 });
 
-/// All subjects, in the order of the report.
+/// Returns all targets, in the order of the report.
 pub fn all() -> &'static [&'static dyn Subject] {
     &ALL
 }
@@ -164,7 +166,7 @@ fn refused(trouble: Trouble) -> io::Error {
     }
 }
 
-/// The subject with this name.
+/// Returns the target with this name.
 pub fn find(name: &str) -> Option<&'static dyn Subject> {
     all().iter().copied().find(|subject| subject.name() == name)
 }

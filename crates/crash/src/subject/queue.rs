@@ -10,28 +10,31 @@ use super::Subject;
 use crate::message::TrialMessage;
 use crate::place::Place;
 
-/// One mechanism that carries messages from a sender to a receiver.
+/// A mechanism that carries messages from a sender to a receiver.
 pub trait Queue: Subject {
-    /// Messages that an empty queue takes before the next `send` waits, or grows the queue.
+    /// Returns the number of messages that an empty queue takes before the next `send` blocks, or
+    /// grows the queue.
     fn capacity(&self) -> u32;
 
-    /// Messages that have to be taken out of a full queue before a waiting `send` goes on.
+    /// Returns the number of messages that have to be taken out of a full queue before a blocked
+    /// `send` returns.
     fn makes_room(&self) -> u32 {
         1
     }
 
-    /// Whether a message may come again that a dead receiver had received: at least once.
+    /// Returns `true` if a message that a dead receiver had received may be delivered again: at
+    /// least once.
     fn delivers_again(&self) -> bool {
         false
     }
 
-    /// Whether a sender outlives its receiver and hands what is unread over to the next one, for
-    /// which it looks when asked to.
+    /// Returns `true` if a sender outlives its receiver and hands the unread messages over to the
+    /// next one, for which it looks when told to.
     fn hands_over(&self) -> bool {
         false
     }
 
-    /// Makes what both ends need, once a run, in an actor.
+    /// Creates what both ends need, once per run, in a worker.
     ///
     /// # Errors
     /// Those of the mechanism.
@@ -40,36 +43,36 @@ pub trait Queue: Subject {
         Ok(())
     }
 
-    /// Opens one end, in an actor.
+    /// Opens one end, in a worker.
     ///
     /// # Errors
     /// Those of the mechanism.
     fn open(&self, place: &Place, end: QueueEnd) -> io::Result<Box<dyn Endpoint>>;
 }
 
-/// An open end. Dropped, it is closed.
+/// An open end, closed when dropped.
 pub trait Endpoint {
-    /// Sends; waits for room.
+    /// Sends a message; waits for free space.
     ///
     /// # Errors
-    /// Those of the mechanism, such as a reader that is gone.
+    /// Those of the mechanism, such as a receiver that has ended.
     fn send(&mut self, message: &TrialMessage) -> io::Result<()>;
 
-    /// Receives one message and returns its length; `None` where none came in time.
+    /// Receives one message and returns its length; `None` if none came in time.
     ///
     /// # Errors
     /// Those of the mechanism.
     fn receive(&mut self, into: &mut TrialMessage, wait: Wait) -> io::Result<Option<usize>>;
 
-    /// Takes back what a dead reader did not read, where the mechanism can.
+    /// Takes back the messages that a dead receiver did not read, if the mechanism can.
     fn unread(&mut self) -> Vec<Vec<u8>> {
         Vec::new()
     }
 
-    /// Looks whether somebody has taken a dead reader's place, and hands over to it.
+    /// Looks for the successor of a dead receiver, and hands over to it.
     ///
     /// # Errors
-    /// Those of the mechanism; that there is nobody yet is none.
+    /// Those of the mechanism; that there is no successor yet is not an error.
     fn look_for_successor(&mut self) -> io::Result<()> {
         Ok(())
     }

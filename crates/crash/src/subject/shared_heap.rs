@@ -1,7 +1,8 @@
 //! `heap`: Tontine's shared heap, which must survive every kill.
 //!
-//! Parcels go from member to member through named pipes, one a reader, in one write each: whoever
-//! is killed has published one or has not. Each member says in a file which one it is.
+//! Handles of blocks pass from member to member through named pipes, one per receiver, in one write
+//! each: a killed member has published a handle or has not. Each member writes its identity to a
+//! file.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe, and a member outlives its blocks")]
 
@@ -21,7 +22,7 @@ use super::heap::{Accepted, Checked, HeapTarget, TargetMember};
 use super::{Kind, Operation, Role, Subject};
 use crate::place::Place;
 
-/// Bytes of the heap: ten slabs, all of which the longest script needs.
+/// Size of the heap: ten slabs, all of which the longest script needs.
 const BYTES: usize = 640 << 10;
 
 pub(super) struct Own;
@@ -43,12 +44,12 @@ impl Subject for Own {
         &Operation::OF_A_HEAP
     }
 
-    /// Whoever looks after the dead may die over it, wherever the first one died.
+    /// A member that recovers a dead one may die during that, wherever the first one died.
     fn succession(&self, _: Operation) -> Option<Operation> {
         Some(Operation::Recover)
     }
 
-    /// It reads the entries of all members and arenas.
+    /// A heap operation reads the entries of all members and arenas.
     fn longest(&self) -> usize {
         400_000
     }
@@ -69,7 +70,7 @@ impl HeapTarget for Own {
 
     fn create(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
         let heap = Shared::create(BYTES).map_err(error)?;
-        // SAFETY: only its number is taken.
+        // SAFETY: only its number is used.
         let number = unsafe { heap.descriptor() }.as_raw_fd();
         let file = format!("/proc/{}/fd/{number}", std::process::id());
         symlink(file, path(place))?;
@@ -78,14 +79,14 @@ impl HeapTarget for Own {
 
     fn join(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
         let file = OwnedFd::from(File::options().read(true).write(true).open(path(place))?);
-        // SAFETY: actors of one scene write to it, all by this library; this one has no other
-        // descriptor of the file.
+        // SAFETY: the workers of one trial write to it, all through this library; this one has no
+        // other descriptor of the file.
         let heap = unsafe { Shared::open(file) }.map_err(error)?;
         Ok(Box::new(Tenant::new(heap, place)))
     }
 }
 
-/// A link to the file of whoever made the heap, who lives to the end.
+/// Returns the path of a link to the file of the heap's creator, which lives to the end.
 fn path(place: &Place) -> PathBuf {
     place.folder().join("heap")
 }
@@ -94,14 +95,14 @@ fn error(error: HeapError) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// This process's part.
+/// This process's membership.
 struct Tenant {
     /// From a box; the heap of all blocks here.
     heap: NonNull<Shared>,
     blocks: Vec<Block<'static>>,
     folder: PathBuf,
     inbox: Option<File>,
-    /// Others, and where they read.
+    /// Other members, and the pipes that they read.
     known: BTreeMap<u32, (Name, File)>,
 }
 
@@ -109,13 +110,13 @@ impl Tenant {
     fn new(heap: Shared, place: &Place) -> Self {
         let heap = NonNull::from(Box::leak(Box::new(heap)));
         let folder = place.folder().to_owned();
-        // No block under the knife makes the row grow.
+        // No operation under test makes the list grow.
         let blocks = Vec::with_capacity(64);
         Self { heap, blocks, folder, inbox: None, known: BTreeMap::new() }
     }
 
     fn heap(&self) -> &'static Shared {
-        // SAFETY: it lives until `self` is dropped, and what borrows it for longer, the blocks, is
+        // SAFETY: it lives until `self` is dropped, and the blocks, which borrow it for longer, are
         // forgotten before.
         unsafe { self.heap.as_ref() }
     }
@@ -221,10 +222,10 @@ impl TargetMember for Tenant {
 }
 
 impl Drop for Tenant {
-    /// Leaves with all its blocks, as somebody does who forgets them.
+    /// Leaves with all its blocks, like a member that forgets them.
     fn drop(&mut self) {
         std::mem::forget(std::mem::take(&mut self.blocks));
-        // SAFETY: from the box in `new`; nobody has a block of it any more.
+        // SAFETY: from the box in `new`; no block of it remains.
         drop(unsafe { Box::from_raw(self.heap.as_ptr()) });
     }
 }

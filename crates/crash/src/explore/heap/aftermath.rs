@@ -1,8 +1,8 @@
-//! What is asked of a heap's survivors after the kill: the other half of [`Scene`].
+//! Commands to a heap's survivors after the kill: the second half of [`Scene`].
 //!
-//! The companion and a fresh process look after the dead, go on to allocate, to free and to hand
-//! over, and look at every byte of what they have. In the end all is free, and has room for as much
-//! as in the beginning.
+//! The peer and a fresh process recover dead members, continue to allocate, to free and to hand
+//! over, and check every byte of their blocks. In the end all memory is free, and as many blocks
+//! fit as in the beginning.
 
 use super::{OWN, Scene, number_of};
 use crate::actor::order::{HeapAct, WorkerReply};
@@ -16,20 +16,21 @@ use tontine_host::trouble::Result;
 const LEFT: &str = "the surviving member";
 const FRESH: &str = "a fresh member";
 
-/// Blocks that survivors allocate: the companion at once, the fresh one, and both until it is full.
+/// Blocks that survivors allocate: the peer at first, the fresh member, and both until the heap is
+/// full.
 const AT_ONCE: u32 = 100;
 const OF_FRESH: u32 = 110;
-/// Whole slabs of them, for nobody else can allocate from what is left of one.
+/// Complete slabs: no other member can allocate from the rest of a slab.
 const FRESH_PART: [u32; 4] = [200, 201, 202, 203];
 const THE_REST: u32 = 300;
-/// Those that the companion gets while both have blocks from before.
+/// Blocks that the peer allocates while both still have earlier ones.
 const BESIDE: u32 = 500;
 
-/// That all went well, or what came of the kill.
+/// Success, or the result of the kill.
 type Gone = std::result::Result<(), Killed>;
 
 impl Scene {
-    /// Asks the survivors to go on, and judges.
+    /// Asks the survivors to continue, and judges.
     pub(in crate::explore) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
         let mut fresh = cast.actor(&self.place)?;
         let patience = self.patience(fresh.pid());
@@ -42,7 +43,7 @@ impl Scene {
         };
         let (sizes, room) = (self.sizes, self.room);
         let mut judge = || -> Gone {
-            // Nobody knows of the death yet.
+            // No survivor knows of the death yet.
             both.allocates(true, AT_ONCE, sizes.small)?;
             both.look()?;
             both.of_companion(HeapAct::Free(AT_ONCE))?;
@@ -66,14 +67,14 @@ impl Scene {
                 both.look()?;
                 both.exchange()?;
             }
-            // A block that was freed behind its holder's back is given out now.
+            // If a live member's block was freed, it is given out again here.
             both.allocates(false, OF_FRESH + 1, sizes.small)?;
             both.fills(BESIDE, sizes.small)?;
             both.look()?;
             both.of_companion(HeapAct::Check)?;
             both.empty(self.recovers)?;
             both.is_empty()?;
-            // All of it can be used, and what two have shows.
+            // All memory can be used, and a block that two members have is detected.
             for number in FRESH_PART {
                 both.allocates(false, number, sizes.filling)?;
             }
@@ -105,12 +106,12 @@ fn lost(detail: String) -> Killed {
     Killed::Judged(Judged { verdict: KillVerdict::Lost, detail })
 }
 
-/// The two that live.
+/// The two live members.
 struct Both<'a> {
     companion: &'a mut Actor,
     fresh: &'a mut Actor,
     patience: &'a Patience,
-    /// What each has.
+    /// Numbers of the blocks that each has.
     companions: &'a mut Vec<u32>,
     freshs: Vec<u32>,
 }
@@ -136,7 +137,7 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// The companion takes all that is left: how many blocks.
+    /// Lets the peer allocate all the remaining space; returns the number of blocks.
     fn fills(&mut self, first: u32, bytes: usize) -> std::result::Result<usize, Killed> {
         let count = self.of_companion(HeapAct::Fill { first, bytes })?.len();
         self.companions.extend((first..).take(count));
@@ -148,7 +149,7 @@ impl Both<'_> {
         self.of_fresh(HeapAct::Tend).map(drop)
     }
 
-    /// Each has what it has, unchanged.
+    /// Checks that each member has its blocks, unchanged.
     fn look(&mut self) -> Gone {
         let companion = self.of_companion(HeapAct::Look)?;
         has(companion, self.companions)?;
@@ -156,7 +157,7 @@ impl Both<'_> {
         has(fresh, &self.freshs)
     }
 
-    /// A block goes from each to the other; the fresh one frees what it got.
+    /// Each hands a block over to the other; the fresh member frees the one that it received.
     fn exchange(&mut self) -> Gone {
         let [companion, fresh] = [self.companion.pid(), self.fresh.pid()].map(number_of);
         self.of_companion(HeapAct::Meet(fresh))?;
@@ -173,7 +174,7 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// Both free all that they have.
+    /// Both members free all their blocks.
     fn empty(&mut self, tends: bool) -> Gone {
         self.of_companion(HeapAct::Empty)?;
         self.of_fresh(HeapAct::Empty)?;
@@ -182,7 +183,7 @@ impl Both<'_> {
         if tends { self.recover() } else { Ok(()) }
     }
 
-    /// Nobody has anything, and nothing is kept.
+    /// Checks that no member has a block, and that the heap keeps no memory.
     fn is_empty(&mut self) -> Gone {
         let found = self.of_companion(HeapAct::Check)?;
         match found[..] {
@@ -199,7 +200,7 @@ impl Both<'_> {
     }
 }
 
-/// What one that lives answers; that it found damage is a verdict of its own.
+/// Returns the reply of a live member; a damaged heap or block has a verdict of its own.
 fn ask(who: &str, actor: &mut Actor, act: HeapAct, patience: &Patience) -> Received {
     match actor.ask(act.plain(), patience) {
         Ok(WorkerReply::Faulty(what)) => Err(torn(what)),
@@ -207,7 +208,7 @@ fn ask(who: &str, actor: &mut Actor, act: HeapAct, patience: &Patience) -> Recei
     }
 }
 
-/// What one has, against what it should have.
+/// Compares a member's blocks with the expected ones.
 fn has(mut seen: Vec<Seen>, numbers: &[u32]) -> Gone {
     let mut expected: Vec<Seen> = numbers.iter().map(|number| Seen::Whole(*number)).collect();
     expected.sort_unstable();

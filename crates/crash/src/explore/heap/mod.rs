@@ -1,9 +1,9 @@
-//! One run of a script for a heap: [`Scene`], its members and what they do up to the kill.
+//! One run of a script for a heap: [`Scene`], its members and their actions up to the kill.
 //!
-//! The *victim* carries the operation out; its *companion*, who made the heap, survives. Where the
-//! heap looks after its dead, the victim has blocks of every kind: its own, large, of its
-//! companion's slab, on their way to and from it; and its companion has a small and a large one of
-//! the victim's slabs. What is asked of the survivors afterwards stands in [`aftermath`].
+//! The *victim* carries the operation out; its *peer*, which created the heap, survives. If the
+//! heap recovers dead members, the victim has blocks of every kind: its own, large ones, blocks
+//! from its peer's slab, blocks in flight to and from it; and its peer has a small and a large one
+//! of the victim's slabs. The commands to the survivors after the kill are in [`aftermath`].
 
 mod aftermath;
 
@@ -22,32 +22,32 @@ use crate::subject::{HeapTarget, Operation};
 use crate::verdict::{Killed, Ledger};
 use tontine_host::trouble::{Result, Trouble};
 
-/// The companion's own blocks, which nobody may touch.
+/// The peer's own blocks, which no other member may touch.
 const OWN: [u32; 2] = [1, 2];
-/// A block that the victim was handed, of its companion's slab.
+/// A block from the peer's slab that was handed over to the victim.
 const GIVEN: u32 = 3;
-/// One on its way to the victim.
+/// A block in flight to the victim.
 const UNREAD: u32 = 4;
-/// The victim's own.
+/// The victim's own block.
 const FIRST: u32 = 10;
-/// One on its way to the companion.
+/// A block in flight to the peer.
 const POSTED: u32 = 11;
-/// One that the companion has, of the victim's slab.
+/// A block from the victim's slab that the peer has.
 const KEPT: u32 = 12;
-/// A large one, of the victim.
+/// A large block of the victim.
 const LARGE: u32 = 13;
-/// A large one that the companion has, of the victim's slabs.
+/// A large block from the victim's slabs that the peer has.
 const KEPT_LARGE: u32 = 14;
-/// The one under the knife.
+/// The block of the operation under test.
 const ASKED: u32 = 20;
-/// Whole slabs, free again.
+/// Complete slabs, freed again.
 const GIVEN_BACK: [u32; 2] = [21, 22];
-/// Of whoever looks after the dead.
+/// Block of the process that recovers a dead member.
 const RECOVERERS: u32 = 30;
-/// The first of those that fill the heap before anything happens.
+/// First of the blocks that fill the heap at the start, to measure it.
 const MEASURED: u32 = 1_000;
 
-/// Bytes of blocks.
+/// Sizes of blocks in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     small: usize,
@@ -56,31 +56,32 @@ struct Sizes {
     filling: usize,
 }
 
-/// A run, at any time between its beginning and its verdict. Actors go before the place.
+/// A trial, at any time between its beginning and its verdict. Workers are dropped before the
+/// place.
 #[derive(Debug)]
 pub(super) struct Scene {
     victim: Actor,
     companion: Actor,
-    /// Blocks that are handed to the companion, or may be.
+    /// Blocks that are, or may be, handed over to the peer.
     ledger: Ledger,
     /// [`HeapTarget::recovers`].
     recovers: bool,
     /// [`HeapTarget::hands_over`].
     hands_over: bool,
     sizes: Sizes,
-    /// Blocks that fill the heap.
+    /// Number of blocks that fill the heap.
     room: usize,
-    /// What the companion has.
+    /// Numbers of the peer's blocks.
     companions: Vec<u32>,
-    /// What the victim does under the knife.
+    /// The victim's action in the operation under test.
     pub(super) act: Act,
-    /// How long a survivor may take for one answer.
+    /// Timeout of one reply of a survivor.
     patience: Duration,
     place: Place,
 }
 
 impl Scene {
-    /// Leads the actors up to the operation.
+    /// Brings the workers to the state before the operation.
     pub(super) fn set(cast: Cast<'_>, heap: &dyn HeapTarget, operation: Operation) -> Result<Self> {
         let place = Place::new()?;
         let mut scene = Self {
@@ -145,7 +146,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// The companion makes the heap, measures it, and has blocks in it.
+    /// The peer creates the heap, measures it, and allocates blocks in it.
     fn begin(&mut self) -> Result<()> {
         unharmed(&mut self.companion, Act::Create)?;
         let fill = HeapAct::Fill { first: MEASURED, bytes: self.sizes.filling };
@@ -162,7 +163,7 @@ impl Scene {
     fn settle_in(&mut self, operation: Operation) -> Result<()> {
         let Sizes { small, large, .. } = self.sizes;
         self.victims(HeapAct::Join)?;
-        // Where nobody frees what the dead had, one block is lost in any case.
+        // If no member frees the blocks of a dead one, one block is lost in any case.
         if self.recovers || operation == Operation::Free {
             self.victims(HeapAct::Allocate { number: FIRST, bytes: small })?;
         }
@@ -194,17 +195,17 @@ impl Scene {
         Ok(())
     }
 
-    /// Has the victim do something.
+    /// Has the victim carry out `act`.
     fn victims(&mut self, act: HeapAct) -> Result<Vec<Seen>> {
         unharmed(&mut self.victim, Act::Heap(act))
     }
 
-    /// Has the companion do something.
+    /// Has the peer carry out `act`.
     fn companions(&mut self, act: HeapAct) -> Result<Vec<Seen>> {
         unharmed(&mut self.companion, Act::Heap(act))
     }
 
-    /// Runs `body` with the victim, which never waits for anybody.
+    /// Runs `body` with the victim, which never waits for another process.
     pub(super) fn with_victim<T>(
         &mut self,
         body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
@@ -212,7 +213,8 @@ impl Scene {
         body(&mut self.victim, &mut || Ok(()))
     }
 
-    /// Kills the victim. `returned` says that the operation had: what it handed over has to arrive.
+    /// Kills the victim. `returned` is true if the operation had returned: then a block that it
+    /// handed over must arrive.
     pub(super) fn kill(&mut self, returned: bool) {
         self.victim.kill();
         if let (true, Act::Heap(HeapAct::HandOver { number, .. })) = (returned, self.act) {
@@ -220,7 +222,7 @@ impl Scene {
         }
     }
 
-    /// A fresh process joins, is to look after the dead victim, and to be killed over it.
+    /// A fresh process joins, will recover the dead victim, and will be killed during that.
     pub(super) fn succeed(
         &mut self,
         cast: Cast<'_>,
@@ -240,13 +242,13 @@ impl Scene {
         Ok(None)
     }
 
-    /// How long a survivor may take for one answer, which may need `another` to run.
+    /// Returns the timeout of one reply of a survivor, which may need `another` to run.
     fn patience(&self, another: Pid) -> Patience {
         Patience::with(self.patience, &[self.companion.pid(), another])
     }
 }
 
-/// As orders have it.
+/// Returns a process id in the form that commands have.
 fn number_of(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }

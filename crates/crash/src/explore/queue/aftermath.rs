@@ -1,7 +1,7 @@
-//! What is asked of the survivors after the kill: the other half of [`Scene`].
+//! Commands to the survivors after the kill: the second half of [`Scene`].
 //!
-//! A fresh process takes the dead one's place, messages go from one to the other, and whatever
-//! arrives is held against the ledger.
+//! A fresh process takes the dead victim's place, messages pass from one process to the other, and
+//! those that arrive are compared with the ledger.
 
 use super::Scene;
 use crate::actor::order::{Act, WorkerCommand, WorkerReply};
@@ -13,18 +13,18 @@ use crate::subject::QueueEnd;
 use crate::verdict::Killed;
 use tontine_host::trouble::Result;
 
-/// A receiver has everything when nothing more has come for so long.
+/// A receiver has everything if no message has come for this long.
 const QUIET_MS: u64 = 10;
 
 impl Scene {
-    /// Asks the survivors to go on, and judges.
+    /// Asks the survivors to continue, and judges.
     pub(in crate::explore) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
         let mut fresh = cast.actor(&self.place)?;
         let done = match self.end {
             QueueEnd::Sender => self.with_fresh_sender(&mut fresh),
             QueueEnd::Receiver => self.with_fresh_receiver(&mut fresh),
         };
-        // One sender, one reader after the other, and nothing that a dead one took along: in order.
+        // One sender, one receiver after the other, and no message lost with a dead one: in order.
         let in_order = self.delivers_again && self.end == QueueEnd::Receiver;
         Ok(done.map_or_else(
             |stuck| stuck,
@@ -37,7 +37,7 @@ impl Scene {
         ))
     }
 
-    /// The companion receives what is there, and what a fresh sender sends.
+    /// The peer receives the messages that are there, and those that a fresh sender sends.
     fn with_fresh_sender(&mut self, fresh: &mut Actor) -> Received {
         const LEFT: &str = "the surviving receiver";
         const OPENING: &str = "a fresh sender, opening its end,";
@@ -62,7 +62,7 @@ impl Scene {
         Ok(seen)
     }
 
-    /// A fresh receiver receives what is there, and what the companion sends.
+    /// A fresh receiver receives the messages that are there, and those that the peer sends.
     fn with_fresh_receiver(&mut self, fresh: &mut Actor) -> Received {
         const FRESH: &str = "a fresh receiver";
         const OPENING: &str = "a fresh receiver, opening its end,";
@@ -87,8 +87,8 @@ impl Scene {
         Ok(seen)
     }
 
-    /// The companion sends a fresh message. The first time it may be told of the death instead:
-    /// then it takes back what it can, and opens its end anew.
+    /// The peer sends a fresh message. The first `send` may report the death instead: then the peer
+    /// takes back what it can, and opens its end again.
     fn companion_sends_fresh(&mut self, number: u32, first: bool, patience: &Patience) -> Received {
         let companion = &mut self.companion;
         let mut ask = |act: Act| companion.ask(act.plain(), patience);
@@ -110,7 +110,7 @@ impl Scene {
         Ok(back)
     }
 
-    /// A message that is sent after the kill, by one who lives.
+    /// Returns the number of a message that a live process sends after the kill.
     fn fresh_number(&mut self) -> u32 {
         let number = self.number();
         self.ledger.fresh.insert(number);
@@ -120,7 +120,8 @@ impl Scene {
 
 const LEFT_TO_SEND: &str = "the surviving sender";
 
-/// Messages that go through after the kill, one after the other: some faults show at the second.
+/// Number of messages that must pass after the kill, one after the other: some faults show at the
+/// second.
 const ROUNDS: u32 = 2;
 
 fn drain(until: u32) -> WorkerCommand {

@@ -1,7 +1,7 @@
-//! One run of a script for a queue: [`Scene`], the two ends and what they do up to the kill.
+//! One run of a script for a queue: [`Scene`], the two ends and their actions up to the kill.
 //!
-//! The *victim* carries the operation out; its *companion* has the other end. What is asked of the
-//! survivors afterwards stands in [`aftermath`].
+//! The *victim* carries the operation out; its *peer* has the other end. The commands to the
+//! survivors after the kill are in [`aftermath`].
 
 mod aftermath;
 
@@ -20,37 +20,39 @@ use crate::subject::{Operation, Queue, QueueEnd};
 use crate::verdict::{Killed, Ledger};
 use tontine_host::trouble::{Result, Trouble};
 
-/// A run, at any time between its beginning and its verdict. Actors go before the place.
+/// A trial, at any time between its beginning and its verdict. Workers are dropped before the
+/// place.
 #[derive(Debug)]
 pub(super) struct Scene {
     victim: Actor,
     companion: Actor,
     ledger: Ledger,
-    /// The victim's.
+    /// The victim's end.
     end: QueueEnd,
-    /// Whether the companion has opened its end.
+    /// `true` if the peer has opened its end.
     is_open: bool,
-    /// [`Queue::delivers_again`]: what was received is not acknowledged by that.
+    /// [`Queue::delivers_again`]: receiving a message does not acknowledge it.
     delivers_again: bool,
     /// [`Queue::hands_over`].
     hands_over: bool,
-    /// What the receive under the knife acknowledges, where it delivers again.
+    /// Message that the receive under test acknowledges, if the queue delivers again.
     acknowledges: Option<u32>,
-    /// What the victim does under the knife.
+    /// The victim's action in the operation under test.
     pub(super) act: Act,
-    /// What the companion does for a blocked victim, once, and how often in a row.
+    /// Action by which the peer releases a blocked victim, once, and the number of repetitions.
     release: Option<(Act, u32)>,
-    /// What the companion was told and sleeps in, to be woken by the victim.
+    /// Command in which the peer sleeps until the victim wakes it.
     pending: Option<Act>,
-    /// The number that nobody has sent yet.
+    /// The next number that no process has sent yet.
     next: u32,
-    /// How long a survivor may take for one answer.
+    /// Timeout of one reply of a survivor.
     patience: Duration,
     place: Place,
 }
 
 impl Scene {
-    /// Leads the actors up to the operation. With `spare`, another message waits for a receiver.
+    /// Brings the workers to the state before the operation. With `spare`, another message waits
+    /// for a receiver.
     pub(super) fn set(
         cast: Cast<'_>,
         queue: &dyn Queue,
@@ -131,14 +133,14 @@ impl Scene {
                 scene.companion_sleeps_in(waits)?;
                 scene.act = Act::Receive;
             }
-            // Told apart above: these have no end.
+            // Excluded by `end_of` above: these have no end.
             _ => {}
         }
         std::thread::sleep(cast.subject.settles());
         Ok(scene)
     }
 
-    /// Both ends; the receiver's first.
+    /// Opens both ends; the receiver's first.
     fn open(&mut self) -> Result<()> {
         let (receiver, sender) = match self.end {
             QueueEnd::Sender => (&mut self.companion, &mut self.victim),
@@ -148,7 +150,7 @@ impl Scene {
         unharmed(sender, Act::Open(QueueEnd::Sender)).map(drop)
     }
 
-    /// One message goes through, so that both ends know each other.
+    /// One message passes, so that both ends know each other.
     fn exchange(&mut self) -> Result<()> {
         let number = self.number();
         let (receiver, sender) = match self.end {
@@ -163,8 +165,8 @@ impl Scene {
         Err(Trouble::fail(format!("without a kill, expected message {number}, found {seen:?}")))
     }
 
-    /// Messages for the receiver under the knife; the first is the one that it will take, and may
-    /// take along.
+    /// Sends messages to the receiver under test. It will take the first, which may be lost with
+    /// it.
     fn companion_sends(&mut self, count: u32) -> Result<()> {
         for at in 0..count {
             let number = self.number();
@@ -176,14 +178,14 @@ impl Scene {
         Ok(())
     }
 
-    /// The companion does what the victim is to wake it from.
+    /// Has the peer sleep in the action from which the victim will wake it.
     fn companion_sleeps_in(&mut self, act: Act) -> Result<()> {
         self.companion.tell_into_sleep(act.plain())?;
         self.pending = Some(act);
         Ok(())
     }
 
-    /// Whether somebody else runs while the victim does.
+    /// Returns `true` if another process runs while the victim does.
     pub(super) fn is_concurrent(&self) -> bool {
         self.pending.is_some()
     }
@@ -199,13 +201,13 @@ impl Scene {
         self.next - 1
     }
 
-    /// How long a survivor may take for one answer, which may need the companion and `another` to
+    /// Returns the timeout of one reply of a survivor, which may need the peer and `another` to
     /// run.
     fn patience(&self, another: Pid) -> Patience {
         Patience::with(self.patience, &[self.companion.pid(), another])
     }
 
-    /// Runs `body` with the victim, and with a way to release it where it blocks.
+    /// Runs `body` with the victim, and with a callback that releases it if it blocks.
     pub(super) fn with_victim<T>(
         &mut self,
         body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
@@ -231,7 +233,8 @@ impl Scene {
         body(victim, &mut release)
     }
 
-    /// Kills the victim. `returned` says that the operation had: its message is acknowledged.
+    /// Kills the victim. `returned` is true if the operation had returned: its message is
+    /// acknowledged.
     pub(super) fn kill(&mut self, returned: bool) {
         self.victim.kill();
         if !returned {
@@ -239,7 +242,8 @@ impl Scene {
         }
         match self.act {
             Act::Send(number) => self.ledger.acknowledge(number),
-            // What it received first of all that may arrive is not to arrive again.
+            // The message that it received, the first of those that may arrive, must not arrive
+            // again.
             Act::Receive if !self.delivers_again => {
                 self.ledger.may.pop_first();
             }
@@ -252,8 +256,8 @@ impl Scene {
         }
     }
 
-    /// Puts a fresh process in the dead victim's place, which is to do `operation` next and to be
-    /// killed in turn. What came of it, where it does not even get there.
+    /// Starts a fresh process in the dead victim's place, which will carry out `operation` next and
+    /// be killed in turn. If it does not get as far as that, returns the result of the first kill.
     pub(super) fn succeed(
         &mut self,
         cast: Cast<'_>,
@@ -282,8 +286,8 @@ impl Scene {
             QueueEnd::Sender => self.send_that_may_arrive(),
             QueueEnd::Receiver if self.delivers_again => Act::Receive,
             QueueEnd::Receiver => {
-                // It takes the next one that is there: the first of those under the knife, or,
-                // where the dead victim took that along, the first of the others.
+                // It takes the next message: the first of those of the operation under test, or, if
+                // the dead victim took that with it, the first of the others.
                 let first = self.ledger.must.pop_first();
                 self.ledger.may.extend(first);
                 Act::Receive
