@@ -27,8 +27,8 @@ use crate::patience::{self, Clock, LOOK, Patience, Standing};
 use crate::place::Place;
 use tontine_host::trouble::{During, Result, Trouble};
 
-/// How to start a worker: this program, with these arguments; the target's name and a directory
-/// follow, and the program passes both to [`crate::actor::serve`].
+/// The command that starts a worker: this program, with these arguments; the target's name and a
+/// directory follow, and the program passes both to [`crate::actor::serve`].
 #[derive(Debug, Clone)]
 pub struct Stage {
     /// Program to start.

@@ -32,7 +32,7 @@ pub enum Act {
     Drain {
         /// Number of that message.
         until: u32,
-        /// How long no message may come before this ends.
+        /// Length of the pause without a message after which this ends.
         quiet_ms: u64,
     },
     /// Take back what a dead receiver did not read.

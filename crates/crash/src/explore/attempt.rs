@@ -14,9 +14,9 @@ use tontine_host::trouble::{Result, Trouble};
 pub(super) struct Attempt<'a> {
     pub(super) cast: Cast<'a>,
     pub(super) operation: Operation,
-    /// How to reach a point.
+    /// Approach to a point.
     pub(super) pace: Pace,
-    /// How to reach a point of the successor.
+    /// Approach to a point of the successor.
     pub(super) then: Pace,
 }
 

@@ -127,7 +127,7 @@ fn of_two(opcode: u8) -> Kind {
     }
 }
 
-/// Decodes ModRM and SIB; a register is no memory operand.
+/// Decodes ModRM and SIB; a register operand stores nothing in memory.
 fn operand(rex: u8, bytes: &mut dyn Iterator<Item = u8>) -> Option<Store> {
     let extended = |bit: u8, low: u8| low | if rex & bit != 0 { 8 } else { 0 };
     let modrm = bytes.next()?;

@@ -17,7 +17,7 @@ pub(super) struct Trace {
     pid: libc::pid_t,
 }
 
-/// How far a stopped thread runs.
+/// Extent to which a stopped thread runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resume {
     /// One instruction.

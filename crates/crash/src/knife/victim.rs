@@ -82,7 +82,7 @@ pub(crate) enum Detail {
     Calls,
 }
 
-/// How to reach a point.
+/// Approach to a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     /// As fast as it can.

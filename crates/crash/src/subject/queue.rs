@@ -78,7 +78,7 @@ pub trait Endpoint {
     }
 }
 
-/// How long to wait for a message.
+/// Limit on the wait for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Until one comes.
