@@ -1,8 +1,10 @@
-//! What peers keep in the file system: a [`Folder`] each, and what killed ones left behind.
+//! Files of measured processes: a [`Folder`] each, and removal of what killed processes left
+//! behind.
 //!
 //! Every name starts with `tontine-` or `tontine_`, a kind and its [`maker`]: the number of a PID
-//! namespace and a pid in it. [`sweep`] removes whatever belongs to a process of our own namespace
-//! that is no more; of others, which may share the folders with us, it cannot tell.
+//! namespace and a pid in it. [`sweep`] removes everything that belongs to an ended process of this
+//! PID namespace; it cannot decide about processes of other namespaces, which may share the
+//! directories.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -13,18 +15,18 @@ use rustix::process::{Pid, geteuid, getppid, test_kill_process};
 
 use crate::trouble::{During, Result, Trouble};
 
-/// Where POSIX shared memory has its names.
+/// Directory of the names of POSIX shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 /// Start of iceoryx2's names there; the maker follows.
 pub const MEMORY: &str = "tontine_ice_";
-/// Start of the names of folders; the kind and the maker follow.
+/// Start of the names of directories; the kind and the maker follow.
 const FOLDER: &str = "tontine-";
-/// The kinds of folders.
+/// The kinds of directories.
 const KINDS: [&str; 5] = ["ice", "zmq", "builds", "sessions", "boost"];
-/// End of the name of a folder that goes with a whole run.
+/// End of the name of a directory that is removed with a whole run.
 const OF_A_RUN: &str = "-run";
 
-/// A temporary folder, removed when dropped in the process that made it.
+/// A temporary directory, removed when dropped in the process that created it.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -32,10 +34,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes one of this kind.
+    /// Creates a directory of this kind.
     ///
     /// # Errors
-    /// Skipped, where no temporary folder can be written.
+    /// Skipped, if no temporary directory can be written.
     pub fn new(kind: &str) -> Result<Self> {
         let maker = std::process::id();
         let made = tempfile::Builder::new()
@@ -45,12 +47,12 @@ impl Folder {
         Ok(Self { path: made.keep(), maker })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether this process made it.
+    /// Returns `true` if this process created the directory.
     pub fn is_ours(&self) -> bool {
         std::process::id() == self.maker
     }
@@ -64,11 +66,11 @@ impl Drop for Folder {
     }
 }
 
-/// A folder for all invocations of a run, of this kind: its maker is who started this process. It
-/// goes with [`forget_the_run`], or is swept.
+/// Returns the directory of this kind that all invocations of a run share; its maker is the parent
+/// of this process. [`forget_the_run`] or a sweep removes it.
 ///
 /// # Errors
-/// Skipped, where no temporary folder can be written, or somebody else has made this one.
+/// Skipped, if no temporary directory can be written, or another user has created this one.
 pub fn folder_of_the_run(kind: &str) -> Result<PathBuf> {
     let starter = getppid().map_or(std::process::id(), |pid| pid.as_raw_nonzero().get() as u32);
     let path = run_folder(kind, starter);
@@ -79,14 +81,17 @@ pub fn folder_of_the_run(kind: &str) -> Result<PathBuf> {
             if found.is_dir() && ours {
                 Ok(path)
             } else {
-                Err(Trouble::skip(format!("{}: somebody else has it", path.display())))
+                Err(Trouble::skip(format!(
+                    "{}: not a private directory of this user",
+                    path.display()
+                )))
             }
         }
         made => made.setting_up("mkdir of a temporary folder").map(|()| path),
     }
 }
 
-/// Removes what the invocations that this process started have shared.
+/// Removes the directories that the invocations started by this process have shared.
 pub fn forget_the_run() {
     for kind in KINDS {
         let _ = fs::remove_dir_all(run_folder(kind, std::process::id()));
@@ -98,20 +103,21 @@ fn run_folder(kind: &str, starter: u32) -> PathBuf {
     std::env::temp_dir().join(format!("{FOLDER}{kind}-{maker}{OF_A_RUN}"))
 }
 
-/// This process as its names have it: PID namespace and pid, 0 for a namespace that `/proc` does
-/// not tell.
+/// Returns this process's part of its names: PID namespace and pid; 0 stands for a namespace that
+/// `/proc` does not report.
 pub fn maker() -> String {
     format!("{}p{}", namespace().unwrap_or(0), std::process::id())
 }
 
-/// The number of our PID namespace, by which `/proc/self/ns/pid` names it: `pid:[4026531836]`.
+/// Returns the number of this process's PID namespace, from `/proc/self/ns/pid`:
+/// `pid:[4026531836]`.
 pub fn namespace() -> Option<u64> {
     let link = fs::read_link("/proc/self/ns/pid").ok()?;
     link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Removes all that processes of our PID namespace which have ended left, in the temporary folder
-/// and among shared memory. Nothing, where the namespace is not known.
+/// Removes everything that ended processes of this PID namespace left in the temporary directory
+/// and in shared memory. Removes nothing if the namespace is unknown.
 pub fn sweep() {
     let Some(namespace) = namespace() else {
         return;
@@ -128,7 +134,7 @@ fn sweep_folder(folder: &Path, start: &str) {
     }
 }
 
-/// Returns what in `folder` starts with `start` and the pid of a process that has ended.
+/// Returns the entries of `folder` whose names are `start` and the pid of an ended process.
 pub fn left_in(folder: &Path, start: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let has_ended = |name: &str| {

@@ -3,11 +3,11 @@
 //! Floors, from the bottom up: `trouble`; `os`; `clock`, `leftovers`; `peer`; `trace`.
 //!
 //! [`os`] wraps the few system calls that experiments share, each behind a safe interface.
-//! [`clock`] stamps time. [`peer`] tells whether the other end of a mechanism still runs. [`trace`]
-//! records which system calls something makes, by `ptrace`. [`leftovers`] removes what killed
-//! processes left in the file system. [`trouble`] says why something has no figure.
+//! [`clock`] stamps time. [`peer`] checks whether the other end of a mechanism still runs.
+//! [`trace`] records the system calls of a function, by `ptrace`. [`leftovers`] removes what killed
+//! processes left in the file system. [`trouble`] is the reason for which a figure is missing.
 //!
-//! It knows no mechanism and no experiment, and computes no statistics.
+//! The crate has no knowledge of mechanisms and experiments, and computes no statistics.
 
 pub mod clock;
 pub mod leftovers;

@@ -1,11 +1,11 @@
 //! The liveness of the other end: [`PeerHandle`], and the signal that interrupts a blocked call so
 //! that the caller can check it: [`Nudge`].
 //!
-//! A spinning end asks after every [`SPINS`] looks. A blocking end gets a signal every
-//! quarter of a second, so that its call returns with EINTR and it asks then. Neither touches the
-//! way of a message. [`LastWords`] carries a child's reason to its parent.
+//! A spinning end checks its peer after every [`SPINS`] polls. A blocking end gets a signal every
+//! quarter of a second, so that its call returns EINTR, and then checks. Neither adds anything to
+//! the path of a message. [`LastWords`] carries a child's error to its parent.
 //!
-//! It does not kill or reap anybody: [`crate::os::child`] does.
+//! This module does not kill or reap processes: [`crate::os::child`] does.
 
 #![allow(unsafe_code, reason = "sets a POSIX timer up and shares last words")]
 
@@ -17,10 +17,10 @@ use crate::os::checked;
 use crate::os::shared::{Shareable, Shared};
 use crate::trouble::{During, Result, Trouble};
 
-/// Looks at a spinning end's word between two questions about the peer.
+/// Number of polls by a spinning end between two checks of its peer.
 pub const SPINS: u32 = 1 << 20;
 
-/// How often a blocked call is interrupted.
+/// Interval at which a blocked call is interrupted.
 const NUDGE_NS: libc::c_long = 250_000_000;
 
 /// A handle of the other end, to check whether it still lives.
@@ -30,15 +30,15 @@ pub enum PeerHandle<'a> {
     Child(Pid),
     /// A thread of this process, which sets the flag when it ends.
     Thread(&'a AtomicBool),
-    /// The parent: the kernel ends us with it, so nothing needs to be asked.
+    /// The parent: the kernel ends this process with it, so no check is needed.
     Parent,
 }
 
 impl PeerHandle<'_> {
-    /// Whether it can still answer.
+    /// Checks that the peer can still reply.
     ///
     /// # Errors
-    /// Failed, naming its status, where it has ended.
+    /// Failed, with the peer's status, if it has ended.
     #[cold]
     pub fn check(&self) -> Result<()> {
         match *self {
@@ -68,7 +68,7 @@ impl PeerHandle<'_> {
     }
 }
 
-/// Sets its flag when dropped, by a panic too.
+/// Sets its flag when dropped, also by a panic.
 #[derive(Debug)]
 pub struct TellEnd<'a>(pub &'a AtomicBool);
 
@@ -79,7 +79,7 @@ impl Drop for TellEnd<'_> {
     }
 }
 
-/// Spins until `done`; looks after the peer now and then.
+/// Spins until `done` returns `true`; checks the peer now and then.
 #[inline(always)]
 pub fn spin_until(peer: PeerHandle<'_>, pause: bool, mut done: impl FnMut() -> bool) -> Result<()> {
     loop {
@@ -95,7 +95,7 @@ pub fn spin_until(peer: PeerHandle<'_>, pause: bool, mut done: impl FnMut() -> b
     }
 }
 
-/// While it lives, the thread that made it is interrupted every quarter of a second.
+/// Guard: while it lives, the thread that created it is interrupted every quarter of a second.
 #[derive(Debug)]
 pub struct Nudge(libc::timer_t);
 
@@ -103,11 +103,11 @@ impl Nudge {
     /// Starts to interrupt the calling thread.
     ///
     /// # Errors
-    /// Skipped, where the system refuses the timer.
+    /// Skipped, if the system refuses the timer.
     pub fn this_thread() -> Result<Self> {
         extern "C" fn nothing(_: libc::c_int) {}
         let signal = libc::SIGRTMIN() + 5;
-        // SAFETY: the all-zero patterns of these plain C structures are valid; the handler touches
+        // SAFETY: the all-zero patterns of these plain C structures are valid; the handler accesses
         // nothing; each pointer is to a live local.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -133,16 +133,16 @@ impl Nudge {
 
 impl Drop for Nudge {
     fn drop(&mut self) {
-        // SAFETY: the timer is ours and is deleted once.
+        // SAFETY: this handle owns the timer and deletes it once.
         unsafe { libc::timer_delete(self.0) };
     }
 }
 
-/// Where a child leaves its trouble: a kind and up to [`WORDS`] bytes of text, one a word.
+/// Shared memory for a child's error: a kind and up to [`WORDS`] bytes of text, one per word.
 #[derive(Debug)]
 #[repr(C)]
 pub struct LastWords {
-    /// 0: nothing said; 1: skipped; 2: failed.
+    /// 0: no error; 1: skipped; 2: failed.
     kind: AtomicU32,
     text: [AtomicU32; WORDS],
 }
@@ -153,12 +153,12 @@ const WORDS: usize = 255;
 unsafe impl Shareable for LastWords {}
 
 impl LastWords {
-    /// Memory for them.
+    /// Allocates the shared memory.
     pub fn new() -> Result<Shared<Self>> {
         Shared::anonymous()
     }
 
-    /// Leaves `trouble` behind.
+    /// Stores `trouble`.
     pub fn say(&self, trouble: &Trouble) {
         for (place, byte) in self.text.iter().zip(trouble.why().bytes()) {
             place.store(byte.into(), Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl LastWords {
         self.kind.store(kind, Ordering::Release);
     }
 
-    /// What was left, if anything.
+    /// Returns the stored error, if any.
     pub fn heard(&self) -> Option<Trouble> {
         // SYNC last-words: pairs with `say`.
         let kind = self.kind.load(Ordering::Acquire);
@@ -187,15 +187,15 @@ impl LastWords {
     }
 }
 
-/// Runs `body` in a forked process of one thread, for tests whose outcome a sibling test could
-/// spoil: by a fork that keeps a descriptor open, or by a thread that takes a signal.
+/// Runs `body` in a forked process of one thread, for tests whose outcome another test in the same
+/// process could spoil: by a fork that keeps a descriptor open, or by a thread that takes a signal.
 ///
 /// # Panics
 /// If `body` panics, with its message.
 #[doc(hidden)]
 pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
     let words = LastWords::new().expect("shared memory");
-    // A sibling test's thread may be calibrating just now: the child would wait for it for ever.
+    // Another test's thread may be calibrating now: the child would wait for it forever.
     crate::clock::Clock::calibrated();
     let mut child = crate::os::child::Child::fork(|| match body() {
         Ok(()) => 0,

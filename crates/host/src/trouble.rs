@@ -1,15 +1,15 @@
 //! The reason for which an experiment or an exploration has no result: [`Trouble`].
 //!
-//! It is *skipped* if the machine does not offer what it needs, and it has *failed* if something
-//! went wrong that should have worked. The two are never mixed: a skip is the machine's, a failure
-//! is a bug. That a mechanism wedges is neither, but a result.
+//! An experiment is *skipped* if the machine lacks something that it needs, and it has *failed* if
+//! something went wrong that should have worked. The two are never mixed: a skip is a property of
+//! the machine, a failure is a bug. A wedged mechanism is neither, but a result.
 
 use std::io;
 
 /// Reason for which an invocation, or an operation under exploration, has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
-    /// The machine lacks what the row needs; the text says what, and where possible how to get it.
+    /// The machine lacks what the row needs; the text says what, and if possible how to get it.
     #[error("skipped: {0}")]
     Skipped(String),
     /// The row should have worked and did not.
@@ -17,27 +17,27 @@ pub enum Trouble {
     Failed(String),
 }
 
-/// What an experiment returns.
+/// Result of an experiment.
 pub type Result<T, E = Trouble> = std::result::Result<T, E>;
 
 impl Trouble {
-    /// A skip, with its reason.
+    /// Returns a skip with this reason.
     pub fn skip(why: impl Into<String>) -> Self {
         Self::Skipped(why.into())
     }
 
-    /// A failure, with its reason.
+    /// Returns a failure with this reason.
     pub fn fail(why: impl Into<String>) -> Self {
         Self::Failed(why.into())
     }
 
-    /// What [`During::setting_up`] makes of an error.
+    /// Converts an error as [`During::setting_up`] does.
     pub fn setting_up(call: &str, error: io::Error) -> Self {
         let text = format!("{call}: {error}");
         if refused(&error) { Self::Skipped(text) } else { Self::Failed(text) }
     }
 
-    /// The text alone, without the word before it.
+    /// Returns the text alone, without the prefix.
     pub fn why(&self) -> &str {
         match self {
             Self::Skipped(why) | Self::Failed(why) => why,
@@ -45,12 +45,12 @@ impl Trouble {
     }
 }
 
-/// Names the system call that an error came from.
+/// Conversion of an error that names the system call that returned it.
 pub trait During<T> {
-    /// Turns the error of a call that *sets an experiment up* into a skip where the system refused
-    /// it (no permission, no such call, a limit), and into a failure otherwise.
+    /// Converts the error of a call that *sets an experiment up*: to a skip if the system refused
+    /// the call (no permission, no such call, a limit), otherwise to a failure.
     fn setting_up(self, call: &str) -> Result<T>;
-    /// Turns the error of a call inside a running experiment into a failure.
+    /// Converts the error of a call inside a running experiment to a failure.
     fn during(self, call: &str) -> Result<T>;
 }
 
@@ -64,7 +64,8 @@ impl<T, E: Into<io::Error>> During<T> for std::result::Result<T, E> {
     }
 }
 
-/// Whether an error says that the machine does not offer a thing, rather than that we misused it.
+/// Returns `true` if an error reports that the machine lacks something, rather than misuse of a
+/// call.
 pub fn refused(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

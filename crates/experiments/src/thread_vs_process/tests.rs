@@ -50,7 +50,7 @@ fn a_thread_and_a_fork_are_traced_beside_their_figures() {
     match traces() {
         Ok(text) => {
             assert!(text.contains("CLONE_SETTLS") && text.contains("si_code=CLD_EXITED"), "{text}");
-            assert!(text.contains("one memory for both"), "the flags are explained: {text}");
+            assert!(text.contains("one address space for both"), "the flags are explained: {text}");
         }
         Err(trouble) => assert!(matches!(trouble, Trouble::Skipped(_)), "{trouble}"),
     }

@@ -1,12 +1,12 @@
 //! Time stamps: [`Clock`].
 //!
-//! Where the time-stamp counter is invariant it is read fenced (`lfence; rdtsc; lfence` to start,
-//! `rdtscp; lfence` to stop), otherwise `CLOCK_MONOTONIC`. [`bare_counter`] is the exception, for
-//! stamps that seed 000 takes and for those between the rounds of `round-trip`.
+//! An invariant time-stamp counter is read fenced (`lfence; rdtsc; lfence` to start, `rdtscp;
+//! lfence` to stop); without one, the stamps are those of `CLOCK_MONOTONIC`. [`bare_counter`] is
+//! the exception, for the stamps of source 000 and for those between the rounds of `round-trip`.
 //!
-//! Ticks are converted by a calibration
-//! whose drift over the invocation is reported. [`offset`] bounds how far the counters of two
-//! processors are apart. On aarch64 the counter is `cntvct_el0`; written for, untested.
+//! Ticks are converted by a calibration, whose drift over the invocation is reported. [`offset`]
+//! bounds the difference between the counters of two processors. On aarch64 the counter is
+//! `cntvct_el0`; the code for it is untested.
 //!
 //! Sources: Intel SDM vol. 3, 19.17; AMD APM vol. 2, 13.2.4; Paoloni, *How to benchmark code
 //! execution times on Intel IA-32 and IA-64* (2010).
@@ -18,9 +18,9 @@ pub mod offset;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long a calibration watches both clocks at least.
+/// Minimum duration of a calibration.
 const CALIBRATION: Duration = Duration::from_millis(10);
-/// Looks at both clocks at each end of a calibration; the tightest counts.
+/// Number of brackets of both clocks at each end of a calibration; the tightest counts.
 const BRACKETS: usize = 16;
 
 /// A source of time stamps and the length of its tick.
@@ -35,11 +35,11 @@ pub struct Clock {
 pub enum ClockSource {
     /// The processor's invariant counter.
     Counter,
-    /// `clock_gettime(CLOCK_MONOTONIC)`, one tick a nanosecond.
+    /// `clock_gettime(CLOCK_MONOTONIC)`, one tick per nanosecond.
     Monotonic,
 }
 
-/// The system's time and the counter at the same moment.
+/// The system's time and the counter at the same instant.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     time: Instant,
@@ -50,7 +50,8 @@ struct Moment {
 static CALIBRATED: OnceLock<(Clock, Moment)> = OnceLock::new();
 
 impl Clock {
-    /// The best source that this machine has, calibrated once in a process (10 ms).
+    /// Returns a clock with the best source that this machine has, calibrated once per process (10
+    /// ms).
     pub fn calibrated() -> Self {
         let calibrate = || {
             let mut clock = Self { source: ClockSource::Counter, ns_per_tick: 1.0 };
@@ -61,12 +62,12 @@ impl Clock {
         if counter_is_invariant() { CALIBRATED.get_or_init(calibrate).0 } else { Self::monotonic() }
     }
 
-    /// `CLOCK_MONOTONIC`.
+    /// Returns a clock with `CLOCK_MONOTONIC` as its source.
     pub fn monotonic() -> Self {
         Self { source: ClockSource::Monotonic, ns_per_tick: 1.0 }
     }
 
-    /// Length of a tick from `began` until now, or until [`CALIBRATION`] has passed.
+    /// Returns the length of a tick from `began` until now, or until [`CALIBRATION`] has passed.
     fn ns_per_tick_since(&self, began: Moment) -> f64 {
         while began.time.elapsed() < CALIBRATION {
             std::hint::spin_loop();
@@ -76,8 +77,9 @@ impl Clock {
         now.time.duration_since(began.time).as_nanos() as f64 / ticks
     }
 
-    /// Now: the middle of the tightest of [`BRACKETS`] pairs of stamps around a look at the time. A
-    /// preemption between the two would spoil every conversion; it is not in all brackets.
+    /// Returns the present moment: the middle of the tightest of [`BRACKETS`] pairs of stamps
+    /// around a reading of the time. A preemption between the two would spoil every conversion; it
+    /// does not hit all brackets.
     fn moment(&self) -> Moment {
         let bracket = || {
             let before = self.start();
@@ -95,27 +97,27 @@ impl Clock {
         Moment { time, ticks: before.wrapping_add(width / 2) }
     }
 
-    /// The time source of a clock.
+    /// Returns the time source.
     pub fn source(&self) -> ClockSource {
         self.source
     }
 
-    /// Length of a tick in nanoseconds.
+    /// Returns the length of a tick in nanoseconds.
     pub fn ns_per_tick(&self) -> f64 {
         self.ns_per_tick
     }
 
-    /// Converts a difference of stamps; negative stays negative.
+    /// Converts a difference of stamps to nanoseconds; a negative one stays negative.
     pub fn ns(&self, ticks: i64) -> f64 {
         ticks as f64 * self.ns_per_tick
     }
 
-    /// Nanoseconds from the stamp `from` to the stamp `to`, never clamped.
+    /// Returns the nanoseconds from the stamp `from` to the stamp `to`, never clamped.
     pub fn ns_between(&self, from: u64, to: u64) -> f64 {
         self.ns(to.wrapping_sub(from).cast_signed())
     }
 
-    /// A stamp before what is timed: nothing after it starts earlier.
+    /// Returns a stamp before the timed operation: no later instruction starts earlier.
     #[inline(always)]
     pub fn start(&self) -> u64 {
         match self.source {
@@ -124,7 +126,7 @@ impl Clock {
         }
     }
 
-    /// A stamp after what is timed: everything before it has ended.
+    /// Returns a stamp after the timed operation: all earlier instructions have completed.
     #[inline(always)]
     pub fn stop(&self) -> u64 {
         match self.source {
@@ -133,7 +135,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds between the two stamps of an empty pair: the median of 1,001.
+    /// Returns the nanoseconds between the two stamps of an empty pair: the median of 1,001.
     pub fn empty_pair_ns(&self) -> f64 {
         let mut pairs: Vec<u64> = (0..1001)
             .map(|_| {
@@ -145,9 +147,9 @@ impl Clock {
         self.ns(pairs[500].cast_signed())
     }
 
-    /// How much longer a tick was on average, from the calibration until now, than the calibration
-    /// says, as a share. Where the system's own clock *is* the counter this checks the conversion
-    /// and no more.
+    /// Returns the relative deviation of the mean tick, from the calibration until now, from the
+    /// calibrated tick. If the system's own clock *is* the counter, this only checks the
+    /// conversion.
     pub fn drift(&self) -> f64 {
         match (self.source, CALIBRATED.get()) {
             (ClockSource::Counter, Some(&(clock, began))) => {
@@ -158,8 +160,8 @@ impl Clock {
     }
 }
 
-/// Whether the processor says that its counter ticks at one rate in every state, and that it has
-/// the instruction by which a stop stamp reads it.
+/// Returns `true` if the processor reports that its counter ticks at one rate in every state, and
+/// that it has the instruction by which a stop stamp reads it.
 pub fn counter_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -179,15 +181,16 @@ pub fn counter_is_invariant() -> bool {
     }
 }
 
-/// The bare counter, unfenced, as seed 000 reads it and as `round-trip` stamps between rounds:
-/// loads and stores may pass it either way. On other processors than x86-64 the fenced
-/// one. Its ticks are those of [`Clock::start`] where [`Clock::source`] is the counter.
+/// Returns the bare counter, unfenced, as source 000 reads it and as `round-trip` stamps between
+/// rounds: loads and stores may be reordered with it in either direction. On processors other than
+/// x86-64, returns the fenced counter. Its ticks are those of [`Clock::start`] if [`Clock::source`]
+/// is the counter.
 #[inline(always)]
 pub fn bare_counter() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: RDTSC reads a counter; Linux lets user space do so unless a process forbade it to
-        // itself (PR_SET_TSC), which nobody here does.
+        // SAFETY: RDTSC reads a counter; Linux allows it in user space unless the process has
+        // forbidden it (PR_SET_TSC), which this library never does.
         unsafe { std::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -214,8 +217,8 @@ fn counter_start() -> u64 {
 fn counter_stop() -> u64 {
     use std::arch::x86_64::{__rdtscp, _mm_lfence};
     let mut processor = 0;
-    // SAFETY: as in `counter_start`; `counter_is_invariant` has
-    // asked for RDTSCP before anything reads the counter.
+    // SAFETY: as in `counter_start`; `counter_is_invariant` has checked for RDTSCP before the
+    // counter is first read.
     unsafe {
         let ticks = __rdtscp(&mut processor);
         _mm_lfence();

@@ -1,8 +1,8 @@
-//! How far the counters of two processors are apart, at most: [`Band`].
+//! Upper bound of the difference between the counters of two processors: [`Band`].
 //!
-//! A round trip between a thread on each brackets the offset: whatever the other side stamped lies
-//! between our two stamps. The tightest of many round trips is the band; it cannot be narrower than
-//! a round trip, so a shift of a few tens of cycles stays inside it.
+//! A round trip between a thread on each brackets the offset: the stamp of the other thread lies
+//! between the two stamps of this one. The tightest of many round trips is the band; it cannot be
+//! narrower than a round trip, so a shift of a few tens of cycles stays inside it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,31 +12,31 @@ use super::Clock;
 use crate::os::pin;
 use crate::trouble::{Result, Trouble};
 
-/// Round trips taken to find the tightest.
+/// Number of round trips, of which the tightest counts.
 const ROUNDS: u64 = 20_000;
-/// What the answering thread publishes before the first round.
+/// Value that the answering thread publishes before the first round.
 const READY: u64 = u64::MAX;
-/// How long either thread waits for the other before it gives up.
+/// Timeout after which either thread gives up on the other.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Looks between two questions for the time.
+/// Number of polls between two readings of the time.
 const LOOKS: u32 = 1 << 14;
 
-/// Bounds of (the other processor's counter − ours), in ticks.
+/// Bounds of (the other processor's counter − this one's), in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Band {
-    /// No less than this.
+    /// Lower bound.
     pub low: i64,
-    /// No more than this.
+    /// Upper bound.
     pub high: i64,
 }
 
 impl Band {
-    /// Measures the band between processors `here` and `there`. Leaves the calling thread's
-    /// affinity as it was.
+    /// Measures the band between processors `here` and `there`. Does not change the calling
+    /// thread's affinity.
     ///
     /// # Errors
-    /// Skipped, where one of the two cannot be used, or where the two threads do not meet within
-    /// two seconds.
+    /// Skipped, if one of the two cannot be used, or if the two threads do not meet within two
+    /// seconds.
     pub fn between(clock: Clock, here: usize, there: usize) -> Result<Self> {
         let board = Board::default();
         thread::scope(|scope| {
@@ -45,29 +45,28 @@ impl Band {
             let band = asking.join().map_err(|_| Trouble::fail("the asking thread panicked"))?;
             let answered =
                 other.join().map_err(|_| Trouble::fail("the answering thread panicked"))?;
-            // An end that could not be pinned knows why; the other one only waited.
+            // A thread that could not be pinned has the reason; the other one only waited.
             match (band, answered) {
                 (Ok(Some(band)), Ok(())) => Ok(band),
                 (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
                 (Ok(None), Ok(())) => Err(Trouble::skip(format!(
-                    "the offset of two counters: the other thread gave no answer within \
-                     {PATIENCE:?}"
+                    "offset of two counters: the other thread did not reply within {PATIENCE:?}"
                 ))),
             }
         })
     }
 }
 
-/// A line of its own, so that question and answer never share one.
+/// A cache line of its own, so that question and answer never share one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// What the two threads write. The number of a round says that its stamp is there: stamps alone do
-/// not, for a coarse clock gives equal ones.
+/// Words that the two threads write. The number of a round marks its stamp as present: a stamp
+/// alone does not, because a coarse clock gives equal ones.
 #[derive(Debug, Default)]
 struct Board {
-    /// The round that is asked for.
+    /// The requested round.
     ask: Line,
     /// The stamp of the last answered round.
     stamp: AtomicU64,
@@ -76,8 +75,8 @@ struct Board {
 }
 
 impl Board {
-    /// Stamps whenever it is asked. It returns early where nobody asks any more: the asking thread
-    /// finds that out by its own patience and says so.
+    /// Stamps each requested round. Returns early if no further round is requested: the asking
+    /// thread notices by its own timeout and reports it.
     fn answer(&self, clock: Clock, processor: usize) -> Result<()> {
         pin::pin_to(processor)?;
         // SYNC offset-answer: pairs with the load in `ask`, which waits for the readiness too.
@@ -94,7 +93,7 @@ impl Board {
         Ok(())
     }
 
-    /// The tightest band of all rounds; `None` where an answer did not come in time.
+    /// Returns the tightest band of all rounds; `None` if a reply did not come in time.
     fn ask(&self, clock: Clock, processor: usize) -> Result<Option<Band>> {
         pin::pin_to(processor)?;
         // SYNC offset-answer: pairs with the stores in `answer`.
@@ -119,7 +118,7 @@ impl Board {
     }
 }
 
-/// Spins until `done`, at most [`PATIENCE`]; whether it came.
+/// Spins until `done` returns `true`, at most for [`PATIENCE`]; returns `false` on a timeout.
 #[inline(always)]
 fn soon(done: impl Fn() -> bool) -> bool {
     let mut began = None;
@@ -130,7 +129,7 @@ fn soon(done: impl Fn() -> bool) -> bool {
             }
             std::hint::spin_loop();
         }
-        // The first look at the clock comes late, so that it is outside all rounds that count.
+        // The first reading of the clock comes late, outside of all rounds that count.
         if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return false;
         }

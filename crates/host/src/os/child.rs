@@ -13,8 +13,8 @@ use rustix::process::{
 
 use crate::trouble::{During, Result, Trouble};
 
-/// A child process made by `fork`. Dropped, it is killed and reaped; should *we* be killed, the
-/// kernel kills it too.
+/// A child process created by `fork`. When the handle is dropped, the child is killed and reaped;
+/// if this process is killed, the kernel kills the child too.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
@@ -28,17 +28,17 @@ impl Child {
     /// hold the allocator's lock at the moment of the fork.
     ///
     /// # Errors
-    /// Skipped, where the system refuses another process.
+    /// Skipped, if the system refuses another process.
     pub fn fork(body: impl FnOnce() -> i32) -> Result<Self> {
         let parent = rustix::process::getpid();
         // SAFETY: the child runs `body` on a copy of this thread and leaves by `_exit`; it never
-        // returns into the caller's frames. What `body` may do in a process that had several
-        // threads is the documented duty of the caller.
+        // returns into the caller's frames. The caller must respect what `body` may do in a process
+        // that had several threads, as documented.
         match unsafe { libc::fork() } {
             -1 => Err(std::io::Error::last_os_error()).setting_up("fork"),
             0 => {
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
-                // The first process of a PID namespace does not see a parent outside it: none.
+                // The first process of a PID namespace sees no parent if that is outside: `None`.
                 if rustix::process::getppid().is_some_and(|now| now != parent) {
                     exit_at_once(1);
                 }
@@ -52,24 +52,24 @@ impl Child {
         }
     }
 
-    /// Its process id; nobody else's as long as it is not reaped.
+    /// Returns the process id, which stays this child's until it is reaped.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Sends it a signal. Not after it was reaped: then this fails with ESRCH instead of reaching a
-    /// stranger.
+    /// Sends a signal to the child. After the child was reaped, this fails with ESRCH instead of
+    /// reaching an unrelated process.
     ///
     /// # Errors
-    /// As `kill(2)`.
+    /// The errors of `kill(2)`.
     pub fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         if self.reaped { Err(Errno::SRCH) } else { kill_process(self.pid, signal) }
     }
 
-    /// Waits for its end and reaps it.
+    /// Waits for the child's end and reaps it.
     ///
     /// # Errors
-    /// Failed, where somebody else reaped it.
+    /// Failed, if it was reaped elsewhere.
     pub fn wait(&mut self) -> Result<WaitStatus> {
         loop {
             match waitpid(Some(self.pid), WaitOptions::empty()) {
@@ -87,16 +87,16 @@ impl Child {
         }
     }
 
-    /// Says that it was reaped already, by a wait for any child.
+    /// Records that the child was reaped already, by a wait for any child.
     pub fn was_reaped(&mut self) {
         self.reaped = true;
     }
 
-    /// Kills it with SIGKILL and reaps it.
+    /// Kills the child with SIGKILL and reaps it.
     ///
     /// # Errors
-    /// As [`Child::wait`]; skipped, where the system refuses the signal. Waiting for a process that
-    /// lives on might take for ever: it ends when the thread that forked it does.
+    /// Like [`Child::wait`]; skipped, if the system refuses the signal. A wait for a process that
+    /// continues to live might never return: it ends when the thread that forked it does.
     pub fn kill(&mut self) -> Result<WaitStatus> {
         match self.signal(Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => self.wait(),
@@ -113,10 +113,11 @@ impl Drop for Child {
     }
 }
 
-/// Whether a child, forked by whomever in this process, ends within `patience`. It is not reaped.
+/// Returns `true` if a child, forked anywhere in this process, ends within `patience`. It is not
+/// reaped.
 ///
 /// # Errors
-/// Skipped, where the system has no pidfds; failed, where there is no such child.
+/// Skipped, if the system has no pidfds; failed, if there is no such child.
 pub fn ends_within(pid: Pid, patience: Duration) -> Result<bool> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).setting_up("pidfd_open")?;
     let until = Instant::now() + patience;
@@ -131,7 +132,7 @@ pub fn ends_within(pid: Pid, patience: Duration) -> Result<bool> {
     }
 }
 
-/// Leaves a forked child without running the parent's exit handlers.
+/// Exits a forked child without running the parent's exit handlers.
 pub fn exit_at_once(status: i32) -> ! {
     // SAFETY: `_exit` ends the process; nothing of it is used afterwards.
     unsafe { libc::_exit(status) }
@@ -153,7 +154,7 @@ mod tests {
         })
         .expect("fork");
         assert_eq!(child.kill().expect("kill").terminating_signal(), Some(libc::SIGKILL));
-        assert_eq!(child.signal(Signal::TERM), Err(Errno::SRCH), "reaped: nobody's pid");
+        assert_eq!(child.signal(Signal::TERM), Err(Errno::SRCH), "the pid of a reaped child");
     }
 
     #[test]

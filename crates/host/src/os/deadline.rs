@@ -1,20 +1,20 @@
-//! When this process will be given up by whoever started it, so that what it starts in turn is
-//! given up before, and the reason still told: [`within`].
+//! Deadline of this process, set by its parent, so that the processes that it starts in turn time
+//! out before and the reason is still reported: [`within`].
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Names, in the environment, the milliseconds that an invocation has.
+/// Name of the environment variable with the milliseconds that an invocation has.
 pub const NAME: &str = "TONTINE_DEADLINE_MS";
 
-/// What is kept for cleaning up and for the reply.
+/// Time reserved for cleaning up and for the reply.
 const RESERVE: Duration = Duration::from_secs(4);
-/// Nothing gets less than this.
+/// Minimum timeout.
 const LEAST: Duration = Duration::from_secs(1);
 
 static UNTIL: OnceLock<Option<Instant>> = OnceLock::new();
 
-/// Counts from now on.
+/// Starts to count the deadline.
 pub fn begin() {
     until();
 }
@@ -26,7 +26,7 @@ fn until() -> Option<Instant> {
     })
 }
 
-/// As long as `wanted`, but no longer than what is left.
+/// Returns `wanted`, or the remaining time if that is shorter.
 pub fn within(wanted: Duration) -> Duration {
     shorter(wanted, until().map(|until| until.saturating_duration_since(Instant::now())))
 }

@@ -1,17 +1,17 @@
-//! Reading what the kernel shows as files: [`Files`].
+//! Access to what the kernel shows as files: [`Files`].
 //!
-//! Every path is relative to a root, so that a test reads a made-up tree instead of the machine.
-//! What cannot be read is `None`; nothing here fails.
+//! Every path is relative to a root, so that a test can read a constructed tree instead of the
+//! machine. An unreadable file is `None`; no function here fails.
 
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// No file that is read here is longer; whatever is gets cut.
+/// Maximum number of bytes read from a file; the rest is ignored.
 const LONGEST: u64 = 1 << 20;
 
-/// Highest processor number that a list may name: more is a file that we misunderstand.
+/// Highest processor number that a list may name: a higher one means that the file is misread.
 const MOST_PROCESSORS: usize = 1 << 16;
 
 /// The root below which files are read.
@@ -21,18 +21,18 @@ pub struct Files {
 }
 
 impl Files {
-    /// The machine's own.
+    /// Returns the files of this machine.
     pub fn of_this_machine() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// A tree that looks like a machine's.
+    /// Returns a tree that looks like a machine's.
     pub fn below(root: &Path) -> Self {
         let root = root.to_path_buf();
         Self { root }
     }
 
-    /// The text of a file without the white space at its ends; `None` where it is empty.
+    /// Returns the text of a file without the white space at its ends; `None` if it is empty.
     pub fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let file = fs::File::open(self.path(path)).ok()?;
@@ -42,12 +42,12 @@ impl Files {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// The number that a file holds.
+    /// Returns the number that a file contains.
     pub fn number<T: FromStr>(&self, path: &str) -> Option<T> {
         self.text(path)?.parse().ok()
     }
 
-    /// The names in a folder, in order; none where there is no folder.
+    /// Returns the names in a directory, in order; none if there is no such directory.
     pub fn names(&self, path: &str) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path(path))
             .into_iter()
@@ -58,18 +58,18 @@ impl Files {
         names
     }
 
-    /// Whether there is such a file.
+    /// Returns `true` if there is such a file.
     pub fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// Where a file is.
+    /// Returns the path of a file.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 }
 
-/// The processors of a list such as `0-3,8`, in the order given; `None` for anything else.
+/// Returns the processors of a list such as `0-3,8`, in the order given; `None` for anything else.
 pub fn processor_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -83,14 +83,14 @@ pub fn processor_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// The choice in brackets of a line such as `always [madvise] never`.
+/// Returns the choice in brackets of a line such as `always [madvise] never`.
 pub fn chosen(text: &str) -> Option<String> {
     let (_, after) = text.split_once('[')?;
     let (choice, _) = after.split_once(']')?;
     Some(choice.to_owned())
 }
 
-/// The number after `key` in lines of `key number`, with or without a colon.
+/// Returns the number after `key` in lines of `key number`, with or without a colon.
 pub fn keyed<T: FromStr>(text: &str, key: &str) -> Option<T> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
@@ -104,15 +104,15 @@ pub fn keyed<T: FromStr>(text: &str, key: &str) -> Option<T> {
 pub struct Tree(tempfile::TempDir);
 
 impl Tree {
-    /// Makes an empty tree.
+    /// Creates an empty tree.
     ///
     /// # Panics
-    /// If no temporary folder can be made.
+    /// If no temporary directory can be created.
     pub fn empty() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// Writes a file and the folders above it.
+    /// Writes a file and the directories above it.
     ///
     /// # Panics
     /// If it cannot be written.

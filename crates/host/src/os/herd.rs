@@ -1,11 +1,11 @@
-//! Commands and all their descendants in one process group that dies with its handle: [`Herd`].
+//! Commands and all their descendants in one process group, killed with its handle: [`Herd`].
 //!
-//! A command such as `make` starts others, which a kill of the command alone would leave running.
-//! The group's leader is a *keeper*, a child that sleeps until this process has ended, however it
-//! ended, and then kills the group, itself included. As long as it is a member, or its zombie is
-//! not reaped, the group's number is nobody else's.
+//! A command such as `make` starts others, which would keep running after a kill of the command
+//! alone. The group's leader is a *keeper*, a child that sleeps until this process has ended in any
+//! way, and then kills the group, itself included. While it is a member, or its zombie is not
+//! reaped, no other group can get the group's number.
 //!
-//! What puts itself into another group (a daemon, a session of its own) is not held.
+//! A process that moves to another group (a daemon, a session of its own) is not killed.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -24,19 +24,19 @@ use rustix::process::{
 use super::child::Child;
 use crate::trouble::{During, Result, Trouble};
 
-/// A process group. Dropped, or should this process end, all in it are killed.
+/// A process group. All its members are killed when it is dropped, or when this process ends.
 #[derive(Debug)]
 pub struct Herd {
     keeper: Child,
-    /// Its end of file tells the keeper that we are gone.
+    /// End of the pipe whose end of file notifies the keeper that this process has ended.
     _alive: OwnedFd,
 }
 
 impl Herd {
-    /// An empty group.
+    /// Creates an empty group.
     ///
     /// # Errors
-    /// Skipped, where the system refuses a process or a pipe.
+    /// Skipped, if the system refuses a process or a pipe.
     pub fn new() -> Result<Self> {
         let (ended, alive) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
         let alive = Cell::new(Some(alive));
@@ -53,19 +53,19 @@ impl Herd {
     /// Starts `command` in the group.
     ///
     /// # Errors
-    /// Skipped, where it cannot be started.
+    /// Skipped, if it cannot be started.
     pub fn spawn(&self, command: &mut Command) -> Result<process::Child> {
         let name = command.get_program().to_string_lossy().into_owned();
         let group = self.keeper.pid().as_raw_nonzero().get();
         command.process_group(group).spawn().setting_up(&name)
     }
 
-    /// Runs `command` in the group to its end; its elapsed time, from before it is started until
-    /// it is reaped, and how it ended.
+    /// Runs `command` in the group to its end; returns its elapsed time, from before it is started
+    /// until it is reaped, and its status.
     ///
     /// # Errors
-    /// Skipped, where it cannot be started. Failed, where it has not ended by `until`: it is
-    /// killed, and the handle should be dropped to kill what it started.
+    /// Skipped, if it cannot be started. Failed, if it has not ended by `until`: it is killed, and
+    /// the caller should drop the handle to kill its descendants.
     pub fn run(&self, command: &mut Command, until: Instant) -> Result<(Duration, ExitStatus)> {
         let began = Instant::now();
         let mut child = self.spawn(command)?;
@@ -81,14 +81,14 @@ impl Herd {
 
 impl Drop for Herd {
     fn drop(&mut self) {
-        // Its leader is reaped after this, with the handle of the child.
+        // The group's leader is reaped after this, with the handle of the child.
         let _ = kill_process_group(self.keeper.pid(), Signal::KILL);
     }
 }
 
-/// The keeper. It makes system calls only: other threads may have held locks at the fork.
+/// The keeper's body. It makes system calls only: other threads may have held locks at the fork.
 fn keep(ended: &OwnedFd) -> i32 {
-    // The parent's end must not kill it before it has killed the others.
+    // The parent's end must not kill the keeper before it has killed the others.
     if setpgid(None, None).is_err() || set_parent_process_death_signal(None).is_err() {
         return 1;
     }
@@ -100,7 +100,7 @@ fn keep(ended: &OwnedFd) -> i32 {
 /// Sleeps until the child `pid`, which stays unreaped, has ended.
 ///
 /// # Errors
-/// Failed, where it has not by `until`.
+/// Failed, if it has not ended by `until`.
 pub fn wait_for(pid: Pid, until: Instant) -> Result<()> {
     let end = pidfd_open(pid, PidfdFlags::empty()).setting_up("pidfd_open")?;
     loop {
@@ -112,10 +112,10 @@ pub fn wait_for(pid: Pid, until: Instant) -> Result<()> {
     }
 }
 
-/// The time until `until`; none, if it has passed.
+/// Returns the time until `until`; zero, if it has passed.
 pub fn left_until(until: Instant) -> Timespec {
     let left = until.saturating_duration_since(Instant::now());
-    // More seconds than fit are as good as for ever.
+    // The maximum is equivalent to no timeout if the seconds do not fit.
     let tv_sec = left.as_secs().try_into().unwrap_or(i32::MAX.into());
     Timespec { tv_sec, tv_nsec: left.subsec_nanos().into() }
 }
@@ -128,7 +128,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Whether `pid` has ended within [`LONG`]; an orphan is reaped by init a moment later.
+    /// Returns `true` if `pid` has ended within [`LONG`]; an orphan is reaped by init a moment
+    /// later.
     fn ends(pid: Pid) -> bool {
         let until = Instant::now() + LONG;
         let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
@@ -139,7 +140,7 @@ mod tests {
         !lives()
     }
 
-    /// A shell that starts a child of its own, writes its number and waits.
+    /// Returns a shell that starts a child of its own, writes its number and waits.
     fn shell(pids: &std::path::Path) -> Command {
         let mut command = Command::new("/bin/sh");
         let script =

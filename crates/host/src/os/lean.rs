@@ -1,13 +1,13 @@
-//! A process that forks as a small one does: [`Lean`].
+//! A process that forks like a small one: [`Lean`].
 //!
-//! What a fork costs grows with the number of mappings and of pages that the parent has written.
-//! This executable is large and brings libraries along (libzmq's C++, above all), which no child of
-//! a measurement of forks uses. Users compare with a small program; so the libraries are kept out
-//! of children, and the pages of our own that the dynamic linker has written and then closed for
-//! writing become a shared mapping of the same bytes, which a fork does not copy.
+//! The cost of a fork grows with the number of mappings and of pages that the parent has written.
+//! This executable is large and loads libraries (above all libzmq's C++ library) that no child of a
+//! measurement of forks uses. Users compare with a small program; so the libraries are excluded
+//! from children, and the pages of the executable that the dynamic linker has written and then made
+//! read-only become a shared mapping of the same bytes, which a fork does not copy.
 //!
-//! Best effort: what the system refuses stays as it was. The C library, the dynamic linker, stacks
-//! and the heap are left alone.
+//! Best effort: a part that the system refuses stays unchanged. The C library, the dynamic linker,
+//! stacks and the heap are not touched.
 
 #![allow(unsafe_code, reason = "advises on mappings and replaces some by equal ones")]
 
@@ -17,22 +17,22 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 
-/// The step in which a process is made so, for the explanations of who does it.
+/// Description of this step, for the explanations of experiments that use it.
 pub const IN_WORDS: &str = "The creating process is made small first: libraries that a child does \
-                            not use are kept out of it (MADV_DONTFORK), and the part of the \
-                            executable that the dynamic linker has written and then made read-only \
-                            becomes a shared mapping of the same bytes. The process then has about \
-                            the mappings of a small C program; each mapping and each written page \
-                            makes a fork slower.";
+                            not use are excluded from its children (MADV_DONTFORK), and the part \
+                            of the executable that the dynamic linker has written and then made \
+                            read-only becomes a shared mapping of the same bytes. The process then \
+                            has about as many mappings as a small C program; each mapping and each \
+                            written page makes a fork slower.";
 
-/// While it lives, children are forked without what they do not need. They must not unwind: the
-/// unwinder is a library too.
+/// Guard: while it lives, children are forked without the libraries that they do not need. They
+/// must not unwind: the unwinder is a library too.
 #[derive(Debug)]
 pub struct Lean {
     kept_out: Vec<Range>,
 }
 
-/// Whole pages.
+/// A range of whole pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
     from: usize,
@@ -46,7 +46,7 @@ struct Mapping {
     /// `r--`, `r-x`, `rw-`.
     may: String,
     path: String,
-    /// Whether some of its pages are copies of its own.
+    /// `true` if some of its pages are private copies.
     written: bool,
 }
 
@@ -78,10 +78,10 @@ impl Drop for Lean {
     }
 }
 
-/// The private mappings of files in `/proc/self/smaps`.
+/// Returns the private mappings of files in `/proc/self/smaps`.
 fn mappings(smaps: &str) -> Vec<Mapping> {
     let mut found: Vec<Mapping> = Vec::new();
-    // Fields belong to the mapping before them; those of others are passed over.
+    // Fields belong to the mapping before them; those of other mappings are skipped.
     let mut current = None;
     for line in smaps.lines() {
         if let Some((range, may, path)) = head(line) {
@@ -97,7 +97,7 @@ fn mappings(smaps: &str) -> Vec<Mapping> {
     found
 }
 
-/// `7f00-7f10 r-xp 00001000 08:01 42    /usr/lib/libc.so.6`
+/// Parses a line such as `7f00-7f10 r-xp 00001000 08:01 42 /usr/lib/libc.so.6`.
 fn head(line: &str) -> Option<(Range, &str, &str)> {
     let mut words = line.split_ascii_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
@@ -108,7 +108,7 @@ fn head(line: &str) -> Option<(Range, &str, &str)> {
     Some((range, may, path))
 }
 
-/// A shared library that is neither the C library nor the dynamic linker.
+/// Returns `true` for a shared library that is neither the C library nor the dynamic linker.
 fn is_unneeded_library(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let needed = ["libc.", "libc-", "libpthread", "ld-", "ld.", "ld64"];
@@ -116,21 +116,21 @@ fn is_unneeded_library(path: &str) -> bool {
 }
 
 fn advise(range: Range, advice: Advice) -> bool {
-    // SAFETY: the advice says what a fork copies; it changes nothing for this process.
+    // SAFETY: the advice selects what a fork copies; it changes nothing for this process.
     unsafe { madvise(range.from as *mut c_void, range.to - range.from, advice) }.is_ok()
 }
 
-/// Puts a shared mapping of the same bytes in the place of pages that nobody writes.
+/// Replaces pages that are never written again with a shared mapping of the same bytes.
 fn share(range: Range) {
     let length = range.to - range.from;
-    // SAFETY: the mapping is readable, and stays: it is the executable's, and nobody unmaps that.
+    // SAFETY: the mapping is readable, and stays: it is the executable's, which is never unmapped.
     let bytes = unsafe { std::slice::from_raw_parts(range.from as *const u8, length) };
     let Ok(file) = memfd_create(c"tontine-relocated", MemfdFlags::CLOEXEC) else { return };
     if rustix::io::write(&file, bytes) != Ok(length) {
         return;
     }
-    // SAFETY: the range is a whole mapping that nobody writes to (the dynamic linker has closed
-    // it); what replaces it, in one step, holds the same bytes and may be read as it may.
+    // SAFETY: the range is a whole mapping that is never written again (the dynamic linker has made
+    // it read-only); its replacement, in one step, has the same bytes and the same access.
     let _ = unsafe {
         mmap(
             range.from as *mut c_void,
@@ -179,7 +179,7 @@ Anonymous:           8 kB
         assert!(!is_unneeded_library("/usr/bin/tontine"));
     }
 
-    /// The line of a mapping that is exactly this range.
+    /// Returns the line of a mapping with exactly this range.
     fn line_of(range: Range) -> Option<String> {
         let text = std::fs::read_to_string("/proc/self/maps").ok()?;
         let found = text.lines().find(|line| head(line).is_some_and(|(there, ..)| there == range));
@@ -206,7 +206,7 @@ Anonymous:           8 kB
                 relocated.iter().map(|one| bytes(one.range).to_vec()).collect();
             let _lean = Lean::now();
             for (one, before) in relocated.iter().zip(before) {
-                let line = line_of(one.range).ok_or("the range is no mapping of its own")?;
+                let line = line_of(one.range).ok_or("the range is not a mapping of its own")?;
                 if !line.contains(" r--s ") || !line.contains("tontine-relocated") {
                     return Err(format!("not shared: {line}"));
                 }

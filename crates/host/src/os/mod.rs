@@ -1,11 +1,11 @@
-//! The few system facilities that experiments share, each behind a safe face.
+//! The system facilities that experiments share, each behind a safe interface.
 //!
-//! [`shared`] is memory that two processes see, [`child`] a forked process that cannot outlive its
-//! handle, [`pin`] puts a thread on one processor, [`room`] asks whether more fits on the machine,
-//! [`signal`] masks and handles signals, [`state`] tells whether a thread sleeps. [`program`] finds
-//! other programs, [`herd`] runs them and what they start; `deadline` knows when we are given up;
-//! `lean` makes this process fork as a small one does; `namespaces` are a container's, `netlink`
-//! joins them.
+//! [`shared`] is memory that two processes share, [`child`] a forked process that cannot outlive
+//! its handle, [`pin`] binds a thread to one processor, [`room`] checks whether the machine has
+//! enough free memory and processes, [`signal`] masks and handles signals, [`state`] checks whether
+//! a thread sleeps. [`program`] finds other programs, [`herd`] runs them and their descendants;
+//! `deadline` has the deadline of this process; `lean` makes this process fork like a small one;
+//! `namespaces` are those of a container, `netlink` connects them.
 
 pub mod child;
 pub mod deadline;
@@ -21,7 +21,7 @@ pub mod shared;
 pub mod signal;
 pub mod state;
 
-/// A C return value as a result, with `errno`.
+/// Converts a C return value to a result, with `errno`.
 #[inline]
 pub fn checked(returned: libc::c_int) -> std::io::Result<libc::c_int> {
     if returned < 0 { Err(std::io::Error::last_os_error()) } else { Ok(returned) }

@@ -1,8 +1,9 @@
-//! Namespaces of one's own, as a container has them: [`leave_network`] and [`leave_all`].
+//! Namespaces of this process's own, like a container's: [`leave_network`] and [`leave_all`].
 //!
-//! For a forked process of one thread: what it leaves, it cannot return to, and a user namespace is
-//! given to processes of one thread only. Where the process has no right to it, a user namespace of
-//! its own gives it one. Namespaces and what is in them end with the last process inside.
+//! For a forked process of one thread: it cannot return to the namespaces that it leaves, and only
+//! processes of one thread can create a user namespace. If the process lacks the permission, it
+//! gets it from a user namespace of its own. Namespaces and their contents end with the last
+//! process inside.
 
 #![allow(unsafe_code, reason = "unshare")]
 
@@ -15,17 +16,17 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::trouble::{During, Result, Trouble};
 
-/// What an engine gives a container; the PID namespace is for the next child.
+/// The namespaces that an engine gives a container; the PID namespace is for the next child.
 const CONTAINER: UnshareFlags = UnshareFlags::NEWNET
     .union(UnshareFlags::NEWNS)
     .union(UnshareFlags::NEWPID)
     .union(UnshareFlags::NEWIPC)
     .union(UnshareFlags::NEWUTS);
 
-/// Gives the calling process a network namespace of its own, with the right to configure it.
+/// Gives the calling process a network namespace of its own, with permission to configure it.
 ///
 /// # Errors
-/// Skipped, with what would allow it, where the system refuses.
+/// Skipped, with what would allow it, if the system refuses.
 pub fn leave_network() -> Result<()> {
     match unshare(UnshareFlags::NEWNET) {
         Err(Errno::PERM) => {}
@@ -38,9 +39,9 @@ pub fn leave_network() -> Result<()> {
              user.max_user_namespaces, kernel.unprivileged_userns_clone"
         ))
     })?;
-    // A new user namespace may take the signal that ties this process to its parent.
+    // A new user namespace may clear the signal that ties this process to its parent.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    // Older kernels have no such file, and need none.
+    // Older kernels do not have this file and do not need it.
     let _ = fs::write("/proc/self/setgroups", "deny");
     fs::write("/proc/self/uid_map", format!("0 {user} 1")).setting_up("writing uid_map")?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1")).setting_up("writing gid_map")?;
@@ -53,10 +54,10 @@ pub fn leave_network() -> Result<()> {
 }
 
 /// Gives the calling process network, mount, IPC and UTS namespaces of its own, and its children a
-/// PID namespace, whose first process the next child is.
+/// PID namespace, of which the next child is the first process.
 ///
 /// # Errors
-/// Skipped, where the system refuses.
+/// Skipped, if the system refuses.
 pub fn leave_all() -> Result<()> {
     unshare(CONTAINER).setting_up("unshare of a container's namespaces")?;
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
@@ -65,6 +66,6 @@ pub fn leave_all() -> Result<()> {
 
 fn unshare(what: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: none of the flags used here unshares file descriptors; no memory of this process is
-    // touched.
+    // accessed.
     unsafe { unshare_unsafe(what) }
 }

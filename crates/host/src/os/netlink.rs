@@ -1,9 +1,10 @@
-//! Network devices, made by messages to the kernel: [`Netlink`].
+//! Network devices, created by messages to the kernel: [`Netlink`].
 //!
-//! Without the `ip` command, which not every machine has. It speaks for the network namespace in
-//! which its socket was opened, and knows just enough to join two namespaces: a bridge, a veth
-//! pair with one end elsewhere, an address, up. Neighbour: [`super::namespaces`] makes the
-//! namespaces. Nothing is ever removed: devices go with their namespace.
+//! It does not need the `ip` command, which some machines lack. It acts on the network namespace in
+//! which its socket was opened, and has only the requests that connect two namespaces: create a
+//! bridge, create a veth pair with one end elsewhere, add an address, enable a device. Neighbour:
+//! [`super::namespaces`] creates the namespaces. It never removes a device: devices are removed
+//! with their namespace.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,7 +25,7 @@ use rustix::process::Pid;
 
 use crate::trouble::{During, Result};
 
-/// More than an answer can have: an error and the request that it answers.
+/// Upper bound of a reply's length: an error and the request that it answers.
 const LONGEST_ANSWER: usize = 8 << 10;
 
 /// A socket to the kernel's network configuration.
@@ -35,10 +36,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens one for the network namespace of the calling thread.
+    /// Opens a socket for the network namespace of the calling thread.
     ///
     /// # Errors
-    /// Skipped, where the system has none.
+    /// Skipped, if the system has no such sockets.
     pub fn open() -> Result<Self> {
         let socket = rustix::net::socket_with(
             rustix::net::AddressFamily::NETLINK,
@@ -51,22 +52,22 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Makes a bridge.
+    /// Creates a bridge.
     ///
     /// # Errors
-    /// Skipped, where the kernel has no bridges or forbids it.
+    /// Skipped, if the kernel has no bridges or forbids it.
     pub fn add_bridge(&mut self, name: &str) -> Result<()> {
         let mut bridge = LinkMessage::default();
         let kind = vec![LinkInfo::Kind(InfoKind::Bridge)];
         bridge.attributes = vec![LinkAttribute::IfName(name.into()), LinkAttribute::LinkInfo(kind)];
-        self.create(RouteNetlinkMessage::NewLink(bridge)).setting_up("netlink: to make a bridge")
+        self.create(RouteNetlinkMessage::NewLink(bridge)).setting_up("netlink: creating a bridge")
     }
 
-    /// Makes a veth pair: `name` here, a port of `bridge`, and `far` in the network namespace of a
-    /// process.
+    /// Creates a veth pair: `name` here, a port of `bridge`, and `far` in the network namespace of
+    /// a process.
     ///
     /// # Errors
-    /// Skipped, where the kernel has no such pairs or forbids it.
+    /// Skipped, if the kernel has no such pairs or forbids it.
     pub fn add_pair(&mut self, name: &str, bridge: &str, far: &str, process: Pid) -> Result<()> {
         let bridge = self.index(bridge)?;
         let mut peer = LinkMessage::default();
@@ -82,13 +83,13 @@ impl Netlink {
             LinkAttribute::Controller(bridge),
             LinkAttribute::LinkInfo(kind),
         ];
-        self.create(RouteNetlinkMessage::NewLink(pair)).setting_up("netlink: to make a veth pair")
+        self.create(RouteNetlinkMessage::NewLink(pair)).setting_up("netlink: creating a veth pair")
     }
 
-    /// Gives a device an address in a network of 256.
+    /// Adds an address in a network of 256 to a device.
     ///
     /// # Errors
-    /// Skipped, where it is refused.
+    /// Skipped, if the kernel refuses it.
     pub fn add_address(&mut self, name: &str, address: Ipv4Addr) -> Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -98,20 +99,19 @@ impl Netlink {
         message.attributes =
             vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         self.create(RouteNetlinkMessage::NewAddress(message))
-            .setting_up("netlink: to give an address")
+            .setting_up("netlink: adding an address")
     }
 
-    /// Switches a device on.
+    /// Enables a device.
     ///
     /// # Errors
-    /// Skipped, where it is refused.
+    /// Skipped, if the kernel refuses it.
     pub fn up(&mut self, name: &str) -> Result<()> {
         let mut device = LinkMessage::default();
         device.header.index = self.index(name)?;
         device.header.flags = LinkFlags::Up;
         device.header.change_mask = LinkFlags::Up;
-        self.ask(0, RouteNetlinkMessage::SetLink(device))
-            .setting_up("netlink: to switch a device on")
+        self.ask(0, RouteNetlinkMessage::SetLink(device)).setting_up("netlink: enabling a device")
     }
 
     fn index(&self, name: &str) -> Result<u32> {
@@ -122,7 +122,7 @@ impl Netlink {
         self.ask(NLM_F_CREATE | NLM_F_EXCL, message)
     }
 
-    /// Sends one request and waits for its acknowledgement, which the kernel gives at once.
+    /// Sends one request and waits for its acknowledgement, which the kernel sends at once.
     fn ask(&mut self, flags: u16, message: RouteNetlinkMessage) -> io::Result<()> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
@@ -142,7 +142,9 @@ impl Netlink {
                 None => Ok(()),
                 Some(code) => Err(io::Error::from_raw_os_error(code.get().saturating_neg())),
             },
-            other => Err(io::Error::other(format!("the kernel answered {other:?}"))),
+            other => Err(io::Error::other(format!(
+                "expected an acknowledgement of the kernel, found {other:?}"
+            ))),
         }
     }
 }

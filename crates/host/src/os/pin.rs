@@ -7,7 +7,7 @@ use crate::trouble::{During, Result};
 /// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// Skipped, where the processor is outside the affinity that the system allows.
+/// Skipped, if the processor is outside the affinity that the system allows.
 pub fn pin_to(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -16,10 +16,10 @@ pub fn pin_to(cpu: usize) -> Result<()> {
     })
 }
 
-/// Lets the calling thread run on all of `cpus`.
+/// Restricts the calling thread to `cpus`.
 ///
 /// # Errors
-/// As [`pin_to`].
+/// Like [`pin_to`].
 pub fn pin_to_all(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
@@ -28,16 +28,16 @@ pub fn pin_to_all(cpus: &[usize]) -> Result<()> {
     })
 }
 
-/// The processors on which the calling thread may run, in ascending order.
+/// Returns the processors on which the calling thread may run, in ascending order.
 ///
 /// # Errors
-/// Skipped, where a filter refuses the question.
+/// Skipped, if a filter refuses the call.
 pub fn allowed() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).setting_up("sched_getaffinity")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// The calling thread on one processor; dropped, it gets its old ones back.
+/// Guard: the calling thread is pinned to one processor; its affinity is restored on drop.
 #[derive(Debug)]
 pub struct Pinned(Option<CpuSet>);
 
@@ -45,7 +45,7 @@ impl Pinned {
     /// Pins the calling thread to `cpu`.
     ///
     /// # Errors
-    /// As [`pin_to`].
+    /// Like [`pin_to`].
     pub fn to(cpu: usize) -> Result<Self> {
         let before = sched_getaffinity(None).ok();
         pin_to(cpu)?;

@@ -1,13 +1,13 @@
-//! Which programs the machine has: [`find`], and the last words of one that failed.
+//! Programs of the machine: [`find`], and the last lines printed by one that failed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where servers lie, which an ordinary user's `PATH` leaves out.
+/// Directories of servers, which an ordinary user's `PATH` omits.
 const SERVERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// The program of that name, on `PATH` or among the system's servers.
+/// Returns the program of that name, from `PATH` or from the directories of servers.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SERVERS.iter().map(PathBuf::from));
@@ -15,12 +15,12 @@ pub fn find(name: &str) -> Option<PathBuf> {
 }
 
 fn is_executable(file: &Path) -> bool {
-    // A relative folder on PATH would mean another place to each command.
+    // A relative directory on PATH would resolve differently for each command.
     let found = || fs::metadata(file).ok().filter(|_| file.is_absolute());
     found().is_some_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// The last lines of what a program printed, on one line.
+/// Returns the last lines that a program printed, on one line.
 pub fn last_words(printed: &[u8]) -> String {
     const LINES: usize = 3;
     let text = String::from_utf8_lossy(printed);
@@ -32,11 +32,11 @@ pub fn last_words(printed: &[u8]) -> String {
     }
 }
 
-/// The type of the file system that holds `path`, as the kernel names it.
+/// Returns the type of the file system that contains `path`, as the kernel names it.
 pub fn file_system(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    // The longest mount point above it; of several on one place, the last is on top.
+    // The longest mount point above it; of several at the same point, the last is on top.
     let holds = mounts.lines().filter_map(|line| {
         let (mount, source) = line.split_once(" - ")?;
         let point = mount.split(' ').nth(4)?.replace("\\040", " ");

@@ -1,20 +1,20 @@
-//! Whether the machine has room for more processes and more memory: asked before an experiment
-//! makes many, so that none ends because another one took the rest.
+//! Check of the machine's free processes and free memory before an experiment creates many, so that
+//! none ends because another one took the rest.
 
 use rustix::process::{Resource, getrlimit, getuid};
 
 use crate::os::files::Files;
 use crate::trouble::{Result, Trouble};
 
-/// What is left for everybody else.
+/// Number of processes that stay free for other programs.
 const SPARE: u64 = 64;
-/// The share of free memory that an experiment may take: a half.
+/// Divisor of the free memory that an experiment may take: a half.
 const SHARE: u64 = 2;
 
-/// Asks whether `count` more processes, or threads, of `bytes` each may be made.
+/// Checks that `count` more processes, or threads, of `bytes` each may be created.
 ///
 /// # Errors
-/// Skipped, with the limit and what was found in its way.
+/// Skipped, with the limit and the present usage.
 pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
     let files = Files::of_this_machine();
     let limit = getrlimit(Resource::Nproc).current;
@@ -39,10 +39,10 @@ pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
     for_memory(count.saturating_mul(bytes))
 }
 
-/// Asks whether `bytes` of memory may be taken: at most half of what is free.
+/// Checks that `bytes` of memory may be taken: at most half of the free memory.
 ///
 /// # Errors
-/// Skipped, with what is free.
+/// Skipped, with the amount of free memory.
 pub fn for_memory(bytes: u64) -> Result<()> {
     let files = Files::of_this_machine();
     let Some(free) = available(&files) else {
@@ -50,7 +50,7 @@ pub fn for_memory(bytes: u64) -> Result<()> {
     };
     if bytes > free / SHARE {
         return Err(Trouble::skip(format!(
-            "needs {} MiB of memory; {} MiB are free, and it takes at most half",
+            "needs {} MiB of memory; {} MiB are free, of which it takes at most half",
             bytes >> 20,
             free >> 20
         )));
@@ -58,8 +58,8 @@ pub fn for_memory(bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that could be had without swapping, within the limits of our cgroup and of those above it.
-/// What a cgroup has of files that nobody has read lately it can give back.
+/// Returns the bytes available without swapping, within the limits of this cgroup and of those
+/// above it. File pages of a cgroup that were not read lately count as available.
 fn available(files: &Files) -> Option<u64> {
     let text = files.text("proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -75,14 +75,13 @@ fn available(files: &Files) -> Option<u64> {
     Some(cgroups(files).iter().filter_map(left_of).fold(machine, u64::min))
 }
 
-/// Whether RLIMIT_NPROC does not count: for root, but not for one who is root in a namespace of
-/// users only.
+/// Returns `true` if RLIMIT_NPROC does not apply: for root, except root of a user namespace only.
 fn is_exempt(files: &Files) -> bool {
     let whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     getuid().is_root() && files.text("proc/self/uid_map").is_none_or(whole)
 }
 
-/// The folders of this process's cgroup and of those above it, version 2.
+/// Returns the directories of this process's cgroup and of those above it, version 2.
 fn cgroups(files: &Files) -> Vec<String> {
     let text = files.text("proc/self/cgroup").unwrap_or_default();
     let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::/")) else {
@@ -92,7 +91,7 @@ fn cgroups(files: &Files) -> Vec<String> {
     above.map(|path| format!("sys/fs/cgroup/{}", path.display())).collect()
 }
 
-/// Threads of this user, as far as `/proc` shows them.
+/// Returns the number of threads of this user, as far as `/proc` shows them.
 fn threads_of_ours(files: &Files) -> u64 {
     let Ok(folder) = std::fs::read_dir("/proc") else {
         return 0;
@@ -118,7 +117,7 @@ mod tests {
     #[test]
     fn a_few_fit_and_more_than_there_is_does_not() {
         for_processes(1, 1 << 20).expect("one process");
-        let lack = for_memory(u64::MAX).expect_err("nobody has that");
+        let lack = for_memory(u64::MAX).expect_err("no machine has that much");
         assert!(lack.why().contains("MiB are free"), "{lack}");
     }
 

@@ -1,7 +1,7 @@
-//! Memory that two processes see: [`Shared`].
+//! Memory that two processes share: [`Shared`].
 //!
-//! Anonymous by default (inherited over `fork`), or behind a POSIX name that is unlinked before the
-//! first use, so that no death leaves anything in `/dev/shm`.
+//! Anonymous by default (inherited across `fork`), or behind a POSIX name that is unlinked before
+//! the first use, so that a killed process leaves nothing in `/dev/shm`.
 
 #![allow(unsafe_code, reason = "maps memory and hands out references into it")]
 
@@ -19,11 +19,11 @@ use rustix::shm;
 
 use crate::trouble::{During, Result};
 
-/// Names tried before all are taken to be in use.
+/// Number of names tried before all count as used.
 const NAMES: u32 = 64;
 
-/// What may live in shared memory: valid when all its bytes are zero, changed only through atomics
-/// or cells that say who may touch them, and never dropped.
+/// A type that may live in shared memory: valid if all its bytes are zero, changed only through
+/// atomics or through cells with documented owners, and never dropped.
 ///
 /// # Safety
 /// The implementor promises that the all-zero pattern is a valid value and that shared references
@@ -34,7 +34,7 @@ pub unsafe trait Shareable: Sync {}
 unsafe impl Shareable for std::sync::atomic::AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Shareable for std::sync::atomic::AtomicU64 {}
-// SAFETY: an array of shareable things is one.
+// SAFETY: an array of shareable values is shareable.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
 /// A zeroed `T` in a mapping of its own, shared with every process forked from here on.
@@ -51,13 +51,13 @@ unsafe impl<T: Shareable> Send for Shared<T> {}
 unsafe impl<T: Shareable> Sync for Shared<T> {}
 
 impl<T: Shareable> Shared<T> {
-    /// Anonymous shared memory.
+    /// Maps anonymous shared memory.
     ///
     /// # Errors
-    /// Skipped, where the system refuses the mapping.
+    /// Skipped, if the system refuses the mapping.
     pub fn anonymous() -> Result<Self> {
         let length = Self::length();
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.
         let at = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -70,10 +70,10 @@ impl<T: Shareable> Shared<T> {
         Ok(Self::at(at, length))
     }
 
-    /// Memory by `shm_open` and `mmap`; the name is gone again when this returns.
+    /// Maps memory by `shm_open` and `mmap`; the name is already unlinked when this returns.
     ///
     /// # Errors
-    /// Skipped, where there is no `/dev/shm` or it is full.
+    /// Skipped, if there is no `/dev/shm` or it is full.
     pub fn posix() -> Result<Self> {
         let length = Self::length();
         let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
@@ -82,7 +82,7 @@ impl<T: Shareable> Shared<T> {
                 .setting_up("shm_open")?;
         shm::unlink(&*name).setting_up("shm_unlink")?;
         ftruncate(&file, length as u64).setting_up("ftruncate on shared memory")?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.
         let at = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -108,7 +108,7 @@ impl<T: Shareable> Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// The address, for system calls that want one. Valid as long as the handle.
+    /// Returns the address, for system calls that take one. Valid as long as the handle.
     pub fn as_ptr(&self) -> *mut T {
         self.at.as_ptr()
     }
@@ -132,13 +132,13 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// Makes something under a POSIX name that nobody has, and returns both.
+/// Creates an object under an unused POSIX name, and returns both.
 ///
-/// A process of our pid that was killed between making and unlinking has left its name behind; then
-/// the next one is tried, up to [`NAMES`] times.
+/// A process with this pid that was killed between creating and unlinking has left its name behind;
+/// then the next name is tried, up to [`NAMES`] times.
 ///
 /// # Errors
-/// That of `make`; EEXIST only where all names are taken.
+/// The error of `make`; EEXIST only if all names are taken.
 pub fn first_free_name<T>(make: impl Fn(&CStr) -> io::Result<T>) -> io::Result<(CString, T)> {
     // Two threads may be here at once.
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -1,7 +1,7 @@
 //! Signal masks and handlers of the calling thread: [`Only`], [`BlockedSignal`], [`handle`].
 //!
 //! Only [`BlockedSignal`] restores the mask. The callers of the others change a mask or install a
-//! handler in a child made for it.
+//! handler in a child created for it.
 
 #![allow(unsafe_code, reason = "signal masks and handlers")]
 
@@ -10,10 +10,10 @@ use rustix::process::Pid;
 use crate::os::checked;
 use crate::trouble::{During, Result};
 
-/// The signal that experiments send: no terminal does.
+/// The signal that experiments send: no terminal sends it.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;
 
-/// A set that holds [`SIGNAL`] and nothing else.
+/// A set that contains [`SIGNAL`] only.
 #[derive(Clone, Copy)]
 pub struct Only(libc::sigset_t);
 
@@ -29,16 +29,16 @@ impl Only {
         }
     }
 
-    /// The set itself, for the calls that wait for it.
+    /// Returns the set itself, for the calls that wait for it.
     pub fn set(&self) -> &libc::sigset_t {
         &self.0
     }
 
-    /// Blocks the signal in the calling thread; returns the mask of before, without the signal.
+    /// Blocks the signal in the calling thread; returns the previous mask, without the signal.
     #[inline(always)]
     pub fn block(&self) -> libc::sigset_t {
         // SAFETY: both sets are initialised (zero is the empty set); the call reads one and writes
-        // the other. It fails only on a first argument that is none of the three.
+        // the other. It fails only if the first argument is not one of the three constants.
         unsafe {
             let mut before: libc::sigset_t = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, &self.0, &mut before);
@@ -50,13 +50,13 @@ impl Only {
     /// Unblocks the signal in the calling thread.
     #[inline(always)]
     pub fn unblock(&self) {
-        // SAFETY: the set is initialised; no old mask is asked for.
+        // SAFETY: the set is initialised; no old mask is requested.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.0, std::ptr::null_mut()) };
     }
 }
 
-/// A signal that is blocked in the calling thread. On drop, a pending one is taken and the mask is
-/// restored.
+/// A signal that is blocked in the calling thread. On drop, a pending one is consumed and the mask
+/// is restored.
 pub struct BlockedSignal {
     only: libc::sigset_t,
     before: libc::sigset_t,
@@ -84,7 +84,7 @@ impl BlockedSignal {
         Ok(sets)
     }
 
-    /// The set that contains this signal alone.
+    /// Returns the set that contains this signal only.
     #[inline(always)]
     pub fn set(&self) -> &libc::sigset_t {
         &self.only
@@ -103,20 +103,20 @@ impl Drop for BlockedSignal {
     }
 }
 
-/// Sends one to a process by its id; real-time ones too, which rustix does not name.
+/// Sends a signal to a process by its id; also real-time signals, which rustix does not name.
 ///
 /// # Errors
-/// As `kill(2)`.
+/// The errors of `kill(2)`.
 pub fn send(to: Pid, signal: libc::c_int) -> std::io::Result<()> {
     // SAFETY: takes two numbers.
     checked(unsafe { libc::kill(to.as_raw_nonzero().get(), signal) }).map(drop)
 }
 
-/// Installs `handler` for [`SIGNAL`], which is blocked while it runs. `handler` may do only what is
-/// async-signal-safe, or its process must be one that may break.
+/// Installs `handler` for [`SIGNAL`], which is blocked while it runs. `handler` may call only
+/// async-signal-safe functions, unless its process may break.
 ///
 /// # Errors
-/// As `sigaction(2)`.
+/// The errors of `sigaction(2)`.
 pub fn handle(handler: extern "C" fn(libc::c_int)) -> std::io::Result<()> {
     // SAFETY: zero is a valid pattern (plain integers, a null restorer) that the calls fill in; the
     // handler lives as long as the program.

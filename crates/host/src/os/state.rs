@@ -1,7 +1,7 @@
-//! Whether a thread sleeps, as `/proc` tells: [`State`]; and which threads there are.
+//! State of a thread from `/proc`: [`State`]; and the threads of a process.
 //!
-//! A signal that wakes a thread changes its state before the call that sends it returns: so a
-//! thread that is seen asleep after that was not woken by it.
+//! A signal that wakes a thread changes its state before the call that sends it returns. So if a
+//! thread is asleep after that call, the signal did not wake it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,29 +13,30 @@ use crate::trouble::{During, Result, Trouble};
 pub struct State(File);
 
 impl State {
-    /// Of thread `tid` in process `pid`; of its first thread where both are equal.
+    /// Opens the file of thread `tid` in process `pid`; of its first thread if both are equal.
     ///
     /// # Errors
-    /// Skipped, where there is no `/proc`.
+    /// Skipped, if there is no `/proc`.
     pub fn of(pid: u32, tid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/task/{tid}/stat");
         File::open(&path).setting_up(&format!("open {path}")).map(Self)
     }
 
-    /// Whether it sleeps interruptibly (state `S`).
+    /// Returns `true` if the thread sleeps interruptibly (state `S`).
     pub fn asleep(&self) -> bool {
         let mut text = [0; 256];
         let length = self.0.read_at(&mut text, 0).unwrap_or(0);
-        // The name in parentheses may hold anything, a parenthesis too: the state follows the last.
+        // The name in parentheses may contain anything, also a parenthesis: the state follows the
+        // last one.
         let end_of_name = text[..length].iter().rposition(|&byte| byte == b')');
         end_of_name.is_some_and(|at| text[..length].get(at + 2) == Some(&b'S'))
     }
 }
 
-/// The thread of the process that is not its first, where it has two.
+/// Returns the thread of the process that is not its first, if it has two.
 ///
 /// # Errors
-/// Skipped, where there is no `/proc`; failed, where there is no second thread.
+/// Skipped, if there is no `/proc`; failed, if there is no second thread.
 pub fn second_thread(pid: u32) -> Result<u32> {
     let path = format!("/proc/{pid}/task");
     let threads = std::fs::read_dir(&path).setting_up(&format!("read {path}"))?;

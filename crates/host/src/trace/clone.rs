@@ -1,4 +1,4 @@
-//! What `clone`, `clone3`, `fork` and `vfork` ask for, each flag and field explained: [`Creation`],
+//! Arguments of `clone`, `clone3`, `fork` and `vfork`, each flag and field explained: [`Creation`],
 //! [`FLAGS`], [`FIELDS`].
 //!
 //! After clone(2); names and values are the kernel's.
@@ -10,11 +10,11 @@ use super::words;
 /// One flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flag {
-    /// Its name.
+    /// Name of the flag.
     pub name: &'static str,
-    /// Its bit.
+    /// Bit of the flag.
     pub bit: u64,
-    /// What it does; what happens without it, where that is not plain.
+    /// Effect of the flag; and the behaviour without it, if that is not obvious.
     pub meaning: &'static str,
 }
 
@@ -22,7 +22,7 @@ const fn flag(name: &'static str, bit: u64, meaning: &'static str) -> Flag {
     Flag { name, bit, meaning }
 }
 
-/// The low byte of `clone`'s flags: the signal that tells the parent of the end.
+/// The low byte of `clone`'s flags: the signal that reports the end to the parent.
 const EXIT_SIGNAL: u64 = 0xff;
 const VM: u64 = 1 << 8;
 const PIDFD: u64 = 1 << 12;
@@ -33,24 +33,28 @@ const CHILD_CLEARTID: u64 = 1 << 21;
 const CHILD_SETTID: u64 = 1 << 24;
 const INTO_CGROUP: u64 = 1 << 33;
 
-/// Every flag, by its bit.
+/// Every flag, ordered by bit.
 pub const FLAGS: [Flag; 27] = [
-    flag("CLONE_NEWTIME", 1 << 7, "a time namespace of its own; only clone3 and unshare take it"),
+    flag(
+        "CLONE_NEWTIME",
+        1 << 7,
+        "a time namespace of its own; accepted only by clone3 and unshare",
+    ),
     flag(
         "CLONE_VM",
         VM,
-        "one memory for both: what either writes or maps, the other sees; without it, a copy",
+        "one address space for both: each sees what the other writes or maps; without it, a copy",
     ),
     flag("CLONE_FS", 1 << 9, "one working directory, root directory and umask for both"),
     flag(
         "CLONE_FILES",
         1 << 10,
-        "one table of descriptors for both: what either opens or closes, it does so for both",
+        "one table of descriptors for both: a descriptor is opened or closed for both",
     ),
     flag(
         "CLONE_SIGHAND",
         1 << 11,
-        "one table of signal handlers for both; masks and pending signals stay apart. Needs \
+        "one table of signal handlers for both; masks and pending signals stay separate. Needs \
          CLONE_VM",
     ),
     flag(
@@ -59,33 +63,33 @@ pub const FLAGS: [Flag; 27] = [
         "the parent gets a descriptor of the new process, stored at pidfd. The bit was CLONE_PID \
          until Linux 2.5.16: a child with the pid of its parent",
     ),
-    flag("CLONE_PTRACE", 1 << 13, "where the caller is traced, the new one is traced too"),
+    flag("CLONE_PTRACE", 1 << 13, "if the caller is traced, the new task is traced too"),
     flag(
         "CLONE_VFORK",
         VFORK,
-        "the caller sleeps until the new one has exec'ed or ended, and so gives it the memory",
+        "the caller sleeps until the new task has called exec or ended, and so lends it the memory",
     ),
     flag(
         "CLONE_PARENT",
         1 << 15,
-        "the new one is a child of the caller's parent: a sibling, not a child",
+        "the new task is a child of the caller's parent: a sibling of the caller, not its child",
     ),
     flag(
         "CLONE_THREAD",
         1 << 16,
-        "a thread of the same process: the same getpid(), nobody waits for it and no signal tells \
-         of its end. Needs CLONE_SIGHAND",
+        "a thread of the same process: the same getpid(); no process waits for it and no signal \
+         reports its end. Needs CLONE_SIGHAND",
     ),
     flag("CLONE_NEWNS", 1 << 17, "a mount namespace of its own"),
     flag(
         "CLONE_SYSVSEM",
         1 << 18,
-        "one list of System V semaphore adjustments, undone when the last one that shares it ends",
+        "one list of System V semaphore adjustments, undone when the last task that shares it ends",
     ),
     flag(
         "CLONE_SETTLS",
         SETTLS,
-        "the new one's thread-local storage is at tls: on x86-64 that becomes its FS base",
+        "the new task's thread-local storage is at tls: on x86-64 that becomes its FS base",
     ),
     flag(
         "CLONE_PARENT_SETTID",
@@ -96,19 +100,20 @@ pub const FLAGS: [Flag; 27] = [
     flag(
         "CLONE_CHILD_CLEARTID",
         CHILD_CLEARTID,
-        "when the new one ends the kernel stores 0 at child_tid and wakes a futex there: that is \
-         what a join waits for",
+        "when the new task ends the kernel stores 0 at child_tid and wakes a futex there: a join \
+         waits for that",
     ),
     flag(
         "CLONE_DETACHED",
         1 << 22,
-        "ignored since Linux 2.6.2; together with CLONE_PIDFD an error",
+        "ignored since Linux 2.6.2; an error together with CLONE_PIDFD",
     ),
-    flag("CLONE_UNTRACED", 1 << 23, "a tracer cannot force CLONE_PTRACE on the new one"),
+    flag("CLONE_UNTRACED", 1 << 23, "a tracer cannot force CLONE_PTRACE on the new task"),
     flag(
         "CLONE_CHILD_SETTID",
         CHILD_SETTID,
-        "the kernel stores the new thread id at child_tid, in the new one's memory, before it runs",
+        "the kernel stores the new thread id at child_tid, in the new task's memory, before the \
+         task runs",
     ),
     flag(
         "CLONE_NEWCGROUP",
@@ -116,7 +121,7 @@ pub const FLAGS: [Flag; 27] = [
         "a cgroup namespace of its own. The bit was CLONE_STOPPED until Linux 2.6.38: a child that \
          begins stopped",
     ),
-    flag("CLONE_NEWUTS", 1 << 26, "a namespace of its own for host name and domain name"),
+    flag("CLONE_NEWUTS", 1 << 26, "a namespace of its own for the host name and the domain name"),
     flag(
         "CLONE_NEWIPC",
         1 << 27,
@@ -125,48 +130,49 @@ pub const FLAGS: [Flag; 27] = [
     flag("CLONE_NEWUSER", 1 << 28, "a user namespace of its own, in which it has all capabilities"),
     flag("CLONE_NEWPID", 1 << 29, "a PID namespace of its own, in which it is number 1"),
     flag("CLONE_NEWNET", 1 << 30, "network devices, addresses, routes and ports of its own"),
-    flag("CLONE_IO", 1 << 31, "one I/O context for both: a disk scheduler takes them for one"),
+    flag("CLONE_IO", 1 << 31, "one I/O context for both: a disk scheduler treats both as one"),
     flag(
         "CLONE_CLEAR_SIGHAND",
         1 << 32,
-        "every handled signal is at its default in the new one; ignored ones stay ignored. Only \
+        "every handled signal is at its default in the new task; ignored ones stay ignored. Only \
          clone3, since Linux 5.5",
     ),
     flag(
         "CLONE_INTO_CGROUP",
         INTO_CGROUP,
-        "the new one begins in the cgroup whose descriptor is in cgroup. Only clone3, since 5.7",
+        "the new task begins in the cgroup whose descriptor is in cgroup. Only clone3, since Linux \
+         5.7",
     ),
 ];
 
 /// The fields of `clone3`'s structure, in its order.
 pub const FIELDS: [(&str, &str); 11] = [
-    ("flags", "what is shared and what is done, as below; unlike clone's it holds no signal"),
-    ("pidfd", "where the descriptor goes with CLONE_PIDFD"),
-    ("child_tid", "where the kernel stores the id in the new one's memory, and 0 at its end"),
-    ("parent_tid", "where the kernel stores the id in the caller's memory"),
+    ("flags", "the flags below; unlike clone's argument, the field contains no signal"),
+    ("pidfd", "address at which CLONE_PIDFD stores the descriptor"),
+    ("child_tid", "address of the id in the new task's memory, set to 0 when the task ends"),
+    ("parent_tid", "address of the id in the caller's memory"),
     (
         "exit_signal",
-        "the signal that tells the parent of the end: SIGCHLD of a process, 0 of a thread",
+        "the signal that reports the end to the parent: SIGCHLD for a process, 0 for a thread",
     ),
-    ("stack", "the lowest byte of the new one's stack; 0: the same address as the caller's"),
-    ("stack_size", "its size in bytes: the kernel computes the top, which clone was given instead"),
-    ("tls", "the new one's thread-local storage with CLONE_SETTLS"),
+    ("stack", "the lowest byte of the new task's stack; 0: the same address as the caller's"),
+    ("stack_size", "its size in bytes: the kernel computes the top, which clone takes instead"),
+    ("tls", "the new task's thread-local storage with CLONE_SETTLS"),
     (
         "set_tid",
-        "pids wanted, one for each PID namespace, the innermost first: for restored processes",
+        "requested pids, one for each PID namespace, the innermost first: for restored processes",
     ),
-    ("set_tid_size", "how many those are; 0: the kernel chooses"),
-    ("cgroup", "a descriptor of the cgroup with CLONE_INTO_CGROUP"),
+    ("set_tid_size", "the number of those pids; 0: the kernel chooses"),
+    ("cgroup", "the descriptor of the cgroup with CLONE_INTO_CGROUP"),
 ];
 
-/// What was asked for: `clone3`'s structure, `struct clone_args`.
+/// Arguments of a creation: `clone3`'s structure, `struct clone_args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Creation {
     /// [`FLAGS`].
     pub flags: u64,
-    /// As in [`FIELDS`], and so are the others.
+    /// Meaning as in [`FIELDS`], like those below.
     pub pidfd: u64,
     /// Address.
     pub child_tid: u64,
@@ -189,7 +195,7 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// Of the registers of `clone`, whose order is the processor's own.
+    /// Converts the registers of `clone`, whose order depends on the processor.
     pub(super) fn of_clone(arguments: [u64; 6]) -> Self {
         let [flags, stack, parent_tid, third, fourth, _] = arguments;
         let (child_tid, tls) =
@@ -207,7 +213,7 @@ impl Creation {
         }
     }
 
-    /// Of the structure's bytes; what an older caller's shorter one lacks is 0.
+    /// Converts the structure's bytes; fields that the shorter one of an older caller lacks are 0.
     pub(super) fn of_clone3(bytes: [u8; size_of::<Self>()]) -> Self {
         let mut words = bytes
             .chunks_exact(8)
@@ -236,13 +242,13 @@ impl Creation {
         Self { flags: VM | VFORK, ..Self::of_fork() }
     }
 
-    /// The flags that are set, each with its meaning.
+    /// Returns the flags that are set, each with its meaning.
     pub fn flags(&self) -> impl Iterator<Item = &'static Flag> + use<> {
         let set = self.flags;
         FLAGS.iter().filter(move |flag| set & flag.bit != 0)
     }
 
-    /// The flags by their names, joined by `|`; `0` where none is set.
+    /// Returns the names of the flags, joined by `|`; `0` if none is set.
     pub fn flag_names(&self) -> String {
         let mut names: Vec<String> = self.flags().map(|flag| flag.name.to_owned()).collect();
         let strange = FLAGS.iter().fold(self.flags, |left, flag| left & !flag.bit);
@@ -252,7 +258,7 @@ impl Creation {
         if names.is_empty() { "0".to_owned() } else { names.join("|") }
     }
 
-    /// As the arguments of `clone`.
+    /// Returns the arguments of `clone`, as strace prints them.
     pub(super) fn as_arguments(&self) -> Vec<String> {
         let mut flags = match self.flag_names().as_str() {
             "0" => Vec::new(),
@@ -276,12 +282,12 @@ impl Creation {
         }
     }
 
-    /// A field that counts with one of these flags only.
+    /// Formats a field that is valid only with one of these flags.
     fn named(&self, with: u64, name: &str, value: u64) -> Option<String> {
         (self.flags & with != 0).then(|| format!("{name}={}", words::address(value)))
     }
 
-    /// Each field that counts, and each flag that is set, with its meaning: a line each.
+    /// Returns each valid field, and each set flag, with its meaning, one per line.
     pub fn explained(&self) -> String {
         let mut text = format!("\n{self}\n");
         let shown = self.to_string();
@@ -297,7 +303,7 @@ impl Creation {
     }
 }
 
-/// The structure, without the fields that do not count.
+/// Prints the structure, without the fields that are not valid.
 impl fmt::Display for Creation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = vec![format!("flags={}", self.flag_names())];
@@ -321,7 +327,8 @@ impl fmt::Display for Creation {
 mod tests {
     use super::*;
 
-    /// Its bits reach into the sign, and two do not fit into the library's type at all.
+    /// Pairs of name and value: the library's constants are signed, and two do not fit its type at
+    /// all.
     macro_rules! of_the_library {
         ($($constant:ident)*) => {
             [$((stringify!($constant), u64::from(libc::$constant.cast_unsigned()))),*]
@@ -341,12 +348,12 @@ mod tests {
             let flag = FLAGS.iter().find(|flag| flag.name == name);
             assert_eq!(flag.map(|flag| flag.bit), Some(bit), "{name}");
         }
-        // Beyond 32 bits; the library's type holds 32.
+        // Above 32 bits; the library's type has 32.
         let wide: Vec<_> = FLAGS[all.len()..].iter().map(|flag| (flag.name, flag.bit)).collect();
         assert_eq!(wide, [("CLONE_CLEAR_SIGHAND", 1 << 32), ("CLONE_INTO_CGROUP", 1 << 33)]);
     }
 
-    /// From the signal's byte to the newest flag no bit is free.
+    /// From the signal's byte to the newest flag, every bit is used.
     #[test]
     fn every_bit_has_one_explanation() {
         let bits: Vec<u64> = FLAGS.iter().map(|flag| flag.bit).collect();

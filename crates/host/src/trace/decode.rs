@@ -1,13 +1,13 @@
-//! Arguments of a system call as strace would print them: [`on_entry`], and what is only known
-//! afterwards: [`on_exit`].
+//! Formatting of a system call's arguments, as strace prints them: [`on_entry`], and the values
+//! known only after the call: [`on_exit`].
 //!
-//! [`shape`] has one row a call. A call without a row shows its six registers.
+//! [`shape`] has one row per call. A call without a row is shown with its six registers.
 
 use super::clone::{self, Creation};
 use super::requests::Traced;
 use super::{Call, words};
 
-/// How an argument is read.
+/// Interpretation of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A signed number of 32 bits: a descriptor, a pid.
@@ -16,30 +16,30 @@ enum Kind {
     Count,
     /// An address.
     Address,
-    /// Bits with names, and the name of none.
+    /// Bits with names, and the name of an empty set.
     Bits(words::Flags, &'static str),
     /// One of several numbers.
     OneOf(words::Flags),
-    /// A set of signals, given.
+    /// A set of signals, as input.
     Signals,
-    /// A set of signals, filled in.
+    /// A set of signals, as output.
     OldSignals,
-    /// Bytes, filled in; the result says how many.
+    /// Bytes, as output; the result is their count.
     Filled,
     /// A futex operation.
     Futex,
     /// A signal.
     Signal,
-    /// How a child ended, filled in.
+    /// Status of a child, as output.
     Status,
     /// The structure of `clone3`; its size is the next argument.
     Creation,
 }
 
-/// Most bytes that are shown of what was filled in.
+/// Maximum number of output bytes shown.
 const SHOWN: usize = 32;
 
-/// What the arguments of a call are.
+/// Returns the kinds of a call's arguments.
 fn shape(name: &str) -> Option<&'static [Kind]> {
     use Kind::{
         Address, Bits, Count, Creation, Filled, Futex, Number, OldSignals, OneOf, Signal, Signals,
@@ -78,7 +78,7 @@ fn shape(name: &str) -> Option<&'static [Kind]> {
     })
 }
 
-/// What a creation asks for, where the call is one.
+/// Returns the arguments of a creation, if the call is one.
 pub(super) fn creation(
     traced: Traced,
     name: Option<&str>,
@@ -87,7 +87,7 @@ pub(super) fn creation(
     match name? {
         "clone" => Some(Creation::of_clone(arguments)),
         "clone3" => {
-            // A caller that knows fewer fields gives fewer bytes.
+            // A caller that knows fewer fields passes fewer bytes.
             let mut bytes = [0; size_of::<Creation>()];
             let size = bytes.len().min(arguments[1] as usize);
             traced.read(arguments[0], &mut bytes[..size]).ok()?;
@@ -99,7 +99,7 @@ pub(super) fn creation(
     }
 }
 
-/// The arguments of a call on its way in; what it fills in is an address yet.
+/// Returns the arguments of a call at its entry; output is still shown as an address.
 pub(super) fn on_entry(traced: Traced, name: Option<&str>, arguments: [u64; 6]) -> Vec<String> {
     if name == Some("clone") {
         return Creation::of_clone(arguments).as_arguments();
@@ -118,7 +118,7 @@ pub(super) fn on_entry(traced: Traced, name: Option<&str>, arguments: [u64; 6]) 
     }
 }
 
-/// Puts what a call has filled in in place of where.
+/// Replaces the addresses of a call's output with its contents.
 pub(super) fn on_exit(traced: Traced, call: &mut Call, arguments: [u64; 6]) {
     let Some(returned) = call.returned.filter(|value| *value >= 0) else { return };
     let kinds = call.name.and_then(shape).unwrap_or_default();
@@ -139,7 +139,7 @@ pub(super) fn on_exit(traced: Traced, call: &mut Call, arguments: [u64; 6]) {
     }
 }
 
-/// An argument; `next` is the one after it, which may say how long it is.
+/// Formats an argument; `next` is the one after it, which may be its length.
 fn text(traced: Traced, kind: Kind, value: u64, next: u64) -> String {
     match kind {
         Kind::Number => (value as i32).to_string(),
@@ -194,7 +194,7 @@ fn futex(operation: u64) -> String {
     let operation_name = words::one_of(operation & !beside, words::FUTEX);
     match words::bits(operation & beside, words::FUTEX_BITS, "").replace("_FLAG", "") {
         none if none.is_empty() => operation_name,
-        // As strace has it, in one word.
+        // Joined into one word, as strace does.
         bits => match bits.strip_prefix("FUTEX_PRIVATE") {
             Some(rest) => format!("{operation_name}_PRIVATE{rest}"),
             None => format!("{operation_name}|{bits}"),
@@ -202,7 +202,7 @@ fn futex(operation: u64) -> String {
     }
 }
 
-/// What the kernel told the creator in its memory.
+/// Returns the thread id that the kernel stored in the creator's memory.
 fn told(traced: Traced, creation: Creation) -> Option<String> {
     if creation.flags & clone::PARENT_SETTID == 0 {
         return None;

@@ -1,13 +1,14 @@
-//! Which system calls something makes: [`events`], [`system_calls`]; and those of a C
-//! `pthread_create` and of a `fork`: [`pthread_create`], [`fork`].
+//! Tracing of a function's system calls: [`events`], [`system_calls`]; and of a C `pthread_create`
+//! and a `fork`: [`pthread_create`], [`fork`].
 //!
-//! What is asked about runs in a forked child under `ptrace`, with every thread and process that it
-//! makes. [`TraceEvent`] is what is seen, in order; its text is what strace would print. [`clone`]
-//! explains each flag and field of a creation, [`signal`] each field of a signal's `siginfo`.
+//! The traced function runs in a forked child under `ptrace`, with every thread and process that it
+//! creates. [`TraceEvent`] is one observation, in order; its text is what strace would print.
+//! [`clone`] explains each flag and field of a creation, [`signal`] each field of a signal's
+//! `siginfo`.
 //!
-//! [`tracer`] leads the child from stop to stop, [`requests`] are the `ptrace` requests, [`decode`]
-//! makes arguments readable, [`names`] knows the numbers. What it does not do: time anything (a
-//! traced call takes a hundred times as long), or follow 32-bit programs.
+//! [`tracer`] resumes the child from stop to stop, [`requests`] are the `ptrace` requests,
+//! [`decode`] formats arguments, [`names`] maps numbers to names. The module does not time anything
+//! (a traced call takes a hundred times as long), or follow 32-bit programs.
 
 pub mod clone;
 mod decode;
@@ -36,10 +37,10 @@ pub enum TraceEvent {
     Ended(Who, ExitKind),
 }
 
-/// Whose event it is.
+/// Thread or process of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Who {
-    /// The thread that was asked about.
+    /// The traced function's thread.
     Caller,
     /// Another thread of its process.
     Thread(i32),
@@ -50,38 +51,38 @@ pub enum Who {
 /// The end of a thread or process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitKind {
-    /// By itself, with a status.
+    /// Exited, with a status.
     Exited(i32),
-    /// By a signal.
+    /// Killed by a signal.
     Killed(i32),
 }
 
 /// One system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Who made it.
+    /// Thread that made the call.
     pub who: Who,
-    /// Its number on this processor.
+    /// Number of the call on this processor.
     pub number: u64,
-    /// Its name, where the number has one here.
+    /// Name of the call, if the number has one here.
     pub name: Option<&'static str>,
-    /// Its arguments as text.
+    /// Arguments as text.
     pub arguments: Vec<String>,
-    /// What it returned; `None` where it never did.
+    /// Returned value; `None` if it did not return.
     pub returned: Option<i64>,
-    /// Of a creation: what was asked for.
+    /// Arguments of a creation.
     pub creates: Option<Creation>,
 }
 
 impl Call {
-    /// Its name, or its number.
+    /// Returns the name of the call, or its number.
     pub fn title(&self) -> String {
         self.name.map_or_else(|| format!("syscall_{}", self.number), str::to_owned)
     }
 }
 
 impl TraceEvent {
-    /// Whose it is.
+    /// Returns the thread or process of the event.
     pub fn who(&self) -> Who {
         match self {
             Self::Call(call) => call.who,
@@ -89,7 +90,7 @@ impl TraceEvent {
         }
     }
 
-    /// The call, if it is one.
+    /// Returns the call, if the event is one.
     pub fn call(&self) -> Option<&Call> {
         match self {
             Self::Call(call) => Some(call),
@@ -98,20 +99,20 @@ impl TraceEvent {
     }
 }
 
-/// Runs `of` in a forked, traced child, and says what it and everybody that it made did until it
-/// returned; an end that was under way by then is waited for.
+/// Runs `of` in a forked, traced child, and returns the events of the child and of all that it
+/// created until `of` returned; a thread that was already exiting by then is waited for.
 ///
 /// # Errors
-/// Skipped, where the system refuses `ptrace` (Yama, a filter, a tracer that is there already);
-/// failed, where `of` panics or takes more than ten seconds.
+/// Skipped, if the system refuses `ptrace` (Yama, a filter, another tracer); failed, if `of` panics
+/// or takes more than ten seconds.
 pub fn events(of: impl FnOnce() + Send) -> Result<Vec<TraceEvent>> {
     tracer::trace(of)
 }
 
-/// The system calls alone.
+/// Returns the system calls only.
 ///
 /// # Errors
-/// As [`events`].
+/// Like [`events`].
 pub fn system_calls(of: impl FnOnce() + Send) -> Result<Vec<Call>> {
     let calls = events(of)?.into_iter().filter_map(|event| match event {
         TraceEvent::Call(call) => Some(call),
@@ -120,7 +121,8 @@ pub fn system_calls(of: impl FnOnce() + Send) -> Result<Vec<Call>> {
     Ok(calls.collect())
 }
 
-/// Names alone, caller and others apart: `mmap, clone3, futex; the new one: rseq, exit`.
+/// Returns the names only, those of the caller first: `mmap, clone3, futex; the new task: rseq,
+/// exit`.
 pub fn in_short(events: &[TraceEvent]) -> String {
     let names = |callers: bool| -> Vec<String> {
         let calls = events.iter().filter_map(TraceEvent::call);
@@ -129,17 +131,17 @@ pub fn in_short(events: &[TraceEvent]) -> String {
     let (caller, others) = (names(true), names(false));
     let mut text = caller.join(", ");
     if !others.is_empty() {
-        text += &format!("; the new one: {}", others.join(", "));
+        text += &format!("; the new task: {}", others.join(", "));
     }
     text
 }
 
-/// Whether a word is the name of a system call here.
+/// Returns `true` if `word` is the name of a system call here.
 pub fn is_a_call(word: &str) -> bool {
     names::is_name(word)
 }
 
-/// What a trace means: every event a line, then each flag and field of each creation, and each
+/// Explains a trace: every event in a line, then each flag and field of each creation, and each
 /// field of each signal, with its meaning.
 pub fn explained(events: &[TraceEvent]) -> String {
     let mut text = String::new();

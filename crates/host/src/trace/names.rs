@@ -1,13 +1,14 @@
 //! The names of system calls by their numbers: [`name`].
 //!
-//! The numbers are the processor's own. One without a name here is newer than this list, or none.
+//! The numbers depend on the processor. A number without a name here is newer than this list, or
+//! invalid.
 
-/// Makes pairs of number and name of the library's constants.
+/// Expands to pairs of number and name of the library's constants.
 macro_rules! pairs {
     ($($constant:ident)*) => { &[$((libc::$constant, stringify!($constant))),*] };
 }
 
-/// The name of a system call.
+/// Returns the name of a system call.
 pub(super) fn name(number: u64) -> Option<&'static str> {
     let of = |list: &'static [(libc::c_long, &'static str)]| {
         let found = list.iter().find(|(known, _)| known.cast_unsigned() == number);
@@ -16,13 +17,13 @@ pub(super) fn name(number: u64) -> Option<&'static str> {
     of(EVERYWHERE).or_else(|| of(OLD))
 }
 
-/// Whether there is a system call of that name.
+/// Returns `true` if there is a system call of that name.
 pub(super) fn is_name(word: &str) -> bool {
     let named = |(_, constant): &(_, &str)| constant.strip_prefix("SYS_") == Some(word);
     EVERYWHERE.iter().chain(OLD).any(named)
 }
 
-/// What every 64-bit processor has.
+/// System calls of every 64-bit processor.
 const EVERYWHERE: &[(libc::c_long, &str)] = pairs! {
     SYS_read SYS_write SYS_close SYS_fstat SYS_lseek SYS_mmap SYS_mprotect SYS_munmap
     SYS_brk SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_ioctl SYS_pread64
@@ -80,7 +81,7 @@ const EVERYWHERE: &[(libc::c_long, &str)] = pairs! {
     SYS_mseal
 };
 
-/// What later processors were not given any more.
+/// System calls that newer processors lack.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[(libc::c_long, &str)] = pairs! {
     SYS_open SYS_stat SYS_lstat SYS_poll SYS_access SYS_pipe SYS_select SYS_dup2 SYS_pause
@@ -94,7 +95,7 @@ const OLD: &[(libc::c_long, &str)] = pairs! {
     SYS_signalfd SYS_eventfd
 };
 
-/// Nothing.
+/// None.
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[(libc::c_long, &str)] = &[];
 

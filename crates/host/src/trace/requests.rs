@@ -1,4 +1,4 @@
-//! The `ptrace` requests that a tracer needs, each a function: [`Traced`], [`wait_for_any`].
+//! The `ptrace` requests of the tracer, each a function: [`Traced`], [`wait_for_any`].
 
 #![allow(unsafe_code, reason = "ptrace and waitpid")]
 
@@ -10,19 +10,19 @@ use std::ptr;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Traced(pub(super) libc::pid_t);
 
-/// Where a system call is seen.
+/// Position at which a system call is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// On its way in, with number and arguments.
+    /// At the entry, with number and arguments.
     Entry(u64, [u64; 6]),
-    /// On its way out, with what it returns: a negative `errno` where it failed.
+    /// At the exit, with the result: a negative `errno` if it failed.
     Exit(i64),
-    /// Neither: a filter's.
+    /// Neither: a filter's stop.
     Other,
 }
 
-/// What is asked of the kernel for every traced thread: that calls are told from signals, that
-/// whoever is created is traced too, and that all die with the tracer.
+/// Options of every traced thread: distinguish calls from signals, trace each created task too, and
+/// kill all with the tracer.
 const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
@@ -30,21 +30,21 @@ const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_EXITKILL;
 
-/// Lets the thread that forked us trace us.
+/// Lets the thread that forked this process trace it.
 pub(super) fn trace_me() -> io::Result<()> {
-    // SAFETY: changes nothing but who is told of our stops.
+    // SAFETY: only changes which thread is notified of this process's stops.
     check(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0_usize, 0_usize) }).map(|_| ())
 }
 
-/// Stops the calling process of one thread until its tracer lets it go on.
+/// Stops the calling process of one thread until its tracer resumes it.
 pub(super) fn stop_here() -> io::Result<()> {
-    // SAFETY: a signal to ourselves.
+    // SAFETY: sends a signal to this process.
     check(unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) }.into()).map(|_| ())
 }
 
-/// Makes every signal arrive, and SIGCHLD do nothing: as in a program that has just been started.
+/// Unblocks all signals and resets SIGCHLD, as in a program that has just been started.
 pub(super) fn as_in_a_fresh_program() -> io::Result<()> {
-    // SAFETY: the set is filled before it is used; both calls only read what they are given.
+    // SAFETY: the set is filled before it is used; both calls only read their arguments.
     unsafe {
         if libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_ERR {
             return Err(io::Error::last_os_error());
@@ -56,7 +56,7 @@ pub(super) fn as_in_a_fresh_program() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for a change of any child or traced thread of the calling thread; says whose, and its
+/// Waits for a change of any child or traced thread of the calling thread; returns its id and
 /// status. Children of other threads are left to these.
 pub(super) fn wait_for_any() -> io::Result<(libc::pid_t, libc::c_int)> {
     let mut status = 0;
@@ -68,36 +68,36 @@ pub(super) fn wait_for_any() -> io::Result<(libc::pid_t, libc::c_int)> {
 impl Traced {
     /// Sets [`OPTIONS`].
     pub(super) fn set_options(self) -> io::Result<()> {
-        // SAFETY: touches no memory of ours.
+        // SAFETY: accesses no memory of this process.
         let set =
             unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, self.0, 0_usize, OPTIONS as usize) };
         check(set).map(|_| ())
     }
 
-    /// Lets it go on to its next call, with a signal delivered where `signal` is not 0. One that
-    /// was killed meanwhile is no error: its end is what is seen next.
+    /// Resumes the thread until its next call; delivers `signal` to it unless that is 0. If the
+    /// thread was killed meanwhile, this is not an error: its end is the next event.
     pub(super) fn resume(self, signal: libc::c_int) -> io::Result<()> {
         let signal = signal.unsigned_abs() as usize;
-        // SAFETY: touches no memory of ours.
+        // SAFETY: accesses no memory of this process.
         match check(unsafe { libc::ptrace(libc::PTRACE_SYSCALL, self.0, 0_usize, signal) }) {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Whether it belongs to process `group`.
+    /// Returns `true` if the thread belongs to process `group`.
     pub(super) fn is_thread_of(self, group: libc::pid_t) -> bool {
-        // SAFETY: signal 0 only asks.
+        // SAFETY: signal 0 only checks.
         unsafe { libc::syscall(libc::SYS_tgkill, group, self.0, 0) == 0 }
     }
 
-    /// Kills its process.
+    /// Kills the thread's process.
     pub(super) fn kill(self) {
-        // SAFETY: the number is not given to anybody else before its tracer, we, has reaped it.
+        // SAFETY: the number is not reused before its tracer, this thread, has reaped it.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 
-    /// What it is doing at a stop that a system call made.
+    /// Returns the position of a thread that a system call stopped.
     pub(super) fn system_call(self) -> io::Result<Stop> {
         let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
         let size = size_of::<libc::ptrace_syscall_info>();
@@ -117,17 +117,18 @@ impl Traced {
         }
     }
 
-    /// What comes with the signal that it is about to get; `None` where it is stopped otherwise.
+    /// Returns the information of the signal that the thread is about to get; `None` if it stopped
+    /// otherwise.
     pub(super) fn signal(self) -> Option<libc::siginfo_t> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: the kernel fills the structure, which is what this request wants.
+        // SAFETY: the kernel fills the structure, as this request requires.
         let got =
             unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, self.0, 0_usize, info.as_mut_ptr()) };
         // SAFETY: zeroed, then filled; any bytes are a valid value.
         check(got).ok().map(|_| unsafe { info.assume_init() })
     }
 
-    /// Copies memory of the stopped thread, a word at a time: permitted wherever tracing is.
+    /// Copies memory of the stopped thread, one word at a time: permitted wherever tracing is.
     pub(super) fn read(self, at: u64, into: &mut [u8]) -> io::Result<()> {
         const WORD: u64 = size_of::<u64>() as u64;
         for (place, at) in into.iter_mut().zip(at..) {

@@ -1,4 +1,4 @@
-//! What comes with a signal: [`Arrived`], from its `siginfo`, and [`FIELDS`] explained.
+//! Information about a signal: [`Arrived`], from its `siginfo`, and [`FIELDS`] explained.
 
 #![allow(unsafe_code, reason = "reads the union inside siginfo_t")]
 
@@ -6,16 +6,16 @@ use std::fmt;
 
 use super::words;
 
-/// A signal and what the kernel says of it.
+/// A signal with its information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
-    /// Which signal.
+    /// Number of the signal.
     pub signo: i32,
-    /// Why it was sent.
+    /// Cause of the signal.
     pub code: i32,
-    /// Of a signal from somebody: who; of SIGCHLD: whose end.
+    /// Sender of a signal from a process; for SIGCHLD, the child.
     pub sender: Option<SignalSource>,
-    /// Of SIGCHLD: the end itself.
+    /// For SIGCHLD, the child's end.
     pub end: Option<ChildEnd>,
 }
 
@@ -28,7 +28,7 @@ pub struct SignalSource {
     pub uid: u32,
 }
 
-/// What SIGCHLD tells of a child.
+/// End of a child, as SIGCHLD reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildEnd {
     /// Exit status, or the signal.
@@ -41,20 +41,20 @@ pub struct ChildEnd {
 
 /// The fields, each with its meaning.
 pub const FIELDS: [(&str, &str); 7] = [
-    ("si_signo", "which signal"),
+    ("si_signo", "the number of the signal"),
     (
         "si_code",
-        "why: CLD_EXITED a child exited, CLD_KILLED a signal killed it, CLD_DUMPED it left a core, \
-         CLD_STOPPED and CLD_CONTINUED; SI_USER kill, SI_TKILL tgkill, SI_QUEUE sigqueue, \
-         SI_KERNEL the kernel itself",
+        "the cause: CLD_EXITED, a child exited; CLD_KILLED, a signal killed it; CLD_DUMPED, the \
+         same with a core dump; CLD_STOPPED and CLD_CONTINUED; SI_USER, kill; SI_TKILL, tgkill; \
+         SI_QUEUE, sigqueue; SI_KERNEL, the kernel itself",
     ),
-    ("si_pid", "of SIGCHLD: which child; else who sent it"),
+    ("si_pid", "the child that a SIGCHLD reports; otherwise the sender"),
     ("si_uid", "the real user id of that process"),
     (
         "si_status",
         "the exit status after CLD_EXITED; otherwise the signal that ended or stopped it",
     ),
-    ("si_utime", "the child's time in user mode, in clock ticks (100 a second)"),
+    ("si_utime", "the child's time in user mode, in clock ticks (100 per second)"),
     ("si_stime", "the child's time in the kernel, in clock ticks"),
 ];
 
@@ -92,7 +92,7 @@ impl Arrived {
         }
     }
 
-    /// Why it was sent, by name.
+    /// Returns the name of the cause.
     pub fn code_name(&self) -> String {
         let find = |codes: &[(i32, &'static str)]| {
             codes.iter().find(|(code, _)| *code == self.code).map(|(_, name)| *name)
@@ -101,7 +101,7 @@ impl Arrived {
         name.map_or_else(|| self.code.to_string(), str::to_owned)
     }
 
-    /// Each field that it has, with its meaning: a line each.
+    /// Returns each field that the signal has with its meaning, one per line.
     pub fn explained(&self) -> String {
         let shown = self.to_string();
         let mut text = format!("\n{shown}\n");

@@ -9,18 +9,18 @@ use super::{TraceEvent, events};
 use crate::os::child::exit_at_once;
 use crate::trouble::Result;
 
-/// A C `pthread_create` of a function that does nothing, and its `pthread_join`.
+/// Traces a C `pthread_create` of a function that does nothing, and its `pthread_join`.
 ///
 /// # Errors
-/// As [`events`].
+/// Like [`events`].
 pub fn pthread_create() -> Result<Vec<TraceEvent>> {
     extern "C" fn nothing(_: *mut libc::c_void) -> *mut libc::c_void {
         ptr::null_mut()
     }
     events(|| {
         let mut thread = 0;
-        // SAFETY: the attributes are the defaults; the function touches nothing; the thread is
-        // joined once, where there is one.
+        // SAFETY: the attributes are the defaults; the function accesses nothing; the thread, if
+        // any, is joined once.
         unsafe {
             if libc::pthread_create(&raw mut thread, ptr::null(), nothing, ptr::null_mut()) == 0 {
                 libc::pthread_join(thread, ptr::null_mut());
@@ -29,16 +29,16 @@ pub fn pthread_create() -> Result<Vec<TraceEvent>> {
     })
 }
 
-/// A C `fork` whose child ends at once, and its `waitpid`.
+/// Traces a C `fork` whose child exits at once, and its `waitpid`.
 ///
 /// # Errors
-/// As [`events`].
+/// Like [`events`].
 pub fn fork() -> Result<Vec<TraceEvent>> {
-    // SAFETY: the child leaves at once and never returns into the frames of others.
+    // SAFETY: the child exits at once and never returns into the caller's frames.
     events(|| match unsafe { libc::fork() } {
         0 => exit_at_once(0),
         child if child > 0 => {
-            // SAFETY: no status is wanted.
+            // SAFETY: no status is requested.
             unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
         }
         _ => {}

@@ -7,7 +7,7 @@ use std::ptr;
 use super::*;
 use crate::trouble::Trouble;
 
-/// `None` where nothing may be traced here.
+/// Returns `None` if tracing is not permitted here.
 fn traced(events: Result<Vec<TraceEvent>>) -> Option<Vec<TraceEvent>> {
     match events {
         Ok(events) => {
@@ -27,7 +27,7 @@ fn creation(events: &[TraceEvent]) -> (&Call, Creation) {
         let call = event.call()?;
         Some((call, call.creates?))
     });
-    let found = made.next().expect("somebody was created");
+    let found = made.next().expect("a task was created");
     assert!(made.next().is_none(), "only one");
     found
 }
@@ -56,14 +56,15 @@ fn a_thread_is_made_with_the_published_flags_and_ends() {
         events.contains(&TraceEvent::Ended(Who::Thread(thread), ExitKind::Exited(0))),
         "{thread} ended: {events:?}"
     );
-    assert!(explained(&events).contains("one memory for both"));
+    assert!(explained(&events).contains("one address space for both"));
 }
 
-/// The joiner is woken while the joined still has its files to close; here, one that takes long.
+/// The joiner is woken while the joined thread still has its files to close; here, one that takes
+/// long.
 #[test]
 fn an_end_that_comes_after_the_join_is_not_missed() {
     extern "C" fn leaves_a_large_file(_: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: the name lasts; the table of descriptors becomes this thread's own.
+        // SAFETY: the name is static; the table of descriptors becomes this thread's own.
         unsafe {
             libc::unshare(libc::CLONE_FILES);
             libc::fallocate(libc::memfd_create(c"large".as_ptr(), 0), 0, 0, 64 << 20);
@@ -72,8 +73,8 @@ fn an_end_that_comes_after_the_join_is_not_missed() {
     }
     let joins = || {
         let mut thread = 0;
-        // SAFETY: the attributes are the defaults; the function lasts; the thread is joined once,
-        // where there is one.
+        // SAFETY: the attributes are the defaults; the function is static; the thread, if any, is
+        // joined once.
         unsafe {
             let made = libc::pthread_create(
                 &raw mut thread,
@@ -119,7 +120,7 @@ fn a_fork_asks_for_its_signal_and_the_signal_says_who_exited() {
 #[test]
 fn calls_are_named_with_arguments_and_results_and_nothing_is_added() {
     let asked = || {
-        // SAFETY: neither touches memory; the second number is no system call.
+        // SAFETY: neither accesses memory; the second number is not a system call.
         unsafe {
             libc::syscall(libc::SYS_kill, libc::getpid(), 0);
             libc::syscall(4000, 1_u64, 2_u64, 3_u64, 4_u64, 5_u64, 6_u64);
@@ -139,16 +140,16 @@ fn calls_are_named_with_arguments_and_results_and_nothing_is_added() {
     assert!(system_calls(|| {}).is_ok_and(|none| none.is_empty()));
 }
 
-/// The structure of Linux 5.3 had eight fields. What lies behind a short one is not part of it.
+/// The structure of Linux 5.3 had eight fields. Bytes after a short one are not part of it.
 #[test]
 fn a_short_structure_of_clone3_is_read_no_further_than_its_size() {
     const SHORT: usize = 64;
     let mut words = [0_u64; size_of::<Creation>() / 8];
     words[4] = libc::SIGCHLD as u64;
-    // Were they read, these would be two pids at address 1 and a cgroup.
+    // If they were read, these would be two pids at address 1 and a cgroup.
     words[SHORT / 8..].copy_from_slice(&[1, 2, 3]);
     let forks = move || {
-        // SAFETY: no flag: the child gets copies, and leaves at once; no status is wanted.
+        // SAFETY: no flag: the child gets copies, and exits at once; no status is requested.
         unsafe {
             match libc::syscall(libc::SYS_clone3, words.as_ptr(), SHORT) {
                 0 => crate::os::child::exit_at_once(0),

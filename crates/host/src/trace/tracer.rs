@@ -1,7 +1,7 @@
-//! Leads a child from stop to stop and writes down what is seen: [`trace`].
+//! The loop that resumes a child from stop to stop and records the events: [`trace`].
 //!
-//! The tracer is a thread of its own, so that it can wait for *any* of what it traces without
-//! taking the ends of other children from those who wait for them.
+//! The tracer is a thread of its own, so that it can wait for *any* of the tasks that it traces
+//! without taking the ends of other children from their waiters.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,10 +16,10 @@ use crate::os::shared::Shared;
 use crate::peer::{LastWords, Nudge};
 use crate::trouble::{During, Result, Trouble};
 
-/// How long what is traced may take.
+/// Maximum duration of the traced function.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// As [`super::events`].
+/// Implements [`super::events`].
 pub(super) fn trace(of: impl FnOnce() + Send) -> Result<Vec<TraceEvent>> {
     thread::scope(|scope| {
         let tracer = scope.spawn(|| fork_and_follow(of));
@@ -40,7 +40,7 @@ fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<TraceEvent>> {
             return 1;
         }
         of();
-        // Before any further call of ours; the tracer looks when that comes.
+        // Before any later call of this child; the tracer reads it at that call.
         returned.store(1, Ordering::Relaxed);
         0
     })?;
@@ -63,15 +63,15 @@ fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<TraceEvent>> {
     }
     match (tracer.over, tracer.end) {
         (true, Some(ExitKind::Exited(0))) => Ok(tracer.events),
-        (_, end) => Err(Trouble::fail(format!("what was traced did not return: {end:?}"))),
+        (_, end) => Err(Trouble::fail(format!("the traced function did not return: {end:?}"))),
     }
 }
 
-/// What is known of a traced thread.
+/// State of a traced thread.
 #[derive(Debug)]
 struct Task {
     who: Who,
-    /// Where its unfinished call stands among the events, and its number and arguments.
+    /// Index of its unfinished call among the events, and the call's number and arguments.
     pending: Option<(usize, u64, [u64; 6])>,
 }
 
@@ -80,15 +80,15 @@ struct Tracer<'a> {
     returned: &'a AtomicU32,
     tasks: BTreeMap<libc::pid_t, Task>,
     events: Vec<TraceEvent>,
-    /// Whether what is asked about has returned.
+    /// `true` if the traced function has returned.
     over: bool,
-    /// How the child ended; it is reaped then.
+    /// End of the child, which is reaped then.
     end: Option<ExitKind>,
 }
 
 impl Tracer<'_> {
-    /// Until nobody is left. After a failure all are killed, and still waited for: the process is
-    /// only reaped when each of its threads has been.
+    /// Follows until no task is left. After a failure all are killed, and still waited for: the
+    /// process is only reaped when each of its threads has been.
     fn follow(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let _nudge = Nudge::this_thread()?;
@@ -107,7 +107,7 @@ impl Tracer<'_> {
                     if Instant::now() < deadline {
                         Ok(())
                     } else {
-                        let text = format!("what was traced took more than {PATIENCE:?}");
+                        let text = format!("the traced function took more than {PATIENCE:?}");
                         Err(Trouble::fail(text))
                     }
                 }
@@ -121,7 +121,7 @@ impl Tracer<'_> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Deals with a stop, and says which signal the thread has to be given.
+    /// Handles a stop, and returns the signal to deliver to the thread.
     fn stopped(&mut self, pid: libc::pid_t, status: libc::c_int) -> Result<libc::c_int> {
         const CALL: libc::c_int = libc::SIGTRAP | 0x80;
         let signal = libc::WSTOPSIG(status);
@@ -130,7 +130,7 @@ impl Tracer<'_> {
             if pid == self.root {
                 Traced(pid).set_options().setting_up("ptrace(PTRACE_SETOPTIONS)")?;
             }
-            // Everybody begins with this stop, which belongs to the tracing.
+            // Every task begins with this stop, which belongs to the tracing.
             if signal == libc::SIGSTOP {
                 return Ok(0);
             }
@@ -166,7 +166,7 @@ impl Tracer<'_> {
     }
 
     fn entered(&mut self, pid: libc::pid_t, number: u64, arguments: [u64; 6]) {
-        // It said so before it made this call.
+        // The child set the word before it made this call.
         self.over |= pid == self.root && self.returned.load(Ordering::Relaxed) == 1;
         let Some(task) = self.tasks.get_mut(&pid).filter(|_| !self.over) else { return };
         let name = names::name(number);
@@ -199,14 +199,14 @@ impl Tracer<'_> {
         let task = self.tasks.remove(&pid);
         if pid == self.root {
             self.end = Some(end);
-            // Whoever it left behind.
+            // The tasks that it left behind.
             self.kill_all();
         } else if let Some(task) = task.filter(|task| !self.over || self.was_leaving(task)) {
             self.events.push(TraceEvent::Ended(task.who, end));
         }
     }
 
-    /// Whether it had called its own end: what waits for a thread is woken before that is over.
+    /// Returns `true` if it had called its own exit: a joiner is woken before that has completed.
     fn was_leaving(&self, task: &Task) -> bool {
         let call = task.pending.and_then(|(at, ..)| self.events[at].call());
         call.is_some_and(|call| matches!(call.name, Some("exit" | "exit_group")))

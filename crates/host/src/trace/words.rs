@@ -1,4 +1,4 @@
-//! Numbers as the words that manual pages use: flags, signals, errors.
+//! Conversion of numbers to the words of manual pages: flags, signals, errors.
 
 /// Flags by value.
 pub(super) type Flags = &'static [(u64, &'static str)];
@@ -14,21 +14,21 @@ pub(super) const MAP: Flags = flags! {
 };
 pub(super) const RANDOM: Flags = flags! { GRND_NONBLOCK GRND_RANDOM };
 pub(super) const WAIT: Flags = flags! { WNOHANG WUNTRACED WCONTINUED __WALL __WCLONE };
-/// What `madvise` is told: a number each, not bits.
+/// Arguments of `madvise`: one number each, not bits.
 pub(super) const ADVICE: Flags = flags! {
     MADV_NORMAL MADV_RANDOM MADV_SEQUENTIAL MADV_WILLNEED MADV_DONTNEED MADV_FREE MADV_HUGEPAGE
     MADV_NOHUGEPAGE MADV_DONTDUMP MADV_DODUMP
 };
-/// What `rt_sigprocmask` does with its set: a number each.
+/// Actions of `rt_sigprocmask`: one number each.
 pub(super) const HOW: Flags = flags! { SIG_BLOCK SIG_UNBLOCK SIG_SETMASK };
-/// Operations of `futex`: a number each, with [`FUTEX_BITS`] beside.
+/// Operations of `futex`: one number each, combined with [`FUTEX_BITS`].
 pub(super) const FUTEX: Flags = flags! {
     FUTEX_WAIT FUTEX_WAKE FUTEX_REQUEUE FUTEX_CMP_REQUEUE FUTEX_WAKE_OP FUTEX_LOCK_PI
     FUTEX_UNLOCK_PI FUTEX_TRYLOCK_PI FUTEX_WAIT_BITSET FUTEX_WAKE_BITSET
 };
 pub(super) const FUTEX_BITS: Flags = flags! { FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME };
 
-/// Whom a futex operation with a set of bits is for.
+/// Waiters that a futex operation with a set of bits selects.
 pub(super) const MATCH: Flags = &[(0xffff_ffff, "FUTEX_BITSET_MATCH_ANY")];
 
 const SIGNALS: Flags = flags! {
@@ -41,20 +41,20 @@ const ERRORS: Flags = flags! {
     EEXIST ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE
     ERANGE EDEADLK ENAMETOOLONG ENOSYS ENOTEMPTY ELOOP EOVERFLOW EOPNOTSUPP ETIMEDOUT
 };
-/// What the kernel keeps to itself and answers to nobody but a tracer.
+/// Results that the kernel shows to a tracer only.
 const RESTARTS: Flags = &[
     (512, "ERESTARTSYS"),
     (513, "ERESTARTNOINTR"),
     (514, "ERESTARTNOHAND"),
     (516, "ERESTART_RESTARTBLOCK"),
 ];
-/// The first real-time signal: the kernel's count, not the C library's, which keeps some.
+/// The first real-time signal: the kernel's number, not the C library's, which reserves some.
 const REAL_TIME: i32 = 32;
 
-/// Where the address is what is returned.
+/// Calls that return an address.
 const ADDRESSES: [&str; 4] = ["mmap", "mremap", "brk", "shmat"];
 
-/// Bits as names joined by `|`; what has no name as a number; `none` where no bit is set.
+/// Returns bits as names joined by `|`; bits without a name as a number; `none` if no bit is set.
 pub(super) fn bits(mut value: u64, known: Flags, none: &str) -> String {
     let mut names: Vec<String> = Vec::new();
     for (bits, name) in known.iter().filter(|(bits, _)| *bits != 0) {
@@ -69,7 +69,7 @@ pub(super) fn bits(mut value: u64, known: Flags, none: &str) -> String {
     if names.is_empty() { none.to_owned() } else { names.join("|") }
 }
 
-/// One of several numbers as its name.
+/// Returns one of several numbers as its name.
 pub(super) fn one_of(value: u64, known: Flags) -> String {
     find(value, known).map_or_else(|| format!("{value:#x}"), str::to_owned)
 }
@@ -78,7 +78,7 @@ fn find(value: u64, known: Flags) -> Option<&'static str> {
     known.iter().find(|(number, _)| *number == value).map(|(_, name)| *name)
 }
 
-/// A signal's name.
+/// Returns a signal's name.
 pub(super) fn signal(number: i32) -> String {
     match find(i64::from(number).cast_unsigned(), SIGNALS) {
         Some(name) => name.to_owned(),
@@ -88,7 +88,7 @@ pub(super) fn signal(number: i32) -> String {
     }
 }
 
-/// A set of signals, without `SIG`: `[CHLD]`; `~[]` is all of them, `~[RTMIN]` all but one.
+/// Returns a set of signals, without `SIG`: `[CHLD]`; `~[]` is all of them, `~[RTMIN]` all but one.
 pub(super) fn signals(set: u64) -> String {
     const MANY: u32 = 43;
     let (not, listed) = if set.count_ones() > MANY { ("~", !set) } else { ("", set) };
@@ -99,7 +99,7 @@ pub(super) fn signals(set: u64) -> String {
     format!("{not}[{}]", names.join(" "))
 }
 
-/// What a call returned; `?` where it never did.
+/// Returns the result of a call as text; `?` if it did not return.
 pub(super) fn returned(name: Option<&str>, value: Option<i64>) -> String {
     let Some(value) = value else { return "?".to_owned() };
     let address = name.is_some_and(|name| ADDRESSES.contains(&name));
@@ -108,14 +108,14 @@ pub(super) fn returned(name: Option<&str>, value: Option<i64>) -> String {
     }
     let error = value.unsigned_abs();
     if let Some(name) = find(error, RESTARTS) {
-        return format!("? {name} (to be begun again)");
+        return format!("? {name} (to be restarted)");
     }
     let text = std::io::Error::from_raw_os_error(error as i32).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     format!("-1 {} ({text})", one_of(error, ERRORS))
 }
 
-/// An address; 0 is NULL.
+/// Returns an address as text; 0 is NULL.
 pub(super) fn address(value: u64) -> String {
     if value == 0 { "NULL".to_owned() } else { format!("{value:#x}") }
 }
