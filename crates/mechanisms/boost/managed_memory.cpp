@@ -99,13 +99,13 @@ std::string obey(member &self, const char *name, bool marked, std::istream &orde
     return "done";
   }
   if (!self.memory)
-    throw std::runtime_error("this is no member");
+    throw std::runtime_error("this worker is not a member");
   if (what == "allocate") {
     std::uint32_t number = 0;
     std::size_t bytes = 0;
     order >> number >> bytes;
     if (!allocate(self, number, bytes, marked))
-      throw std::runtime_error("there is no room for " + std::to_string(bytes) + " bytes");
+      throw std::runtime_error("there is no space for " + std::to_string(bytes) + " bytes");
     return "done";
   }
   if (what == "fill") {
@@ -139,7 +139,7 @@ std::string obey(member &self, const char *name, bool marked, std::istream &orde
   if (what == "look") {
     for (const block &one : self.kept) {
       if (!is_whole(one))
-        return "faulty a living member's block" + word(one.number) + " holds something else";
+        return "faulty a live member's block" + word(one.number) + " holds something else";
       all += word(one.number);
     }
     return "done" + all;

@@ -36,7 +36,7 @@ impl CppPart {
     /// # Errors
     /// Skipped, where there is no compiler or no Boost; failed, where the text does not compile.
     pub fn compile(&self, source: &Path, made: &Path) -> Result<()> {
-        std::fs::write(source, self.text).setting_up("writing the C++ part's text")?;
+        std::fs::write(source, self.text).setting_up("writing the C++ source")?;
         let compiled = Command::new("c++")
             .args(["-std=c++17", "-O2"])
             .args(self.arguments)
@@ -53,7 +53,7 @@ impl CppPart {
         Err(if first.contains("boost/") && first.contains("No such file") {
             Trouble::skip("no Boost headers (Debian: libboost-dev)")
         } else {
-            Trouble::fail(format!("c++ refuses the C++ part's text: {first}"))
+            Trouble::fail(format!("c++ rejects the source: {first}"))
         })
     }
 }

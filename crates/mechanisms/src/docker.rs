@@ -93,7 +93,7 @@ impl Docker {
         let last = answer.last_words();
         if last.contains("permission denied") {
             return Err(Trouble::skip(format!(
-                "the Docker engine does not let us in ({last}); run as root, or as a member of the \
+                "the Docker engine denies access ({last}); run as root, or as a member of the \
                  group `docker`"
             )));
         }
@@ -123,7 +123,7 @@ impl Docker {
         let options: Vec<String> = serde_json::from_str(&options).unwrap_or_default();
         let options: Vec<&str> =
             options.iter().map(|option| option.trim_start_matches("name=")).collect();
-        let guarded = if options.is_empty() { "not told".into() } else { options.join(", ") };
+        let guarded = if options.is_empty() { "unknown".into() } else { options.join(", ") };
         Ok(format!("Docker engine {}; security options: {guarded}", self.version))
     }
 
@@ -282,5 +282,5 @@ fn last_line(text: &str) -> String {
 
 fn shown(bytes: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(bytes).chars().take(SHOWN).collect();
-    format!("it answered {:?}", text.trim())
+    format!("it printed {:?}", text.trim())
 }

@@ -82,8 +82,8 @@ impl Driver for ContainerNetns {
             },
             &[Listing::new(
                 Asked::RoundTrip,
-                "the same between two processes in namespaces of their own: bridge, veth, no \
-                 engine",
+                "TCP with TCP_NODELAY between two processes in namespaces of their own: bridge, \
+                 veth, no engine",
             )],
         )
     };

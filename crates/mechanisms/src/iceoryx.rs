@@ -22,7 +22,7 @@ impl Driver for Iceoryx {
         needs: &[PEERS],
         shared_up_to: usize::MAX,
         explored: Some(Explored {
-            caveat: "A subscriber that comes later has no claim to what an earlier one did not \
+            caveat: "A later subscriber does not get the messages that an earlier one did not \
                      read",
             // It waits a second for what another process has begun to create.
             patience: Some(std::time::Duration::from_secs(5)),

@@ -99,7 +99,7 @@ fn lacking(name: &str) -> Trouble {
         None => Trouble::fail(format!("there is no mechanism {name}")),
         Some(mechanism) => match mechanism.missing_feature() {
             Some(feature) => Trouble::skip(format!("built without the feature `{feature}`")),
-            None => Trouble::fail(format!("{name} is opened otherwise")),
+            None => Trouble::fail(format!("{name} does not have ends of this shape")),
         },
     }
 }

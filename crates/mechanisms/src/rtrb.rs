@@ -97,11 +97,11 @@ mod rings {
         }
 
         fn producer(&self) -> Result<Producer<T>> {
-            self.producer.take().ok_or_else(|| Trouble::fail("a ring has one sender"))
+            self.producer.take().ok_or_else(|| Trouble::fail("a ring has only one sender"))
         }
 
         fn consumer(&self) -> Result<Consumer<T>> {
-            self.consumer.take().ok_or_else(|| Trouble::fail("a ring has one receiver"))
+            self.consumer.take().ok_or_else(|| Trouble::fail("a ring has only one receiver"))
         }
     }
 
@@ -146,7 +146,7 @@ mod rings {
     impl Outlet for WordsIn {
         #[inline(always)]
         fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
-            let word = message.first_chunk().ok_or_else(|| Trouble::fail("no word"))?;
+            let word = message.first_chunk().ok_or_else(|| Trouble::fail("expected a message of a word"))?;
             let word = u64::from_ne_bytes(*word);
             Ok(spin_until(peers, true, || self.0.push(word).is_ok())?)
         }

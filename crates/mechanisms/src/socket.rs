@@ -69,8 +69,7 @@ connected!(
                 Listing::new(Asked::Survival, "a pair of UNIX seqpacket sockets"),
                 Listing::new(
                     Asked::WakeUp,
-                    "a pair of UNIX seqpacket sockets, one byte per \
-                                             message"
+                    "a pair of UNIX seqpacket sockets, one byte per message"
                 ),
             ],
         )

@@ -72,13 +72,14 @@ impl EmptyProgram {
         let image = image();
         let written = rustix::io::write(&file, &image).setting_up("write to a memfd")?;
         if written != image.len() {
-            return Err(Trouble::fail(format!("a memfd took {written} of {} bytes", image.len())));
+            let length = image.len();
+            return Err(Trouble::fail(format!("wrote {written} of {length} bytes to a memfd")));
         }
         // By our own number: `self` would be each child, of whom the kernel would then have to make
         // a folder in `/proc`, a tenth of the time that is measured.
         let ours = std::fs::read_link("/proc/self").setting_up("reading the link /proc/self")?;
         let path = CString::new(format!("/proc/{}/fd/{}", ours.display(), file.as_raw_fd()))
-            .map_err(|_| Trouble::fail("a number without zero bytes"))?;
+            .map_err(|_| Trouble::fail("expected a path without zero bytes"))?;
         Ok(Self { _file: file, path })
     }
 

@@ -129,7 +129,7 @@ impl Driver for Own {
                 ),
                 Listing::new(
                     Asked::Survival,
-                    "a tontine mailbox at each end, both sleep; what is unread is taken back",
+                    "a tontine mailbox at each end, both sleep; unread messages are taken back",
                 ),
             ],
         )

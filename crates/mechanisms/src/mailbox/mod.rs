@@ -87,7 +87,7 @@ impl Post {
         let peer = peers.first().copied().unwrap_or(PeerHandle::Parent);
         senders.iter_mut().try_for_each(|sender| until_welcome(sender, peer))?;
         let sender = (!senders.is_empty()).then(|| senders.remove(0));
-        let sender = sender.ok_or_else(|| Trouble::fail("a post without a connection"))?;
+        let sender = sender.ok_or_else(|| Trouble::fail("expected a connection, found none"))?;
         Ok(Correspondent { sender, mailbox, _idle: senders })
     }
 }
@@ -115,7 +115,7 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Res
                 mailbox.ack();
                 return Ok(());
             }
-            Ok(_) => return Err(Trouble::fail("a message came before the meeting")),
+            Ok(_) => return Err(Trouble::fail("expected the empty message, found another")),
             Err(Error::TimedOut) => senders.iter().try_for_each(PeerHandle::check)?,
             Err(error) => return Err(failed("recv")(error)),
         }
@@ -136,14 +136,14 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Res
 pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()> {
     let began = Instant::now();
     while sender.peer().is_none() {
-        sender.service().map_err(failed("the meeting"))?;
+        sender.service().map_err(failed("mailbox handshake"))?;
         receiver.check()?;
         if began.elapsed() > PATIENCE {
-            return Err(Trouble::fail("mailbox: the receiver did not take the lane"));
+            return Err(Trouble::fail("mailbox: the receiver did not accept the lane"));
         }
         thread::sleep(PAUSE);
     }
-    sender.wait_acked(Some(PATIENCE)).map_err(failed("the meeting"))
+    sender.wait_acked(Some(PATIENCE)).map_err(failed("mailbox handshake"))
 }
 
 /// Returns this process's life: the main thread's, as in an invocation and in every forked child.
