@@ -1,8 +1,8 @@
-// An actor of the crash explorer that allocates from a Boost.Interprocess managed_shared_memory.
+// A worker of the crash explorer that allocates from a Boost.Interprocess managed_shared_memory.
 //
-// Obeys one order a line from standard input and answers each on standard output, as
-// `actor/order.rs` of `tontine-crash` defines them; a marked order is framed by two breakpoint instructions. Each
-// block is filled with the messages of `src/message.rs`.
+// Reads one command per line from standard input and writes one reply per line to standard output,
+// as `actor/order.rs` of `tontine-crash` defines them; a marked command is framed by two breakpoint
+// instructions. Each block is filled with the messages of `src/message.rs`.
 
 #include <boost/interprocess/managed_shared_memory.hpp>
 
@@ -34,7 +34,7 @@ struct block {
 struct member {
   std::unique_ptr<ipc::managed_shared_memory> memory;
   std::vector<block> kept;
-  // What is left of an empty heap for blocks.
+  // Free memory of the empty heap.
   std::size_t empty = 0;
 };
 
@@ -63,7 +63,7 @@ inline void mark(bool marked) {
     asm volatile("int3" ::: "memory");
 }
 
-// False where there is no room.
+// Returns false if there is no space.
 bool allocate(member &self, std::uint32_t number, std::size_t bytes, bool marked) {
   mark(marked);
   void *at = self.memory->allocate(bytes, std::nothrow);
@@ -147,7 +147,7 @@ std::string obey(member &self, const char *name, bool marked, std::istream &orde
   if (what == "check") {
     if (!self.memory->check_sanity())
       return "faulty check_sanity";
-    // Only whoever made it is asked.
+    // Only the creator of the heap gets this command.
     return "done" + word(self.empty - self.memory->get_free_memory()) + word(0);
   }
   if (what == "tend")
@@ -157,7 +157,8 @@ std::string obey(member &self, const char *name, bool marked, std::istream &orde
 
 } // namespace
 
-// The arguments are the subject's name, which is known, and the folder whose last part is the name.
+// The arguments are the target's name, which is known, and the directory whose last part is the
+// name.
 int main(int count, char **arguments) {
   if (count != 3)
     return 2;

@@ -1,5 +1,6 @@
-// Boost.Interprocess's managed_shared_memory as five C functions, which the workers of the experiment
-// `shared-heaps` call. Whoever made the heap forks them, so that all have it at the same address.
+// Boost.Interprocess's managed_shared_memory as five C functions, which the workers of the
+// experiment `shared-heaps` call. The creator of the heap forks them, so that all have it at the
+// same address.
 
 #include <boost/interprocess/managed_shared_memory.hpp>
 
@@ -11,7 +12,8 @@ namespace ipc = boost::interprocess;
 
 extern "C" {
 
-// A heap of so many bytes under this name, which is gone again when this returns; null if refused.
+// Creates a heap of `bytes` bytes under this name, which is removed before the return; null if
+// refused.
 void *tontine_boost_create(const char *name, std::size_t bytes) {
   try {
     auto *heap = new ipc::managed_shared_memory(ipc::create_only, name, bytes);
@@ -23,7 +25,7 @@ void *tontine_boost_create(const char *name, std::size_t bytes) {
   }
 }
 
-// Null if there is no memory left.
+// Returns null if there is no memory left.
 void *tontine_boost_allocate(void *heap, std::size_t bytes) {
   return static_cast<ipc::managed_shared_memory *>(heap)->allocate(bytes, std::nothrow);
 }
@@ -32,7 +34,7 @@ void tontine_boost_free(void *heap, void *block) {
   static_cast<ipc::managed_shared_memory *>(heap)->deallocate(block);
 }
 
-// What stands for a block in all processes.
+// Returns a number that identifies a block in all processes.
 std::uint64_t tontine_boost_handle(void *heap, void *block) {
   return static_cast<std::uint64_t>(
       static_cast<ipc::managed_shared_memory *>(heap)->get_handle_from_address(block));

@@ -1,7 +1,8 @@
-// An actor of the crash explorer that holds one end of a Boost.Interprocess message_queue.
+// A worker of the crash explorer that has one end of a Boost.Interprocess message_queue.
 //
-// Obeys one order a line from standard input and answers each on standard output, as
-// `actor/order.rs` of `tontine-crash` defines them; a marked order is framed by two breakpoints.
+// Reads one command per line from standard input and writes one reply per line to standard output,
+// as `actor/order.rs` of `tontine-crash` defines them; a marked command is framed by two breakpoint
+// instructions.
 
 #include <boost/date_time/posix_time/posix_time.hpp>
 #include <boost/interprocess/ipc/message_queue.hpp>
@@ -127,7 +128,8 @@ std::string obey(queue &end, const char *name, bool marked, std::istream &order)
 
 } // namespace
 
-// The arguments are the subject's name, which is known, and the folder whose last part is the name.
+// The arguments are the target's name, which is known, and the directory whose last part is the
+// name.
 int main(int count, char **arguments) {
   if (count != 3)
     return 2;

@@ -1,7 +1,8 @@
 //! Properties of a mechanism: [`Mechanism`].
 //!
-//! Experiments take their rows from it, the crash explorer takes its targets, and the report learns
-//! whether a receiver spins and what a kill does. It is data: [`crate::driver`] opens the ends.
+//! Experiments take their rows from it, the crash explorer takes its targets, and the report reads
+//! from it whether a receiver spins and what a kill does. It is data: [`crate::driver`] opens the
+//! ends.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub struct Mechanism {
     pub needs: &'static [Need],
     /// The part of a message that reaches the receiver.
     pub carries: Carries,
-    /// Longest message that stays whole where several senders send; 0 where there is one sender.
+    /// Length of the longest message that stays whole with several senders; 0 with one sender.
     pub shared_up_to: usize,
     /// Effect of a kill of one end.
     pub death: Death,
@@ -33,8 +34,8 @@ pub struct Mechanism {
 }
 
 impl Mechanism {
-    /// A mechanism between processes whose receiver sleeps; it carries whole messages of one
-    /// sender.
+    /// Returns a mechanism between processes whose receiver sleeps; it carries whole messages of
+    /// one sender.
     pub const fn new(name: &'static str, death: Death, rows: &'static [Listing]) -> Self {
         Self {
             name,
@@ -50,7 +51,7 @@ impl Mechanism {
         }
     }
 
-    /// Returns what an experiment says of it, if it measures it.
+    /// Returns the mechanism's row in an experiment, if that measures it.
     pub fn row(&self, asked: Asked) -> Option<&Listing> {
         self.rows.iter().find(|row| row.asked == asked)
     }
@@ -89,7 +90,7 @@ pub enum Between {
 pub enum Need {
     /// A feature of this crate, and whether it is built in.
     Feature {
-        /// Its name.
+        /// Name of the feature.
         name: &'static str,
         /// `true` if this build has it.
         built: bool,
@@ -98,15 +99,15 @@ pub enum Need {
     SharedMemory,
     /// POSIX message queues.
     MessageQueues,
-    /// A network interface that loops back.
+    /// A loopback network interface.
     Loopback,
-    /// Namespaces, and the right to make them.
+    /// Namespaces, and permission to create them.
     Namespaces,
     /// An engine that runs containers.
     Engine,
 }
 
-/// The libraries that are measured besides the kernel's own mechanisms.
+/// The libraries that are measured besides the mechanisms of the kernel.
 pub const PEERS: Need = Need::Feature { name: "peers", built: cfg!(feature = "peers") };
 
 /// The part of a message that reaches the receiver.
@@ -125,8 +126,8 @@ pub enum Carries {
 pub enum Death {
     /// Both ends are threads of the killed process, and end with it.
     TakesBoth,
-    /// The survivor keeps the other end. `survival` kills under the name `row`, which is this
-    /// mechanism's own or that of one which is the same to a survivor.
+    /// The survivor keeps the other end. `survival` kills under the name `row`: this mechanism's
+    /// own, or that of a mechanism that is the same to a survivor.
     LeavesOne {
         /// A row of `survival`.
         row: &'static str,
@@ -182,14 +183,14 @@ pub struct Listing {
     pub asked: Asked,
     /// Description of the row, in one line.
     pub says: &'static str,
-    /// The system calls inside what is timed; empty if the experiment's own text names them.
+    /// The system calls inside the timed part; empty if the experiment's own text names them.
     pub calls: &'static str,
     /// `true` if only a full run measures more than the first of its cells.
     pub brief: bool,
 }
 
 impl Listing {
-    /// A row whose system calls the experiment's own text names.
+    /// Returns a row whose system calls the experiment's own text names.
     pub const fn new(asked: Asked, says: &'static str) -> Self {
         Self { asked, says, calls: "", brief: false }
     }
@@ -214,30 +215,32 @@ pub struct Explored {
     pub summary: &'static str,
     /// A promise that it does not make; empty if there is no such remark.
     pub caveat: &'static str,
-    /// `true` if it is Tontine's own, whose failure is ours.
+    /// `true` if it is Tontine's own, whose failure is a bug here.
     pub own: bool,
     /// Operations in which a process is killed, in the order of the report.
     pub operations: &'static [Operation],
     /// Pairs of a victim's operation and the first operation of its successor, which is killed too.
     pub successions: &'static [(Operation, Operation)],
-    /// Operations whose succession takes longer than everything else together.
+    /// Operations whose succession takes longer than all others together.
     pub long_successions: &'static [Operation],
-    /// Messages that an empty queue takes before the next `send` waits, or grows the queue.
+    /// Number of messages that an empty queue takes before the next `send` blocks, or grows the
+    /// queue.
     pub capacity: fn() -> u32,
-    /// Messages that have to be taken out of a full queue before a waiting `send` continues.
+    /// Number of messages that have to be taken out of a full queue before a blocked `send`
+    /// continues.
     pub makes_room: fn() -> u32,
-    /// `true` if a message may come again that a dead receiver had received: at least once.
+    /// `true` if a message that a dead receiver had received may be delivered again: at least once.
     pub delivers_again: bool,
     /// `true` if a sender outlives its receiver and hands over to the next one.
     pub hands_over: bool,
-    /// Maximum time of a survivor for one answer, if it needs more than others.
+    /// Timeout of one reply of a survivor, if it needs more than others.
     pub patience: Option<Duration>,
     /// Time until the mechanism's own threads are idle.
     pub settles: Duration,
 }
 
 impl Explored {
-    /// A peer that comes to rest at once, and whose full queue has room after one message.
+    /// Returns a peer that is idle at once, and whose full queue has space after one message.
     pub const fn new(
         name: &'static str,
         summary: &'static str,

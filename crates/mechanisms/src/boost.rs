@@ -1,26 +1,26 @@
-//! Boost.Interprocess. Its parts are C++, compiled when they are asked for, with the machine's
-//! `c++` and its Boost headers: [`CppPart`].
+//! Boost.Interprocess. Its parts are C++, compiled on demand with the machine's `c++` and its Boost
+//! headers: [`CppPart`].
 
 use std::path::Path;
 use std::process::Command;
 
 use tontine_host::trouble::{During, Result, Trouble};
 
-/// A part that is C++.
+/// A part written in C++.
 #[derive(Debug, Clone, Copy)]
 pub struct CppPart {
-    /// Its text.
+    /// Source of the part.
     pub text: &'static str,
     arguments: &'static [&'static str],
 }
 
-/// An actor of the crash explorer with one end of a `message_queue`: a program.
+/// A worker of the crash explorer with one end of a `message_queue`: a program.
 pub const MESSAGE_QUEUE_ACTOR: CppPart = program(include_str!("../boost/message_queue.cpp"));
 
-/// An actor of the crash explorer that is a member of a `managed_shared_memory`: a program.
+/// A worker of the crash explorer that is a member of a `managed_shared_memory`: a program.
 pub const MANAGED_MEMORY_ACTOR: CppPart = program(include_str!("../boost/managed_memory.cpp"));
 
-/// A `managed_shared_memory` behind C functions: a library to be loaded.
+/// A `managed_shared_memory` behind C functions: a library to load.
 pub const MANAGED_SHARED_MEMORY: CppPart = CppPart {
     text: include_str!("../boost/managed_shared_memory.cpp"),
     arguments: &["-DNDEBUG", "-fPIC", "-shared"],
@@ -31,10 +31,10 @@ const fn program(text: &'static str) -> CppPart {
 }
 
 impl CppPart {
-    /// Compiles it into the file `made`, by way of its text in the file `source`.
+    /// Writes the source to the file `source` and compiles it into the file `made`.
     ///
     /// # Errors
-    /// Skipped, where there is no compiler or no Boost; failed, where the text does not compile.
+    /// Skipped, if there is no compiler or no Boost; failed, if the source does not compile.
     pub fn compile(&self, source: &Path, made: &Path) -> Result<()> {
         std::fs::write(source, self.text).setting_up("writing the C++ source")?;
         let compiled = Command::new("c++")

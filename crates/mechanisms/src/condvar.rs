@@ -1,8 +1,8 @@
-//! A slot under a process-shared pthread mutex, and a condition variable that tells whose turn it
-//! is: `condvar`. The mutex is not robust.
+//! A slot under a process-shared pthread mutex, and a condition variable for the change of turns:
+//! `condvar`. The mutex is not robust.
 //!
-//! Neither call returns when a signal arrives, so with peers to monitor both have a deadline,
-//! the same for many messages; when it passes, the end looks and the deadline moves on.
+//! Neither call returns when a signal arrives, so an end with peers to monitor sets a deadline, the
+//! same for many messages; when it passes, the end checks its peers and sets the next one.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -20,7 +20,7 @@ use crate::monitor::{Monitor, Waited};
 use crate::region::Common;
 use crate::slot::{CAPACITY, Slot};
 
-/// Between two looks at the peers.
+/// Interval between two checks of the peers.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `condvar`, and one end of it.
@@ -53,7 +53,7 @@ impl Driver for Guest {
 #[derive(Debug)]
 #[repr(C)]
 struct Guarded {
-    /// Whose turn to send it is.
+    /// Number of the end whose turn to send it is.
     turn: AtomicU32,
     slot: Slot,
 }

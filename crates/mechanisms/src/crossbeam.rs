@@ -1,8 +1,8 @@
 //! Crossbeam's channels between threads: `crossbeam`. A receiver without a message sleeps.
 //!
-//! A round trip's are bounded. A stream's is unbounded, and would take all memory where the sender
-//! is the faster end, so senders keep within a window; it is far larger than what a bounded queue
-//! holds.
+//! The channels of a round trip are bounded. That of a stream is unbounded, and would take all
+//! memory if the sender is the faster end, so senders keep within a window; it is far larger than
+//! the capacity of a bounded queue.
 
 use crate::about::{Asked, Between, Death, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;
@@ -56,13 +56,13 @@ mod channels {
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Inlet, Outlet, TransferError, check, spin_until};
 
-    /// Bytes that all senders may be ahead, as far as the two limits below allow.
+    /// Number of bytes that all senders may be ahead, as far as the two limits below allow.
     const WINDOW_BYTES: usize = 16 << 20;
-    /// Messages that they may always be ahead.
+    /// Number of messages that they may always be ahead.
     const FEWEST_AHEAD: usize = 16;
-    /// Messages that they may never be ahead.
+    /// Maximum number of messages that they may be ahead.
     const MOST_AHEAD: usize = 1 << 14;
-    /// How long the receiver waits before it looks after the senders.
+    /// Wait of the receiver before it checks the senders.
     const LOOK: Duration = Duration::from_millis(250);
 
     impl Outlet for Sender<u8> {
@@ -106,7 +106,7 @@ mod channels {
         ahead: u64,
     }
 
-    /// Number of messages that the receiver has taken, published at intervals; alone on its
+    /// Number of messages that the receiver has taken, published at intervals; alone on its cache
     /// line.
     #[derive(Debug, Default)]
     #[repr(align(128))]
@@ -134,12 +134,12 @@ mod channels {
         }
     }
 
-    /// A message is a box: made and filled by its sender, read and freed by the receiver.
+    /// The sender of boxes: it creates and fills each; the receiver reads and frees it.
     pub struct Boxes {
         sender: Sender<Box<[u8]>>,
         taken: Arc<Taken>,
         sent: u64,
-        /// How far it may go before it looks at `taken` again.
+        /// Number of messages after which it reads `taken` again.
         may_send: u64,
         ahead: u64,
     }
@@ -148,7 +148,7 @@ mod channels {
         #[inline(always)]
         fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
             if self.sent == self.may_send {
-                // Relaxed: only the count is read, to bound what is under way.
+                // Relaxed: only the count is read, to bound the messages in flight.
                 let taken = &self.taken.0;
                 let (sent, ahead) = (self.sent, self.ahead);
                 spin_until(peers, true, || taken.load(Ordering::Relaxed) + ahead > sent)?;
@@ -164,7 +164,7 @@ mod channels {
         receiver: Receiver<Box<[u8]>>,
         taken: Arc<Taken>,
         count: u64,
-        /// After how many messages it tells.
+        /// Number of messages after which it publishes its count.
         report: u64,
     }
 

@@ -1,9 +1,8 @@
-//! Connections behind file descriptors: how they are made, and their ends [`Writer`] and
-//! [`Reader`]. All are CLOEXEC.
+//! Connections behind file descriptors: their creation, and their ends [`Writer`] and [`Reader`].
+//! All are CLOEXEC.
 //!
-//! They are made before a fork; each process then closes the other's end, so that an end of file
-//! reports a death. A mechanism that is one such [`Connected`] has its pairs and streams from
-//! here.
+//! They are created before a fork; each process then closes the other's end, so that an end of file
+//! reports a death. A mechanism that is one such [`Connected`] has its pairs and streams from here.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -20,26 +19,26 @@ use tontine_host::trouble::{During, Result, Trouble};
 use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
 use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
 
-/// A pipe: (its reading end, its writing end).
+/// Creates a pipe: (its reading end, its writing end).
 ///
 /// # Errors
-/// Skipped, where the system refuses it.
+/// Skipped, if the system refuses it.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")
 }
 
-/// A pair of connected UNIX sockets.
+/// Creates a pair of connected UNIX sockets.
 ///
 /// # Errors
-/// Skipped, where the system refuses it.
+/// Skipped, if the system refuses it.
 pub fn unix_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).setting_up("socketpair")
 }
 
-/// Both ends of a TCP connection over loopback without Nagle's delay.
+/// Creates both ends of a TCP connection over loopback without Nagle's delay.
 ///
 /// # Errors
-/// Skipped, where there is no loopback.
+/// Skipped, if there is no loopback.
 pub fn tcp_pair() -> Result<(OwnedFd, OwnedFd)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).setting_up("bind to 127.0.0.1")?;
     let address = listener.local_addr().setting_up("getsockname")?;
@@ -51,10 +50,10 @@ pub fn tcp_pair() -> Result<(OwnedFd, OwnedFd)> {
     Ok((here.into(), there.into()))
 }
 
-/// A second descriptor of the same.
+/// Returns a second descriptor of the same file.
 ///
 /// # Errors
-/// Skipped, where there are no more descriptors.
+/// Skipped, if there are no more descriptors.
 pub fn again(fd: &OwnedFd) -> Result<OwnedFd> {
     fd.try_clone().setting_up("fcntl(F_DUPFD_CLOEXEC)")
 }
@@ -71,7 +70,7 @@ impl Outlet for Writer {
             match rustix::io::write(&self.0, left) {
                 Ok(sent) => left = &left[sent..],
                 Err(Errno::INTR) => check(peers)?,
-                // SIGPIPE is ignored, as Rust programs do from their start.
+                // SIGPIPE is ignored, as in every Rust program from its start.
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(TransferError::Gone),
                 Err(error) => return Err(error).during("write").map_err(TransferError::from),
             }
@@ -80,7 +79,7 @@ impl Outlet for Writer {
     }
 }
 
-/// The end that is read from; a message is as long as its buffer.
+/// The end that is read from; a message is as long as the buffer.
 #[derive(Debug)]
 pub struct Reader<B> {
     read: OwnedFd,
@@ -88,7 +87,7 @@ pub struct Reader<B> {
 }
 
 impl<B: AsMut<[u8]>> Reader<B> {
-    /// An end with that buffer.
+    /// Returns an end with this buffer.
     pub fn new(read: OwnedFd, buffer: B) -> Self {
         Self { read, buffer }
     }
@@ -132,7 +131,7 @@ impl<B: AsMut<[u8]>> Patient for Reader<B> {
         if watched[0].revents().contains(PollFlags::IN) {
             return self.receive(&[], look).map(Some);
         }
-        // Without a sender it is at its end, which is no reason to spin.
+        // Without a sender the pipe is at its end, which is not a reason to spin.
         std::thread::sleep(time.min(Duration::from_millis(1)));
         Ok(None)
     }
@@ -143,26 +142,26 @@ pub trait Connected {
     /// `true` if each descriptor can be read from and written to.
     const BOTH_WAYS: bool;
 
-    /// Makes one: the descriptor to read from, and the one to write to.
+    /// Creates a connection: the descriptor to read from, and the one to write to.
     ///
     /// # Errors
-    /// Skipped, where the system refuses it.
+    /// Skipped, if the system refuses it.
     fn connect() -> Result<(OwnedFd, OwnedFd)>;
 
-    /// Learns whether messages of this length pass.
+    /// Checks that messages of this length can pass.
     ///
     /// # Errors
-    /// Skipped, where they do not.
+    /// Skipped, if they cannot.
     fn try_out(_bytes: usize, _read: &OwnedFd, _write: &OwnedFd) -> Result<()> {
         Ok(())
     }
 }
 
-/// An end of a connection both ways, for messages of `BYTES` bytes.
+/// An end of a connection in both directions, for messages of `BYTES` bytes.
 pub type Stream<const BYTES: usize> = Duplex<Writer, Reader<[u8; BYTES]>>;
 
 impl<const BYTES: usize> Stream<BYTES> {
-    /// The end that reads and writes these.
+    /// Returns the end that reads from and writes to these descriptors.
     pub fn new(read: OwnedFd, write: OwnedFd) -> Self {
         Self { out: Writer(write), back: Reader::new(read, [0; BYTES]) }
     }
@@ -193,7 +192,7 @@ impl<C: Connected> PairDriver for C {
 }
 
 /// A connection before its ends are opened. The senders share its writing end, and each process
-/// closes the end that it does not use, so that the end of the last sender ends the stream.
+/// closes the end that it does not use, so that the exit of the last sender ends the stream.
 pub struct Shut {
     ends: Cell<Option<(OwnedFd, OwnedFd)>>,
     bytes: usize,

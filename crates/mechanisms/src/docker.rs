@@ -1,11 +1,11 @@
 //! An engine that runs containers, by its command line tool `docker`: [`Docker`].
 //!
-//! Every call has a deadline and is killed when it overruns it. [`Docker::find`] tells a machine
-//! without an engine (skipped, and how to get one) from an engine that answers nonsense (failed).
-//! All that is made carries the label [`LABEL`] with its owner's name; [`sweep`] removes what
-//! owners that have ended left.
+//! Every call has a deadline and is killed when it overruns it. [`Docker::find`] distinguishes a
+//! machine without an engine (skipped, with how to get one) from an engine with an invalid reply
+//! (failed). Everything created carries the label [`LABEL`] with its owner's name; [`sweep`]
+//! removes what ended owners left behind.
 //!
-//! Neighbours: [`super::owner`] knows whose, [`super::image`] what an image is made of.
+//! Neighbours: [`super::owner`] identifies owners, [`super::image`] builds the content of an image.
 
 #![allow(unsafe_code, reason = "ties the tool to its caller between fork and exec")]
 
@@ -24,21 +24,21 @@ use tontine_host::trouble::{During, Result, Trouble};
 
 use super::owner::{ProcessIdentity, StaleMark};
 
-/// The label on everything that is made; its value is the owner's name.
+/// Label of everything that is created; its value is the owner's name.
 pub const LABEL: &str = "tontine";
 /// The command line tool.
 const TOOL: &str = "docker";
-/// How long an engine may take to say its version.
+/// Timeout of an engine's reply with its version.
 const GREETING: Duration = Duration::from_secs(5);
-/// How long it may take for anything else that is small.
+/// Timeout of any other small request.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Looks for what a killed invocation left, and the time between two: the engine may still be at
-/// what it was asked last.
+/// Number of checks for what a killed invocation left, and the time between two: the engine may
+/// still be busy with its last request.
 const LOOKS: usize = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
-/// What of an engine's last words is shown.
+/// Number of characters shown of an engine's error.
 const SHOWN: usize = 300;
-/// Last words of a tool that reached no engine.
+/// Errors of a tool that reached no engine.
 const NOBODY: [&str; 6] = [
     "Cannot connect to",
     "failed to connect",
@@ -48,10 +48,10 @@ const NOBODY: [&str; 6] = [
     "no such host",
 ];
 
-/// An engine that has answered.
+/// An engine that has replied.
 #[derive(Debug, Clone)]
 pub struct Docker {
-    /// DOCKER_HOST, where it is not the caller's.
+    /// DOCKER_HOST, if it differs from the caller's.
     host: Option<String>,
     version: String,
 }
@@ -65,11 +65,11 @@ pub struct CliOutput {
 }
 
 impl Docker {
-    /// The engine that the user's `docker` speaks to.
+    /// Returns the engine that the user's `docker` connects to.
     ///
     /// # Errors
-    /// Skipped, with what to do, where there is none that answers and lets us in; failed, where it
-    /// answers nonsense.
+    /// Skipped, with what to do, if no engine replies and grants access; failed, if its reply is
+    /// invalid.
     pub fn find() -> Result<Self> {
         Self::at(None)
     }
@@ -105,7 +105,7 @@ impl Docker {
             });
         }
         let told: Value = serde_json::from_slice(&answer.out).unwrap_or_default();
-        // Podman's `docker` is its own engine, and has no server.
+        // Podman's `docker` is an engine itself, and has no server.
         let version = ["Server", "Client"].iter().find_map(|side| told[*side]["Version"].as_str());
         docker.version = version
             .ok_or_else(|| Trouble::fail(format!("docker version: {}", shown(&answer.out))))?
@@ -113,10 +113,10 @@ impl Docker {
         Ok(docker)
     }
 
-    /// Version, and what guards its containers, in words.
+    /// Returns the version, and the security options of containers, in words.
     ///
     /// # Errors
-    /// As [`Docker::say`].
+    /// Like [`Docker::say`].
     pub fn described(&self) -> Result<String> {
         let options =
             self.say(&["info", "--format", "{{json .SecurityOptions}}"], None, PATIENCE)?;
@@ -130,7 +130,7 @@ impl Docker {
     /// Carries out one command and returns what it printed.
     ///
     /// # Errors
-    /// Failed, with the engine's last words; skipped, where it overran the deadline.
+    /// Failed, with the engine's error; skipped, if it overran the deadline.
     pub fn say(
         &self,
         arguments: &[&str],
@@ -141,10 +141,10 @@ impl Docker {
         Ok(String::from_utf8_lossy(&out).trim().to_owned())
     }
 
-    /// As [`Docker::say`], byte by byte.
+    /// Like [`Docker::say`], but returns bytes.
     ///
     /// # Errors
-    /// As [`Docker::say`].
+    /// Like [`Docker::say`].
     pub fn bytes(
         &self,
         arguments: &[&str],
@@ -167,15 +167,15 @@ impl Docker {
         }
     }
 
-    /// What a container has written on its standard error: its last line, where there is one.
+    /// Returns the last line that a container has written to standard error, if there is one.
     pub fn complaint_of(&self, container: &str) -> Option<String> {
         let asked = ["logs", "--tail", "5", container];
         let answer = self.call(&asked, None, PATIENCE).ok()??;
         Some(last_line(&answer.complaint)).filter(|line| !line.is_empty())
     }
 
-    /// Runs the tool to its end; none, where it was killed at its deadline. Files in place of
-    /// pipes: however much it prints, nobody has to read while it runs.
+    /// Runs the tool to its end; `None`, if it was killed at its deadline. Files instead of pipes:
+    /// no process has to read while the tool runs, however much it prints.
     fn call(
         &self,
         arguments: &[&str],
@@ -215,7 +215,7 @@ impl Docker {
         Ok(Some(answer))
     }
 
-    /// Removes all that carries the owner's name; whether there was anything.
+    /// Removes everything with the owner's name; returns `true` if there was anything.
     fn remove_all_of(&self, owner: &ProcessIdentity) -> Result<bool> {
         let whose = format!("label={LABEL}={}", owner.name());
         let mut found = false;
@@ -238,25 +238,25 @@ impl Docker {
 }
 
 impl CliOutput {
-    /// The last line that says something.
+    /// Returns the last line that is not empty.
     fn last_words(&self) -> String {
         let line = last_line(&self.complaint);
         if line.is_empty() { shown(&self.out) } else { line }
     }
 }
 
-/// What names the engine to a later process: DOCKER_HOST.
+/// Returns the name of the engine for a later process: DOCKER_HOST.
 pub fn engine_name() -> String {
     std::env::var("DOCKER_HOST").unwrap_or_default()
 }
 
-/// Removes all that owners who have ended, or this process, left in an engine. Asks none where no
-/// mark says that there is any.
+/// Removes everything that ended owners, or this process, left in an engine. Does not contact an
+/// engine unless a mark records that there is something.
 pub fn sweep() {
     for left in StaleMark::all() {
         let host = Some(left.engine.clone()).filter(|host| !host.is_empty());
         let Ok(docker) = Docker::at(host) else {
-            // It may be there again next time.
+            // The engine may be available next time.
             continue;
         };
         for _ in 0..LOOKS {
@@ -272,7 +272,7 @@ pub fn sweep() {
     }
 }
 
-/// The last line that is not advice on how to use the tool.
+/// Returns the last line that is not advice on the tool's usage.
 fn last_line(text: &str) -> String {
     let mut lines = text.lines().rev().map(str::trim);
     let line = lines

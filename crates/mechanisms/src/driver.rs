@@ -1,13 +1,13 @@
 //! Opening the ends of a mechanism. A [`Driver`] is a mechanism as a type; it offers its
 //! ends in up to three shapes:
 //!
-//! - [`PairDriver`]: two ends that answer each other, made before a fork or between threads;
-//! - [`StreamDriver`]: one receiver with one or several senders, made likewise;
+//! - [`PairDriver`]: two ends that reply to each other, created before a fork or between threads;
+//! - [`StreamDriver`]: one receiver with one or several senders, created likewise;
 //! - [`NamedDriver`]: a sender and a receiver in processes that share nothing but a name.
 //!
 //! The user of a shape is a *visitor* ([`PairUser`], [`StreamUser`], [`NamedUser`]), generic over
-//! the driver: one dispatch by name ([`crate::registry`]), and everything behind it, down to the
-//! loop that is timed, is compiled for that driver alone.
+//! the driver: there is one dispatch by name ([`crate::registry`]), and everything after it, down
+//! to the timed loop, is compiled for that driver alone.
 
 use std::any::Any;
 
@@ -18,23 +18,23 @@ use crate::about::Mechanism;
 use crate::end::{Inlet, Outlet, Patient, TwoWay};
 use crate::location::Location;
 
-/// Bytes of each message between named ends: few, because the tracer that steps through a copy
-/// stops at each of its stores.
+/// Number of bytes of each message between named ends: few, because the tracer that steps through a
+/// copy stops at each of its stores.
 pub const NAMED_BYTES: usize = 64;
 
-/// A mechanism as a type. Each shape that it does not offer is left out.
+/// A mechanism as a type. It leaves out the shapes that it does not offer.
 pub trait Driver {
     /// Properties of the mechanism.
     const MECHANISM: Mechanism;
 
-    /// Has the user open two ends that answer each other, with the bytes of a message for a round
+    /// Has the user open two ends that reply to each other, with the size of a message for a round
     /// trip.
     fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
         let _ = user;
         None
     }
 
-    /// Has the user open ends for such traffic.
+    /// Has the user open ends for this traffic.
     fn streams<U: StreamUser>(traffic: Traffic, user: U) -> Option<U::Out> {
         let _ = (traffic, user);
         None
@@ -47,41 +47,42 @@ pub trait Driver {
     }
 }
 
-/// Two ends that answer each other.
+/// Two ends that reply to each other.
 pub trait PairDriver {
-    /// One end before it is opened, in the process that made both.
+    /// One end before it is opened, in the process that created both.
     type Half;
     /// One end.
     type End<const BYTES: usize>: TwoWay;
 
-    /// Makes both, for messages of `bytes` bytes.
+    /// Creates both ends, for messages of `bytes` bytes.
     ///
     /// # Errors
-    /// Skipped, where the machine lacks what they need.
+    /// Skipped, if the machine lacks what they need.
     fn pair(bytes: usize) -> Result<Couple<Self::Half>>;
 
-    /// Opens one, in the process or thread that uses it, and meets the other one.
+    /// Opens one end, in the process or thread that uses it, and waits for the other end.
     ///
     /// # Errors
-    /// Skipped, where the machine lacks what it needs; failed, where the other one does not come.
+    /// Skipped, if the machine lacks what it needs; failed, if the other end does not come.
     fn open<const BYTES: usize>(
         half: Self::Half,
         peers: &[PeerHandle<'_>],
     ) -> Result<Self::End<BYTES>>;
 }
 
-/// Both halves of a pair. In another process than its own, a half is to be dropped.
+/// Both halves of a pair. In the process that does not use it, a half must be dropped.
 pub struct Couple<H> {
     /// The end that sends first.
     pub one: H,
-    /// The end that answers.
+    /// The end that replies.
     pub two: H,
-    /// Resources that must outlive both ends, in the process that made them: a folder, say.
+    /// Resources that must outlive both ends, in the process that created them, such as a
+    /// directory.
     pub stays: Option<Box<dyn Any>>,
 }
 
 impl<H> Couple<H> {
-    /// Two halves that need nothing else.
+    /// Returns two halves that need nothing else.
     pub fn of((one, two): (H, H)) -> Self {
         Self { one, two, stays: None }
     }
@@ -98,29 +99,29 @@ pub struct Traffic {
 
 /// One receiver with one or several senders.
 pub trait StreamDriver {
-    /// Resources that are made before all ends.
+    /// Resources that are created before all ends.
     type Bed;
     /// A sender's end.
     type Out: Outlet;
     /// The receiver's end.
     type In: Inlet;
 
-    /// Makes the resources that all ends share.
+    /// Creates the resources that all ends share.
     ///
     /// # Errors
-    /// Skipped, where the machine lacks what they need.
+    /// Skipped, if the machine lacks what they need.
     fn lay(traffic: Traffic) -> Result<Self::Bed>;
 
-    /// Opens a sender's end, in its process; before the threads, where they are threads.
+    /// Opens a sender's end, in its process; before the threads start, if the ends are threads.
     ///
     /// # Errors
-    /// As [`PairDriver::open`].
+    /// Like [`PairDriver::open`].
     fn outlet(bed: &Self::Bed, sender: usize) -> Result<Self::Out>;
 
-    /// Opens the receiver's end, after the forks, or after the senders' where they are threads.
+    /// Opens the receiver's end, after the forks, or after the senders' ends if they are threads.
     ///
     /// # Errors
-    /// As [`PairDriver::open`].
+    /// Like [`PairDriver::open`].
     fn inlet(bed: &Self::Bed, senders: &[PeerHandle<'_>]) -> Result<Self::In>;
 
     /// Returns a remark for the row, if there is one.
@@ -137,7 +138,7 @@ pub trait NamedDriver: 'static {
     /// The receiver's end.
     type In: Patient;
 
-    /// Makes the resources that both ends share, once.
+    /// Creates the resources that both ends share, once.
     ///
     /// # Errors
     /// Those of the mechanism.
@@ -159,13 +160,13 @@ pub trait NamedDriver: 'static {
     fn receiver(at: &Location) -> Result<Self::In>;
 }
 
-/// A user of two ends that answer each other; `BYTES` is the length of a round trip's message.
+/// A user of two ends that reply to each other; `BYTES` is the length of a round trip's message.
 pub trait PairUser {
     /// The user's result.
     type Out;
-    /// Uses them in two threads.
+    /// Uses the ends in two threads.
     fn threads<P: PairDriver<Half: Send>, const BYTES: usize>(self) -> Self::Out;
-    /// Uses them in two processes.
+    /// Uses the ends in two processes.
     fn processes<P: PairDriver, const BYTES: usize>(self) -> Self::Out;
 }
 
@@ -173,9 +174,9 @@ pub trait PairUser {
 pub trait StreamUser {
     /// The user's result.
     type Out;
-    /// With senders that are threads.
+    /// Uses a stream whose senders are threads.
     fn threads<S: StreamDriver<Out: Send>>(self) -> Self::Out;
-    /// With senders that are processes.
+    /// Uses a stream whose senders are processes.
     fn processes<S: StreamDriver>(self) -> Self::Out;
 }
 
@@ -183,6 +184,6 @@ pub trait StreamUser {
 pub trait NamedUser {
     /// The user's result.
     type Out;
-    /// Uses them.
+    /// Uses named ends.
     fn named<N: NamedDriver>(self, mechanism: Mechanism) -> Self::Out;
 }

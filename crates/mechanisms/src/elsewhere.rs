@@ -1,5 +1,5 @@
-//! Mechanisms whose ends the round trip opens itself: the floor of the hardware, a block that
-//! changes hands, and two ends that see each other through a network only.
+//! Mechanisms whose ends the round trip opens itself: the floor of the hardware, a block that is
+//! handed over, and two ends that reach each other only through a network.
 
 use crate::about::{Asked, Death, Idle, Listing, Mechanism, Need};
 use crate::driver::Driver;

@@ -1,8 +1,8 @@
 //! The ends of a mechanism: an [`Outlet`] sends, an [`Inlet`] receives, a [`TwoWay`] end does both.
 //!
-//! A waiting end checks from time to time whether its peers still live: each call gets them. With
-//! no peers it waits for what the mechanism itself says and for nothing else, as an end does whose
-//! survival is in question. All calls are generic, so that a measured loop has them inline.
+//! A waiting end checks from time to time whether its peers still live: each call gets them.
+//! Without peers it waits only for what the mechanism itself reports, like an end whose survival is
+//! tested. All calls are generic, so that a timed loop has them inline.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tontine_host::trouble::{Result, Trouble};
 /// The reason why a call of an end transferred no message.
 #[derive(Debug)]
 pub enum TransferError {
-    /// The mechanism says that the other end is gone.
+    /// The mechanism reports that the other end has ended.
     Gone,
-    /// Something that a death does not explain.
+    /// An error that a death does not explain.
     Broken(Trouble),
 }
 
@@ -34,10 +34,10 @@ impl From<TransferError> for Trouble {
     }
 }
 
-/// Asks whether all can still answer.
+/// Checks that all peers can still reply.
 ///
 /// # Errors
-/// Those of [`PeerHandle::check`], for the first that cannot.
+/// The error of [`PeerHandle::check`] for the first that cannot.
 #[cold]
 pub fn check(peers: &[PeerHandle<'_>]) -> Result<()> {
     peers.iter().try_for_each(PeerHandle::check)
@@ -46,7 +46,7 @@ pub fn check(peers: &[PeerHandle<'_>]) -> Result<()> {
 /// Spins until `done`, and checks the peers from time to time.
 ///
 /// # Errors
-/// As [`check`].
+/// Like [`check`].
 #[inline(always)]
 pub fn spin_until(
     peers: &[PeerHandle<'_>],
@@ -66,7 +66,7 @@ pub fn spin_until(
     }
 }
 
-/// The end of such a time as POSIX wants it: on the real-time clock.
+/// Returns the end of a timeout as POSIX expects it: on the real-time clock.
 pub fn deadline_in(time: Duration) -> libc::timespec {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0));
@@ -77,13 +77,13 @@ pub fn deadline_in(time: Duration) -> libc::timespec {
 
 /// An end that sends.
 pub trait Outlet {
-    /// Hands a message over; waits for room.
+    /// Sends a message; waits for free space.
     ///
     /// # Errors
     /// [`TransferError`].
     fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError>;
 
-    /// Takes back what was sent and will not be read, once the other end is gone.
+    /// Takes back sent messages that will not be read, once the other end has ended.
     fn take_back(&mut self) -> Vec<Vec<u8>> {
         Vec::new()
     }
@@ -91,7 +91,7 @@ pub trait Outlet {
     /// Checks whether a successor of a dead receiver exists, and hands over to it.
     ///
     /// # Errors
-    /// Those of the mechanism; that there is nobody yet is none.
+    /// Those of the mechanism; that there is no successor yet is not an error.
     fn look_for_successor(&mut self) -> Result<()> {
         Ok(())
     }
@@ -99,7 +99,7 @@ pub trait Outlet {
 
 /// An end that receives.
 pub trait Inlet {
-    /// Waits for a message and lets `look` see it: in place, where the mechanism allows that.
+    /// Waits for a message and passes it to `look`: in place, if the mechanism allows that.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -125,8 +125,8 @@ pub trait Patient: Inlet {
 
 /// An end that sends and receives.
 pub trait TwoWay: Outlet + Inlet {
-    /// Makes ready for the next message where this one is not answered: whatever `send` would have
-    /// done besides waking the other end.
+    /// Prepares for the next message if this one gets no reply: does what `send` would have done,
+    /// except waking the other end.
     ///
     /// # Errors
     /// Those of the mechanism.
@@ -143,13 +143,13 @@ pub trait TwoWay: Outlet + Inlet {
 /// Number of premature deliveries at an end.
 #[derive(Debug, Clone, Copy)]
 pub struct Early {
-    /// Times that it had the lock before the other end had changed what lies under it.
+    /// Number of times that it had the lock before the other end had changed the guarded word.
     pub skipped: u64,
-    /// Messages that came meanwhile.
+    /// Number of messages received meanwhile.
     pub rounds: u64,
 }
 
-/// An end of two mechanisms, one each way.
+/// An end of two mechanisms, one in each direction.
 #[derive(Debug)]
 pub struct Duplex<O, I> {
     /// The sending half.

@@ -1,4 +1,4 @@
-//! Two slots and one futex word in shared memory that says whose turn it is: `futex`.
+//! Two slots and a futex word in shared memory that records whose turn it is: `futex`.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -19,7 +19,7 @@ use crate::slot::{CAPACITY, Slot};
 /// `futex`, and one end of it.
 pub struct Turn {
     board: Common<Board>,
-    /// The word's value while it is this end's turn.
+    /// Value of the word while it is this end's turn.
     mine: u32,
     bytes: usize,
 }

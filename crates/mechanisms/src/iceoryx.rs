@@ -1,8 +1,8 @@
 //! iceoryx2, publish-subscribe between two processes, both ends polling: `iceoryx2`.
 //!
-//! Where the two are forked, services lie in a room: a root folder and a prefix in `/dev/shm`
-//! of its own, named after its maker; they go with it, and those of killed processes go at the next
-//! start. A node is made in the process that uses it.
+//! If the two ends are forked, their services are in a `Room`: a root directory of its own and a
+//! prefix in `/dev/shm`, named after its maker and removed with it; those of killed processes are
+//! removed at the next start. A node is created in the process that uses it.
 
 use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;
@@ -10,7 +10,7 @@ use crate::driver::Driver;
 use crate::driver::{NAMED_BYTES, NamedUser, PairUser, StreamUser, Traffic};
 use crate::operation::Operation;
 
-/// Messages that the buffer of a subscriber with a name takes; more than any script sends.
+/// Capacity of the buffer of a named subscriber in messages: more than any script sends.
 const NAMED_DEPTH: usize = 16;
 
 /// `iceoryx2`.
@@ -24,7 +24,7 @@ impl Driver for Iceoryx {
         explored: Some(Explored {
             caveat: "A later subscriber does not get the messages that an earlier one did not \
                      read",
-            // It waits a second for what another process has begun to create.
+            // It waits a second for an object that another process has begun to create.
             patience: Some(std::time::Duration::from_secs(5)),
             ..Explored::new(
                 "iceoryx2",
@@ -85,18 +85,21 @@ mod services {
     use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
     use crate::location::Location;
 
-    /// How long two ends may take to find each other.
+    /// Maximum time in which two ends must find each other.
     const PATIENCE: Duration = Duration::from_secs(10);
-    /// Between two looks whether they have.
+    /// Interval between two checks whether they have.
     const LOOK: Duration = Duration::from_micros(200);
-    /// Bytes in a stream's buffer, as far as the two limits below allow: `/dev/shm` may be small.
+    /// Number of bytes in a stream's buffer, as far as the two limits below allow: `/dev/shm` may
+    /// be small.
     const BUFFER_BYTES: usize = 8 << 20;
-    /// Messages in the buffer, at least and at most.
+    /// Minimum and maximum number of messages in the buffer.
     const DEPTH: (usize, usize) = (4, 64);
-    /// Ports of each kind of a service with a name, dead ones that were not cleaned up included.
+    /// Number of ports of each kind of a named service, including those of dead processes that were
+    /// not cleaned up.
     const NAMED_PORTS: usize = 8;
 
-    /// A configuration that keeps all in that folder, and in shared memory under that prefix.
+    /// Returns a configuration that keeps everything in this directory, and in shared memory under
+    /// this prefix.
     fn configuration(folder: &Path, prefix: &str) -> Result<Config> {
         set_log_level(LogLevel::Fatal);
         let mut config = Config::default();
@@ -115,7 +118,7 @@ mod services {
             .map_err(refused("creating a node"))
     }
 
-    /// A place for services that nobody else has; emptied when dropped in the process that made it.
+    /// A private location for services, emptied when dropped in the process that created it.
     #[derive(Debug)]
     pub struct Room {
         config: Config,
@@ -144,19 +147,19 @@ mod services {
         }
     }
 
-    /// What an error says that is not the machine's.
+    /// Converts an error that is not due to the machine.
     fn failed<E: Debug>(what: &'static str) -> impl Fn(E) -> Trouble {
         move |error| Trouble::fail(format!("iceoryx2, {what}: {error:?}"))
     }
 
-    /// For what is created: iceoryx2 does not give the errno, and what usually stands in the way
-    /// there is the machine's (no descriptors, no space or no permission in `/dev/shm` or the
-    /// folder).
+    /// Converts an error of a creation: iceoryx2 does not return the errno, and the usual causes
+    /// are limits of the machine (no descriptors, no space or no permission in `/dev/shm` or the
+    /// directory).
     fn refused<E: Debug>(what: &'static str) -> impl Fn(E) -> Trouble {
         move |error| Trouble::skip(format!("iceoryx2, {what}: {error:?}"))
     }
 
-    /// Waits until `met`, within bounds.
+    /// Waits until `met` returns `true`, up to a timeout.
     fn until_met(peers: &[PeerHandle<'_>], met: impl Fn() -> bool) -> Result<()> {
         let began = Instant::now();
         while !met() {
@@ -171,7 +174,7 @@ mod services {
 
     type Factory<P> = factory::PortFactory<ipc::Service, P, ()>;
 
-    /// Publishes arrays. The node has to be kept.
+    /// Publishes arrays. It must keep the node.
     pub struct Publishing<const BYTES: usize> {
         publisher: Publisher<ipc::Service, [u8; BYTES], ()>,
         /// `true` if a message that no subscriber gets is an error.
@@ -235,7 +238,7 @@ mod services {
     }
 
     impl PairDriver for Iceoryx {
-        /// The room, what the end publishes and what it subscribes to.
+        /// The room, the service that the end publishes and the one that it subscribes to.
         type Half = (Arc<Room>, [&'static str; 2]);
         type End<const BYTES: usize> = Duplex<Publishing<BYTES>, Subscribing<BYTES>>;
 
@@ -321,7 +324,7 @@ mod services {
     }
 
     /// Opens the service of a stream of byte slices. A full buffer makes the publisher wait: by
-    /// default the oldest message would give way, which is right for sensors and loses messages
+    /// default the oldest message would be discarded, which is right for sensors and loses messages
     /// here.
     fn stream((room, traffic): &(Room, Traffic)) -> Result<Service<[u8]>> {
         let node = Rc::new(node(&room.config)?);
@@ -382,8 +385,8 @@ mod services {
             loop {
                 let room =
                     self.publisher.loan_slice_uninit(message.len()).map_err(failed("loan"))?;
-                // Not delivered: the subscriber exists and has not opened this connection
-                // yet; its buffer is full, and the message is dropped without an error.
+                // Not delivered: the subscriber exists and has not opened this connection yet; its
+                // buffer is full, and the message is dropped without an error.
                 if room.write_from_slice(message).send().map_err(failed("send"))? > 0 {
                     return Ok(());
                 }

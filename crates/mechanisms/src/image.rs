@@ -1,8 +1,8 @@
-//! This very program as the file tree of a container: [`tree`].
+//! This program as the file tree of a container: [`tree`].
 //!
-//! The executable, its interpreter and the libraries that it has mapped are all that it takes:
-//! nothing is downloaded. The loader tells them under the names by which it found them, which are
-//! those by which it will look for them inside.
+//! The executable, its interpreter and the libraries that it has mapped are sufficient: nothing is
+//! downloaded. The loader reports them under the names by which it found them, by which it will
+//! look for them in the container too.
 
 #![allow(unsafe_code, reason = "asks the loader what it mapped")]
 
@@ -12,13 +12,14 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The executable inside.
+/// Path of the executable in the container.
 pub const PROGRAM: &str = "/tontine";
 
-/// What the loader tells of this process.
+/// Files that the loader has mapped into this process.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Mapped {
-    /// Bytes of the executable's file that are ever mapped: debug information lies behind them.
+    /// Number of bytes of the executable's file that are ever mapped: debug information follows
+    /// them.
     executable: u64,
     /// PT_INTERP's own path; a static executable has none.
     interpreter: Option<PathBuf>,
@@ -26,10 +27,11 @@ struct Mapped {
     libraries: Vec<PathBuf>,
 }
 
-/// A tar archive of the tree, and the folders in which the loader has to look for libraries.
+/// Returns a tar archive of the tree, and the directories in which the loader must look for
+/// libraries.
 ///
 /// # Errors
-/// As the reading of the files and the writing of the archive.
+/// Those of reading the files and writing the archive.
 pub fn tree() -> io::Result<(File, Vec<PathBuf>)> {
     let mapped = Mapped::by_this_process();
     let mut archive = tar::Builder::new(tempfile::tempfile()?);
@@ -51,10 +53,10 @@ pub fn tree() -> io::Result<(File, Vec<PathBuf>)> {
     Ok((archive, folders))
 }
 
-/// What tells this executable from another build of it.
+/// Returns a value that differs between this executable and another build of it.
 ///
 /// # Errors
-/// Where `/proc` does not show it.
+/// If `/proc` does not show the executable.
 pub fn fingerprint() -> io::Result<String> {
     use std::os::unix::fs::MetadataExt;
     let file = fs::metadata("/proc/self/exe")?;
@@ -65,17 +67,18 @@ fn append(archive: &mut tar::Builder<File>, path: &Path, bytes: &[u8]) -> io::Re
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o755);
     header.set_size(bytes.len() as u64);
-    // An archive's paths are relative to where it is unpacked.
+    // Paths in an archive are relative to the directory of its extraction.
     archive.append_data(&mut header, path.strip_prefix("/").unwrap_or(path), bytes)
 }
 
-/// The running executable without what is never mapped: a tenth of a debug build.
+/// Returns the running executable without the part that is never mapped: a tenth of a debug build.
 fn executable(mapped: u64) -> io::Result<Vec<u8>> {
-    /// Where an ELF header of 64 bits has the section headers' place, and their number and names.
+    /// Positions in a 64-bit ELF header: the offset of the section headers, and their number and
+    /// names.
     const SECTIONS: [std::ops::Range<usize>; 2] = [0x28..0x30, 0x3c..0x40];
     let mut bytes = Vec::new();
     File::open("/proc/self/exe")?.take(mapped).read_to_end(&mut bytes)?;
-    // The section headers lay behind; nobody but a debugger asks for them.
+    // The section headers were in the omitted part; only a debugger reads them.
     for field in SECTIONS {
         if let Some(field) = bytes.get_mut(field) {
             field.fill(0);
@@ -87,8 +90,8 @@ fn executable(mapped: u64) -> io::Result<Vec<u8>> {
 impl Mapped {
     fn by_this_process() -> Self {
         let mut mapped = Self::default();
-        // SAFETY: the callback gets this pointer back as long as the call lasts, and nobody else
-        // uses `mapped` meanwhile.
+        // SAFETY: the callback gets this pointer back for the duration of the call, and nothing
+        // else uses `mapped` meanwhile.
         unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut mapped).cast()) };
         mapped
     }
@@ -100,15 +103,16 @@ unsafe extern "C" fn note(
     _: libc::size_t,
     mapped: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes a valid record; `mapped` is what `by_this_process` handed over.
+    // SAFETY: the loader passes a valid record; `mapped` is the pointer that `by_this_process`
+    // passed.
     let (info, mapped) = unsafe { (&*info, &mut *mapped.cast::<Mapped>()) };
-    // SAFETY: the loader's record has that many headers at that place.
+    // SAFETY: the loader's record has that many headers at that address.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     // SAFETY: the name is null or a string that lives as long as the object is mapped.
     let name = unsafe { path(info.dlpi_name) };
     match name {
         Some(path) if path.is_absolute() => mapped.libraries.push(path),
-        // The kernel's own object has a name without a folder.
+        // The kernel's own object has a name without a directory.
         Some(_) => {}
         None if mapped.executable == 0 => {
             for header in headers {
@@ -117,8 +121,8 @@ unsafe extern "C" fn note(
                     libc::PT_LOAD => mapped.executable = mapped.executable.max(end),
                     libc::PT_INTERP => {
                         let at = (info.dlpi_addr + header.p_vaddr) as *const c_char;
-                        // SAFETY: the segment is mapped where the header says, relative to the
-                        // object's base, and holds a string that ends.
+                        // SAFETY: the segment is mapped at the address in the header, relative to
+                        // the object's base, and contains a terminated string.
                         mapped.interpreter = unsafe { path(at) };
                     }
                     _ => {}
@@ -130,10 +134,10 @@ unsafe extern "C" fn note(
     0
 }
 
-/// A C string as a path; none, where it is null or empty.
+/// Converts a C string to a path; `None` if it is null or empty.
 ///
 /// # Safety
-/// Null, or a string that ends.
+/// `text` is null, or a terminated string.
 unsafe fn path(text: *const c_char) -> Option<PathBuf> {
     if text.is_null() {
         return None;
@@ -148,7 +152,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// The tree must be enough: the loader, told to look nowhere else, resolves every library.
+    /// The tree must be sufficient: the loader, restricted to it, resolves every library.
     #[test]
     fn what_the_tree_holds_is_all_that_the_program_needs() {
         let (archive, folders) = tree().expect("a tree");
@@ -170,8 +174,8 @@ mod tests {
             .expect("the interpreter runs");
         let listed = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{output:?}");
-        assert!(listed.contains("what_the_tree_holds_is_all"), "this test lists itself");
-        // Every library was found inside, and none elsewhere.
+        assert!(listed.contains("tree_holds"), "this test lists itself");
+        // Every library was found in the tree, and none elsewhere.
         let output = Command::new(inside(&interpreter))
             .args(["--inhibit-cache", "--library-path"])
             .arg(std::env::join_paths(&folders).expect("no colons"))

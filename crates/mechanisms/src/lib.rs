@@ -1,6 +1,6 @@
-//! The mechanisms by which threads and processes pass messages, each once: what is true of it, and
-//! how its ends are opened. Besides: what several experiments share of heaps, containers and the
-//! making of processes.
+//! The mechanisms by which threads and processes pass messages, each once: its properties, and how
+//! to open its ends. Also: code that several experiments share for heaps, containers and the
+//! creation of processes.
 //!
 //! Floors, from the bottom up: `boost`, `creation`, `heap`, `image`, `location`, `monitor`,
 //! `muster`, `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`;
@@ -11,14 +11,14 @@
 //! A mechanism is a value, [`about::Mechanism`], and a type, a [`driver::Driver`]: one file, and
 //! one line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or both in one;
 //! a driver opens them as pairs, as streams, or by name. Round trip, throughput, survival and the
-//! crash explorer use these three shapes and know no mechanism by its library. What is sent, how
-//! that is timed and what is done when an end dies is left to them.
+//! crash explorer use these three shapes and do not name the library of any mechanism. They decide
+//! what is sent, how that is timed and what is done when an end dies.
 //!
 //! [`docker`] is an engine that runs containers, [`image`] packs this program as a container image,
-//! [`owner`] records which process started a container. [`creation`] has the ways to make a thread
-//! or a process that does nothing.
+//! [`owner`] records which process started a container. [`creation`] has the ways to create a
+//! thread or a process that does nothing.
 //!
-//! It times nothing, and knows no experiment but by the name of a row.
+//! The crate times nothing, and refers to experiments only by the names of their rows.
 
 pub mod about;
 pub mod boost;
@@ -58,7 +58,7 @@ pub mod zeromq;
 
 use std::collections::BTreeMap;
 
-/// Returns the versions of the libraries that are measured besides the kernel's mechanisms.
+/// Returns the versions of the libraries that are measured besides the mechanisms of the kernel.
 pub fn libraries() -> BTreeMap<String, String> {
     #[cfg(feature = "peers")]
     let libraries = {

@@ -3,32 +3,33 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-/// A folder, whose own name starts the names of other kinds, such as those of shared memory.
+/// A directory, whose name is also the prefix of names of other kinds, such as those of shared
+/// memory.
 #[derive(Debug, Clone)]
 pub struct Location(PathBuf);
 
 impl Location {
-    /// The location of that folder.
+    /// Returns the location of this directory.
     pub fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
 
-    /// The folder.
+    /// Returns the directory.
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// The folder's name, which no other location has.
+    /// Returns the directory's name, which no other location has.
     ///
     /// # Panics
-    /// The folder has no name in UTF-8. There is no substitute: an explorer removes what has this
-    /// name from shared memory.
+    /// If the directory's name is not UTF-8. There is no substitute: an explorer removes everything
+    /// with this name from shared memory.
     pub fn name(&self) -> &str {
         let name = self.0.file_name().and_then(|name| name.to_str());
         name.expect("a location's folder has a name in UTF-8")
     }
 
-    /// The same as POSIX wants the names of shared memory and message queues.
+    /// Returns the name in the form that POSIX requires for shared memory and message queues.
     ///
     /// # Panics
     /// Never: the name of a file has no zero byte.

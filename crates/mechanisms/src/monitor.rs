@@ -1,6 +1,6 @@
-//! A process-shared pthread mutex, a condition variable and what they guard: [`Monitor`].
+//! A process-shared pthread mutex, a condition variable and the value that they guard: [`Monitor`].
 //!
-//! The mutex is not robust: whoever dies with it in hand keeps it for ever.
+//! The mutex is not robust: a process that dies while it holds the mutex never releases it.
 
 #![allow(unsafe_code, reason = "process-shared pthread objects")]
 
@@ -23,29 +23,29 @@ unsafe extern "C" {
 pub struct Monitor<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     turned: UnsafeCell<libc::pthread_cond_t>,
-    /// What it guards.
+    /// The guarded value.
     pub guarded: T,
 }
 
 // SAFETY: mutex and condition variable are made for concurrent use, and `T` is `Sync` itself.
 unsafe impl<T: Sync> Sync for Monitor<T> {}
-// SAFETY: zero bytes are valid for all fields; whoever makes one calls `initialise` before its use.
+// SAFETY: zero bytes are valid for all fields; the creator calls `initialise` before the first use.
 unsafe impl<T: Shareable> Shareable for Monitor<T> {}
 
-/// How a wait with a deadline ended.
+/// Result of a wait with a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
-    /// As it should.
+    /// The awaited event came.
     Done,
-    /// By the deadline.
+    /// The deadline passed.
     TimedOut,
 }
 
 impl<T> Monitor<T> {
-    /// Makes mutex and condition variable. Once, before anybody uses them.
+    /// Initialises the mutex and the condition variable. Call it once, before any other use.
     ///
     /// # Errors
-    /// Skipped, where the system has no process-shared ones.
+    /// Skipped, if the system has no process-shared ones.
     pub fn initialise(&self) -> Result<()> {
         // SAFETY: the memory is mapped, and no thread uses it yet.
         unsafe {
@@ -54,20 +54,20 @@ impl<T> Monitor<T> {
         }
     }
 
-    /// Locks.
+    /// Locks the mutex.
     ///
     /// # Errors
-    /// Failed, as `pthread_mutex_lock(3)`.
+    /// Failed, with the error of `pthread_mutex_lock(3)`.
     #[inline(always)]
     pub fn lock(&self) -> Result<()> {
         // SAFETY: initialised before its use, mapped as long as it is borrowed.
         error(unsafe { libc::pthread_mutex_lock(self.mutex.get()) }).during("pthread_mutex_lock")
     }
 
-    /// Locks, or gives up at `deadline` (`CLOCK_REALTIME`).
+    /// Locks the mutex, or gives up at `deadline` (`CLOCK_REALTIME`).
     ///
     /// # Errors
-    /// Failed, as `pthread_mutex_timedlock(3)`.
+    /// Failed, with the error of `pthread_mutex_timedlock(3)`.
     #[inline(always)]
     pub fn lock_until(&self, deadline: &libc::timespec) -> Result<Waited> {
         // SAFETY: as in `lock`; the deadline is borrowed for the call.
@@ -75,10 +75,10 @@ impl<T> Monitor<T> {
             .during("pthread_mutex_timedlock")
     }
 
-    /// Unlocks. By the thread that has locked.
+    /// Unlocks the mutex. The calling thread must hold it.
     ///
     /// # Errors
-    /// Failed, as `pthread_mutex_unlock(3)`.
+    /// Failed, with the error of `pthread_mutex_unlock(3)`.
     #[inline(always)]
     pub fn unlock(&self) -> Result<()> {
         // SAFETY: as in `lock`, whose success is the only way here.
@@ -86,20 +86,20 @@ impl<T> Monitor<T> {
             .during("pthread_mutex_unlock")
     }
 
-    /// Wakes one who waits.
+    /// Wakes one waiter.
     ///
     /// # Errors
-    /// Failed, as `pthread_cond_signal(3)`.
+    /// Failed, with the error of `pthread_cond_signal(3)`.
     #[inline(always)]
     pub fn signal(&self) -> Result<()> {
         // SAFETY: initialised before its use, mapped as long as it is borrowed.
         error(unsafe { libc::pthread_cond_signal(self.turned.get()) }).during("pthread_cond_signal")
     }
 
-    /// Waits for a signal. With the mutex locked, as it is again afterwards.
+    /// Waits for a signal. The caller holds the mutex, before and after the call.
     ///
     /// # Errors
-    /// Failed, as `pthread_cond_wait(3)`.
+    /// Failed, with the error of `pthread_cond_wait(3)`.
     #[inline(always)]
     pub fn wait(&self) -> Result<()> {
         // SAFETY: both are initialised and mapped; the caller holds the mutex.
@@ -107,10 +107,10 @@ impl<T> Monitor<T> {
             .during("pthread_cond_wait")
     }
 
-    /// The same, or until `deadline` (`CLOCK_REALTIME`).
+    /// Like [`Self::wait`], but only until `deadline` (`CLOCK_REALTIME`).
     ///
     /// # Errors
-    /// Failed, as `pthread_cond_timedwait(3)`.
+    /// Failed, with the error of `pthread_cond_timedwait(3)`.
     #[inline(always)]
     pub fn wait_until(&self, deadline: &libc::timespec) -> Result<Waited> {
         let (turned, mutex) = (self.turned.get(), self.mutex.get());
@@ -120,10 +120,10 @@ impl<T> Monitor<T> {
     }
 }
 
-/// Makes a process-shared mutex, robust or not.
+/// Initialises a process-shared mutex, robust or not.
 ///
 /// # Errors
-/// Skipped, where the system has none.
+/// Skipped, if the system has none.
 ///
 /// # Safety
 /// `mutex` is valid for writes, and no thread uses the mutex yet.
@@ -131,7 +131,7 @@ pub unsafe fn initialise_mutex(mutex: *mut libc::pthread_mutex_t, robust: bool) 
     let made = |returned, call| error(returned).setting_up(call);
     let mut attributes = MaybeUninit::uninit();
     let attributes = attributes.as_mut_ptr();
-    // SAFETY: the attributes are initialised first and destroyed last; the mutex by the caller.
+    // SAFETY: the attributes are initialised first and destroyed last; the mutex is the caller's.
     unsafe {
         made(libc::pthread_mutexattr_init(attributes), "pthread_mutexattr_init")?;
         let shared = libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
@@ -145,10 +145,10 @@ pub unsafe fn initialise_mutex(mutex: *mut libc::pthread_mutex_t, robust: bool) 
     }
 }
 
-/// Makes a process-shared condition variable.
+/// Initialises a process-shared condition variable.
 ///
 /// # Errors
-/// Skipped, where the system has none.
+/// Skipped, if the system has none.
 ///
 /// # Safety
 /// `condition` is valid for writes, and no thread uses the condition variable yet.
@@ -156,8 +156,8 @@ pub unsafe fn initialise_condition(condition: *mut libc::pthread_cond_t) -> Resu
     let made = |returned, call| error(returned).setting_up(call);
     let mut attributes = MaybeUninit::uninit();
     let attributes = attributes.as_mut_ptr();
-    // SAFETY: the attributes are initialised first and destroyed last; the condition variable by
-    // the caller.
+    // SAFETY: the attributes are initialised first and destroyed last; the condition variable is
+    // the caller's.
     unsafe {
         made(libc::pthread_condattr_init(attributes), "pthread_condattr_init")?;
         let shared = libc::pthread_condattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
@@ -168,7 +168,7 @@ pub unsafe fn initialise_condition(condition: *mut libc::pthread_cond_t) -> Resu
     }
 }
 
-/// What a pthread call returned, as a result.
+/// Converts the return value of a pthread call to a result.
 pub fn error(returned: libc::c_int) -> std::io::Result<()> {
     match returned {
         0 => Ok(()),

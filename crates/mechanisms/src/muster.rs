@@ -1,10 +1,10 @@
-//! Processes that gather and then go on at once: [`Muster`].
+//! A start barrier for processes: [`Muster`].
 //!
-//! Each says [`Muster::arrive`] and sleeps in [`Muster::pass`]; whoever started them waits in
-//! [`Muster::until`] and lets them go by [`Muster::open`]. Both are one futex word in shared
-//! memory, so that nobody spins where others have work to do.
+//! Each process calls [`Muster::arrive`] and sleeps in [`Muster::pass`]; the process that started
+//! them waits in [`Muster::until`] and releases them by [`Muster::open`]. Both words are futexes in
+//! shared memory, so that no process spins while others have work to do.
 //!
-//! It reaps nobody: a process that ends before it arrives is found by the question that
+//! It does not reap processes: one that ends before it arrives is detected by the check that
 //! [`Muster::until`] is given.
 
 #![allow(unsafe_code, reason = "shares a muster between processes")]
@@ -18,17 +18,17 @@ use rustix::thread::futex;
 use tontine_host::os::shared::{Shareable, Shared};
 use tontine_host::trouble::{During, Result, Trouble};
 
-/// Between two questions whether all are still there.
+/// Interval between two checks that all processes still live.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// How long anybody may take to arrive.
+/// Maximum time in which all processes must arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A place where processes gather.
+/// A start barrier.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Muster {
     arrived: AtomicU32,
-    /// 0: closed; 1: open, for good.
+    /// 0: closed; 1: open permanently.
     gate: AtomicU32,
 }
 
@@ -36,19 +36,19 @@ pub struct Muster {
 unsafe impl Shareable for Muster {}
 
 impl Muster {
-    /// A closed one, for processes forked from here on.
+    /// Creates a closed barrier, for processes forked from here on.
     pub fn new() -> Result<Shared<Self>> {
         Shared::anonymous()
     }
 
-    /// Says that one more is here.
+    /// Counts the calling process as arrived.
     pub fn arrive(&self) {
-        // SYNC muster-arrived: pairs with `until`; what was written before it is seen there.
+        // SYNC muster-arrived: pairs with `until`; earlier writes are visible there.
         self.arrived.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.arrived, futex::Flags::empty(), 1);
     }
 
-    /// Sleeps until it is open.
+    /// Sleeps until the barrier is open.
     pub fn pass(&self) {
         // SYNC muster-gate: pairs with `open`.
         while self.gate.load(Ordering::Acquire) == 0 {
@@ -56,10 +56,11 @@ impl Muster {
         }
     }
 
-    /// Sleeps until `count` have arrived. `check` is asked now and then whether they still can.
+    /// Sleeps until `count` processes have arrived. Calls `check` now and then, which fails if they
+    /// cannot arrive any more.
     ///
     /// # Errors
-    /// As `check`; failed, where they are not there within twenty seconds.
+    /// Those of `check`; failed, if the processes have not arrived within twenty seconds.
     pub fn until(&self, count: usize, check: impl Fn() -> Result<()>) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -81,12 +82,12 @@ impl Muster {
         }
     }
 
-    /// Lets everybody pass, now and later.
+    /// Opens the barrier for all processes, now and later.
     pub fn open(&self) {
         // SYNC muster-gate: pairs with `pass`.
         self.gate.store(1, Ordering::Release);
-        // Once the gate stands open, a wake that fails could leave sleepers: it cannot, the word is
-        // mapped and aligned.
+        // If this wake failed, sleepers could stay behind the open gate. It cannot fail: the word
+        // is mapped and aligned.
         let _ = futex::wake(&self.gate, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// One of the two ends of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueEnd {
-    /// The one that sends.
+    /// The end that sends.
     Sender,
-    /// The one that receives.
+    /// The end that receives.
     Receiver,
 }
 
@@ -30,25 +30,25 @@ pub enum Operation {
     Bind,
     /// A sender opens its end.
     Connect,
-    /// A sender sends; there is room.
+    /// A sender sends; there is free space.
     Send,
-    /// A sender sends; the receiver sleeps until something comes.
+    /// A sender sends; the receiver sleeps until a message comes.
     SendWaking,
     /// A sender sends into a full queue, which grows.
     Grow,
-    /// A sender sends into a full queue, waits, and goes on when there is room.
+    /// A sender sends into a full queue, waits, and continues when there is free space.
     SendFull,
-    /// A receiver receives; a message is there.
+    /// A receiver receives; a message is present.
     Receive,
-    /// A receiver receives from a full queue; a sender sleeps until there is room.
+    /// A receiver receives from a full queue; a sender sleeps until there is free space.
     ReceiveWaking,
-    /// A receiver receives from an empty queue, waits, and goes on when a message comes.
+    /// A receiver receives from an empty queue, waits, and continues when a message comes.
     ReceiveEmpty,
     /// A sender closes its end.
     Close,
     /// A process joins a heap.
     Join,
-    /// A member allocates a block; one of this size is at hand.
+    /// A member allocates a block; a free one of this size is available.
     Allocate,
     /// A member allocates the first block of a size.
     AllocateSlab,
@@ -58,20 +58,20 @@ pub enum Operation {
     Free,
     /// A member frees a block that another one has allocated.
     FreeRemote,
-    /// A member gives back memory in which no block is left.
+    /// A member gives back memory without a block.
     GiveBack,
     /// A member hands a block over to another one.
     HandOver,
-    /// A member takes a block that another one has handed over.
+    /// A member accepts a block that another one has handed over.
     Accept,
-    /// A member looks after a dead one.
+    /// A member recovers a dead one.
     Recover,
     /// A member leaves.
     Leave,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 21] = [
         Self::Bind,
         Self::Connect,
@@ -96,7 +96,7 @@ impl Operation {
         Self::Leave,
     ];
 
-    /// What can happen at a ring that both ends have mapped.
+    /// The operations on a ring that both ends have mapped.
     pub const OF_A_RING: [Self; 7] = [
         Self::Send,
         Self::SendWaking,
@@ -107,7 +107,7 @@ impl Operation {
         Self::Close,
     ];
 
-    /// What can happen at a queue of fixed size that has a name to be opened by.
+    /// The operations on a queue of fixed size that is opened by name.
     pub const OF_A_BOUNDED_QUEUE: [Self; 8] = [
         Self::Connect,
         Self::Send,
@@ -119,7 +119,7 @@ impl Operation {
         Self::Close,
     ];
 
-    /// What can happen at a heap whose members hand blocks over, and look after the dead.
+    /// The operations on a heap whose members hand blocks over and recover dead members.
     pub const OF_A_HEAP: [Self; 11] = [
         Self::Join,
         Self::Allocate,
@@ -134,7 +134,7 @@ impl Operation {
         Self::Leave,
     ];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bind => "bind",
@@ -161,7 +161,7 @@ impl Operation {
         }
     }
 
-    /// The end of a queue at which the victim is; a heap has none.
+    /// Returns the end of a queue at which the victim is; `None` for a heap.
     pub fn end(self) -> Option<QueueEnd> {
         match self {
             Self::Bind | Self::Receive | Self::ReceiveWaking | Self::ReceiveEmpty => {

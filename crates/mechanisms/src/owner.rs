@@ -1,10 +1,10 @@
 //! The owner of resources outside of the file system: [`ProcessIdentity`], and a
-//! [`mark`](ProcessIdentity::mark) in the file system while there may be some.
+//! [`mark`](ProcessIdentity::mark) in the file system while such resources may exist.
 //!
-//! An engine's containers outlive those who asked for them. All of a run carry its owner's name,
-//! and a file says that the owner has any: only then is an engine asked, so that no other run
-//! starts one or waits for one. The owner is the process of the whole run, so that its invocations
-//! share what is costly to make.
+//! An engine's containers outlive the process that created them. All containers of a run carry its
+//! owner's name, and a file records that the owner has any: only then is an engine contacted, so
+//! that no other run starts one or waits for one. The owner is the process of the whole run, so
+//! that its invocations share what is expensive to create.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,13 +15,14 @@ use rustix::process::{geteuid, getppid};
 use tontine_host::leftovers::namespace;
 use tontine_host::trouble::{During, Result};
 
-/// Where marks are: a folder that outlives a reboot, as what they speak of does; otherwise the
-/// temporary one.
+/// Directory of the marks: one that survives a reboot, as the resources do; otherwise the temporary
+/// one is used.
 const LASTING: &str = "/var/tmp";
-/// Start of a mark's name; the owner's follows.
+/// Start of a mark's name; the owner's name follows.
 const MARK: &str = "tontine-docker-";
 
-/// A process, told apart from any later one of the same number: PID namespace, pid, start time.
+/// The identity of a process, unlike that of any later process with the same pid: PID namespace,
+/// pid, start time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessIdentity {
     namespace: u64,
@@ -30,11 +31,11 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// The process of this run: the parent, where that runs the same program, as an invocation's
-    /// does; otherwise this one.
+    /// Returns the process of this run: the parent, if that runs the same program, as an
+    /// invocation's does; otherwise this process.
     ///
     /// # Errors
-    /// Skipped, where `/proc` does not tell.
+    /// Skipped, if `/proc` does not show it.
     pub fn of_this_run() -> Result<Self> {
         let parent = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
         let pid = parent.filter(|&pid| runs_our_program(pid)).unwrap_or_else(std::process::id);
@@ -48,7 +49,7 @@ impl ProcessIdentity {
         Ok(Self { namespace, pid, started })
     }
 
-    /// Its name: digits and hyphens.
+    /// Returns the name: digits and hyphens.
     pub fn name(&self) -> String {
         format!("{}-{}-{}", self.namespace, self.pid, self.started)
     }
@@ -60,20 +61,22 @@ impl ProcessIdentity {
         numbers.next().is_none().then_some(Self { namespace, pid, started })
     }
 
-    /// Whether it is this process.
+    /// Returns `true` if it is this process.
     pub fn is_this_process(&self) -> bool {
         self.pid == std::process::id() && Some(self.namespace) == namespace()
     }
 
-    /// Whether it has ended. Of a process in another PID namespace nobody can tell.
+    /// Returns `true` if the process has ended. Returns `false` for a process in another PID
+    /// namespace, whose end cannot be detected.
     fn has_ended(&self) -> bool {
         Some(self.namespace) == namespace() && started(self.pid) != Some(self.started)
     }
 
-    /// Leaves the file that says that this owner may have things in the engine that `engine` names.
+    /// Creates the file which records that this owner may have resources in the engine that
+    /// `engine` names.
     ///
     /// # Errors
-    /// Skipped, where no file can be left.
+    /// Skipped, if no file can be created.
     pub fn mark(&self, engine: &str) -> Result<()> {
         let leave = |folder: &Path| {
             let mut options = fs::OpenOptions::new();
@@ -93,14 +96,14 @@ impl ProcessIdentity {
 #[derive(Debug)]
 pub struct StaleMark {
     path: PathBuf,
-    /// Whose.
+    /// Owner of the resources.
     pub owner: ProcessIdentity,
-    /// What the owner's engine was named.
+    /// Name of the owner's engine.
     pub engine: String,
 }
 
 impl StaleMark {
-    /// All of them that this user left.
+    /// Returns all stale marks that this user left.
     pub fn all() -> Vec<Self> {
         let folders = [PathBuf::from(LASTING), std::env::temp_dir()];
         let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
@@ -110,7 +113,7 @@ impl StaleMark {
     fn read(entry: &fs::DirEntry) -> Option<Self> {
         let name = entry.file_name();
         let owner = ProcessIdentity::named(name.to_str()?.strip_prefix(MARK)?)?;
-        // Anybody may write into these folders, but only in his own name.
+        // Any user may write into these directories, but only files that it owns.
         let facts = entry.metadata().ok()?;
         let ours = facts.is_file() && facts.uid() == geteuid().as_raw();
         let over = owner.is_this_process() || owner.has_ended();
@@ -118,7 +121,7 @@ impl StaleMark {
         Some(Self { path: entry.path(), owner, engine })
     }
 
-    /// Says that nothing is left.
+    /// Records that nothing is left: removes the mark.
     pub fn forget(self) {
         let _ = fs::remove_file(self.path);
     }
@@ -130,11 +133,11 @@ fn runs_our_program(pid: u32) -> bool {
     ours.is_some() && file(&format!("/proc/{pid}/exe")) == ours
 }
 
-/// When a process started, in ticks since boot; none, where it has ended.
+/// Returns when a process started, in ticks since boot; `None` if it has ended.
 fn started(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, a name in brackets, may hold anything; the third is the state, the 22nd the
-    // start.
+    // The second field, a name in brackets, may contain anything; the third is the state, the 22nd
+    // the start.
     let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
     let state = fields.next()?;
     let started = fields.nth(18)?.parse().ok()?;
@@ -167,6 +170,6 @@ mod tests {
         let ours = ProcessIdentity::process(std::process::id()).expect("/proc");
         assert!(ProcessIdentity { started: ours.started + 1, ..ours.clone() }.has_ended());
         let elsewhere = ProcessIdentity { namespace: 1, pid, started: 1 };
-        assert!(!elsewhere.has_ended(), "nobody can tell");
+        assert!(!elsewhere.has_ended(), "unknown, so not ended");
     }
 }

@@ -1,5 +1,5 @@
-//! POSIX message queues: `posix-mq`, and [`nameless`] ones, whose names are gone before the first
-//! message.
+//! POSIX message queues: `posix-mq`, and [`nameless`] ones, whose names are unlinked before the
+//! first message.
 
 #![allow(unsafe_code, reason = "POSIX message queues")]
 
@@ -23,9 +23,9 @@ use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check, deadline_
 use crate::location::Location;
 use crate::operation::Operation;
 
-/// Messages that a stream's queue holds: what every system allows (`msg_max`).
+/// Capacity of a stream's queue in messages: the number that every system allows (`msg_max`).
 const DEPTH: usize = 10;
-/// Messages that a queue with a name holds, below that limit.
+/// Capacity of a named queue in messages, below that limit.
 const NAMED_DEPTH: u32 = 4;
 
 /// `posix-mq`.
@@ -67,7 +67,7 @@ impl Driver for PosixMq {
 }
 
 impl PairDriver for PosixMq {
-    /// The queue to read from and the one to write to; each end holds both.
+    /// The queue to read from and the one to write to; each end has both.
     type Half = (OwnedFd, OwnedFd);
     type End<const BYTES: usize> = Duplex<Entry, Exit<[u8; BYTES]>>;
 
@@ -177,20 +177,20 @@ impl<B: AsMut<[u8]>> Patient for Exit<B> {
     }
 }
 
-/// After a failed call: asks for the peers where it was only interrupted.
+/// Handles a failed call: checks the peers if it was only interrupted.
 #[cold]
 fn interrupted(call: &str, error: io::Error, peers: &[PeerHandle<'_>]) -> Result<()> {
     if error.kind() == io::ErrorKind::Interrupted { check(peers) } else { Err(error).during(call) }
 }
 
-/// Where the system keeps the limit of a message's size.
+/// File with the system's limit of a message's size.
 const LIMIT: &str = "/proc/sys/fs/mqueue/msgsize_max";
 
-/// A queue of up to `depth` messages of up to `bytes` bytes. On Linux its descriptor is a file
-/// descriptor.
+/// Creates a queue of up to `depth` messages of up to `bytes` bytes. On Linux its descriptor is a
+/// file descriptor.
 ///
 /// # Errors
-/// Skipped, where the system has no queues, none so large, or no room for it.
+/// Skipped, if the system has no queues, none of this size, or no space for it.
 pub fn nameless(depth: usize, bytes: usize) -> Result<OwnedFd> {
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
     let open = |name: &CStr| open(name, flags, depth, bytes);
@@ -203,7 +203,7 @@ pub fn nameless(depth: usize, bytes: usize) -> Result<OwnedFd> {
 fn open(name: &CStr, flags: libc::c_int, depth: usize, bytes: usize) -> io::Result<OwnedFd> {
     let mode: libc::mode_t = 0o600;
     // SAFETY: the name is a C string; the attributes are a valid plain structure that outlives the
-    // call; a descriptor that is returned is new and ours.
+    // call; a returned descriptor is new and owned here.
     unsafe {
         let mut attributes: libc::mq_attr = std::mem::zeroed();
         attributes.mq_maxmsg = depth as libc::c_long;
@@ -214,8 +214,8 @@ fn open(name: &CStr, flags: libc::c_int, depth: usize, bytes: usize) -> io::Resu
     }
 }
 
-/// EINVAL is the system's answer to a message beyond its limit; EMFILE the one to a queue beyond
-/// RLIMIT_MSGQUEUE.
+/// Converts an error of `mq_open`: EINVAL for a message size above the system's limit, EMFILE for a
+/// queue above RLIMIT_MSGQUEUE.
 fn refused(depth: usize, bytes: usize, error: io::Error) -> Trouble {
     let asked = format!("{depth} messages of {bytes} bytes");
     match error.raw_os_error() {
@@ -238,12 +238,13 @@ fn send(queue: &OwnedFd, message: &[u8]) -> io::Result<()> {
     checked(unsafe { libc::mq_send(queue.as_raw_fd(), at, length, 0) }).map(|_| ())
 }
 
-/// Takes a message out of a queue. `into` must have room for the largest that the queue takes.
+/// Receives a message from a queue. `into` must be as long as the longest message that the queue
+/// takes.
 #[inline(always)]
 fn receive(queue: &OwnedFd, into: &mut [u8], until: Option<&libc::timespec>) -> io::Result<usize> {
     let (queue, at, room) = (queue.as_raw_fd(), into.as_mut_ptr().cast(), into.len());
     let priority = std::ptr::null_mut();
-    // SAFETY: the queue is open; pointer and length are those of a live slice that we may write;
+    // SAFETY: the queue is open; pointer and length are those of a live slice that may be written;
     // the deadline is borrowed for the call.
     let got = unsafe {
         match until {

@@ -1,7 +1,7 @@
-//! A structure in shared memory with bytes behind it: [`Region`]; and the one that both ends of a
-//! pair hold: [`Common`].
+//! A structure in shared memory, followed by bytes: [`Region`]; and memory that both ends of a pair
+//! have: [`Common`].
 //!
-//! A region is raw on purpose: what the rings do with it is what their peers' authors do, through
+//! A region is a raw pointer on purpose: the rings use it as the authors of their peers do, through
 //! pointers.
 
 #![allow(unsafe_code, reason = "maps shared memory")]
@@ -21,7 +21,8 @@ use crate::location::Location;
 
 const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// A mapped `T` and `extra` bytes behind it, as often in other processes. All start as zero.
+/// A mapped `T` with `extra` bytes after it, which other processes may map as well. All bytes start
+/// as zero.
 #[derive(Debug)]
 pub struct Region<T> {
     at: NonNull<T>,
@@ -34,10 +35,10 @@ unsafe impl<T> Send for Region<T> {}
 unsafe impl<T> Sync for Region<T> {}
 
 impl<T> Region<T> {
-    /// Makes and maps it under a name.
+    /// Creates and maps the structure under a name.
     ///
     /// # Errors
-    /// Skipped, where there is no `/dev/shm`; failed, where the name is taken.
+    /// Skipped, if there is no `/dev/shm`; failed, if the name is in use.
     pub fn create(at: &Location, extra: usize) -> Result<Self> {
         let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
         let file = shm::open(&*at.posix_name(), flags, Mode::RUSR | Mode::WUSR);
@@ -46,27 +47,27 @@ impl<T> Region<T> {
         Self::map(&file, extra)
     }
 
-    /// Maps what another process made.
+    /// Maps a structure that another process created.
     ///
     /// # Errors
-    /// Skipped, where there is none.
+    /// Skipped, if there is none.
     pub fn open(at: &Location, extra: usize) -> Result<Self> {
         let file = shm::open(&*at.posix_name(), shm::OFlags::RDWR, Mode::empty());
         Self::map(&file.setting_up("shm_open")?, extra)
     }
 
-    /// One without a name, for processes forked from here on.
+    /// Creates a structure without a name, for processes forked from here on.
     ///
     /// # Errors
-    /// Skipped, where the system refuses the mapping.
+    /// Skipped, if the system refuses the mapping.
     pub fn anonymous(extra: usize) -> Result<Self> {
         let (length, flags) = (Self::length(extra), MapFlags::SHARED | MapFlags::POPULATE);
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.
         let at = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ACCESS, flags) };
         Ok(Self::at_address(at.setting_up("mmap")?, length))
     }
 
-    /// Valid as long as the handle; other processes write there too.
+    /// Returns the address, valid as long as the handle; other processes write there too.
     #[inline(always)]
     pub fn at(&self) -> *mut T {
         self.at.as_ptr()
@@ -78,7 +79,7 @@ impl<T> Region<T> {
 
     fn map(file: &OwnedFd, extra: usize) -> Result<Self> {
         let length = Self::length(extra);
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.
         let at = unsafe { mmap(std::ptr::null_mut(), length, ACCESS, MapFlags::SHARED, file, 0) };
         Ok(Self::at_address(at.setting_up("mmap")?, length))
     }
@@ -90,14 +91,14 @@ impl<T> Region<T> {
 
 impl<T> Drop for Region<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this handle's own, of this length; pointers from `at` are not
-        // used after the handle.
+        // SAFETY: this handle owns the mapping, of this length; pointers from `at` are not used
+        // after the handle.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.length) };
     }
 }
 
-/// Memory that both ends of a pair hold. The address lies in the handle itself, so that a loop on
-/// it loads nothing else.
+/// Memory that both ends of a pair have. The handle itself contains the address, so that a loop on
+/// the memory loads nothing else.
 #[derive(Debug)]
 pub struct Common<T> {
     at: NonNull<T>,
@@ -108,7 +109,7 @@ pub struct Common<T> {
 unsafe impl<T: Shareable> Send for Common<T> {}
 
 impl<T: Shareable> Common<T> {
-    /// A handle of it for each end.
+    /// Returns a handle for each end.
     pub fn two(memory: Shared<T>) -> (Self, Self) {
         let keeps = Arc::new(memory);
         let at = NonNull::from(&**keeps);

@@ -1,6 +1,6 @@
-//! The registry of mechanisms: [`ALL`], and how a user gets at the ends of one by its name.
+//! The registry of mechanisms: [`ALL`], and access to the ends of one by its name.
 //!
-//! One line each, in the order of the rows.
+//! One line per mechanism, in the order of the rows.
 
 use tontine_host::trouble::{Result, Trouble};
 
@@ -11,16 +11,16 @@ use crate::{
     robust_ring, rtrb, semaphore, semaphore_ring, signal, socket, spinlock, zeromq,
 };
 
-/// Makes the registry of the drivers.
+/// Defines the registry of these drivers.
 macro_rules! registry {
     ($($driver:ty),* $(,)?) => {
         /// All mechanisms, in the order of the rows.
         pub static ALL: &[Mechanism] = &[$(<$driver as Driver>::MECHANISM),*];
 
-        /// Has `user` open two ends of that mechanism.
+        /// Has `user` open two ends of the mechanism `name`.
         ///
         /// # Errors
-        /// Skipped, where this build lacks it; failed, where it makes no pairs or is unknown.
+        /// Skipped, if this build lacks the mechanism; failed, if it has no pairs or is unknown.
         pub fn pairs<U: PairUser>(name: &str, user: U) -> Result<U::Out> {
             $(if <$driver as Driver>::MECHANISM.name == name {
                 return <$driver as Driver>::pairs(user).ok_or_else(|| lacking(name));
@@ -28,10 +28,10 @@ macro_rules! registry {
             Err(lacking(name))
         }
 
-        /// Has `user` stream by that mechanism.
+        /// Has `user` stream by the mechanism `name`.
         ///
         /// # Errors
-        /// As [`pairs`].
+        /// Like [`pairs`].
         pub fn streams<U: StreamUser>(name: &str, traffic: Traffic, user: U) -> Result<U::Out> {
             $(if <$driver as Driver>::MECHANISM.name == name {
                 return <$driver as Driver>::streams(traffic, user).ok_or_else(|| lacking(name));
@@ -39,7 +39,7 @@ macro_rules! registry {
             Err(lacking(name))
         }
 
-        /// Has a user each open ends by name, of every mechanism that has such; in the order of the
+        /// Has one user open the named ends of every mechanism that has them, in the order of the
         /// rows.
         pub fn named<U: NamedUser>(mut user: impl FnMut() -> U) -> Vec<U::Out> {
             let mut all = Vec::new();
@@ -83,12 +83,12 @@ registry![
     elsewhere::ContainerNetns,
 ];
 
-/// Returns the mechanism of that name.
+/// Returns the mechanism with this name.
 pub fn find(name: &str) -> Option<&'static Mechanism> {
     ALL.iter().find(|mechanism| mechanism.name == name)
 }
 
-/// Returns the mechanisms that an experiment measures, and what their rows say there.
+/// Returns the mechanisms that an experiment measures, each with its row there.
 pub fn rows(asked: Asked) -> impl Iterator<Item = (&'static Mechanism, &'static Listing)> {
     ALL.iter().filter_map(move |mechanism| Some((mechanism, mechanism.row(asked)?)))
 }

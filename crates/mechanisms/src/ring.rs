@@ -1,8 +1,8 @@
-//! The ring that several mechanisms share: a few slots, and two counts that say which of them are
-//! full ([`Ring`]); and the ends of any ring under a [`RingGuard`].
+//! The ring that several mechanisms share: a few slots, and two counts that determine which of them
+//! are full ([`Ring`]); and the ends of any ring under a [`RingGuard`].
 //!
-//! Plain memory, as in every textbook: the caller of [`Ring::push`] or [`Ring::pop`] holds the
-//! guard. What each guard leaves behind when its holder dies is what the mechanisms differ in.
+//! It is plain memory, as in textbooks: the caller of [`Ring::push`] or [`Ring::pop`] holds the
+//! guard. The mechanisms differ in the state in which a dead holder leaves the guard.
 
 #![allow(
     unsafe_code,
@@ -25,7 +25,7 @@ use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, deadline_in};
 use crate::location::Location;
 use crate::region::Region;
 
-/// Messages that the ring holds.
+/// Capacity of the ring in messages.
 pub const SLOTS: usize = 4;
 
 /// The shared memory before the slots. Zero bytes are an empty ring.
@@ -34,18 +34,18 @@ pub const SLOTS: usize = 4;
 pub struct RingMemory<G> {
     /// Locks of the ring.
     pub guard: G,
-    /// Messages ever written.
+    /// Number of messages written so far.
     pub written: u64,
-    /// Messages ever read.
+    /// Number of messages read so far.
     pub read: u64,
 }
 
-/// Bytes of the slots, for messages of this length.
+/// Returns the number of bytes of the slots, for messages of this length.
 pub const fn slots(bytes: usize) -> usize {
     SLOTS * bytes
 }
 
-/// A mapped ring, and the bytes of a message.
+/// A mapped ring, with the size of its messages.
 #[derive(Debug)]
 pub struct Ring<G> {
     memory: *mut RingMemory<G>,
@@ -53,10 +53,10 @@ pub struct Ring<G> {
 }
 
 impl<G> Ring<G> {
-    /// The ring in a region.
+    /// Returns the ring in a region.
     ///
     /// # Safety
-    /// The region has [`slots`]`(bytes)` bytes behind its memory, and outlives the ring.
+    /// The region has [`slots`]`(bytes)` bytes after its memory, and outlives the ring.
     #[inline(always)]
     pub unsafe fn of(region: &Region<RingMemory<G>>, bytes: usize) -> Self {
         Self { memory: region.at(), bytes }
@@ -68,7 +68,7 @@ impl<G> Ring<G> {
         self.memory
     }
 
-    /// Whether nothing is in it.
+    /// Returns `true` if the ring contains no message.
     ///
     /// # Safety
     /// The ring is mapped, and the caller holds its guard.
@@ -78,7 +78,7 @@ impl<G> Ring<G> {
         unsafe { (*self.memory).written == (*self.memory).read }
     }
 
-    /// Whether nothing more goes into it.
+    /// Returns `true` if no further message fits.
     ///
     /// # Safety
     /// As for [`Ring::is_empty`].
@@ -88,7 +88,8 @@ impl<G> Ring<G> {
         unsafe { (*self.memory).written.wrapping_sub((*self.memory).read) >= SLOTS as u64 }
     }
 
-    /// Copies a message in, then counts it: killed in between, it was never there.
+    /// Copies a message in, then counts it: if the sender is killed in between, the message was
+    /// never there.
     ///
     /// # Safety
     /// As for [`Ring::is_empty`]; the ring is not full, and the message as long as its slots.
@@ -102,7 +103,8 @@ impl<G> Ring<G> {
         }
     }
 
-    /// Copies a message out, then counts it: killed in between, it is there still.
+    /// Copies a message out, then counts it: if the receiver is killed in between, the message is
+    /// still there.
     ///
     /// # Safety
     /// As for [`Ring::is_empty`]; the ring is not empty, and there is room for its messages.
@@ -116,7 +118,7 @@ impl<G> Ring<G> {
         }
     }
 
-    /// Copies a message into the slot for number `written`, and counts nothing.
+    /// Copies a message into the slot for number `written`, without counting it.
     ///
     /// # Safety
     /// As for [`Ring::push`].
@@ -132,7 +134,8 @@ impl<G> Ring<G> {
     /// The ring is mapped, as the caller of [`Ring::of`] promised.
     #[inline(always)]
     unsafe fn slot(&self, number: u64) -> *mut u8 {
-        // SAFETY: the slots are behind the memory (`Ring::of`), and the remainder names one.
+        // SAFETY: the slots are after the memory (`Ring::of`), and the remainder is the number of
+        // one.
         unsafe { self.memory.add(1).cast::<u8>().add(number as usize % SLOTS * self.bytes) }
     }
 }
@@ -142,16 +145,16 @@ pub trait RingGuard: Sized + 'static {
     /// Properties of the ring under this guard.
     const MECHANISM: Mechanism;
 
-    /// Makes it usable by several processes.
+    /// Initialises the guard for several processes.
     ///
     /// # Errors
-    /// Skipped, where the system has none such.
+    /// Skipped, if the system has no such locks.
     ///
     /// # Safety
     /// The guard is mapped, and no other process uses it yet.
     unsafe fn initialise(guard: *mut Self) -> Result<()>;
 
-    /// Waits for room and pushes a message.
+    /// Waits for space and pushes a message.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -164,13 +167,13 @@ pub trait RingGuard: Sized + 'static {
         peers: &[PeerHandle<'_>],
     ) -> Result<(), TransferError>;
 
-    /// Waits for a message and pops it; `false` where none came before the deadline.
+    /// Waits for a message and pops it; returns `false` if none came before the deadline.
     ///
     /// # Errors
     /// [`TransferError`].
     ///
     /// # Safety
-    /// The guard is initialised, the ring mapped, and there is room for its messages.
+    /// The guard is initialised, the ring mapped, and `into` as long as a message.
     unsafe fn take(
         ring: &Ring<Self>,
         into: &mut [u8],
@@ -179,7 +182,7 @@ pub trait RingGuard: Sized + 'static {
     ) -> Result<bool, TransferError>;
 }
 
-/// An end of a ring: either may send and receive.
+/// An end of a ring: it can send and receive.
 pub struct RingEnd<G> {
     region: Arc<Region<RingMemory<G>>>,
     buffer: Vec<u8>,
@@ -192,8 +195,8 @@ impl<G: RingGuard> RingEnd<G> {
 
     #[inline(always)]
     fn ring(&self) -> Ring<G> {
-        // SAFETY: each region is made or opened with `slots` of the length that `new` is given, and
-        // this end keeps it.
+        // SAFETY: each region is created or opened with `slots` of the length that `new` is given,
+        // and this end keeps it.
         unsafe { Ring::of(&self.region, self.buffer.len()) }
     }
 
@@ -209,8 +212,8 @@ impl<G: RingGuard> Outlet for RingEnd<G> {
     fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         let ring = self.ring();
         assert_eq!(message.len(), self.buffer.len(), "a ring is made for messages of one length");
-        // SAFETY: `make` initialised the guard before the fork that made this end, or before it was
-        // opened by its name; this end keeps the mapping, and the message is as long as a slot.
+        // SAFETY: `make` initialised the guard before the fork that created this end, or before it
+        // was opened by its name; this end keeps the mapping, and the message is as long as a slot.
         unsafe { G::put(&ring, message, peers) }
     }
 }
@@ -243,7 +246,7 @@ impl<G: RingGuard> Patient for RingEnd<G> {
     }
 }
 
-/// The mechanism that is a ring under that guard.
+/// The mechanism that is a ring under this guard.
 pub struct Under<G>(PhantomData<G>);
 
 impl<G: RingGuard> Driver for Under<G> {
@@ -263,7 +266,7 @@ impl<G: RingGuard> Driver for Under<G> {
 }
 
 impl<G: RingGuard> PairDriver for Under<G> {
-    /// A ring each way.
+    /// A ring in each direction.
     type Half = Duplex<RingEnd<G>, RingEnd<G>>;
     type End<const BYTES: usize> = Self::Half;
 

@@ -1,7 +1,7 @@
 //! A ring under a robust mutex and two condition variables, all process-shared: `robust-ring`.
 //!
-//! Written the usual careful way: a thread that gets EOWNERDEAD finds the ring whole at every
-//! point (a message is counted after it was copied), calls `pthread_mutex_consistent` and
+//! It is written in the usual careful way: a thread that gets EOWNERDEAD finds the ring consistent
+//! at every point (a message is counted after it was copied), calls `pthread_mutex_consistent` and
 //! continues.
 
 #![allow(unsafe_code, reason = "POSIX mutexes and condition variables in shared memory")]
@@ -17,7 +17,7 @@ use crate::monitor::{error, initialise_condition, initialise_mutex};
 use crate::operation::Operation;
 use crate::ring::{Ring, RingGuard, SLOTS};
 
-/// Interval between checks of the peers: a wait for a condition variable does not return at a
+/// Interval between two checks of the peers: a wait for a condition variable does not return at a
 /// signal.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -200,8 +200,8 @@ unsafe fn wait(
     Ok(until.is_none())
 }
 
-/// After a call that may have taken the mutex over from a dead owner: the ring is whole at every
-/// point.
+/// Handles the result of a call that may have taken the mutex over from a dead owner: the ring is
+/// consistent at every point.
 ///
 /// # Safety
 /// As for [`lock`].

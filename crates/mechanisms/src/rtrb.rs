@@ -54,7 +54,7 @@ mod rings {
 
     /// Bytes of a word.
     pub(super) const WORD: usize = size_of::<u64>();
-    /// Bytes in the ring of a stream.
+    /// Number of bytes in the ring of a stream.
     const RING_BYTES: usize = 256 << 10;
 
     /// A ring of words, each a message.
@@ -146,7 +146,7 @@ mod rings {
     impl Outlet for WordsIn {
         #[inline(always)]
         fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
-            let word = message.first_chunk().ok_or_else(|| Trouble::fail("expected a message of a word"))?;
+            let word = message.first_chunk().ok_or_else(|| Trouble::fail("expected one word"))?;
             let word = u64::from_ne_bytes(*word);
             Ok(spin_until(peers, true, || self.0.push(word).is_ok())?)
         }

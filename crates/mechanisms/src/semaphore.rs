@@ -1,5 +1,5 @@
 //! Unnamed POSIX semaphores in shared memory: a [`Semaphore`], and two of them, each with a slot
-//! that it says is full: `semaphore` and `semaphore-process`.
+//! that is full once it is posted: `semaphore` and `semaphore-process`.
 
 #![allow(unsafe_code, reason = "POSIX semaphores")]
 
@@ -67,15 +67,15 @@ const WORD: usize = size_of::<u64>();
 
 #[repr(C)]
 struct Board {
-    /// Posted by the end of that number.
+    /// Posted by the end with the same number.
     semaphores: [Semaphore; 2],
     slots: [Slot; 2],
 }
 
-// SAFETY: both fields are shareable; `pair` makes the semaphores usable before their use.
+// SAFETY: both fields are shareable; `pair` initialises the semaphores before their use.
 unsafe impl Shareable for Board {}
 
-/// One end of the two.
+/// One of the two ends.
 pub struct Poster {
     board: Common<Board>,
     side: usize,
@@ -126,30 +126,31 @@ impl Inlet for Poster {
 
 impl TwoWay for Poster {}
 
-/// A semaphore, alone on its lines.
+/// A semaphore, alone on its cache lines.
 #[repr(C, align(128))]
 pub struct Semaphore(UnsafeCell<libc::sem_t>);
 
-// SAFETY: a semaphore is made for concurrent use; only the C library looks into it.
+// SAFETY: a semaphore is made for concurrent use; only the C library accesses its content.
 unsafe impl Sync for Semaphore {}
-// SAFETY: zero bytes are a valid `sem_t`; whoever makes one calls `start_at_zero` before its use.
+// SAFETY: zero bytes are a valid `sem_t`; the creator calls `start_at_zero` before the first use.
 unsafe impl Shareable for Semaphore {}
 
 impl Semaphore {
-    /// Makes it usable by several processes, at zero. Once, before anybody posts or waits.
+    /// Initialises the semaphore for several processes, at zero. Call it once, before any post or
+    /// wait.
     ///
     /// # Errors
-    /// Skipped, where the system has none.
+    /// Skipped, if the system has none.
     pub fn start_at_zero(&self) -> Result<()> {
-        // SAFETY: the memory is mapped, nobody else's so far, and aligned.
+        // SAFETY: the memory is mapped, not used elsewhere yet, and aligned.
         checked(unsafe { libc::sem_init(self.0.get(), 1, 0) }).setting_up("sem_init")?;
         Ok(())
     }
 
-    /// Adds one.
+    /// Increments the semaphore.
     ///
     /// # Errors
-    /// Failed, where the semaphore is full.
+    /// Failed, if the semaphore is at its maximum.
     #[inline(always)]
     pub fn post(&self) -> Result<()> {
         // SAFETY: initialised by `start_at_zero`, mapped as long as it is borrowed.
@@ -157,10 +158,11 @@ impl Semaphore {
         Ok(())
     }
 
-    /// Waits until it is above zero and takes one; true where a signal came instead.
+    /// Waits until the semaphore is above zero and decrements it; returns `true` if a signal came
+    /// instead.
     ///
     /// # Errors
-    /// Failed, where the semaphore is none.
+    /// Failed, if the semaphore is invalid.
     #[inline(always)]
     pub fn wait_or_signal(&self) -> Result<bool> {
         // SAFETY: as in `post`.

@@ -1,4 +1,4 @@
-//! The classic of the textbooks, a ring guarded by three POSIX semaphores: `semaphore-ring`.
+//! The ring of textbooks, guarded by three POSIX semaphores: `semaphore-ring`.
 
 #![allow(unsafe_code, reason = "POSIX semaphores in shared memory")]
 
@@ -16,7 +16,7 @@ use crate::ring::{Ring, RingGuard, SLOTS};
 const CALLS: &str = "sem_post: futex(FUTEX_WAKE) if a thread waits; sem_wait: futex(FUTEX_WAIT) if \
                      the count is zero";
 
-/// The three of them.
+/// The three semaphores.
 #[repr(C)]
 pub struct Semaphores {
     mutex: libc::sem_t,
@@ -80,8 +80,8 @@ impl RingGuard for Semaphores {
         message: &[u8],
         peers: &[PeerHandle<'_>],
     ) -> Result<(), TransferError> {
-        // SAFETY: by the caller; the ring is changed while `mutex` is held, and `room` says that it
-        // is not full.
+        // SAFETY: by the caller; the ring is changed while `mutex` is held, and a decremented
+        // `room` means that it is not full.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             wait_for(&raw mut (*guard).room, peers, None)?;
@@ -99,7 +99,7 @@ impl RingGuard for Semaphores {
         peers: &[PeerHandle<'_>],
         until: Option<&libc::timespec>,
     ) -> Result<bool, TransferError> {
-        // SAFETY: as in `put`; `items` says that the ring is not empty.
+        // SAFETY: as in `put`; a decremented `items` means that the ring is not empty.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             if !wait_for(&raw mut (*guard).items, peers, until)? {
@@ -114,7 +114,7 @@ impl RingGuard for Semaphores {
     }
 }
 
-/// Takes one from a semaphore; false where none was there before the deadline.
+/// Decrements a semaphore; returns `false` if it stayed zero until the deadline.
 ///
 /// # Safety
 /// `semaphore` is mapped and initialised.

@@ -1,10 +1,10 @@
 //! SIGUSR1, blocked, sent to the other process's thread and taken by `sigwaitinfo`: `signal`. It
-//! carries nothing.
+//! carries no data.
 //!
-//! It is sent by `tgkill`, not `kill`: the two cost alike, and in a process with more threads
-//! another one, in which the signal is not blocked, would otherwise die of it. A signal to a
-//! process that is dead and reaped fails with ESRCH: that is a notice, unless the number is reused
-//! by then; a survivor that waits for a signal gets none.
+//! It is sent by `tgkill`, not `kill`: both cost the same, and in a process with more threads
+//! `kill` could hit one that does not block the signal, and end the process. A signal to a process
+//! that is dead and reaped fails with ESRCH: that notifies the sender, unless the number is reused
+//! by then; a survivor that waits for a signal is not notified.
 
 #![allow(unsafe_code, reason = "signal masks, sigwaitinfo and tgkill")]
 
@@ -50,7 +50,7 @@ impl Driver for Usr1 {
     }
 }
 
-/// Process that receives at an end, once it has blocked the signal; zero before.
+/// Process and thread that receive at an end, once the thread has blocked the signal; zero before.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Receiver {
@@ -93,7 +93,7 @@ impl PairDriver for Usr1 {
         let [process, thread] = [&other.process, &other.thread]
             .map(|number| number.load(Ordering::Relaxed).cast_signed());
         let end = Signals { process, thread, blocked };
-        // Signal 0 only asks whether the call is let through.
+        // Signal 0 only checks that the call is permitted.
         end.tgkill(0).setting_up("tgkill")?;
         Ok(end)
     }
@@ -110,8 +110,9 @@ pub struct Signals {
 impl Signals {
     #[inline(always)]
     fn tgkill(&self, signal: libc::c_int) -> std::io::Result<()> {
-        // SAFETY: takes three numbers. Whether they may be a stranger's by now is for who opened
-        // this end: a child that is not reaped keeps its own, and a parent outlives its child.
+        // SAFETY: takes three numbers. The opener of this end ensures that they are not another
+        // process's by now: a child that is not reaped keeps its own, and a parent outlives its
+        // child.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, self.process, self.thread, signal) };
         checked(sent as libc::c_int).map(|_| ())
     }
@@ -135,7 +136,7 @@ impl Inlet for Signals {
         peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, TransferError> {
-        // SAFETY: the set is initialised; no information is asked for.
+        // SAFETY: the set is initialised; no information is requested.
         while unsafe { libc::sigwaitinfo(self.blocked.set(), std::ptr::null_mut()) } < 0 {
             let error = std::io::Error::last_os_error();
             if error.kind() != std::io::ErrorKind::Interrupted {

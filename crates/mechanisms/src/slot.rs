@@ -1,5 +1,5 @@
-//! A message in shared memory: [`Slot`], written by one end, read by the other, never at once
-//! unless the mechanism around it breaks.
+//! A message in shared memory: [`Slot`], written by one end and read by the other, never
+//! concurrently unless the mechanism around it breaks.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -9,12 +9,12 @@ use tontine_host::os::shared::Shareable;
 
 const WORDS: usize = 8;
 
-/// Bytes of the longest message.
+/// Maximum length of a message in bytes.
 pub const CAPACITY: usize = WORDS * size_of::<u64>();
 
-/// The bytes of a message, word by word, so that a torn one is torn and not undefined. What is
-/// shorter than a word is not written: a round trip's mechanism says that something came by other
-/// means.
+/// The bytes of a message, word by word, so that a torn message is torn and not undefined
+/// behaviour. A message shorter than a word is not written: the mechanism of a round trip signals
+/// its arrival by other means.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot([AtomicU64; WORDS]);
@@ -23,7 +23,7 @@ pub struct Slot([AtomicU64; WORDS]);
 unsafe impl Shareable for Slot {}
 
 impl Slot {
-    /// Writes a message. The mechanism around it publishes.
+    /// Writes a message. The mechanism around the slot publishes it.
     #[inline(always)]
     pub fn write(&self, message: &[u8]) {
         for (place, word) in self.0.iter().zip(message.as_chunks().0) {

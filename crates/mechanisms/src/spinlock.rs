@@ -1,10 +1,11 @@
-//! Seed 004's two spinlocks, between threads and between processes: `spinlock-tas`, which swaps
-//! until it wins, `spinlock-ttas`, which looks before it swaps and pauses, and `-process` each.
+//! The two spinlocks of source 004, between threads and between processes: `spinlock-tas`, which
+//! swaps until it succeeds, `spinlock-ttas`, which reads before it swaps and pauses, and `-process`
+//! each.
 //!
 //! One end takes the lock and sets a bit, the other takes the lock and resets it. An end that
-//! obtains the lock and finds the bit not yet where it wants it releases at once and tries again;
-//! each end counts these rounds. Lock and bit lie in one line, as in a plain structure. A process
-//! killed with the lock held keeps it.
+//! obtains the lock and finds that the bit does not have the awaited value releases the lock at
+//! once and tries again; each end counts these rounds. Lock and bit are in one cache line, as in a
+//! plain structure. A process that is killed while it holds the lock never releases it.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -92,7 +93,7 @@ const fn between_processes(row: &'static str, rows: &'static [Listing]) -> Mecha
     }
 }
 
-/// A lock and what lies under it.
+/// A lock and the values that it guards.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Locked {
@@ -124,7 +125,8 @@ impl<const TTAS: bool> PairDriver for Holder<TTAS> {
         Ok(Couple::of((end(one, 0), end(two, 1))))
     }
 
-    /// An end sends with the lock in hand, in which it received; so the first one starts with it.
+    /// An end sends while it holds the lock, which it took to receive; so the first one starts with
+    /// it.
     fn open<const BYTES: usize>(half: Self, peers: &[PeerHandle<'_>]) -> Result<Self> {
         if half.awaited == 0 {
             half.lock(peers)?;

@@ -2,7 +2,7 @@
 //! `ipc` between processes (`zmq-ipc`).
 //!
 //! `zmq_send` returns when the message is in the library's own queue, inside the process. A context
-//! cannot cross a fork, so that of a process is made after it.
+//! cannot cross a fork, so that each process creates its own after it.
 
 use crate::about::{AfterKill, Asked, Between, Death, Explored, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;
@@ -51,7 +51,7 @@ impl Driver for Ipc {
         explored: Some(Explored {
             caveat: "Unread messages are in the receiver's memory, messages in flight in the \
                      sender's: either vanish with the process, and ZeroMQ promises nothing else",
-            // Its IO threads carry a message on after `send` has returned.
+            // Its IO threads continue to transmit a message after `send` has returned.
             settles: std::time::Duration::from_millis(20),
             ..Explored::new(
                 "zeromq",
@@ -128,7 +128,7 @@ mod sockets {
             Ok(Self { socket, message: zmq::Message::new() })
         }
 
-        /// Closed, it keeps nothing back: by then everything has come, or something has failed.
+        /// Discards unsent messages on close: by then all have arrived, or there was a failure.
         fn without_linger(self) -> Result<Self> {
             self.socket.set_linger(0).map_err(set_up("zmq_setsockopt(ZMQ_LINGER)"))?;
             Ok(self)
@@ -229,7 +229,7 @@ mod sockets {
     }
 
     impl PairDriver for Ipc {
-        /// The folder of the socket, and whether this end binds it.
+        /// The directory of the socket, and `true` if this end binds it.
         type Half = (Arc<Folder>, bool);
         type End<const BYTES: usize> = Socket;
 
@@ -248,7 +248,7 @@ mod sockets {
             if binds {
                 socket.without_linger()?.bound(&endpoint)
             } else {
-                // It sends the last answer of all, which must not be lost.
+                // This end sends the last reply, which must not be lost.
                 socket.connected(&endpoint, RECONNECT_MS)
             }
         }

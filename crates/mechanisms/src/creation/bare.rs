@@ -1,8 +1,8 @@
-//! The system calls that create, without the C library: [`process`], [`vfork`], [`thread`].
+//! The creating system calls, without the C library: [`process`], [`vfork`], [`thread`].
 //!
 //! Each is a few instructions around one system call, after which the new thread or process only
-//! ends: it needs no stack and no thread-local storage, touches none of the memory that it has, and
-//! could not return into our frames.
+//! ends: it needs no stack and no thread-local storage, accesses none of its memory, and could not
+//! return into the creator's frames.
 
 #![allow(unsafe_code, reason = "makes threads and processes behind the language's back")]
 
@@ -16,8 +16,8 @@ use tontine_host::trouble::{During, Result};
 
 pub(super) const VM: u64 = libc::CLONE_VM as u64;
 pub(super) const VFORK: u64 = libc::CLONE_VFORK as u64;
-/// What a thread of the C library asks for, but for its own storage and the parent's copy of its
-/// id.
+/// Flags of a thread of the C library, without those for its own storage and for the parent's copy
+/// of its id.
 const THREAD: u64 = VM
     | (libc::CLONE_FS
         | libc::CLONE_FILES
@@ -27,31 +27,32 @@ const THREAD: u64 = VM
         | libc::CLONE_CHILD_CLEARTID) as u64;
 const SIGCHLD: u64 = libc::SIGCHLD as u64;
 
-/// A process with these flags, by `clone3`; it leaves as by `_exit`.
+/// Creates a process with these flags, by `clone3`; it exits as by `_exit`.
 #[inline]
 pub(super) fn process(flags: u64) -> io::Result<libc::pid_t> {
     let creation = Creation { flags, exit_signal: SIGCHLD, ..Creation::default() };
     checked(clone3_and_end(&creation, libc::SYS_exit_group))
 }
 
-/// A process by the system call `vfork`, or what stands for it.
+/// Creates a process by the system call `vfork`, or its equivalent.
 #[inline]
 pub(super) fn vfork() -> io::Result<libc::pid_t> {
     checked(vfork_and_exit())
 }
 
-/// A thread, by `clone3`, and the wait until the kernel has cleared the word.
+/// Creates a thread, by `clone3`, and waits until the kernel has cleared the word.
 ///
 /// # Errors
-/// Skipped, where the system refuses another thread.
+/// Skipped, if the system refuses another thread.
 #[inline]
 pub(super) fn thread(word: &AtomicU32) -> Result<()> {
-    // Whatever it is before, the kernel makes it 0 at the end.
+    // The kernel sets the word to 0 at the thread's end.
     word.store(1, Ordering::Relaxed);
     let creation =
         Creation { flags: THREAD, child_tid: word.as_ptr() as u64, ..Creation::default() };
     checked(clone3_and_end(&creation, libc::SYS_exit)).setting_up("clone3")?;
-    // Acquire pairs with the kernel, which stores 0 and wakes us when the thread has ended.
+    // Acquire pairs with the kernel, which stores 0 and wakes this thread when the new one has
+    // ended.
     while word.load(Ordering::Acquire) != 0 {
         // SAFETY: waits while the word is 1; the kernel checks that itself.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, 1, null::<()>()) };
@@ -59,7 +60,7 @@ pub(super) fn thread(word: &AtomicU32) -> Result<()> {
     Ok(())
 }
 
-/// The id, of what a bare system call returned.
+/// Converts the result of a bare system call to an id.
 fn checked(returned: i64) -> io::Result<libc::pid_t> {
     if returned > 0 {
         Ok(returned as libc::pid_t)
@@ -68,12 +69,12 @@ fn checked(returned: i64) -> io::Result<libc::pid_t> {
     }
 }
 
-/// `vfork` whose child exits with 0; returns what the parent gets.
+/// Calls `vfork`, whose child exits with 0; returns the parent's result.
 #[cfg(target_arch = "x86_64")]
 fn vfork_and_exit() -> i64 {
     let mut returned = libc::SYS_vfork;
-    // SAFETY: the child has our memory and stack, of which it touches nothing: its next call is its
-    // end. RCX and R11 are the system call's.
+    // SAFETY: the child has this process's memory and stack, but accesses neither: its next call is
+    // its exit. RCX and R11 are clobbered by the system call.
     unsafe {
         asm!(
             "syscall",
@@ -94,12 +95,13 @@ fn vfork_and_exit() -> i64 {
     returned
 }
 
-/// `clone3` of somebody whose only call is `end`, with status 0; returns what the creator gets.
+/// Calls `clone3`; the new task's only call is `end`, with status 0. Returns the creator's result.
 #[cfg(target_arch = "x86_64")]
 fn clone3_and_end(creation: &Creation, end: libc::c_long) -> i64 {
     let mut returned = libc::SYS_clone3;
-    // SAFETY: the structure is read by the kernel alone. Who is created may have our memory and
-    // stack, of which it touches nothing: its next call is its end. RCX and R11 are the call's.
+    // SAFETY: only the kernel reads the structure. The new task may have this process's memory and
+    // stack, but accesses neither: its next call is its exit. RCX and R11 are clobbered by the
+    // call.
     unsafe {
         asm!(
             "syscall",
@@ -121,7 +123,7 @@ fn clone3_and_end(creation: &Creation, end: libc::c_long) -> i64 {
     returned
 }
 
-/// A processor without a `vfork` has `clone` with its flags.
+/// Calls `clone` with the flags of `vfork`, which this processor lacks.
 #[cfg(target_arch = "aarch64")]
 fn vfork_and_exit() -> i64 {
     let mut returned = VM | VFORK | SIGCHLD;
@@ -146,7 +148,7 @@ fn vfork_and_exit() -> i64 {
     returned.cast_signed()
 }
 
-/// `clone3` of somebody whose only call is `end`, with status 0; returns what the creator gets.
+/// Calls `clone3`; the new task's only call is `end`, with status 0. Returns the creator's result.
 #[cfg(target_arch = "aarch64")]
 fn clone3_and_end(creation: &Creation, end: libc::c_long) -> i64 {
     let mut returned = std::ptr::from_ref(creation) as i64;

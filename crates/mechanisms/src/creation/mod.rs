@@ -1,11 +1,11 @@
-//! Ways to make a thread or a process that does nothing, and to wait for its end: [`Creator`].
+//! Ways to create a thread or a process that does nothing, and to wait for its end: [`Creator`].
 //!
-//! [`process`] has the ways of the C library to a process, and the wait for it; [`thread`] its
-//! thread; [`bare`] the system calls without it. [`nothing`] is the smallest program, for a way
-//! that must run one. [`calls`] says which system calls they make, for the experiments that time
-//! them.
+//! [`process`] has the ways of the C library to create a process, and the wait for it; [`thread`]
+//! its thread; [`bare`] the system calls without it. [`nothing`] is the smallest program, for a way
+//! that must run one. [`calls`] lists the system calls that they make, for the experiments that
+//! time them.
 //!
-//! What it does not do: time anything, or give its parent a size.
+//! The module does not time anything, or change the size of the parent.
 
 mod bare;
 pub mod calls;
@@ -20,7 +20,7 @@ use tontine_host::trouble::{During, Result};
 use nothing::EmptyProgram;
 use process::Stack;
 
-/// Creates somebody who does nothing, and waits for the end.
+/// A way to create a task that does nothing, and to wait for its end.
 #[derive(Debug)]
 pub enum Creator {
     /// `pthread_create` with default attributes, and `pthread_join`.
@@ -30,59 +30,60 @@ pub enum Creator {
     /// The C library's `clone` with the flags of which `vfork` consists, on a stack of the child's
     /// own.
     CloneAsVfork(Stack),
-    /// The system call `vfork`, whose child has our stack.
+    /// The system call `vfork`, whose child has the caller's stack.
     Vfork,
     /// `posix_spawn` of the smallest program.
     PosixSpawn(EmptyProgram),
-    /// A copy of this process, by `clone3` without a flag; it leaves as a fork's child does, by
+    /// A copy of this process, by `clone3` without a flag; it exits as a fork's child does, by
     /// `_exit`, and so writes to its stack, which copies pages.
     Clone3,
-    /// A process, by bare `clone3` with these flags; it touches no memory at all.
+    /// A process, by bare `clone3` with these flags; it accesses no memory at all.
     Process(u64),
     /// A thread, by bare `clone3`; the kernel clears the word when it ends.
     BareThread(Box<AtomicU32>),
 }
 
 impl Creator {
-    /// [`Self::CloneAsVfork`].
+    /// Returns [`Self::CloneAsVfork`].
     pub fn clone_as_vfork() -> Self {
         Self::CloneAsVfork(Stack::new())
     }
 
-    /// [`Self::PosixSpawn`].
+    /// Returns [`Self::PosixSpawn`].
     ///
     /// # Errors
-    /// Skipped, where nobody has written the program's instructions for this processor, or where
-    /// memory must not be executed.
+    /// Skipped, if the program's instructions do not exist for this processor, or if memory must
+    /// not be executed.
     pub fn posix_spawn() -> Result<Self> {
         EmptyProgram::new().map(Self::PosixSpawn)
     }
 
-    /// A copy of this process, by bare `clone3` without a flag.
+    /// Returns a copy of this process, by bare `clone3` without a flag.
     pub const fn bare_clone3() -> Self {
         Self::Process(0)
     }
 
-    /// A process with our memory, for whose end we sleep, by bare `clone3`.
+    /// Returns a process with the caller's memory, for whose end the caller sleeps, by bare
+    /// `clone3`.
     pub const fn bare_clone3_as_vfork() -> Self {
         Self::Process(bare::VM | bare::VFORK)
     }
 
-    /// [`Self::BareThread`]. All signals of this thread are blocked from now on: the new ones have
-    /// our thread-local storage, and a handler must not run in them.
+    /// Returns [`Self::BareThread`]. All signals of this thread are blocked from here on: the new
+    /// threads have its thread-local storage, and a handler must not run in them.
     ///
     /// # Errors
-    /// Failed, where they cannot be blocked.
+    /// Failed, if they cannot be blocked.
     pub fn bare_thread() -> Result<Self> {
         thread::block_all_signals()?;
         Ok(Self::BareThread(Box::new(AtomicU32::new(0))))
     }
 
-    /// Makes one, which ends at once, and waits for it: what is timed.
+    /// Creates a task, which ends at once, and waits for it: the timed operation.
     ///
     /// # Errors
-    /// Skipped, where the system refuses another thread or process; failed, where it does not end
-    /// as it should.
+    /// Skipped, if the system refuses another thread or process; failed, if it does not end as
+    /// expected.
     #[inline]
     pub fn create_and_wait(&self) -> Result<()> {
         let pid = match self {

@@ -1,8 +1,8 @@
-//! The smallest executable: it exits with 0 and does nothing else: [`EmptyProgram`].
+//! The smallest executable, which only exits with 0: [`EmptyProgram`].
 //!
-//! Any real program would bring the time of its own start along: a dynamic `true` spends most of
-//! it in the dynamic linker. This one is an ELF file of two headers and three instructions, written
-//! into a memfd, so that what is timed is the kernel's part: a new address space, one page mapped.
+//! Any real program would add the time of its own start: a dynamic `true` spends most of it in the
+//! dynamic linker. This one is an ELF file of two headers and three instructions, written into a
+//! memfd, so that only the kernel's part is timed: a new address space, one page mapped.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,13 +27,13 @@ const MACHINE: (u16, &[u8]) = (
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const MACHINE: (u16, &[u8]) = (0, &[]);
 
-/// Where it is mapped; a multiple of every page size.
+/// Address of its mapping; a multiple of every page size.
 const BASE: u64 = 0x40_0000;
 const FILE_HEADER: u16 = 64;
 const PROGRAM_HEADER: u16 = 56;
-/// Where the instructions begin, in the file and behind [`BASE`].
+/// Offset of the instructions, in the file and from [`BASE`].
 const CODE: u64 = FILE_HEADER as u64 + 2 * PROGRAM_HEADER as u64;
-/// Largest page of the processors that it is written for.
+/// Largest page size of the supported processors.
 const ALIGNMENT: u64 = 0x1_0000;
 
 const LOAD: u32 = 1;
@@ -45,17 +45,17 @@ const READ: u32 = 4;
 /// The executable, in an anonymous memory file.
 #[derive(Debug)]
 pub struct EmptyProgram {
-    /// Held: the path leads through it.
+    /// Kept open: the path leads through it.
     _file: OwnedFd,
     path: CString,
 }
 
 impl EmptyProgram {
-    /// Writes it.
+    /// Writes the executable.
     ///
     /// # Errors
-    /// Skipped, where nobody has written its instructions for this processor, or where memory must
-    /// not be executed (`vm.memfd_noexec`).
+    /// Skipped, if its instructions do not exist for this processor, or if memory must not be
+    /// executed (`vm.memfd_noexec`).
     pub fn new() -> Result<Self> {
         if MACHINE.1.is_empty() {
             return Err(Trouble::skip(
@@ -63,7 +63,7 @@ impl EmptyProgram {
             ));
         }
         let name = c"tontine-nothing";
-        // Kernels before 6.3 do not know the flag, and execute what is in memory without it.
+        // Kernels before 6.3 do not have the flag, and execute memory without it.
         let file = match memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::EXEC) {
             Err(Errno::INVAL) => memfd_create(name, MemfdFlags::CLOEXEC),
             made => made,
@@ -75,21 +75,22 @@ impl EmptyProgram {
             let length = image.len();
             return Err(Trouble::fail(format!("wrote {written} of {length} bytes to a memfd")));
         }
-        // By our own number: `self` would be each child, of whom the kernel would then have to make
-        // a folder in `/proc`, a tenth of the time that is measured.
+        // By this process's own number: `self` would be each child, for which the kernel would then
+        // have to create a directory in `/proc`, a tenth of the measured time.
         let ours = std::fs::read_link("/proc/self").setting_up("reading the link /proc/self")?;
         let path = CString::new(format!("/proc/{}/fd/{}", ours.display(), file.as_raw_fd()))
             .map_err(|_| Trouble::fail("expected a path without zero bytes"))?;
         Ok(Self { _file: file, path })
     }
 
-    /// A path to it, for this process and those that inherit its descriptors.
+    /// Returns a path to it, for this process and those that inherit its descriptors.
     pub fn path(&self) -> &CString {
         &self.path
     }
 }
 
-/// The file: header, one loaded segment that is the whole file, a stack that is no code, the code.
+/// Returns the file: header, one loaded segment that is the whole file, a stack that is not
+/// executable, the code.
 fn image() -> Vec<u8> {
     let (machine, code) = MACHINE;
     let length = CODE + code.len() as u64;

@@ -1,5 +1,5 @@
-//! A process that leaves by the C library's `_exit`, or executes: [`fork`], [`clone_as_vfork`],
-//! [`posix_spawn`], [`clone3`]; and the wait for its end: [`reap`].
+//! Processes that exit by the C library's `_exit`, or execute a program: [`fork`],
+//! [`clone_as_vfork`], [`posix_spawn`], [`clone3`]; and the wait for their end: [`reap`].
 
 #![allow(unsafe_code, reason = "fork, clone, clone3, posix_spawn and waitpid")]
 
@@ -13,7 +13,7 @@ use tontine_host::trouble::{During, Result, Trouble};
 use super::nothing::EmptyProgram;
 use super::thread::succeeded;
 
-/// Bytes of the stack of a child that shares our memory and only ends.
+/// Number of bytes of the stack of a child that shares the parent's memory and only exits.
 const STACK: usize = 64 << 10;
 
 /// Memory for a child's stack.
@@ -30,27 +30,27 @@ impl Stack {
     }
 }
 
-/// A child that leaves at once.
+/// Creates a child that exits at once.
 #[inline]
 pub(super) fn fork() -> io::Result<libc::pid_t> {
-    // SAFETY: the child does nothing but leave by `_exit`, whatever other threads held.
+    // SAFETY: the child only exits by `_exit`, whichever locks other threads held.
     match checked(unsafe { libc::fork() })? {
         0 => exit_at_once(0),
         pid => Ok(pid),
     }
 }
 
-/// A child on a stack of its own in our memory, while this thread waits. `vfork` itself lets the
-/// child run on the parent's frames, which no Rust function may.
+/// Creates a child on a stack of its own in this process's memory, while this thread waits. `vfork`
+/// itself lets the child run on the parent's frames, which no Rust function may do.
 #[inline]
 pub(super) fn clone_as_vfork(stack: &Stack) -> io::Result<libc::pid_t> {
     extern "C" fn ends(_: *mut c_void) -> libc::c_int {
         exit_at_once(0)
     }
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is as long as the range, aligned to 16 bytes, used by nobody else:
-    // CLONE_VFORK keeps this thread, the only one with the handle, until the child has ended. The
-    // child runs only `ends`, which touches no memory but that stack.
+    // SAFETY: the stack is as long as the range, aligned to 16 bytes, and not used elsewhere:
+    // CLONE_VFORK suspends this thread, the only one with the handle, until the child has ended.
+    // The child runs only `ends`, which accesses no memory but that stack.
     let pid = unsafe {
         let top = stack.0.as_ptr_range().end.cast_mut().cast::<c_void>();
         libc::clone(ends, top, flags, std::ptr::null_mut())
@@ -58,7 +58,7 @@ pub(super) fn clone_as_vfork(stack: &Stack) -> io::Result<libc::pid_t> {
     checked(pid)
 }
 
-/// A child that executes the smallest program.
+/// Creates a child that executes the smallest program.
 #[inline]
 pub(super) fn posix_spawn(nothing: &EmptyProgram) -> io::Result<libc::pid_t> {
     let mut pid = 0;
@@ -79,11 +79,11 @@ pub(super) fn posix_spawn(nothing: &EmptyProgram) -> io::Result<libc::pid_t> {
     succeeded(error).map(|()| pid)
 }
 
-/// No flag: the child gets copies of everything, as by `fork`.
+/// Creates a child without a flag: it gets copies of everything, as by `fork`.
 #[inline]
 pub(super) fn clone3() -> io::Result<libc::pid_t> {
-    // SAFETY: all-zero is valid for this plain structure, and asks for a copy of everything on the
-    // stack where it stands; the child leaves by `_exit` and touches no lock of the C library.
+    // SAFETY: all-zero is valid for this plain structure, and requests a copy of everything on the
+    // present stack; the child exits by `_exit` and accesses no lock of the C library.
     let pid = unsafe {
         let mut how: libc::clone_args = std::mem::zeroed();
         how.exit_signal = libc::SIGCHLD as u64;
@@ -98,7 +98,7 @@ pub(super) fn clone3() -> io::Result<libc::pid_t> {
 /// Waits for a child that exits with status 0.
 ///
 /// # Errors
-/// Failed, where it ends otherwise.
+/// Failed, if it ends otherwise.
 #[inline]
 pub(super) fn reap(pid: libc::pid_t) -> Result<()> {
     let mut status = 0;

@@ -9,14 +9,14 @@ use std::ptr::{null, null_mut};
 
 use tontine_host::trouble::{During, Result};
 
-/// With default attributes, as a C program does.
+/// Creates a thread with default attributes, as a C program does, and joins it.
 #[inline]
 pub(super) fn create_and_join() -> Result<()> {
     extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
         null_mut()
     }
     let mut thread = 0;
-    // SAFETY: the function touches nothing; the thread is joined below, once.
+    // SAFETY: the function accesses nothing; the thread is joined below, once.
     let made = unsafe { libc::pthread_create(&raw mut thread, null(), nothing, null_mut()) };
     succeeded(made).setting_up("pthread_create")?;
     // SAFETY: as above.
@@ -34,7 +34,7 @@ pub(super) fn block_all_signals() -> Result<()> {
     succeeded(set).during("pthread_sigmask")
 }
 
-/// The `errno` that functions of the pthread family return.
+/// Converts the `errno` that functions of the pthread family return.
 pub(super) fn succeeded(returned: libc::c_int) -> io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(returned)) }
 }

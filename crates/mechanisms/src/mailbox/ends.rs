@@ -1,5 +1,5 @@
 //! The mailbox as a mechanism: one that spins, one that sleeps, one in which a survivor notices a
-//! death, one without copies, and one whose lanes pass on to a successor.
+//! death, one without copies, and one whose lanes are handed over to a successor.
 
 #![allow(unsafe_code, reason = "reads in place what our own senders wrote")]
 
@@ -26,19 +26,20 @@ use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, TwoWay, check};
 use crate::location::Location;
 use crate::operation::Operation;
 
-/// Bytes of a message in a round trip.
+/// Number of bytes of a message in a round trip.
 const WORD: usize = size_of::<u64>();
-/// Bytes of a stream's lane for small messages.
+/// Number of bytes of a stream's lane for small messages.
 const SMALL: usize = 64 << 10;
-/// Messages that a stream's lane for large ones holds, at least.
+/// Minimum capacity of a stream's lane for large ones, in messages.
 const DEPTH: usize = 4;
-/// How long the receiver waits for senders who have not come before it looks after them.
+/// Wait of the receiver for senders that have not connected, before it checks them.
 const LOOK: Duration = Duration::from_millis(20);
-/// Messages that the first chunk of 4,096 bytes takes besides the one that the two ends exchange
-/// first: its ring has 3,968, a message and its header take 72, and one header stays free.
+/// Number of messages that the first chunk of 4,096 bytes takes in addition to the one that the two
+/// ends exchange first: its ring has 3,968, a message and its header take 72, and one header stays
+/// free.
 const FIRST_CHUNK: u32 = 54;
 
-/// A kill does the same, whichever way its owner waits.
+/// A kill has the same effect, whatever the owner's wait strategy.
 const KILLED: Death = Death::LeavesOne { row: "mailbox", survivor: AfterKill::Told };
 
 /// `mailbox-spin`.
@@ -171,7 +172,7 @@ impl Driver for Succession {
         explored: Some(Explored {
             own: true,
             // The successor of a dead receiver may be killed in its first receive, in which it
-            // takes the lane over, or already when it takes the address.
+            // takes the lane over, or already while it takes the address.
             successions: &[
                 (Operation::Receive, Operation::Receive),
                 (Operation::ReceiveEmpty, Operation::Bind),
@@ -278,9 +279,9 @@ impl PairDriver for Spin {
     }
 }
 
-/// A mailbox whose owner notices the death of the only sender. A `recv` waits for the next
-/// message and does not report that a sender died, so a process that waits for an answer waits on
-/// the mailbox's descriptor and checks whether the lane is still there.
+/// A mailbox whose owner notices the death of the only sender. A `recv` waits for the next message
+/// and does not report that a sender died, so a process that waits for a reply waits on the
+/// mailbox's descriptor and checks that the lane still exists.
 pub struct Noticing(Mailbox);
 
 impl Inlet for Noticing {
@@ -326,15 +327,15 @@ impl PairDriver for Own {
 
 /// A stream of many senders, each in a process of its own, to one receiver.
 ///
-/// By default lanes grow from a page while messages wait, and here they always wait; what is timed
-/// is the lane that they grow to, so it has that size from the start. It holds many small messages
-/// and stays within a cache; of large ones it holds [`DEPTH`].
+/// By default lanes grow from a page while messages wait, and here messages always wait; the timed
+/// lane is the one that they grow to, so it has that size from the start. It takes many small
+/// messages and fits into a cache; of large ones it takes [`DEPTH`].
 ///
-/// Without copies a sender still fills the room that it reserves, as a program does that makes a
+/// Without copies a sender still fills the space that it reserves, like a program that creates a
 /// message there; the receiver reads in place.
 pub(super) struct LaneStream<const COPY: bool>;
 
-/// Bytes of each lane for messages of so many bytes.
+/// Returns the number of bytes of each lane for messages of this size.
 fn lane_bytes(bytes: usize) -> u64 {
     (bytes * 2 * DEPTH).next_power_of_two().max(SMALL) as u64
 }
@@ -409,7 +410,7 @@ impl<const COPY: bool> Outlet for LaneOut<COPY> {
 /// The receiver of a stream.
 pub(super) struct LaneIn<const COPY: bool> {
     mailbox: Mailbox,
-    /// Senders who have not announced themselves.
+    /// Number of senders that have not announced themselves.
     missing: usize,
 }
 
@@ -456,17 +457,18 @@ impl<const COPY: bool> Inlet for LaneIn<COPY> {
         if COPY {
             return self.mailbox.receive(senders, look);
         }
-        // SAFETY: the senders are our own children, who never change what they have committed.
+        // SAFETY: the senders are children of this process, which never change what they have
+        // committed.
         let message = unsafe { self.mailbox.recv_in_place() };
         Ok(message.map(|message| look(&message)).map_err(failed("recv"))?)
     }
 }
 
-/// A mailbox at a path. `WAITS`: its senders wait for a dead receiver's successor.
+/// A mailbox at a path. If `WAITS`, its senders wait for a dead receiver's successor.
 pub(super) struct ByPath<const WAITS: bool>;
 
 impl<const WAITS: bool> ByPath<WAITS> {
-    /// Spinning first would make the way of a run depend on the clock.
+    /// Returns options without spinning, which would make the path of a run depend on the clock.
     fn options() -> Options {
         let on_death = if WAITS { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
         Options::new().wait_strategy(WaitStrategy::Sleep).on_death(on_death)

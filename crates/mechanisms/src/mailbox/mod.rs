@@ -1,11 +1,12 @@
 //! The library's own mailboxes: how two ends meet ([`posts`], [`Post::open`]), its errors as
-//! [`Trouble`], and the mechanisms that they are (`ends`).
+//! [`Trouble`], and its mechanisms (`ends`).
 //!
-//! The connections are made before a fork, the handles after it: a handle belongs to the process
-//! that made it. Every sender says one empty message first; where it has come, both ends stand.
+//! The connections are created before a fork, the handles after it: a handle belongs to the process
+//! that created it. Every sender first sends one empty message; once it has arrived, both ends are
+//! connected.
 //!
-//! A `recv` says nothing of a dead sender, so the ends look for each other only while they meet.
-//! One that is killed later leaves the other to the deadline of the invocation.
+//! A `recv` does not report a dead sender, so the ends check each other only while they meet. If
+//! one is killed later, the other waits until the deadline of the invocation.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -24,33 +25,33 @@ mod ends;
 
 pub use ends::{Own, Sleep, Spin, Succession, ZeroCopy};
 
-/// How long two ends may take to meet.
+/// Maximum time in which two ends must meet.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one waits before it looks after the other.
+/// Wait of an end before it checks the other.
 const LOOK: Duration = Duration::from_millis(20);
-/// Between two looks at whether the receiver has welcomed a sender.
+/// Interval between two checks whether the receiver has accepted a sender.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// One process's ends of the connections, before it makes handles of them.
+/// One process's ends of the connections, before it creates handles from them.
 pub struct Post {
     out: Vec<OwnedFd>,
     back: Vec<OwnedFd>,
 }
 
-/// What two processes write to each other with.
+/// Both directions of communication with another process.
 pub struct Correspondent {
     /// Sends to the other process.
     pub sender: Sender,
     /// Receives from the other process.
     pub mailbox: Mailbox,
-    /// Connected, and silent.
+    /// Connected, and never used.
     _idle: Vec<Sender>,
 }
 
-/// Connections for so many lanes each way, as two processes hold them.
+/// Creates connections for `lanes` lanes in each direction, and returns the ends of both processes.
 ///
 /// # Errors
-/// Skipped, where the system has no such sockets, or not so many.
+/// Skipped, if the system has no such sockets, or not enough of them.
 pub fn posts(lanes: usize) -> Result<(Post, Post)> {
     let mut here = Post { out: Vec::with_capacity(lanes), back: Vec::with_capacity(lanes) };
     let mut there = Post { out: Vec::with_capacity(lanes), back: Vec::with_capacity(lanes) };
@@ -66,11 +67,10 @@ pub fn posts(lanes: usize) -> Result<(Post, Post)> {
 }
 
 impl Post {
-    /// Makes a mailbox and as many senders as there are connections, and meets the other end.
+    /// Creates a mailbox and as many senders as there are connections, and meets the other end.
     ///
     /// # Errors
-    /// Skipped, where the system refuses what a mailbox needs; failed, where the other end does not
-    /// come.
+    /// Skipped, if the system refuses what a mailbox needs; failed, if the other end does not come.
     pub fn open(self, options: &Options, peers: &[PeerHandle<'_>]) -> Result<Correspondent> {
         life()?;
         let mut mailbox = options.unbound().map_err(refused)?;
@@ -79,7 +79,7 @@ impl Post {
             .into_iter()
             .map(|socket| announced(options, socket))
             .collect::<Result<Vec<_>>>()?;
-        // One after the other: only so many may stand before the door.
+        // One after the other: the number of pending connections is limited.
         for socket in self.back {
             mailbox.adopt(socket).map_err(refused)?;
             until_announced(&mut mailbox, peers)?;
@@ -92,10 +92,10 @@ impl Post {
     }
 }
 
-/// A sender that has said its empty message.
+/// Creates a sender that has sent its empty message.
 ///
 /// # Errors
-/// Skipped, where the system refuses what it needs.
+/// Skipped, if the system refuses what it needs.
 pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
     life()?;
     let mut sender = options.connect_socket(socket).map_err(refused)?;
@@ -103,10 +103,10 @@ pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
     Ok(sender)
 }
 
-/// Takes the empty message of somebody who has just come.
+/// Receives the empty message of a sender that has just connected.
 ///
 /// # Errors
-/// Failed, where it does not come, or another one does.
+/// Failed, if it does not come, or another message does.
 pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -128,11 +128,11 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Res
     }
 }
 
-/// Waits until the receiver has taken the lane and read its empty message: what is sent from then
-/// on does not come into another one's meeting.
+/// Waits until the receiver has accepted the lane and read its empty message: later messages do not
+/// arrive while another sender is still announcing itself.
 ///
 /// # Errors
-/// Failed, where it does not.
+/// Failed, if it does not.
 pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()> {
     let began = Instant::now();
     while sender.peer().is_none() {
@@ -147,15 +147,15 @@ pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()
 }
 
 /// Returns this process's life: the main thread's, as in an invocation and in every forked child.
-/// Tests call from other threads, and then an anchor thread holds it.
+/// If another thread calls it, as in tests, an anchor thread holds it.
 ///
 /// # Errors
-/// Skipped, where the system refuses it.
+/// Skipped, if the system refuses it.
 pub fn life() -> Result<&'static Life> {
     Life::register().map_err(refused)
 }
 
-/// An error of setting up: a skip, where the system does not offer what is needed.
+/// Converts an error of the setup: a skip, if the system lacks what is needed.
 pub fn refused(error: Error) -> Trouble {
     if trouble::refused(&std::io::Error::from_raw_os_error(error.errno())) {
         Trouble::skip(error.to_string())
@@ -164,7 +164,7 @@ pub fn refused(error: Error) -> Trouble {
     }
 }
 
-/// An error of a call that should have worked.
+/// Converts an error of a call that should have worked.
 #[cold]
 pub fn failed(call: &str) -> impl Fn(Error) -> Trouble {
     move |error| Trouble::fail(format!("{call}: {error}"))
