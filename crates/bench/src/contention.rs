@@ -115,15 +115,15 @@ pub fn answer(gains: &[Gain]) -> Option<String> {
     let limit = format!("{:.0} %", 100.0 * WORTH);
     Some(match gains.get(from) {
         Some(first) => {
-            let begin = if from == 0 && gains.len() > 1 { "the fewest tried, " } else { "" };
+            let begin = if from == 0 && gains.len() > 1 { " (the fewest tried)" } else { "" };
             format!(
-                "yes, from {begin}{} processors on: {}, where {limit} would be enough",
+                "yes, from {} processors on{begin}: {}, where {limit} would be enough",
                 first.processors,
                 range(&gains[from..])?
             )
         }
         None if gains.iter().any(|gain| gain.is_worth_it()) => format!(
-            "not for good: {}, but {} on {}; {limit} would be enough",
+            "not sustained: {}, but {} on {}; {limit} would be enough",
             range(gains)?,
             last.percent(),
             last.processors
@@ -181,11 +181,11 @@ mod tests {
             &[(2, 0.06), (4, 0.0), (8, 0.07), (64, 0.2)],
             "yes, from 8 processors on: a gain of 7.0 % (on 8)",
         );
-        begins(&[(2, 0.06), (4, 0.1)], "yes, from the fewest tried, 2 processors on: ");
+        begins(&[(2, 0.06), (4, 0.1)], "yes, from 2 processors on (the fewest tried): ");
         begins(&[(2, 0.0), (64, 0.049)], "no, not on up to 64 processors: a gain of 0.0 % (on 2)");
         begins(
             &[(2, 0.3), (64, 0.01)],
-            "not for good: a gain of 1.0 % (on 64) to 30.0 % (on 2), but",
+            "not sustained: a gain of 1.0 % (on 64) to 30.0 % (on 2), but",
         );
         begins(
             &[(2, -0.000_01)],

@@ -48,7 +48,7 @@ impl Plant {
     /// Failed, where the experiment would ignore it.
     pub(crate) fn plant(self, experiment: &str) -> Result<()> {
         if !HONOURED_BY.contains(&experiment) {
-            return Err(Trouble::fail(format!("{experiment} has no place for a planted delay")));
+            return Err(Trouble::fail(format!("{experiment} does not support a planted delay")));
         }
         if !(self.ns >= 0.0 && self.ns < 1e9) {
             return Err(Trouble::fail(format!("a delay of {} ns cannot be planted", self.ns)));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_would_be_ignored_is_refused() {
-        let refused = Plant { ns: 5.0 }.plant("survival").expect_err("has no place for it");
+        let refused = Plant { ns: 5.0 }.plant("survival").expect_err("does not support it");
         assert!(refused.why().contains("survival"), "{refused}");
         assert!(Plant { ns: f64::NAN }.plant("round-trip").is_err());
         assert!(Plant { ns: -1.0 }.plant("round-trip").is_err());

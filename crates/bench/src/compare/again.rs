@@ -377,7 +377,7 @@ impl Course {
         let tries = self.made + strikes;
         if row.fails {
             let why = self.why.as_deref().unwrap_or_default();
-            return Some(format!("in all of {tries} tries to measure it again {why}"));
+            return Some(format!("in all {tries} attempts to measure it again, {why}"));
         }
         let failed =
             self.why.as_ref().map(|why| format!("{strikes} of {tries} pairs failed: {why}"));
@@ -568,7 +568,7 @@ mod tests {
             let notes = row.notes.join(" ");
             let said = match regressions {
                 0 => "not measured again; 3 of 3 pairs failed: ",
-                _ => "in all of 3 tries to measure it again B's program failed: it broke",
+                _ => "in all 3 attempts to measure it again, B's program failed: it broke",
             };
             assert!(notes.contains(said), "{notes}");
         }

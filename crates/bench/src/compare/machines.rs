@@ -49,7 +49,7 @@ const BUILD: [(&str, &str); 7] = [
     ("/build/rustc", "rustc"),
     ("/build/target", "target"),
     ("/build/processor_features", "processor features"),
-    ("/build/debug", "checks for debugging"),
+    ("/build/debug", "debug assertions"),
     ("/build/libc", "C library"),
     ("/build/peers", "libraries measured"),
 ];

@@ -215,7 +215,7 @@ pub fn tail(comparison: &Comparison) -> Vec<String> {
         lines.push("Different answers after the same event:".into());
         lines.extend(comparison.answers.iter().map(|one| {
             format!(
-                "  {}, {}: {} → {} (the truth: {})",
+                "  {}, {}: {} → {} (truth: {})",
                 one.mechanism, one.event, one.base, one.new, one.truth
             )
         }));

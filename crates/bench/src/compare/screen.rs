@@ -192,7 +192,7 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), Str
     let (before, after) = (figures(base), figures(new));
     let (Some(base_median), Some(new_median)) = (order::median(&before), order::median(&after))
     else {
-        return Err("no invocations, or figures that are no numbers".into());
+        return Err("no invocations, or figures that are not finite".into());
     };
     let positive = before.iter().chain(&after).all(|&figure| figure > 0.0);
     let scale = if positive && base.unit != "share" {
@@ -201,7 +201,7 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), Str
         ChangeScale::Difference
     };
     let screen = stage_one(base, new, (&before, &after), scale, same_machine)
-        .ok_or_else(|| "figures that are no numbers".to_owned())?;
+        .ok_or_else(|| "figures that are not finite".to_owned())?;
     let doubtful = |name: &str, cell: &Cell| {
         let doubt = cell.notes.iter().find(|note| note.starts_with("unstable:"));
         doubt.map(|doubt| format!("{name} {doubt}"))

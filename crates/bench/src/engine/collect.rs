@@ -259,7 +259,7 @@ impl Gathered {
         let reason = self.failures.first().or(self.skipped.as_ref());
         cell.status = if self.failures.is_empty() { Status::Skipped } else { Status::Failed };
         cell.why =
-            Some(reason.map_or_else(|| "the run was stopped before it".into(), Clone::clone));
+            Some(reason.map_or_else(|| "the run was stopped earlier".into(), Clone::clone));
         cell.failures = self.failures.clone();
         cell
     }
@@ -356,9 +356,8 @@ fn few(invocations: usize) -> Option<String> {
             // All lie on one side of the middle with probability 2 · ½ⁿ.
             let held = 100.0 * (1.0 - 0.5_f64.powi(invocations as i32 - 1));
             Some(format!(
-                "few invocations: {invocations}; mean with Student's interval, which takes them \
-                 as normally distributed (from the smallest to the largest: {held:.0} % for the \
-                 median)"
+                "few invocations: {invocations}; mean with Student's interval, which assumes a \
+                 normal distribution (from the smallest to the largest: {held:.0} % for the median)"
             ))
         }
         _ => None,

@@ -163,7 +163,7 @@ fn sum_up(order: &InvocationRequest, observed: Observed) -> Result<Measured, Tro
     for series in &observed.series {
         if series.samples.is_empty() || series.samples.iter().any(|sample| !sample.is_finite()) {
             let metric = &series.metric;
-            return Err(Trouble::fail(format!("{metric}: no samples, or some are no numbers")));
+            return Err(Trouble::fail(format!("{metric}: no samples, or some are not finite")));
         }
         if let Some(folder) = &order.samples {
             write_samples(folder, order, series).map_err(|error| {
@@ -208,7 +208,8 @@ fn write_samples(folder: &Path, order: &InvocationRequest, series: &Series) -> i
     }
     let name = format!("{name}-{}-{:02}.txt", series.metric, order.block);
     let mut file = BufWriter::new(File::create(folder.join(name))?);
-    writeln!(file, "# {} in {}, {} operations a sample", series.metric, series.unit, series.batch)?;
+    let operations = series.batch;
+    writeln!(file, "# {} in {}, {operations} operations per sample", series.metric, series.unit)?;
     for sample in &series.samples {
         writeln!(file, "{sample}")?;
     }

@@ -123,7 +123,7 @@ fn debug_build(machine: &Machine) -> Option<Advice> {
     (machine.build.debug?).then(|| {
         spoils(
             "build",
-            "built with checks for debugging",
+            "built with debug assertions",
             "short operations are measured together with overflow and assertion checks",
             "build with `cargo run --release`",
         )
@@ -134,7 +134,7 @@ fn counter_not_invariant(machine: &Machine) -> Option<Advice> {
     (!machine.clock.invariant_counter?).then(|| {
         spoils(
             "clock",
-            "the processor does not promise a counter of constant rate",
+            "the processor does not guarantee a counter of constant rate",
             "stamps come from clock_gettime, which is coarser and takes longer",
             "in a virtual machine, pass the host's counter through (QEMU: `-cpu host,+invtsc`)",
         )
@@ -201,7 +201,7 @@ fn quota(machine: &Machine) -> Option<Advice> {
     let periods = machine.scheduling.throttled_periods.unwrap_or(0);
     spoils(
         "scheduling",
-        format!("the cgroup grants {quota:.2} processors; held back in {periods} periods so far"),
+        format!("the cgroup grants {quota:.2} processors; throttled in {periods} periods so far"),
         "a busy experiment is stopped for tens of milliseconds at a time",
         "run outside the limited cgroup; with Docker, without `--cpus`",
     )
@@ -279,8 +279,8 @@ fn virtual_machine(machine: &Machine) -> Option<Advice> {
     note(
         "virtualisation",
         format!("virtual machine ({hypervisor})"),
-        "idling, timers and interrupts between processors leave the guest and cost more than on \
-         the bare machine",
+        "idling, timers and interrupts between processors exit to the hypervisor and cost more \
+         than on bare metal",
         "compare only with figures of the same kind of machine",
     )
 }
@@ -373,7 +373,7 @@ fn layout_fixed(machine: &Machine) -> Option<Advice> {
         note(
             "kernel",
             "address layout is not randomised",
-            "every invocation repeats one layout: intervals miss how much another one matters",
+            "every invocation repeats one layout: intervals do not include the effect of others",
             "sudo sysctl kernel.randomize_va_space=2",
         )
     })?
@@ -409,7 +409,7 @@ fn few_files(machine: &Machine) -> Option<Advice> {
     (soft < OPEN_FILES).then(|| {
         note(
             "limits",
-            format!("{soft} descriptors a process"),
+            format!("{soft} descriptors per process"),
             "rows that open more are skipped",
             format!("ulimit -n {OPEN_FILES}"),
         )
@@ -421,7 +421,7 @@ fn few_processes(machine: &Machine) -> Option<Advice> {
     (soft < PROCESSES && !machine.limits.root?).then(|| {
         note(
             "limits",
-            format!("{soft} processes a user"),
+            format!("{soft} processes per user"),
             "rows that start more are skipped",
             format!("ulimit -u {PROCESSES}"),
         )
@@ -445,11 +445,11 @@ fn tracing_forbidden(machine: &Machine) -> Option<Advice> {
         note(
             "kernel",
             format!("tracing of processes is forbidden (kernel.yama.ptrace_scope = {scope})"),
-            "what traces its own children is skipped",
+            "rows that trace their own children are skipped",
             if scope == 2 {
                 "sudo sysctl kernel.yama.ptrace_scope=1"
             } else {
-                "reboot: 3 is final"
+                "reboot: 3 cannot be lowered"
             },
         )
     })?

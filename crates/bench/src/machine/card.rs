@@ -44,7 +44,7 @@ fn processor_rows(facts: &processor::Processor) -> Vec<Row> {
         ("sockets", text(facts.sockets)),
         ("hardware threads of one core", list(facts.siblings.as_deref())),
         ("isolated", list(facts.isolated.as_deref())),
-        ("without a tick", list(facts.tickless.as_deref())),
+        ("without a periodic tick", list(facts.tickless.as_deref())),
     ]);
     rows.extend(facts.caches.iter().flatten().map(|cache| {
         let line = cache.line_bytes.map(|bytes| format!(", lines of {bytes} bytes"));
@@ -65,8 +65,8 @@ fn clock_rows(facts: &timing::Timing) -> Vec<Row> {
     known([
         ("stamps from", facts.stamps.clone()),
         ("counter of constant rate", yes(facts.invariant_counter)),
-        ("the kernel's source", facts.system_source.clone()),
-        ("its other sources", list(facts.system_sources.as_deref())),
+        ("kernel's source", facts.system_source.clone()),
+        ("other sources", list(facts.system_sources.as_deref())),
         ("tick", facts.ns_per_tick.map(|ns| format!("{ns:.4} ns"))),
         ("smallest step", nanoseconds(facts.granularity_ns)),
         ("empty pair of stamps", nanoseconds(facts.empty_pair_ns)),
@@ -82,8 +82,8 @@ fn scheduling_rows(facts: &scheduling::Scheduling) -> Vec<Row> {
         ("nice", text(facts.nice)),
         ("cgroup", facts.cgroup.clone()),
         ("quota", facts.quota.map(|quota| format!("{quota:.2} processors"))),
-        ("held back", facts.throttled_periods.map(|periods| format!("{periods} periods"))),
-        ("held back for", facts.throttled_ms.map(|ms| format!("{ms:.0} ms"))),
+        ("throttled", facts.throttled_periods.map(|periods| format!("{periods} periods"))),
+        ("throttled for", facts.throttled_ms.map(|ms| format!("{ms:.0} ms"))),
     ])
 }
 
@@ -187,7 +187,7 @@ fn build_rows(facts: &build::Build) -> Vec<Row> {
         ("lowest Rust", facts.lowest_rust.clone()),
         ("target", facts.target.clone()),
         ("processor features", list(facts.processor_features.as_deref())),
-        ("checks for debugging", yes(facts.debug)),
+        ("debug assertions", yes(facts.debug)),
         ("C library", facts.libc.clone()),
     ]);
     let peers = facts.peers.iter().flatten();

@@ -68,7 +68,7 @@ pub fn summarise(series: &Series) -> Summary {
     let mut unstable = Vec::new();
     let lost = series.samples.len() - finite.len();
     if lost > 0 {
-        unstable.push(format!("{lost} samples are no finite numbers and are left out"));
+        unstable.push(format!("{lost} samples are not finite and are left out"));
     }
     let sorted = sorted(&finite).unwrap_or_default();
     let negative = sorted.partition_point(|&x| x < 0.0);

@@ -209,7 +209,7 @@ fn given_programs_are_measured_and_a_wrong_one_is_said() {
     let found = row(&comparison, "load", "check");
     assert_eq!((&found["again"], &found["verdict"]), (&Value::Null, &json!("failed")));
     let notes = found["notes"].to_string();
-    assert!(notes.contains("in all of 3 tries to measure it again B's program failed"), "{notes}");
+    assert!(notes.contains("in all 3 attempts to measure it again, B's program failed"), "{notes}");
     assert_eq!((status, &comparison["regressions"]), (Some(1), &json!(1)), "{found}");
     let (_, comparison) = pair.json(&["--again", "/bin/false", this, "--threshold", "900"]);
     assert_eq!(comparison["regressions"], 0, "A's program says nothing of B's");

@@ -66,7 +66,7 @@ const CASES: [Case; 30] = [
             m.kernel.release = Some("6.1.0".into());
         },
     ),
-    case("debugging", Spoils, |m| m.build.debug = Some(true), |m| m.build.debug = Some(false)),
+    case("assertions", Spoils, |m| m.build.debug = Some(true), |m| m.build.debug = Some(false)),
     case(
         "constant rate",
         Spoils,

@@ -237,7 +237,7 @@ mod tests {
         for start in ["for sessions with builds: ", "for these builds: ", "for forks alone: "] {
             let answer = text.lines().find_map(|line| line.strip_prefix(start));
             let answer = answer.unwrap_or_else(|| panic!("no answer: {text}"));
-            let known = ["yes, from ", "no, not on up to ", "not for good: "];
+            let known = ["yes, from ", "no, not on up to ", "not sustained: "];
             assert!(known.iter().any(|begin| answer.starts_with(begin)), "{answer}");
         }
         let row = text.lines().find(|line| line.starts_with("         2     8 + 8 "));
