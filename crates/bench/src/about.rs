@@ -1,31 +1,31 @@
 //! Descriptions in results.json: an experiment in words ([`About`], made of the experiment's
 //! [`Explanation`]; `tontine explain` prints it and the report shows it), and the properties of a
-//! mechanism ([`MechanismFacts`]), by which the report recommends one.
+//! mechanism ([`MechanismFacts`]), on which the report bases its recommendations.
 
 use serde::{Deserialize, Serialize};
 
-/// Where an experiment belongs: a page of the report each.
+/// Topic of an experiment: each has a page of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topic {
-    /// What a message costs between threads and processes.
+    /// The cost of a message between threads and processes.
     Messages,
-    /// Who is dead, who tells, and what a death leaves.
+    /// The death of a process: which observer notices it, when, and what is left behind.
     Death,
-    /// When signals arrive, how many, and what they may interrupt.
+    /// The arrival of signals: when, how many, and what they may interrupt.
     Signals,
-    /// What it costs to make and to end threads and processes.
+    /// The cost of creating and ending threads and processes.
     Processes,
-    /// What threads pay for the memory that they share.
+    /// The cost to threads of the memory that they share.
     Memory,
 }
 
 impl Topic {
-    /// All, in the order of the report.
+    /// All topics, in the order of the report.
     pub const ALL: [Self; 5] =
         [Self::Messages, Self::Death, Self::Signals, Self::Processes, Self::Memory];
 
-    /// One word, in lower case: also the anchor on the page.
+    /// Returns the name, one lowercase word, which is also the anchor on the page.
     pub fn name(self) -> &'static str {
         match self {
             Self::Messages => "messages",
@@ -36,7 +36,7 @@ impl Topic {
         }
     }
 
-    /// One line: what its experiments ask.
+    /// Returns the question of the topic's experiments, in one line.
     pub fn question(self) -> &'static str {
         match self {
             Self::Messages => "What does a message cost between threads and processes?",
@@ -50,36 +50,36 @@ impl Topic {
     }
 }
 
-/// An experiment in words. Plain text; every item is one or a few whole sentences.
+/// Description of an experiment. Plain text; every item is one or a few whole sentences.
 #[derive(Debug, Clone, Copy)]
 pub struct Explanation {
-    /// The topic from the start: what the thing is, and why anybody asks. Paragraphs.
+    /// Introduction to the topic for new readers: what it is, and why it matters. Paragraphs.
     pub about: &'static [&'static str],
-    /// What one invocation does, step by step.
+    /// Steps of one invocation.
     pub steps: &'static [&'static str],
-    /// How it is timed: which clock, from when to when, what is left out.
+    /// Timing: which clock, from when to when, what is left out.
     pub timing: &'static str,
-    /// What the source found, on which machine; figures named without numbers in the source are
-    /// described. Empty where no source measured it.
+    /// Result of the source, with its machine; figures that the source names without numbers are
+    /// described. Empty if no source measured it.
     pub found: &'static str,
-    /// How to read the figures: what is good, what spoils them, what they do not say.
+    /// Advice for reading the figures: what is good, what spoils them, what they do not show.
     pub reading: &'static str,
-    /// The system calls inside what is timed, by variant or group of variants.
+    /// The system calls inside the timed part, by variant or group of variants.
     pub calls: &'static [(&'static str, &'static str)],
 }
 
-/// An experiment in words, as a run records it and the report shows it.
+/// Description of an experiment, as a run records it and the report shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Name of the experiment.
     pub name: String,
-    /// The page of the report that it belongs to.
+    /// Topic, whose page of the report it is on.
     pub topic: Topic,
     /// The question that it answers, in one line.
     pub question: String,
     /// Introduction, in paragraphs.
     pub about: Vec<String>,
-    /// What one invocation does, step by step.
+    /// Steps of one invocation.
     pub steps: Vec<String>,
     /// The clock, the interval, and what is left out.
     pub timing: String,
@@ -87,12 +87,12 @@ pub struct About {
     pub found: String,
     /// Advice for reading the figures.
     pub reading: String,
-    /// The system calls inside what is timed, by variant or group of variants.
+    /// The system calls inside the timed part, by variant or group of variants.
     pub calls: Vec<(String, String)>,
-    /// The variants, and what each does.
+    /// The variants, each with its description.
     pub variants: Vec<(String, String)>,
-    /// Variants that make no system call inside what is timed, where that matters to a reader;
-    /// empty in files of older builds.
+    /// Variants that make no system call inside the timed part, if that matters to a reader; empty
+    /// in files of older builds.
     #[serde(default)]
     pub without_calls: Vec<String>,
 }
@@ -147,7 +147,7 @@ pub enum KillFacts {
 }
 
 impl About {
-    /// Returns the description as plain text, one paragraph a line.
+    /// Returns the description as plain text, one paragraph per line.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n\n{}\n", self.name, self.question);
         let mut paragraph = |text: &str| {

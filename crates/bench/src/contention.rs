@@ -1,26 +1,27 @@
-//! Section 9 of source 001: how locks were taken, lock by lock and mode by mode, [`Table`]; and its
-//! open question, whether locks of each process would be worth it: [`Gain`], [`answer`].
+//! Section 9 of source 001: lock acquisitions by lock and mode, [`Table`]; and its open question,
+//! whether per-process locks would be worth it: [`Gain`], [`answer`].
 //!
 //! The reproduction of the source fills both from runs of its own, the report from the cells of a
-//! run. Nothing is measured here.
+//! run. This module does not measure.
 
-/// By how much per-process locks must make something faster to be worth it, as a share. The paper's
-/// authors want compelling evidence; what is smaller drowns in what differs between two machines.
+/// Minimum gain, as a share, above which per-process locks are worth it. The paper's authors want
+/// compelling evidence; a smaller gain is below the difference between two machines.
 const WORTH: f64 = 0.05;
 
-/// Stands where a mode does not have a lock, or nobody took it.
+/// Shown if a mode does not have a lock, or no thread took it.
 const NONE: &str = "–";
 
-/// How one lock was taken in one mode.
+/// Acquisitions of one lock in one mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Shares {
-    /// Of all acquisitions, those that had to wait.
+    /// Share of the acquisitions that had to wait.
     waited: Option<f64>,
-    /// Of these, those in which the thread was blocked; none where nobody waited.
+    /// Share of these in which the thread was blocked; `None` if no thread waited.
     blocked: Option<f64>,
 }
 
-/// How locks were taken: a row a lock, a column a mode, both in the order in which they came.
+/// Acquisitions of locks: one row per lock, one column per mode, both in the order of their first
+/// notes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Table {
     modes: Vec<String>,
@@ -28,7 +29,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Notes a share by the name of its metric; others are left out.
+    /// Adds a share by the name of its metric; other metrics are ignored.
     pub fn note(&mut self, mode: &str, lock: &str, metric: &str, share: f64) {
         if !matches!(metric, "waited" | "blocked") {
             return;
@@ -49,12 +50,12 @@ impl Table {
         }
     }
 
-    /// The modes.
+    /// Returns the modes.
     pub fn modes(&self) -> &[String] {
         &self.modes
     }
 
-    /// Each lock with what is said of it in each mode.
+    /// Returns each lock with its text for each mode.
     pub fn rows(&self) -> impl Iterator<Item = (&str, Vec<String>)> {
         self.locks.iter().map(|(lock, shares)| {
             let of = |column: usize| shares.get(column).copied().unwrap_or_default().in_words();
@@ -64,12 +65,13 @@ impl Table {
 }
 
 impl Shares {
-    /// `0.63 (12)`: per cent of the acquisitions that waited, per cent of these that were blocked.
+    /// Formats `0.63 (12)`: per cent of the acquisitions that waited, per cent of these that were
+    /// blocked.
     fn in_words(self) -> String {
         let Some(waited) = self.waited else { return NONE.to_owned() };
         let waited = 100.0 * waited;
         match self.blocked {
-            // What is not nothing is not shown as nothing.
+            // A share above zero is not shown as zero.
             _ if waited > 0.0 && waited < 0.005 => "< 0.01".to_owned(),
             Some(blocked) => format!("{waited:.2} ({:.0})", 100.0 * blocked),
             None => format!("{waited:.2}"),
@@ -77,21 +79,21 @@ impl Shares {
     }
 }
 
-/// How much faster something is with locks of each process than with the one lock of all relations.
+/// Speed-up by per-process locks over the one lock of all relations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gain {
     pub(crate) processors: usize,
-    /// 0.1: a tenth faster.
+    /// Share of the speed-up: 0.1 is a tenth faster.
     pub share: f64,
 }
 
 impl Gain {
-    /// Of a time, which is the better the shorter.
+    /// Computes the gain of a time, for which less is better.
     pub fn of_time(processors: usize, parallel: f64, per_process: f64) -> Self {
         Self { processors, share: parallel / per_process - 1.0 }
     }
 
-    /// Of a rate, which is the better the higher.
+    /// Computes the gain of a rate, for which more is better.
     pub fn of_rate(processors: usize, parallel: f64, per_process: f64) -> Self {
         Self { processors, share: per_process / parallel - 1.0 }
     }
@@ -101,14 +103,14 @@ impl Gain {
     }
 
     fn percent(self) -> String {
-        // No sign before a zero.
+        // A rounded zero has no sign.
         let tenths = (1_000.0 * self.share).round() + 0.0;
         format!("{:.1} %", tenths / 10.0)
     }
 }
 
-/// Whether per-process locks are worth it, and from how many processors on: `gains` by ascending
-/// processors. None where nothing is known.
+/// Returns whether per-process locks are worth it, and from how many processors on; `gains` is
+/// ordered by ascending processors. `None` if there are no gains.
 pub fn answer(gains: &[Gain]) -> Option<String> {
     let last = gains.last()?;
     let from = gains.iter().rposition(|gain| !gain.is_worth_it()).map_or(0, |at| at + 1);
@@ -136,7 +138,7 @@ pub fn answer(gains: &[Gain]) -> Option<String> {
     })
 }
 
-/// The least and the most of some gains.
+/// Returns the smallest and the largest gain in words.
 fn range(gains: &[Gain]) -> Option<String> {
     let order = |a: &&Gain, b: &&Gain| a.share.total_cmp(&b.share);
     let (least, best) = (gains.iter().min_by(order)?, gains.iter().max_by(order)?);

@@ -1,9 +1,8 @@
-//! Which program made a run: [`Executable`].
+//! The program that made a run: [`Executable`].
 //!
-//! A comparison measures flagged rows again with the very programs that made the two runs, so a run
-//! records where its program lay and how to tell that it still lies there. That is the build id
-//! which the linker put into it, a digest of its contents, or without one the length and the time
-//! of the last change.
+//! A comparison measures flagged rows again with the same programs that made the two runs, so a run
+//! records the path of its program and how to recognise it: by the build id that the linker put
+//! into it, a digest of its contents, or without one by the length and the time of the last change.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,32 +13,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use object::{Object, ReadCache};
 use serde::{Deserialize, Serialize};
 
-/// A program on disk, recognisable.
+/// A program on disk that can be recognised later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executable {
-    /// Where it lay.
+    /// Path at the time of the run.
     pub path: PathBuf,
-    /// Its length.
+    /// Length of the file.
     pub bytes: u64,
-    /// When it was last changed, RFC 3339, UTC; `null` where the file system does not say.
+    /// Time of the last change, RFC 3339, UTC; `null` if the file system does not report it.
     pub modified: Option<String>,
-    /// The linker's build id, hexadecimal; `null` where it wrote none.
+    /// The linker's build id, hexadecimal; `null` if it wrote none.
     pub build_id: Option<String>,
 }
 
 impl Executable {
-    /// The one that runs now.
+    /// Returns the running program.
     ///
     /// # Errors
-    /// Where it cannot be found or read, as after it was deleted.
+    /// If it cannot be found or read, for example after it was deleted.
     pub fn running() -> io::Result<Self> {
         Self::at(&std::env::current_exe()?)
     }
 
-    /// The one at `path`.
+    /// Returns the program at `path`.
     ///
     /// # Errors
-    /// Where there is none that can be read.
+    /// If there is no readable file.
     pub fn at(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let file = File::open(&path)?;
@@ -51,7 +50,7 @@ impl Executable {
         Ok(Self { path, bytes: about.len(), modified: modified.and_then(stamp), build_id })
     }
 
-    /// Whether `other` is the same program: by its build id where both have one.
+    /// Returns `true` if `other` is the same program: by its build id if both have one.
     pub fn is_same_as(&self, other: &Self) -> bool {
         let alike = match (&self.build_id, &other.build_id) {
             (Some(ours), Some(theirs)) => ours == theirs,
@@ -60,13 +59,13 @@ impl Executable {
         alike && self.bytes == other.bytes
     }
 
-    /// Whether it still lies where it lay.
+    /// Returns `true` if the same program is still at its path.
     pub fn is_still_there(&self) -> bool {
         Self::at(&self.path).is_ok_and(|now| now.is_same_as(self))
     }
 }
 
-/// Returns a time as RFC 3339 has it, or `None` if its year is not one from 1970 to 9999.
+/// Returns a time in RFC 3339 format, or `None` if its year is not one from 1970 to 9999.
 fn stamp(time: SystemTime) -> Option<String> {
     let mut text = String::new();
     let written =
@@ -91,7 +90,7 @@ mod tests {
         std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
         let program = Executable::at(&path).unwrap();
         assert!(program.is_still_there());
-        // The contents count where the linker signed them, not the place.
+        // If the linker signed the program, its contents count, not its path.
         let running = Executable::running().unwrap();
         assert_eq!(program.is_same_as(&running), running.build_id.is_some());
         std::fs::copy("/bin/sh", &path).unwrap();

@@ -1,8 +1,8 @@
 //! An invented run for the tests of this crate and of `tontine-report`, with the shape and the size
 //! of a real one.
 //!
-//! [`run`] has every experiment, status and oddity that a report must survive; [`small`] has three
-//! cells with round figures, for snapshots.
+//! [`run`] has every experiment, every status and all special cases that a report must handle;
+//! [`small`] has three cells with round figures, for snapshots.
 
 mod scaling;
 pub mod suite;
@@ -24,7 +24,7 @@ use crate::size::Size;
 use crate::stats::summary::Summary;
 use crate::task::Params;
 
-/// A whole run, made once.
+/// Returns a whole run, generated once.
 pub fn run() -> Results {
     static RUN: LazyLock<Results> = LazyLock::new(made);
     RUN.clone()
@@ -102,7 +102,7 @@ fn made() -> Results {
     }
 }
 
-/// Three cells: one measured and published, one measured with a note, one skipped.
+/// Returns three cells: one measured and published, one measured with a note, one skipped.
 pub fn small() -> Results {
     let mut results = run();
     results.cells.truncate(3);
@@ -185,7 +185,7 @@ fn set(cell: &mut Cell, value: f64, low: f64, high: f64) {
     cell.p99 = Some(Estimate { value: value * 1.5, low: value * 1.4, high: value * 1.7 });
 }
 
-/// Lognormal by three uniforms, with one far outlier in two hundred.
+/// Draws samples: lognormal by three uniforms, with one far outlier in two hundred.
 fn samples(rng: &mut ChaCha8Rng, centre: f64, spread: f64) -> Vec<f64> {
     (0..2_000)
         .map(|_| {

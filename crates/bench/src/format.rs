@@ -1,26 +1,26 @@
-//! How a number looks: [`Scale`] chooses the unit, [`decimals`] the digits.
+//! Formatting of numbers: [`Scale`] chooses the unit, [`decimals`] the digits.
 //!
-//! A figure shows as many digits as its interval supports and no more: the last digit printed is
-//! about a tenth of the interval's width. A share that was seen never, or always, shows its count
-//! and what that excludes. No interval is shown to reach below zero where its figure does not: all
-//! that is measured is a time, a rate, a share or a number. Every form of output takes its numbers
-//! from here, so that the page, the table and the terminal agree to the last digit.
+//! A figure shows as many digits as its interval supports: the last digit printed is about a tenth
+//! of the interval's width. A share of 0 or 1 shows its count and the bound that follows from it.
+//! The interval of a figure that is not negative is not shown below zero: all measured figures are
+//! a time, a rate, a share or a number. Every output format takes its numbers from here, so that
+//! the page, the table and the terminal agree to the last digit.
 
 use statrs::distribution::{Beta, ContinuousCDF};
 
 use crate::schema::{Cell, Estimate, PublishedFigure, Ratio, Results};
 use crate::task::Params;
 
-/// Shown where there is nothing to show.
+/// Placeholder for a missing value.
 pub const NOTHING: &str = "–";
 
-/// Most digits behind a point.
+/// Maximum number of decimals.
 const MOST_DECIMALS: usize = 3;
 
-/// What a share that was seen never, or always, may be unseen with this probability.
+/// Probability with which a share above the printed bound would give such a count.
 const UNSEEN: f64 = 0.05;
 
-/// A unit that suits a magnitude: what to multiply by and what to write behind.
+/// A unit that suits a magnitude: the factor, and the suffix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
     factor: f64,
@@ -28,10 +28,10 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The scale for a figure of about `magnitude`, given in `unit`.
+    /// Returns the scale for a figure of about `magnitude`, given in `unit`.
     ///
-    /// Nanoseconds become µs, ms, s; a share becomes per cent; bytes a second become kB/s, MB/s,
-    /// GB/s (powers of ten); other rates take k and M. A unit that is not known stays as it is.
+    /// Nanoseconds become µs, ms, s; a share becomes per cent; bytes per second become kB/s, MB/s,
+    /// GB/s (powers of ten); other rates take k and M. An unknown unit stays as it is.
     pub fn of(unit: &str, magnitude: f64) -> Self {
         let size = magnitude.abs();
         let (factor, suffix) = match unit {
@@ -50,8 +50,8 @@ impl Scale {
         Self { factor, suffix }
     }
 
-    /// `value`, given in the original unit, with `decimals` and without the unit. What is not
-    /// nothing gets more digits before it is shown as 0.
+    /// Formats `value`, given in the original unit, with `decimals` and without the unit. A value
+    /// other than zero gets more digits before it is shown as 0.
     pub fn number(&self, value: f64, decimals: usize) -> String {
         if !value.is_finite() {
             return NOTHING.into();
@@ -61,13 +61,13 @@ impl Scale {
         grouped(value, enough.unwrap_or(decimals))
     }
 
-    /// `value` with `decimals` and the unit behind.
+    /// Formats `value` with `decimals` and the unit.
     pub fn with_unit(&self, value: f64, decimals: usize) -> String {
         self.join(&self.number(value, decimals))
     }
 
-    /// Digits behind the point for an interval of `width`, given in the original unit; without a
-    /// width, three significant digits of `value`.
+    /// Returns the number of decimals for an interval of `width`, given in the original unit;
+    /// without a width, for three significant digits of `value`.
     pub fn decimals(&self, value: f64, width: Option<f64>) -> usize {
         decimals(value * self.factor, width.map(|width| width * self.factor))
     }
@@ -81,17 +81,17 @@ impl Scale {
     }
 }
 
-/// A figure with its interval, ready to print.
+/// A figure with its interval, formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// The figure and its unit: `113.5 ns`.
     pub value: String,
-    /// Both ends in the same unit: `113.4 – 113.6 ns`; empty where there is no interval.
+    /// Both ends in the same unit: `113.4 – 113.6 ns`; empty if there is no interval.
     pub interval: String,
 }
 
 impl Shown {
-    /// A figure in `unit`, with the interval where there is one.
+    /// Formats a figure in `unit`, with its interval if there is one.
     pub fn new(unit: &str, value: f64, interval: Option<(f64, f64)>) -> Self {
         let scale = Scale::of(unit, value);
         let interval = interval.map(|(low, high)| (above_zero(value, low), high));
@@ -102,13 +102,13 @@ impl Shown {
         Self { value: scale.with_unit(value, digits), interval }
     }
 
-    /// The estimate of a cell; nothing where it has none.
+    /// Formats the estimate of a cell; `None` if it has none.
     pub fn of_cell(cell: &Cell) -> Option<Self> {
         Self::shared(cell, false)
     }
 
-    /// A share, or, with `not`, the rest: the count where (next to) none or all did it. Any other
-    /// cell as it is.
+    /// Formats a share, or with `not` its complement: as a count if (nearly) none or all tries are
+    /// in it. Any other cell is formatted as usual.
     fn shared(cell: &Cell, not: bool) -> Option<Self> {
         let estimate = cell.estimate?;
         match counted(cell) {
@@ -122,12 +122,12 @@ impl Shown {
         }
     }
 
-    /// The share of a cell's tries that did not do it.
+    /// Formats the share of a cell's tries that are not in it.
     pub fn of_rest(cell: &Cell) -> Option<Self> {
         Self::shared(cell, true)
     }
 
-    /// So many of all tries, with what that leaves possible.
+    /// Formats a count of `did` in `tries`, with the bound that follows from it.
     fn of_tries(did: usize, tries: usize) -> Self {
         let bound = if did > tries / 2 {
             format!("at least {}", tick("share", 1.0 - most(tries - did, tries)))
@@ -138,17 +138,17 @@ impl Shown {
         Self { value, interval: bound }
     }
 
-    /// A figure of [`crate::stats`].
+    /// Formats a figure of [`crate::stats`].
     pub fn of_estimate(unit: &str, estimate: Estimate) -> Self {
         Self::new(unit, estimate.value, Some((estimate.low, estimate.high)))
     }
 
-    /// A published figure.
+    /// Formats a published figure.
     pub fn of_published(unit: &str, published: &PublishedFigure) -> Self {
         Self::new(unit, published.value, published.low.zip(published.high))
     }
 
-    /// `113.5 ns (113.4 – 113.6 ns)`, or the figure alone.
+    /// Returns `113.5 ns (113.4 – 113.6 ns)`, or the figure alone.
     pub fn in_line(&self) -> String {
         if self.interval.is_empty() {
             self.value.clone()
@@ -158,19 +158,20 @@ impl Shown {
     }
 }
 
-/// The lower end of an interval as it is shown: Student's may reach below zero where no figure can.
+/// Returns the lower end of an interval as it is shown: Student's may be below zero although no
+/// figure can.
 fn above_zero(value: f64, low: f64) -> f64 {
     if value >= 0.0 { low.max(0.0) } else { low }
 }
 
-/// The ends of a cell's interval, as they are shown.
+/// Returns the ends of a cell's interval, as they are shown.
 pub fn ends(cell: &Cell) -> Option<(f64, f64)> {
     let (low, high) = cell.low.zip(cell.high)?;
     Some((above_zero(cell.estimate?, low), high))
 }
 
-/// How many tries of a share did it, and how many there were; none where a sample is more than
-/// one try, or where the interval has a width and says more.
+/// Returns how many tries of a share are in it, and how many there were; `None` if a sample is more
+/// than one try, or if the interval has a width and contains more information.
 fn counted(cell: &Cell) -> Option<(usize, usize)> {
     let all = || cell.invocations.iter().map(|one| &one.summary);
     let tries: usize = all().map(|summary| summary.count).sum();
@@ -183,9 +184,9 @@ fn counted(cell: &Cell) -> Option<(usize, usize)> {
     Some(((did as usize).min(tries), tries))
 }
 
-/// Of what happened in so few of many independent tries: the largest share that goes unseen so far
-/// with a probability of [`UNSEEN`], by the binomial distribution; of none about 3 in `tries`. To
-/// two digits, the last rounded up.
+/// Returns the upper bound of a share that occurred `did` times in `tries` independent tries: a
+/// larger share gives so few occurrences with a probability below [`UNSEEN`], by the binomial
+/// distribution; about 3 / `tries` if there were none. Two digits, the last rounded up.
 fn most(did: usize, tries: usize) -> f64 {
     let exact = match Beta::new(did as f64 + 1.0, tries.saturating_sub(did) as f64) {
         _ if did == 0 => 1.0 - UNSEEN.powf(1.0 / tries as f64),
@@ -197,13 +198,13 @@ fn most(did: usize, tries: usize) -> f64 {
     ((exact / step).ceil() * step).min(1.0)
 }
 
-/// A single figure in a unit that suits it, to three significant digits.
+/// Formats a single figure in a unit that suits it, to three significant digits.
 pub fn single(unit: &str, value: f64) -> String {
     Shown::new(unit, value, None).value
 }
 
-/// A round figure for an axis: `200 ns`, `0.5 µs`, without idle zeros. A rate or another quotient
-/// keeps only its prefix, `5 M`, because its unit is too long to stand at each tick.
+/// Formats a round figure for an axis: `200 ns`, `0.5 µs`, without trailing zeros. A rate or
+/// another quotient keeps only its prefix, `5 M`, because its unit is too long for each tick.
 pub fn tick(unit: &str, value: f64) -> String {
     let mut scale = Scale::of(unit, value);
     if unit.contains('/') {
@@ -217,7 +218,7 @@ pub fn tick(unit: &str, value: f64) -> String {
     scale.join(short)
 }
 
-/// A quotient: `3.21×`, with its interval. The nearer end decides the digits: far from the other,
+/// Formats a quotient: `3.21×`, with its interval. The nearer end decides the digits: by the width,
 /// `1.7× (1.6× – 104×)` would be `2× (2× – 104×)`.
 pub fn times(value: f64, low: f64, high: f64) -> Shown {
     let plain = decimals(value, Some(high - low));
@@ -239,12 +240,12 @@ pub fn times(value: f64, low: f64, high: f64) -> Shown {
     }
 }
 
-/// The ratio whose numerator is this cell, under the same parameters.
+/// Returns the ratio whose numerator is this cell, under the same parameters.
 pub fn ratio_of<'a>(cell: &Cell, results: &'a Results) -> Option<&'a Ratio> {
     ratios_of(cell, results).next()
 }
 
-/// The ratio of two cells; none where the run has not paired them.
+/// Returns the ratio of two cells; `None` if the run has not paired them.
 pub fn ratio_between<'a>(above: &Cell, below: &Cell, results: &'a Results) -> Option<&'a Ratio> {
     let alike = (&above.experiment, &above.params, &above.metric)
         == (&below.experiment, &below.params, &below.metric);
@@ -267,17 +268,17 @@ fn ratios_of<'a>(cell: &Cell, results: &'a Results) -> impl Iterator<Item = &'a 
     })
 }
 
-/// The left side of `numerator / denominator`.
+/// Returns the left side of `numerator / denominator`.
 pub fn numerator(name: &str) -> &str {
     name.split_once(" / ").map_or(name, |(left, _)| left)
 }
 
-/// The right side of `numerator / denominator`; empty where there is none.
+/// Returns the right side of `numerator / denominator`; empty if there is none.
 pub fn denominator(name: &str) -> &str {
     name.split_once(" / ").map_or("", |(_, right)| right)
 }
 
-/// Parameters as words: `senders 2, size 1,024 bytes`; empty where there are none.
+/// Formats parameters: `senders 2, size 1,024 bytes`; empty if there are none.
 pub fn params(params: &Params) -> String {
     let word = |(name, value): (&String, &String)| match (name.as_str(), value.parse::<u32>()) {
         ("size", Ok(bytes)) => format!("{name} {} bytes", grouped(bytes.into(), 0)),
@@ -286,8 +287,8 @@ pub fn params(params: &Params) -> String {
     params.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Digits behind the point: so many that the last is about a tenth of `width`; without a width,
-/// three significant digits of `value`. Never more than [`MOST_DECIMALS`], never fewer than none.
+/// Returns the number of decimals with which the last digit is about a tenth of `width`; without a
+/// width, for three significant digits of `value`. Between 0 and [`MOST_DECIMALS`].
 fn decimals(value: f64, width: Option<f64>) -> usize {
     let digits = match width {
         Some(width) if width > 0.0 && width.is_finite() => (-width.log10()).ceil() + 1.0,
@@ -297,12 +298,12 @@ fn decimals(value: f64, width: Option<f64>) -> usize {
     digits.clamp(0.0, MOST_DECIMALS as f64) as usize
 }
 
-/// Whether so many digits would show `value` as 0, which it is not.
+/// Returns `true` if `decimals` would show `value` as 0 although it is not.
 fn is_lost(value: f64, decimals: usize) -> bool {
     value != 0.0 && value.abs() * 10_f64.powi(decimals as i32) < 0.5
 }
 
-/// A number with `decimals`, its thousands set apart by commas.
+/// Formats a number with `decimals`, with commas between thousands.
 fn grouped(value: f64, decimals: usize) -> String {
     let plain = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
@@ -324,7 +325,7 @@ fn grouped(value: f64, decimals: usize) -> String {
     out
 }
 
-/// Text for Markdown, which can neither end a table's field nor begin markup.
+/// Escapes text for Markdown, so that it can neither end a table's field nor begin markup.
 pub fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -356,7 +357,7 @@ mod tests {
     }
 
     /// The low end of `13 µs (0.025 – 25 µs)` was shown as 0, as if a message took no time, and a
-    /// tail of 0.4 ns beside a wide interval as `0 ns`.
+    /// tail of 0.4 ns next to a wide interval as `0 ns`.
     #[test]
     fn only_nothing_is_shown_as_nothing() {
         let shown = |low, value, high| Shown::new("ns", value, Some((low, high))).in_line();
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!(shown(-0.2, -0.1, 0.2), "−0.10 s (−0.20 – 0.20 s)");
     }
 
-    /// `0 % (0 – 0 %)` claimed to be sure of what thirty kills cannot tell.
+    /// `0 % (0 – 0 %)` claimed a certainty that thirty kills cannot give.
     #[test]
     fn a_share_of_none_or_all_shows_its_tries_and_what_they_exclude() {
         let mut cell = fixture::small().cells.remove(0);
@@ -399,12 +400,13 @@ mod tests {
             share(&mut cell, each, tries);
             assert_eq!(lines(&cell), expected);
         }
-        // One invocation that differs moves no median; it is counted nevertheless.
+        // One invocation that differs does not change the median; it is counted nevertheless.
         share(&mut cell, 1.0, 30);
         cell.invocations[0].summary.mean = 29.0 / 30.0;
         let one_less = ["299 of 300 (at least 98.4 %)", "1 of 300 (at most 1.6 %)"];
         assert_eq!(lines(&cell), one_less);
-        // A sample that sums up many tries is no try; an interval with a width says more.
+        // A sample that sums up many tries is not a try; an interval with a width contains more
+        // information.
         cell.invocations[0].summary.batch = 20;
         assert_eq!(lines(&cell)[0], "100 % (100 – 100 %)");
         share(&mut cell, 0.0, 30);

@@ -1,73 +1,73 @@
-//! How a shared heap looked at one moment: [`HeapMap`], which a run records and the report draws.
+//! State of a shared heap at one moment: [`HeapMap`], which a run records and the report draws.
 //!
-//! It has names in place of pids, whose meaning is lost when the report is read.
+//! It has names instead of pids, which have no meaning when the report is read.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a slab, as the heap divides its memory.
+/// Size of a slab, as the heap divides its memory.
 pub const SLAB: usize = 64 << 10;
 
 /// A heap at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapMap {
-    /// Which moment, in words.
+    /// Description of the moment.
     pub moment: String,
-    /// What has to be said of it: what was done, what is wrong.
+    /// Remarks: what was done, what is wrong.
     pub notes: Vec<String>,
-    /// Who has a part of it, or had: slabs name them by their place here.
+    /// Processes that have, or had, a part of it: slabs refer to them by index.
     pub members: Vec<HeapMember>,
-    /// Slabs in order, as far as the last one that has memory.
+    /// Slabs in order, up to the last one that has memory.
     pub slabs: Vec<Slab>,
-    /// Slabs behind these, all without memory.
+    /// Number of slabs after these, all without memory.
     pub beyond: usize,
 }
 
 /// A member of the heap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapMember {
-    /// What it is called.
+    /// Name of the member.
     pub name: String,
-    /// It has ended.
+    /// `true` if the member has ended.
     pub dead: bool,
 }
 
-/// A slab; what is left out is 0.
+/// A slab; omitted fields are 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Slab {
-    /// What is made of it.
+    /// Use of the slab.
     pub made: Made,
-    /// Bytes of one of its blocks.
+    /// Size of one of its blocks.
     #[serde(skip_serializing_if = "is_zero")]
     pub block: usize,
-    /// Who allocates from it.
+    /// Member that allocates from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<usize>,
-    /// Who has blocks, and bytes in these.
+    /// Members that have blocks, and the number of bytes of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<(usize, usize)>,
-    /// Of these, bytes that are kept by a handle alone.
+    /// Bytes of these that are kept by a handle alone.
     #[serde(skip_serializing_if = "is_zero")]
     pub parked: usize,
-    /// Of these, bytes that all may read.
+    /// Bytes of these that all members may read.
     #[serde(skip_serializing_if = "is_zero")]
     pub published: usize,
-    /// Bytes that are on their way.
+    /// Bytes in flight.
     #[serde(skip_serializing_if = "is_zero")]
     pub in_flight: usize,
-    /// Bytes that are free.
+    /// Free bytes.
     #[serde(skip_serializing_if = "is_zero")]
     pub free: usize,
 }
 
-/// What is made of a slab.
+/// Use of a slab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Made {
-    /// It has no memory.
+    /// No memory.
     #[default]
     Empty,
-    /// Its memory is being fetched.
+    /// Its memory is being allocated.
     Fetched,
     /// Blocks.
     Blocks,
@@ -84,13 +84,13 @@ fn is_zero(bytes: &usize) -> bool {
 }
 
 impl HeapMap {
-    /// Bytes of all slabs that one of them has.
+    /// Returns the bytes of all slabs that a member has.
     pub fn held_by(&self, member: usize) -> usize {
         let held = self.slabs.iter().flat_map(|slab| &slab.held);
         held.filter(|(one, _)| *one == member).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Slabs that have memory.
+    /// Returns the number of slabs that have memory.
     pub fn committed(&self) -> usize {
         self.slabs.iter().filter(|slab| slab.made != Made::Empty).count()
     }

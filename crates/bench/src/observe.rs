@@ -1,4 +1,4 @@
-//! What one invocation saw: [`Observed`], raw and in order.
+//! Raw samples and observations of one invocation, in order: [`Observed`].
 //!
 //! An experiment fills an [`Observed`]; the engine summarises it ([`crate::stats::summary`]) inside
 //! the same process, so that only summaries cross to the parent and a million samples stay cheap.
@@ -11,15 +11,15 @@ use crate::task::Params;
 /// Everything that one invocation of one task observed.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
-    /// One series a metric.
+    /// One series per metric.
     pub series: Vec<Series>,
-    /// Ratios taken inside this one process, each of two loops run in turn.
+    /// Ratios taken inside this one process, each of two loops that run in turn.
     pub ratios: Vec<PairedRatio>,
-    /// Things tried rather than timed: what a mechanism said of an event.
+    /// Events that were tried rather than timed: a mechanism's answer to each.
     pub tried: Vec<Tried>,
-    /// What has to be said beside the figures.
+    /// Remarks on the figures.
     pub notes: Vec<String>,
-    /// How a heap looked, moment after moment.
+    /// States of a heap, moment after moment.
     pub maps: Vec<HeapMap>,
 }
 
@@ -28,20 +28,20 @@ pub struct Observed {
 pub struct Series {
     /// Name of the metric: `one_way`, `check`, `parent_after`, …
     pub metric: String,
-    /// Parameters beyond the task's, where one invocation measures several points of a curve: each
+    /// Parameters beyond the task's, if one invocation measures several points of a curve: each
     /// point is a cell of its own.
     pub at: Params,
     /// Unit of the samples: `ns`, `cycles`, `share`, `messages/s`.
     pub unit: String,
     /// The samples. A sample may be the mean of a batch: see `batch`.
     pub samples: Vec<f64>,
-    /// How many operations each sample averages; 1 for single operations.
+    /// Number of operations that each sample averages; 1 for single operations.
     pub batch: usize,
-    /// Which figure of an invocation stands for it: most often the median.
+    /// The figure that represents an invocation: most often the median.
     pub statistic: Statistic,
 }
 
-/// Which figure of the samples stands for an invocation.
+/// The figure of the samples that represents an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
@@ -60,19 +60,19 @@ pub struct PairedRatio {
     pub value: f64,
 }
 
-/// What a mechanism said of an event that was really brought about.
+/// Answer of a mechanism to an event that was actually caused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
     /// The event: `killed`, `zombie`, `reused-pid`, …
     pub event: String,
-    /// What an ideal mechanism would say.
+    /// Answer of an ideal mechanism.
     pub truth: String,
-    /// What this one said: `alive`, `dead`, or why it could not be tried.
+    /// Answer of this one: `alive`, `dead`, or why it could not be tried.
     pub says: String,
 }
 
 impl Series {
-    /// A series of single operations in nanoseconds, represented by its median.
+    /// Creates a series of single operations in nanoseconds, represented by its median.
     pub fn ns(metric: &str, samples: Vec<f64>) -> Self {
         Self {
             metric: metric.into(),
@@ -84,14 +84,14 @@ impl Series {
         }
     }
 
-    /// Says that each sample is the mean of `batch` operations.
+    /// Declares each sample to be the mean of `batch` operations.
     #[must_use]
     pub fn batched(mut self, batch: usize) -> Self {
         self.batch = batch;
         self
     }
 
-    /// Makes it a point of a curve.
+    /// Makes the series a point of a curve.
     #[must_use]
     pub fn at(mut self, name: &str, value: impl ToString) -> Self {
         self.at.insert(name.into(), value.to_string());
@@ -105,7 +105,7 @@ impl Series {
         self
     }
 
-    /// Lets the mean stand for the invocation.
+    /// Lets the mean represent the invocation.
     #[must_use]
     pub fn by_mean(mut self) -> Self {
         self.statistic = Statistic::Mean;

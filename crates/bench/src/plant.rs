@@ -1,15 +1,15 @@
-//! A known delay inside an invocation, to see whether a comparison finds it: [`Plant`].
+//! A known delay inside an invocation, to check whether a comparison finds it: [`Plant`].
 //!
-//! `cargo xtask planted` orders it; no command line of `tontine` does. The delay is a chain of
-//! dependent additions, whose length is calibrated in the invocation itself: a loop that looked at
-//! a clock could be no shorter than a look takes, which is a third of the shortest round.
+//! `cargo xtask planted` requests it; no command line of `tontine` does. The delay is a chain of
+//! dependent additions, whose length is calibrated in the invocation itself: a loop that reads a
+//! clock could not be shorter than one reading, which is a third of the shortest round.
 //!
-//! An invocation under trial is brief: it measures less and tries no events, since some ten
-//! thousand of them have to be made. Both sides of a trial are, so that they differ in the delay
+//! An invocation of such a trial is brief: it measures less and tries no events, since some ten
+//! thousand of them are needed. Both sides of a trial are brief, so that they differ in the delay
 //! alone.
 //!
-//! Honoured by `round-trip` (each `send` of either end takes longer, so that one way does) and by
-//! `liveness-check`; other experiments refuse the order.
+//! Supported by `round-trip` (each `send` of either end takes longer, so that one way does) and by
+//! `liveness-check`; other experiments reject it.
 
 #![allow(unsafe_code, reason = "empty assembly that keeps a chain of additions")]
 
@@ -20,32 +20,32 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tontine_host::trouble::{Result, Trouble};
 
-/// What is planted into an invocation.
+/// A delay to plant into an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Plant {
     /// Nanoseconds added to each operation; 0 for the side without a delay.
     pub ns: f64,
 }
 
-/// Additions that a calibration times.
+/// Number of additions that a calibration times.
 const CALIBRATION: u64 = 2_000_000;
-/// Calibrations; the fastest counts, for nothing makes additions faster than they are.
+/// Number of calibrations; the fastest counts, because a disturbance only makes additions slower.
 const CALIBRATIONS: usize = 3;
 
-/// The experiments that honour it.
+/// The experiments that support it.
 const HONOURED_BY: [&str; 2] = ["round-trip", "liveness-check"];
 
-/// A delay, ready for use: so many additions.
+/// A delay, as a number of additions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delay(u64);
 
 static PLANTED: OnceLock<Delay> = OnceLock::new();
 
 impl Plant {
-    /// Plants it into this process, for all that it measures from now on.
+    /// Plants the delay into this process, for all later measurements.
     ///
     /// # Errors
-    /// Failed, where the experiment would ignore it.
+    /// Failed, if the experiment would ignore it.
     pub(crate) fn plant(self, experiment: &str) -> Result<()> {
         if !HONOURED_BY.contains(&experiment) {
             return Err(Trouble::fail(format!("{experiment} does not support a planted delay")));
@@ -58,19 +58,19 @@ impl Plant {
     }
 }
 
-/// The delay of this process, where one is planted.
+/// Returns the delay of this process, if one is planted.
 pub fn delay() -> Option<Delay> {
     PLANTED.get().copied()
 }
 
-/// So many operations, or where a delay is planted a fifth of them: an invocation under trial is
-/// one of some ten thousand.
+/// Returns `operations`, or a fifth of them if a delay is planted: such an invocation is one of
+/// some ten thousand.
 pub fn brief(operations: usize) -> usize {
     delay().map_or(operations, |_| (operations / 5).max(1))
 }
 
 impl Delay {
-    /// Takes as long as was asked for.
+    /// Takes as long as requested.
     #[inline(always)]
     pub fn pass(self) {
         let (mut chain, mut left) = (0_u64, self.0);
@@ -93,7 +93,7 @@ fn ns_per_addition() -> f64 {
 /// Returns the value, which the compiler can no longer compute in advance.
 #[inline(always)]
 fn linked(mut value: u64) -> u64 {
-    // SAFETY: no instruction at all; the register keeps its value.
+    // SAFETY: contains no instruction; the register keeps its value.
     unsafe { asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags)) };
     value
 }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn delay_lasts_as_long_as_asked() {
-        // Another process on the same core can halve the speed during the calibration and leave
+        // Another process on the same core can halve the speed during the calibration and stop
         // before the delay, so one attempt of ten is enough.
         let lasts = || {
             let each = ns_per_addition();

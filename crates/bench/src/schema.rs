@@ -1,4 +1,4 @@
-//! The shape of `results.json`, version 1; described for readers in `docs/results.md`.
+//! The structure of `results.json`, version 1; described for readers in `docs/results.md`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,16 +22,16 @@ pub struct Results {
     pub machine: serde_json::Value,
     /// Seed of the random order in which invocations ran.
     pub order_seed: u64,
-    /// When the run began, RFC 3339, UTC.
+    /// Start of the run, RFC 3339, UTC.
     pub started: String,
-    /// Seconds that the run took.
+    /// Duration of the run in seconds.
     pub seconds: f64,
     /// Seconds that the invocations of each experiment took; empty in files of older builds.
     #[serde(default)]
     pub ledger: BTreeMap<String, f64>,
     /// `quick`, `default` or `full`.
     pub size: crate::size::Size,
-    /// False where the run was interrupted.
+    /// `false` if the run was interrupted.
     pub complete: bool,
     /// The program that made it; `None` in files of older builds.
     #[serde(default)]
@@ -46,9 +46,9 @@ pub struct Results {
     pub cells: Vec<Cell>,
     /// Paired ratios.
     pub ratios: Vec<Ratio>,
-    /// What mechanisms said of events that were really brought about.
+    /// Answers of mechanisms to events that were actually caused.
     pub tried: Vec<TriedRow>,
-    /// How heaps looked; empty in files of older builds.
+    /// States of heaps; empty in files of older builds.
     #[serde(default)]
     pub maps: Vec<MapRow>,
 }
@@ -59,7 +59,7 @@ impl Results {
         self.experiments.iter().find(|about| about.name == experiment)
     }
 
-    /// Returns what is true of the mechanism that a variant stands for, if the run says it.
+    /// Returns the properties of the mechanism that a variant stands for, if the run has them.
     pub fn mechanism(&self, variant: &str) -> Option<&MechanismFacts> {
         self.mechanisms.iter().find(|mechanism| mechanism.name == variant)
     }
@@ -75,15 +75,15 @@ impl Results {
     }
 }
 
-/// What became of a cell.
+/// Status of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Measured.
     Ok,
-    /// The machine lacks what it needs; `why` says what.
+    /// The machine lacks something that it needs; `why` names it.
     Skipped,
-    /// It should have worked; `why` says what went wrong.
+    /// It should have worked; `why` is the reason.
     Failed,
 }
 
@@ -96,27 +96,26 @@ pub struct Cell {
     pub variant: String,
     /// Parameters, such as placement and pacing.
     pub params: BTreeMap<String, String>,
-    /// What was measured; empty where nothing was.
+    /// Metric; empty if there is none.
     pub metric: String,
     /// Unit of all figures of the row.
     pub unit: String,
-    /// What became of it.
+    /// Status of the row.
     pub status: Status,
-    /// The reason, where it is not `ok`.
+    /// The reason, if the status is not `ok`.
     pub why: Option<String>,
-    /// Middle of the invocations' figures; of two to five their mean.
+    /// Median of the invocations' figures; of two to five, their mean.
     pub estimate: Option<f64>,
     /// Lower end of the interval.
     pub low: Option<f64>,
     /// Upper end of the interval.
     pub high: Option<f64>,
-    /// Which figure of an invocation stands for it.
+    /// The figure that represents an invocation.
     pub statistic: Statistic,
-    /// Confidence that the interval has at least; for order statistics, the exact one is in
-    /// `achieved`.
+    /// Minimum confidence of the interval; for order statistics, the exact one is in `achieved`.
     pub confidence: f64,
-    /// Coverage that the order statistics achieve with this many invocations; `None` where there
-    /// are fewer than six, and the interval is Student's for the mean.
+    /// Coverage that the order statistics achieve with this many invocations; `None` if there are
+    /// fewer than six, and the interval is Student's for the mean.
     pub achieved: Option<f64>,
     /// Mean with the interval of Kalibera and Jones.
     pub mean: Option<Estimate>,
@@ -132,9 +131,9 @@ pub struct Cell {
     pub invocations: Vec<Invocation>,
     /// Invocations that failed even when repeated, with their reasons; never averaged in.
     pub failures: Vec<String>,
-    /// What the sources found.
+    /// Figures of the sources.
     pub published: Vec<PublishedFigure>,
-    /// What has to be said beside the figure: `unstable: …`.
+    /// Remarks on the figure: `unstable: …`.
     pub notes: Vec<String>,
 }
 
@@ -154,9 +153,9 @@ pub struct Estimate {
 pub struct Invocation {
     /// Number of its block.
     pub block: usize,
-    /// How many attempts it took.
+    /// Number of attempts that it took.
     pub attempts: usize,
-    /// The samples, summed up.
+    /// Summary of the samples.
     #[serde(flatten)]
     pub summary: crate::stats::summary::Summary,
     /// Length of an empty stamp pair, ns.
@@ -170,15 +169,15 @@ pub struct Invocation {
 /// A figure that a source published.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedFigure {
-    /// The source, by its number.
+    /// Number of the source.
     pub source: String,
     /// The machine that it was measured on.
     pub machine: String,
-    /// Lower end of its interval, where it gives one.
+    /// Lower end of its interval, if it has one.
     pub low: Option<f64>,
     /// The figure.
     pub value: f64,
-    /// Upper end of its interval, where it gives one.
+    /// Upper end of its interval, if it has one.
     pub high: Option<f64>,
 }
 
@@ -197,11 +196,11 @@ pub struct Ratio {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// How many pairs.
+    /// Number of pairs.
     pub pairs: usize,
 }
 
-/// How a heap looked in one invocation of a task.
+/// State of a heap in one invocation of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapRow {
     /// Name of the experiment.
@@ -215,7 +214,7 @@ pub struct MapRow {
     pub map: HeapMap,
 }
 
-/// What a mechanism said of an event.
+/// Answer of a mechanism to an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedRow {
     /// Name of the experiment.

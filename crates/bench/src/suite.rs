@@ -1,7 +1,7 @@
 //! The trait [`Experiment`], and a [`Suite`] of experiments.
 //!
-//! An [`Experiment`] names its [`Variant`]s and lists, for one machine, the tasks to run. The
-//! engine gets the suite from its caller and knows no experiment by name.
+//! An [`Experiment`] names its [`Variant`]s and lists the tasks to run on one machine. The engine
+//! gets the suite from its caller and knows no experiment by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,47 +16,48 @@ use crate::schema::PublishedFigure;
 use crate::size::Size;
 use crate::task::{Params, Task};
 
-/// One thing that can be measured in several ways.
+/// A question that can be measured in several ways.
 pub trait Experiment: Sync {
-    /// Its name on the command line and in results.
+    /// Returns the name on the command line and in results.
     fn name(&self) -> &'static str;
-    /// One line: the question that it answers.
+    /// Returns the question that it answers, in one line.
     fn summary(&self) -> &'static str;
-    /// The page of the report that it belongs to.
+    /// Returns the topic, whose page of the report it is on.
     fn topic(&self) -> Topic;
-    /// What it is, for somebody who meets the topic for the first time.
+    /// Returns the explanation for readers new to the topic.
     fn explanation(&self) -> &'static Explanation;
-    /// The ways in which it is measured.
+    /// Returns the ways in which it is measured.
     fn variants(&self) -> &'static [Variant];
-    /// What `variant` is asked on this machine in a run of this size: one parameter set a cell. A
-    /// combination that the machine lacks is simply not listed; one that every user expects is
-    /// listed and skips with its reason when run.
+    /// Returns the parameters of `variant` on this machine in a run of this size: one set per cell.
+    /// A combination that the machine lacks is not listed; one that every user expects is listed
+    /// and skips with its reason when run.
     fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params>;
     /// Measures one task, in the process that calls it.
     ///
     /// # Errors
     /// [`tontine_host::trouble::Trouble`]: skipped or failed, with the reason.
     fn run(&self, task: &Task) -> Result<Observed>;
-    /// How many operations one invocation of `variant` makes at `size`; its time grows linearly
-    /// with them.
+    /// Returns the number of operations of one invocation of `variant` at `size`; its time grows
+    /// linearly with them.
     fn operations(&self, variant: &str, size: Size) -> usize;
-    /// How many invocations a cell of `variant` gets at `size`, where the user names no number.
+    /// Returns the number of invocations of a cell of `variant` at `size`, if the user names none.
     fn invocations(&self, _variant: &str, size: Size) -> usize {
         size.invocations()
     }
-    /// Variants that make no system call inside what is timed, where that matters to a reader.
+    /// Returns the variants that make no system call inside the timed part, if that matters to a
+    /// reader.
     fn without_calls(&self) -> Vec<&'static str> {
         Vec::new()
     }
-    /// Ratios between variants worth printing, as (numerator, denominator) of variant names; they
-    /// are taken block by block, between cells that have the same parameters.
+    /// Returns the ratios between variants worth printing, as (numerator, denominator) of variant
+    /// names; they are taken block by block, between cells that have the same parameters.
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()
     }
 }
 
 impl dyn Experiment {
-    /// Returns its description.
+    /// Returns the experiment's description.
     pub fn description(&self) -> About {
         let Explanation { about, steps, timing, found, reading, calls } = self.explanation();
         let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
@@ -80,9 +81,9 @@ impl dyn Experiment {
 /// One way of measuring an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
-    /// Its name.
+    /// Name of the variant.
     pub name: &'static str,
-    /// One line: what is done.
+    /// Description, in one line.
     pub summary: &'static str,
 }
 
@@ -90,15 +91,16 @@ pub struct Variant {
 pub struct Suite {
     /// All of them, in the order in which they are listed.
     pub experiments: &'static [&'static dyn Experiment],
-    /// Returns what is true of the mechanisms that variants stand for.
+    /// Returns the properties of the mechanisms that variants stand for.
     pub mechanisms: fn() -> Vec<MechanismFacts>,
-    /// Returns what sources published for an experiment, a variant, a metric and its parameters, in
-    /// the unit of the metric; nothing if no source did.
+    /// Returns the figures that sources published for an experiment, a variant, a metric and its
+    /// parameters, in the unit of the metric; empty if there are none.
     pub published: fn(&str, &str, &str, &Params) -> Vec<PublishedFigure>,
-    /// Returns the versions of the libraries that are measured besides the kernel's mechanisms.
+    /// Returns the versions of the libraries that are measured besides the mechanisms of the
+    /// kernel.
     pub libraries: fn() -> BTreeMap<String, String>,
-    /// Removes what killed invocations left behind, in this run or an earlier one. What belongs to
-    /// a living process stays.
+    /// Removes what killed invocations left behind, in this run or an earlier one. Resources of a
+    /// live process stay.
     pub clean_up: fn(),
     /// Removes what all invocations of the run that just ended have shared.
     pub end_run: fn(),
@@ -118,7 +120,7 @@ impl Suite {
         machine
     }
 
-    /// Returns the experiment of that name.
+    /// Returns the experiment with this name.
     pub fn find(&self, name: &str) -> Option<&'static dyn Experiment> {
         self.experiments.iter().copied().find(|experiment| experiment.name() == name)
     }

@@ -1,4 +1,4 @@
-//! One invocation's work order: [`Task`], with its [`Params`].
+//! The task of one invocation: [`Task`], with its [`Params`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::size::Size;
 /// Parameters of a cell, such as `placement` → `cross-core`.
 pub type Params = BTreeMap<String, String>;
 
-/// One invocation's work order; it crosses to the fresh process as JSON.
+/// The task of one invocation, passed to the fresh process as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Name of the experiment.
@@ -19,11 +19,11 @@ pub struct Task {
     pub variant: String,
     /// Parameters.
     pub params: Params,
-    /// How much to measure.
+    /// Amount to measure.
     pub size: Size,
 }
 
-/// `experiment/variant` and its parameters in short.
+/// Formats `experiment/variant` with the parameters in short.
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.experiment, self.variant)?;
@@ -31,8 +31,8 @@ impl fmt::Display for Task {
     }
 }
 
-/// Parameters in short: the value alone where it speaks for itself, `cross-core`; with its name
-/// where it is a number, `senders 2`.
+/// Returns parameters in short: the value alone if it is clear, `cross-core`; with its name if it
+/// is a number, `senders 2`.
 pub fn short(params: &Params) -> impl DoubleEndedIterator<Item = String> {
     params.iter().map(|(name, value)| match value.parse::<u64>() {
         Ok(_) => format!("{name} {value}"),

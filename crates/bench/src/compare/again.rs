@@ -1,14 +1,14 @@
-//! The second stage: flagged rows measured again, in pairs: [`measure`].
+//! The second stage, which measures flagged rows again, in pairs: [`measure`].
 //!
 //! A pair is one invocation of each program, right after one another, in random order; a block is
-//! one pair of each row, in random order. What disturbs the machine for longer than a pair disturbs
-//! both. Invocations are those of the smallest size that has the row, so that a pair is short; the
-//! task, and what it may cost, is [`super::tasks`]'s.
+//! one pair of each row, in random order. A disturbance that lasts longer than a pair affects both.
+//! Invocations are those of the smallest size that has the row, so that a pair is short;
+//! [`super::tasks`] determines the task and its duration.
 //!
-//! First come the fewest pairs that an interval corrected for the number of rows can do with
-//! ([`resolution::fewest_pairs`]); by their spread so many more as half of the difference that the
-//! screen saw asks for, up to a limit. The number depends on the spread alone and never on where
-//! the middle lies, so that looking at the first pairs does not favour a finding.
+//! The first pairs are as few as an interval corrected for the number of rows needs
+//! ([`resolution::fewest_pairs`]); their spread determines how many more are needed to resolve half
+//! of the difference that the screen found, up to a limit. The number depends on the spread alone
+//! and never on the middle, so that evaluating the first pairs does not favour a finding.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,9 +30,9 @@ use crate::stats::order::quantile_interval;
 use crate::stats::{many, resolution};
 use crate::task::Task;
 
-/// Failures after which a row is not tried any more.
+/// Number of failures after which a row is not tried again.
 const STRIKES: usize = 3;
-/// No difference smaller than this is asked for: 0.5 %.
+/// The smallest difference that is ever aimed at: 0.5 %.
 const FINEST: f64 = 0.005;
 
 /// One of the two programs.
@@ -40,31 +40,32 @@ const FINEST: f64 = 0.005;
 pub struct Arm {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// What is planted into its invocations: only a trial of the comparison itself plants anything.
+    /// Delay planted into its invocations: only a trial of the comparison itself plants one.
     plant: Option<Plant>,
 }
 
 impl Arm {
-    /// The program at `path`, which serves an invocation when called with `arguments`.
+    /// Returns the arm of the program at `path`, which serves an invocation when called with
+    /// `arguments`.
     pub fn new(path: &Path, arguments: Vec<OsString>) -> Self {
         Self { program: path.to_owned(), arguments, plant: None }
     }
 
-    /// The same with something planted.
+    /// Returns the same program with a planted delay.
     #[must_use]
     pub fn planted(&self, plant: Plant) -> Self {
         Self { plant: Some(plant), ..self.clone() }
     }
 
-    /// The program.
+    /// Returns the path of the program.
     pub fn program(&self) -> &PathBuf {
         &self.program
     }
 
-    /// One invocation of `task`; never empty.
+    /// Runs one invocation of `task` and returns its figures, which are never empty.
     ///
     /// # Errors
-    /// [`Missing`]: stopped, or it gave no figures.
+    /// [`Missing`]: stopped, or the invocation returned no figures.
     pub fn figures(&self, task: &Task, stop: &Stop) -> Result<Vec<Figure>, Missing> {
         let order =
             InvocationRequest { task: task.clone(), block: 0, samples: None, plant: self.plant };
@@ -85,10 +86,10 @@ impl Arm {
     }
 }
 
-/// Why an invocation has no figures.
+/// Reason for which an invocation has no figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
-    /// It was stopped.
+    /// The invocation was stopped.
     Stopped,
     /// The machine lacks something.
     Skipped(String),
@@ -96,7 +97,7 @@ pub enum Missing {
     Failed(String),
 }
 
-/// The figure that stands for an invocation.
+/// Returns the figure that represents an invocation.
 pub fn standing(figure: &Figure) -> f64 {
     match figure.statistic {
         Statistic::Median => figure.summary.median,
@@ -104,8 +105,8 @@ pub fn standing(figure: &Figure) -> f64 {
     }
 }
 
-/// The figure that belongs to `row`: its metric, at the row's own point where the samples of one
-/// invocation are those of several.
+/// Returns the figure that belongs to `row`: its metric, at the row's own point if the samples of
+/// one invocation belong to several points.
 fn figure_of<'a>(row: &Row, task: &Task, figures: &'a [Figure]) -> Option<&'a Figure> {
     figures.iter().find(|figure| {
         let mut params = task.params.clone();
@@ -117,26 +118,27 @@ fn figure_of<'a>(row: &Row, task: &Task, figures: &'a [Figure]) -> Option<&'a Fi
 /// The bounds of the second stage.
 #[derive(Debug, Clone, Copy)]
 pub struct SecondStageLimits {
-    /// Pairs a row at most, where the fewest are not more.
+    /// Maximum number of pairs per row, unless the minimum is larger.
     pub most_pairs: usize,
     /// Seed of the random order.
     pub order_seed: u64,
 }
 
-/// Told how the second stage goes on. All methods have a default that ignores it.
+/// Observer of the second stage. All methods have a default that ignores the event.
 pub trait Listener {
-    /// It begins: `pairs` at least will be made, in about `seconds`, where the files tell.
+    /// Reports the start: at least `pairs` will be made, in about `seconds`, if the files contain
+    /// times.
     fn began(&mut self, _rows: usize, _pairs: usize, _seconds: Option<f64>) {}
-    /// A row's task has had its first pairs and needs `more`.
+    /// Reports that a row's task has had its first pairs and needs `more`.
     fn needs(&mut self, _task: &Task, _more: usize) {}
-    /// A pair of `task` ends; `why` says what went wrong with it.
+    /// Reports the end of a pair of `task`; `why` is the reason of a failure.
     fn paired(&mut self, _task: &Task, _why: Option<&str>) {}
-    /// It ends.
+    /// Reports the end.
     fn ended(&mut self) {}
 }
 
-/// Measures the flagged rows of `comparison` again and judges it anew. Ended early by `stop`, it
-/// keeps what is settled and marks the comparison incomplete.
+/// Measures the flagged rows of `comparison` again and judges it again. If `stop` ends it early, it
+/// keeps the settled rows and marks the comparison incomplete.
 pub fn measure(
     comparison: &mut Comparison,
     [base, new]: [&Arm; 2],
@@ -148,7 +150,7 @@ pub fn measure(
     let flagged = comparison.flagged();
     let confidence = many::each(CONFIDENCE, flagged.len());
     let fewest = resolution::fewest_pairs(confidence);
-    // A row stands in both files, so the smaller of two sizes has it.
+    // A row is in both files, so the smaller of two sizes has it.
     let largest = comparison.base.size.min(comparison.new.size);
     let mut courses = courses(&pace.tasks, &comparison.rows, &flagged, largest, fewest);
     let mut random = ChaCha8Rng::seed_from_u64(limits.order_seed);
@@ -167,7 +169,7 @@ pub fn measure(
             let base_first = random.random();
             match course.pair([base, new], base_first, &comparison.rows, stop) {
                 Tried::Stopped => break 'all,
-                // The same pair again, larger.
+                // Repeat the same pair at a larger size.
                 Tried::Larger => {}
                 Tried::Failed(why) => listener.paired(&course.task, Some(&why)),
                 Tried::Made => {
@@ -193,38 +195,38 @@ pub fn measure(
     comparison.judge();
 }
 
-/// One task on its way, and the flagged rows that its invocations yield.
+/// A task in progress, with the flagged rows that its invocations yield.
 struct Course {
     task: Task,
-    /// The size of the two runs, at which every row is to be had.
+    /// Size of the two runs, at which every row is available.
     largest: Size,
     rows: Vec<Flagged>,
     made: usize,
     planned: usize,
     strikes: usize,
-    /// Tries in which A's program gave figures and B's failed.
+    /// Number of tries in which A's program returned figures and B's failed.
     failed_alone: usize,
     why: Option<String>,
 }
 
-/// How a try to make a pair ended.
+/// Result of a try to make a pair.
 #[derive(Debug, PartialEq, Eq)]
 enum Tried {
     Made,
     Failed(String),
-    /// This size lacks a row; nothing of it counts.
+    /// This size lacks a row; nothing of the pair counts.
     Larger,
     Stopped,
 }
 
-/// A flagged row on its way.
+/// A flagged row in progress.
 struct Flagged {
     index: usize,
-    /// Of the pairs made so far.
+    /// Differences of the pairs made so far.
     differences: Vec<f64>,
-    /// Fewest samples of an invocation.
+    /// Minimum number of samples of an invocation.
     tries: usize,
-    /// Who gives no figure of this row, as the last pair showed it.
+    /// The side that returned no figure of this row in the last pair.
     without: Option<&'static str>,
 }
 
@@ -252,7 +254,7 @@ impl Flagged {
         let (scale, pairs) = (row.scale, self.differences.len());
         let interval = quantile_interval(&self.differences, 0.5, confidence)?;
         let smallest = resolution::paired(&self.differences, confidence);
-        // Of a share that never varied, no spread tells what could have been seen.
+        // If a share never varied, the spread does not determine what could have been resolved.
         let least = resolution::share(self.tries, pairs).filter(|_| row.unit == "share");
         Some(Settled {
             change: Change {
@@ -267,7 +269,7 @@ impl Flagged {
     }
 }
 
-/// One course a task, whatever the number of its rows.
+/// Creates one course per task, whatever the number of its rows.
 fn courses(
     tasks: &Tasks,
     rows: &[Row],
@@ -352,7 +354,7 @@ impl Course {
         Tried::Made
     }
 
-    /// Plans as many pairs as the spread of those made asks for.
+    /// Plans as many pairs as the spread of the first ones requires.
     fn extend(&mut self, rows: &[Row], confidence: f64, most: usize) {
         let needed = self.rows.iter().filter(|flagged| flagged.without.is_none()).map(|flagged| {
             let target = target(&rows[flagged.index]);
@@ -371,7 +373,7 @@ impl Course {
         }
     }
 
-    /// What has to be said beside a row.
+    /// Returns the remark on a row.
     fn said(&self, flagged: &Flagged, row: &Row) -> Option<String> {
         let strikes = self.strikes;
         let tries = self.made + strikes;
@@ -397,7 +399,7 @@ impl Course {
     }
 }
 
-/// The difference to be resolved: half of what the screen saw.
+/// Returns the difference to resolve: half of the one that the screen found.
 fn target(row: &Row) -> f64 {
     let seen = row.scale.place(row.new) - row.scale.place(row.base);
     let finest = match row.scale {
@@ -419,12 +421,12 @@ mod tests {
     use crate::observe::Series;
     use std::fs;
 
-    /// Pauses, and what a message takes after each; of several one invocation tells.
+    /// Pauses, with the time of a message after each; one invocation returns several.
     type Points<'a> = &'a [(u64, f64)];
 
     const LIMITS: SecondStageLimits = SecondStageLimits { most_pairs: 100, order_seed: 7 };
 
-    /// Two runs of `wake-up`, every pause flagged.
+    /// Returns two runs of `wake-up`, every pause flagged.
     fn flagged(pauses: &[u64], size: Size) -> Comparison {
         let mut run = fixture::run();
         run.size = size;
@@ -462,7 +464,8 @@ mod tests {
         reply(InvocationResult::Measured(Measured { figures, ratios, tried, notes, maps }))
     }
 
-    /// A program that answers an order of the quick size with `quick`, all others with `other`.
+    /// Returns a program that answers a request of the quick size with `quick`, all others with
+    /// `other`.
     fn arm(folder: &Path, name: &str, quick: &str, other: &str) -> Arm {
         for (size, text) in [("quick", quick), ("other", other)] {
             fs::write(folder.join(format!("{name}-{size}")), text).expect("a file");
@@ -475,7 +478,7 @@ mod tests {
         Arm::new(Path::new("/bin/sh"), vec!["-c".into(), script.into()])
     }
 
-    /// Counts what was tried.
+    /// Counts the attempts.
     #[derive(Default)]
     struct Heard {
         pairs: usize,
@@ -579,7 +582,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let good = measured(&[(1, 1_000.0)]);
         let base = arm(folder.path(), "base", &good, &good);
-        // It fails in its first try alone.
+        // It fails in its first try only.
         let script = format!(
             "cd {} && cat > order && test -e tried && exec cat base-quick; touch tried; exit 3",
             folder.path().display()

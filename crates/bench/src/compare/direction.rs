@@ -1,12 +1,12 @@
-//! Which way is worse: [`direction`].
+//! The direction in which a figure gets worse: [`direction`].
 //!
-//! The only place that knows. Times are worse when longer and rates when smaller; a share needs its
-//! name, because messages lost are harm and signals merged are not. What is not known is neutral,
-//! and a comparison says so.
+//! This is the only place that decides it. Times are worse when longer and rates when smaller; a
+//! share needs its name, because lost messages are harm and merged signals are not. An unknown one
+//! is neutral, and a comparison says so.
 
 use serde::{Deserialize, Serialize};
 
-/// Which way a figure gets worse.
+/// The direction in which a figure gets worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -14,13 +14,13 @@ pub enum Direction {
     More,
     /// Less is worse: rates.
     Less,
-    /// Neither: it describes.
+    /// Neither: the figure only describes.
     Neutral,
-    /// Nothing says which; treated as neutral.
+    /// Unknown; treated as neutral.
     Unknown,
 }
 
-/// Units of time, whatever is timed.
+/// Units of time, of any operation.
 const TIMES: [&str; 5] = ["ns", "µs", "ms", "s", "cycles"];
 
 /// Metrics that describe and judge nothing, whatever their unit: which of two came first and by how
@@ -40,7 +40,7 @@ const NEUTRAL: [&str; 11] = [
     "own_thread",
 ];
 
-/// Shares of what should not happen, or seldom.
+/// Shares of events that should not happen, or seldom.
 const HARM: [&str; 9] = [
     "wedged",
     "torn",
@@ -53,7 +53,7 @@ const HARM: [&str; 9] = [
     "blocked",
 ];
 
-/// Which way a figure of this metric and unit gets worse.
+/// Returns the direction in which a figure of this metric and unit gets worse.
 pub fn direction(metric: &str, unit: &str) -> Direction {
     if NEUTRAL.contains(&metric) {
         Direction::Neutral
@@ -94,8 +94,8 @@ mod tests {
         }
     }
 
-    /// Every metric that an experiment yields stands in a table of docs/results.md, with its unit;
-    /// each must have a way here.
+    /// Every metric of an experiment is in a table of docs/results.md, with its unit; each must
+    /// have a direction here.
     #[test]
     fn every_documented_metric_has_a_way() {
         let document = include_str!("../../../../docs/results.md");
@@ -109,7 +109,7 @@ mod tests {
             let names = names.iter().filter(|name| !["kill", "_exit"].contains(name));
             let units: Vec<&str> = unit.trim().trim_end_matches(", 0 to 1").split(", ").collect();
             for name in names {
-                // Where a row has several units, some of its metrics have one, some another.
+                // If a row has several units, some of its metrics have one, some another.
                 let known = units.iter().any(|unit| direction(name, unit) != Direction::Unknown);
                 let known = known || ["send", "one_way"].contains(name);
                 assert!(known, "{name} ({unit}): give it a way in compare/direction.rs");

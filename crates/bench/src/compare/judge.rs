@@ -1,13 +1,13 @@
-//! From intervals to conclusions: [`Comparison::judge`].
+//! Conclusions from intervals: [`Comparison::judge`].
 //!
-//! A row that was measured again is judged by that alone. One that was not is judged by the screen,
-//! and then corrected for all rows, because nothing follows that would sort out the false ones.
-//! What A measured and B's program no longer can is a regression whatever the figures were.
+//! A row that was measured again is judged by that alone. Any other is judged by the screen,
+//! corrected for all rows, because no later stage would remove false ones. A row that A measured
+//! and B's program failed to is a regression, whatever the figures were.
 
 use super::direction::Direction;
 use super::{Change, ChangeScale, Comparison, Row, RowVerdict, SecondStage};
 
-/// Corrected values up to this are resolved by the screen alone.
+/// Maximum corrected value at which the screen alone resolves a row.
 pub(super) const FALSE_DISCOVERIES: f64 = 0.05;
 
 impl Comparison {
@@ -26,7 +26,7 @@ impl Comparison {
             };
             row.smallest = match &row.again {
                 Some(again) => again.smallest,
-                // No pairs will tell, or those that were asked for did not come about.
+                // There are no pairs to decide, or the requested ones could not be made.
                 None if alone || row.screen.flagged => row.screen.smallest_alone,
                 None => row.screen.smallest,
             };
@@ -35,18 +35,18 @@ impl Comparison {
         self.regressions = self.rows.iter().filter(|row| row.regression).count() + lost;
     }
 
-    /// Says that no row is measured again, and why; the screen then decides alone.
+    /// Records that no row is measured again, and why; the screen then decides alone.
     pub fn leave_to_the_screen(&mut self, why: String) {
         self.again = SecondStage::NotMade { why };
         self.judge();
     }
 
-    /// Whether the screen decides without a second stage.
+    /// Returns `true` if the screen decides without a second stage.
     pub fn screen_alone(&self) -> bool {
         matches!(self.again, SecondStage::NotMade { .. })
     }
 
-    /// Indices of the rows to measure again.
+    /// Returns the indices of the rows to measure again.
     pub fn flagged(&self) -> Vec<usize> {
         let rows = self.rows.iter().enumerate();
         rows.filter(|(_, row)| row.screen.flagged).map(|(index, _)| index).collect()
@@ -71,13 +71,13 @@ fn verdict(row: &Row) -> RowVerdict {
     }
 }
 
-/// By how much a row is worse at least, by the end of its interval that is nearer to no change: a
-/// share of the base, of shares their difference.
+/// Returns the minimum by which a row is worse, by the end of its interval that is nearer to no
+/// change: a share of the base; for shares, their difference.
 fn worse_by(row: &Row, change: Change) -> f64 {
     let amount = |change: f64| match row.scale {
         ChangeScale::Quotient => change - 1.0,
         ChangeScale::Difference if row.unit == "share" => change,
-        // By the base's magnitude; of nothing, whatever is more is infinitely more.
+        // Relative to the base's magnitude; if the base is zero, any increase is infinite.
         ChangeScale::Difference => change / row.base.abs(),
     };
     match row.worse {

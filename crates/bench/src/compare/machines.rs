@@ -1,9 +1,8 @@
-//! Whether two runs were made on the same machine in the same state: [`differences`].
+//! Check that two runs were made on the same machine in the same state: [`differences`].
 //!
-//! Only facts on which figures depend count: the processor, the kernel and its settings, what the
-//! process was allowed. Load and clock readings differ from run to run and are left out. How the
-//! program was built stands apart ([`builds`]): two builds are what a comparison is most often
-//! about.
+//! Only facts on which figures depend count: the processor, the kernel and its settings, the
+//! permissions of the process. Load and clock readings differ from run to run and are left out. The
+//! build of the program is separate ([`builds`]): most comparisons are of two builds.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,11 +10,11 @@ use serde_json::Value;
 /// A fact in which two runs differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Its name: `kernel release`.
+    /// Name of the fact: `kernel release`.
     pub fact: String,
-    /// Of the base.
+    /// Value in the base.
     pub base: String,
-    /// Of the new run.
+    /// Value in the new run.
     pub new: String,
 }
 
@@ -54,12 +53,13 @@ const BUILD: [(&str, &str); 7] = [
     ("/build/peers", "libraries measured"),
 ];
 
-/// The facts of two machines that differ; what either side does not know does not.
+/// Returns the facts of two machines that differ; a fact that either side does not know is left
+/// out.
 pub fn differences(base: &Value, new: &Value) -> Vec<Difference> {
     among(&MACHINE, base, new)
 }
 
-/// The same for how the program was built.
+/// Like [`differences`], but for the build of the program.
 pub fn builds(base: &Value, new: &Value) -> Vec<Difference> {
     among(&BUILD, base, new)
 }
@@ -74,7 +74,7 @@ fn among(facts: &[(&str, &str)], base: &Value, new: &Value) -> Vec<Difference> {
             continue;
         }
         match (&base, &new) {
-            // Of a map only the entries that differ, or nobody finds them.
+            // Of a map, only the entries that differ, so that they are easy to find.
             (Value::Object(ours), Value::Object(theirs)) => {
                 let keys = ours.keys().chain(theirs.keys().filter(|key| !ours.contains_key(*key)));
                 for key in keys.filter(|key| ours.get(*key) != theirs.get(*key)) {

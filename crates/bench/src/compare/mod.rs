@@ -1,12 +1,13 @@
-//! Two runs, row by row: [`Comparison`].
+//! Comparison of two runs, row by row: [`Comparison`].
 //!
 //! [`read()`](read::read) gets two files. [`screen()`](screen::screen) matches their rows and flags
 //! those that may differ: permissively, because the two runs were made at different times.
-//! [`again::measure`] measures the flagged rows once more with both programs, in pairs, and what
-//! it finds decides. [`Comparison::judge`] draws the conclusions, [`report`] says them.
+//! [`again::measure`] measures the flagged rows once more with both programs, in pairs, and its
+//! result decides. [`Comparison::judge`] draws the conclusions, [`report`] prints them.
 //!
-//! [`direction`] knows which way is worse, [`machines`] whether the two runs were made in the same
-//! place. The formulas are in [`crate::stats`], and docs/compare.md has them for users.
+//! [`direction`] decides which direction is worse, [`machines`] whether the two runs were made on
+//! the same machine. The formulas are in [`crate::stats`], and docs/compare.md explains them to
+//! users.
 
 pub mod again;
 pub mod direction;
@@ -26,10 +27,10 @@ use crate::task::{self, Params};
 use direction::Direction;
 use machines::Difference;
 
-/// Version of the shape of a comparison's JSON.
+/// Version of the structure of a comparison's JSON.
 pub const SCHEMA: u32 = 1;
 
-/// Two runs compared.
+/// A comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// [`SCHEMA`].
@@ -38,22 +39,22 @@ pub struct Comparison {
     pub base: ComparedRun,
     /// The run after.
     pub new: ComparedRun,
-    /// Facts of the machine that differ; where there are any, the two runs are those of two
+    /// Facts of the machine that differ; if there are any, the two runs count as those of two
     /// machines.
     pub machines: Vec<Difference>,
     /// Facts of the builds that differ.
     pub builds: Vec<Difference>,
-    /// What has to be said before any row.
+    /// Remarks on the comparison as a whole.
     pub warnings: Vec<String>,
-    /// By how much a figure must be worse to count as a regression, in per cent; of shares in
-    /// percentage points.
+    /// Threshold by which a figure must be worse to count as a regression, in per cent; for shares,
+    /// in percentage points.
     pub threshold_percent: f64,
-    /// Whether flagged rows were measured again.
+    /// State of the second stage.
     pub again: SecondStage,
-    /// False where that was interrupted.
+    /// `false` if the second stage was interrupted.
     pub complete: bool,
-    /// Rows that are worse by more than the threshold or that B fails to measure: the reason for
-    /// exit status 1.
+    /// Number of rows that are worse by more than the threshold or that B fails to measure: the
+    /// reason for exit status 1.
     pub regressions: usize,
     /// The rows that both runs have.
     pub rows: Vec<Row>,
@@ -66,15 +67,15 @@ pub struct Comparison {
 /// One of the two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedRun {
-    /// Its file.
+    /// File of the run.
     pub path: String,
-    /// When it began.
+    /// Start of the run.
     pub started: String,
-    /// Its size.
+    /// Size of the run.
     pub size: Size,
-    /// Whether it ran to its end.
+    /// `true` if the run was not interrupted.
     pub complete: bool,
-    /// The machine in a line.
+    /// The machine in one line.
     pub machine: String,
     /// The program that made it.
     pub executable: Option<Executable>,
@@ -86,18 +87,18 @@ pub struct ComparedRun {
 pub enum SecondStage {
     /// No row was flagged.
     NotNeeded,
-    /// It was not made.
+    /// The second stage was not made.
     NotMade {
-        /// Why, and what to do.
+        /// Reason, and what to do.
         why: String,
     },
-    /// It was made.
+    /// The second stage was made.
     Made {
         /// The base's program.
         base: String,
-        /// The new run's.
+        /// The new run's program.
         new: String,
-        /// Seed of its random order.
+        /// Seed of the random order.
         order_seed: u64,
     },
 }
@@ -114,7 +115,7 @@ pub enum ChangeScale {
 }
 
 impl ChangeScale {
-    /// A figure on the scale on which differences are taken.
+    /// Converts a figure to the scale on which differences are taken.
     pub(crate) fn place(self, figure: f64) -> f64 {
         match self {
             Self::Quotient => figure.ln(),
@@ -122,7 +123,7 @@ impl ChangeScale {
         }
     }
 
-    /// A difference on that scale as the change that it stands for.
+    /// Converts a difference on that scale to a change.
     pub(crate) fn change(self, difference: f64) -> f64 {
         match self {
             Self::Quotient => difference.exp(),
@@ -130,7 +131,7 @@ impl ChangeScale {
         }
     }
 
-    /// A distance on that scale as an amount: a share of the base, or in the unit.
+    /// Converts a distance on that scale to an amount: a share of the base, or in the unit.
     pub(crate) fn amount(self, distance: f64) -> f64 {
         match self {
             Self::Quotient => distance.exp() - 1.0,
@@ -138,7 +139,7 @@ impl ChangeScale {
         }
     }
 
-    /// The change that is none.
+    /// Returns the value that means "no change".
     pub fn none(self) -> f64 {
         match self {
             Self::Quotient => 1.0,
@@ -156,48 +157,48 @@ pub struct Change {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// What the interval was asked for: 0.95, or corrected for several rows.
+    /// Requested confidence of the interval: 0.95, or corrected for several rows.
     pub confidence: f64,
 }
 
 impl Change {
-    /// Whether the interval leaves out "no change".
+    /// Returns `true` if the interval excludes "no change".
     pub fn resolves(&self, scale: ChangeScale) -> bool {
         self.low > scale.none() || self.high < scale.none()
     }
 }
 
-/// What the two files show of a row.
+/// Result of the first stage for a row, from the two files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Screen {
     /// `mann-whitney`, or for two machines `bootstrap`.
     pub method: String,
-    /// The change; `null` where there are too few invocations for an interval.
+    /// The change; `null` if there are too few invocations for an interval.
     pub change: Option<Change>,
-    /// How often two equal rows are at least so far apart.
+    /// Probability that two equal rows are at least this far apart.
     pub p: f64,
-    /// The same, corrected for the number of rows (Benjamini and Hochberg).
+    /// Like `p`, but corrected for the number of rows (Benjamini and Hochberg).
     pub p_corrected: f64,
     /// The smallest difference that it could have flagged: a share of the base (0.03: 3 %), or in
     /// the unit.
     pub smallest: Option<f64>,
-    /// The smallest that it could have resolved alone, corrected for the number of rows; `null`
-    /// where so few invocations can resolve nothing among so many rows.
+    /// The smallest difference that it could have resolved alone, corrected for the number of rows;
+    /// `null` if the invocations are too few to resolve any difference among that many rows.
     #[serde(default)]
     pub smallest_alone: Option<f64>,
-    /// Whether the row is one to measure again.
+    /// `true` if the row is one to measure again.
     pub flagged: bool,
 }
 
-/// What the second stage showed of a row.
+/// Result of the second stage for a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
     /// The change, corrected for the number of flagged rows.
     pub change: Change,
-    /// How many pairs.
+    /// Number of pairs.
     pub pairs: usize,
     /// The smallest difference that it could have resolved: a share of the base, or in the unit;
-    /// `null` where it was interrupted too early to say.
+    /// `null` if it was interrupted too early for that.
     pub smallest: Option<f64>,
 }
 
@@ -211,14 +212,14 @@ pub enum RowVerdict {
     Better,
     /// Resolved; neither is better.
     Changed,
-    /// No difference resolved: not "the same".
+    /// No difference resolved: this does not mean "the same".
     NoneResolved,
     /// The screen flagged it; measured again, no difference was resolved.
     NotConfirmed,
-    /// The screen flagged it, it was not measured again, and for the number of rows the screen
-    /// alone does not suffice.
+    /// The screen flagged it, it was not measured again, and the screen alone does not suffice for
+    /// the number of rows.
     Unsettled,
-    /// Too few invocations to say anything.
+    /// Too few invocations for a conclusion.
     TooFew,
     /// Measured again, B's program failed in every try and A's in none.
     Failed,
@@ -233,46 +234,46 @@ pub struct Row {
     pub variant: String,
     /// Parameters.
     pub params: Params,
-    /// What was measured.
+    /// Name of the metric.
     pub metric: String,
-    /// Its unit.
+    /// Unit of the figures.
     pub unit: String,
-    /// Which way is worse.
+    /// Direction in which the figure gets worse.
     pub worse: Direction,
-    /// How the figures are compared.
+    /// Scale on which the figures are compared.
     pub scale: ChangeScale,
     /// Median over the base's invocations.
     pub base: f64,
     /// Median over the new run's invocations.
     pub new: f64,
-    /// Invocations of both.
+    /// Number of invocations of both runs.
     pub invocations: (usize, usize),
     /// The first stage.
     pub screen: Screen,
-    /// The second stage, where the row was flagged and measured again.
+    /// The second stage, if the row was flagged and measured again.
     pub again: Option<Settled>,
     /// Measured again, B's program failed in every try and A's in none.
     #[serde(default)]
     pub fails: bool,
-    /// The smallest difference that whatever decided could have resolved; `null` where there is
+    /// The smallest difference that the deciding stage could have resolved; `null` if there is
     /// none.
     #[serde(default)]
     pub smallest: Option<f64>,
     /// The conclusion.
     pub verdict: RowVerdict,
-    /// Whether it is worse by more than the threshold, all of the interval, or fails.
+    /// `true` if the whole interval is worse by more than the threshold, or if the row fails.
     pub regression: bool,
-    /// What has to be said beside it.
+    /// Remarks on the row.
     pub notes: Vec<String>,
 }
 
 impl Row {
-    /// The row's name: `round-trip/futex cross-core hot one_way`.
+    /// Returns the row's name: `round-trip/futex cross-core hot one_way`.
     pub fn name(&self) -> String {
         named(&self.experiment, &self.variant, &self.params, &self.metric)
     }
 
-    /// The change that counts: the second stage's where there is one.
+    /// Returns the change that counts: the second stage's if there is one.
     pub fn change(&self) -> Option<Change> {
         self.again.as_ref().map(|again| again.change).or(self.screen.change)
     }
@@ -281,11 +282,11 @@ impl Row {
 /// A row that is in one run only, or not comparable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCompared {
-    /// Its name.
+    /// Name of the row.
     pub name: String,
-    /// Why not.
+    /// Reason.
     pub why: String,
-    /// Whether A measured it and B failed to.
+    /// `true` if A measured it and B failed to.
     #[serde(default)]
     pub regression: bool,
 }
@@ -293,15 +294,15 @@ pub struct NotCompared {
 /// An event to which a mechanism gave different answers in the two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventAnswer {
-    /// Whose answer it is.
+    /// Mechanism that gave the answer.
     pub mechanism: String,
-    /// What was brought about.
+    /// The event that was caused.
     pub event: String,
-    /// What an ideal mechanism would say.
+    /// Answer of an ideal mechanism.
     pub truth: String,
-    /// What it said.
+    /// Answer in the base.
     pub base: String,
-    /// What it says now.
+    /// Answer in the new run.
     pub new: String,
 }
 

@@ -1,4 +1,4 @@
-//! Which two programs the second stage runs: [`recorded`].
+//! Selection of the two programs for the second stage: [`recorded`].
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::{ComparedRun, Comparison, machines};
 
-/// What to do where the recorded programs will not do.
+/// Advice if the recorded programs cannot be used.
 const GIVE: &str = "to settle, name both programs with --again OLD NEW";
 
-/// The programs that made the two runs, if both still lie where they lay and `here`, the facts of
-/// this machine, is where the runs were made.
+/// Returns the programs that made the two runs, if both are still at their paths and `here`, the
+/// facts of this machine, match the machine of the runs.
 ///
 /// # Errors
-/// Why they cannot be run, and what to do.
+/// The reason for which they cannot be run, with advice.
 pub fn recorded(
     comparison: &Comparison,
     here: &Value,

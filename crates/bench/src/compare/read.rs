@@ -1,7 +1,7 @@
-//! The two files: [`read()`] finds, checks and decodes one.
+//! Reading of the two files: [`read()`] finds, checks and decodes one.
 //!
-//! The version of the schema is looked at before anything else is, so that a file from another
-//! time is refused by its version and not by the first field that it lacks.
+//! The version of the schema is checked before anything else, so that a file of another version is
+//! rejected by its version and not by the first field that it lacks.
 
 use std::fs;
 use std::io;
@@ -12,16 +12,16 @@ use thiserror::Error;
 
 use crate::schema::{Results, SCHEMA};
 
-/// A run that was read.
+/// A run with its file.
 #[derive(Debug, Clone)]
 pub struct Side {
     /// The file.
     pub path: PathBuf,
-    /// What it holds.
+    /// Content of the file.
     pub results: Results,
 }
 
-/// Why two files cannot be compared.
+/// Reason for which two files cannot be compared.
 #[derive(Debug, Error)]
 pub enum Unreadable {
     /// There is no such file, or it may not be read.
@@ -38,47 +38,47 @@ pub enum Unreadable {
         /// Whether a folder was named.
         folder: bool,
     },
-    /// No JSON, or cut off.
+    /// The file is not JSON, or is cut off.
     #[error("{}: {error}; expected a results.json of `tontine measure`{}", .path.display(),
         if .error.is_eof() { ", and this one is cut off" } else { "" })]
     Garbled {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Error of the decoder, with its position.
         error: serde_json::Error,
     },
-    /// JSON, but no run.
+    /// The file is JSON, but not a run.
     #[error("{}: has no `schema`; expected a results.json of `tontine measure`", .path.display())]
     NoRun {
         /// The file.
         path: PathBuf,
     },
-    /// A version that this build does not know.
+    /// The file has a version that this build does not know.
     #[error("{}: schema {found}, and this build reads schema {SCHEMA}; measure again with one \
         build, or compare with the build that wrote it", .path.display())]
     OtherSchema {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         found: Value,
     },
-    /// Two versions.
+    /// The two files have different versions.
     #[error("{} has schema {base_found}, {} has schema {new_found}: figures of different schemas \
         are not compared; measure the older one again with a build that writes schema {SCHEMA}",
         .base.display(), .new.display())]
     TwoSchemas {
         /// The base's file.
         base: PathBuf,
-        /// Its version.
+        /// Version of the base's file.
         base_found: Value,
         /// The new run's file.
         new: PathBuf,
-        /// Its version.
+        /// Version of the new run's file.
         new_found: Value,
     },
 }
 
-/// Reads both.
+/// Reads both files.
 ///
 /// # Errors
 /// [`Unreadable`]: which file, what was expected, what to do.
@@ -95,7 +95,7 @@ pub fn read(base: &Path, new: &Path) -> Result<(Side, Side), Unreadable> {
     Ok((base.decode()?, new.decode()?))
 }
 
-/// A file whose version is known.
+/// A file with its version, not decoded yet.
 struct Raw {
     path: PathBuf,
     text: String,

@@ -1,6 +1,6 @@
-//! A comparison in words: [`head`], [`rows`], [`tail`], and all of it as [`markdown`].
+//! A comparison as text: [`head`], [`rows`], [`tail`], and all of it as [`markdown`].
 //!
-//! The command line sets the rows into tables; JSON is the [`Comparison`] itself.
+//! The command line formats the rows as tables; JSON is the [`Comparison`] itself.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub struct ComparisonRow {
     pub place: String,
     /// The base's figure.
     pub base: String,
-    /// The new run's.
+    /// The new run's figure.
     pub new: String,
     /// `+9.1 %`.
     pub change: String,
@@ -32,13 +32,13 @@ pub struct ComparisonRow {
     pub smallest: String,
     /// The conclusion.
     pub verdict: String,
-    /// What it rests on: `screen`, `23 pairs`.
+    /// Basis of the conclusion: `screen`, `23 pairs`.
     pub by: String,
-    /// What has to be said beside it.
+    /// Remarks on the row.
     pub notes: String,
 }
 
-/// All rows, by experiment and metric, in the order in which these come first.
+/// Groups rows by experiment and metric, in the order of their first rows.
 pub fn groups(rows: &[ComparisonRow]) -> Vec<(&str, Vec<&ComparisonRow>)> {
     let mut groups: Vec<(&str, Vec<&ComparisonRow>)> = Vec::new();
     for row in rows {
@@ -50,7 +50,7 @@ pub fn groups(rows: &[ComparisonRow]) -> Vec<(&str, Vec<&ComparisonRow>)> {
     groups
 }
 
-/// All rows that both runs have.
+/// Formats all rows that both runs have.
 pub fn rows(comparison: &Comparison) -> Vec<ComparisonRow> {
     comparison.rows.iter().map(text_row).collect()
 }
@@ -83,7 +83,7 @@ fn text_row(row: &Row) -> ComparisonRow {
     }
 }
 
-/// A row's conclusion in words. Never "the same".
+/// Returns a row's conclusion in words, which are never "the same".
 fn verdict(row: &Row) -> &'static str {
     match row.verdict {
         RowVerdict::Worse if row.regression => "WORSE",
@@ -99,11 +99,11 @@ fn verdict(row: &Row) -> &'static str {
     }
 }
 
-/// How a row's changes are written: a factor, digits and a unit behind.
+/// Format of a row's changes: a factor, digits and a unit.
 struct Style {
     factor: f64,
     unit: String,
-    /// What "no change" is subtracted as.
+    /// Value that is subtracted for "no change".
     none: f64,
 }
 
@@ -129,8 +129,8 @@ impl Style {
         }
     }
 
-    /// A tenth of the interval's width; more where an end of one that leaves out "no change" would
-    /// else be written as none.
+    /// Returns the digits for a tenth of the interval's width; more if an end of an interval that
+    /// excludes "no change" would otherwise be shown as no change.
     fn digits(&self, change: Change, scale: ChangeScale) -> usize {
         let width = (change.high - change.low) * self.factor;
         let digits = if width > 0.0 && width.is_finite() {
@@ -146,7 +146,7 @@ impl Style {
     }
 }
 
-/// Most digits behind the point of a change.
+/// Maximum number of decimals of a change.
 const MOST_DIGITS: usize = 9;
 
 fn estimate(row: &Row, change: Change) -> String {
@@ -161,7 +161,7 @@ fn interval(row: &Row, change: Change) -> String {
     format!("{low} to {high} {}", style.unit)
 }
 
-/// A difference larger than so many times the base is no longer written in per cent.
+/// Multiple of the base above which a difference is no longer shown in per cent.
 const MOST_TIMES: f64 = 10.0;
 
 fn amount_of(row: &Row, amount: f64) -> String {
@@ -177,7 +177,8 @@ fn amount_of(row: &Row, amount: f64) -> String {
     }
 }
 
-/// What is compared, where it was made, and what makes the comparison doubtful.
+/// Returns the header: the two runs, the differences of machines and builds, and what makes the
+/// comparison doubtful.
 pub fn head(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, side) in [("A, before", &comparison.base), ("B, after", &comparison.new)] {
@@ -200,7 +201,7 @@ pub fn head(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// How it came out: what was not compared, how the flagged rows were settled, and the count.
+/// Returns the result: what was not compared, how the flagged rows were settled, and the count.
 pub fn tail(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     for (title, regression) in [("Measured in A, FAILED in B:", true), ("Not compared:", false)] {
@@ -243,8 +244,8 @@ pub fn tail(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// Where the screen decides alone and rows have too few invocations for their number: that there
-/// it can resolve nothing, and what to do.
+/// Returns a note if the screen decides alone and rows have too few invocations for their number:
+/// that it can resolve nothing there, and what to do.
 fn unresolvable(comparison: &Comparison) -> Option<String> {
     let all = comparison.rows.len();
     let none = |row: &&Row| row.smallest.is_none() && row.screen.change.is_some();
@@ -276,7 +277,7 @@ fn count(comparison: &Comparison) -> String {
     format!("{rows} {}: {}.{lost}", if rows == 1 { "row" } else { "rows" }, said.join(", "))
 }
 
-/// How many rows came out how: each row counts once.
+/// Returns the number of rows of each conclusion: each row counts once.
 fn parts(comparison: &Comparison) -> Vec<(usize, &'static str)> {
     let count =
         |fits: &dyn Fn(&Row) -> bool| comparison.rows.iter().filter(|row| fits(row)).count();
@@ -296,7 +297,7 @@ fn parts(comparison: &Comparison) -> Vec<(usize, &'static str)> {
     ]
 }
 
-/// The comparison as one Markdown document.
+/// Formats the comparison as one Markdown document.
 pub fn markdown(comparison: &Comparison) -> String {
     let mut out = String::from("# Comparison\n\n");
     let list = |out: &mut String, lines: Vec<String>| {
@@ -350,7 +351,7 @@ mod tests {
         Side { path: "results.json".into(), results }
     }
 
-    /// The fixture beside itself, one row of it made `factor` times as large.
+    /// Compares the fixture with itself, one row of it made `factor` times as large.
     fn against(variant: &str, factor: f64) -> Comparison {
         let mut new = fixture::run();
         let cell = new.cells.iter_mut().find(|cell| cell.variant == variant).unwrap();
@@ -373,7 +374,7 @@ mod tests {
         }
         let text = markdown(&comparison);
         assert!(!text.contains("the same"), "{text}");
-        // What neither run has is told with its reason.
+        // A row that neither run has is listed with its reason.
         assert!(text.contains("no Docker engine answers"), "{text}");
     }
 
@@ -423,7 +424,7 @@ mod tests {
         let change = |low: f64| Change { estimate: 1.2, low, high: 1.5, confidence: 0.95 };
         assert_eq!(interval(row, change(1.000_04)), "+0.004 to +50.000 %");
         assert_eq!(interval(row, change(1.04)), "+4 to +50 %");
-        // What holds "no change" may say 0.
+        // An interval that contains "no change" may show 0.
         assert_eq!(interval(row, change(0.999_99)), "0 to +50 %");
     }
 
@@ -437,7 +438,7 @@ mod tests {
         assert_eq!(amount_of(row, 12.3), "12 ns");
     }
 
-    /// The fixture beside itself with so many invocations; the screen decides alone.
+    /// Compares the fixture with itself with `invocations` per cell; the screen decides alone.
     fn screened(invocations: usize) -> Comparison {
         let mut run = fixture::run();
         for cell in &mut run.cells {
@@ -450,7 +451,8 @@ mod tests {
 
     #[test]
     fn a_screen_that_decides_alone_says_what_it_can_resolve() {
-        // Of 6 and 6 the smallest p is 0.0022: among more than 23 rows never less than 5 %.
+        // With 6 and 6 invocations the smallest p is 0.0022: among more than 23 rows never below 5
+        // %.
         let few = screened(6);
         assert!(few.rows.len() > 23);
         assert!(rows(&few).iter().all(|row| row.smallest == NOTHING));
@@ -490,7 +492,7 @@ mod tests {
         assert!(text.contains(row) || text.contains("hot cross-core one_way"), "{text}");
         assert!(text.contains("In addition, 1 row that A measured failed in B."), "{text}");
         assert_eq!(lost(Status::Skipped, &["placement", "pacing"]).regressions, 0);
-        // Its samples would have brought a parameter: the row of the task lacks it.
+        // Its samples would have added a parameter, which the row of the task lacks.
         assert_eq!(lost(Status::Failed, &["placement"]).regressions, 1);
     }
 

@@ -1,8 +1,8 @@
-//! The first stage: every row of two files, by what the files hold: [`screen()`].
+//! The first stage, which compares every row of two files by the data in the files: [`screen()`].
 //!
 //! The unit is an invocation, as everywhere. Runs of one machine are compared by Mann and Whitney's
-//! test, runs of two by the hierarchical bootstrap of the quotient. A row is flagged where its 95 %
-//! interval leaves out "no change": uncorrected, because a flag only asks for a second measurement.
+//! test, runs of two by the hierarchical bootstrap of the quotient. A row is flagged if its 95 %
+//! interval excludes "no change": uncorrected, because a flag only requests a second measurement.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hdrhistogram::Histogram;
@@ -23,8 +23,8 @@ use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::shift::shift;
 use crate::stats::{many, order, resolution};
 
-/// Compares all rows. Verdicts are those of the screen alone until
-/// [`judge`](Comparison::judge) has been called after a second stage.
+/// Compares all rows. Verdicts are those of the screen alone until [`judge`](Comparison::judge) has
+/// been called after a second stage.
 pub fn screen(base: &Side, new: &Side, threshold_percent: f64) -> Comparison {
     let machines = machines::differences(&base.results.machine, &new.results.machine);
     let builds = machines::builds(&base.results.machine, &new.results.machine);
@@ -88,8 +88,8 @@ fn warnings(base: &Side, new: &Side) -> Vec<String> {
     warnings
 }
 
-/// Adds what depends on all rows: values corrected for their number, and what each row's
-/// comparison could have resolved, among flagged rows that are measured again and without that.
+/// Adds the values that depend on all rows: p corrected for their number, and the differences that
+/// each row's comparison could have resolved, with a second stage and without.
 fn corrected(rows: Vec<(Row, Groups)>) -> Vec<Row> {
     let p: Vec<f64> = rows.iter().map(|(row, _)| row.screen.p).collect();
     let adjusted = many::false_discovery(&p);
@@ -119,7 +119,7 @@ fn rows(
         not_compared.push(NotCompared { name, why, regression });
     };
     for cell in &base.cells {
-        // What A measured and B's program no longer can is worse than any figure.
+        // A row that A measured and B's program failed to is worse than any figure.
         let lost = |other: &Cell| cell.status == Status::Ok && other.status == Status::Failed;
         let Some(other) = counterpart(cell, new) else {
             match unmeasured_task(cell, new) {
@@ -145,7 +145,7 @@ fn rows(
     for cell in new.cells.iter().filter(|cell| counterpart(cell, base).is_none()) {
         match unmeasured_task(cell, base) {
             Some(other) => leave_out(cell, format!("in A {}", unmeasured(other)), false),
-            // Said above, with B's reason.
+            // Listed above, with B's reason.
             None if base.cells.iter().any(|other| stands_for(cell, other)) => {}
             None => leave_out(cell, "only in B".into(), false),
         }
@@ -160,13 +160,13 @@ fn counterpart<'a>(cell: &'a Cell, run: &'a Results) -> Option<&'a Cell> {
     })
 }
 
-/// The row of `run` that says why the task of `cell` has no figures there.
+/// Returns the row of `run` with the reason for which the task of `cell` has no figures there.
 fn unmeasured_task<'a>(cell: &'a Cell, run: &'a Results) -> Option<&'a Cell> {
     run.cells.iter().find(|other| stands_for(other, cell))
 }
 
-/// Whether `empty` stands for the whole task of `cell`. It lacks the parameters that would have
-/// come with its samples.
+/// Returns `true` if `empty` stands for the whole task of `cell`. It lacks the parameters that
+/// would have come with its samples.
 fn stands_for(empty: &Cell, cell: &Cell) -> bool {
     empty.status != Status::Ok
         && (&empty.experiment, &empty.variant) == (&cell.experiment, &cell.variant)
@@ -178,7 +178,7 @@ fn unmeasured(cell: &Cell) -> String {
     format!("{what}: {}", cell.why.as_deref().unwrap_or("no reason given"))
 }
 
-/// One row with the figures that it rests on, or why there is none.
+/// Returns one row with the figures that it rests on, or the reason for which there is none.
 fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), String> {
     if base.unit != new.unit {
         return Err(format!("the units differ: {} and {}", base.unit, new.unit));
@@ -229,11 +229,12 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), Str
     Ok((row, groups))
 }
 
-/// The figures of a row on its scale, one an invocation.
+/// The figures of a row on its scale, one per invocation.
 struct Groups {
     base: Vec<f64>,
     new: Vec<f64>,
-    /// Of a share that never varied, no spread tells what could have been seen; the tries do.
+    /// For a share that never varied, the resolution follows from the number of tries, not from the
+    /// spread.
     least: Option<f64>,
 }
 
@@ -246,7 +247,7 @@ impl Groups {
         Self { base: before, new: after, least: least.filter(|_| base.unit == "share") }
     }
 
-    /// The smallest difference that the screen could have resolved with `confidence`.
+    /// Returns the smallest difference that the screen could have resolved with `confidence`.
     fn smallest(&self, scale: ChangeScale, confidence: f64) -> Option<f64> {
         let distance = resolution::unpaired(&self.base, &self.new, confidence)?;
         Some(scale.amount(distance).max(self.least.unwrap_or(0.0)))
@@ -267,7 +268,7 @@ fn stage_one(
     let shift = shift(&placed(before, scale), &placed(after, scale), CONFIDENCE)?;
     let drawn = (!same_machine && scale == ChangeScale::Quotient)
         .then(|| {
-            // One seed a row, from its name: the same files give the same interval.
+            // One seed per row, from its name: the same files give the same interval.
             let name = named(&base.experiment, &base.variant, &base.params, &base.metric);
             let seed = name.bytes().fold(0_u64, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
             quotient(&levels(base), &levels(new), CONFIDENCE, seed)
@@ -285,7 +286,7 @@ fn stage_one(
         None => shift.interval.map(|interval| as_change(interval, ChangeScale::change)),
     };
     let flagged = change.map_or_else(
-        // Too few for an interval: whatever lies apart altogether is worth another look.
+        // Too few for an interval: a row whose two groups do not overlap is flagged.
         || apart(before, after),
         |change| change.resolves(scale),
     );
@@ -308,7 +309,7 @@ fn apart(one: &[f64], other: &[f64]) -> bool {
     one.len() > 1 && other.len() > 1 && (below(one, other) || below(other, one))
 }
 
-/// The figure that stands for an invocation.
+/// Returns the figure that represents an invocation.
 fn standing(statistic: Statistic, invocation: &Invocation) -> f64 {
     match statistic {
         Statistic::Median => invocation.summary.median,
@@ -320,18 +321,18 @@ fn levels(cell: &Cell) -> Vec<Level> {
     cell.invocations.iter().map(|one| Level::of(cell.statistic, one)).collect()
 }
 
-/// An invocation with what its figure could have been.
+/// An invocation with the distribution of its figure.
 struct Level {
     figure: f64,
-    /// Independent samples that it is worth.
+    /// Number of independent samples to which its samples are equivalent.
     worth: f64,
     inside: Inside,
 }
 
 enum Inside {
-    /// Of a mean: its samples' deviation.
+    /// For a mean: its samples' deviation.
     Deviation(f64),
-    /// Of a median: all samples, as the file has them.
+    /// For a median: all samples, as the file has them.
     Histogram(Box<Histogram<u64>>),
 }
 
@@ -340,7 +341,7 @@ impl Level {
         let summary = &invocation.summary;
         let inside = match statistic {
             Statistic::Mean => Inside::Deviation(summary.deviation),
-            // Without a histogram that can be read, the invocation has no error of its own.
+            // Without a readable histogram, the invocation has no error of its own.
             Statistic::Median => decoded(&summary.histogram)
                 .map_or(Inside::Deviation(0.0), |all| Inside::Histogram(Box::new(all))),
         };

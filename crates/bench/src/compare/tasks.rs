@@ -1,8 +1,8 @@
-//! From a row back to the task that yields it, [`Tasks`], and what its invocations take, [`Pace`].
+//! The task that yields a row, [`Tasks`], and the duration of its invocations, [`Pace`].
 //!
 //! A row has the parameters of its task and those that came with its samples (each pause of
-//! `wake-up` is a row, and one invocation measures all). The task to measure again has its own
-//! only, at the smallest size that lists them: at a smaller one the work could be another.
+//! `wake-up` is a row, and one invocation measures all). The task to measure again has only its
+//! own, at the smallest size that lists them: at a smaller one the work could be different.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::size::Size;
 use crate::suite::{Experiment, Suite};
 use crate::task::{Params, Task};
 
-/// An invocation takes at least this, however little it measures: it is a process, and calibrates
+/// Minimum duration of an invocation, however little it measures: it is a process, and calibrates
 /// its clock.
 const LEAST_SECONDS: f64 = 0.02;
 
-/// The tasks that there are on a machine.
+/// The tasks of a suite on a machine.
 #[derive(Debug, Clone)]
 pub struct Tasks {
     suite: &'static Suite,
@@ -30,9 +30,9 @@ impl Tasks {
         Self { suite, topology: Topology::of_this_machine() }
     }
 
-    /// The task that yields a row of these parameters in a run of size `largest`, at the smallest
-    /// size that lists it. An experiment or a variant that this program does not know is taken as
-    /// it stands.
+    /// Returns the task that yields a row of these parameters in a run of size `largest`, at the
+    /// smallest size that lists it. The parameters of an experiment or a variant that this program
+    /// does not know are not changed.
     pub fn task(&self, experiment: &str, variant: &str, params: &Params, largest: Size) -> Task {
         let mut task = Task {
             experiment: experiment.to_owned(),
@@ -44,7 +44,7 @@ impl Tasks {
         let listed = Size::ALL.map(|size| known.params(variant, &self.topology, size));
         let own = |key: &String| listed.iter().flatten().any(|params| params.contains_key(key));
         task.params.retain(|key, _| own(key));
-        // Where an invocation takes seconds, a smaller size saves no work but has less patience.
+        // If an invocation takes seconds, a smaller size saves no work but has a shorter timeout.
         let long = known.invocations(variant, largest) < largest.invocations();
         let least = if long { Size::Default.min(largest) } else { Size::Quick };
         let sizes = Size::ALL.into_iter().zip(&listed);
@@ -60,17 +60,17 @@ impl Tasks {
     }
 }
 
-/// What an invocation takes, by the seconds that the two runs kept.
+/// Duration of invocations, computed from the seconds that the two runs recorded.
 #[derive(Debug)]
 pub struct Pace {
-    /// The tasks that invocations are made of.
+    /// The tasks of the invocations.
     pub(super) tasks: Tasks,
-    /// Seconds an invocation of each experiment, and at which size.
+    /// Seconds per invocation of each experiment, with the size of its run.
     seconds: BTreeMap<String, (f64, Size)>,
 }
 
 impl Pace {
-    /// Of the two runs; the slower counts.
+    /// Computes the durations from the two runs; the slower counts.
     pub fn of(tasks: Tasks, base: &Side, new: &Side) -> Self {
         let mut seconds: BTreeMap<String, (f64, Size)> = BTreeMap::new();
         for run in [&base.results, &new.results] {
@@ -88,7 +88,8 @@ impl Pace {
         Self { tasks, seconds }
     }
 
-    /// About how long one invocation of `task` takes; `None` where the files do not tell.
+    /// Returns the approximate duration of one invocation of `task`; `None` if the files have no
+    /// times.
     pub fn seconds(&self, task: &Task) -> Option<f64> {
         let (seconds, size) = *self.seconds.get(&task.experiment)?;
         let operations = |size: Size| {
@@ -101,7 +102,7 @@ impl Pace {
     }
 }
 
-/// How many invocations of `experiment` a run made that gave figures.
+/// Returns the number of invocations of `experiment` with figures in a run.
 fn invocations(tasks: &Tasks, run: &Results, experiment: &str) -> usize {
     // The rows of one task share its invocations.
     let mut most: Vec<(Task, usize)> = Vec::new();

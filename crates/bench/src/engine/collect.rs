@@ -258,8 +258,7 @@ impl Gathered {
         let mut cell = blank(task);
         let reason = self.failures.first().or(self.skipped.as_ref());
         cell.status = if self.failures.is_empty() { Status::Skipped } else { Status::Failed };
-        cell.why =
-            Some(reason.map_or_else(|| "the run was stopped earlier".into(), Clone::clone));
+        cell.why = Some(reason.map_or_else(|| "the run was stopped earlier".into(), Clone::clone));
         cell.failures = self.failures.clone();
         cell
     }
