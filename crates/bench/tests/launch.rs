@@ -1,4 +1,5 @@
-//! Invocations that crash, hang or print rubbish: named, repeated once, counted, never averaged in.
+//! Invocations that crash, hang or print other output: each is named, repeated once, counted, and
+//! never averaged in.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use tontine_bench::schema::{Results, Status};
 use tontine_bench::size::Size;
 use tontine_bench::task::{Params, Task};
 
-/// A plan of one task, whose every invocation is the given shell script.
+/// Runs a plan of one task, whose every invocation is the given shell script.
 fn measured_by(script: &str, deadline: Duration) -> Results {
     let task = Task {
         experiment: "round-trip".into(),
@@ -68,7 +69,7 @@ fn a_hang_ends_at_the_deadline_and_leaves_nobody() {
     }
 }
 
-/// A killed orphan is reaped by init a moment later.
+/// Waits until a process has ended; init reaps a killed orphan a moment later.
 fn wait_until_gone(pid: &str) {
     let until = Instant::now() + Duration::from_secs(10);
     let status = format!("/proc/{pid}/stat");

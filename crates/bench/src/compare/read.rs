@@ -31,11 +31,11 @@ pub enum Unreadable {
         ""
     })]
     Missing {
-        /// Where it was looked for.
+        /// Path that was tried.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
-        /// Whether a folder was named.
+        /// `true` if the given path is a directory.
         folder: bool,
     },
     /// The file is not JSON, or is cut off.

@@ -14,7 +14,7 @@ use crate::task;
 /// One row of a table, all cells formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComparisonRow {
-    /// Experiment and metric, to group by.
+    /// Experiment and metric, by which rows are grouped.
     pub group: String,
     /// Name of the variant.
     pub name: String,

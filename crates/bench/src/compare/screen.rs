@@ -99,7 +99,7 @@ fn corrected(rows: Vec<(Row, Groups)>) -> Vec<Row> {
     let finish = |((mut row, groups), adjusted): ((Row, Groups), f64)| {
         row.screen.p_corrected = adjusted;
         row.screen.smallest = groups.smallest(row.scale, CONFIDENCE);
-        // Beside those that pass, a row passes up to this p: it would be one more of them.
+        // A row passes up to this p in addition to those that pass: it would be one more of them.
         let rank = if passes(adjusted) { passing } else { passing + 1 };
         let confidence = 1.0 - FALSE_DISCOVERIES * rank as f64 / all as f64;
         row.screen.smallest_alone = groups.smallest(row.scale, confidence);

@@ -1,4 +1,4 @@
-//! From replies to rows: [`Collector`].
+//! Conversion of replies to rows: [`Collector`].
 
 use std::collections::BTreeMap;
 
@@ -13,44 +13,45 @@ use crate::stats::summary::Summary;
 use crate::stats::{diagnose, mean, order, ratio};
 use crate::task::{Params, Task};
 
-/// From so many invocations their smallest and largest hold the median with 95 % at least.
+/// Number of invocations from which their smallest and largest contain the median with at least 95
+/// %.
 const FEWEST_FOR_ORDER: usize = 6;
 
-/// Change of a tick's length over an invocation, as a share, from which figures are doubtful.
+/// Change of a tick's length over an invocation, as a share, above which figures are doubtful.
 const CLOCK_DRIFT: f64 = 0.001;
 
-/// Gathers replies while a run goes on.
+/// Collects replies during a run.
 #[derive(Debug)]
 pub struct Collector<'a> {
     plan: &'a Plan,
     gathered: Vec<Gathered>,
 }
 
-/// What came of a run.
+/// Rows of a run.
 #[derive(Debug)]
 pub struct Rows {
-    /// Figures.
+    /// Cells with figures.
     pub cells: Vec<Cell>,
     /// Paired ratios.
     pub ratios: Vec<Ratio>,
-    /// What was tried.
+    /// Answers to events.
     pub tried: Vec<TriedRow>,
-    /// How heaps looked.
+    /// States of heaps.
     pub maps: Vec<MapRow>,
 }
 
-/// What came of one task so far.
+/// Replies collected for one task.
 #[derive(Debug, Default)]
 struct Gathered {
     /// By metric and point of its curve, in the order in which the experiment names them.
     metrics: Vec<(Figure, Vec<Invocation>)>,
-    /// Ratios by name, one value an invocation.
+    /// Ratios by name, one value per invocation.
     ratios: BTreeMap<String, Vec<f64>>,
-    /// What was said of each event, and how often.
+    /// Answers to each event, with their counts.
     tried: Vec<(Tried, usize)>,
-    /// What each invocation had to say.
+    /// Remarks of each invocation.
     notes: Vec<Vec<String>>,
-    /// How a heap looked in the first invocation that says so.
+    /// States of a heap, from the first invocation that has any.
     maps: Vec<HeapMap>,
     skipped: Option<String>,
     failures: Vec<String>,
@@ -58,12 +59,13 @@ struct Gathered {
 }
 
 impl<'a> Collector<'a> {
-    /// An empty collector.
+    /// Creates an empty collector.
     pub fn new(plan: &'a Plan) -> Self {
         Self { plan, gathered: plan.tasks.iter().map(|_| Gathered::default()).collect() }
     }
 
-    /// Adds the reply of task number `index` in `block`; `earlier` says why a first attempt failed.
+    /// Adds the reply of task number `index` in `block`; `earlier` is the reason of a failed first
+    /// attempt.
     pub fn add(
         &mut self,
         index: usize,
@@ -111,7 +113,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub fn finish(self) -> Rows {
         let ratios = self.ratios();
         let tried = self.tried();
@@ -145,8 +147,8 @@ impl<'a> Collector<'a> {
         rows
     }
 
-    /// The ratios of two variants in each block that has both, for each set of parameters; of the
-    /// first metric, at all its points.
+    /// Returns the ratios of two variants in each block that has both, for each set of parameters;
+    /// of the first metric, at all its points.
     fn block_by_block(&self, experiment: &str, over: &str, under: &str) -> Vec<(Params, Vec<f64>)> {
         let of = |variant: &str| -> Vec<(Params, &(Figure, Vec<Invocation>))> {
             let tasks = self.plan.tasks.iter().zip(&self.gathered);
@@ -219,8 +221,8 @@ impl Gathered {
         }
     }
 
-    /// One answer an event. Where invocations differed all answers stand there, with how often each
-    /// was given, and one that is not the truth comes first.
+    /// Returns one answer per event. If invocations gave different answers, all are listed with
+    /// their counts, a wrong one first.
     fn answers(&self) -> Vec<Tried> {
         let mut events: Vec<&str> = Vec::new();
         for (tried, _) in &self.tried {
@@ -253,7 +255,7 @@ impl Gathered {
             .collect()
     }
 
-    /// The row of a task without a single good invocation.
+    /// Returns the row of a task without a successful invocation.
     fn empty_cell(&self, task: &Task) -> Cell {
         let mut cell = blank(task);
         let reason = self.failures.first().or(self.skipped.as_ref());
@@ -270,7 +272,7 @@ impl Gathered {
         let standing: Vec<f64> =
             invocations.iter().map(|one| standing(&figure, &one.summary)).collect();
         let main = order::median_interval(&standing);
-        // Fewer than six have no exact interval of their median; of their mean they have Student's.
+        // Fewer than six have no exact interval of their median; their mean has Student's.
         let shown = main.or_else(|| mean::kalibera_jones(&standing));
         let mut cell = blank(task);
         cell.params = params_of(task, &figure);
@@ -285,9 +287,9 @@ impl Gathered {
         cell.achieved = main.map(|interval| interval.achieved);
         cell.mean = mean::kalibera_jones(&of(|summary| summary.mean)).map(estimate);
         cell.trimmed_mean = mean::kalibera_jones(&of(|summary| summary.trimmed_mean)).map(estimate);
-        // Of a rate the smallest is the worst, not the floor; a share's samples are 0 and 1.
+        // For a rate the smallest is the worst, not the floor; a share's samples are 0 and 1.
         if !cell.unit.ends_with("/s") && cell.unit != "share" {
-            // Of fewer samples these would be the largest one under another name.
+            // With fewer samples, these would be the largest one under another name.
             let enough = |least: usize| invocations.iter().all(|one| one.summary.count >= least);
             let tail = |least: usize, pick: fn(&Summary) -> f64| {
                 enough(least).then(|| order::median_interval(&of(pick))).flatten().map(estimate)
@@ -302,7 +304,7 @@ impl Gathered {
         cell
     }
 
-    /// What the invocations themselves said: once what all said, else what the last one did.
+    /// Returns the remarks of the invocations: those that all made, and those of the last one.
     fn said(&self) -> Vec<String> {
         let Some(last) = self.notes.last() else { return Vec::new() };
         let by_all = |note: &String| self.notes.iter().all(|notes| notes.contains(note));
@@ -325,7 +327,7 @@ impl Gathered {
         }
         let all = invocations.len();
         for (reason, count) in within {
-            // One odd invocation is what the interval is there for; most of them are a property.
+            // The interval accounts for one odd invocation; if most are odd, it is a property.
             if 2 * count > all {
                 notes.push(format!("unstable: {reason} within {count} of {all} invocations"));
             }
@@ -347,12 +349,12 @@ impl Gathered {
     }
 }
 
-/// What has to be said of a figure from so few invocations that its interval is no exact one.
+/// Returns the remark on a figure from so few invocations that its interval is not an exact one.
 fn few(invocations: usize) -> Option<String> {
     match invocations {
         0 | 1 => Some("no interval: 1 invocation".into()),
         2..FEWEST_FOR_ORDER => {
-            // All lie on one side of the middle with probability 2 · ½ⁿ.
+            // All are on one side of the median with probability 2 · ½ⁿ.
             let held = 100.0 * (1.0 - 0.5_f64.powi(invocations as i32 - 1));
             Some(format!(
                 "few invocations: {invocations}; mean with Student's interval, which assumes a \
@@ -363,7 +365,7 @@ fn few(invocations: usize) -> Option<String> {
     }
 }
 
-/// Whether the machine spoilt most of the invocations.
+/// Returns remarks if the machine spoilt most of the invocations.
 fn spoilt(invocations: &[Invocation]) -> Vec<String> {
     let all = invocations.len();
     let most = |count: usize| 2 * count > all;
@@ -380,7 +382,7 @@ fn spoilt(invocations: &[Invocation]) -> Vec<String> {
     notes
 }
 
-/// The figure of an invocation that stands for it.
+/// Returns the figure that represents an invocation.
 fn standing(figure: &Figure, summary: &Summary) -> f64 {
     match figure.statistic {
         Statistic::Median => summary.median,
@@ -388,7 +390,7 @@ fn standing(figure: &Figure, summary: &Summary) -> f64 {
     }
 }
 
-/// The parameters of a cell: the task's, and those of the point of the curve.
+/// Returns the parameters of a cell: the task's, and those of the point of the curve.
 fn params_of(task: &Task, figure: &Figure) -> Params {
     task.params.clone().into_iter().chain(figure.at.clone()).collect()
 }

@@ -1,8 +1,8 @@
-//! How long a run will take on this machine: [`seconds`].
+//! Estimate of a run's duration on this machine: [`seconds`].
 //!
-//! A pilot runs every task at growing sizes. Where an invocation as the run wants it is short, the
-//! pilot makes one of those and needs no theory. Where it is long, time grows linearly with the
-//! number of operations, and two smaller sizes give the line.
+//! A pilot runs every task at growing sizes. If an invocation of the run is short, the pilot makes
+//! one of those, and nothing has to be modelled. If it is long, time grows linearly with the number
+//! of operations, and two smaller sizes give the line.
 
 use crate::engine::pilot::{Pilot, Without};
 use crate::engine::plan::Plan;
@@ -10,17 +10,17 @@ use crate::size::Size;
 use crate::suite::Suite;
 use crate::task::Task;
 
-/// An invocation expected to be shorter is tried as it is, a longer one is extrapolated. It is more
-/// than the budgets that experiments give themselves: one that ends with its samples, long before
-/// its budget, grows along no line.
+/// An invocation expected to be shorter is tried as it is, a longer one is extrapolated. The limit
+/// exceeds the time budgets of experiments: the duration of an invocation that ends with its
+/// samples, long before its budget, does not grow linearly.
 const SHORT_SECONDS: f64 = 20.0;
 
-/// What a run takes besides its invocations: the machine is looked at, the files are written.
+/// Time of a run in addition to its invocations: reading the machine's facts, writing the files.
 const AROUND_SECONDS: f64 = 1.0;
 
-/// Predicts the seconds that `plan` will take. `None` where the pilot was stopped.
+/// Estimates the seconds that `plan` will take. `None` if the pilot was stopped.
 ///
-/// Tasks that are skipped or fail in the pilot count as nothing: the run will leave them out.
+/// Tasks that are skipped or fail in the pilot count as zero: the run will leave them out.
 pub fn seconds(plan: &Plan, pilot: Pilot<'_>) -> Option<f64> {
     let mut total = AROUND_SECONDS;
     for (index, task) in plan.tasks.iter().enumerate() {
@@ -33,7 +33,7 @@ pub fn seconds(plan: &Plan, pilot: Pilot<'_>) -> Option<f64> {
     Some(total)
 }
 
-/// Seconds of one invocation at `size`.
+/// Returns the seconds of one invocation at `size`.
 fn invocation(task: &Task, size: Size, pilot: Pilot<'_>) -> Result<f64, Without> {
     let at = |size| Ok((operations(pilot.suite, task, size), pilot.try_at(task, size)?.seconds));
     let (small, large) = (at(Size::Quick)?, at(Size::Default)?);
@@ -46,7 +46,7 @@ fn operations(suite: &Suite, task: &Task, size: Size) -> f64 {
     experiment.map_or(0, |experiment| experiment.operations(&task.variant, size)) as f64
 }
 
-/// The line through two points, at `operations`; never less than the larger point where noise makes
+/// Evaluates the line through two points at `operations`; at least the larger point if noise makes
 /// the line fall.
 fn extrapolate(small: (f64, f64), large: (f64, f64), operations: f64) -> f64 {
     if large.0 <= small.0 {

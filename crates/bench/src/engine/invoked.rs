@@ -1,7 +1,7 @@
-//! The inside of an invocation: [`serve`] receives an [`InvocationRequest`] and answers with an
+//! The inside of an invocation: [`serve`] receives an [`InvocationRequest`] and replies with an
 //! [`InvocationReply`].
 //!
-//! The request comes as JSON on standard input. The reply leaves as JSON on what was standard
+//! The request comes as JSON on standard input. The reply leaves as JSON on the original standard
 //! output; before the experiment runs, standard output is redirected to standard error, so that a
 //! library that prints cannot spoil the reply.
 
@@ -24,24 +24,25 @@ use crate::stats::summary::{Summary, summarise};
 use crate::suite::Suite;
 use crate::task::{self, Params, Task};
 
-/// The task of an invocation.
+/// The request for one invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InvocationRequest {
-    /// What to run.
+    /// Task to run.
     pub task: Task,
-    /// Which block this is; names the sample files.
+    /// Number of the block; part of the names of sample files.
     pub block: usize,
-    /// Where to put all samples, in order.
+    /// Directory for all samples, in order.
     pub samples: Option<PathBuf>,
-    /// A known delay, in trials of the instrument itself; no command line of `tontine` orders one.
+    /// A known delay, in trials of the instrument itself; no command line of `tontine` requests
+    /// one.
     #[serde(default)]
     pub plant: Option<Plant>,
 }
 
-/// The answer of an invocation.
+/// The reply of an invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InvocationReply {
-    /// What came out.
+    /// Result of the invocation.
     pub outcome: InvocationResult,
     /// Length of an empty stamp pair, ns.
     pub empty_pair_ns: f64,
@@ -51,10 +52,10 @@ pub struct InvocationReply {
     pub stolen_ms: f64,
 }
 
-/// The end of an invocation.
+/// Result of an invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum InvocationResult {
-    /// With figures.
+    /// The invocation has figures.
     Measured(Measured),
     /// The machine lacks something.
     Skipped(String),
@@ -65,20 +66,20 @@ pub enum InvocationResult {
 /// The figures of one invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Measured {
-    /// One a metric.
+    /// One figure per metric.
     pub figures: Vec<Figure>,
     /// Ratios taken inside the process.
     pub ratios: Vec<PairedRatio>,
-    /// What was tried.
+    /// Answers to events.
     pub tried: Vec<Tried>,
-    /// What has to be said.
+    /// Remarks.
     pub notes: Vec<String>,
-    /// How a heap looked.
+    /// States of a heap.
     #[serde(default)]
     pub maps: Vec<HeapMap>,
 }
 
-/// The samples of one metric, summed up.
+/// Summary of the samples of one metric.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Figure {
     /// Name of the metric.
@@ -86,33 +87,33 @@ pub struct Figure {
     /// Parameters beyond the task's.
     #[serde(default)]
     pub at: Params,
-    /// Its unit.
+    /// Unit of the metric.
     pub unit: String,
-    /// Which figure stands for the invocation.
+    /// The figure that represents the invocation.
     pub statistic: Statistic,
     /// The summary.
     pub summary: Summary,
-    /// Means of [`STRETCHES`] equally long stretches, in order: what a pilot is judged by. Empty
-    /// where there are fewer samples than stretches.
+    /// Means of [`STRETCHES`] equally long stretches, in order, which a pilot evaluates. Empty if
+    /// there are fewer samples than stretches.
     pub stretches: Vec<f64>,
 }
 
-/// Stretches into which an invocation's samples are cut. Each is far longer than neighbouring
-/// samples depend on each other, and there are enough to tell how much they vary.
+/// Number of stretches into which an invocation's samples are divided. Each is far longer than the
+/// correlation between neighbouring samples, and there are enough to estimate their variance.
 pub const STRETCHES: usize = 10;
 
 impl InvocationReply {
-    /// A reply made up by the engine for an invocation that could not give one.
+    /// Creates the engine's own reply for an invocation that gave none.
     pub fn failed(why: String) -> Self {
         let outcome = InvocationResult::Failed(why);
         Self { outcome, empty_pair_ns: 0.0, clock_drift: 0.0, stolen_ms: 0.0 }
     }
 }
 
-/// Serves one order from standard input with an experiment of `suite`, and writes the reply.
+/// Serves one request from standard input with an experiment of `suite`, and writes the reply.
 ///
 /// # Errors
-/// Where the order cannot be read or the reply not be written.
+/// If the request cannot be read or the reply not be written.
 pub fn serve(suite: &Suite) -> io::Result<()> {
     die_with_parent();
     deadline::begin();
@@ -128,7 +129,7 @@ pub fn serve(suite: &Suite) -> io::Result<()> {
     replies.flush()
 }
 
-/// Should the engine be killed, so are we; and our own children die with us.
+/// Makes the kernel kill this process if the engine is killed; its own children are killed with it.
 fn die_with_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }
@@ -177,7 +178,7 @@ fn sum_up(order: &InvocationRequest, observed: Observed) -> Result<Measured, Tro
 }
 
 impl Figure {
-    /// What is kept of a series.
+    /// Summarises a series.
     pub fn of(series: &Series) -> Self {
         Self {
             metric: series.metric.clone(),
@@ -199,7 +200,7 @@ fn stretches(samples: &[f64]) -> Vec<f64> {
     samples.chunks_exact(length).take(STRETCHES).map(mean).collect()
 }
 
-/// One number a line, in the order in which they were taken.
+/// Writes one number per line, in the order in which they were taken.
 fn write_samples(folder: &Path, order: &InvocationRequest, series: &Series) -> io::Result<()> {
     let task = &order.task;
     let mut name = format!("{}-{}", task.experiment, task.variant);

@@ -1,8 +1,8 @@
-//! Starting an invocation and getting its reply or its end: [`Launcher`].
+//! Start of an invocation, and its reply or its end: [`Launcher`].
 //!
-//! An invocation is a process of its own, leader of its own process group. Whatever becomes of it
-//! (a reply, a crash, a deadline, a stop), its whole group is killed before its leader is reaped:
-//! until then the group's number cannot belong to anybody else.
+//! An invocation is a process of its own, leader of its own process group. However it ends (a
+//! reply, a crash, a deadline, a stop), its whole group is killed before its leader is reaped:
+//! until then no other group can get the group's number.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -21,41 +21,42 @@ use tontine_host::os::deadline;
 use crate::engine::invoked::{InvocationReply, InvocationRequest};
 use crate::engine::stop::Stop;
 
-/// The longest sleep between two looks at whether the leader has ended; its end normally wakes us
-/// at once, by closing the pipe.
+/// Maximum sleep between two checks whether the leader has ended; its end normally wakes this
+/// process at once, by closing the pipe.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The same once its pipes are closed: it is about to end, and nothing will wake us.
+/// Like [`LOOK`], but after its pipes are closed: it is about to end, and no event will wake this
+/// process.
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
-/// More than a reply can have: a histogram a metric, a few kilobytes each.
+/// Upper bound of a reply's length: a histogram per metric, a few kilobytes each.
 const LONGEST_REPLY: usize = 16 << 20;
 
-/// Pieces read in one go, so that one who prints without end meets the deadline.
+/// Maximum number of pieces read at a time, so that endless output does not delay the deadline.
 const MOST_PIECES: usize = 64;
 
-/// What is kept of standard error.
+/// Number of bytes of standard error that are kept.
 const LONGEST_COMPLAINT: usize = 64 << 10;
 
-/// How to start an invocation, and how long it may take.
+/// Command that starts an invocation, and its timeout.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    /// The executable.
+    /// Path of the executable.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the executable.
     pub arguments: Vec<OsString>,
-    /// When it is given up.
+    /// Timeout of the invocation.
     pub deadline: Duration,
 }
 
-/// The end of a launch.
+/// Result of a launch.
 #[derive(Debug)]
 pub enum LaunchResult {
-    /// It gave a reply.
+    /// The invocation gave a reply.
     Replied(Box<InvocationReply>),
-    /// It gave none: crashed, hung, or printed something else. The text names which.
+    /// The invocation gave none: it crashed, hung, or printed something else. The text names which.
     Broken(String),
-    /// The run was stopped meanwhile; the invocation is gone.
+    /// The run was stopped meanwhile; the invocation has been killed.
     Stopped,
 }
 
@@ -86,8 +87,8 @@ impl Launcher {
         let (replied, complained) = (Vec::new(), Vec::new());
         let mut running = Running { child, reaped: false, replied, complained };
         if let Some(mut stdin) = running.child.stdin.take() {
-            // An order is far smaller than a pipe; one who does not read it is told by EPIPE, and
-            // the way in which it ends says more.
+            // A request is far smaller than a pipe. If the invocation does not read it, the write
+            // fails with EPIPE, and the status of the invocation is more informative.
             let _ = stdin.write_all(&order);
         }
         unblock(running.child.stdout.as_ref())?;
@@ -96,7 +97,7 @@ impl Launcher {
     }
 }
 
-/// A started invocation. Dropped, it and its group are gone.
+/// A started invocation. When it is dropped, its group is killed and the leader reaped.
 struct Running {
     child: Child,
     reaped: bool,
@@ -141,7 +142,8 @@ impl Running {
         }
     }
 
-    /// Whether the leader is a zombie by now; it stays one, so that its group's number stays ours.
+    /// Returns `true` if the leader is a zombie by now; it stays one, so that the group's number is
+    /// not reused.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         matches!(waitid(WaitId::Pid(pid_of(&self.child)), options), Ok(Some(_)))
@@ -183,7 +185,7 @@ impl Running {
         lines.next_back().map_or_else(String::new, |line| format!(": {line}"))
     }
 
-    /// Kills the group, reaps the leader.
+    /// Kills the group and reaps the leader.
     fn end(&mut self) -> io::Result<ExitStatus> {
         let _ = kill_process_group(pid_of(&self.child), Signal::KILL);
         self.reaped = true;
@@ -193,7 +195,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Once the leader is reaped its number may be a stranger's.
+        // Once the leader is reaped, its number may belong to an unrelated process.
         if !self.reaped {
             let _ = self.end();
         }
@@ -212,8 +214,8 @@ fn unblock<F: AsFd>(pipe: Option<&F>) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what a non-blocking pipe holds; true at its end. Of more than `most` bytes the rest is
-/// read and thrown away, so that the writer does not block.
+/// Reads the content of a non-blocking pipe; returns `true` at its end. Bytes beyond `most` are
+/// read and discarded, so that the writer does not block.
 fn drain(pipe: Option<&mut impl Read>, into: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     let Some(pipe) = pipe else { return Ok(false) };
     let mut piece = [0; 16 << 10];

@@ -1,14 +1,13 @@
-//! Runs tasks in fresh processes and gathers what they say.
+//! Runs tasks in fresh processes and collects their replies.
 //!
-//! [`plan::Plan`] is what was asked for: tasks, size, order. [`run`] goes through it block by
-//! block; a block is every task once, in random order, so that a machine that drifts spoils all
-//! cells alike. A task whose invocations take seconds has fewer, spread evenly over the blocks.
-//! Each invocation is a new process ([`launch`]) that receives a task, runs it ([`invoked`]) and
-//! replies with summaries. [`collect`] turns the replies into cells. [`stop`] lets Ctrl-C end it
-//! all cleanly.
+//! [`plan::Plan`] is the request: tasks, size, order. [`run`] executes it block by block; a block
+//! is every task once, in random order, so that a machine that drifts affects all cells alike. A
+//! task whose invocations take seconds has fewer, spread evenly over the blocks. Each invocation is
+//! a new process ([`launch`]) that receives a task, runs it ([`invoked`]) and replies with
+//! summaries. [`collect`] turns the replies into cells. [`stop`] lets Ctrl-C end the run cleanly.
 //!
-//! Before a run, [`pilot`] makes a few small invocations; from them [`estimate`] tells how long the
-//! run will take and [`repetitions`] how often to repeat.
+//! Before a run, [`pilot`] makes a few small invocations; from them [`estimate`] computes the
+//! duration of the run and [`repetitions`] the number of repetitions.
 
 pub mod collect;
 pub mod estimate;
@@ -33,31 +32,31 @@ use crate::machine::{Machine, advice, card};
 use crate::schema::{Results, SCHEMA};
 use crate::task::Task;
 
-/// Blocks in which a task may fail before it is left out of the rest: a mechanism that hangs would
-/// otherwise cost a deadline in every block.
+/// Number of blocks in which a task may fail before it is left out of the rest: a mechanism that
+/// hangs would otherwise cost a deadline in every block.
 const FAILED_BLOCKS: usize = 2;
 
-/// Told what the engine is doing. All methods have a default that ignores it.
+/// Observer of the engine. All methods have a default that ignores the event.
 pub trait Progress {
-    /// The run begins: what `plan` says will be done at most.
+    /// Reports the start of the run: `plan` has the maximum of what will be done.
     fn began(&mut self, _plan: &Plan) {}
-    /// `task` begins, as invocation number `done` of the run.
+    /// Reports the start of an invocation of `task` in a block.
     fn invoking(&mut self, _task: &Task, _block: usize) {}
-    /// An invocation of `task` ended; `left_out` more of it will not be made.
+    /// Reports the end of an invocation of `task`; `left_out` more of it will not be made.
     fn invoked(&mut self, _task: &Task, _outcome: &InvocationResult, _left_out: usize) {}
-    /// The run ended.
+    /// Reports the end of the run.
     fn ended(&mut self) {}
 }
 
-/// A listener that ignores everything.
+/// An observer that ignores everything.
 #[derive(Debug, Clone, Copy)]
 pub struct Silent;
 
 impl Progress for Silent {}
 
-/// Runs the whole plan, or as much of it as there is before `stop`.
+/// Runs the whole plan, or the part of it that is done before `stop`.
 ///
-/// Raw samples go to `samples`, a folder that exists, if one is given. Whatever goes wrong in an
+/// Raw samples are written to `samples`, an existing directory, if one is given. A failure of an
 /// invocation stays in its row; the run itself does not fail.
 pub fn run(
     plan: &Plan,
@@ -138,8 +137,8 @@ pub fn run(
     }
 }
 
-/// One invocation, repeated once if it fails. `None` where the run was stopped meanwhile; otherwise
-/// the reply, and the reason why an earlier attempt failed.
+/// Runs one invocation, repeated once if it fails. `None` if the run was stopped meanwhile;
+/// otherwise the reply, and the reason of a failed first attempt.
 fn invoke(
     launcher: &Launcher,
     order: &InvocationRequest,
@@ -159,7 +158,7 @@ fn invoke(
     }
 }
 
-/// The doctor's facts, his advice and his card, as they stand in `results.json`.
+/// Returns the machine's facts, the advice and the card, as `results.json` contains them.
 pub fn machine_facts(machine: &Machine) -> serde_json::Value {
     let mut facts = serde_json::to_value(machine).unwrap_or_default();
     if let Some(object) = facts.as_object_mut() {

@@ -1,5 +1,5 @@
-//! Trying a task before the run that matters: [`Pilot`] makes single invocations and says what
-//! each took.
+//! Trial of a task before the run itself: [`Pilot`] makes single invocations and measures the
+//! duration of each.
 
 use std::time::Instant;
 
@@ -10,37 +10,37 @@ use crate::size::Size;
 use crate::suite::Suite;
 use crate::task::Task;
 
-/// Makes invocations that no result is made of.
+/// Makes invocations whose figures do not enter any result.
 #[derive(Debug, Clone, Copy)]
 pub struct Pilot<'a> {
     /// The suite that contains the tasks' experiments.
     pub suite: &'static Suite,
-    /// How they are started.
+    /// Launcher of the invocations.
     pub launcher: &'a Launcher,
-    /// The wish to stop.
+    /// The request to stop.
     pub stop: &'a Stop,
 }
 
 /// One invocation that a pilot made.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// From its start to its end.
+    /// Duration from the start to the end.
     pub seconds: f64,
-    /// What it found: never empty.
+    /// Figures of the invocation: never empty.
     pub figures: Vec<Figure>,
 }
 
-/// Why a pilot has nothing to say.
+/// Reason for which a pilot has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Without {
     /// The run was stopped.
     Stopped,
-    /// The task cannot be measured on this machine; the text says why.
+    /// The task cannot be measured on this machine, for this reason.
     Unmeasurable(String),
 }
 
 impl Pilot<'_> {
-    /// One invocation of `task` at `size`.
+    /// Makes one invocation of `task` at `size`.
     ///
     /// # Errors
     /// [`Without`]: stopped, or nothing was measured.
@@ -65,10 +65,10 @@ impl Pilot<'_> {
         }
     }
 
-    /// `count` invocations, one after another.
+    /// Makes `count` invocations, one after another.
     ///
     /// # Errors
-    /// As [`Pilot::try_at`], for the first that fails.
+    /// Like [`Pilot::try_at`], for the first that fails.
     pub fn repeat_at(&self, task: &Task, size: Size, count: usize) -> Result<Vec<Trial>, Without> {
         (0..count).map(|_| self.try_at(task, size)).collect()
     }

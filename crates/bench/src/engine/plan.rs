@@ -1,4 +1,4 @@
-//! What a run is asked to do: [`Plan`], made from names by [`select`].
+//! Tasks of a run: [`Plan`], created from names by [`select`].
 
 use std::collections::BTreeSet;
 
@@ -11,23 +11,24 @@ use crate::size::Size;
 use crate::suite::{Experiment, Suite};
 use crate::task::Task;
 
-/// Tasks, how often, and in which order.
+/// Tasks, with the number and the order of their invocations.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The suite that contains the tasks' experiments.
     pub suite: &'static Suite,
-    /// What to run, each at most once a block.
+    /// Tasks to run, each at most once per block.
     pub tasks: Vec<Task>,
-    /// How often to run each task, in their order.
+    /// Number of invocations of each task, in their order.
     invocations: Vec<usize>,
-    /// How much an invocation measures.
+    /// Amount that an invocation measures.
     pub size: Size,
     /// Seed of the order.
     pub seed: u64,
 }
 
 impl Plan {
-    /// A plan for `tasks` with as many invocations of each as its experiment wants at `size`.
+    /// Creates a plan for `tasks` with as many invocations of each as its experiment wants at
+    /// `size`.
     pub fn new(suite: &'static Suite, tasks: Vec<Task>, size: Size, seed: u64) -> Self {
         let wanted = |task: &Task| {
             suite.find(&task.experiment).map_or(size.invocations(), |experiment| {
@@ -38,28 +39,28 @@ impl Plan {
         Self { suite, tasks, invocations, size, seed }
     }
 
-    /// The same with `invocations` of every task.
+    /// Returns the plan with `invocations` of every task.
     #[must_use]
     pub fn with_invocations(self, invocations: usize) -> Self {
         Self { invocations: vec![invocations; self.tasks.len()], ..self }
     }
 
-    /// How many blocks there are: as many as the task with most invocations has.
+    /// Returns the number of blocks: as many as the task with most invocations has.
     pub fn blocks(&self) -> usize {
         self.invocations.iter().copied().max().unwrap_or(0)
     }
 
-    /// How often task number `index` is run.
+    /// Returns the number of invocations of task number `index`.
     pub fn invocations(&self, index: usize) -> usize {
         self.invocations[index]
     }
 
-    /// All invocations of all tasks.
+    /// Returns the number of invocations of all tasks.
     pub fn in_all(&self) -> usize {
         self.invocations.iter().sum()
     }
 
-    /// The order of the tasks in one block, as indices: the same for the same seed.
+    /// Returns the order of the tasks in one block, as indices: the same for the same seed.
     pub fn order(&self, block: usize) -> Vec<usize> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(block as u64);
@@ -69,27 +70,27 @@ impl Plan {
         order
     }
 
-    /// How often task number `index` would still run after `block`.
+    /// Returns how many times task number `index` would still run after `block`.
     pub fn left_after(&self, index: usize, block: usize) -> usize {
         (block + 1..self.blocks()).filter(|&later| self.takes_part(index, later)).count()
     }
 
-    /// A task with fewer invocations than there are blocks is spread over the run: each of its
-    /// invocations stands in the middle of an equal share of the blocks, so that a machine that
-    /// drifts spoils it like any other.
+    /// Returns `true` if the task is in this block. A task with fewer invocations than there are
+    /// blocks is spread over the run: each of its invocations is in the middle of an equal share of
+    /// the blocks, so that a machine that drifts affects it like any other.
     fn takes_part(&self, index: usize, block: usize) -> bool {
         let (all, own) = (self.blocks(), self.invocations[index]);
         (0..own).any(|number| (2 * number + 1) * all / (2 * own) == block)
     }
 }
 
-/// A name that nothing has.
+/// A name that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {kind} is named '{name}'; {}`tontine list` shows all", offer(.nearest))]
 pub struct UnknownName {
     /// `experiment` or `variant of …`.
     pub kind: String,
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
     /// The nearest name that exists.
     pub nearest: Option<String>,
@@ -99,11 +100,11 @@ fn offer(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or_else(String::new, |nearest| format!("did you mean '{nearest}'? "))
 }
 
-/// Turns names, `experiment` or `experiment/variant`, into tasks for a machine. No name at all
-/// means everything. Each task comes once, in the registry's order, however often it was named.
+/// Converts names, `experiment` or `experiment/variant`, to tasks for a machine. An empty list
+/// selects everything. Each task occurs once, in the registry's order, however often it was named.
 ///
 /// # Errors
-/// A name that nothing has, with the nearest one.
+/// A name that does not exist, with the nearest one.
 pub fn select(
     suite: &'static Suite,
     names: &[String],
@@ -141,17 +142,17 @@ fn tasks_of(
 /// An experiment, and one of its variants or all.
 pub type Name = (&'static str, Option<&'static str>);
 
-/// Finds what each name stands for.
+/// Resolves each name.
 ///
 /// # Errors
-/// The first name that nothing has.
+/// The first name that does not exist.
 pub fn resolve_all(suite: &'static Suite, names: &[String]) -> Result<BTreeSet<Name>, UnknownName> {
     names.iter().map(|name| resolve(suite, name)).collect()
 }
 
-/// A seed for the order of a run that nobody chose.
+/// Returns a random seed for the order of a run.
 pub fn fresh_seed() -> u64 {
-    // Through JSON, whose numbers are often read as doubles: 53 bits survive that.
+    // It passes through JSON, whose numbers are often read as doubles: 53 bits survive that.
     rand::random::<u64>() >> 11
 }
 
@@ -178,7 +179,8 @@ fn resolve(suite: &'static Suite, name: &str) -> Result<Name, UnknownName> {
     }
 }
 
-/// A lone word may be an experiment misspelt, or a variant whose experiment was left out.
+/// Returns the error for an unknown word, which may be a misspelt experiment, or a variant without
+/// its experiment.
 fn unknown_experiment(suite: &'static Suite, name: &str) -> UnknownName {
     let experiments = suite.experiments.iter().map(|experiment| experiment.name().to_owned());
     let variant = suite.experiments.iter().find_map(|experiment| {
@@ -189,10 +191,11 @@ fn unknown_experiment(suite: &'static Suite, name: &str) -> UnknownName {
     UnknownName { kind: "experiment".into(), name: name.into(), nearest }
 }
 
-/// Jaro and Winkler's likeness of a misspelling; words that have little in common reach 0.6.
+/// Minimum likeness (Jaro and Winkler) of a misspelling; words that have little in common reach
+/// 0.6.
 const ALIKE: f64 = 0.75;
 
-/// The candidate most like `name`, if any is like enough to be what was meant.
+/// Returns the candidate most like `name`, if any is sufficiently like it.
 fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     candidates
         .map(|candidate| (strsim::jaro_winkler(name, &candidate), candidate))
@@ -220,7 +223,7 @@ mod tests {
         assert!(error.to_string().contains("did you mean 'round-trip/futex'?"), "{error}");
         let error = chosen(&["futex"]).expect_err("a variant alone");
         assert_eq!(error.nearest.as_deref(), Some("round-trip/futex"));
-        // It once asked "did you mean 'liveness-check'?".
+        // The error once contained "did you mean 'liveness-check'?".
         let error = chosen(&["nosuch"]).expect_err("nothing like it");
         assert_eq!(error.nearest, None);
         assert!(error.to_string().contains("'nosuch'; `tontine list`"), "{error}");

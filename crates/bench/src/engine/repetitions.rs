@@ -1,9 +1,9 @@
-//! How often to repeat a task for an interval as narrow as one wants: [`advise`].
+//! Number of repetitions of a task for an interval of a given width: [`advise`].
 //!
 //! A pilot of small invocations gives the two components of the variance, within and between
-//! invocations; two sizes give what an iteration and an invocation cost; the formula of Kalibera
-//! and Jones ([`crate::stats::plan`]) makes repetitions of them. Iterations are counted in
-//! stretches ([`STRETCHES`] an invocation of the pilot), whose means are as good as independent.
+//! invocations; two sizes give the costs of an iteration and an invocation; the formula of Kalibera
+//! and Jones ([`crate::stats::plan`]) computes the repetitions from them. Iterations are counted in
+//! stretches ([`STRETCHES`] per invocation of the pilot), whose means are practically independent.
 //!
 //! With ten invocations the component between them is known to about a quarter: the advice is a
 //! plan, and the run that follows it still prints the interval that it reached.
@@ -17,20 +17,20 @@ use crate::stats::order;
 use crate::stats::plan::{Components, Costs, RepetitionPlan};
 use crate::task::Task;
 
-/// Small invocations of a pilot: for the variance.
+/// Number of small invocations of a pilot, for the variance.
 const SMALL: usize = 10;
-/// Larger ones: for what an iteration costs.
+/// Number of larger ones, for the cost of an iteration.
 const LARGE: usize = 2;
-/// Invocations that the advice on one task takes.
+/// Number of invocations that the advice on one task takes.
 pub const TRIALS: usize = SMALL + LARGE;
-/// An invocation costs at least this to start, however the line falls.
+/// Minimum cost of starting an invocation, whatever the slope of the line.
 const LEAST_INVOCATION_SECONDS: f64 = 1e-3;
 
 /// The advice of a pilot for a task's first metric. If an invocation has several points of the
 /// metric, it is for the one that needs most repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PilotAdvice {
-    /// What was tried, with the parameters of the point.
+    /// Task that was tried, with the parameters of the point.
     pub task: Task,
     /// Name of the metric.
     pub metric: String,
@@ -40,19 +40,20 @@ pub struct PilotAdvice {
     pub mean: f64,
     /// Standard deviation of a stretch inside its invocation, as a share of the mean.
     pub within: f64,
-    /// Standard deviation between invocations, as a share of the mean; 0 where none was resolved.
+    /// Standard deviation between invocations, as a share of the mean; 0 if none was resolved.
     pub between: f64,
-    /// Operations of a stretch.
+    /// Number of operations of a stretch.
     pub stretch: usize,
-    /// Seconds that one more operation costs.
+    /// Cost of one more operation in seconds.
     pub iteration_seconds: f64,
-    /// Seconds that one more invocation costs, without its operations.
+    /// Cost of one more invocation in seconds, without its operations.
     pub invocation_seconds: f64,
-    /// Operations in each invocation.
+    /// Number of operations in each invocation.
     pub iterations: usize,
-    /// Invocations; `None` where more than [`crate::stats::plan::MOST_INVOCATIONS`] are needed.
+    /// Number of invocations; `None` if more than [`crate::stats::plan::MOST_INVOCATIONS`] are
+    /// needed.
     pub invocations: Option<usize>,
-    /// Seconds that all of them take.
+    /// Duration of all of them in seconds.
     pub seconds: Option<f64>,
     /// Half width of the mean's 95 % interval that a run of each size would reach, as a share.
     pub reached: Reached,
@@ -65,12 +66,12 @@ pub struct Reached {
     pub quick: f64,
     /// At the default size.
     pub default: f64,
-    /// At `--full`, whose invocations are taken to be as long as the default's.
+    /// At `--full`, whose invocations are assumed to be as long as the default's.
     pub full: f64,
 }
 
-/// Tries `task` and says how often to repeat it for an interval of the mean that reaches at most
-/// `precision`, a share of the mean, to either side.
+/// Tries `task` and returns the number of repetitions for an interval of the mean that extends at
+/// most `precision`, a share of the mean, to either side.
 ///
 /// # Errors
 /// [`Without`]: stopped, or the task cannot be measured here.
@@ -150,7 +151,7 @@ fn judge_at(
     })
 }
 
-/// Operations that a figure's samples stand for.
+/// Returns the number of operations that a figure's samples represent.
 fn operations(figure: &Figure) -> f64 {
     (figure.summary.count * figure.summary.batch) as f64
 }
@@ -159,10 +160,10 @@ fn middle(trials: &[Trial]) -> Option<f64> {
     order::median(&trials.iter().map(|trial| trial.seconds).collect::<Vec<_>>())
 }
 
-/// Seconds through two points of (operations, seconds).
+/// Returns the costs by the line through two points of (operations, seconds).
 fn line(small: (f64, f64), large: (f64, f64)) -> Costs {
     let steep = (large.1 - small.1) / (large.0 - small.0);
-    // Where both made as many operations, or noise makes the line fall, all time is theirs.
+    // If both made the same number of operations, or noise makes the line fall, all time is theirs.
     let iteration = if steep.is_finite() && steep > 0.0 { steep } else { large.1 / large.0 };
     let invocation = (small.1 - iteration * small.0).max(LEAST_INVOCATION_SECONDS);
     Costs { iteration, invocation }
@@ -174,7 +175,7 @@ mod tests {
     use crate::observe::Series;
 
     fn trial(seconds: f64, samples: usize, level: f64) -> Trial {
-        // Two values in turn: the same spread in each stretch, whatever the level.
+        // Two values in turn: the same variance in each stretch, whatever the level.
         let stretches = (0..STRETCHES).map(|i| level + (i % 2) as f64).collect();
         let series = Series::ns("one_way", vec![level; samples]);
         let figure = Figure { stretches, ..Figure::of(&series) };

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use tontine::signal::handler::{SelfPipe, SignalFlag};
 use tontine::signal::{Signal, SignalError};
 
-/// A wish to stop, and a descriptor that becomes readable when it comes.
+/// A request to stop, and a descriptor that becomes readable when it comes.
 ///
 /// On drop, the previous dispositions are restored.
 #[derive(Debug)]
@@ -19,31 +19,31 @@ pub struct Stop {
     awaited: Vec<AwaitedSignal>,
 }
 
-/// One signal that brings the wish.
+/// A signal that requests the stop.
 #[derive(Debug)]
 struct AwaitedSignal {
     signal: Signal,
-    /// Never taken: the descriptor stays readable.
+    /// Never read: the descriptor stays readable.
     wake: SelfPipe,
-    /// Faster to ask than `wake`, but installed after it: a signal may have come in between.
+    /// Faster to check than `wake`, but installed after it: a signal may have come in between.
     flag: SignalFlag,
 }
 
 impl Stop {
-    /// A wish that never comes.
+    /// Creates a request that never comes.
     ///
     /// # Errors
-    /// Where the system has no descriptor left.
+    /// If the system has no descriptor left.
     pub fn never() -> io::Result<Self> {
         let readable = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self { readable, awaited: Vec::new() })
     }
 
-    /// A wish that comes with SIGINT, SIGTERM, or SIGHUP unless that is ignored, as under nohup(1),
-    /// which means that the program outlives its terminal.
+    /// Creates a request that comes with SIGINT, SIGTERM, or SIGHUP unless that is ignored, as
+    /// under nohup(1), which means that the program outlives its terminal.
     ///
     /// # Errors
-    /// Where the system has no descriptor left or refuses a handler.
+    /// If the system has no descriptor left or refuses a handler.
     pub fn on_signals() -> io::Result<Self> {
         let mut stop = Self::never()?;
         let hangs_up = !is_ignored(Signal::HUP);
@@ -58,12 +58,12 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether the wish has come.
+    /// Returns `true` if the request has come.
     pub fn requested(&self) -> bool {
         self.signal().is_some()
     }
 
-    /// Returns a signal that brought it: of several, the first of SIGINT, SIGTERM, SIGHUP.
+    /// Returns a signal that caused it: of several, the first of SIGINT, SIGTERM, SIGHUP.
     pub fn signal(&self) -> Option<i32> {
         let flagged = self.awaited.iter().find(|awaited| awaited.flag.is_set());
         // One poll for all signals: a signal without a flag is rare.
