@@ -1,7 +1,7 @@
-//! What of the facts spoils measurements, and how to mend it: [`advice`].
+//! Facts that spoil measurements, and their remedies: [`advice`].
 //!
-//! Each rule is a pure function of the [`Machine`]; none looks at the system or changes it. A fact
-//! that is unknown gives no advice.
+//! Each rule is a pure function of the [`Machine`]; none reads or changes the system. A fact that
+//! is unknown gives no advice.
 
 use serde::Serialize;
 
@@ -10,42 +10,42 @@ use super::Machine;
 /// Lowest kernel that this project supports: major and minor version.
 pub const LOWEST_KERNEL: (u32, u32) = (5, 10);
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Figures of this machine cannot be relied on until it is mended.
+    /// Figures of this machine are not reliable until it is fixed.
     Spoils,
-    /// Figures hold, for a machine with this property; know it when comparing.
+    /// Figures are valid for a machine with this property; it matters in comparisons.
     Note,
 }
 
-/// One finding.
+/// A finding with its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// The topic that the fact belongs to, as in [`Machine`].
     pub topic: &'static str,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What was found.
+    /// The finding.
     pub finding: String,
-    /// What it does to figures.
+    /// Effect on figures.
     pub effect: &'static str,
-    /// What to do about it: a command where there is one.
+    /// Remedy: a command if there is one.
     pub mend: String,
 }
 
-/// Share of busy time from which stolen time spoils.
+/// Share of busy time above which stolen time spoils.
 const STOLEN_SHARE: f64 = 0.001;
-/// Share of the processors that may be busy with something else.
+/// Share of the processors that may be busy with other work.
 const BUSY_SHARE: f64 = 0.25;
-/// Pressure, per cent of time, from which somebody waits noticeably.
+/// Pressure, per cent of time, above which tasks wait noticeably.
 const PRESSURE: f64 = 5.0;
-/// Waking from an idle state that takes longer than this shows in every blocking row, µs.
+/// Time of waking from an idle state, µs, above which it shows in every blocking row.
 const DEEP_WAKE_US: u64 = 20;
-/// Descriptors that the largest experiments open, with room.
+/// Number of descriptors that the largest experiments open, with a margin.
 const OPEN_FILES: u64 = 1024;
-/// Processes and threads that the largest experiments start, with room.
+/// Number of processes and threads that the largest experiments start, with a margin.
 const PROCESSES: u64 = 512;
 
 type Rule = fn(&Machine) -> Option<Advice>;
@@ -80,7 +80,7 @@ const RULES: [Rule; 27] = [
     tracing_forbidden,
 ];
 
-/// What spoils measurements on `machine`, the worst first.
+/// Returns the findings on `machine`, the most severe first.
 pub fn advice(machine: &Machine) -> Vec<Advice> {
     let mut found: Vec<Advice> = RULES.iter().filter_map(|rule| rule(machine)).collect();
     found.sort_by_key(|advice| advice.severity);

@@ -1,4 +1,4 @@
-//! How this program was built, and with which libraries it runs.
+//! Build of this program, and the libraries with which it runs.
 
 #![allow(unsafe_code, reason = "asks the C library for its version")]
 
@@ -11,25 +11,25 @@ use serde::Serialize;
 pub struct Build {
     /// Version of this package.
     pub version: Option<String>,
-    /// The compiler, as it signed the executable.
+    /// The compiler, from its signature in the executable.
     pub rustc: Option<String>,
-    /// Lowest Rust version that it is written for.
+    /// Lowest supported Rust version.
     pub lowest_rust: Option<String>,
-    /// Architecture, system and C library that it was built for.
+    /// Target of the build: architecture, system and C library.
     pub target: Option<String>,
-    /// Processor features that the compiler was allowed to use beyond the usual ones.
+    /// Processor features that the compiler was allowed to use beyond the default ones.
     pub processor_features: Option<Vec<String>>,
-    /// Whether checks for debugging are compiled in, as without `--release`.
+    /// `true` if debug assertions are compiled in, as without `--release`.
     pub debug: Option<bool>,
-    /// The C library that is loaded.
+    /// The loaded C library.
     pub libc: Option<String>,
-    /// Versions of the libraries that are measured besides the kernel's mechanisms. Only the suite
-    /// of experiments knows them.
+    /// Versions of the libraries that are measured besides the mechanisms of the kernel. Only the
+    /// suite of experiments knows them.
     pub peers: Option<BTreeMap<String, String>>,
 }
 
 impl Build {
-    /// Collects them.
+    /// Collects the facts.
     pub fn look() -> Self {
         let libc = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
         let (arch, system) = (std::env::consts::ARCH, std::env::consts::OS);
@@ -46,7 +46,7 @@ impl Build {
     }
 }
 
-/// Those features that change the code of the experiments most.
+/// Returns the features that change the code of the experiments most.
 fn processor_features() -> Vec<String> {
     [
         ("sse4.2", cfg!(target_feature = "sse4.2")),
@@ -63,7 +63,8 @@ fn processor_features() -> Vec<String> {
 
 #[cfg(target_env = "gnu")]
 fn libc_version() -> Option<String> {
-    // SAFETY: the call takes nothing and returns a string of the library's own that is never freed.
+    // SAFETY: the call takes no argument and returns a string of the library's own that is never
+    // freed.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     Some(format!("glibc {}", version.to_str().ok()?))
 }

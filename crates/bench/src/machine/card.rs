@@ -1,6 +1,6 @@
-//! The facts as rows, for a terminal and a page alike: [`card`].
+//! The facts as rows, for both a terminal and a page: [`card`].
 //!
-//! A fact that could not be read is left out; so is a topic without facts. Values carry their
+//! A fact that could not be read is left out; so is a topic without facts. Values include their
 //! units.
 
 use super::limits::Limit;
@@ -10,7 +10,7 @@ use super::{scheduling, timing, virtualisation};
 /// Name and value.
 type Row = (String, String);
 
-/// The machine's facts, by topic: rows of name and value.
+/// Returns the machine's facts, by topic, as rows of name and value.
 pub fn card(machine: &Machine) -> Vec<(String, Vec<Row>)> {
     [
         ("processor", processor_rows(&machine.processor)),
@@ -30,7 +30,7 @@ pub fn card(machine: &Machine) -> Vec<(String, Vec<Row>)> {
     .collect()
 }
 
-/// Keeps the rows that have a value.
+/// Returns the rows that have a value.
 fn known<const N: usize>(rows: [(&str, Option<String>); N]) -> Vec<Row> {
     rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
@@ -220,13 +220,13 @@ fn bounds(limit: Option<Limit>, show: impl Fn(u64) -> String) -> Option<String> 
     })
 }
 
-/// The kernel writes `1024K`, always in that unit.
+/// Formats a cache size; the kernel writes `1024K`, always in that unit.
 fn cache_size(size: &str) -> String {
     let kib = size.strip_suffix('K').and_then(|kib| kib.parse::<u64>().ok());
     kib.map_or_else(|| size.to_owned(), |kib| binary(kib * 1024))
 }
 
-/// An amount of memory in the largest unit that it fills.
+/// Formats an amount of memory in the largest unit that it fills.
 fn binary(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {

@@ -1,18 +1,18 @@
-//! Which compiler built the running program: [`version`].
+//! The compiler that built the running program: [`version`].
 //!
 //! rustc signs each object file in the section `.comment`, and the linker keeps one copy of each
-//! signature; no build script is needed to know it. Source: ELF-64 Object File Format, 1.5.
+//! signature; no build script is needed to read it. Source: ELF-64 Object File Format, 1.5.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// What a signature begins with.
+/// Start of a signature.
 const SIGNATURE: &str = "rustc version ";
 
-/// Longest section that is read, bytes; real ones have a few hundred.
+/// Maximum number of bytes of a section that are read; real ones have a few hundred.
 const LONGEST: u64 = 1 << 20;
 
-/// The version of rustc that is named in the executable, as `1.95.0 (59807616e 2026-04-14)`.
+/// Returns the version of rustc in the executable's signature, as `1.95.0 (59807616e 2026-04-14)`.
 pub fn version() -> Option<String> {
     let file = File::open("/proc/self/exe").ok()?;
     named_in(&section(&file, ".comment")?)
@@ -26,7 +26,7 @@ fn named_in(comment: &[u8]) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The bytes of a section of a 64-bit little-endian ELF file.
+/// Returns the bytes of a section of a 64-bit little-endian ELF file.
 fn section(file: &File, wanted: &str) -> Option<Vec<u8>> {
     let mut header = [0; 64];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -49,7 +49,7 @@ fn section(file: &File, wanted: &str) -> Option<Vec<u8>> {
     })
 }
 
-/// What the section of a table's entry holds.
+/// Returns the bytes of the section that a table's entry describes.
 fn content(file: &File, entry: &[u8]) -> Option<Vec<u8>> {
     let (at, length) = (number(entry, 0x18, 8)?, number(entry, 0x20, 8)?);
     let mut bytes = vec![0; usize::try_from(length.min(LONGEST)).ok()?];
@@ -57,7 +57,7 @@ fn content(file: &File, entry: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The number of `width` bytes at `at`.
+/// Returns the number of `width` bytes at `at`.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let mut wide = [0; 8];
     wide[..width].copy_from_slice(bytes.get(at..at + width)?);

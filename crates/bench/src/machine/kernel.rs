@@ -10,26 +10,26 @@ use tontine_host::os::files::{Files, chosen};
 /// Facts about the kernel.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Kernel {
-    /// As `uname -r` says it: `6.18.44-distribution`.
+    /// Release as `uname -r` prints it: `6.18.44-distribution`.
     pub release: Option<String>,
     /// `none`, `voluntary`, `full`, `lazy`, `real-time`.
     pub preemption: Option<String>,
-    /// Ticks a second.
+    /// Ticks per second.
     pub hz: Option<u32>,
-    /// What the kernel does about each of the processor's weaknesses; those that do not concern
+    /// The kernel's measure against each of the processor's weaknesses; those that do not affect
     /// this processor are left out.
     pub mitigations: Option<BTreeMap<String, String>>,
     /// `kernel.randomize_va_space`: 0 off, 1 without the heap, 2 all.
     pub address_randomisation: Option<u8>,
-    /// `kernel.yama.ptrace_scope`, where that module is loaded: 0 own uid … 3 nobody.
+    /// `kernel.yama.ptrace_scope`, if that module is loaded: 0 own uid … 3 no process.
     pub ptrace_scope: Option<u8>,
     /// `kernel.perf_event_paranoid`.
     pub perf_event_paranoid: Option<i8>,
-    /// Those words of the kernel's command line that change timing.
+    /// Words of the kernel's command line that change timing.
     pub boot_options: Option<Vec<String>>,
 }
 
-/// Boot options that change timing, as they begin.
+/// Prefixes of boot options that change timing.
 const TIMING_OPTIONS: [&str; 13] = [
     "clocksource=",
     "cpuidle.",
@@ -47,7 +47,7 @@ const TIMING_OPTIONS: [&str; 13] = [
 ];
 
 impl Kernel {
-    /// Reads them.
+    /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let release = files.text("proc/sys/kernel/osrelease");
         let boot_line = files.text("proc/cmdline");
@@ -67,12 +67,12 @@ impl Kernel {
         }
     }
 
-    /// Major and minor version.
+    /// Returns the major and minor version.
     pub fn version(&self) -> Option<(u32, u32)> {
         version(self.release.as_deref()?)
     }
 
-    /// The release without what a distribution appends: `6.18.44`.
+    /// Returns the release without the suffix of a distribution: `6.18.44`.
     pub fn short_release(&self) -> Option<&str> {
         let release = self.release.as_deref()?;
         release.split(|c: char| !c.is_ascii_digit() && c != '.').next()
@@ -84,14 +84,15 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The coarse clock moves once a tick, so its resolution is the tick's length.
+/// Returns the tick rate. The coarse clock advances once per tick, so its resolution is the tick's
+/// length.
 fn hz() -> Option<u32> {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let hz = 1e9 / tick.tv_nsec as f64;
     (tick.tv_sec == 0 && hz.is_finite()).then(|| hz.round() as u32)
 }
 
-/// The kernel's build configuration, from wherever it is kept.
+/// Returns the kernel's build configuration, from wherever it is stored.
 fn config(files: &Files, release: &str) -> Option<String> {
     let kept = [format!("boot/config-{release}"), format!("usr/lib/modules/{release}/config")];
     kept.iter().find_map(|path| files.text(path)).or_else(|| {
@@ -108,7 +109,8 @@ fn config(files: &Files, release: &str) -> Option<String> {
     })
 }
 
-/// What is in force now, else what was asked for at boot, else what the kernel was built with.
+/// Returns the mode that is active, else the one requested at boot, else the one that the kernel
+/// was built with.
 fn preemption(files: &Files, boot_line: Option<&str>, config: Option<&str>) -> Option<String> {
     let real_time = files.number::<u8>("sys/kernel/realtime") == Some(1)
         || files.text("proc/version").is_some_and(|text| text.contains("PREEMPT_RT"));

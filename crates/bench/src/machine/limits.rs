@@ -1,4 +1,4 @@
-//! What this process may use: resource limits and rights.
+//! Resource limits and permissions of this process.
 
 use rustix::process::{Resource, geteuid, getrlimit};
 use serde::Serialize;
@@ -22,21 +22,21 @@ pub struct Limits {
     pub real_time_priority: Option<Limit>,
     /// Bytes of address space (`RLIMIT_AS`).
     pub address_space_bytes: Option<Limit>,
-    /// Whether this process runs as root.
+    /// `true` if this process runs as root.
     pub root: Option<bool>,
 }
 
-/// A limit; `null` is: none.
+/// A limit; `null` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Limit {
-    /// In force.
+    /// Limit in force.
     pub soft: Option<u64>,
-    /// To which this process may raise it.
+    /// Maximum to which this process may raise it.
     pub hard: Option<u64>,
 }
 
 impl Limits {
-    /// Reads them.
+    /// Reads the limits.
     pub fn look() -> Self {
         let limit = |resource| {
             let limit = getrlimit(resource);

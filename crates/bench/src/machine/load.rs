@@ -1,32 +1,33 @@
-//! What else the machine is doing: load, pressure, interrupts.
+//! Other work of the machine: load, pressure, interrupts.
 
 use std::time::Instant;
 
 use serde::Serialize;
 use tontine_host::os::files::{Files, keyed};
 
-/// Facts about the machine's other work, at the moment of looking.
+/// Facts about the machine's other work, at the time of reading.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Load {
-    /// Mean number of tasks that ran or wanted to, over the last minute.
+    /// Mean number of running and ready tasks over the last minute.
     pub last_minute: Option<f64>,
-    /// The same over five minutes.
+    /// Mean number over five minutes.
     pub last_five_minutes: Option<f64>,
-    /// Tasks that run or want to, now; the asking thread is one.
+    /// Number of running and ready tasks now; the calling thread is one.
     pub runnable: Option<u64>,
-    /// Share of the last ten seconds in which somebody waited for a processor, per cent.
+    /// Share of the last ten seconds in which a task waited for a processor, per cent.
     pub processor_pressure: Option<f64>,
-    /// The same for memory.
+    /// Share in which a task waited for memory.
     pub memory_pressure: Option<f64>,
-    /// The same for input and output.
+    /// Share in which a task waited for input and output.
     pub io_pressure: Option<f64>,
-    /// Interrupts a second, all processors, over the few hundredths of a second of looking.
+    /// Interrupts per second, all processors, over the few hundredths of a second of the
+    /// measurement.
     pub interrupts_per_s: Option<f64>,
-    /// Context switches a second, likewise.
+    /// Context switches per second, over the same time.
     pub switches_per_s: Option<f64>,
 }
 
-/// Counters of which two readings make a rate.
+/// Counters, two readings of which give a rate.
 #[derive(Debug, Clone, Copy)]
 pub struct Counters {
     at: Instant,
@@ -35,7 +36,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Reads them.
+    /// Reads the counters.
     pub fn read(files: &Files) -> Self {
         let text = files.text("proc/stat").unwrap_or_default();
         Self {
@@ -51,7 +52,7 @@ impl Counters {
 }
 
 impl Load {
-    /// Reads them; the rates are over the time since `before`.
+    /// Reads the facts; the rates are over the time since `before`.
     pub fn look(files: &Files, before: Counters) -> Self {
         let now = Counters::read(files);
         let seconds = (now.at - before.at).as_secs_f64();

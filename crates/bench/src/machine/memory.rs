@@ -1,4 +1,4 @@
-//! Memory: how much, in which pages, and whether it can be shared by name.
+//! Memory: amount, page sizes, and support for sharing by name.
 
 use serde::Serialize;
 use tontine_host::os::files::{Files, chosen, keyed};
@@ -6,9 +6,9 @@ use tontine_host::os::files::{Files, chosen, keyed};
 /// Facts about memory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Memory {
-    /// All of it, bytes.
+    /// Total memory, bytes.
     pub total_bytes: Option<u64>,
-    /// What can be had without swapping, bytes.
+    /// Memory available without swapping, bytes.
     pub available_bytes: Option<u64>,
     /// Swap space, bytes.
     pub swap_bytes: Option<u64>,
@@ -16,16 +16,16 @@ pub struct Memory {
     pub page_bytes: Option<u64>,
     /// Transparent huge pages: `always`, `madvise`, `never`.
     pub huge_pages: Option<String>,
-    /// Whether the kernel merges equal pages (KSM).
+    /// `true` if the kernel merges equal pages (KSM).
     pub merging: Option<bool>,
     /// NUMA nodes.
     pub nodes: Option<usize>,
-    /// Whether memory can be shared by name: there is a `/dev/shm`.
+    /// `true` if memory can be shared by name: there is a `/dev/shm`.
     pub shared_by_name: Option<bool>,
 }
 
 impl Memory {
-    /// Reads them.
+    /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let info = files.text("proc/meminfo").unwrap_or_default();
         let bytes = |key: &str| keyed::<u64>(&info, key).map(|kib| kib * 1024);

@@ -1,11 +1,11 @@
-//! What this machine is, and what of it spoils measurements: [`Machine`], [`advice::advice`].
+//! Facts about this machine, and which of them spoil measurements: [`Machine`], [`advice::advice`].
 //!
-//! [`Machine::look`] collects the facts, one module a topic; a fact that cannot be read is `None`
-//! (`null` in results). [`mod@advice`] draws conclusions from the facts alone, [`mod@card`] sets
+//! [`Machine::look`] collects the facts, one module per topic; a fact that cannot be read is `None`
+//! (`null` in results). [`mod@advice`] draws conclusions from the facts alone, [`mod@card`] formats
 //! them as rows for a terminal and a page, [`topology`] finds the pairs of processors that
 //! experiments use.
 //!
-//! What it does not do: change anything, or print.
+//! The module does not change the machine, or print.
 
 pub mod advice;
 pub mod build;
@@ -45,16 +45,17 @@ pub struct Machine {
     pub memory: memory::Memory,
     /// Hypervisor, container, stolen time.
     pub virtualisation: virtualisation::Virtualisation,
-    /// What else the machine is doing.
+    /// Other work of the machine.
     pub load: load::Load,
-    /// What this process may use.
+    /// Limits of this process.
     pub limits: limits::Limits,
-    /// How this program was built.
+    /// Build of this program.
     pub build: build::Build,
 }
 
 impl Machine {
-    /// Looks at this machine. Never fails; takes about 50 ms, most of it to measure the clocks.
+    /// Reads the facts of this machine. Never fails; takes about 50 ms, most of it to measure the
+    /// clocks.
     pub fn look() -> Self {
         let files = Files::of_this_machine();
         let before = load::Counters::read(&files);
@@ -72,7 +73,8 @@ impl Machine {
         }
     }
 
-    /// The machine in a line, for headings: `AMD EPYC, 2 of 2 processors, KVM, Linux 6.18.44`.
+    /// Returns the machine in one line, for headings: `AMD EPYC, 2 of 2 processors, KVM, Linux
+    /// 6.18.44`.
     pub fn one_line(&self) -> String {
         let architecture = || self.processor.architecture.clone();
         let model = self.processor.model.clone().or_else(architecture);
@@ -93,8 +95,8 @@ impl Machine {
     }
 }
 
-/// Time that the hypervisor has given to others while we wanted to run: ms since boot, the sum of
-/// all processors. `None` where `/proc/stat` cannot be read.
+/// Returns the time that the hypervisor gave to others while this system was ready to run: ms since
+/// boot, the sum of all processors. `None` if `/proc/stat` cannot be read.
 pub fn stolen_ms() -> Option<f64> {
     virtualisation::Times::read(&Files::of_this_machine()).map(|times| times.stolen_ms)
 }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use tontine_host::os::files::Files;
 
-/// Facts about power management. In a virtual machine most of them are the host's and unknown.
+/// Facts about power management. In a virtual machine most of them belong to the host and are
+/// unknown.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Power {
     /// Driver that sets the frequency.
@@ -12,7 +13,7 @@ pub struct Power {
     pub governors: Option<Vec<String>>,
     /// Lowest and highest frequency that the governor may choose, kHz.
     pub frequency_khz: Option<(u64, u64)>,
-    /// Whether the processor may run above its nominal frequency.
+    /// `true` if the processor may run above its nominal frequency.
     pub turbo: Option<bool>,
     /// Driver that puts idle processors to sleep.
     pub idle_driver: Option<String>,
@@ -23,18 +24,18 @@ pub struct Power {
 /// One idle state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct IdleState {
-    /// Its name: `C6`.
+    /// Name of the state: `C6`.
     pub name: String,
     /// Time to wake from it, µs, as the driver states it.
     pub wake_us: Option<u64>,
-    /// Whether an administrator switched it off.
+    /// `true` if an administrator disabled it.
     pub disabled: bool,
 }
 
 const CPUS: &str = "sys/devices/system/cpu";
 
 impl Power {
-    /// Reads them.
+    /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let policies: Vec<String> = files
             .names(&format!("{CPUS}/cpufreq"))
@@ -63,14 +64,14 @@ impl Power {
         }
     }
 
-    /// The longest time, µs, that waking from an idle state that is switched on takes.
+    /// Returns the longest time, µs, of waking from an idle state that is enabled.
     pub fn deepest_wake_us(&self) -> Option<u64> {
         let states = self.idle_states.as_ref()?.iter();
         states.filter(|state| !state.disabled).filter_map(|state| state.wake_us).max()
     }
 }
 
-/// Intel's driver has a switch of its own, the others share one.
+/// Returns `true` if turbo is on. Intel's driver has a switch of its own, the others share one.
 fn turbo(files: &Files) -> Option<bool> {
     let no_turbo: Option<u8> = files.number(&format!("{CPUS}/intel_pstate/no_turbo"));
     let boost: Option<u8> = files.number(&format!("{CPUS}/cpufreq/boost"));

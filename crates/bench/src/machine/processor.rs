@@ -1,4 +1,4 @@
-//! The processors: model, count, caches and who shares them.
+//! The processors: model, count, caches and their sharing.
 
 use serde::Serialize;
 use tontine_host::os::files::{Files, processor_list};
@@ -9,19 +9,19 @@ use tontine_host::os::pin;
 pub struct Processor {
     /// Instruction set: `x86_64`, `aarch64`.
     pub architecture: Option<String>,
-    /// Name that the maker gave it.
+    /// Model name of the manufacturer.
     pub model: Option<String>,
-    /// Processors (hardware threads) that are online.
+    /// Number of processors (hardware threads) that are online.
     pub online: Option<usize>,
-    /// Those among them on which this process may run.
+    /// Number of those on which this process may run.
     pub allowed: Option<usize>,
-    /// Sockets among the online ones.
+    /// Number of sockets among the online ones.
     pub sockets: Option<usize>,
-    /// Hardware threads of one core, lists of those that have company.
+    /// Hardware threads of one core, as lists, for cores that have several.
     pub siblings: Option<Vec<String>>,
-    /// Caches, nearest first; processors that share one as a list.
+    /// Caches, nearest first; the processors that share one as a list.
     pub caches: Option<Vec<Cache>>,
-    /// Processors taken out of the scheduler's hands (`isolcpus=`).
+    /// Processors isolated from the scheduler (`isolcpus=`).
     pub isolated: Option<Vec<usize>>,
     /// Processors without a periodic tick (`nohz_full=`).
     pub tickless: Option<Vec<usize>>,
@@ -34,7 +34,7 @@ pub struct Cache {
     pub level: u32,
     /// `Data`, `Instruction`, `Unified`.
     pub kind: String,
-    /// As the kernel writes it: `1024K`.
+    /// Size as the kernel writes it: `1024K`.
     pub size: String,
     /// Length of a line, bytes.
     pub line_bytes: Option<u32>,
@@ -45,7 +45,7 @@ pub struct Cache {
 const CPUS: &str = "sys/devices/system/cpu";
 
 impl Processor {
-    /// Reads them.
+    /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let online = files.text(&format!("{CPUS}/online"));
         let online = online.and_then(|list| processor_list(&list));
@@ -68,16 +68,16 @@ impl Processor {
     }
 }
 
-/// A list of processors in a file of the kernel's; an empty file is an empty list.
+/// Reads a list of processors from a file of the kernel; an empty file is an empty list.
 fn listed(files: &Files, name: &str) -> Option<Vec<usize>> {
     let path = format!("{CPUS}/{name}");
     let text = files.text(&path).unwrap_or_default();
-    // Where no processor is without a tick, some kernels write this instead of nothing.
+    // If no processor is without a tick, some kernels write this instead of nothing.
     let text = if text == "(null)" { "" } else { &text };
     files.has(&path).then(|| processor_list(text))?
 }
 
-/// The different texts that the processors' files of one name hold.
+/// Returns the different texts in the processors' files of one name.
 fn distinct(files: &Files, cpus: &[usize], name: &str) -> Option<Vec<String>> {
     let mut all: Vec<String> =
         cpus.iter().filter_map(|cpu| files.text(&format!("{CPUS}/cpu{cpu}/{name}"))).collect();
@@ -109,7 +109,8 @@ fn caches(files: &Files, cpus: &[usize]) -> Option<Vec<Cache>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// The model's name; Arm's file has none, and gives the numbers of maker and part instead.
+/// Returns the model's name; Arm's file has none, and contains the numbers of implementer and part
+/// instead.
 fn model(cpuinfo: &str) -> Option<String> {
     let value = |key: &str| {
         cpuinfo.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! What the scheduler is told about this process: affinity, policy, cgroup quota and throttling.
+//! Scheduling of this process: affinity, policy, cgroup quota and throttling.
 
 use serde::Serialize;
 use tontine_host::os::files::{Files, keyed};
@@ -13,28 +13,28 @@ pub struct Scheduling {
     pub policy: Option<String>,
     /// Nice value, −20 … 19.
     pub nice: Option<i64>,
-    /// `v1` or `v2`: which hierarchy holds the processor controller.
+    /// `v1` or `v2`: the hierarchy that has the processor controller.
     pub cgroup: Option<String>,
     /// Processors' worth of time that the cgroup or one above it grants; `None`: no limit, or
     /// unknown.
     pub quota: Option<f64>,
-    /// Periods in which the cgroup was held back, since it exists.
+    /// Number of periods in which the cgroup was throttled, since it exists.
     pub throttled_periods: Option<u64>,
-    /// For how long in all, ms.
+    /// Total time of throttling, ms.
     pub throttled_ms: Option<f64>,
 }
 
 impl Scheduling {
-    /// Reads them.
+    /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let group = Cgroup::of_this_process(files);
-        // The command's name, in parentheses, may hold blanks: count from behind it.
+        // The command's name, in parentheses, may contain blanks: count from its end.
         let stat = files.text("proc/self/stat").unwrap_or_default();
         let fields: Vec<&str> = stat
             .rsplit_once(") ")
             .map(|(_, after)| after.split_whitespace().collect())
             .unwrap_or_default();
-        // proc_pid_stat(5) numbers them from 1 and these begin at 3.
+        // proc_pid_stat(5) numbers the fields from 1, and these begin at 3.
         let field = |number: usize| -> Option<i64> { fields.get(number - 3)?.parse().ok() };
         let throttling = group.as_ref().and_then(|group| group.throttling(files));
         Self {
@@ -49,7 +49,7 @@ impl Scheduling {
     }
 }
 
-/// Name of a policy by its number in `sched.h`.
+/// Returns the name of a policy by its number in `sched.h`.
 fn policy(number: i64) -> &'static str {
     match number {
         0 => "other",
@@ -63,19 +63,19 @@ fn policy(number: i64) -> &'static str {
     }
 }
 
-/// Where the processor controller of this process is configured.
+/// The cgroup with the processor controller of this process.
 #[derive(Debug, PartialEq)]
 struct Cgroup {
     version: &'static str,
-    /// Where the hierarchy is mounted.
+    /// Mount point of the hierarchy.
     mount: String,
-    /// Names of the groups from the mount down to ours.
+    /// Names of the groups from the mount point down to this process's.
     path: Vec<String>,
 }
 
 impl Cgroup {
-    /// The first hierarchy, v1 before v2, that is mounted and lists the processor controller; on a
-    /// mixed system it is the v1 one that has it.
+    /// Returns the first hierarchy, v1 before v2, that is mounted and lists the processor
+    /// controller; on a mixed system the v1 one has it.
     fn of_this_process(files: &Files) -> Option<Self> {
         let groups = files.text("proc/self/cgroup")?;
         let mounts = files.text("proc/self/mountinfo")?;
@@ -86,7 +86,7 @@ impl Cgroup {
                 wanted(controllers).then_some(path)
             })?;
             let (root, mount) = mounts.lines().find_map(|line| mounted(line, kind, option))?;
-            // Seen from within a container the mount's root may be the group itself.
+            // Inside a container the mount's root may be the group itself.
             let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
             let path = below.split('/').filter(|name| !name.is_empty() && *name != "..");
             Some(Self { version, mount: mount.to_owned(), path: path.map(str::to_owned).collect() })
@@ -96,7 +96,7 @@ impl Cgroup {
             .or_else(|| of_kind("v2", &str::is_empty, "cgroup2", ""))
     }
 
-    /// Our group's folder and those above it, nearest first.
+    /// Returns the directory of this process's group and those above it, nearest first.
     fn folders(&self) -> impl Iterator<Item = String> {
         (0..=self.path.len()).rev().map(|depth| {
             let mut folder = self.mount.clone();
@@ -108,7 +108,7 @@ impl Cgroup {
         })
     }
 
-    /// The tightest limit from here to the root, in processors.
+    /// Returns the tightest limit from here to the root, in processors.
     fn quota(&self, files: &Files) -> Option<f64> {
         self.folders()
             .filter_map(|folder| {
@@ -127,7 +127,8 @@ impl Cgroup {
             .min_by(f64::total_cmp)
     }
 
-    /// How often and for how many milliseconds the nearest group that counts it was held back.
+    /// Returns how many times and for how many milliseconds the nearest group with such counters
+    /// was throttled.
     fn throttling(&self, files: &Files) -> Option<(u64, f64)> {
         self.folders().find_map(|folder| {
             let text = files.text(&format!("{folder}/cpu.stat"))?;
@@ -139,7 +140,8 @@ impl Cgroup {
     }
 }
 
-/// Root and mount point of a `mountinfo` line, if its file system and one of its options match.
+/// Returns root and mount point of a `mountinfo` line, if its file system and one of its options
+/// match.
 fn mounted<'a>(line: &'a str, kind: &str, option: &str) -> Option<(&'a str, &'a str)> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(3);

@@ -1,4 +1,4 @@
-//! The clocks: what is read, how fine it is, how far two processors' counters are apart.
+//! The clocks: their source, their resolution, and the offset between two processors' counters.
 
 use std::time::Instant;
 
@@ -8,29 +8,29 @@ use tontine_host::os::files::Files;
 
 use super::topology::Topology;
 
-/// Pairs of stamps looked at to find the smallest step.
+/// Number of pairs of stamps in which the smallest step is searched.
 const PAIRS: usize = 1000;
 
 /// Facts about the clocks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Timing {
-    /// `counter` or `monotonic`: what the experiments read.
+    /// `counter` or `monotonic`: the source of the experiments' stamps.
     pub stamps: Option<String>,
-    /// Whether the processor says that its counter ticks at one rate in every state.
+    /// `true` if the processor reports that its counter ticks at one rate in every state.
     pub invariant_counter: Option<bool>,
-    /// What the kernel itself tells time by.
+    /// The kernel's own clock source.
     pub system_source: Option<String>,
-    /// What it could tell time by.
+    /// Clock sources available to the kernel.
     pub system_sources: Option<Vec<String>>,
     /// Length of a tick of the stamps, ns.
     pub ns_per_tick: Option<f64>,
-    /// Smallest step ever seen between two stamps, ns.
+    /// Smallest step observed between two stamps, ns.
     pub granularity_ns: Option<f64>,
-    /// What two stamps with nothing between them show, ns (median).
+    /// Difference of two stamps with nothing between them, ns (median).
     pub empty_pair_ns: Option<f64>,
-    /// What one `clock_gettime(CLOCK_MONOTONIC)` takes, ns (mean).
+    /// Duration of one `clock_gettime(CLOCK_MONOTONIC)`, ns (mean).
     pub clock_gettime_ns: Option<f64>,
-    /// How far the counters of two processors are apart.
+    /// Offset between the counters of two processors.
     pub offset: Option<Offset>,
 }
 
@@ -51,7 +51,7 @@ pub struct Offset {
 }
 
 impl Timing {
-    /// Reads and measures them: about 30 ms.
+    /// Reads and measures the facts: about 30 ms.
     pub fn look(files: &Files, topology: &Topology) -> Self {
         let clock = Clock::calibrated();
         let sources = "sys/devices/system/clocksource/clocksource0";
@@ -96,7 +96,7 @@ fn clock_gettime_ns() -> f64 {
     began.elapsed().as_nanos() as f64 / PAIRS as f64
 }
 
-/// Between two sockets where there are two: those are the most likely to disagree.
+/// Measures the offset between two sockets if there are two: those are the most likely to disagree.
 fn offset(clock: Clock, topology: &Topology) -> Option<Offset> {
     let pair = ["cross-socket", "cross-cache", "cross-core", "siblings"]
         .iter()

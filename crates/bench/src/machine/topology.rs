@@ -1,15 +1,15 @@
-//! Which processors this process may use and what they share: [`Topology`].
+//! Processors that this process may use, and what they share: [`Topology`].
 //!
-//! [`Thread`] holds what one hardware thread shares with others, read from
-//! `/sys/devices/system/cpu/cpu*/{topology,cache}`; [`Topology::of`] turns a list of them into
-//! [`Placement`]s and asks nothing of the system, so that made-up machines test it.
+//! [`Thread`] describes what one hardware thread shares with others, read from
+//! `/sys/devices/system/cpu/cpu*/{topology,cache}`; [`Topology::of`] converts a list of them to
+//! [`Placement`]s without access to the system, so that it can be tested with invented machines.
 //!
-//! What it does not do: pin a thread (see [`tontine_host::os::pin`]).
+//! The module does not pin threads (see [`tontine_host::os::pin`]).
 
 use tontine_host::os::files::{Files, processor_list};
 use tontine_host::os::pin;
 
-/// A way of laying two ends onto processors.
+/// An assignment of two ends to processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// `same-core`, `siblings`, `cross-core`, `cross-cache`, `cross-socket`.
@@ -26,12 +26,12 @@ pub struct Topology {
     placements: Vec<Placement>,
 }
 
-/// One hardware thread and what it shares.
+/// A hardware thread with what it shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thread {
-    /// Its number.
+    /// Number of the thread.
     pub cpu: usize,
-    /// The lowest number among the hardware threads of its core; its own where that is unknown.
+    /// The lowest number among the hardware threads of its core; its own if that is unknown.
     pub core: usize,
     /// The lowest number among those that share its last-level cache.
     pub cache: Option<usize>,
@@ -40,17 +40,18 @@ pub struct Thread {
 }
 
 impl Topology {
-    /// Looks at the machine, within the affinity of the calling thread.
+    /// Reads the topology of the machine, within the affinity of the calling thread.
     pub fn of_this_machine() -> Self {
         let allowed = pin::allowed().unwrap_or_else(|_| vec![0]);
         Self::of(&threads(&Files::of_this_machine(), &allowed))
     }
 
-    /// The placements that `threads` allow: of every kind the first pair in ascending order.
+    /// Returns the placements that `threads` allow: of every kind the first pair in ascending
+    /// order.
     ///
-    /// `cross-core` prefers two cores below one last-level cache, then two of one socket, then any
-    /// two; it is missing where there is one core. `cross-cache` stays within a socket. A kind that
-    /// rests on an unknown fact is missing too.
+    /// `cross-core` prefers two cores with one last-level cache, then two of one socket, then any
+    /// two; it is missing if there is only one core. `cross-cache` stays within a socket. A kind
+    /// that depends on an unknown fact is missing too.
     pub fn of(threads: &[Thread]) -> Self {
         let cores = |a: &Thread, b: &Thread| a.core != b.core;
         let one_cache = |a: &Thread, b: &Thread| a.cache.is_some() && a.cache == b.cache;
@@ -79,18 +80,19 @@ impl Topology {
         Self { placements }
     }
 
-    /// All placements of two ends, the nearest pair of different cores first where there is one.
+    /// Returns all placements of two ends, the nearest pair of different cores first if there is
+    /// one.
     pub fn placements(&self) -> &[Placement] {
         &self.placements
     }
 
-    /// The placement of that name.
+    /// Returns the placement with this name.
     pub fn placement(&self, name: &str) -> Option<Placement> {
         self.placements.iter().copied().find(|placement| placement.name == name)
     }
 }
 
-/// What the kernel tells of each of `cpus`.
+/// Returns the kernel's description of each of `cpus`.
 pub fn threads(files: &Files, cpus: &[usize]) -> Vec<Thread> {
     cpus.iter().map(|&cpu| thread(files, cpu)).collect()
 }
@@ -106,12 +108,12 @@ fn thread(files: &Files, cpu: usize) -> Thread {
             .unwrap_or(cpu),
         cache: last_level_cache(files, &folder)
             .and_then(|index| lowest(&format!("{folder}/cache/{index}/shared_cpu_list"))),
-        // Some Arm machines say -1, which is no socket.
+        // Some Arm machines report -1, which is not a socket.
         socket: files.number(&format!("{folder}/topology/physical_package_id")),
     }
 }
 
-/// Name of the folder that describes the cache farthest from the core.
+/// Returns the name of the directory that describes the cache farthest from the core.
 fn last_level_cache(files: &Files, folder: &str) -> Option<String> {
     let cache = format!("{folder}/cache");
     files
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
     use tontine_host::os::files::Tree;
 
-    /// Writes one hardware thread the way the kernel lists it.
+    /// Writes one hardware thread in the form of the kernel's files.
     fn plant(tree: &Tree, cpu: usize, core: &str, cache: &str, socket: &str) {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}");
         tree.write(&format!("{folder}/topology/core_cpus_list"), core);

@@ -1,4 +1,4 @@
-//! Who else is below us: hypervisor, stolen time, container, system-call filters.
+//! The layers below this process: hypervisor, stolen time, container, system-call filters.
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::Serialize;
@@ -7,13 +7,14 @@ use tontine_host::os::files::{Files, keyed};
 /// Facts about virtualisation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Virtualisation {
-    /// Name of the hypervisor; `None` where no sign of one was found.
+    /// Name of the hypervisor; `None` if no sign of one was found.
     pub hypervisor: Option<String>,
-    /// Time that it gave to others while we wanted to run, ms since boot, all processors.
+    /// Time that it gave to others while this system was ready to run, ms since boot, all
+    /// processors.
     pub stolen_ms: Option<f64>,
-    /// The same as a share of the time that was not idle.
+    /// Stolen time as a share of the time that was not idle.
     pub stolen_share: Option<f64>,
-    /// Kind of container; `None` where no sign of one was found.
+    /// Kind of container; `None` if no sign of one was found.
     pub container: Option<String>,
     /// System-call filters (seccomp) that each call of this process passes.
     pub call_filters: Option<u32>,
@@ -22,7 +23,7 @@ pub struct Virtualisation {
 }
 
 impl Virtualisation {
-    /// Reads them.
+    /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let times = Times::read(files);
         let status = files.text("proc/self/status").unwrap_or_default();
@@ -31,7 +32,7 @@ impl Virtualisation {
             stolen_ms: times.map(|times| times.stolen_ms),
             stolen_share: times.and_then(|times| times.share()),
             container: container(files),
-            // Before Linux 5.9 the kernel tells the mode and not the number.
+            // Before Linux 5.9 the kernel reports the mode and not the number.
             call_filters: keyed(&status, "Seccomp_filters")
                 .or_else(|| keyed::<u32>(&status, "Seccomp").map(|mode| u32::from(mode == 2))),
             docker_engine: docker_engine(files),
@@ -39,12 +40,12 @@ impl Virtualisation {
     }
 }
 
-/// What the processors did since boot.
+/// Processor times since boot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Times {
     /// Taken by the hypervisor, ms.
     pub(super) stolen_ms: f64,
-    /// Spent working, for us or for somebody else, ms.
+    /// Spent working, for this system or for others, ms.
     busy_ms: f64,
 }
 
@@ -84,7 +85,8 @@ fn hypervisor(files: &Files) -> Option<String> {
     })
 }
 
-/// What the processor's identification says; the architecture reserves these leaves for it.
+/// Returns the hypervisor in the processor's identification; the architecture reserves these leaves
+/// for it.
 #[cfg(target_arch = "x86_64")]
 fn by_processor() -> Option<String> {
     use std::arch::x86_64::__cpuid;
@@ -103,7 +105,7 @@ fn by_processor() -> Option<String> {
     None
 }
 
-/// The usual name of a hypervisor by the twelve bytes with which it signs.
+/// Returns the usual name of a hypervisor by its signature of twelve bytes.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only x86 has signatures"))]
 fn by_signature(signature: &str) -> String {
     let signature = signature.trim_matches(|c: char| c == '\0' || c == ' ');
@@ -123,7 +125,7 @@ fn by_signature(signature: &str) -> String {
     .to_owned()
 }
 
-/// A virtual machine by the words that its maker wrote onto the board.
+/// Returns the hypervisor by the words in the board's identification.
 fn by_board(board: &str) -> Option<&'static str> {
     [
         ("KVM", "KVM"),
@@ -153,7 +155,7 @@ fn container(files: &Files) -> Option<String> {
     marked.map(str::to_owned).or_else(|| files.text("run/systemd/container")).or_else(groups)
 }
 
-/// The first usual socket behind which somebody listens; never waits.
+/// Returns the first usual socket on which a server listens; never waits.
 fn docker_engine(files: &Files) -> Option<String> {
     let chosen = std::env::var("DOCKER_HOST").ok();
     let chosen = chosen.and_then(|host| host.strip_prefix("unix://").map(str::to_owned));
@@ -171,7 +173,7 @@ fn listens(files: &Files, path: &str) -> bool {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         connect(&socket, &SocketAddrUnix::new(files.path(path))?)
     };
-    // AGAIN: the queue of those who wait to be accepted is full, so somebody listens.
+    // AGAIN: the queue of pending connections is full, so a server listens.
     matches!(try_it(), Ok(()) | Err(rustix::io::Errno::AGAIN))
 }
 

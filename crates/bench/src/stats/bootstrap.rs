@@ -1,15 +1,15 @@
-//! The quotient of two machines: [`quotient`], a hierarchical bootstrap.
+//! The quotient of figures of two machines: [`quotient`], a hierarchical bootstrap.
 //!
-//! Two machines cannot be measured in pairs. Both levels at which a run is random are drawn anew:
-//! which invocations there were, and which samples each of them had. The first is drawn with
-//! replacement. The second needs no samples: the median of n values drawn with replacement from a
-//! histogram is its quantile at a place that varies around a half with deviation 1/(2·√n), and the
-//! mean of n such values varies around the mean with deviation s/√n; n is the number of independent
-//! samples that the invocation is worth.
+//! Two machines cannot be measured in pairs. Both levels at which a run is random are resampled:
+//! the invocations, and the samples of each of them. The first is drawn with replacement. The
+//! second needs no samples: the median of n values drawn with replacement from a histogram is its
+//! quantile at a position that varies around a half with deviation 1/(2·√n), and the mean of n such
+//! values varies around the mean with deviation s/√n; n is the number of independent samples to
+//! which the invocation is equivalent.
 //!
 //! Percentiles of such draws are too narrow for few invocations; Hesterberg ("What teachers should
 //! know about the bootstrap", 2015) widens them to percentiles that would be right for Student's
-//! mean. The tests count how often they hold.
+//! mean. The tests count how often the intervals contain the truth.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,28 +19,28 @@ use super::interval::Interval;
 use super::mean::student_factor;
 use super::order::quantile;
 
-/// Draws of both groups.
+/// Number of draws of both groups.
 const DRAWS: usize = 4_000;
-/// Fewest invocations of either group.
+/// Minimum number of invocations of either group.
 const FEWEST: usize = 4;
 
-/// One invocation, as it could have come out: its figure for a standard normal deviate.
+/// An invocation that can be resampled: its figure for a standard normal deviate.
 pub trait Resample {
-    /// The figure that stands for the invocation, had other samples been drawn; at 0 the figure
-    /// that it had.
+    /// Returns the figure that would represent the invocation if other samples had been drawn; at
+    /// 0, its actual figure.
     fn figure(&self, deviate: f64) -> f64;
 }
 
 impl Resample for f64 {
-    /// An invocation without any error of its own.
+    /// Returns the figure of an invocation without any error of its own.
     fn figure(&self, _: f64) -> f64 {
         *self
     }
 }
 
-/// The quotient of the medians, `new` by `base`, with its interval.
+/// Returns the quotient of the medians, `new` by `base`, with its interval.
 ///
-/// `None` for fewer than four invocations of either, and where a figure is not positive.
+/// `None` for fewer than four invocations of either, or if a figure is not positive.
 pub fn quotient<A: Resample, B: Resample>(
     base: &[A],
     new: &[B],
@@ -93,7 +93,7 @@ impl Draws {
         middle((0..group.len()).map(draw).collect())
     }
 
-    /// A standard normal deviate, by Box and Muller.
+    /// Draws a standard normal deviate, by Box and Muller.
     fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
@@ -111,7 +111,7 @@ mod tests {
     use crate::stats::order::median;
     use crate::stats::simulate::{Model, RunSimulator};
 
-    /// A median and what it would have been.
+    /// A median that can be resampled from its samples.
     struct Drawn {
         sorted: Vec<f64>,
     }

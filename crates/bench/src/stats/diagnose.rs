@@ -1,40 +1,40 @@
 //! Reasons to distrust a figure: [`samples`] inside an invocation, [`invocations`] between them.
 //!
-//! These are warnings, not tests of a hypothesis: each wants both a rank statistic that chance
-//! seldom reaches and a difference that matters in practice ([`MATTERS`]), and each ends as a
-//! sentence beside the figure. They change no figure and drop no sample.
+//! These are warnings, not tests of a hypothesis: each requires both a rank statistic that chance
+//! seldom reaches and a difference that matters in practice ([`MATTERS`]), and each becomes a
+//! remark on the figure. They change no figure and drop no sample.
 
 use super::interval::sorted;
 use super::mean::moments;
 use super::order::{median, quantile};
 
-/// A drift or a distance of modes below this share of the figure is not worth a word.
+/// Share of the figure below which a drift or a distance of modes is not reported.
 pub const MATTERS: f64 = 0.02;
 
-/// Fewer samples than this say nothing about modes or drift inside an invocation.
+/// Number of samples below which modes or drift inside an invocation are not examined.
 const ENOUGH: usize = 100;
-/// Stretches into which an invocation is cut to look for drift.
+/// Number of stretches into which an invocation is divided to detect drift.
 const STRETCHES: usize = 20;
 /// Kendall's z beyond which a trend is reported: two-sided 0.1 % inside, 1 % between invocations.
 const TREND_WITHIN: f64 = 3.29;
 const TREND_BETWEEN: f64 = 2.576;
 /// Ashman's D beyond which two groups are modes: halves of a normal have 2.7, of a uniform 3.5.
 const SEPARATION: f64 = 4.5;
-/// Products that the search for the correlation's length may take.
+/// Maximum number of products that the search for the correlation's length may compute.
 const MOST_PRODUCTS: usize = 100_000_000;
 
-/// How correlated neighbouring samples are.
+/// Correlation of neighbouring samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dependence {
-    /// Correlation at lag 1; 0 where the samples are all equal.
+    /// Correlation at lag 1; 0 if all samples are equal.
     pub autocorrelation: f64,
-    /// How many independent samples these are worth, at most their number.
+    /// Number of independent samples to which these are equivalent, at most their number.
     pub effective_count: f64,
 }
 
-/// Lag-1 correlation and effective count, by Geyer's initial positive sequence; where the
-/// correlation is longer than the search may look, by the variance of batch means. Samples must be
-/// finite.
+/// Computes the lag-1 correlation and the effective count, by Geyer's initial positive sequence; if
+/// the correlation is longer than the search may reach, by the variance of batch means. Samples
+/// must be finite.
 pub fn dependence(samples: &[f64]) -> Dependence {
     let n = samples.len();
     let free = Dependence { autocorrelation: 0.0, effective_count: n as f64 };
@@ -71,7 +71,7 @@ pub fn dependence(samples: &[f64]) -> Dependence {
     Dependence { autocorrelation, effective_count: n as f64 / time.max(1.0) }
 }
 
-/// What is suspicious about the samples of one invocation, in order and sorted.
+/// Returns reasons to distrust the samples of one invocation, in order and sorted.
 pub(crate) fn samples(in_order: &[f64], sorted: &[f64], dependence: Dependence) -> Vec<String> {
     let n = in_order.len();
     if n < ENOUGH {
@@ -100,15 +100,15 @@ pub(crate) fn samples(in_order: &[f64], sorted: &[f64], dependence: Dependence) 
     reasons
 }
 
-/// A figure inside a sentence: three significant digits.
+/// Formats a figure inside a sentence: three significant digits.
 fn three_digits(value: f64) -> String {
     let behind_the_point = (2.0 - value.abs().max(1e-3).log10().floor()).clamp(0.0, 5.0);
     format!("{value:.0$}", behind_the_point as usize)
 }
 
-/// What is suspicious about the figures of the invocations of one cell, in the order in which they
-/// ran: drift, and two modes *between* invocations. Empty below 6 values or if one is not finite.
-/// `say` gives a figure its unit.
+/// Returns reasons to distrust the figures of the invocations of one cell, in the order in which
+/// they ran: drift, and two modes *between* invocations. Empty below 6 values or if one is not
+/// finite. `say` formats a figure with its unit.
 pub fn invocations(values: &[f64], say: impl Fn(f64) -> String) -> Vec<String> {
     let mut reasons = Vec::new();
     let Some(sorted) = sorted(values).filter(|sorted| sorted.len() >= 6) else {
@@ -131,8 +131,8 @@ pub fn invocations(values: &[f64], say: impl Fn(f64) -> String) -> Vec<String> {
     reasons
 }
 
-/// The change from the first to the last quarter as a share of the median, where Mann and Kendall's
-/// trend statistic exceeds `limit` and the change matters.
+/// Returns the change from the first to the last quarter as a share of the median, if Mann and
+/// Kendall's trend statistic exceeds `limit` and the change matters.
 fn trend(values: &[f64], limit: f64) -> Option<f64> {
     let n = values.len();
     let mut balance = 0_i64;
@@ -149,8 +149,8 @@ fn trend(values: &[f64], limit: f64) -> Option<f64> {
     (z > limit && share.is_finite() && share.abs() > MATTERS).then_some(share)
 }
 
-/// Two modes of many sorted samples: their means and the upper one's share. The split is the one
-/// that leaves least variance inside the groups, of what lies between the 1st and the 99th
+/// Returns two modes of many sorted samples: their means and the upper one's share. The split is
+/// the one that leaves the least variance inside the groups, computed between the 1st and the 99th
 /// percentile.
 fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
     let n = sorted.len();
@@ -171,7 +171,7 @@ fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
     let ((low, s), (high, t)) = (moments(lower)?, moments(upper)?);
     let share = upper.len() as f64 / body.len() as f64;
     let apart = (high - low) * std::f64::consts::SQRT_2 > SEPARATION * (s * s + t * t).sqrt();
-    // Two neighbouring ticks of a coarse clock are no modes.
+    // Two neighbouring ticks of a coarse clock are not modes.
     let tick = body
         .windows(2)
         .map(|pair| pair[1] - pair[0])
@@ -181,11 +181,11 @@ fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
     ((0.1..=0.9).contains(&share) && apart && matters).then_some((low, high, share))
 }
 
-/// Two groups among few sorted figures, at least two in each: parted by a gap that is wide beside
-/// either group. Gives their medians and the number in the upper one.
+/// Returns two groups among few sorted figures, at least two in each, separated by a gap that is
+/// wide relative to either group: their medians and the number in the upper one.
 fn groups(sorted: &[f64]) -> Option<(f64, f64, usize)> {
     let n = sorted.len();
-    // The fewer the figures, the easier does chance part them; `chance_seldom_parts_a_normal`
+    // The fewer the figures, the more easily chance separates them; `chance_seldom_parts_a_normal`
     // checks.
     let times = match n {
         ..10 => 4.0,

@@ -1,15 +1,14 @@
 //! An estimate with its error: [`Interval`].
 //!
-//! Every interval of this crate has this one shape, so that a report can print them alike. How it
-//! is found is the business of the neighbours ([`super::order`], [`super::mean`],
-//! [`super::ratio`]).
+//! Every interval of this crate has this one type, so that a report can print all alike. The
+//! neighbours compute it ([`super::order`], [`super::mean`], [`super::ratio`]).
 
 use serde::{Deserialize, Serialize};
 
-/// The confidence that intervals aim at unless a caller asks for another.
+/// The confidence of intervals unless a caller requests another.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// An estimate and the closed interval around it, in the unit of the values it came from.
+/// An estimate and the closed interval around it, in the unit of the original values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The figure itself.
@@ -18,23 +17,23 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// The confidence that it has, which for order statistics exceeds the one asked for.
+    /// The actual confidence, which for order statistics exceeds the requested one.
     pub achieved: f64,
 }
 
 impl Interval {
-    /// Distance between the ends.
+    /// Returns the distance between the ends.
     pub fn width(&self) -> f64 {
         self.high - self.low
     }
 
-    /// Whether the interval holds a value; its ends belong to it.
+    /// Returns `true` if the interval contains a value; its ends belong to it.
     pub fn holds(&self, truth: f64) -> bool {
         self.low <= truth && truth <= self.high
     }
 }
 
-/// A sorted copy, or `None` where a value is no finite number: a NaN has no rank.
+/// Returns a sorted copy, or `None` if a value is not finite: a NaN has no rank.
 pub(crate) fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     if !values.iter().all(|value| value.is_finite()) {
         return None;

@@ -1,16 +1,16 @@
 //! Many rows tested at once: [`false_discovery`], [`each`].
 //!
-//! Of a hundred rows without any difference five are beyond a 95 % interval. Where a decision is
-//! taken, it is corrected for the number of rows that it was taken for.
+//! Of a hundred rows without any difference, five are outside a 95 % interval. A decision is
+//! corrected for the number of rows that it is taken for.
 
-/// The confidence that each of `rows` intervals needs, so that all of them together hold with
-/// `confidence` (Bonferroni).
+/// Returns the confidence that each of `rows` intervals needs, so that all of them together hold
+/// with `confidence` (Bonferroni).
 pub fn each(confidence: f64, rows: usize) -> f64 {
     1.0 - (1.0 - confidence) / rows.max(1) as f64
 }
 
-/// Benjamini and Hochberg's adjusted values, in the order of `p`: rejecting those at most 0.05
-/// leaves at most 5 % of the rejections false, on average.
+/// Returns Benjamini and Hochberg's adjusted values, in the order of `p`: rejecting those at most
+/// 0.05 leaves at most 5 % of the rejections false, on average.
 pub fn false_discovery(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));

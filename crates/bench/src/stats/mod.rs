@@ -1,19 +1,19 @@
-//! From samples to figures that hold when they are checked.
+//! Statistics: figures with intervals that have the promised coverage.
 //!
-//! The unit is an *invocation*: one fresh process. [`summary`] turns the samples of one invocation
-//! into a handful of figures; everything else works on one figure an invocation:
+//! The unit is an *invocation*: one fresh process. [`summary`] reduces the samples of one
+//! invocation to a few figures; everything else works on one figure per invocation:
 //!
 //! - [`order`]: median and quantiles, by exact binomial order statistics;
-//! - [`mean`]: the mean, by Kalibera and Jones; [`plan`]: how many repetitions that asks for;
+//! - [`mean`]: the mean, by Kalibera and Jones; [`plan`]: the number of repetitions that it needs;
 //! - [`ratio`]: paired ratios, and whether a limit is met;
 //! - [`shift`]: two runs that were not paired, without any assumption on shape; [`bootstrap`]: the
-//!   quotient of two machines; [`resolution`]: what a comparison could have found, and how many
-//!   pairs it takes; [`many`]: many rows tested at once;
+//!   quotient of two machines; [`resolution`]: the difference that a comparison could have found,
+//!   and the number of pairs that it takes; [`many`]: many rows tested at once;
 //! - [`outliers`]: Tukey's classes, trimming; [`diagnose`]: reasons to distrust a figure;
-//! - [`naive`]: the interval of consecutive samples that seed 004 used, kept to be shown beside;
+//! - [`naive`]: the interval of consecutive samples that source 004 used, kept for comparison;
 //! - [`simulate`]: processes with a known truth, against which all of these are checked.
 //!
-//! What it does not do: read files, run experiments, or choose which statistic a report prints.
+//! The module does not read files, run experiments, or choose the statistic that a report prints.
 
 pub mod bootstrap;
 pub mod diagnose;

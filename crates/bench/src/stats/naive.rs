@@ -1,18 +1,17 @@
-//! The interval that consecutive samples do not deserve: [`interval`].
+//! The interval of consecutive samples, which is too narrow: [`interval`].
 //!
-//! Mean ± 1.96·s/√n over every sample is what seed 004 printed. It assumes that neighbouring
-//! samples are independent and that the next run of the program resembles this one; neither is so.
-//! It stands here to be shown beside the honest intervals and to be caught failing by the coverage
-//! table.
+//! Source 004 printed mean ± 1.96·s/√n over every sample. This assumes that neighbouring samples
+//! are independent and that the next run of the program resembles this one; neither is true. It is
+//! kept to be shown next to the valid intervals, and to fail in the coverage table.
 
 use super::interval::{CONFIDENCE, Interval};
 use super::mean::moments;
 use super::outliers::trimmed;
 
-/// The normal distribution's two-sided 95 % factor, rounded as the seed rounds it.
+/// The normal distribution's two-sided 95 % factor, rounded as the source rounds it.
 const FACTOR: f64 = 1.96;
 
-/// Mean ± 1.96·s/√n of all samples; `achieved` is what it *claims*, 95 %.
+/// Computes mean ± 1.96·s/√n of all samples; `achieved` is the confidence that it *claims*, 95 %.
 ///
 /// All fields are NaN, and nothing is claimed, if there are no samples or one is not finite.
 pub fn interval(samples: &[f64]) -> Interval {
@@ -28,8 +27,8 @@ pub fn interval(samples: &[f64]) -> Interval {
     }
 }
 
-/// What the script of seed 004 did to a file of round trips: halve each, drop what lies beyond 1.5
-/// interquartile ranges of the quartiles, then [`interval`].
+/// Processes a file of round trips like the script of source 004: halves each, drops those beyond
+/// 1.5 interquartile ranges of the quartiles, then computes [`interval`].
 pub fn as_published(round_trips: &[f64]) -> Interval {
     let one_way: Vec<f64> = round_trips.iter().map(|sample| sample / 2.0).collect();
     trimmed(&one_way).map_or_else(|| interval(&one_way), |kept| interval(&kept))

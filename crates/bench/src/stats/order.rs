@@ -4,27 +4,27 @@
 //! the distribution. So P(x₍ₗ₎ ≤ quantile ≤ x₍ᵤ₎) ≥ P(l ≤ B ≤ u − 1) holds without any assumption
 //! but independence; ties only raise it. The price is that the confidence comes in steps.
 //!
-//! The neighbours decide what the values are: over invocations the median of per-invocation p99s is
-//! *not* the p99 of all samples, and a caller has to say which of the two it prints.
+//! The caller decides what the values are: over invocations, the median of per-invocation p99s is
+//! *not* the p99 of all samples, and a caller must name which of the two it prints.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::interval::{CONFIDENCE, Interval, sorted};
 
-/// The median with the narrowest symmetric pair of order statistics that has at least 95 %.
+/// Returns the median with the narrowest symmetric pair of order statistics that has at least 95 %.
 ///
 /// n = 6 gives [x₁, x₆] (96.9 %), 10 gives [x₂, x₉] (97.9 %), 20 gives [x₆, x₁₅] (95.9 %). `None`
-/// for fewer than 6 values, where even [x₁, xₙ] has less than 95 %, and for values that are not
+/// for fewer than 6 values, for which even [x₁, xₙ] has less than 95 %, and for values that are not
 /// finite.
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
     quantile_interval(values, 0.5, CONFIDENCE)
 }
 
-/// The q-quantile with the narrowest equal-tailed pair of order statistics that has at least
-/// `confidence`: neither end is missed with more than half of the rest.
+/// Returns the q-quantile with the narrowest equal-tailed pair of order statistics that has at
+/// least `confidence`: neither end is missed with more than half of the rest.
 ///
-/// `None` where no pair has it (too few values for this q), where `q` or `confidence` lies outside
-/// the open interval (0, 1), and for values that are not finite.
+/// `None` if no pair has it (too few values for this q), if `q` or `confidence` is outside the open
+/// interval (0, 1), and for values that are not finite.
 pub fn quantile_interval(values: &[f64], q: f64, confidence: f64) -> Option<Interval> {
     let inside = |p: f64| p > 0.0 && p < 1.0;
     if !inside(q) || !inside(confidence) {
@@ -40,7 +40,7 @@ pub fn quantile_interval(values: &[f64], q: f64, confidence: f64) -> Option<Inte
     })
 }
 
-/// The ranks, from 1, of the two ends for `n` values, and the confidence that they have.
+/// Returns the ranks, from 1, of the two ends for `n` values, and their confidence.
 pub(super) fn ranks(n: usize, q: f64, confidence: f64) -> Option<(usize, usize, f64)> {
     let below = Binomial::new(q, n as u64).ok()?;
     let tail = (1.0 - confidence) / 2.0;
@@ -50,8 +50,8 @@ pub(super) fn ranks(n: usize, q: f64, confidence: f64) -> Option<(usize, usize, 
     (low < high).then_some((low, high, achieved))
 }
 
-/// The q-quantile of sorted values, interpolated between neighbours (Hyndman and Fan's type 7, the
-/// default of NumPy and R); for q = 0.5 the usual median. `None` if there are no values.
+/// Returns the q-quantile of sorted values, interpolated between neighbours (Hyndman and Fan's type
+/// 7, the default of NumPy and R); for q = 0.5 the usual median. `None` if there are no values.
 ///
 /// `q` is clamped to [0, 1].
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
@@ -63,7 +63,7 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + share * (sorted[above] - sorted[below]))
 }
 
-/// The middle of unsorted values. `None` if there are none, or one is not finite.
+/// Returns the median of unsorted values. `None` if there are none, or one is not finite.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(&sorted(values)?, 0.5)
 }
@@ -77,7 +77,7 @@ mod tests {
         (1..=n).map(|i| i as f64).collect()
     }
 
-    /// All 2ⁿ ways in which n values can lie below or above the median, counted one by one.
+    /// Counts one by one all 2ⁿ ways in which n values can be below or above the median.
     fn counted_confidence(n: u32, low: u32, high: u32) -> f64 {
         let held = (0_u64..1 << n).filter(|ways| (low..high).contains(&ways.count_ones())).count();
         held as f64 / f64::from(1_u32 << n)

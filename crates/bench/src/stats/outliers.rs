@@ -1,13 +1,13 @@
 //! Outliers, classified and never silently dropped: [`classify`], [`trimmed`].
 //!
 //! Tukey's fences: beyond 1.5 interquartile ranges of the quartiles a sample is mild, beyond 3 it
-//! is extreme. A latency's outliers are real (somebody waited), so the untrimmed figures stay the
+//! is extreme. A latency's outliers are real (a process waited), so the untrimmed figures stay the
 //! main ones and a trimmed mean is one more column.
 
 use super::interval::sorted;
 use super::order::quantile;
 
-/// How many samples lie outside the fences.
+/// Number of samples outside the fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outliers {
     /// Beyond 1.5 interquartile ranges, but not beyond 3.
@@ -21,20 +21,21 @@ pub fn classify(samples: &[f64]) -> Option<Outliers> {
     classify_sorted(&sorted(samples)?)
 }
 
-/// The samples, sorted, without what lies beyond 1.5 interquartile ranges of the quartiles. `None`
-/// if there are no samples, or one is not finite. Never empty: the quartiles themselves stay.
+/// Returns the samples, sorted, without those beyond 1.5 interquartile ranges of the quartiles.
+/// `None` if there are no samples, or one is not finite. Never empty: the quartiles themselves
+/// stay.
 pub fn trimmed(samples: &[f64]) -> Option<Vec<f64>> {
     Some(within(&sorted(samples)?, 1.5)?.to_vec())
 }
 
-/// [`classify`] for samples that are sorted already.
+/// Like [`classify`], for samples that are already sorted.
 pub(crate) fn classify_sorted(sorted: &[f64]) -> Option<Outliers> {
     let inside = within(sorted, 1.5)?.len();
     let not_extreme = within(sorted, 3.0)?.len();
     Some(Outliers { mild: not_extreme - inside, extreme: sorted.len() - not_extreme })
 }
 
-/// The part of sorted samples within `ranges` interquartile ranges of the quartiles.
+/// Returns the part of sorted samples within `ranges` interquartile ranges of the quartiles.
 pub(crate) fn within(sorted: &[f64], ranges: f64) -> Option<&[f64]> {
     let lower = quantile(sorted, 0.25)?;
     let upper = quantile(sorted, 0.75)?;

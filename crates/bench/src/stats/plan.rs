@@ -1,18 +1,18 @@
 //! The number of repetitions, from a pilot: [`RepetitionPlan::new`].
 //!
 //! Kalibera and Jones (ISMM 2013, section 6): with T₁² the variance of an iteration inside its
-//! invocation and T₂² that between invocations, and c₁ and c₂ what one more iteration and one more
-//! invocation cost, r₁ = ⌈√(c₂/c₁ · T₁²/T₂²)⌉ iterations an invocation narrow the interval most for
-//! the time spent; the number of invocations then follows from the width that is wanted.
+//! invocation and T₂² that between invocations, and c₁ and c₂ the costs of one more iteration and
+//! one more invocation, r₁ = ⌈√(c₂/c₁ · T₁²/T₂²)⌉ iterations per invocation narrow the interval
+//! most for the time spent; the number of invocations then follows from the requested width.
 //!
-//! The formula takes iterations as independent. Where they are correlated, feed it the means of
+//! The formula assumes that iterations are independent. If they are correlated, pass the means of
 //! stretches longer than the correlation.
 
 use super::mean::{moments, student_factor};
 
-/// More invocations than this are never planned: the bound of the search.
+/// Maximum number of invocations that is ever planned: the bound of the search.
 pub const MOST_INVOCATIONS: usize = 10_000;
-/// More iterations than this are never planned.
+/// Maximum number of iterations that is ever planned.
 pub const MOST_ITERATIONS: usize = 100_000_000;
 
 /// The two components of a pilot's variance, in the squared unit of its samples.
@@ -22,11 +22,11 @@ pub struct Components {
     pub mean: f64,
     /// T₁²: between the iterations of an invocation.
     pub within: f64,
-    /// T₂²: between invocations, with what the iterations contribute taken off; never below 0.
+    /// T₂²: between invocations, without the contribution of the iterations; never below 0.
     pub between: f64,
 }
 
-/// What one more repetition costs, in one unit of time for both.
+/// Cost of one more repetition, in one unit of time for both.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// c₁: one iteration.
@@ -38,9 +38,9 @@ pub struct Costs {
 /// Repetitions at both levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepetitionPlan {
-    /// Iterations in each invocation.
+    /// Number of iterations in each invocation.
     pub iterations: usize,
-    /// Invocations; `None` if the wanted width takes more than [`MOST_INVOCATIONS`].
+    /// Number of invocations; `None` if the requested width takes more than [`MOST_INVOCATIONS`].
     pub invocations: Option<usize>,
 }
 
@@ -63,8 +63,8 @@ impl Components {
         Some(Self { mean, within, between })
     }
 
-    /// Half width of the mean's 95 % interval after so many iterations in each of so many
-    /// invocations. `None` for fewer than two invocations.
+    /// Returns the half width of the mean's 95 % interval after this number of iterations in each
+    /// of this number of invocations. `None` for fewer than two invocations.
     pub fn half_width(&self, iterations: f64, invocations: usize) -> Option<f64> {
         let variance = self.between + self.within / iterations;
         let factor = student_factor(invocations, super::interval::CONFIDENCE)?;
@@ -73,15 +73,16 @@ impl Components {
 }
 
 impl RepetitionPlan {
-    /// The cheapest repetitions whose 95 % interval for the mean reaches at most `half_width`, in
-    /// the samples' unit, to either side. `None` if a cost or the width is not positive and finite.
+    /// Returns the cheapest repetitions whose 95 % interval for the mean extends at most
+    /// `half_width`, in the samples' unit, to either side. `None` if a cost or the width is not
+    /// positive and finite.
     pub fn new(components: Components, costs: Costs, half_width: f64) -> Option<Self> {
         let usable = |x: f64| x > 0.0 && x.is_finite();
         if !usable(costs.iteration) || !usable(costs.invocation) || !usable(half_width) {
             return None;
         }
         let price = costs.invocation / costs.iteration;
-        // Equal invocations (T₂² = 0) ask for ever longer ones; the bound catches that.
+        // Equal invocations (T₂² = 0) make the ideal number infinite; the bound limits it.
         let ideal = if components.within > 0.0 {
             (price * components.within / components.between).sqrt().ceil()
         } else {
@@ -114,7 +115,7 @@ mod tests {
     fn no_other_split_of_the_same_time_is_better() {
         let components = Components { mean: 50.0, within: 9.0, between: 0.5 };
         let best = RepetitionPlan::new(components, COSTS, 1.0).unwrap().iterations as f64;
-        // Variance times cost an invocation: what a unit of time buys.
+        // Variance times cost per invocation: inversely, the value of a unit of time.
         let price = |r: f64| (0.5 + 9.0 / r) * (100.0 + r);
         assert!((1..2000).all(|r| price(f64::from(r)) >= price(best) * 0.999));
     }

@@ -1,8 +1,8 @@
-//! Ratios of paired runs and what they say about a limit: [`paired`], [`LimitVerdict`].
+//! Ratios of paired runs, and their relation to a limit: [`paired`], [`LimitVerdict`].
 //!
-//! A pair is two measurements taken right after one another; what disturbs both cancels in their
-//! ratio. Logarithms make a ratio and its inverse mirror images, so that naming the pair the other
-//! way round inverts the interval and changes no verdict.
+//! A pair is two measurements taken right after one another; a disturbance of both cancels in their
+//! ratio. Logarithms make a ratio and its inverse mirror images, so that exchanging the two inverts
+//! the interval and changes no verdict.
 
 use super::interval::{CONFIDENCE, Interval};
 use super::order::quantile_interval;
@@ -10,16 +10,16 @@ use super::order::quantile_interval;
 /// The conclusion from an interval about a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitVerdict {
-    /// The whole interval keeps the limit.
+    /// The whole interval is within the limit.
     Met,
-    /// The whole interval breaks the limit.
+    /// The whole interval is beyond the limit.
     Failed,
-    /// The limit lies inside: more pairs are needed to tell.
+    /// The limit is inside the interval: more pairs are needed.
     Unresolved,
 }
 
 impl LimitVerdict {
-    /// Is the figure at most `limit`?
+    /// Judges whether the figure is at most `limit`.
     pub fn at_most(interval: Interval, limit: f64) -> Self {
         if interval.high <= limit {
             Self::Met
@@ -30,7 +30,7 @@ impl LimitVerdict {
         }
     }
 
-    /// Is the figure at least `limit`?
+    /// Judges whether the figure is at least `limit`.
     pub fn at_least(interval: Interval, limit: f64) -> Self {
         if interval.low >= limit {
             Self::Met
@@ -42,15 +42,16 @@ impl LimitVerdict {
     }
 }
 
-/// The median of the ratios, by way of their logarithms, with its sign-test interval at 95 %.
+/// Returns the median of the ratios, computed by their logarithms, with its sign-test interval at
+/// 95 %.
 ///
 /// `None` for fewer than 6 ratios, and if one is not positive and finite.
 pub fn paired(ratios: &[f64]) -> Option<Interval> {
     paired_at(ratios, CONFIDENCE)
 }
 
-/// [`paired`] at another confidence: with k rows under test, 1 − 0.05/k corrects for their number
-/// (Bonferroni).
+/// Like [`paired`], at another confidence: with k rows under test, 1 − 0.05/k corrects for their
+/// number (Bonferroni).
 pub fn paired_at(ratios: &[f64], confidence: f64) -> Option<Interval> {
     if !ratios.iter().all(|&ratio| ratio > 0.0) {
         return None;

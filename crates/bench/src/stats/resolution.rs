@@ -1,21 +1,22 @@
-//! The smallest difference that a comparison could have resolved: [`paired`], [`unpaired`]; and how
-//! many pairs it takes to resolve a given one: [`pairs_for`].
+//! The smallest difference that a comparison could have resolved: [`paired`], [`unpaired`]; and the
+//! number of pairs that resolve a given one: [`pairs_for`].
 //!
-//! "Could have resolved" means: had the difference been so large, a repetition of the same
-//! comparison would have found it, its interval without zero, in at least 95 of 100 cases.
+//! "Could have resolved" means: if the difference had been this large, a repetition of the same
+//! comparison would have found it, with an interval that excludes zero, in at least 95 of 100
+//! cases.
 //!
 //! **Pairs.** The sign-test interval of n differences is [x₍ₗ₎, x₍ₙ₊₁₋ₗ₎]. A shift by d lifts its
-//! lower end above zero where fewer than l of the n differences lie more than d below the
-//! truth. So d is a quantile of the differences, and an order statistic estimates it: of a
-//! repetition's values, those beyond this comparison's x₍ⱼ₎ have a beta-binomial number whatever
-//! the distribution. The largest j for which that number stays below l in [`POWER`] of all cases
-//! gives d, the larger of the distances of x₍ⱼ₎ and x₍ₙ₊₁₋ⱼ₎ from the middle. Where the
-//! differences are alike at both ends it needs no other assumption; it needs 20 pairs at 95 %.
+//! lower end above zero if fewer than l of the n differences are more than d below the truth. So d
+//! is a quantile of the differences, and an order statistic estimates it: the number of a
+//! repetition's values that are beyond this comparison's x₍ⱼ₎ is beta-binomial, whatever the
+//! distribution. The largest j for which that number stays below l in [`POWER`] of all cases gives
+//! d, the larger of the distances of x₍ⱼ₎ and x₍ₙ₊₁₋ⱼ₎ from the middle. If the differences are
+//! alike at both ends, no other assumption is needed; 20 pairs are needed at 95 %.
 //!
 //! **Two groups** of invocations, not paired: [`ERRORS`] standard errors of the difference of their
-//! means. The interval of [`super::shift`] is about two wide to either side, two more make the
-//! power, and the rest is for not knowing the deviation of so few; the factor was found by
-//! simulation. At another confidence it grows as Student's quantiles do, and where the test cannot
+//! means. The interval of [`super::shift`] is about two wide to either side, two more give the
+//! power, and the rest accounts for the unknown deviation of so small groups; the factor was found
+//! by simulation. At another confidence it grows as Student's quantiles do, and if the test cannot
 //! reach that confidence there is no such difference.
 
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -27,20 +28,20 @@ use super::mean::{moments, student_factor};
 use super::order::{quantile, ranks};
 use super::shift::reaches;
 
-/// How often a repetition is to find it. More than the 95 % that are promised: centre and
+/// Probability with which a repetition must find it. More than the promised 95 %: centre and
 /// distribution are estimated from the same pairs.
 const POWER: f64 = 0.98;
 
 /// Standard errors of the difference of two groups' means, at 95 %.
 const ERRORS: f64 = 6.0;
 
-/// More pairs than any comparison makes.
+/// Upper bound of the number of pairs of any comparison.
 const MOST: usize = 10_000;
 
 /// The interquartile range of a normal distribution, in standard deviations.
 const NORMAL_RANGE: f64 = 1.349;
 
-/// For paired differences (logarithms of ratios, or differences): the smallest shift that a
+/// For paired differences (logarithms of ratios, or differences): returns the smallest shift that a
 /// sign-test interval at `confidence` would have resolved. `None` for fewer pairs than
 /// [`fewest_pairs`].
 pub fn paired(differences: &[f64], confidence: f64) -> Option<f64> {
@@ -52,8 +53,8 @@ pub fn paired(differences: &[f64], confidence: f64) -> Option<f64> {
     Some(below.max(above))
 }
 
-/// For two groups that are not paired, at `confidence`. `None` where so few values cannot show any
-/// difference with it.
+/// For two groups that are not paired: returns the smallest difference at `confidence`. `None` if
+/// so few values cannot show any difference with it.
 pub fn unpaired(base: &[f64], new: &[f64], confidence: f64) -> Option<f64> {
     if base.len() < 2 || new.len() < 2 || !reaches(base.len(), new.len(), confidence) {
         return None;
@@ -64,7 +65,7 @@ pub fn unpaired(base: &[f64], new: &[f64], confidence: f64) -> Option<f64> {
     Some(errors(base.len() + new.len(), confidence)? * (pooled * (1.0 / n + 1.0 / m)).sqrt())
 }
 
-/// [`ERRORS`] at another confidence, for so many values in both groups.
+/// Returns [`ERRORS`] at another confidence, for this number of values in both groups.
 fn errors(values: usize, confidence: f64) -> Option<f64> {
     // Two groups leave two degrees of freedom fewer than there are values.
     let student = |confidence| student_factor(values - 1, confidence);
@@ -72,23 +73,23 @@ fn errors(values: usize, confidence: f64) -> Option<f64> {
     Some(ERRORS * (student(confidence)? + power) / (student(CONFIDENCE)? + power))
 }
 
-/// The smallest share of which something would have been seen in all of `invocations` with 95 %,
-/// where it had never been seen before in `tries` a time: what can be said where nothing varies.
+/// Returns the smallest share that would have shown in all of `invocations` with 95 %, if it had
+/// never shown before in `tries` each: the bound if nothing varies.
 pub fn share(tries: usize, invocations: usize) -> Option<f64> {
     let (tries, invocations) = (tries as f64, invocations as f64);
     let none_in_one = 1.0 - 0.95_f64.powf(1.0 / invocations);
     (tries >= 1.0 && invocations >= 1.0).then(|| 1.0 - none_in_one.powf(1.0 / tries))
 }
 
-/// Pairs below which the smallest difference is unknown.
+/// Returns the number of pairs below which the smallest difference is unknown.
 pub fn fewest_pairs(confidence: f64) -> usize {
     (1..MOST).find(|&pairs| beyond(pairs, confidence).is_some()).unwrap_or(MOST)
 }
 
-/// How many pairs resolve `target`, to judge by the spread of those of a pilot: never fewer than
+/// Returns the number of pairs that resolve `target`, given the spread of a pilot's pairs: at least
 /// [`fewest_pairs`].
 ///
-/// The deviation is taken from the quartiles, and a median's error is √(π/2) times a mean's.
+/// The deviation is computed from the quartiles, and a median's error is √(π/2) times a mean's.
 pub fn pairs_for(target: f64, pilot: &[f64], confidence: f64) -> usize {
     let fewest = fewest_pairs(confidence);
     let Some(sorted) = sorted(pilot) else { return fewest };
@@ -100,13 +101,14 @@ pub fn pairs_for(target: f64, pilot: &[f64], confidence: f64) -> usize {
     if needed.is_finite() { (needed.ceil() as usize).clamp(fewest, MOST) } else { MOST }
 }
 
-/// The rank, from 1, of the order statistic that estimates the smallest shift.
+/// Returns the rank, from 1, of the order statistic that estimates the smallest shift.
 fn beyond(pairs: usize, confidence: f64) -> Option<usize> {
     let (low, _, _) = ranks(pairs, 0.5, confidence)?;
     (1..=low).take_while(|&rank| fewer_than(low, pairs, rank) >= POWER).last()
 }
 
-/// How often fewer than `low` of `pairs` new values lie below the `rank`-th of as many old ones.
+/// Returns the probability that fewer than `low` of `pairs` new values are below the `rank`-th of
+/// as many old ones.
 fn fewer_than(low: usize, pairs: usize, rank: usize) -> f64 {
     let (n, a) = (pairs as f64, rank as f64);
     let b = n - a + 1.0;
@@ -129,7 +131,7 @@ mod tests {
     /// Of 1,000 at 95 %: 950, with a deviation of 6.9.
     const ENOUGH: usize = 933;
 
-    /// Log ratios of the medians of two fresh invocations each.
+    /// Draws log ratios of the medians of two fresh invocations each.
     fn pairs(source: &mut RunSimulator, model: Model, count: usize, lift: f64) -> Vec<f64> {
         let mut figure = || median(&source.invocation(model, 0.5, 15)).expect("samples");
         (0..count).map(|_| (figure() / figure()).ln() + lift).collect()
@@ -145,8 +147,8 @@ mod tests {
         assert_eq!(paired(&[0.0; 20], 0.95), Some(0.0));
     }
 
-    /// Of two samples of 4, how often fewer than 2 of the second lie below the first's least: by
-    /// counting all orders of 8 values.
+    /// The probability that, of two samples of 4, fewer than 2 of the second are below the first's
+    /// minimum: by counting all orders of 8 values.
     #[test]
     fn the_number_beyond_agrees_with_counting() {
         let (mut held, mut all) = (0, 0);
@@ -155,7 +157,8 @@ mod tests {
                 continue;
             }
             all += 1;
-            // Bits from the lowest value: those of the second sample before the first of the first.
+            // Bits from the lowest value: count those of the second sample before the first of the
+            // first.
             let before = (0..8).take_while(|bit| order & (1 << bit) == 0).count();
             held += usize::from(before < 2);
         }
@@ -163,9 +166,9 @@ mod tests {
         assert!((fewer_than(2, 4, 1) - counted).abs() < 1e-9, "{counted}");
     }
 
-    /// The whole second stage, pilot and correction included: how often its interval holds the
-    /// truth, how often it finds a shift of the size that it says it can resolve, and how often one
-    /// that is not there.
+    /// The whole second stage, pilot and correction included: how many of its intervals contain the
+    /// truth, how many find a shift of the size that it claims to resolve, and how many find one
+    /// that does not exist.
     #[test]
     fn the_second_stage_keeps_its_word() {
         let models = [Model::Normal, Model::Spikes, Model::ModesBetween];
@@ -176,7 +179,7 @@ mod tests {
             let fewest = fewest_pairs(confidence);
             let (mut held, mut found, mut false_alarms) = (0, 0, 0);
             for _ in 0..RUNS {
-                // As `compare` does it: so many pairs as the pilot asks for, the pilot among them.
+                // Like `compare`: as many pairs as the pilot requires, the pilot included.
                 let mut first = pairs(&mut source, model, fewest, 0.03);
                 let count = pairs_for(0.05, &first, confidence).min(100);
                 let more = count.saturating_sub(fewest);

@@ -1,34 +1,34 @@
-//! How far one group of values lies beside another, of any shape: [`shift`].
+//! The distance between two groups of values, of any shape: [`shift`].
 //!
-//! The estimate is Hodges and Lehmann's, the middle of all differences; its interval is Mann and
-//! Whitney's test turned round: those shifts that the test does not reject. It assumes that the
+//! The estimate is Hodges and Lehmann's, the middle of all differences; its interval inverts Mann
+//! and Whitney's test: it contains the shifts that the test does not reject. It assumes that the
 //! values are independent and that one group is the other, shifted; the exact distribution of the
-//! statistic needs no more. Ties only raise the confidence.
+//! statistic needs nothing else. Ties only raise the confidence.
 //!
 //! Pairs have a better test: [`super::ratio`]. Here the two groups were measured at different
-//! times, and what changed between those times is part of the difference.
+//! times, and any change between those times is part of the difference.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::interval::{Interval, sorted};
 use super::order::quantile;
 
-/// Groups up to this size have the exact distribution; larger ones are close enough to normal.
+/// Maximum size of groups with the exact distribution; larger ones are close enough to normal.
 const EXACT: usize = 30;
 
-/// What two groups show.
+/// Result of the comparison of two groups.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shift {
-    /// By how much the second group lies above the first; `None` where there are too few values
-    /// for the confidence, as for three and three at 95 %.
+    /// Distance of the second group above the first; `None` if there are too few values for the
+    /// confidence, as for three and three at 95 %.
     pub interval: Option<Interval>,
     /// The middle of all differences.
     pub estimate: f64,
-    /// How often two equal groups are at least so far apart, in either direction.
+    /// Probability that two equal groups are at least this far apart, in either direction.
     pub p: f64,
 }
 
-/// Compares `new` with `base`. `None` where either is empty or a value is not finite.
+/// Compares `new` with `base`. `None` if either is empty or a value is not finite.
 pub fn shift(base: &[f64], new: &[f64], confidence: f64) -> Option<Shift> {
     let (base, new) = (sorted(base)?, sorted(new)?);
     let all: Vec<f64> =
@@ -50,14 +50,14 @@ pub fn shift(base: &[f64], new: &[f64], confidence: f64) -> Option<Shift> {
     Some(Shift { interval, estimate, p: (2.0 * tails.at_most(nearer)).min(1.0) })
 }
 
-/// Whether groups of `base` and `new` values can show any difference at `confidence`: whether their
-/// test rejects where one lies above the other altogether.
+/// Returns `true` if groups of `base` and `new` values can show any difference at `confidence`: if
+/// their test rejects when the groups do not overlap.
 pub fn reaches(base: usize, new: usize, confidence: f64) -> bool {
     Tails::of(base, new).rank((1.0 - confidence) / 2.0).is_some()
 }
 
-/// How many values each of two equally large groups needs for [`reaches`]; more than that is never
-/// needed.
+/// Returns the number of values that each of two equally large groups needs for [`reaches`]; the
+/// maximum always suffices.
 pub fn fewest_each(confidence: f64) -> usize {
     (1..EXACT).find(|&count| reaches(count, count, confidence)).unwrap_or(EXACT)
 }
@@ -99,25 +99,26 @@ impl Tails {
         }
     }
 
-    /// The largest rank, from 1, of a difference below which no more than `tail` lies.
+    /// Returns the largest rank, from 1, of a difference below which at most `tail` lies.
     fn rank(&self, tail: f64) -> Option<usize> {
         (1..).take_while(|&rank| self.at_most(rank - 1) <= tail).last()
     }
 }
 
-/// How many arrangements of `n` and `m` values have each U. Only sums, so that nothing cancels.
+/// Counts the arrangements of `n` and `m` values with each U. It only adds, so that nothing
+/// cancels.
 fn arrangements(n: usize, m: usize) -> Vec<f64> {
-    // By how many values of the second group there are, for a growing first one.
+    // Counts by the number of values of the second group, for a growing first one.
     let mut row: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
     for i in 1..=n {
         let mut next = vec![vec![1.0]];
         for j in 1..=m {
             let mut counts = vec![0.0; i * j + 1];
-            // The largest value belongs to the first group: it lies above none of the second's …
+            // If the largest value belongs to the first group, it is above none of the second's …
             for (u, count) in row[j].iter().enumerate() {
                 counts[u] += count;
             }
-            // … or to the second: it lies above all of the first's.
+            // … if to the second, it is above all of the first's.
             for (u, count) in next[j - 1].iter().enumerate() {
                 counts[u + i] += count;
             }
@@ -133,8 +134,8 @@ mod tests {
     use super::*;
     use crate::stats::simulate::{LEVEL, Model, RunSimulator};
 
-    /// Critical values of the two-sided test at 5 %, as statistics' tables have them: 2 for 5 and
-    /// 5, 5 for 6 and 6, 23 for 10 and 10, 127 for 20 and 20, none for 3 and 3.
+    /// Critical values of the two-sided test at 5 %, from statistical tables: 2 for 5 and 5, 5 for
+    /// 6 and 6, 23 for 10 and 10, 127 for 20 and 20, none for 3 and 3.
     #[test]
     fn the_published_critical_values() {
         for (n, critical) in

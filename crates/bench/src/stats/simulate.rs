@@ -1,27 +1,28 @@
-//! Processes whose truth is known, to check intervals against: [`Model`], [`RunSimulator`].
+//! Random processes with a known truth, against which intervals are checked: [`Model`],
+//! [`RunSimulator`].
 //!
-//! Every model has the level [`LEVEL`] and a sample's deviation [`SPREAD`], roughly a latency of
-//! 100 ns. A run is a list of invocations, each a list of consecutive samples. `cargo xtask
-//! coverage` draws thousands of runs and writes the table of the documentation; the tests here draw
-//! hundreds.
+//! Every model has the level [`LEVEL`] and a sample's deviation [`SPREAD`], approximately those of
+//! a latency of 100 ns. A run is a list of invocations, each a list of consecutive samples. `cargo
+//! xtask coverage` draws thousands of runs and writes the table of the documentation; the tests
+//! here draw hundreds.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// The level around which every model varies.
 pub const LEVEL: f64 = 100.0;
-/// Standard deviation of a sample inside an invocation, spikes and modes aside.
+/// Standard deviation of a sample inside an invocation, without spikes and modes.
 pub const SPREAD: f64 = 10.0;
-/// Standard deviation of the random effect of an invocation, where a model has one.
+/// Standard deviation of the random effect of an invocation, if a model has one.
 pub const EFFECT: f64 = 5.0;
-/// How far a drifting machine's level rises over a run.
+/// Increase of a drifting machine's level over a run.
 pub const DRIFT: f64 = 15.0;
 /// Distance between the modes of a model that has two.
 pub const MODES: f64 = 60.0;
 /// Tick of the coarse clock.
 pub const TICK: f64 = 8.0;
 
-/// How samples come about.
+/// Distribution of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Model {
     /// Independent normal samples.
@@ -61,7 +62,7 @@ impl Model {
         Self::Ticks,
     ];
 
-    /// What a table calls it.
+    /// Returns the name in tables.
     pub fn name(self) -> String {
         match self {
             Self::Normal => "independent normal".into(),
@@ -85,17 +86,17 @@ pub struct RunSimulator {
 }
 
 impl RunSimulator {
-    /// A source with a seed.
+    /// Creates a source with a seed.
     pub fn new(seed: u64) -> Self {
         Self { generator: ChaCha8Rng::seed_from_u64(seed), spare: None }
     }
 
-    /// A standard normal value, by Marsaglia's polar method.
+    /// Draws a standard normal value, by Marsaglia's polar method.
     pub fn normal(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
         }
-        // A pair is rejected with probability 0.21: the loop ends with certainty.
+        // A pair is rejected with probability 0.21: the loop ends almost surely.
         loop {
             let x = self.uniform() * 2.0 - 1.0;
             let y = self.uniform() * 2.0 - 1.0;
@@ -108,8 +109,8 @@ impl RunSimulator {
         }
     }
 
-    /// The samples of one invocation. `progress`, from 0 to 1, is its place in the run, which only
-    /// [`Model::Drift`] looks at.
+    /// Draws the samples of one invocation. `progress`, from 0 to 1, is its position in the run,
+    /// which only [`Model::Drift`] uses.
     pub fn invocation(&mut self, model: Model, progress: f64, samples: usize) -> Vec<f64> {
         let level = self.level(model, progress);
         let mut previous = self.normal();
@@ -134,13 +135,13 @@ impl RunSimulator {
             .collect()
     }
 
-    /// A whole run.
+    /// Draws a whole run.
     pub fn run(&mut self, model: Model, invocations: usize, samples: usize) -> Vec<Vec<f64>> {
         let last = (invocations.max(2) - 1) as f64;
         (0..invocations).map(|index| self.invocation(model, index as f64 / last, samples)).collect()
     }
 
-    /// Where an invocation lies.
+    /// Returns the level of an invocation.
     fn level(&mut self, model: Model, progress: f64) -> f64 {
         match model {
             Model::RandomEffect | Model::Spikes | Model::Ticks => LEVEL + EFFECT * self.normal(),
@@ -165,7 +166,8 @@ mod tests {
 
     const RUNS: usize = 300;
 
-    /// How many of [`RUNS`] runs of 10 invocations gave an interval that held the level.
+    /// Returns how many of [`RUNS`] runs of 10 invocations gave an interval that contained the
+    /// level.
     fn held(model: Model, interval: impl Fn(&[Vec<f64>]) -> Interval) -> usize {
         let mut source = RunSimulator::new(42);
         (0..RUNS).filter(|_| interval(&source.run(model, 10, 100)).holds(LEVEL)).count()
@@ -179,7 +181,7 @@ mod tests {
         run.iter().map(|samples| moments(samples).unwrap().0).collect()
     }
 
-    // With a true 95 % the count has mean 285 and deviation 3.8: below 274 lies one seed in 500.
+    // With a true 95 % the count has mean 285 and deviation 3.8: one seed in 500 is below 274.
     const ENOUGH: usize = 274;
 
     #[test]

@@ -1,7 +1,7 @@
-//! The figures of one invocation: [`Summary`], made by [`summarise`].
+//! The figures of one invocation: [`Summary`], computed by [`summarise`].
 //!
 //! It runs inside the process that measured, so that a million samples never cross to the parent.
-//! It takes two copies of the samples at a time (in order, sorted), 16 MB at a million.
+//! It has two copies of the samples at a time (in order, sorted), 16 MB at a million.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hdrhistogram::Histogram;
@@ -14,7 +14,7 @@ use super::order::quantile;
 use super::{diagnose, naive, outliers};
 use crate::observe::Series;
 
-/// What is kept of an invocation's samples.
+/// Summary of an invocation's samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of samples.
@@ -35,7 +35,7 @@ pub struct Summary {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Mean without what lies beyond 1.5 interquartile ranges of the quartiles.
+    /// Mean without the samples beyond 1.5 interquartile ranges of the quartiles.
     pub trimmed_mean: f64,
     /// Half width of the trimmed mean's naive interval, 1.96·s/√n.
     pub trimmed_half_width: f64,
@@ -45,9 +45,9 @@ pub struct Summary {
     pub extreme_outliers: usize,
     /// Correlation of neighbouring samples.
     pub autocorrelation: f64,
-    /// How many independent samples these are worth.
+    /// Number of independent samples to which these are equivalent.
     pub effective_count: f64,
-    /// Reasons to distrust the figure, empty where there is none.
+    /// Reasons to distrust the figure, empty if there is none.
     pub unstable: Vec<String>,
     /// HDR histogram, V2 with deflate left out, base64; its values are thousandths of the unit.
     pub histogram: String,
@@ -60,9 +60,9 @@ const HISTOGRAM_DIGITS: u8 = 3;
 
 /// Summarises the samples of one invocation.
 ///
-/// Samples that are not finite are left out of everything, negative ones (a difference of two
-/// stamps can be) only out of the histogram, which has no place for them; `unstable` says how many.
-/// Without any sample all figures are 0 and `unstable` says that.
+/// Samples that are not finite are left out of all figures, negative ones (a difference of two
+/// stamps can be) only out of the histogram, which cannot contain them; `unstable` has their
+/// numbers. Without any sample all figures are 0 and `unstable` records that.
 pub fn summarise(series: &Series) -> Summary {
     let finite: Vec<f64> = series.samples.iter().copied().filter(|x| x.is_finite()).collect();
     let mut unstable = Vec::new();
@@ -89,7 +89,7 @@ pub fn summarise(series: &Series) -> Summary {
         (trimmed.estimate, trimmed.width() / 2.0)
     };
     let dependence = diagnose::dependence(&finite);
-    // A share's samples are 0 and 1: two modes by nature, and no latency drifts through them.
+    // A share's samples are 0 and 1: they always have two modes, and drift means nothing for them.
     if series.unit != "share" {
         unstable.extend(diagnose::samples(&finite, &sorted, dependence));
     }
@@ -114,7 +114,7 @@ pub fn summarise(series: &Series) -> Summary {
     }
 }
 
-/// The samples, none negative, as an encoded histogram.
+/// Encodes the samples, none negative, as a histogram.
 fn histogram(sorted: &[f64]) -> String {
     // A conversion from f64 saturates, and so does the highest value that the histogram can track.
     let scaled = |sample: f64| ((sample * HISTOGRAM_SCALE).round() as u64).min(u64::MAX / 4);

@@ -1,4 +1,5 @@
-//! Every rule of advice, with made-up facts, both ways.
+//! Every rule of advice, with invented facts: one machine for which it applies, one for which it
+//! does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use super::super::power::IdleState;
 use super::super::timing::Offset;
 use super::*;
 
-/// One rule's words, a change of facts that calls for it, and one that comes near and does not.
+/// Words of one rule's finding, facts to which it applies, and similar facts to which it does not.
 struct Case {
     says: &'static str,
     severity: Severity,
