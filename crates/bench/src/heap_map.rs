@@ -67,15 +67,15 @@ pub enum Made {
     /// No memory.
     #[default]
     Empty,
-    /// Its memory is being allocated.
+    /// Memory that is being allocated.
     Fetched,
     /// Blocks.
     Blocks,
     /// The part of a block that begins in a slab before it.
     Part,
-    /// Its memory is being given back.
+    /// Memory that is being given back.
     Punched,
-    /// Its entry is damaged.
+    /// The entry is damaged.
     Damaged,
 }
 

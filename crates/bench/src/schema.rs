@@ -83,7 +83,7 @@ pub enum Status {
     Ok,
     /// The machine lacks something that it needs; `why` names it.
     Skipped,
-    /// It should have worked; `why` is the reason.
+    /// The cell should have worked; `why` is the reason.
     Failed,
 }
 

@@ -74,7 +74,7 @@ fn among(facts: &[(&str, &str)], base: &Value, new: &Value) -> Vec<Difference> {
             continue;
         }
         match (&base, &new) {
-            // Of a map, only the entries that differ, so that they are easy to find.
+            // Only the entries of a map that differ, so that they are easy to find.
             (Value::Object(ours), Value::Object(theirs)) => {
                 let keys = ours.keys().chain(theirs.keys().filter(|key| !ours.contains_key(*key)));
                 for key in keys.filter(|key| ours.get(*key) != theirs.get(*key)) {

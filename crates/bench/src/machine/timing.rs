@@ -41,7 +41,7 @@ pub struct Offset {
     pub here: usize,
     /// The processor that answered.
     pub there: usize,
-    /// Their counters' difference, ticks.
+    /// Difference of the counters, ticks.
     #[serde(flatten)]
     pub ticks: offset::Band,
     /// The lower end, ns.

@@ -222,7 +222,7 @@ mod tests {
         let listener = UnixListener::bind(files.path("docker.sock")).expect("bind");
         assert!(listens(&files, "docker.sock"));
         drop(listener);
-        assert!(!listens(&files, "docker.sock"), "a stale file is no engine");
+        assert!(!listens(&files, "docker.sock"), "a stale file is not an engine");
     }
 
     #[test]

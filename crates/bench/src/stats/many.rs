@@ -1,6 +1,6 @@
 //! Many rows tested at once: [`false_discovery`], [`each`].
 //!
-//! Of a hundred rows without any difference, five are outside a 95 % interval. A decision is
+//! Among a hundred rows without any difference, five are outside a 95 % interval. A decision is
 //! corrected for the number of rows that it is taken for.
 
 /// Returns the confidence that each of `rows` intervals needs, so that all of them together hold

@@ -39,7 +39,7 @@ pub fn shift(base: &[f64], new: &[f64], confidence: f64) -> Option<Shift> {
     let above = differences.iter().filter(|&&difference| difference > 0.0).count() as f64;
     let ties = differences.iter().filter(|&&difference| difference == 0.0).count() as f64;
     let above = above + ties / 2.0;
-    // A half is rounded towards the middle: a tie is no evidence.
+    // A half is rounded towards the middle: a tie is not evidence.
     let nearer = above.min(differences.len() as f64 - above).ceil() as usize;
     let interval = tails.rank((1.0 - confidence) / 2.0).map(|rank| Interval {
         estimate,
