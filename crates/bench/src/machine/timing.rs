@@ -128,6 +128,6 @@ mod tests {
         assert!(timing.granularity_ns.is_some_and(|ns| ns > 0.0));
         assert!(timing.ns_per_tick.is_some_and(|ns| ns > 0.0));
         assert!(timing.clock_gettime_ns.is_some_and(|ns| ns > 0.0));
-        assert_eq!(timing.offset, None, "no second processor, no offset");
+        assert_eq!(timing.offset, None, "an offset requires two processors");
     }
 }

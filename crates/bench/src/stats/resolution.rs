@@ -237,7 +237,7 @@ mod tests {
         let [coarse, fine] = [0.05, 0.01].map(|target| pairs_for(target, &pilot, 0.95));
         assert!(fine > coarse, "{coarse} {fine}");
         assert_eq!(pairs_for(0.0, &pilot, 0.95), MOST);
-        assert_eq!(pairs_for(0.01, &[0.0; 20], 0.95), 20, "nothing varies");
+        assert_eq!(pairs_for(0.01, &[0.0; 20], 0.95), 20, "without variation");
     }
 
     #[test]

@@ -278,7 +278,7 @@ fn each_rule_speaks_when_it_should_and_only_then() {
         let matching: Vec<_> = found.iter().filter(|one| one.finding.contains(says)).collect();
         assert_eq!(matching.len(), 1, "{says}: {found:?}");
         assert_eq!(matching[0].severity, severity, "{says}");
-        assert_eq!(advice(&sound), [], "{says}: near, yet sound");
+        assert_eq!(advice(&sound), [], "{says}: found on the sound machine");
     }
 }
 
