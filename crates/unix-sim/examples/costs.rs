@@ -1,4 +1,4 @@
-//! Measures what the steps of the virtual Unix cost here, and prints it as a file of costs.
+//! Measures the costs of the steps of the virtual Unix on this machine, and prints a file of costs.
 //!
 //! ```text
 //! $ cargo run --release -p tontine-unix-sim --example costs > costs.txt

@@ -1,12 +1,12 @@
-//! The measurement of a machine's costs: [`CostModel::measure`].
+//! Measurement of the costs of a machine: [`CostModel::measure`].
 //!
-//! What processors do to each other is timed by itself: a lock, a cache line that comes and goes, a
-//! thread that is woken. What the virtual Unix does is fitted on one processor: a loop is run by
-//! the parallel executor and by the modelled one, to which its own step still costs nothing, and
-//! what is missing is the step's. So on one processor the model is right by its making for these
-//! loops, and may be wrong for everything else. One step is fitted so on two processors: what a
-//! lock guards moves with it.
-#![allow(clippy::disallowed_types, reason = "it measures the machine, by the wall clock")]
+//! Effects between processors are timed directly: a lock, a cache line that moves back and forth, a
+//! thread that is woken. Operations of the virtual Unix are fitted on one processor: the parallel
+//! executor runs a loop, and so does the modelled one, in which the step in question still costs
+//! nothing; the difference is the cost of the step. On one processor the model is therefore right
+//! by construction for these loops, and may be wrong for everything else. One step is fitted in
+//! this way on two processors: the transfer of what a lock guards, which moves with the lock.
+#![allow(clippy::disallowed_types, reason = "this module measures the machine by the wall clock")]
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -20,18 +20,20 @@ use crate::config::Executor;
 use crate::costs::{CostKind, CostModel, LOOKS};
 use crate::machine::Virtual;
 
-/// Runs of each loop. Of locks, lines and ticks the least of their times counts, which others on
-/// the machine lengthen least; of what the virtual Unix does the median, for that is what it takes.
+/// Number of runs of each loop. For locks, cache lines and ticks the minimum counts, because other
+/// load on the machine only lengthens their times; for operations of the virtual Unix the median,
+/// the time that they usually take.
 const RUNS: usize = 15;
-/// Operations in a run.
+/// Number of operations in a run.
 const OPERATIONS: u32 = 4_000;
-/// Forks before the first child may go on, as `fork-throughput` has it.
+/// Number of forks before the first child may continue, like in `fork-throughput`.
 const BURST: u32 = 50;
-/// How long a thread certainly sleeps when it is woken.
+/// Pause after which a thread certainly sleeps when it is woken.
 const NAP: Duration = Duration::from_micros(300);
 
 impl CostModel {
-    /// Measures this machine, which takes some seconds. Other load on it distorts the figures.
+    /// Measures this machine, which takes some seconds. Other load on the machine distorts the
+    /// figures.
     ///
     /// # Panics
     ///
@@ -60,7 +62,7 @@ impl CostModel {
             (&[(CostKind::Suspend, 1.0)], suspensions),
             (&[(CostKind::Bytes, 0.5)], bytes),
             (&[(CostKind::Fork, 1.0)], forks),
-            // Nothing tells the two apart but their length.
+            // The loop measures both together; they are divided by their lengths.
             (&[(CostKind::Exit, 0.6), (CostKind::Reap, 0.4)], lives),
             (&[(CostKind::Exec, 1.0)], executions),
         ];
@@ -79,14 +81,14 @@ impl CostModel {
     }
 }
 
-/// Nanoseconds an operation, of so many operations.
+/// A loop of operations, which returns nanoseconds per operation.
 type Loop = fn(&dyn Sys) -> f64;
 
 fn least(mut time: impl FnMut() -> f64) -> f64 {
     (0..RUNS).map(|_| time()).fold(f64::INFINITY, f64::min)
 }
 
-/// The median.
+/// Returns the median.
 fn usual(time: impl FnMut() -> f64) -> f64 {
     let mut times: Vec<f64> = std::iter::repeat_with(time).take(RUNS).collect();
     times.sort_unstable_by(f64::total_cmp);
@@ -104,13 +106,13 @@ fn lock() -> f64 {
     per_operation(|_| {
         let word = black_box(&word);
         let taken = word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
-        assert!(taken.is_ok(), "nobody else has it");
+        assert!(taken.is_ok(), "no other thread has the lock");
         word.store(0, Ordering::Release);
     })
 }
 
-/// A word that two threads write in turn: half a round, in the fastest stretch of rounds. Others on
-/// the machine take a processor away in between.
+/// Half a round trip of a word that two threads write in turn, in the fastest stretch of rounds.
+/// Between stretches, other load on the machine takes a processor away.
 fn transfer() -> f64 {
     const STRETCH: u32 = 200;
     let word = Arc::new(AtomicU32::new(0));
@@ -139,7 +141,7 @@ fn transfer() -> f64 {
     fastest
 }
 
-/// What waking a thread that sleeps costs its waker, and when the sleeper runs; medians.
+/// Returns the medians of the waker's cost and of the delay until the sleeper runs.
 fn woken() -> (f64, f64) {
     const TIMES: usize = 300;
     let epoch = Instant::now();
@@ -177,7 +179,7 @@ fn woken() -> (f64, f64) {
     (median(wakes), median(latencies))
 }
 
-/// A signal that this thread handles: what the clock's interrupt costs, at least.
+/// Cost of a signal that this thread handles: a lower bound for the interrupt of the clock.
 fn tick() -> f64 {
     let pending = signal_hook::flag::register(libc::SIGURG, Arc::default());
     let pending = pending.expect("SIGURG can be handled");
@@ -188,7 +190,8 @@ fn tick() -> f64 {
     time
 }
 
-/// Nanoseconds an operation of a loop in a virtual Unix of so many processors.
+/// Returns the nanoseconds per operation of a loop in a virtual Unix with this number of
+/// processors.
 fn run(executor: Executor, costs: CostModel, processors: usize, of: Loop) -> f64 {
     let found = Arc::new(Mutex::new(f64::NAN));
     let ours = Arc::clone(&found);
@@ -208,7 +211,7 @@ fn run(executor: Executor, costs: CostModel, processors: usize, of: Loop) -> f64
     *found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same operation, over and over.
+/// Returns the nanoseconds per operation of `times` repetitions.
 fn repeat(sys: &dyn Sys, times: u32, operation: impl FnMut(u32)) -> f64 {
     let begun = sys.now();
     (0..times).for_each(operation);
@@ -219,15 +222,15 @@ fn calls(sys: &dyn Sys) -> f64 {
     repeat(sys, OPERATIONS, |_| sys.poll())
 }
 
-/// Two that make way for each other: a call and a switch.
+/// Two processes that yield to each other: a call and a switch.
 fn switches(sys: &dyn Sys) -> f64 {
     sys.fork(|sys| {
         (0..OPERATIONS).for_each(|_| sys.sched_yield());
         0
     })
-    .expect("there is room");
+    .expect("fork succeeds");
     let turn = repeat(sys, OPERATIONS, |_| sys.sched_yield());
-    sys.wait().expect("there is a child");
+    sys.wait().expect("a child exists");
     turn / 2.0
 }
 
@@ -243,8 +246,8 @@ fn sends(sys: &dyn Sys) -> f64 {
     time
 }
 
-/// Signals that stay pending, while another processor sends the same ones: one lock for both, which
-/// each finds changed by the other.
+/// Signals that stay pending, while another processor sends the same ones. Both need one lock,
+/// whose data each finds changed by the other.
 fn contended(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
     sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
@@ -252,7 +255,7 @@ fn contended(sys: &dyn Sys) -> f64 {
     let (its_begin, its_end) = (Arc::clone(&begun), Arc::clone(&over));
     let me = sys.getpid();
     let send = move |sys: &dyn Sys| sys.kill(me.into(), Some(Signal::USR1)).expect("it lives");
-    sys.place(Some(1 - sys.processor())).expect("there are two");
+    sys.place(Some(1 - sys.processor())).expect("two processors exist");
     sys.fork(move |sys| {
         while !its_end.load(Ordering::Acquire) {
             send(sys);
@@ -260,14 +263,14 @@ fn contended(sys: &dyn Sys) -> f64 {
         }
         0
     })
-    .expect("there is room");
+    .expect("fork succeeds");
     while !begun.load(Ordering::Acquire) {
         sys.sched_yield();
     }
     let time = repeat(sys, OPERATIONS, |_| send(sys));
     over.store(true, Ordering::Release);
     sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("an action");
-    sys.wait().expect("there is a child");
+    sys.wait().expect("a child exists");
     time
 }
 
@@ -277,7 +280,7 @@ fn deliveries(sys: &dyn Sys) -> f64 {
     repeat(sys, OPERATIONS, |_| sys.kill(me.into(), Some(Signal::USR1)).expect("it lives"))
 }
 
-/// Two that signal each other and suspend: a kill, a suspension, a delivery, a switch.
+/// Two processes that signal each other and suspend: a kill, a suspension, a delivery, a switch.
 fn suspensions(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
     sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
@@ -293,12 +296,12 @@ fn suspensions(sys: &dyn Sys) -> f64 {
             }
             0
         })
-        .expect("there is room");
+        .expect("fork succeeds");
     let round = repeat(sys, OPERATIONS, |_| {
         sys.kill(child.into(), Some(Signal::USR1)).expect("it lives");
         sys.sigsuspend(SigSet::EMPTY);
     });
-    sys.wait().expect("there is a child");
+    sys.wait().expect("a child exists");
     round / 2.0
 }
 
@@ -307,12 +310,12 @@ fn bytes(sys: &dyn Sys) -> f64 {
     let (from, to) = sys.pipe().expect("a pipe");
     let mut byte = [0];
     repeat(sys, OPERATIONS, |_| {
-        sys.write(to, &byte).expect("there is room");
-        sys.read(from, &mut byte).expect("it was written");
+        sys.write(to, &byte).expect("the pipe has space");
+        sys.read(from, &mut byte).expect("the byte was written");
     })
 }
 
-/// Forks whose children sleep until all are made.
+/// Forks whose children sleep until all have been created.
 fn forks(sys: &dyn Sys) -> f64 {
     let bursts = OPERATIONS / BURST / 4;
     let times = (0..bursts).map(|_| {
@@ -323,11 +326,11 @@ fn forks(sys: &dyn Sys) -> f64 {
                 let passed = sys.read(gate, &mut [0]);
                 i32::from(closed.is_err() || passed != Ok(0))
             })
-            .expect("there is room");
+            .expect("fork succeeds");
         });
         sys.close(held).expect("it is open");
         for _ in 0..BURST {
-            sys.wait().expect("there is a child");
+            sys.wait().expect("a child exists");
         }
         sys.close(gate).expect("it is open");
         time
@@ -335,22 +338,22 @@ fn forks(sys: &dyn Sys) -> f64 {
     times.sum::<f64>() / f64::from(bursts)
 }
 
-/// A fork, an exit, a wait.
+/// A fork, an exit and a wait.
 fn lives(sys: &dyn Sys) -> f64 {
     repeat(sys, OPERATIONS / 4, |_| {
-        sys.fork(|_| 0).expect("there is room");
-        sys.wait().expect("there is a child");
+        sys.fork(|_| 0).expect("fork succeeds");
+        sys.wait().expect("a child exists");
     })
 }
 
-/// The same, with an exec.
+/// A fork, an exec, an exit and a wait.
 fn executions(sys: &dyn Sys) -> f64 {
     repeat(sys, OPERATIONS / 4, |_| {
         sys.fork(|sys| match sys.exec("nothing", &["nothing"]) {
             Err(_) => 1,
             Ok(never) => match never {},
         })
-        .expect("there is room");
-        sys.wait().expect("there is a child");
+        .expect("fork succeeds");
+        sys.wait().expect("a child exists");
     })
 }

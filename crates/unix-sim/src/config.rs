@@ -1,5 +1,5 @@
-//! What a system is built from: [`Config`], and the choices in it that are types of their own.
-//! [`Builder`](crate::Builder) fills it in.
+//! Configuration of a system: [`Config`], which [`Builder`](crate::Builder) fills in, and the
+//! public types of its fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,16 +14,17 @@ use crate::executor::{self, Chooser, Reused};
 use crate::mode::LockingMode;
 use crate::stopper::Stopper;
 
-/// A program that `exec` finds by its name: it gets its arguments, its own name first.
+/// A program registered for `exec`; the first of its arguments is its own name.
 pub(crate) type Registered = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
 
-/// The thread that delivers a signal that was sent to a process.
+/// The rule that selects the thread that delivers a signal sent to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Delivery {
-    /// The oldest thread, as OSF/1 has it (§3.1).
+    /// The oldest thread delivers it, as in OSF/1 (§3.1).
     Oldest,
-    /// A thread that does not block it, as POSIX has it; which one, as Linux has it: the first, of
-    /// SIGCHLD the one that forked, else the next in turn, and nobody who has one to see to.
+    /// A thread that does not block the signal delivers it, as POSIX requires. Among several the
+    /// system selects as Linux does: the first thread (for SIGCHLD the thread that forked), or else
+    /// the next in turn, skipping threads that already have a signal to handle.
     #[default]
     AnyUnblocked,
 }
@@ -31,10 +32,11 @@ pub enum Delivery {
 /// The owner of a signal mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Masks {
-    /// The process's, as in OSF/1: what one thread blocks all block. `sigsuspend` suspends one
-    /// thread with a mask of its own, and gives it back what the process has (§4.2).
+    /// The process has one mask, as in OSF/1: a signal that one thread blocks is blocked for all.
+    /// `sigsuspend` suspends one thread with a mask of its own, and restores the mask of the
+    /// process when it returns (§4.2).
     PerProcess,
-    /// Each thread's own, as POSIX and Linux have it.
+    /// Each thread has a mask of its own, as in POSIX and Linux.
     #[default]
     PerThread,
 }
@@ -42,30 +44,31 @@ pub enum Masks {
 /// The executor on which virtual threads run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executor {
-    /// One thread of this process, a scheduler with this seed and a virtual clock: the same seed
+    /// One thread of this process, a scheduler with this seed and a virtual clock. The same seed
     /// gives the same run.
     Simulated {
         /// The seed of the scheduler.
         seed: u64,
     },
-    /// As many threads of this process as there are processors.
+    /// One thread of this process for each processor of the system.
     Parallel,
-    /// One thread of this process that models any number of processors, each with a clock that
-    /// every step advances by its cost ([`Builder::costs`](crate::Builder::costs)): times are those
-    /// of the model. The same seed and costs give the same run.
+    /// One thread of this process that models any number of processors. Each has a clock, which
+    /// every step advances by its cost ([`Builder::costs`](crate::Builder::costs)), so times are
+    /// those of the model. The same seed and costs give the same run.
     Modelled {
-        /// The seed of the variation of costs.
+        /// The seed for the variation of costs.
         seed: u64,
     },
 }
 
-/// Lets threads go on that wait for nothing in the system, in place of the clock.
+/// Releases threads that wait for an event from outside the system, in place of the clock.
 pub trait Conductor: Send + Sync {
-    /// Nobody can go on until time passes. Whether somebody can now.
+    /// Called when no thread can run until time passes. Returns `true` if a thread can run now.
     fn at_rest(&self) -> bool;
-    /// A timer that is farther off when everybody sleeps is waited for by nobody.
+    /// Returns the longest time that the system waits for a timer when all threads sleep.
     fn farthest(&self) -> Duration;
-    /// What the dice begin with that choose who goes on now; others begin where it is another.
+    /// Returns the seed of the random choice of the next thread; a changed value reseeds the
+    /// generator.
     fn dice(&self) -> u64;
 }
 
@@ -93,7 +96,7 @@ impl fmt::Display for BusyThread {
     }
 }
 
-/// What a system is built from.
+/// The configuration of a system.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) mode: LockingMode,
@@ -109,7 +112,7 @@ pub(crate) struct Config {
     pub(crate) stacks: usize,
     pub(crate) console: Option<Console>,
     pub(crate) stop_at: Option<u64>,
-    /// Decides for the simulated executor in the place of its seed.
+    /// Replaces the seed's decisions in the simulated executor.
     pub(crate) guide: Option<Arc<dyn Fn() -> Box<dyn Chooser> + Send + Sync>>,
     pub(crate) reused: Option<Reused>,
     pub(crate) stopper: Stopper,
@@ -117,16 +120,16 @@ pub(crate) struct Config {
     pub(crate) costs: CostModel,
     pub(crate) statistics: bool,
     pub(crate) keep_locks: bool,
-    /// With one, the clock does not tick.
+    /// If it is set, the clock does not tick.
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
-    /// The number of the program's process; those that follow have the next.
+    /// The number of the program's process; later processes get the next numbers.
     pub(crate) second: i32,
     pub(crate) busy_limit: Duration,
     pub(crate) on_busy: Arc<dyn Fn(BusyThread) + Send + Sync>,
 }
 
 impl Config {
-    /// What [`Virtual::builder`](crate::Virtual::builder) begins with.
+    /// Returns the defaults of [`Virtual::builder`](crate::Virtual::builder).
     pub(crate) fn new() -> Self {
         Self {
             mode: LockingMode::Parallel,
@@ -157,7 +160,8 @@ impl Config {
 }
 
 impl Config {
-    /// Whether what a run leaves is counted from scratch: where many are run one after another.
+    /// Returns `true` if the objects that a run leaves are counted from scratch: when many runs
+    /// follow one another.
     pub(crate) fn is_audited(&self) -> bool {
         self.guide.is_some()
     }

@@ -1,8 +1,8 @@
-//! The controlling end of a virtual terminal, for who sits outside of the system: [`Console`].
+//! The controlling end of a virtual terminal, for a user outside the system: [`Console`].
 //!
-//! It is two queues of bytes and nothing else: what is typed waits here until a fiber of the
-//! system's own takes it to the terminal, and what the terminal shows waits here until somebody
-//! looks. The thread outside never does the system's work itself.
+//! It consists of two queues of bytes. Input waits here until a fiber of the system moves it to the
+//! terminal, and output waits here until a caller takes it. The calling thread never does the
+//! system's work itself.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,15 +11,17 @@ use std::time::Duration;
 
 use crate::executor::Fiber;
 
-/// Bytes that wait to be looked at; beyond that, who writes to the terminal waits.
+/// Maximum number of output bytes that wait here; beyond it, a process that writes to the terminal
+/// blocks.
 const MOST: usize = 1 << 16;
 
 /// The controlling end of the terminal of a [`Virtual`](crate::Virtual), for a user or a test.
 ///
-/// Given to [`Builder::console`](crate::Builder::console), it makes the first program leader of a
-/// session whose controlling terminal is on its descriptors 0, 1 and 2. While a system runs with a
-/// console, that everybody sleeps is no stall: somebody may type. When that is, and when somebody
-/// looks, has a say in a simulated run too: the seed alone does not decide it any more.
+/// [`Builder::console`](crate::Builder::console) makes the first program the leader of a session
+/// whose controlling terminal is on its descriptors 0, 1 and 2. While a system with a console runs,
+/// it is no deadlock if all threads sleep, because input may arrive. In a simulated run too, the
+/// times of input and of calls to [`Console::output`] influence the run: the seed alone no longer
+/// decides it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,10 +45,10 @@ pub struct Console(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// Nobody types.
+    /// `true` if no input will arrive.
     unattended: bool,
     queues: Mutex<Queues>,
-    /// Told when there is something to be seen.
+    /// Notified when there is output.
     shown: Condvar,
 }
 
@@ -54,9 +56,9 @@ struct Shared {
 struct Queues {
     typed: VecDeque<u8>,
     seen: Vec<u8>,
-    /// The system's fiber, while one runs.
+    /// The fiber of the system that runs, if any.
     fiber: Option<Fiber>,
-    /// A system has ended, and none has begun since.
+    /// A system has ended, and no other has started since.
     over: bool,
 }
 
@@ -72,7 +74,7 @@ impl fmt::Debug for Console {
 }
 
 impl Console {
-    /// Creates a console that no system has yet.
+    /// Creates a console that belongs to no system yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -83,15 +85,16 @@ impl Console {
         Self(Arc::new(Shared { unattended: true, ..Shared::default() }))
     }
 
-    /// Types bytes, without blocking: bytes that the terminal has no space for are typed when it
-    /// has. Bytes that are typed while no system runs are typed when one begins.
+    /// Types bytes without blocking. Bytes for which the terminal has no space are delivered when
+    /// it has; bytes that arrive while no system runs are delivered to the next one.
     pub fn input(&self, bytes: &[u8]) {
         let mut queues = self.queues();
         queues.typed.extend(bytes);
         queues.wake();
     }
 
-    /// Returns the output since the last call. If there is none, blocks for at most `wait`.
+    /// Returns the output since the last call. Without any, blocks for at most `wait` and may
+    /// return nothing.
     pub fn output(&self, wait: Duration) -> Vec<u8> {
         let queues = self.queues();
         let waited = self.0.shown.wait_timeout_while(queues, wait, |queues| queues.seen.is_empty());
@@ -102,13 +105,13 @@ impl Console {
         std::mem::take(&mut queues.seen)
     }
 
-    /// From now on this fiber is woken when there is something to do.
+    /// Registers the fiber to wake when there is work.
     pub(crate) fn attach(&self, fiber: Fiber) {
         let mut queues = self.queues();
         (queues.fiber, queues.over) = (Some(fiber), false);
     }
 
-    /// The system has ended.
+    /// Unregisters the fiber: the system has ended.
     pub(crate) fn detach(&self) {
         let mut queues = self.queues();
         (queues.fiber, queues.over) = (None, true);
@@ -119,27 +122,27 @@ impl Console {
         self.queues().wake();
     }
 
-    /// What was typed, at most `most` bytes of it; it stays until [`Console::take_typed`].
+    /// Returns at most `most` bytes of the input, which stay until [`Console::take_typed`].
     pub(crate) fn typed(&self, most: usize) -> Vec<u8> {
         self.queues().typed.iter().copied().take(most).collect()
     }
 
-    /// The terminal has taken so many bytes.
+    /// Removes `taken` bytes of the input: the terminal has accepted them.
     pub(crate) fn take_typed(&self, taken: usize) {
         self.queues().typed.drain(..taken);
     }
 
-    /// Whether somebody outside may still have a say.
+    /// Returns `true` if a user outside may still influence the run.
     pub(crate) fn is_attended(&self) -> bool {
         !self.0.unattended || !self.queues().seen.is_empty()
     }
 
-    /// Whether more may be shown.
+    /// Returns `true` if there is space for more output.
     pub(crate) fn has_room(&self) -> bool {
         self.queues().seen.len() < MOST
     }
 
-    /// Shows.
+    /// Appends output and notifies its reader.
     pub(crate) fn show(&self, bytes: &[u8]) {
         self.queues().seen.extend_from_slice(bytes);
         self.0.shown.notify_all();
@@ -156,7 +159,7 @@ pub trait TerminalController: Sync {
     fn input(&self, bytes: &[u8]);
     /// Returns the output; empty if none comes within `wait`.
     fn output(&self, wait: Duration) -> Vec<u8>;
-    /// Returns `true` if no process is left that could write.
+    /// Returns `true` if no process is left that could write to the terminal.
     fn is_over(&self) -> bool;
 }
 
@@ -174,7 +177,7 @@ impl TerminalController for Console {
     }
 }
 
-/// Detaches the console however a run ends.
+/// Detaches the console when dropped, whether a run ends normally or panics.
 pub(crate) struct Attached(pub(crate) Console);
 
 impl Drop for Attached {

@@ -1,25 +1,27 @@
-//! The costs of the steps of the virtual Unix on a machine: [`CostModel`], one figure a
+//! Costs of the steps of the virtual Unix on a machine: [`CostModel`], with one figure per
 //! [`CostKind`].
 //!
-//! The modelled executor charges them to its processors' clocks; docs/model.md says where. A file
-//! of costs is text, a line a step: its name, nanoseconds, what it is. [`CostModel::measure`] makes
-//! one on the machine that it runs on. One that was made so comes with the library:
+//! The modelled executor charges them to the clocks of its processors; docs/model.md says where. A
+//! file of costs is text with one line per step: name, nanoseconds, description.
+//! [`CostModel::measure`] measures the machine that it runs on. The library includes one such file:
 //! [`CostModel::published`].
 
 mod text;
 
 pub use text::ParseCostsError;
 
-/// Looks at other processors before an idle one sleeps: some 25 µs. Longer than a sleeper takes to
-/// run once it is woken, or two that wait for each other's answers would both sleep each time.
+/// Polls of other processors by an idle one before it sleeps: about 25 µs. This is longer than a
+/// woken sleeper takes to run; otherwise two that wait for each other's answers would both sleep
+/// each time.
 pub(crate) const LOOKS: u32 = 1024;
 
-/// Picoseconds in a nanosecond: costs are kept in the former, to lose no tenth of a lock.
+/// Picoseconds per nanosecond. Costs are stored in picoseconds, so that tenths of a nanosecond of a
+/// lock are not lost.
 pub(crate) const PS_A_NS: u64 = 1000;
 
 macro_rules! steps {
     ($($step:ident = $name:literal, $what:literal;)+) => {
-        /// A kind of step that costs processor time.
+        /// A kind of step that takes processor time.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum CostKind {
             $(#[doc = $what] $step),+
@@ -29,7 +31,7 @@ macro_rules! steps {
             /// All kinds, in the order of a file of costs.
             pub const ALL: [Self; [$(CostKind::$step),+].len()] = [$(Self::$step),+];
 
-            /// Returns the name, as in a file of costs.
+            /// Returns the name in a file of costs.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$step => $name),+ }
@@ -45,29 +47,29 @@ macro_rules! steps {
 }
 
 steps! {
-    Call = "call", "a system call's way in and out";
-    Lock = "lock", "a lock taken and given back whose cache line is here";
-    Transfer = "transfer", "a cache line that another processor wrote last";
-    Guarded = "guarded", "what a lock guards, when another processor had the lock last";
-    Spin = "spin", "one turn of waiting at a blocking lock";
-    Switch = "switch", "from one virtual thread to another";
-    Unpark = "unpark", "waking a thread of this processor";
-    Post = "post", "waking a thread of another processor that is awake";
-    Wake = "wake", "waking a processor that sleeps: the waker's part";
-    Latency = "latency", "the same: until the sleeper runs";
-    Look = "look", "how long a processor with nothing to do looks about before it sleeps";
-    Tick = "tick", "a tick of the clock";
-    Send = "send", "what kill does beside its locks";
-    Suspend = "suspend", "what sigsuspend does beside its locks";
-    Deliver = "deliver", "setting a handler up, running an empty one, and what comes after it";
-    Fork = "fork", "what fork does beside its locks, and the child's first steps";
-    Exit = "exit", "what exit does beside its locks";
-    Reap = "reap", "what wait does with a child that has ended, beside its locks";
-    Exec = "exec", "what exec does beside its locks";
-    Bytes = "bytes", "a read or write of a pipe or terminal beside its locks";
+    Call = "call", "Entry and exit of a system call";
+    Lock = "lock", "Acquisition and release of a lock in this processor's cache";
+    Transfer = "transfer", "Transfer of a cache line that another processor wrote last";
+    Guarded = "guarded", "Transfer of what a lock guards from its last processor";
+    Spin = "spin", "One spin at a blocking lock";
+    Switch = "switch", "Switch from one virtual thread to another";
+    Unpark = "unpark", "Wake-up of a thread of the same processor";
+    Post = "post", "Wake-up of a thread of another processor, which is awake";
+    Wake = "wake", "Wake-up of a sleeping processor: cost for the waker";
+    Latency = "latency", "Wake-up of a sleeping processor: delay until it runs";
+    Look = "look", "Time for which an idle processor polls before it sleeps";
+    Tick = "tick", "A tick of the clock";
+    Send = "send", "`kill` without its locks";
+    Suspend = "suspend", "`sigsuspend` without its locks";
+    Deliver = "deliver", "Setup of a handler, an empty handler, and its return";
+    Fork = "fork", "`fork` without its locks, and the child's first steps";
+    Exit = "exit", "`exit` without its locks";
+    Reap = "reap", "`wait` for an exited child, without its locks";
+    Exec = "exec", "`exec` without its locks";
+    Bytes = "bytes", "A read or write of a pipe or terminal, without its locks";
 }
 
-/// The cost of each kind of step on a machine.
+/// The cost of each kind of step on one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostModel([u64; CostKind::ALL.len()]);
 
@@ -75,8 +77,8 @@ impl CostModel {
     /// The model in which no step takes time.
     pub const NONE: Self = Self([0; CostKind::ALL.len()]);
 
-    /// Returns the costs of a virtual machine with two AMD EPYC processors (Zen 5), which
-    /// [`CostModel::measure`] measured.
+    /// Returns the costs of a virtual machine with two AMD EPYC processors (Zen 5), as measured by
+    /// [`CostModel::measure`].
     ///
     /// # Panics
     ///
@@ -92,14 +94,14 @@ impl CostModel {
         self.0[step as usize] as f64 / PS_A_NS as f64
     }
 
-    /// Returns the model with another cost of a step, in nanoseconds; a negative cost becomes 0.
+    /// Returns the model with this cost of a step, in nanoseconds; a negative cost becomes 0.
     #[must_use]
     pub fn with(mut self, step: CostKind, ns: f64) -> Self {
         self.0[step as usize] = (ns * PS_A_NS as f64).round().max(0.0) as u64;
         self
     }
 
-    /// Picoseconds of a step.
+    /// Returns the cost of a step in picoseconds.
     #[inline]
     pub(crate) fn ps(&self, step: CostKind) -> u64 {
         self.0[step as usize]

@@ -1,24 +1,25 @@
-//! The locks that the fiber here has noted, and its interrupt priority level: [`Entry`], [`Level`].
+//! The locks that the current fiber has noted, and its interrupt priority level: [`Entry`],
+//! [`Level`].
 //!
-//! The executor keeps a [`PerFiber`] for each fiber that does not run, and checks before one sleeps
-//! that it may: [`assert_may_park`]. Only the locks change anything here; in which order and at
-//! which level they may be taken is for them to check.
+//! The executor keeps a [`PerFiber`] for each fiber that does not run, and calls
+//! [`assert_may_park`] before a fiber sleeps. Only the locks change anything here; they also check
+//! the order and the level of acquisitions.
 
 use std::cell::Cell;
 use std::panic::Location;
 #[cfg(debug_assertions)]
 use std::thread;
 
-/// The interrupts that are let in.
+/// The interrupts that are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// All.
+    /// All interrupts.
     Base,
-    /// None: the clock is held back.
+    /// No interrupts: ticks of the clock are deferred.
     High,
 }
 
-/// The level, and whether a tick is being handled.
+/// The level, and whether the fiber is handling a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) level: Level,
@@ -26,7 +27,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Anything may interrupt.
+    /// The state in which any interrupt may occur.
     const BASE: Self = Self { level: Level::Base, in_tick: false };
 }
 
@@ -37,47 +38,47 @@ impl Default for State {
 }
 
 thread_local! {
-    // Constant, without a destructor: a signal handler may read them.
+    // Constants without a destructor, because a signal handler may read them.
     static STATE: Cell<State> = const { Cell::new(State::BASE) };
 }
 
-/// Returns the state that is in force here.
+/// Returns the state of the current fiber.
 #[inline]
 pub(crate) fn state() -> State {
     STATE.get()
 }
 
-/// Puts `state` in force here, and returns the one before.
+/// Sets the state of the current fiber, and returns the previous one.
 #[inline]
 pub(crate) fn replace_state(state: State) -> State {
     STATE.replace(state)
 }
 
-/// Fibers that hold more locks than this are mistaken.
+/// Maximum number of locks that a fiber may hold; more is a bug.
 const DEPTH: usize = 16;
 
-/// One lock that is held or waited for.
+/// A lock that is held or waited for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
-    /// The place of its class in the lock order.
+    /// The position of its class in the lock order.
     pub(crate) rank: u8,
     /// The name of its class.
     pub(crate) name: &'static str,
-    /// The level at which its class is always taken.
+    /// The level at which its class is always acquired.
     #[cfg(debug_assertions)]
     pub(crate) spl: Level,
     /// `true` if a fiber may sleep while it holds the lock.
     #[cfg(debug_assertions)]
     pub(crate) blocking: bool,
-    /// Number of the lock within its class.
+    /// The number of the lock within its class.
     pub(crate) instance: u32,
-    /// Source line that took it.
+    /// The source line that acquired it.
     pub(crate) at: &'static Location<'static>,
-    /// `true` while it is waited for.
+    /// `true` while the fiber waits for the lock.
     pub(crate) waits: bool,
 }
 
-/// What one fiber holds. A tick that lands in the middle of a change leaves the length as it was.
+/// The locks that one fiber holds. A tick that interrupts a change leaves the length as it was.
 #[derive(Debug)]
 struct Held {
     len: Cell<usize>,
@@ -87,7 +88,7 @@ struct Held {
 thread_local!(static HELD: Held = const { Held::new() });
 
 impl Held {
-    /// Nothing is held.
+    /// Returns an empty list.
     const fn new() -> Self {
         Self { len: Cell::new(0), entries: [const { Cell::new(None) }; DEPTH] }
     }
@@ -96,7 +97,7 @@ impl Held {
         self.entries[..self.len.get()].iter().filter_map(Cell::get)
     }
 
-    /// In words.
+    /// Returns a description of each lock.
     fn told(&self) -> Vec<String> {
         let tell = |Entry { name, instance, at, waits, .. }| {
             let verb = if waits { "waits for" } else { "has" };
@@ -123,7 +124,7 @@ impl Held {
     }
 }
 
-/// Puts `other` in force here, and what was in force into `other`.
+/// Swaps the locks of the current fiber with those in `other`.
 fn exchange(other: &mut Option<Box<Held>>) {
     HELD.with(|held| {
         if held.len.get() == 0 && other.as_ref().is_none_or(|other| other.len.get() == 0) {
@@ -137,7 +138,7 @@ fn exchange(other: &mut Option<Box<Held>>) {
     });
 }
 
-/// Passes the locks that are noted here to `each`, in the order in which they were.
+/// Passes the noted locks of the current fiber to `each`, in the order of their acquisition.
 #[cfg(debug_assertions)]
 pub(crate) fn each_noted(each: impl FnMut(Entry)) {
     HELD.with(|held| held.iter().for_each(each));
@@ -148,7 +149,7 @@ pub(crate) fn note(entry: Entry) -> usize {
     HELD.with(|held| held.push(entry))
 }
 
-/// The lock that was noted there has been taken.
+/// Marks the lock in this slot as acquired.
 pub(crate) fn have(slot: usize) {
     HELD.with(|held| {
         let entry = held.entries[slot].get();
@@ -156,7 +157,7 @@ pub(crate) fn have(slot: usize) {
     });
 }
 
-/// The lock of this class and instance that was noted last is no longer held.
+/// Removes the last noted lock of this class and instance: it was released.
 pub(crate) fn forget_last(rank: u8, instance: u32) {
     HELD.with(|held| {
         let is_it = |entry: &Cell<Option<Entry>>| {
@@ -168,17 +169,17 @@ pub(crate) fn forget_last(rank: u8, instance: u32) {
     });
 }
 
-/// The lock that was noted there is no longer held.
+/// Removes the lock in this slot: it was released.
 #[cfg(debug_assertions)]
 pub(crate) fn forget(slot: usize) {
     HELD.with(|held| held.remove(slot));
 }
 
-/// Checks that the fiber here may sleep: it holds no simple lock and the spl is base.
+/// Checks that the current fiber may sleep: it holds no simple lock and the spl is base.
 ///
 /// # Panics
 ///
-/// With debug assertions, otherwise.
+/// With debug assertions, if the fiber may not sleep.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn assert_may_park() {
@@ -194,11 +195,11 @@ pub(crate) fn assert_may_park() {
     }
 }
 
-/// Checks that the spl here may go back to base: no lock is held that is taken at high spl.
+/// Checks that the spl may be lowered to base: no lock is held that is acquired at high spl.
 ///
 /// # Panics
 ///
-/// With debug assertions, otherwise.
+/// With debug assertions, if such a lock is held.
 #[inline(always)]
 pub(crate) fn assert_may_lower() {
     #[cfg(debug_assertions)]
@@ -210,32 +211,32 @@ pub(crate) fn assert_may_lower() {
     });
 }
 
-/// What the locks know of one fiber while another one runs: its spl and what it holds.
+/// The spl and the held locks of one fiber, kept while another fiber runs.
 ///
-/// An executor keeps one for each fiber and calls [`PerFiber::exchange`] whenever that fiber begins
-/// and ceases to run on a worker.
+/// An executor keeps one for each fiber and calls [`PerFiber::exchange`] whenever that fiber starts
+/// or stops running on a worker.
 #[derive(Debug, Default)]
 pub(crate) struct PerFiber {
     spl: State,
-    /// Made when there is something to keep.
+    /// Created on first use.
     held: Option<Box<Held>>,
 }
 
 impl PerFiber {
-    /// A fiber at base spl that holds nothing.
+    /// Returns the state of a fiber at base spl that holds no lock.
     pub(crate) const fn new() -> Self {
         Self { spl: State::BASE, held: None }
     }
 
-    /// Puts what is kept here in place of what was in force on this worker, and keeps that.
+    /// Swaps the stored state with that of the current worker.
     #[inline]
     pub(crate) fn exchange(&mut self) {
         self.spl = replace_state(self.spl);
         exchange(&mut self.held);
     }
 
-    /// The locks that the fiber has, and the one that it waits for, while it does not run; known in
-    /// builds with debug assertions, and where locks are counted.
+    /// Describes the locks that the fiber holds and the one that it waits for, while it does not
+    /// run. Known in builds with debug assertions, and when locks are counted.
     pub(crate) fn told(&self) -> Vec<String> {
         self.held.as_ref().map_or(Vec::new(), |held| held.told())
     }

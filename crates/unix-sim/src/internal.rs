@@ -1,4 +1,4 @@
-//! What `tontine-unix-lab` uses beside the public interface. No promise is made of it.
+//! Items for `tontine-unix-lab` outside the public interface, without any promise of stability.
 
 pub use crate::config::Conductor;
 pub use crate::executor::{

@@ -8,8 +8,8 @@
 //! use tontine_unix_sim::{Executor, Virtual};
 //!
 //! fn program(sys: &dyn Sys) -> i32 {
-//!     let child = sys.fork(|_| 7).expect("there is room");
-//!     let waited = sys.wait().expect("there is a child");
+//!     let child = sys.fork(|_| 7).expect("fork succeeds");
+//!     let waited = sys.wait().expect("a child exists");
 //!     assert_eq!(waited.pid, child);
 //!     waited.status.exited().unwrap_or(1)
 //! }
@@ -28,7 +28,8 @@
 //! `calibration`, `internal`.
 //!
 //! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
-//! OSF/1*; POSIX.1-2024; the manual pages of Linux. A number after § is a section of the first.
+//! OSF/1*; POSIX.1-2024; the manual pages of Linux. A number after § is a section of the first
+//! source.
 
 mod calibration;
 mod config;

@@ -1,10 +1,10 @@
-//! A Unix inside this process: [`Virtual`], which a [`Builder`] makes of a [`Config`] and whose run
-//! ends with a [`RunReport`].
+//! A Unix inside this process: [`Virtual`], which a [`Builder`] makes from a [`Config`] and whose
+//! run ends with a [`RunReport`].
 //!
-//! A run joins the parts: the executor that threads run on, the locks of the mode, and the
-//! [`Kernel`], which knows what processes do.
+//! A run joins three parts: the executor that runs the threads, the locks of the mode, and the
+//! [`Kernel`], which implements processes.
 
-#![allow(unsafe_code, reason = "the mode's promise to its locks is made here")]
+#![allow(unsafe_code, reason = "the contract of the mode's locks is met here")]
 
 mod builder;
 mod report;
@@ -26,15 +26,15 @@ use watch::Watch;
 /// A Unix in user space, whose processes are closures on stackful coroutines.
 ///
 /// A virtual `fork` copies no address space: the child runs another closure in the same memory, and
-/// shares with the parent what both can reach.
+/// shares with the parent all that both can reach.
 ///
 /// ```
 /// use tontine_unix_sim::{Executor, Virtual};
 ///
 /// let unix = Virtual::builder().executor(Executor::Simulated { seed: 1 }).build()?;
 /// let report = unix.run(|sys| {
-///     let child = sys.fork(|_| 7).expect("there is room");
-///     let waited = sys.wait().expect("there is a child");
+///     let child = sys.fork(|_| 7).expect("fork succeeds");
+///     let waited = sys.wait().expect("a child exists");
 ///     assert_eq!(waited.pid, child);
 ///     waited.status.exited().unwrap_or(1)
 /// });
@@ -53,15 +53,15 @@ impl Virtual {
         Builder::new()
     }
 
-    /// Runs a new system, whose second process runs `program`, until the program has ended; the
-    /// processes that are left are killed then. Each run is a system of its own.
+    /// Runs a new system, whose second process runs `program`, until the program has ended.
+    /// Processes that are left are killed then. Each run is an independent system.
     ///
     /// The program begins with descriptors 0, 1 and 2: the terminal of the
     /// [`console`](Builder::console) if there is one, else a null device: reads return end-of-file,
     /// and writes are discarded.
     ///
     /// # Panics
-    /// If it is called in a virtual program: a system cannot run inside another. With debug
+    /// If the caller is a virtual program: a system cannot run inside another. With debug
     /// assertions also if the count of process groups is wrong, which would be a bug of this crate.
     pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> RunReport {
         let config = Arc::clone(&self.config);
@@ -81,7 +81,7 @@ impl Virtual {
         report(&mut kernel, outcome)
     }
 
-    /// What virtual threads run on.
+    /// Creates the executor of a run.
     fn executor(&self, watch: Arc<Watch>) -> Arc<executor::Executor> {
         let config = &self.config;
         let options = executor::Options {
@@ -108,7 +108,7 @@ impl Virtual {
         }
     }
 
-    /// What chooses by chance.
+    /// Creates the chooser that decides at random.
     fn dice(&self, seed: u64) -> Box<dyn executor::Chooser> {
         match self.config.conductor.clone() {
             Some(conductor) => Box::new(executor::Rerolled::new(move || conductor.dice())),
@@ -119,7 +119,7 @@ impl Virtual {
         }
     }
 
-    /// The locks that the mode has.
+    /// Creates the locks of the mode.
     fn locks(&self, executor: &Arc<executor::Executor>) -> Locks {
         let config = &self.config;
         let clock = Arc::clone(executor);
@@ -129,17 +129,18 @@ impl Virtual {
             explore: config.executor != Executor::Parallel,
             model: matches!(config.executor, Executor::Modelled { .. }),
             hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
-            // Who tries again and again is chosen again and again.
+            // With a guide, a fiber that tries again would only be chosen again and again.
             busy_turns: if config.guide.is_some() { 0 } else { Options::default().busy_turns },
         };
-        // SAFETY: the kernel has the processors, the master and the coarse lock that its mode says:
-        // a uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode
-        // `Coarse` the classes that the lock replaces are taken under `Kernel::coarse` alone.
+        // SAFETY: the kernel has the processors, the master and the coarse lock that its mode
+        // requires: a uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0,
+        // and in mode `Coarse` the classes that the lock replaces are taken under `Kernel::coarse`
+        // only.
         unsafe { Locks::new(config.mode, options) }
     }
 }
 
-/// What a run says that has come to this outcome.
+/// Returns the report of a run with this outcome.
 fn report(kernel: &mut Kernel, outcome: Outcome) -> RunReport {
     let ending = match outcome {
         Outcome::Finished => EndReason::Finished,

@@ -1,30 +1,30 @@
-//! The ways to exclude one processor from what another one changes: [`LockingMode`].
+//! The ways to exclude one processor from data that another one changes: [`LockingMode`].
 //!
-//! A mode decides which locks exist; the table stands in `lock/lock_order.rs` and, printed, in
-//! `docs/lock-order.md`. What a mode does to system calls beside that is the kernel's business.
+//! A mode decides which locks exist; the table is in `lock/lock_order.rs` and, printed, in
+//! `docs/lock-order.md`. The kernel implements what else a mode changes in system calls.
 
 use std::fmt;
 
-/// The locking of the virtual Unix: which locks exist, and where calls run.
+/// The locking of the virtual Unix: which locks exist, and where system calls run.
 ///
 /// ```
 /// assert_eq!(tontine_unix_sim::LockingMode::PerProcess.to_string(), "per-process");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockingMode {
-    /// One processor. Nothing switches inside of the kernel except where it sleeps, so only the
-    /// locks remain that are held across a sleep, `pgrphash_lock` and `pg_lock`, and those that the
-    /// clock takes.
+    /// One processor. The kernel switches threads only where one sleeps, so only two kinds of locks
+    /// remain: those held across a sleep (`pgrphash_lock` and `pg_lock`) and those that the clock
+    /// takes.
     Uniprocessor,
-    /// As OSF/1.0 was: a thread that makes any call but exec waits for processor 0 and runs there.
+    /// Like OSF/1.0: a thread that makes any call except exec waits for processor 0 and runs there.
     Master,
-    /// One lock for the relations of all processes, their groups and who is in them, around
-    /// whatever touches these. The simple locks are the paper's.
+    /// One lock protects the relations of all processes, the groups and their members, and is held
+    /// during every access to them. The simple locks are the paper's.
     Coarse,
-    /// As OSF/1.1 became: tables 1 and 3 of the paper.
+    /// Like OSF/1.1: tables 1 and 3 of the paper.
     Parallel,
-    /// [`LockingMode::Parallel`] with locks of each process in place of the one
-    /// `proc_relation_lock`: what the paper's section 9 imagines.
+    /// Like [`LockingMode::Parallel`], but each process has a lock of its own instead of the one
+    /// `proc_relation_lock`, as section 9 of the paper suggests.
     PerProcess,
 }
 

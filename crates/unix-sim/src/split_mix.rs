@@ -1,20 +1,21 @@
-//! SplitMix64 (Steele, Lea, Flood 2014): [`SplitMix`], the same numbers on every machine.
+//! SplitMix64 (Steele, Lea, Flood 2014): [`SplitMix`], which produces the same numbers on every
+//! machine.
 //!
-//! Recorded seeds depend on each number and on the order in which they are drawn. What is chosen by
-//! them is decided elsewhere: schedules in `executor::chooser` and `explore::dice`, orders of steps
-//! in `check`, scenarios in `random::chance`.
+//! Recorded seeds depend on each number and on the order in which numbers are drawn. Other modules
+//! define what is chosen by them: `executor::chooser` and `explore::dice` schedules, `check` orders
+//! of steps, `random::chance` scenarios.
 
-/// A generator.
+/// A pseudorandom number generator.
 #[derive(Debug, Clone)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// A generator that begins at `seed`.
+    /// Creates a generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it has no end")]
     pub fn next(&mut self) -> u64 {
@@ -25,15 +26,15 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, by the high half of a product: no division.
+    /// Returns a number below `bound`: the high half of a product, without a division.
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
         let product = u64::from((self.next() >> 32) as u32) * u64::from(bound);
         (product >> 32) as u32
     }
 
-    /// An index of `count` things, by the high half of a product of all bits: another number than
-    /// [`Self::below`] makes of them.
+    /// Returns an index below `count`: the high half of a product of all bits. The result differs
+    /// from that of [`Self::below`].
     #[inline]
     pub fn index(&mut self, count: usize) -> usize {
         ((u128::from(self.next()) * count as u128) >> 64) as usize

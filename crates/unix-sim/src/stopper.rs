@@ -1,8 +1,8 @@
-//! Stops runs: [`Stopper`].
+//! Termination of runs from outside: [`Stopper`].
 //!
-//! It holds the executor of the run that is under way, and nothing else of it. What is left of a
-//! run that was stopped, its [`RunReport`](crate::RunReport) says; who does not let it stop,
-//! [`RunningThread`].
+//! It holds the executor of the current run, and no other part of it. The
+//! [`RunReport`](crate::RunReport) describes the state of a stopped run; a [`RunningThread`] names
+//! a thread that keeps a run from stopping.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::executor::Executor;
 use crate::label::named_by;
 
-/// Stops the runs of the systems that it was given to
-/// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. Clones are the same one.
+/// Stops the runs of the systems to which it was given
+/// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. A clone is the same stopper.
 ///
 /// A run ends as [`EndReason::Stopped`](crate::EndReason::Stopped) as soon as each thread that
-/// computes has made a system call, [`Sys::poll`](tontine_unix::Sys::poll) for one.
+/// computes has made a system call, such as [`Sys::poll`](tontine_unix::Sys::poll).
 ///
 /// ```
 /// use tontine_unix_sim::{EndReason, Stopper, Virtual};
@@ -40,12 +40,12 @@ struct Shared {
 }
 
 impl Stopper {
-    /// Creates a stopper, which stops no run yet.
+    /// Creates a stopper that has not been used yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stops the current run, and all runs that would follow. The first reason is kept.
+    /// Stops the current run, and all later runs. Only the first reason is kept.
     pub fn stop(&self, why: &str) {
         let _ = self.0.why.set(why.to_owned());
         if let Some(executor) = &*self.running() {
@@ -58,9 +58,9 @@ impl Stopper {
         self.0.why.get().map(String::as_str)
     }
 
-    /// Returns the threads of the current run that are on a processor at this moment; `None` if
-    /// there is no run. A thread that is found here again and again after a stop computes without a
-    /// system call.
+    /// Returns the threads of the current run that are on a processor at this moment; `None`
+    /// without a run. A thread that appears again and again after a stop computes without a system
+    /// call.
     ///
     /// ```
     /// use std::sync::mpsc::channel;
@@ -71,8 +71,8 @@ impl Stopper {
     /// let unix = Virtual::builder().stopper(&stopper).build()?;
     /// let (seen, from) = (stopper.clone(), channel());
     /// unix.run(move |_| {
-    ///     from.0.send(seen.running_threads()).expect("it is received");
-    ///     assert_eq!(from.1.recv().expect("it was sent").expect("I run").len(), 1);
+    ///     from.0.send(seen.running_threads()).expect("the receiver is open");
+    ///     assert_eq!(from.1.recv().expect("a list").expect("a run is active").len(), 1);
     ///     0
     /// });
     /// # Ok::<(), tontine_unix_sim::BuildError>(())
@@ -86,7 +86,7 @@ impl Stopper {
         Some(names.into_iter().map(named).collect())
     }
 
-    /// A run begins; it is one's own until the guard is dropped.
+    /// Starts a run, which ends when the guard is dropped.
     pub(crate) fn attach(&self, executor: &Arc<Executor>) -> Attached {
         *self.running() = Some(Arc::clone(executor));
         if self.reason().is_some() {
@@ -100,7 +100,7 @@ impl Stopper {
     }
 }
 
-/// A thread that is on a processor: numbers of the system that it belongs to.
+/// A thread that is on a processor, by the numbers of its system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunningThread {
     /// The number of its process.
@@ -115,7 +115,7 @@ impl fmt::Display for RunningThread {
     }
 }
 
-/// Lets go of a run that has ended.
+/// Clears the current run when dropped.
 pub(crate) struct Attached(Stopper);
 
 impl Drop for Attached {

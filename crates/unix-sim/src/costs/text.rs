@@ -1,40 +1,40 @@
-//! Costs as text: what [`CostModel`] prints and reads.
+//! Costs as text: what [`CostModel`] prints and parses.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{CostKind, CostModel};
 
-/// The reason why a text is not a file of costs.
+/// The reason why a text is not a valid file of costs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseCostsError {
-    /// Unknown step.
+    /// The name of a step is unknown.
     #[error("line {line}: expected the name of a step, found `{found}`")]
     Step {
         /// The line, from 1.
         line: usize,
-        /// The text instead of the name or cost.
+        /// The text found in place of the name or cost.
         found: String,
     },
-    /// Invalid cost.
+    /// A cost is not a number from 0 to the maximum.
     #[error("line {line}: expected nanoseconds from 0 to {MOST_NS}, found `{found}`")]
     Nanoseconds {
         /// The line, from 1.
         line: usize,
-        /// The text instead of the name or cost.
+        /// The text found in place of the name or cost.
         found: String,
     },
-    /// A step without a cost, or with several.
+    /// A step has no cost, or several.
     #[error("expected one line with the cost of `{0}`, found {1}")]
     Count(&'static str, usize),
 }
 
-/// No step takes longer than a second.
+/// Maximum cost of a step: one second.
 const MOST_NS: f64 = 1e9;
 
 impl fmt::Display for CostModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "# step, nanoseconds, what it is")?;
+        writeln!(f, "# step, nanoseconds, description")?;
         for step in CostKind::ALL {
             writeln!(f, "{:<10}{:>10.3}  {}", step.name(), self.ns(step), step.what())?;
         }

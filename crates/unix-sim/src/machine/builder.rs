@@ -88,7 +88,7 @@ impl Builder {
         self
     }
 
-    /// Sets a limit that every process begins with.
+    /// Sets a resource limit with which every process starts.
     pub fn limit(mut self, resource: Resource, limit: Rlimit) -> Self {
         self.0.limits.push((resource, limit));
         self
@@ -116,22 +116,22 @@ impl Builder {
         self
     }
 
-    /// Sets how many threads, those of the system included, may have a stack at once: at least 8.
-    /// The default is 1,048,576. Beyond it a new thread or process is refused with `EAGAIN`.
+    /// Sets the maximum number of threads with a stack, those of the system included: at least 8.
+    /// The default is 1,048,576. Beyond it the creation of a thread or process fails with `EAGAIN`.
     pub fn max_stacks(mut self, stacks: usize) -> Self {
         self.0.stacks = stacks.max(8);
         self
     }
 
-    /// Gives the program a controlling terminal, whose other end is `console`. Without one the
+    /// Gives the program a controlling terminal, whose other end is `console`. Without one, the
     /// descriptors 0 to 2 are a null device.
     pub fn console(mut self, console: &Console) -> Self {
         self.0.console = Some(console.clone());
         self
     }
 
-    /// Stops a simulated run after exactly this step; [`RunReport::state`] is the system at that
-    /// moment.
+    /// Stops a simulated run after exactly this step; [`RunReport::state`] is the state of the
+    /// system at that moment.
     ///
     /// [`RunReport::state`]: super::RunReport::state
     pub fn stop_at(mut self, step: u64) -> Self {
@@ -139,14 +139,14 @@ impl Builder {
         self
     }
 
-    /// Lets `stopper` stop the runs.
+    /// Lets `stopper` stop the runs of this system.
     pub fn stopper(mut self, stopper: &Stopper) -> Self {
         self.0.stopper = stopper.clone();
         self
     }
 
-    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed.
-    /// What is `reused` this thread also has a signal stack for.
+    /// Lets `guide` decide at each point of the simulated executor, in place of the seed. If
+    /// `reused` is given, the thread that runs the system must already have a signal stack.
     #[doc(hidden)]
     pub fn guided(
         mut self,
@@ -159,14 +159,14 @@ impl Builder {
         self
     }
 
-    /// What ends the run.
+    /// Returns the stopper of the run.
     #[doc(hidden)]
     pub fn its_stopper(&self) -> Stopper {
         self.0.stopper.clone()
     }
 
-    /// Lets `conductor` say who goes on when nobody can, from the process with the number `second`
-    /// on. What is `reused` this thread also has a signal stack for.
+    /// Lets `conductor` select the next thread when none can run; the program's process gets the
+    /// number `second`. The thread that runs the system must already have a signal stack.
     #[doc(hidden)]
     pub fn conducted(mut self, conductor: Arc<dyn Conductor>, second: i32, reused: Reused) -> Self {
         (self.0.conductor, self.0.second) = (Some(conductor), second);
@@ -174,23 +174,24 @@ impl Builder {
         self
     }
 
-    /// Simulated: sets how often a thread that could continue may lose its processor. Most races
-    /// need few preemptions.
+    /// Sets how often a simulated run may preempt a thread that could continue. Most races need few
+    /// preemptions.
     pub fn max_preemptions(mut self, preemptions: u64) -> Self {
         self.0.preemptions = preemptions;
         self
     }
 
-    /// Modelled: sets the cost of each step. The default is [`CostModel::published`].
+    /// Sets the cost of each step of the modelled executor. The default is
+    /// [`CostModel::published`].
     pub fn costs(mut self, costs: CostModel) -> Self {
         self.0.costs = costs;
         self
     }
 
-    /// Counts for [`RunReport::locks`] what section 9 of the paper reports of each lock: how often
-    /// it was taken, how often not at once, how often only after a sleep, and how long it was held,
-    /// in nanoseconds of the system's clock (simulated: the virtual one). That costs two reads of
-    /// the clock per acquisition. By default nothing is counted, at no cost.
+    /// Sets whether [`RunReport::locks`] counts for each lock what section 9 of the paper reports:
+    /// how often it was acquired, how often not at once, how often only after a sleep, and how long
+    /// it was held, in nanoseconds of the system's clock (simulated: the virtual one). This costs
+    /// two reads of the clock per acquisition. By default nothing is counted, at no cost.
     ///
     /// ```
     /// use tontine_unix_sim::{Executor, LockingMode, Virtual};
@@ -201,11 +202,11 @@ impl Builder {
     ///     .statistics(true)
     ///     .build()?;
     /// let report = unix.run(|sys| {
-    ///     sys.fork(|_| 0).expect("there is room");
-    ///     sys.wait().expect("there is a child");
+    ///     sys.fork(|_| 0).expect("fork succeeds");
+    ///     sys.wait().expect("a child exists");
     ///     0
     /// });
-    /// let statistics = report.locks.expect("they were asked for");
+    /// let statistics = report.locks.expect("statistics are on");
     /// println!("{statistics}");
     /// let relations = statistics.rows.iter().find(|row| row.name == "proc_relation_lock");
     /// let relations = relations.expect("each class has a row");
@@ -222,9 +223,9 @@ impl Builder {
         self
     }
 
-    /// Sets what is called, on another thread of this process, when a virtual thread computes for
-    /// longer than `limit` without a system call (parallel executor). The default is a line on
-    /// standard error after two seconds.
+    /// Sets the function that another thread of this process calls when a virtual thread computes
+    /// for longer than `limit` without a system call (parallel executor). By default, a line is
+    /// printed on standard error after two seconds.
     pub fn watchdog(
         mut self,
         limit: Duration,
@@ -234,7 +235,7 @@ impl Builder {
         self
     }
 
-    /// Keeps the locks that the mode could do without, for debugging (§2.2).
+    /// Sets whether the system keeps the locks that the mode does not need, for debugging (§2.2).
     pub fn keep_locks(mut self, on: bool) -> Self {
         self.0.keep_locks = on;
         self
@@ -243,7 +244,7 @@ impl Builder {
     /// Builds the system.
     ///
     /// # Errors
-    /// The settings are out of range, or contradict each other.
+    /// A setting is out of range, or two settings contradict each other.
     pub fn build(self) -> Result<Virtual, BuildError> {
         let config = self.0;
         if cfg!(panic = "abort") {

@@ -7,12 +7,12 @@ use tontine_unix::{Pid, WaitStatus};
 use crate::kernel::SystemState;
 use crate::lock::LockStatistics;
 
-/// The reason for which a run ended.
+/// The reason why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndReason {
     /// All processes have ended.
     Finished,
-    /// All threads are blocked: [`RunReport::state`] says for what each of them waits.
+    /// All threads are blocked: [`RunReport::state`] says what each of them waits for.
     Deadlocked,
     /// The run was stopped, by [`Builder::stop_at`](crate::Builder::stop_at) or a
     /// [`Stopper`](crate::Stopper).
@@ -22,23 +22,23 @@ pub enum EndReason {
 /// The result of [`Virtual::run`](crate::Virtual::run).
 #[derive(Debug, Clone)]
 pub struct RunReport {
-    /// The status of the program; `None` if the run ended before it.
+    /// The exit status of the program; `None` if the run ended first.
     pub status: Option<WaitStatus>,
-    /// The reason for which the run ended.
+    /// The reason why the run ended.
     pub ending: EndReason,
-    /// The processes whose program panicked. They ended as by SIGABRT.
+    /// The processes whose program panicked. They ended as if killed by SIGABRT.
     pub panicked: Vec<Pid>,
-    /// The number of stacks that were leaked: the program caught the unwinding, or the run ended
-    /// before it.
+    /// The number of stacks that were leaked, because the program caught the unwinding or the run
+    /// ended first.
     pub abandoned: usize,
-    /// The system at the end; `None` if all processes had ended.
+    /// The state of the system at the end; `None` if all processes had ended.
     pub state: Option<SystemState>,
-    /// Simulated: the number of points at which another thread could have run.
+    /// The number of points of a simulated run at which another thread could have run.
     pub steps: u64,
-    /// Simulated: a hash of the schedule.
+    /// A hash of the schedule of a simulated run.
     pub digest: u64,
     /// The duration of the run, on the system's clock.
     pub elapsed: Duration,
-    /// The lock statistics, with [`Builder::statistics`](crate::Builder::statistics).
+    /// The lock statistics, if [`Builder::statistics`](crate::Builder::statistics) is on.
     pub locks: Option<LockStatistics>,
 }

@@ -1,5 +1,6 @@
-//! Reports during a run: the watchdog's on a thread that computes ([`BusyThread`]), and that of a
-//! stack's end, which the kernel handles.
+//! Events during a run: [`Watch`] passes them on from the executor. They are a thread that computes
+//! without a call ([`BusyThread`]), a moment at which no thread can run, and a stack overflow,
+//! which the kernel handles.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +9,7 @@ use crate::executor;
 use crate::kernel::KernelHandle;
 use crate::label::named_by;
 
-/// What the executor tells, passed on.
+/// Passes the executor's events on to the configuration's hooks and the kernel.
 pub(super) struct Watch {
     config: Arc<Config>,
     kernel: OnceLock<KernelHandle>,
@@ -19,7 +20,7 @@ impl Watch {
         Self { config, kernel: OnceLock::new() }
     }
 
-    /// From now on there is something to watch.
+    /// Sets the kernel: the run begins.
     pub(super) fn begin(&self, kernel: KernelHandle) {
         let _ = self.kernel.set(kernel);
     }
