@@ -1,10 +1,10 @@
-//! Blocking locks (§2.2): [`BlockingLock`] is had by many readers or one writer; who waits is
-//! blocked.
+//! Blocking locks (§2.2): [`BlockingLock`] is held by many readers or one writer; a thread that
+//! waits is blocked.
 //!
-//! Taken only by [`BlockingLock::write`] it is a mutex. A fiber that waits tries for a short while
-//! and then parks; its worker runs others meanwhile. Who is next is the business of
-//! [`super::turns`].
-#![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
+//! If it is only taken by [`BlockingLock::write`], it is a mutex. A fiber that waits tries for a
+//! short while and then parks; its worker runs other fibers meanwhile. [`super::turns`] decides the
+//! order of waiters.
+#![allow(unsafe_code, reason = "the lock lends the value that it protects")]
 
 use super::statistics::Came;
 use super::taken::{self, Manner, Taken};
@@ -25,59 +25,59 @@ pub(crate) struct BlockingLock<C: Class, T> {
     class: PhantomData<fn() -> C>,
 }
 
-// SAFETY: guards are the only way to the value. `Turns` allows many that only read, so `T` is
-// `Sync`, or one that writes, so `T` is `Send`; in a mode without the class, by the contract of
-// `Locks::new`.
+// SAFETY: guards are the only access to the value. `Turns` allows many readers, so `T` is `Sync`,
+// or one writer, so `T` is `Send`; in a mode without the class, the contract of `Locks::new`
+// ensures it.
 unsafe impl<C: Class, T: Send + Sync> Sync for BlockingLock<C, T> {}
 
 impl<C: Class, T> BlockingLock<C, T> {
-    /// A free lock. `instance` tells those of one class apart and orders them: a slot number.
+    /// Creates a free lock. `instance` identifies and orders the locks of one class: a slot number.
     pub(crate) fn new(instance: u32, value: T) -> Self {
         Self { turns: Turns::new(), instance, value: UnsafeCell::new(value), class: PhantomData }
     }
 
-    /// Takes it together with other readers; sleeps while a writer has it or waits for it.
+    /// Acquires the lock for reading; sleeps while a writer holds it or waits for it.
     ///
     /// # Panics
     ///
-    /// If the class is absent and a writer holds it, or if other locks stand in its place. With
-    /// debug assertions also out of order or where it must not sleep.
+    /// If the class is absent and a writer holds the lock, or if other locks replace it in this
+    /// mode. With debug assertions, also out of order or if the fiber must not sleep.
     #[inline]
     #[track_caller]
     pub(crate) fn read<'a>(&'a self, locks: &'a Locks) -> ReadGuard<'a, C, T> {
         ReadGuard { hold: Hold::take(self, locks, Want::Read, Manner::Alone) }
     }
 
-    /// Takes it alone; sleeps while anybody has it.
+    /// Acquires the lock exclusively; sleeps while another fiber holds it.
     ///
     /// # Panics
     ///
-    /// If the class is absent and anybody holds it, or if other locks stand in its place. With
-    /// debug assertions also out of order or where it must not sleep.
+    /// If the class is absent and the lock is held, or if other locks replace it in this mode. With
+    /// debug assertions, also out of order or if the fiber must not sleep.
     #[inline]
     #[track_caller]
     pub(crate) fn write<'a>(&'a self, locks: &'a Locks) -> WriteGuard<'a, C, T> {
         self.write_as(locks, Manner::Alone)
     }
 
-    /// [`Self::write`], or nothing where other locks stand in its place.
+    /// Like [`Self::write`], but returns `None` if other locks replace it in this mode.
     #[inline]
     #[track_caller]
     pub(crate) fn write_if_any<'a>(&'a self, locks: &'a Locks) -> Option<WriteGuard<'a, C, T>> {
         if locks.has::<C>() { Some(self.write(locks)) } else { None }
     }
 
-    /// Whether nobody had it or waited for it a moment ago.
+    /// Returns `true` if no fiber held it or waited for it a moment ago.
     pub(crate) fn is_idle(&self) -> bool {
         self.turns.is_idle()
     }
 
-    /// What tells it from others of its class.
+    /// Returns its number within its class.
     pub(crate) fn instance(&self) -> u32 {
         self.instance
     }
 
-    /// How many sleep until they have it.
+    /// Returns the number of fibers that sleep until they get it.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.turns.queued()
@@ -89,19 +89,19 @@ impl<C: Class, T> BlockingLock<C, T> {
         WriteGuard { hold: Hold::take(self, locks, Want::Write, manner) }
     }
 
-    /// Takes it, and says how that came about.
+    /// Acquires the lock, and returns whether that took a wait.
     #[inline]
     fn take(&self, locks: &Locks, want: Want) -> Came {
         if self.turns.try_take(want) {
             Came::AtOnce
         } else {
-            // Readers that wait change the queue.
+            // A waiting reader changes the queue.
             Locks::reach::<C>(self.instance, false);
             self.turns.wait(want, locks.busy_turns())
         }
     }
 
-    /// Takes it where acquisitions are counted; says when that was.
+    /// Acquires the lock in a system that counts acquisitions; returns the time of the acquisition.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -129,7 +129,7 @@ impl<C: Class, T> fmt::Debug for BlockingLock<C, T> {
     }
 }
 
-/// What both guards are made of.
+/// The common part of both guards.
 struct Hold<'a, C: Class, T> {
     lock: &'a BlockingLock<C, T>,
     locks: &'a Locks,
@@ -201,14 +201,14 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
     }
 }
 
-/// A blocking lock that is held together with other readers.
+/// A blocking lock held for reading, together with other readers.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct ReadGuard<'a, C: Class, T> {
     hold: Hold<'a, C, T>,
 }
 
-/// A blocking lock that is held alone.
+/// A blocking lock held exclusively.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct WriteGuard<'a, C: Class, T> {
@@ -216,14 +216,14 @@ pub(crate) struct WriteGuard<'a, C: Class, T> {
 }
 
 impl<'a, C: Class, T> ReadGuard<'a, C, T> {
-    /// What the lock was taken with.
+    /// Returns the locks with which it was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.hold.locks
     }
 }
 
 impl<'a, C: Class, T> WriteGuard<'a, C, T> {
-    /// What the lock was taken with.
+    /// Returns the locks with which it was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.hold.locks
     }
@@ -233,7 +233,7 @@ impl<C: Class, T> Deref for ReadGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while this guard lives, all others of the lock only read too.
+        // SAFETY: while this guard lives, all other guards of the lock only read, too.
         unsafe { &*self.hold.lock.value.get() }
     }
 }
@@ -242,7 +242,8 @@ impl<C: Class, T> Deref for WriteGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the lock's only one, and lends the value for no longer than itself.
+        // SAFETY: this guard is the lock's only one, and the value is borrowed no longer than the
+        // guard.
         unsafe { &*self.hold.lock.value.get() }
     }
 }

@@ -1,17 +1,17 @@
-//! Two locks of one class at once (§5.5): the only way to hold two of a rank.
+//! Two locks of one class held together (§5.5): the only way to hold two of a rank.
 //!
-//! The paper orders them by address; here the instance decides, because addresses differ from run
-//! to run.
+//! The paper orders them by address; here the instance number decides, because addresses differ
+//! from run to run.
 
 use super::taken::Manner;
 use super::{BlockingLock, Class, Locks, SimpleGuard, SimpleLock, WriteGuard};
 
-/// Takes both, the smaller instance first. Given one lock twice it is taken once, and the second
-/// guard is none.
+/// Locks both, the smaller instance first. If both arguments are the same lock, it is taken once,
+/// and the second guard is `None`.
 ///
 /// # Panics
 ///
-/// As [`SimpleLock::lock`]; and if two locks have one instance.
+/// Like [`SimpleLock::lock`], and if two different locks have the same instance number.
 #[track_caller]
 pub(crate) fn lock_both<'a, C: Class, T>(
     a: &'a SimpleLock<C, T>,
@@ -31,12 +31,12 @@ pub(crate) fn lock_both<'a, C: Class, T>(
     }
 }
 
-/// Takes both for writing, the smaller instance first. Given one lock twice it is taken once, and
-/// the second guard is none.
+/// Locks both for writing, the smaller instance first. If both arguments are the same lock, it is
+/// taken once, and the second guard is `None`.
 ///
 /// # Panics
 ///
-/// As [`BlockingLock::write`]; and if two locks have one instance.
+/// Like [`BlockingLock::write`], and if two different locks have the same instance number.
 #[track_caller]
 pub(crate) fn write_both<'a, C: Class, T>(
     a: &'a BlockingLock<C, T>,

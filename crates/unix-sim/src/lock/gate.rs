@@ -1,8 +1,8 @@
-//! A queue that one thread at a time comes to: [`Gate`].
+//! A queue behind a spin lock: [`Gate`].
 //!
-//! Nobody sleeps or switches at the gate, and it is passed only by who is about to sleep or to wake
-//! somebody.
-#![allow(unsafe_code, reason = "the gate hands out the value that it keeps others from")]
+//! A thread neither sleeps nor switches while it holds the gate. Only threads that are about to
+//! sleep or to wake another one take it.
+#![allow(unsafe_code, reason = "the gate lends the value that it protects")]
 
 use crate::executor;
 use std::cell::UnsafeCell;
@@ -18,11 +18,11 @@ pub(super) struct Gate<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is lent by `with` alone, to one thread at a time.
+// SAFETY: only `with` lends the value, to one thread at a time.
 unsafe impl<T: Send> Sync for Gate<T> {}
 
 impl<T> Gate<T> {
-    /// Lends the value to `body`, which must not panic, sleep or come here again.
+    /// Passes the value to `body`, which must not panic, sleep or call `with` on the same gate.
     pub(super) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
         // SYNC gate: pairs with the store below.
         while self
@@ -32,7 +32,8 @@ impl<T> Gate<T> {
         {
             executor::spin(&self.word);
         }
-        // SAFETY: this thread shut the gate, and nobody else passes until it is open again.
+        // SAFETY: this thread has locked the gate, and no other thread gets the value until it is
+        // unlocked.
         let result = body(unsafe { &mut *self.value.get() });
         // SYNC gate: pairs with the exchange above.
         self.word.store(OPEN, Ordering::Release);

@@ -1,9 +1,9 @@
-//! The one place that states in which order locks are taken, and which mode has which.
+//! The definition of the lock order and of the locks of each mode: [`ORDER`].
 //!
-//! [`Class`] is implemented by one zero-sized type a lock; the list at the end of this file *is*
-//! the order: a lock may be taken while those above it are held. It cannot contain a cycle.
-//! [`Before`] tells the compiler, [`Class::RANK`] the run-time check; `docs/lock-order.md` is
-//! printed from [`ORDER`].
+//! One zero-sized type per lock implements [`Class`]. The list at the end of this file *is* the
+//! order: a lock may be taken while those above it are held. It cannot contain a cycle. [`Before`]
+//! expresses the order to the compiler, [`Class::RANK`] to the check at run time;
+//! `docs/lock-order.md` is printed from [`ORDER`].
 //!
 //! Source: tables 1 (§5) and 3 (§5.5) of the paper, and its §9. In general blocking locks come
 //! before simple ones, and, subject to this, global ones before local ones.
@@ -11,61 +11,61 @@
 use crate::LockingMode;
 use crate::held::Level;
 
-/// How a lock keeps others out.
+/// The way in which a lock excludes other threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A thread that waits is blocked. Many readers or one writer.
+    /// A waiting thread is blocked. Many readers or one writer hold the lock.
     Blocking,
-    /// A thread that waits spins.
+    /// A waiting thread spins.
     Simple,
 }
 
-/// Whether a mode has a lock.
+/// The existence of a lock in a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It exists.
+    /// The lock exists.
     Kept,
-    /// No two can come to it at once in this mode, so that it vanishes; its data stay.
+    /// No two threads can reach it at once in this mode, so the lock is omitted; its data exist.
     Absent,
-    /// Other locks stand in its place. To take it is a mistake.
+    /// Other locks replace it. Taking it is a bug.
     Replaced,
 }
 
 /// One line of the order.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// As the paper calls it.
+    /// The name in the paper.
     pub(crate) name: &'static str,
-    /// Its number in the paper's table 3.
+    /// The number in table 3 of the paper.
     pub(crate) paper: Option<u8>,
     /// Simple or blocking.
     pub(crate) kind: Kind,
-    /// What there is one of it for.
+    /// The objects that have such a lock: one global lock, or one per object.
     pub(crate) scope: &'static str,
-    /// What is only touched by who holds it.
+    /// The data that only its holder accesses.
     pub(crate) guards: &'static str,
     /// The level at which it is always taken.
     pub(crate) spl: Level,
-    /// By [`LockingMode::ALL`].
+    /// The existence in each mode, in the order of [`LockingMode::ALL`].
     pub(crate) standing: [Standing; 5],
-    /// Why it stands below the line above it.
+    /// The reason why it comes after the line above it.
     pub(crate) edge: &'static str,
 }
 
 impl Row {
-    /// Whether `mode` has it.
+    /// Returns the existence of the lock in `mode`.
     pub(crate) const fn standing(&self, mode: LockingMode) -> Standing {
         self.standing[mode as usize]
     }
 }
 
-/// A lock's place in the order, as a type.
+/// The position of a lock in the order, as a type.
 pub(crate) trait Class: 'static {
-    /// Its line in [`ORDER`]; a lock may be taken while those of a smaller rank are held.
+    /// The index in [`ORDER`]; a lock may be taken while locks of smaller ranks are held.
     const RANK: u8;
-    /// What the order says of it.
+    /// The line of the order.
     const ROW: &'static Row = &ORDER[Self::RANK as usize];
-    /// As the paper calls it.
+    /// The name in the paper.
     const NAME: &'static str = Self::ROW.name;
 }
 
@@ -76,7 +76,7 @@ pub(crate) trait Class: 'static {
 )]
 pub(crate) trait Before<Inner: Class>: Class {}
 
-/// The classes from a list, each before all that follow.
+/// Defines the classes of a list, each before all that follow.
 macro_rules! classes {
     ($($class:ident = $row:expr;)+) => {
         #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ macro_rules! classes {
             }
         )+
 
-        /// How many classes there are.
+        /// The number of classes.
         pub(crate) const CLASSES: usize = [$(Rank::$class),+].len();
 
         /// The order.
@@ -131,7 +131,7 @@ classes! {
         guards: "relations, groups and their members, in mode coarse",
         spl: Base,
         standing: [Replaced, Replaced, Kept, Replaced, Replaced],
-        edge: "Held across all that needs relations or groups, so before what it replaces.",
+        edge: "Held across all uses of relations or groups, so before the locks that it replaces.",
     };
     PgrphashLock = Row {
         name: "pgrphash_lock",
@@ -141,7 +141,7 @@ classes! {
         guards: "the hash table of process groups",
         spl: Base,
         standing: [Kept, Absent, Absent, Kept, Kept],
-        edge: "A group is found in the table, then its members' relations are looked at: setpgid.",
+        edge: "setpgid finds a group in the table, then examines the relations of its members.",
     };
     ProcRelationLock = Row {
         name: "proc_relation_lock",
@@ -151,7 +151,7 @@ classes! {
         guards: "p_pptr, p_cptr, p_ysptr and p_osptr of all processes",
         spl: Base,
         standing: [Absent, Absent, Absent, Kept, Replaced],
-        edge: "A process that goes tells its children's groups that they may be orphaned.",
+        edge: "An exiting process notifies the groups of its children that they may be orphaned.",
     };
     PFamilyLock = Row {
         name: "p_family_lock",
@@ -161,7 +161,7 @@ classes! {
         guards: "the list of a process's children, and their p_pptr, p_ysptr and p_osptr",
         spl: Base,
         standing: [Replaced, Replaced, Replaced, Replaced, Kept],
-        edge: "In the place of proc_relation_lock, and blocking like it: for setpgid.",
+        edge: "Replaces proc_relation_lock, and is blocking like it: for setpgid.",
     };
     PgLock = Row {
         name: "pg_lock",
@@ -181,14 +181,14 @@ classes! {
         guards: "the hash table of user ids",
         spl: Base,
         standing: [Absent, Absent, Kept, Kept, Kept],
-        edge: "The first simple lock: who spins must not hold up who sleeps.",
+        edge: "The first simple lock: its holder must not sleep, so no blocking lock may follow.",
     };
     PidLock = Row {
         name: "pid_lock",
         paper: Some(5),
         kind: Simple,
         scope: "global",
-        guards: "the table of handles: which process a pid is",
+        guards: "the table of handles: the process of each pid",
         spl: Base,
         standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "The order of the paper's table 3.",
@@ -201,7 +201,7 @@ classes! {
         guards: "p_sigwait and p_end_thread",
         spl: Base,
         standing: [Absent, Kept, Kept, Kept, Kept],
-        edge: "Local, so after the global ones; sig_lock_or_return takes it with nothing held.",
+        edge: "Local, so after the global ones; sig_lock_or_return takes it holding no lock.",
     };
     PLock = Row {
         name: "p_lock",
@@ -211,17 +211,17 @@ classes! {
         guards: "the contents of a process, p_forkcnt among them",
         spl: Base,
         standing: [Absent, Kept, Kept, Kept, Kept],
-        edge: "sig_lock_or_return, then what it lets change: a fork is counted under both.",
+        edge: "sig_lock_or_return, then the contents that it guards: fork counts under both.",
     };
     TLock = Row {
         name: "t_lock",
         paper: None,
         kind: Simple,
         scope: "per terminal or pipe",
-        guards: "its queues, its modes and its foreground group; no signal is sent under it",
+        guards: "the queues, modes and foreground group; no signal is sent while it is held",
         spl: Base,
         standing: [Absent, Kept, Kept, Kept, Kept],
-        edge: "A descriptor is looked up in its process, then what it stands for is used.",
+        edge: "A descriptor is looked up in its process, then its terminal or pipe is used.",
     };
     PgRefLock = Row {
         name: "pg_ref_lock",
@@ -231,7 +231,7 @@ classes! {
         guards: "pg_refcnt",
         spl: Base,
         standing: [Absent, Absent, Kept, Kept, Kept],
-        edge: "A reference is taken while p_lock or t_lock keeps the pointer to the group true.",
+        edge: "A reference is taken while p_lock or t_lock keeps the pointer to the group valid.",
     };
     SLock = Row {
         name: "s_lock",
@@ -251,7 +251,7 @@ classes! {
         guards: "the processor time used, and its limit",
         spl: High,
         standing: [Kept, Kept, Kept, Kept, Kept],
-        edge: "A tick takes it, and lands while any lock of base spl may be held.",
+        edge: "A tick takes it, and may occur while any lock of base spl is held.",
     };
     EventLock = Row {
         name: "event_lock",

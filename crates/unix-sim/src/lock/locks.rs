@@ -1,7 +1,8 @@
-//! Which classes of lock one virtual Unix has, and what it counts: [`Locks`].
+//! The lock classes of one virtual Unix, and their statistics: [`Locks`].
 //!
-//! Every acquisition names the [`Locks`] that it belongs to and reads one byte of it: [`Presence`].
-#![allow(unsafe_code, reason = "whoever leaves locks out promises that they are not needed")]
+//! Every acquisition names the [`Locks`] that its lock belongs to and reads one byte of it:
+//! [`Presence`].
+#![allow(unsafe_code, reason = "a caller that omits locks guarantees that they are not needed")]
 
 use super::Class;
 use super::lock_order::{CLASSES, ORDER, PFamilyLock, PLock, PSiglock, PgLock, Standing};
@@ -18,12 +19,13 @@ const _: () = {
     assert!(signal == PSiglock::RANK && process == PLock::RANK);
 };
 
-/// Nanoseconds since some moment. A tick reads it too, so it must be async-signal-safe.
+/// A clock that counts nanoseconds since an arbitrary moment. A tick reads it too, so it must be
+/// async-signal-safe.
 #[derive(Clone)]
 pub(crate) struct HoldClock(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl HoldClock {
-    /// The clock that `now` reads.
+    /// Creates a clock that reads the time with `now`.
     pub(crate) fn new(now: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -35,36 +37,37 @@ impl fmt::Debug for HoldClock {
     }
 }
 
-/// What an acquisition has to do.
+/// The work of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Presence {
-    /// Nothing but to note that the lock is held.
+    /// Only note that the lock is held.
     Absent,
-    /// To take it.
+    /// Take the lock.
     Present,
-    /// To take it, where another fiber may come before and after.
+    /// Take the lock at a point where another fiber may run before and after.
     Explored,
-    /// The same, to note that and to count.
+    /// Like [`Self::Explored`], and also note and count the acquisition.
     Counted,
-    /// To refuse: the mode has other locks in its place.
+    /// Panic: the mode has other locks in its place.
     Replaced,
 }
 
-/// What is built in beside what the mode needs.
+/// Options beyond the needs of the mode.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// Also the locks that the mode could do without, to debug.
+    /// Also keep the locks that the mode does not need, for debugging.
     pub(crate) keep_all: bool,
-    /// Whether acquisitions are counted.
+    /// Count acquisitions.
     pub(crate) count: bool,
-    /// Whether the executor is the simulated one, which may switch at each lock, or the modelled.
+    /// The executor is the simulated one, which may switch fibers at each lock, or the modelled
+    /// one.
     pub(crate) explore: bool,
-    /// Whether it is the modelled one: who switches there is another processor's, in each mode.
+    /// The executor is the modelled one, which switches to another processor there in every mode.
     pub(crate) model: bool,
-    /// Measures how long locks are held; it needs [`Self::count`].
+    /// Measures how long locks are held; requires [`Self::count`].
     pub(crate) hold_clock: Option<HoldClock>,
-    /// How often a blocking lock is tried before the fiber parks.
+    /// Number of attempts at a blocking lock before the fiber parks.
     pub(crate) busy_turns: u32,
 }
 
@@ -86,9 +89,9 @@ impl Default for Options {
 pub(crate) struct Locks {
     presence: [Presence; CLASSES],
     mode: LockingMode,
-    /// Whether another fiber may run inside of the kernel where nobody sleeps.
+    /// `true` if another fiber may run inside the kernel at points where no fiber sleeps.
     preempts: bool,
-    /// Whether the executor is the simulated one.
+    /// `true` if the executor is the simulated or the modelled one.
     explore: bool,
     busy_turns: u32,
     hold_clock: Option<HoldClock>,
@@ -96,21 +99,21 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// The locks that `mode` has, and what `options` add.
+    /// Creates the locks that `mode` has, and those that `options` add.
     ///
     /// # Safety
     ///
-    /// A lock is used with one `Locks` all its life. Where `mode` leaves a class out
+    /// Each lock is used with one `Locks` for its whole life. If `mode` omits a class
     /// ([`Standing::Absent`]), no two threads of the operating system take a lock of it at once,
-    /// and one that takes it after another one sees what that one did:
+    /// and a thread that takes it after another one sees the effects of that one:
     ///
     /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
-    /// - `Master`: only that of processor 0 takes such locks;
-    /// - `Coarse`: only who holds `coarse_lock` does;
-    /// - `Parallel` and `PerProcess` leave none out, nor does any mode with [`Options::keep_all`].
+    /// - `Master`: only the thread of processor 0 takes such locks;
+    /// - `Coarse`: only the holder of `coarse_lock` takes them;
+    /// - `Parallel` and `PerProcess` omit none, nor does any mode with [`Options::keep_all`].
     ///
-    /// While a virtual Unix is made and taken apart, by one thread that hands it to the next,
-    /// nobody has to hold or be any of these.
+    /// These conditions need not hold while a virtual Unix is created or torn down by one thread,
+    /// which then passes it to the next.
     pub(crate) unsafe fn new(mode: LockingMode, options: Options) -> Self {
         let preempts =
             options.model || !matches!(mode, LockingMode::Uniprocessor | LockingMode::Master);
@@ -132,20 +135,20 @@ impl Locks {
         Self { presence, mode, preempts, explore, busy_turns, hold_clock, counts }
     }
 
-    /// What an acquisition of a lock of class `C` has to do.
+    /// Returns the work of an acquisition of a lock of class `C`.
     #[inline]
     pub(crate) fn presence<C: Class>(&self) -> Presence {
         self.presence[C::RANK as usize]
     }
 
-    /// Whether a lock of class `C` may be taken: other ones stand in its place otherwise.
+    /// Returns `true` if a lock of class `C` may be taken; otherwise other locks replace it.
     #[inline]
     pub(crate) fn has<C: Class>(&self) -> bool {
         self.presence::<C>() != Presence::Replaced
     }
 
-    /// A place where the simulated executor may let another fiber run, in a mode whose kernel
-    /// several processors are in; the modelled one, another processor.
+    /// A point at which the simulated executor may let another fiber run, in a mode whose kernel
+    /// runs on several processors; at which the modelled one may let another processor run.
     #[inline]
     pub(super) fn point(&self, at: At) {
         if self.preempts {
@@ -153,7 +156,7 @@ impl Locks {
         }
     }
 
-    /// Notes for who explores that a lock of class `C` is wanted, though the mode leaves it out.
+    /// Records for exploration that a lock of class `C` is wanted, even if the mode omits it.
     #[inline]
     pub(super) fn reach_absent<C: Class>(&self, instance: u32, shared: bool) {
         if self.explore {
@@ -161,16 +164,15 @@ impl Locks {
         }
     }
 
-    /// Notes for who explores that a lock of class `C` is wanted, to read together with others or
-    /// alone.
+    /// Records for exploration that a lock of class `C` is wanted, for reading or exclusively.
     #[inline]
     pub(super) fn reach<C: Class>(instance: u32, shared: bool) {
         let lock = Object::Lock(C::RANK, instance);
         if shared { executor::looks_at(lock) } else { executor::changes(lock) }
     }
 
-    /// A point before a lock is taken: that takes time in the modelled executor. Who explores is
-    /// told that the lock is wanted.
+    /// A point before a lock is taken, which takes time in the modelled executor. Records for
+    /// exploration that the lock is wanted.
     #[inline]
     pub(super) fn point_at<C: Class>(&self, instance: u32, shared: bool) {
         executor::touch(C::RANK, instance);
@@ -178,33 +180,34 @@ impl Locks {
         Self::reach::<C>(instance, shared);
     }
 
-    /// Checks that a lock which the mode leaves out may be taken here: in mode `Master` on
-    /// processor 0 alone.
+    /// Checks that a lock that the mode omits may be taken here: in mode `Master`, only on
+    /// processor 0.
     ///
     /// # Panics
     ///
+    /// With debug assertions, if it may not.
     /// With debug assertions, otherwise.
     #[inline]
     #[track_caller]
     pub(super) fn assert_alone_here(&self, name: &str) {
         debug_assert!(
             self.mode != LockingMode::Master || executor::processor() == 0,
-            "{name} is taken on processor {}: in mode master only processor 0 does",
+            "{name} is taken on processor {}: in mode master only processor 0 may take it",
             executor::processor()
         );
     }
 
-    /// What was counted so far; none unless it was asked for.
+    /// Returns the counts so far; `None` unless acquisitions are counted.
     pub(crate) fn statistics(&self) -> Option<LockStatistics> {
         self.counts.as_ref().map(Counts::snapshot)
     }
 
-    /// How often a blocking lock is tried before the fiber parks.
+    /// Returns the number of attempts at a blocking lock before the fiber parks.
     pub(super) fn busy_turns(&self) -> u32 {
         self.busy_turns
     }
 
-    /// Counts an acquisition; says when it was, if holds are measured.
+    /// Counts an acquisition; returns the time, if holds are measured.
     #[cold]
     #[inline(never)]
     pub(super) fn acquired<C: Class>(&self, came: Came) -> u64 {
@@ -223,19 +226,19 @@ impl Locks {
         }
     }
 
-    /// Refuses a class that the mode has replaced.
+    /// Panics: the mode has replaced the class.
     #[cold]
     #[track_caller]
     pub(super) fn refuse<C: Class>(&self) -> ! {
-        panic!("{} does not exist in mode {}: other locks stand in its place", C::NAME, self.mode)
+        panic!("{} does not exist in mode {}: other locks replace it", C::NAME, self.mode)
     }
 
-    /// Refuses a lock that the mode leaves out and that somebody holds.
+    /// Panics: the mode omits the lock, and it is already held.
     #[cold]
     #[track_caller]
     pub(super) fn held_twice<C: Class>(&self, instance: u32) -> ! {
         panic!(
-            "{} {instance} is held, and taken again: mode {} leaves it out because that cannot be",
+            "{} {instance} is already held: mode {} omits it because no two threads can reach it",
             C::NAME,
             self.mode
         )

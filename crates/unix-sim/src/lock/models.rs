@@ -1,8 +1,8 @@
-//! Blocking locks as a model: loom runs each of these in every interleaving with a bounded number
-//! of preemptions, and lets every load return whatever the orderings allow.
+//! Models of blocking locks: loom runs each of them in every interleaving with a bounded number of
+//! preemptions, and lets every load return every value that the orderings allow.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tontine-unix-sim --lib --release models`
-#![allow(unsafe_code, reason = "loom watches the value that the lock guards")]
+#![allow(unsafe_code, reason = "loom monitors the value that the lock guards")]
 
 use super::sync::model::{Fault, set};
 use super::turns::{QUEUE, Turns, Want};
@@ -13,13 +13,13 @@ use loom::thread;
 use std::env;
 use std::process::Command;
 
-/// A lock and what it guards.
+/// A lock and the value that it guards.
 struct Guarded {
     turns: Turns,
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: the value is touched by who has the lock only; loom panics where that is not so.
+// SAFETY: only the holder of the lock accesses the value; loom panics otherwise.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
@@ -37,7 +37,7 @@ impl Guarded {
     }
 }
 
-/// One thread for each visitor; the first is the one that runs the model.
+/// Runs a model with one thread per visitor; the first visitor is the thread that runs the model.
 fn model(visitors: &'static [Want]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -53,11 +53,11 @@ fn model(visitors: &'static [Want]) {
             .collect();
         guarded.visit(visitors[0]);
         for other in others {
-            other.join().expect("it visited");
+            other.join().expect("the visitor does not panic");
         }
         assert_eq!(guarded.turns.queued(), 0);
         let writers = visitors.iter().filter(|&&want| want == Write).count() as u32;
-        // SAFETY: all others have ended.
+        // SAFETY: all other threads have ended.
         guarded.value.with(|value| assert_eq!(unsafe { *value }, writers));
     });
 }
@@ -92,12 +92,12 @@ const FAULTS: [(&str, Fault); 6] = [
     ("GiveBackRelaxed", Fault::GiveBackRelaxed),
     ("HandOverRelaxed", Fault::HandOverRelaxed),
     ("GrantRelaxed", Fault::GrantRelaxed),
-    // Who queues does not say so.
+    // A fiber that queues does not mark it.
     ("QueueUnmarked", Fault::Unmarked(QUEUE)),
     ("Unwoken", Fault::Unwoken),
 ];
 
-/// Runs all models with the fault that the environment names; without one as they are.
+/// Runs all models with the fault that the environment names; without one, unchanged.
 #[test]
 fn with_one_fault() {
     let name = env::var(FAULT).unwrap_or_default();
@@ -108,7 +108,7 @@ fn with_one_fault() {
     }
 }
 
-/// Names the fault to a process.
+/// The environment variable that names the fault to a process.
 const FAULT: &str = "TONTINE_MODEL_FAULT";
 
 #[test]
@@ -120,7 +120,7 @@ fn every_fault_is_found() {
             .args(["--exact", "lock::models::with_one_fault", "--nocapture"])
             .env(FAULT, name)
             .output()
-            .expect("it starts");
+            .expect("the program starts");
         let said = String::from_utf8_lossy(&output.stderr);
         let found = said.contains("Causality violation") || said.contains("deadlock");
         assert!(!output.status.success() && found, "{name} goes unnoticed:\n{said}");

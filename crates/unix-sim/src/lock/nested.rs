@@ -1,21 +1,21 @@
-//! A lock taken while another one is held (§5.5): [`Holding`] has the compiler check the order.
+//! A lock taken while another one is held (§5.5): [`Holding`] lets the compiler check the order.
 //!
 //! `group.then_lock(&process.lock)` compiles if the class of `group` is [`Before`] that of the
-//! lock. The inner guard does not borrow the outer one. Locks that are taken by way of other
-//! functions are checked when they are taken.
+//! lock. The inner guard does not borrow the outer one. Locks that other functions take are checked
+//! at run time only.
 
 use super::lock_order::Before;
 use super::{BlockingLock, Class, Locks, ReadGuard, SimpleGuard, SimpleLock, WriteGuard};
 
 /// A lock that is held.
 pub(crate) trait Holding<'a> {
-    /// Its class.
+    /// The class of the lock.
     type Class: Class;
 
-    /// What it was taken with.
+    /// Returns the locks with which it was acquired.
     fn taken_with(&self) -> &'a Locks;
 
-    /// Takes a simple lock that is later in the order.
+    /// Acquires a simple lock that is later in the order.
     #[inline]
     #[track_caller]
     fn then_lock<C: Class, T>(&self, inner: &'a SimpleLock<C, T>) -> SimpleGuard<'a, C, T>
@@ -25,7 +25,7 @@ pub(crate) trait Holding<'a> {
         inner.lock(self.taken_with())
     }
 
-    /// Takes a blocking lock that is later in the order, together with other readers.
+    /// Acquires a blocking lock that is later in the order, for reading.
     #[inline]
     #[track_caller]
     fn then_read<C: Class, T>(&self, inner: &'a BlockingLock<C, T>) -> ReadGuard<'a, C, T>
@@ -35,7 +35,7 @@ pub(crate) trait Holding<'a> {
         inner.read(self.taken_with())
     }
 
-    /// Takes a blocking lock that is later in the order, alone.
+    /// Acquires a blocking lock that is later in the order, exclusively.
     #[inline]
     #[track_caller]
     fn then_write<C: Class, T>(&self, inner: &'a BlockingLock<C, T>) -> WriteGuard<'a, C, T>

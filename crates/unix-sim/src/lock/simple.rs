@@ -1,9 +1,9 @@
-//! Simple locks (§2.2): [`SimpleLock`] spins until it has the lock.
+//! Simple locks (§2.2): a thread that waits for a [`SimpleLock`] spins.
 //!
-//! A thread holds one shortly and never sleeps meanwhile. Where the mode leaves the class out
-//! ([`Presence::Absent`]) the word is still written, without any synchronisation, as the flag of a
-//! [`RefCell`](std::cell::RefCell) would be: a second holder panics.
-#![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
+//! A thread holds one briefly and never sleeps meanwhile. If the mode omits the class
+//! ([`Presence::Absent`]), the word is still written, without any synchronisation, like the flag of
+//! a [`RefCell`](std::cell::RefCell): a second holder panics.
+#![allow(unsafe_code, reason = "the lock lends the value that it protects")]
 
 use super::statistics::Came;
 use super::taken::{self, Manner, Taken};
@@ -26,13 +26,13 @@ pub(crate) struct SimpleLock<C: Class, T> {
     class: PhantomData<fn() -> C>,
 }
 
-// SAFETY: a guard is the only way to the value, and one exists at a time: `take` sees to it, in a
-// mode without the class by the contract of `Locks::new`. So the lock hands a `T` from thread to
+// SAFETY: guards are the only access to the value, and one exists at a time: `take` ensures it, or
+// in a mode without the class the contract of `Locks::new`. So the lock passes a `T` from thread to
 // thread and never shares it.
 unsafe impl<C: Class, T: Send> Sync for SimpleLock<C, T> {}
 
 impl<C: Class, T> SimpleLock<C, T> {
-    /// A free lock. `instance` tells those of one class apart and orders them: a slot number.
+    /// Creates a free lock. `instance` identifies and orders the locks of one class: a slot number.
     pub(crate) const fn new(instance: u32, value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
@@ -42,23 +42,23 @@ impl<C: Class, T> SimpleLock<C, T> {
         }
     }
 
-    /// Takes it, spinning while somebody else has it.
+    /// Acquires the lock, spinning while another thread holds it.
     ///
     /// # Panics
     ///
-    /// If the class is absent and somebody holds it, or if other locks stand in its place. With
-    /// debug assertions also out of order or at the wrong spl.
+    /// If the class is absent and the lock is held, or if other locks replace it in this mode. With
+    /// debug assertions, also out of order or at the wrong spl.
     #[inline]
     #[track_caller]
     pub(crate) fn lock<'a>(&'a self, locks: &'a Locks) -> SimpleGuard<'a, C, T> {
         self.lock_as(locks, Manner::Alone)
     }
 
-    /// Takes it if nobody has it, in any order.
+    /// Acquires the lock if it is free, in any order.
     ///
     /// # Panics
     ///
-    /// If other locks stand in its place. With debug assertions also at the wrong spl.
+    /// If other locks replace it in this mode. With debug assertions, also at the wrong spl.
     #[cfg(test)]
     #[track_caller]
     pub(crate) fn try_lock<'a>(&'a self, locks: &'a Locks) -> Option<SimpleGuard<'a, C, T>> {
@@ -86,28 +86,28 @@ impl<C: Class, T> SimpleLock<C, T> {
         Some(SimpleGuard { lock: self, locks, presence, since, taken })
     }
 
-    /// Whether nobody had it a moment ago.
+    /// Returns `true` if no thread held it a moment ago.
     pub(crate) fn is_idle(&self) -> bool {
         self.word.load(Ordering::Relaxed) == FREE
     }
 
-    /// What tells it from others of its class.
+    /// Returns its number within its class.
     pub(crate) fn instance(&self) -> u32 {
         self.instance
     }
 
-    /// The value, though somebody may hold the lock.
+    /// Returns the value even if a thread holds the lock.
     ///
     /// # Safety
     ///
-    /// Whoever holds it never goes on: it is a fiber of a run that has ended. It holds a reference
-    /// to the value that is never used again.
+    /// A holder never continues: it is a fiber of a run that has ended. It has a reference to the
+    /// value that is never used again.
     pub(crate) unsafe fn value_after_the_end(&self) -> &T {
-        // SAFETY: the caller's promise: nobody changes the value any more.
+        // SAFETY: the caller guarantees that the value no longer changes.
         unsafe { &*self.value.get() }
     }
 
-    /// The value, of a lock that nobody else can know of.
+    /// Returns the value of a lock that no other thread can access.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -136,10 +136,10 @@ impl<C: Class, T> SimpleLock<C, T> {
         SimpleGuard { lock: self, locks, presence, since, taken }
     }
 
-    /// Whether it was free and is taken now.
+    /// Takes the lock if it is free; returns `true` if it was.
     #[inline]
     fn take(&self) -> bool {
-        // SYNC simple: pairs with the guard's release: what the last holder did is seen.
+        // SYNC simple: pairs with the guard's release: the effects of the last holder are visible.
         self.word.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -155,7 +155,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         }
     }
 
-    /// Takes it where another fiber may come before.
+    /// Acquires the lock at a point where another fiber may run first.
     #[inline(never)]
     fn take_explored(&self, locks: &Locks) {
         locks.point_at::<C>(self.instance, false);
@@ -164,7 +164,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         }
     }
 
-    /// Takes it where acquisitions are counted; says when that was.
+    /// Acquires the lock in a system that counts acquisitions; returns the time of the acquisition.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -208,7 +208,7 @@ pub(crate) struct SimpleGuard<'a, C: Class, T> {
 }
 
 impl<'a, C: Class, T> SimpleGuard<'a, C, T> {
-    /// What the lock was taken with.
+    /// Returns the locks with which it was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.locks
     }
@@ -224,7 +224,8 @@ impl<C: Class, T> Deref for SimpleGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the lock's only one, and lends the value for no longer than itself.
+        // SAFETY: this guard is the lock's only one, and the value is borrowed no longer than the
+        // guard.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -247,7 +248,8 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
         if self.presence != Presence::Present {
             Locks::reach::<C>(self.lock.instance, false);
         }
-        // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
+        // SYNC simple: pairs with `take`. An absent lock needs no ordering, which costs nothing
+        // here.
         self.lock.word.store(FREE, Ordering::Release);
         if matches!(self.presence, Presence::Explored | Presence::Counted) {
             self.locks.point(At::Unlock(C::RANK, self.lock.instance));

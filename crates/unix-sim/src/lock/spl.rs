@@ -1,34 +1,35 @@
-//! The interrupt priority level of a worker (§6.1): [`splhigh`] holds ticks back until its guard
-//! goes.
+//! The interrupt priority level of a worker (§6.1): [`splhigh`] defers ticks until its guard is
+//! dropped.
 //!
-//! A tick may land wherever the level is [`Level::Base`], in the middle of any lock's hold. So a
-//! lock that a tick takes must always be taken at [`Level::High`], or the tick would spin for what
-//! its own thread holds. A fiber never sleeps at high spl. One that the simulated executor
-//! interrupts there keeps its level, as a processor would, while another one runs: [`State`].
+//! A tick may occur wherever the level is [`Level::Base`], even while a lock is held. A lock that a
+//! tick takes must therefore always be taken at [`Level::High`]; otherwise the tick would spin for
+//! a lock that its own thread holds. A fiber never sleeps at high spl. A fiber that the simulated
+//! executor interrupts there keeps its level, like on a processor, while another one runs:
+//! [`State`].
 //!
-//! The executor makes the ticks: it holds them back from its own `splhigh` to its `splx`.
+//! The executor generates the ticks: it defers them from its own `splhigh` to its `splx`.
 
 use crate::executor;
 use crate::held::{self, Level, State};
 use std::marker::PhantomData;
 
-/// The level here.
+/// Returns the level of the current fiber.
 pub(crate) fn level() -> Level {
     held::state().level
 }
 
-/// Holds ticks back on this worker until the guard goes.
+/// Defers ticks on this worker until the guard is dropped.
 #[inline]
 #[must_use]
 pub(crate) fn splhigh() -> Spl {
     raised(State { level: Level::High, ..held::state() })
 }
 
-/// Says until the guard goes that a tick is being handled here, at high spl.
+/// Marks, until the guard is dropped, that this worker is handling a tick, at high spl.
 ///
 /// # Panics
 ///
-/// With debug assertions, if the level is high already: the tick should have been held back.
+/// With debug assertions, if the level is already high: the tick should have been deferred.
 #[must_use]
 pub(crate) fn tick() -> Spl {
     debug_assert_eq!(level(), Level::Base, "spl: a tick landed at high spl");
@@ -41,11 +42,12 @@ fn raised(state: State) -> Spl {
     Spl { before: held::replace_state(state), level, here: PhantomData }
 }
 
-/// Restores what was before. With debug assertions it panics if a lock of high spl is still held.
+/// Restores the previous state when dropped. With debug assertions, that panics if a lock of high
+/// spl is still held.
 #[derive(Debug)]
 pub(crate) struct Spl {
     before: State,
-    /// What the executor restores; it lets the ticks in that it held back.
+    /// The level that the executor restores; it then delivers the deferred ticks.
     level: u8,
     here: PhantomData<*const ()>,
 }

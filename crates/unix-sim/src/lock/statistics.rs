@@ -1,18 +1,17 @@
-//! What is counted of each class of lock (§9): [`Counts`] while it runs, [`LockStatistics`]
-//! afterwards.
+//! Statistics of each class of lock (§9): [`Counts`] during a run, [`LockStatistics`] afterwards.
 //!
-//! Counters are kept per worker, a cache line apart, so that counting one acquisition does not hold
-//! up another one.
+//! Each worker has counters of its own, a cache line apart, so that counting one acquisition does
+//! not delay another one.
 
 use super::lock_order::{CLASSES, ORDER};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// More workers than this share shards.
+/// Number of shards; if there are more workers, they share shards.
 const SHARDS: usize = 16;
 
-/// How an acquisition came about.
+/// The way in which an acquisition succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Came {
     /// At once.
@@ -42,7 +41,7 @@ struct Shard([Counters; CLASSES]);
 pub(super) struct Counts(Box<[Shard]>);
 
 impl Counts {
-    /// All zero.
+    /// Creates counters of zero.
     pub(super) fn new() -> Self {
         Self((0..SHARDS).map(|_| Shard::default()).collect())
     }
@@ -67,7 +66,7 @@ impl Counts {
         counters.held_max_ns.fetch_max(ns, Relaxed);
     }
 
-    /// The sums now.
+    /// Returns the current sums.
     pub(super) fn snapshot(&self) -> LockStatistics {
         let rows = ORDER.iter().enumerate().map(|(rank, row)| {
             let all = || self.0.iter().map(|shard| &shard.0[rank]);
@@ -92,7 +91,7 @@ impl Counts {
     }
 }
 
-/// The number of this worker, in the order in which they first counted.
+/// Returns the number of this worker, in the order in which workers first counted.
 fn worker() -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local!(static MINE: Cell<u32> = const { Cell::new(u32::MAX) });
@@ -104,10 +103,10 @@ fn worker() -> usize {
 
 /// Statistics of the locks of one virtual Unix, by class, as in section 9 of the paper.
 ///
-/// Displayed as a table, without the classes that were never taken.
+/// Displayed as a table, without the classes that were never acquired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockStatistics {
-    /// One for each class, in the lock order.
+    /// One row per class, in the lock order.
     pub rows: Vec<LockRow>,
 }
 
@@ -129,7 +128,7 @@ pub struct LockStatistics {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRow {
-    /// The class, as the paper calls it: `pg_lock`.
+    /// The class, by the name in the paper: `pg_lock`.
     pub name: &'static str,
     /// Number of acquisitions.
     pub acquisitions: u64,
@@ -146,13 +145,13 @@ pub struct LockRow {
 }
 
 impl LockRow {
-    /// Returns the acquisitions that had to wait, in per cent; `None` without acquisitions.
+    /// Returns the percentage of acquisitions that had to wait; `None` without acquisitions.
     #[must_use]
     pub fn waited_percent(&self) -> Option<f64> {
         ratio(self.waited, self.acquisitions).map(|part| 100.0 * part)
     }
 
-    /// Returns the waits that ended in a sleep, in per cent; `None` without waits.
+    /// Returns the percentage of waits that ended in a sleep; `None` without waits.
     #[must_use]
     pub fn blocked_percent(&self) -> Option<f64> {
         ratio(self.blocked, self.waited).map(|part| 100.0 * part)
@@ -193,7 +192,7 @@ impl fmt::Display for LockStatistics {
     }
 }
 
-/// A figure, or a dash where there is none.
+/// Returns the figure as text, or a dash if there is none.
 fn figure(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
 }

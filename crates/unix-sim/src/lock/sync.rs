@@ -1,4 +1,4 @@
-//! What the protocol of blocking locks is written with: the processor's atomics and the executor's
+//! The primitives of the protocol of blocking locks: the processor's atomics and the executor's
 //! fibers, or loom's when it is checked as a model (`RUSTFLAGS="--cfg loom"`).
 
 #[cfg(loom)]

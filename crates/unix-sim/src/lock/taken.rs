@@ -1,8 +1,9 @@
-//! That a lock is held, noted and checked: [`Taken`]. In builds without debug assertions it is
-//! empty, nothing is checked, and only locks that are counted are noted ([`wait_counted`]).
+//! The check of an acquisition, and the note that a lock is held: [`Taken`]. In builds without
+//! debug assertions it is empty, nothing is checked, and only locks that are counted are noted
+//! ([`wait_counted`]).
 //!
-//! The checks come before the acquisition: a deadlock is reported and not entered. What is noted is
-//! kept in [`held`].
+//! The checks come before the acquisition: a deadlock is reported instead of entered. [`held`]
+//! stores the notes.
 
 use super::lock_order::Class;
 #[cfg(debug_assertions)]
@@ -14,20 +15,21 @@ use crate::held::{Level, State};
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// How an acquisition fits among those of its own rank.
+/// The relation of an acquisition to others of its own rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// Alone of its rank.
+    /// The only lock of its rank.
     Alone,
-    /// The second of two that are taken together: a greater instance may follow a smaller one.
+    /// The second of two locks that are taken together: a greater instance may follow a smaller
+    /// one.
     Second,
-    /// Without waiting, so in any order.
+    /// An attempt without waiting, so in any order.
     #[cfg(test)]
     Try,
 }
 
 impl Manner {
-    /// Whether the order holds for it: who does not wait cannot wait for ever.
+    /// Returns `true` if the order applies: an attempt that does not wait cannot deadlock.
     #[cfg(debug_assertions)]
     fn is_ordered(self) -> bool {
         #[cfg(test)]
@@ -38,7 +40,7 @@ impl Manner {
     }
 }
 
-/// The record that a lock is held. It and the guard that has it stay on their worker.
+/// The record that a lock is held. It stays on the worker of the guard that owns it.
 #[derive(Debug)]
 pub(super) struct Taken {
     #[cfg(debug_assertions)]
@@ -47,12 +49,12 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Checks that a lock of class `C` may be taken here, and notes that it is. One that is absent
-    /// may be taken at any spl: nobody waits for it.
+    /// Checks that a lock of class `C` may be taken here, and notes that it is. A lock that is
+    /// absent may be taken at any spl, because no thread waits for it.
     ///
     /// # Panics
     ///
-    /// With debug assertions: out of order, the same one twice, at the wrong spl.
+    /// With debug assertions, if the lock is taken out of order, twice, or at the wrong spl.
     #[inline(always)]
     #[track_caller]
     pub(super) fn note<C: Class>(instance: u32, manner: Manner, presence: Presence) -> Self {
@@ -73,14 +75,14 @@ impl Taken {
         }
     }
 
-    /// The lock that was noted is held from now on; until then it was waited for.
+    /// Marks the lock as held; until now it was waited for.
     #[inline(always)]
     pub(super) fn have(&self) {
         #[cfg(debug_assertions)]
         held::have(self.slot);
     }
 
-    /// It is held no longer, though its guard is still there.
+    /// Removes the note before the guard is dropped: the lock is released.
     #[inline(always)]
     pub(super) fn forget(&mut self) {
         #[cfg(debug_assertions)]
@@ -88,7 +90,7 @@ impl Taken {
     }
 }
 
-/// The slot of what is held no longer.
+/// The slot of a lock that is no longer held.
 #[cfg(debug_assertions)]
 const GONE: usize = usize::MAX;
 
@@ -101,21 +103,22 @@ impl Drop for Taken {
     }
 }
 
-/// Notes that a lock is waited for which is counted, for those that look at a system's state; says
-/// where. [`Taken`] does it in builds with debug assertions, where this is nothing.
+/// Notes that a fiber waits for a lock that is counted, for those that inspect the state of the
+/// system; returns the slot. In builds with debug assertions, [`Taken`] does so, and this does
+/// nothing.
 #[track_caller]
 pub(super) fn wait_counted<C: Class>(instance: u32) -> usize {
     if cfg!(debug_assertions) { 0 } else { held::note(entry::<C>(instance)) }
 }
 
-/// The lock that [`wait_counted`] noted there is held from now on.
+/// Marks the lock that [`wait_counted`] noted as held.
 pub(super) fn have_counted(slot: usize) {
     if !cfg!(debug_assertions) {
         held::have(slot);
     }
 }
 
-/// A lock that was counted is given back.
+/// Removes the note of a lock that was counted: it is released.
 pub(super) fn forget_counted<C: Class>(instance: u32) {
     if !cfg!(debug_assertions) {
         held::forget_last(C::RANK, instance);
@@ -123,9 +126,9 @@ pub(super) fn forget_counted<C: Class>(instance: u32) {
 }
 
 #[cfg(not(debug_assertions))]
-const _: () = assert!(size_of::<Taken>() == 0, "guards have nothing to check with");
+const _: () = assert!(size_of::<Taken>() == 0, "guards carry no check");
 
-/// A lock of class `C` that is about to be waited for.
+/// Returns the entry for a lock of class `C` that a fiber is about to wait for.
 #[inline(always)]
 #[track_caller]
 fn entry<C: Class>(instance: u32) -> Entry {
@@ -142,7 +145,7 @@ fn entry<C: Class>(instance: u32) -> Entry {
     }
 }
 
-/// Panics unless a lock may be taken at the level that is in force (§6.1).
+/// Panics unless a lock may be taken at the current level (§6.1).
 #[cfg(debug_assertions)]
 #[track_caller]
 fn check_spl(Entry { name, spl, .. }: Entry) {
@@ -157,7 +160,7 @@ fn check_spl(Entry { name, spl, .. }: Entry) {
     );
 }
 
-/// Checks an acquisition against what is held.
+/// Checks an acquisition against the locks that are held.
 #[cfg(debug_assertions)]
 #[track_caller]
 fn check_order(inner: Entry, manner: Manner) {

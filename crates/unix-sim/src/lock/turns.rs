@@ -1,9 +1,9 @@
-//! Who has a blocking lock and who waits for it: [`Turns`], the protocol without the value.
+//! Holders and waiters of a blocking lock: [`Turns`], the protocol without the value.
 //!
-//! One word says who has the lock; it alone is touched while nobody sleeps. Fibers that sleep
-//! stand in a queue behind a gate, first come, first served, and are handed the lock by whoever
-//! gives it up last: when one wakes, it holds the lock. While anybody queues, newcomers queue too,
-//! so that neither writers nor readers starve.
+//! One word encodes who holds the lock; no other memory is touched while no fiber sleeps. Fibers
+//! that sleep wait in a queue behind a gate, in the order of their arrival. The last holder hands
+//! them the lock: a fiber that wakes already holds it. While a fiber is queued, later ones queue
+//! too, so that neither writers nor readers starve.
 
 use super::statistics::Came;
 use super::sync::executor::{self, Fiber};
@@ -12,12 +12,12 @@ use std::collections::VecDeque;
 use std::hint;
 use std::sync::Arc;
 
-/// What is asked for.
+/// The kind of access that is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
-    /// To share it with other readers.
+    /// Access shared with other readers.
     Read,
-    /// To have it alone.
+    /// Exclusive access.
     Write,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Want {
 /// +-----------------------------+-------+-------+
 /// ```
 const WRITER: u32 = 1;
-/// Somebody queues. Changed only by who is at the gate.
+/// Set while a fiber is queued. Changed only by a thread at the gate.
 pub(super) const QUEUE: u32 = 2;
 const READER: u32 = 4;
 
@@ -38,7 +38,7 @@ pub(super) struct Turns {
     queue: Gate<VecDeque<Arc<Waiter>>>,
 }
 
-/// A fiber that sleeps until the lock is its own.
+/// A fiber that sleeps until it holds the lock.
 struct Waiter {
     fiber: Fiber,
     want: Want,
@@ -46,22 +46,22 @@ struct Waiter {
 }
 
 impl Turns {
-    /// Nobody has it.
+    /// Returns the state of a free lock.
     pub(super) fn new() -> Self {
         Self { state: AtomicU32::new(0), queue: Gate::default() }
     }
 
-    /// Whether nobody had it or queued for it a moment ago.
+    /// Returns `true` if no fiber held it or was queued a moment ago.
     pub(super) fn is_idle(&self) -> bool {
         self.state.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether it was to be had at once, and is had now.
+    /// Takes the lock if it is available at once; returns `true` if it was.
     #[inline]
     pub(super) fn try_take(&self, want: Want) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         while let Some(next) = taken(state, want) {
-            // SYNC turns: pairs with `give_back`: what earlier holders did is seen.
+            // SYNC turns: pairs with `give_back`: the effects of earlier holders are visible.
             match self.state.compare_exchange_weak(
                 state,
                 next,
@@ -75,7 +75,7 @@ impl Turns {
         false
     }
 
-    /// Takes it after [`Self::try_take`] failed: tries `busy_turns` times, then sleeps.
+    /// Takes the lock after [`Self::try_take`] failed: tries `busy_turns` times, then sleeps.
     #[cold]
     pub(super) fn wait(&self, want: Want, busy_turns: u32) -> Came {
         for _ in 0..busy_turns {
@@ -86,29 +86,29 @@ impl Turns {
             }
         }
         let Some(waiter) = self.enqueue(want) else { return Came::Waited };
-        // SYNC grant: pairs with `hand_over`, which has seen what earlier holders did.
+        // SYNC grant: pairs with `hand_over`, to which the effects of earlier holders are visible.
         while !waiter.granted.load(Ordering::Acquire) {
             executor::park();
         }
         Came::Blocked
     }
 
-    /// Gives it back, and hands it to who is next.
+    /// Releases the lock, and hands it to the next waiter.
     #[inline]
     pub(super) fn give_back(&self, want: Want) {
         let one = match want {
             Want::Read => READER,
             Want::Write => WRITER,
         };
-        // SYNC turns: pairs with `try_take`, and with the other readers' give_back: the last one
-        // has seen what all of them saw.
+        // SYNC turns: pairs with `try_take`, and with the `give_back` of other readers: to the last
+        // one is visible all that was visible to any of them.
         let before = self.state.fetch_sub(one, Ordering::AcqRel);
         if before - one == QUEUE {
             self.hand_over();
         }
     }
 
-    /// [`Self::try_take`] where no two come at once.
+    /// Like [`Self::try_take`], in a mode in which no two threads come at once.
     #[inline]
     pub(super) fn try_take_alone(&self, want: Want) -> bool {
         let next = taken(self.state.load(Ordering::Relaxed), want);
@@ -118,7 +118,7 @@ impl Turns {
         next.is_some()
     }
 
-    /// [`Self::give_back`] where no two come at once.
+    /// Like [`Self::give_back`], in a mode in which no two threads come at once.
     #[inline]
     pub(super) fn give_back_alone(&self, want: Want) {
         let state = self.state.load(Ordering::Relaxed);
@@ -129,13 +129,14 @@ impl Turns {
         self.state.store(state - one, Ordering::Relaxed);
     }
 
-    /// How many sleep until they have it.
+    /// Returns the number of fibers that sleep until they get it.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.queue.with(|queue| queue.len())
     }
 
-    /// Queues, unless the lock came free meanwhile and is had now.
+    /// Queues the fiber, unless the lock has become free meanwhile; then takes the lock and returns
+    /// `None`.
     fn enqueue(&self, want: Want) -> Option<Arc<Waiter>> {
         let fiber = executor::current();
         let waiter = Arc::new(Waiter { fiber, want, granted: AtomicBool::new(false) });
@@ -148,13 +149,13 @@ impl Turns {
         })
     }
 
-    /// Takes the lock, or else marks that somebody queues: whether it did that.
+    /// Takes the lock, or marks that a fiber is queued; returns `true` if it marked.
     fn take_or_mark(&self, want: Want) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             let taken = taken(state, want);
             let next = taken.unwrap_or(state | QUEUE);
-            // SYNC turns: pairs with `give_back`, where this takes the lock.
+            // SYNC turns: pairs with `give_back`, if this takes the lock.
             match self.state.compare_exchange_weak(
                 state,
                 next,
@@ -169,7 +170,8 @@ impl Turns {
 
     /// Hands the free lock to the writer at the head of the queue, or to all readers there.
     ///
-    /// The state is exactly [`QUEUE`], and stays so: newcomers queue, and only one giver sees it.
+    /// The state is exactly [`QUEUE`], and stays so: later fibers queue, and only one releasing
+    /// thread observes it.
     #[cold]
     fn hand_over(&self) {
         let next = self.queue.with(|queue| {
@@ -179,9 +181,9 @@ impl Turns {
                 _ => READER * next.len() as u32,
             };
             let queued = if queue.is_empty() { 0 } else { QUEUE };
-            // From here on the lock is theirs.
+            // From here on the lock belongs to the next holders.
             // SYNC turns: pairs with `try_take`: a reader may join those that this wakes, and then
-            // sees what the last writer did by this store alone.
+            // sees the effects of the last writer through this store alone.
             self.state.store(held | queued, Ordering::Release);
             next
         });
@@ -193,7 +195,7 @@ impl Turns {
     }
 }
 
-/// Takes the writer at the head of the queue out, or all readers there.
+/// Removes the writer at the head of the queue, or all readers there.
 fn first(queue: &mut VecDeque<Arc<Waiter>>) -> Vec<Arc<Waiter>> {
     let together = match queue.front().map(|first| first.want) {
         Some(Want::Write) => 1,
@@ -202,7 +204,7 @@ fn first(queue: &mut VecDeque<Arc<Waiter>>) -> Vec<Arc<Waiter>> {
     queue.drain(..together).collect()
 }
 
-/// The state after somebody took the lock, if it is to be had.
+/// Returns the state after the lock is taken, if it is available.
 #[inline]
 fn taken(state: u32, want: Want) -> Option<u32> {
     match want {

@@ -1,29 +1,28 @@
-//! loom's atomics and threads in the place of the processor's and of fibers, and [`Fault`]: what
-//! can be taken away from them.
+//! loom's atomics and threads instead of the processor's and fibers, and [`Fault`]: the ways to
+//! weaken them.
 //!
-//! A model that holds proves little as long as nobody has seen it fail. So each fault must be
-//! found by some model. The protocol's code stays as it is: the fault is in the words that it
-//! stores to.
+//! A model that holds proves little until it has been seen to fail, so some model must detect each
+//! fault. The code of the protocol is unchanged: the fault is in the words that it stores to.
 
 use super::Ordering;
 use std::cell::Cell;
 
-/// What is broken, on purpose.
+/// A deliberate fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::lock) enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// The lock is taken without acquire.
     TakeRelaxed,
-    /// The lock is given back without release.
+    /// The lock is released without release ordering.
     GiveBackRelaxed,
-    /// The lock is handed over without release.
+    /// The lock is handed over without release ordering.
     HandOverRelaxed,
-    /// A grant is stored without release.
+    /// A grant is stored without release ordering.
     GrantRelaxed,
-    /// An exchange that would set these bits and no other sets none.
+    /// An exchange that would set exactly these bits sets none.
     Unmarked(u32),
-    /// Who is granted the lock is not woken.
+    /// A fiber that is granted the lock is not woken.
     Unwoken,
 }
 
@@ -32,7 +31,7 @@ thread_local! {
     static FAULT: Cell<Fault> = const { Cell::new(Fault::None) };
 }
 
-/// Breaks what this thread's models do from here on.
+/// Sets the fault of this thread's models from here on.
 pub(in crate::lock) fn set(fault: Fault) {
     FAULT.set(fault);
 }
@@ -94,13 +93,13 @@ impl AtomicBool {
     }
 }
 
-/// loom's mutex in the place of the gate: whoever spins in a model needs a fair scheduler.
+/// loom's mutex instead of the gate: a thread that spins in a model needs a fair scheduler.
 #[derive(Debug)]
 pub(in crate::lock) struct Gate<T>(loom::sync::Mutex<T>);
 
 impl<T> Gate<T> {
     pub(in crate::lock) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        body(&mut self.0.lock().expect("nobody panics at the gate"))
+        body(&mut self.0.lock().expect("no thread panics at the gate"))
     }
 }
 
@@ -110,8 +109,8 @@ impl<T: Default> Default for Gate<T> {
     }
 }
 
-/// loom's threads in the place of fibers. They sleep by a condition variable: loom's own unpark
-/// orders memory for a thread that does not park too.
+/// loom's threads instead of fibers. They sleep by a condition variable: loom's own unpark orders
+/// memory even for a thread that does not park.
 pub(in crate::lock) mod executor {
     use super::{FAULT, Fault};
     use loom::sync::{Arc, Condvar, Mutex};
@@ -130,7 +129,7 @@ pub(in crate::lock) mod executor {
     impl Fiber {
         pub(in crate::lock) fn unpark(&self) {
             if FAULT.get() != Fault::Unwoken {
-                *self.0.there.lock().expect("nobody panics with it") = true;
+                *self.0.there.lock().expect("no thread panics with it") = true;
                 self.0.came.notify_one();
             }
         }
@@ -142,9 +141,9 @@ pub(in crate::lock) mod executor {
 
     pub(in crate::lock) fn park() {
         let token = TOKEN.with(Arc::clone);
-        let mut there = token.there.lock().expect("nobody panics with it");
+        let mut there = token.there.lock().expect("no thread panics with it");
         while !*there {
-            there = token.came.wait(there).expect("nobody panics with it");
+            there = token.came.wait(there).expect("no thread panics with it");
         }
         *there = false;
     }

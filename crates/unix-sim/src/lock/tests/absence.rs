@@ -1,4 +1,4 @@
-//! Locks that a mode leaves out.
+//! Locks that a mode omits.
 
 use super::{locks, panic_of, parallel};
 use crate::LockingMode;
@@ -44,13 +44,13 @@ fn an_absent_simple_lock_still_gives_its_value_once() {
     let held = lock.lock(&locks);
     assert_eq!(*held, 1);
     assert!(lock.try_lock(&locks).is_none());
-    // Another fiber of the same processor, as far as the lock can see.
+    // Another fiber of the same processor, as far as the lock can tell.
     thread::scope(|scope| {
         scope.spawn(|| {
             assert_eq!(
                 panic_of(|| drop(lock.lock(&locks))),
-                "p_lock 3 is held, and taken again: mode uniprocessor leaves it out because that \
-                 cannot be"
+                "p_lock 3 is already held: mode uniprocessor omits it because no two threads can \
+                 reach it"
             );
         });
     });
@@ -63,7 +63,7 @@ fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
     let locks = locks(LockingMode::Coarse, Options::default());
     let lock = BlockingLock::<PgLock, u64>::new(4, 0);
     let text =
-        "pg_lock 4 is held, and taken again: mode coarse leaves it out because that cannot be";
+        "pg_lock 4 is already held: mode coarse omits it because no two threads can reach it";
     let elsewhere = |body: &(dyn Fn() + Sync)| {
         thread::scope(|scope| {
             scope.spawn(body);
@@ -88,7 +88,7 @@ fn a_lock_that_others_replace_is_not_to_be_taken() {
         locks(LockingMode::PerProcess, Options { keep_all: true, ..Options::default() });
     assert_eq!(
         panic_of(|| drop(relations.write(&per_process))),
-        "proc_relation_lock does not exist in mode per-process: other locks stand in its place"
+        "proc_relation_lock does not exist in mode per-process: other locks replace it"
     );
     assert!(relations.write_if_any(&per_process).is_none());
     assert!(relations.write_if_any(&per_process).is_none());

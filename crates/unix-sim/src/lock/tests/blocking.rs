@@ -10,7 +10,7 @@ use std::thread;
 
 type Group<T> = BlockingLock<PgLock, T>;
 
-/// Waiters sleep at once.
+/// Returns locks whose waiters sleep at once.
 fn impatient() -> Locks {
     locks(LockingMode::Parallel, Options { busy_turns: 0, ..Options::default() })
 }
@@ -70,7 +70,7 @@ fn a_writer_that_waits_goes_before_readers_that_come_later() {
     let locks = impatient();
     let lock = Group::new(1, ());
     let order = Mutex::new(Vec::new());
-    let came = |who| order.lock().expect("nobody panicked").push(who);
+    let came = |who| order.lock().expect("no thread panicked").push(who);
     thread::scope(|scope| {
         let held = lock.read(&locks);
         scope.spawn(|| {
@@ -85,7 +85,7 @@ fn a_writer_that_waits_goes_before_readers_that_come_later() {
         until_queued(&lock, 2);
         drop(held);
     });
-    assert_eq!(*order.lock().expect("nobody panicked"), ["writer", "reader"]);
+    assert_eq!(*order.lock().expect("no thread panicked"), ["writer", "reader"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What builds with debug assertions check at each acquisition.
+//! The checks of each acquisition in builds with debug assertions.
 
 use super::{locks, panic_of, parallel};
 use crate::LockingMode;
@@ -110,7 +110,7 @@ fn what_a_fiber_holds_goes_with_it() {
     let process = SimpleLock::<PLock, ()>::new(7, ());
     let mut other = PerFiber::new();
     let held = count.lock(&locks);
-    // The other one comes, takes a lock of lower rank and goes.
+    // The other fiber starts, takes a lock of lower rank and stops.
     other.exchange();
     let held_by_other = process.lock(&locks);
     other.exchange();

@@ -1,4 +1,4 @@
-//! Statistics, where what they must say is known.
+//! Statistics in cases with known results.
 
 use super::locks;
 use crate::LockingMode;
@@ -16,7 +16,7 @@ fn counted(options: Options) -> Locks {
 }
 
 fn row(locks: &Locks, name: &str) -> LockRow {
-    let LockStatistics { rows } = locks.statistics().expect("they are counted");
+    let LockStatistics { rows } = locks.statistics().expect("statistics are on");
     rows.into_iter().find(|row| row.name == name).expect("the class exists")
 }
 
@@ -24,7 +24,7 @@ fn row(locks: &Locks, name: &str) -> LockRow {
 fn nothing_is_counted_unless_asked() {
     let uncounted = locks(LockingMode::Parallel, Options { explore: false, ..Options::default() });
     assert_eq!(uncounted.statistics(), None);
-    // The byte that an acquisition reads whether or not anybody counts says so: it costs no more.
+    // The byte that an acquisition reads in any case holds this, so it costs no more.
     assert_eq!((size_of::<Presence>(), uncounted.presence::<PLock>()), (1, Presence::Present));
 }
 
@@ -66,7 +66,7 @@ fn one_who_sleeps_has_waited_and_blocked() {
 fn one_who_gets_it_within_the_busy_wait_has_not_blocked() {
     let locks = counted(Options::default());
     let turns = Turns::new();
-    // Its first attempt failed, and the lock came free at once.
+    // Its first attempt failed, and then the lock was released at once.
     let came = turns.wait(Want::Read, 1);
     assert_eq!(came, Came::Waited);
     locks.acquired::<PgLock>(came);

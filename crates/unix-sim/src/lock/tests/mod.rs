@@ -1,4 +1,4 @@
-//! The locks' rules, each as a test. Threads of the operating system stand for fibers.
+//! Tests of the rules of locks. Threads of the operating system take the place of fibers.
 
 #![allow(unsafe_code, reason = "tests of modes that leave locks out")]
 
@@ -16,20 +16,20 @@ use super::{Locks, Options};
 use crate::LockingMode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// All locks of mode parallel.
+/// Returns all locks of mode parallel.
 fn parallel() -> Locks {
     locks(LockingMode::Parallel, Options::default())
 }
 
 fn locks(mode: LockingMode, options: Options) -> Locks {
-    // SAFETY: every test uses its locks with one `Locks`, and takes those that its mode leaves out
-    // from a single thread.
+    // SAFETY: every test uses its locks with one `Locks`, and takes those that its mode omits from
+    // a single thread.
     unsafe { Locks::new(mode, options) }
 }
 
-/// What `body` panics with.
+/// Returns the message with which `body` panics.
 fn panic_of(body: impl FnOnce()) -> String {
-    let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it should have panicked");
+    let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("a panic");
     match payload.downcast::<String>() {
         Ok(text) => *text,
         Err(payload) => (*payload.downcast::<&str>().expect("a panic with a text")).to_owned(),

@@ -1,4 +1,4 @@
-//! The lock order, as it is stated and as the compiler sees it.
+//! The lock order as defined and as the compiler checks it.
 
 use super::{panic_of, parallel};
 use crate::lock::lock_order::{
@@ -7,8 +7,8 @@ use crate::lock::lock_order::{
 use crate::lock::{BlockingLock, Holding, SimpleLock, lock_both, write_both};
 use std::marker::PhantomData;
 
-/// Says of two classes whether [`Before`] holds: the constant of the type hides that of the trait
-/// where its bound is met.
+/// Tells whether [`Before`] holds for two classes: the constant of the type hides that of the trait
+/// if its bound is met.
 struct Probe<Outer, Inner>(PhantomData<(Outer, Inner)>);
 
 trait Refused {

@@ -1,6 +1,6 @@
-//! `docs/lock-order.md` is what the code says.
+//! Comparison of `docs/lock-order.md` with the code.
 //!
-//! `WRITE_DOCS=1 cargo test -p tontine-unix-sim lock_order_page` writes it.
+//! `WRITE_DOCS=1 cargo test -p tontine-unix-sim lock_order_page` writes the page.
 
 use crate::lock_order_page;
 use std::{env, fs};
@@ -16,6 +16,6 @@ fn lock_order_page_says_what_the_code_says() {
     let there = fs::read_to_string(PATH).unwrap_or_default();
     assert!(
         page == there,
-        "docs/lock-order.md is not what the code says: its head says who writes it"
+        "docs/lock-order.md differs from the code: its first lines say how to write it"
     );
 }

@@ -24,7 +24,7 @@ fn a_tick_takes_the_locks_of_high_spl() {
     let time = SimpleLock::<UTimeLock, u64>::new(1, 0);
     let events = SimpleLock::<EventLock, u64>::new(0, 0);
     let process = SimpleLock::<PLock, ()>::new(1, ());
-    // It lands while a lock of base spl is held.
+    // The tick occurs while a lock of base spl is held.
     let held = process.lock(&locks);
     let tick = spl::tick();
     let mut used = time.lock(&locks);
