@@ -1,119 +1,121 @@
-//! Who goes on, when there is a choice: [`Chooser`], and [`Seeded`], which rolls dice.
+//! Selection of the next fiber: [`Chooser`], and [`Seeded`], which selects at random.
 //!
-//! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices.
-//! One that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
+//! A chooser sees fibers as numbers only, in an order that depends only on earlier choices. A
+//! chooser that enumerates all schedules returns a stretch of 1 and records its choices.
 
 use super::footprint::{At, Footprint};
 use super::task::SwitchReason;
 use crate::split_mix::SplitMix;
 
-/// One stretch of a fiber.
+/// The end of a stretch of a fiber.
 #[derive(Debug, Clone, Copy)]
 pub struct SwitchEvent {
-    /// The fiber's number.
+    /// The number of the fiber.
     pub fiber: u32,
     /// The word that it was started with.
     pub context: usize,
-    /// What the watchdog calls it or whom it serves, or 0.
+    /// The name by which the watchdog reports it, or that of the fiber that it serves, or 0.
     pub name: usize,
-    /// Why it left.
+    /// The reason why it stopped running.
     pub leave: SwitchReason,
-    /// Where, if it left at a point.
+    /// The point at which it stopped, if the reason is a point.
     pub at: At,
-    /// What it reached, if that is noted.
+    /// The objects that it reached, if those are recorded.
     pub touched: Footprint,
 }
 
 /// Number of the clock in a list of runnable fibers, which are numbered from 1.
 pub const CLOCK: u32 = 0;
 
-/// Decides for the simulated executor.
+/// Makes the decisions of the simulated executor.
 pub trait Chooser: Send {
-    /// How many points the fiber that goes on may pass until the next decision, that one included:
-    /// at least 1.
+    /// Returns the number of points that the chosen fiber passes until the next decision, the one
+    /// of the decision included: at least 1.
     fn stretch(&mut self) -> u32;
 
-    /// Which of `runnable`, an index, goes on. `running` is the index of the one that could simply
-    /// go on, if it can.
+    /// Returns the index in `runnable` of the fiber that runs next. `running` is the index of the
+    /// current fiber, if it can continue.
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
 
     /// Returns `true` if the chooser may let time pass to the next timer while fibers are runnable.
-    /// Then, whenever a timer is set, the last number that it is given is [`CLOCK`].
+    /// In that case, whenever a timer is set, the last number that it is given is [`CLOCK`].
     fn passes_time(&self) -> bool {
         false
     }
 
-    /// Whether it is asked at each point on the fiber's own stack: a fiber that goes on is not
-    /// switched away from and back to.
+    /// Returns `true` if the executor asks it at each point on the fiber's own stack: a fiber that
+    /// continues is not switched away from and back to.
     fn decides_in_place(&self) -> bool {
         false
     }
 
-    /// Whether what fibers reach is noted.
+    /// Returns `true` if the executor is to record the objects that fibers reach.
     fn compares(&self) -> bool {
         false
     }
 
-    /// Asked in place, at a point: whether the running fiber goes on without a choice among the
-    /// `several` that can. What it did is told with what it does up to where this is false.
+    /// Called in place, at a point. Returns `true` if the running fiber continues without a choice
+    /// among the `several` runnable ones. Its effects are then reported together with those up to
+    /// the next point at which this returns `false`.
     fn stays(&mut self, several: bool) -> bool {
         let _ = several;
         false
     }
 
-    /// Whether what the running fiber handed over goes on without a choice among the `several` that
-    /// can. What it did is told with what follows.
+    /// Returns `true` if the fiber to which the running one handed its work continues without a
+    /// choice among the `several` runnable ones. The effects of both are then reported together.
     fn hands_over(&mut self, several: bool) -> bool {
         let _ = several;
         false
     }
 
-    /// What a fiber has just done, if it is to be known.
+    /// Receives the effects of the last stretch of a fiber.
     fn left(&mut self, left: &SwitchEvent) {
         let _ = left;
     }
 
-    /// Whether a clock tick lands at the point from which a fiber goes on. Asked only if the clock
-    /// ticks.
+    /// Returns `true` if a clock tick occurs at the point from which a fiber continues. Called only
+    /// if the clock ticks.
     fn tick(&mut self) -> bool {
         false
     }
 }
 
-/// Chooses at random: at each point with a probability of 1 in [`Seeded::ODDS`] any runnable fiber,
-/// all equally likely.
+/// Chooses at random: at each point, with a probability of 1 in [`Seeded::ODDS`], any runnable
+/// fiber, all equally likely.
 #[derive(Debug, Clone)]
 pub(crate) struct Seeded {
     random: SplitMix,
     odds: u32,
-    /// How often it may still take the processor from a fiber that could go on.
+    /// The number of preemptions that are left: selections of another fiber while the current one
+    /// could continue.
     preemptions: u64,
 }
 
 impl Seeded {
-    /// Points to a decision, on average.
+    /// Mean number of points per decision.
     pub(crate) const ODDS: u32 = 8;
-    /// Decisions to a clock tick, on average.
+    /// Mean number of decisions per clock tick.
     pub(crate) const TICKS: u32 = 16;
 
     pub(crate) fn new(seed: u64) -> Self {
         Self { random: SplitMix::new(seed), odds: Self::ODDS, preemptions: u64::MAX }
     }
 
-    /// As [`Seeded::new`], but the seed also says how often it decides: some races want somebody to
-    /// stand still for long, others want many turns in a short time.
+    /// Like [`Seeded::new`], but the seed also decides how often to choose: some races need a fiber
+    /// that stands still for long, others many switches in a short time.
     pub(crate) fn varied(seed: u64) -> Self {
         let mut chooser = Self::new(seed);
         let odds = [2, Self::ODDS, 32, 128][chooser.random.below(4) as usize];
         chooser.odds(odds)
     }
 
-    /// With a decision at 1 of `odds` points on average; 1: at each.
+    /// Sets the mean number of points per decision; 1 decides at each.
     pub(crate) fn odds(self, odds: u32) -> Self {
         Self { odds: odds.max(1), ..self }
     }
 
-    /// That takes the processor from a fiber that could go on at most `preemptions` times.
+    /// Sets the maximum number of preemptions.
     pub(crate) fn preemptions(self, preemptions: u64) -> Self {
         Self { preemptions, ..self }
     }
@@ -121,7 +123,8 @@ impl Seeded {
 
 impl Chooser for Seeded {
     fn stretch(&mut self) -> u32 {
-        // Uniform on 1..=2·odds-1: of mean `odds`, and no logarithm, whose last bit could differ.
+        // Uniform on 1..=2·odds-1, so of mean `odds`; no logarithm, whose last bit could differ
+        // between machines.
         1 + self.random.below(2 * self.odds - 1)
     }
 
@@ -143,21 +146,21 @@ impl Chooser for Seeded {
     }
 }
 
-/// Chooses by dice that begin anew whenever they are told to begin with another number. Mostly it
-/// does as one processor does on which nobody is interrupted in the kernel: somebody else goes on
-/// where a call returns, or where its thread sleeps. Else it does as [`Seeded::varied`].
+/// Chooses at random, with a generator that is reseeded whenever the seed that it is given changes.
+/// Mostly it acts like one processor whose kernel is not preempted: another fiber runs only after a
+/// call returns, or when its thread sleeps. Otherwise it acts like [`Seeded::varied`].
 pub(crate) struct Rerolled<F> {
     begin: F,
     began: u64,
     dice: Seeded,
-    /// Whether others go on anywhere.
+    /// `true` if other fibers may run at every point.
     anywhere: bool,
-    /// Whether others may go on here.
+    /// `true` if other fibers may run at this point.
     here: bool,
 }
 
 impl<F: Fn() -> u64> Rerolled<F> {
-    /// One in so many throws of the dice has others go on anywhere.
+    /// One in this many seeds lets other fibers run at every point.
     const ANYWHERE: u32 = 4;
 
     pub(crate) fn new(begin: F) -> Self {
@@ -192,7 +195,7 @@ impl<F: Fn() -> u64 + Send> Chooser for Rerolled<F> {
         self.look();
         match running {
             Some(running) if !self.anywhere && !self.here => running,
-            // Whoever was woken comes first as often as not.
+            // A woken fiber runs first in half of the cases.
             Some(running) if !self.anywhere && self.dice.random.below(2) == 0 => running,
             _ => self.dice.choose(runnable, running),
         }

@@ -1,8 +1,8 @@
-//! The running fiber and what it may do: [`Fiber`], [`park`], [`point`], [`spin`], [`preempt`].
+//! The running fiber and its operations: [`Fiber`], [`park`], [`point`], [`spin`], [`preempt`].
 //!
-//! Everything here works outside of fibers too, on the operating system's thread, and does not ask
-//! which executor runs; only the simulated one's decisions are in `simulated.rs`.
-#![allow(unsafe_code, reason = "the running fiber is known by address")]
+//! All functions here also work outside of fibers, on a thread of the operating system, and do not
+//! distinguish the executors; only the decisions of the simulated executor are in `simulated.rs`.
+#![allow(unsafe_code, reason = "the running fiber is referred to by address")]
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::{modelled, simulated};
 use crate::costs::CostKind;
 use crate::held::assert_may_park;
 
-/// One execution that can sleep and be woken. Cheap to clone.
+/// A thread of execution that can sleep and be woken. Cheap to clone.
 #[derive(Clone)]
 pub struct Fiber(Kind);
 
@@ -29,7 +29,7 @@ enum Kind {
 }
 
 impl Fiber {
-    /// The handle of a task.
+    /// Creates the handle of a task.
     pub(super) fn new(task: Arc<Task>) -> Self {
         Self(Kind::Task(task))
     }
@@ -42,8 +42,8 @@ impl Fiber {
         }
     }
 
-    /// Wakes it as [`Fiber::unpark`] does, by who is about to [`rest`]. Where schedules are gone
-    /// through it goes on then as if it were that one.
+    /// Like [`Fiber::unpark`], called by a fiber that is about to [`rest`]. In an exploration of
+    /// schedules, the woken fiber then continues in place of the caller.
     pub(crate) fn hand_over(&self) {
         match &self.0 {
             Kind::Task(task) => {
@@ -54,14 +54,14 @@ impl Fiber {
         }
     }
 
-    /// What the running fiber does from now on is said to be this one's.
+    /// Attributes the further work of the running fiber to this one.
     pub(crate) fn is_served(&self) {
         if let (Some(me), Kind::Task(task)) = (running(), &self.0) {
             me.serve(Some(task));
         }
     }
 
-    /// Its number within its executor, from 1; 0 for a thread outside.
+    /// Returns its number within its executor, from 1; 0 for a thread outside.
     pub(crate) fn id(&self) -> u32 {
         match &self.0 {
             Kind::Task(task) => task.id,
@@ -69,21 +69,21 @@ impl Fiber {
         }
     }
 
-    /// The locks that it has and waits for; known in builds with debug assertions, or
-    /// where locks are counted.
+    /// Describes the locks that it holds and waits for; known in builds with debug assertions, or
+    /// if locks are counted.
     ///
     /// # Safety
     ///
-    /// Its run has ended.
+    /// The run of the fiber has ended.
     pub(crate) unsafe fn locks(&self) -> Vec<String> {
         match &self.0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             Kind::Task(task) => unsafe { task.locks() },
             Kind::Thread(_) => Vec::new(),
         }
     }
 
-    /// The processor that it runs on, or is to begin on.
+    /// Returns the processor that it runs on, or is to begin on.
     #[cfg(test)]
     pub(crate) fn processor(&self) -> usize {
         match &self.0 {
@@ -116,7 +116,7 @@ fn wake(task: &Task) {
     }
     let home = task.home();
     HERE.with(|here| {
-        // SAFETY: set while this thread's worker runs, to what outlives its run.
+        // SAFETY: set while this thread's worker runs, to an object that outlives its run.
         match unsafe { here.local.get().as_ref() } {
             Some(local) if std::ptr::eq(here.worker.get(), home) && !here.interrupted.get() => {
                 local.woken.push(task);
@@ -127,45 +127,46 @@ fn wake(task: &Task) {
     });
 }
 
-/// The one that runs here.
+/// Returns the current fiber or thread.
 pub fn current() -> Fiber {
     let task = HERE.with(|here| here.task.get());
     if task.is_null() {
         return Fiber(Kind::Thread(thread::current()));
     }
-    // SAFETY: the running task is alive by its executor's reference, which `Arc::into_raw` made.
+    // SAFETY: the executor's reference, which `Arc::into_raw` made, keeps the running task alive.
     Fiber(Kind::Task(unsafe {
         Arc::increment_strong_count(task);
         Arc::from_raw(task)
     }))
 }
 
-/// The number of the one that runs here; 0 outside of any fiber.
+/// Returns the number of the running fiber; 0 outside of fibers.
 pub(crate) fn current_id() -> u32 {
     running().map_or(0, |task| task.id)
 }
 
-/// The word that the running fiber was started with; 0 outside. Async-signal-safe.
+/// Returns the word that the running fiber was started with; 0 outside of fibers.
+/// Async-signal-safe.
 pub fn context() -> usize {
     HERE.with(|here| here.context.get())
 }
 
-/// From now on no tick is told of the running fiber's context, whose owner is about to free what it
-/// refers to. The fiber must end before it switches.
+/// Hides the context of the running fiber from further ticks, because its owner is about to free
+/// the data that it refers to. The fiber must end before it switches.
 pub(crate) fn forget_context() {
     HERE.with(|here| here.context.set(0));
-    // SYNC context: pairs with the look in `tick`, which interrupts this very thread: nothing is
-    // freed before the context is gone.
+    // SYNC context: pairs with the read in `tick`, which interrupts this very thread: nothing is
+    // freed before the context is cleared.
     compiler_fence(Ordering::SeqCst);
 }
 
-/// The processor that runs this; 0 outside.
+/// Returns the processor that runs the caller; 0 outside of fibers.
 pub(crate) fn processor() -> usize {
     running().map_or(0, Task::processor)
 }
 
-/// Sleeps until somebody calls [`Fiber::unpark`]; it may have been called before, and may return
-/// for nothing.
+/// Sleeps until [`Fiber::unpark`] is called. It may have been called before, and the sleep may end
+/// without reason.
 pub fn park() {
     assert_may_park();
     match running() {
@@ -177,26 +178,27 @@ pub fn park() {
     }
 }
 
-/// As [`park`], by who has handed over what it does, or has nothing to do: when it sleeps and wakes
-/// matters to nobody else.
+/// Like [`park`], for a fiber that has handed its work over or has none: the times at which it
+/// sleeps and wakes affect no other fiber.
 pub(crate) fn rest() {
     assert_may_park();
     match running() {
-        // Nobody is let in between: who was woken for nothing looks again.
+        // No other fiber runs in between: a fiber that was woken without reason checks again.
         Some(task) if task.take_token() => {}
         Some(task) => suspend(task, SwitchReason::Park),
         None => thread::park(),
     }
 }
 
-/// What the running fiber does from now on is its own.
+/// Attributes the further work of the running fiber to itself.
 pub(crate) fn serves_nobody() {
     if let Some(me) = running() {
         me.serve(None);
     }
 }
 
-/// A place where the simulated executor may let another fiber run. Nothing in the parallel one.
+/// A point at which the simulated executor may let another fiber run. Does nothing in the parallel
+/// one.
 #[inline]
 pub(crate) fn point(at: At) {
     HERE.with(|here| match here.left.get() {
@@ -206,20 +208,20 @@ pub(crate) fn point(at: At) {
     });
 }
 
-/// A turn of waiting at a lock: a [`point`] that takes time.
+/// One attempt while waiting at a lock: a [`point`] that takes time.
 #[inline]
 pub(crate) fn turn() {
     spend(CostKind::Spin);
     point(At::Within);
 }
 
-/// Does what no run is to show: simulated, it passes no point. It neither sleeps nor waits for a
+/// Runs `body` without passing a point of a simulated run. `body` neither sleeps nor waits for a
 /// lock.
 pub(crate) fn aside<R>(body: impl FnOnce() -> R) -> R {
     let left = HERE.with(|here| here.left.replace(0));
     let result = body();
     let since = HERE.with(|here| here.left.replace(left));
-    debug_assert_eq!(since, 0, "nobody else has run meanwhile");
+    debug_assert_eq!(since, 0, "no other fiber has run meanwhile");
     result
 }
 
@@ -227,10 +229,10 @@ pub(crate) fn aside<R>(body: impl FnOnce() -> R) -> R {
 ///
 /// # Panics
 ///
-/// In the simulated executor, outside of any fiber: nobody could let the lock go.
+/// In the simulated executor outside of fibers, where no fiber could release the lock.
 pub(crate) fn spin(word: &AtomicU32) {
-    /// Attempts between two calls of the operating system's scheduler: whoever has the lock may be
-    /// waiting for this processor.
+    /// Attempts between two calls of the operating system's scheduler: the holder of the lock may
+    /// be waiting for this processor.
     const PATIENCE: u32 = 128;
     if HERE.with(|here| here.is_simulated()) {
         return simulated::spin(word);
@@ -243,12 +245,12 @@ pub(crate) fn spin(word: &AtomicU32) {
     }
 }
 
-/// At a return to user mode: lets a fiber run that was woken on this processor since the running
-/// one went on, or any other if its slice is over, and comes back later.
+/// Called at a return to user mode: lets a fiber run that was woken on this processor since the
+/// running one was resumed, or any other if its time slice is over, and continues later.
 #[inline]
 pub(crate) fn preempt() {
     let worker = HERE.with(|here| here.worker.get());
-    // SAFETY: worker records live for ever.
+    // SAFETY: worker records live forever.
     let Some(worker) = (unsafe { worker.as_ref() }) else { return };
     let makes_way = if HERE.with(|here| here.is_simulated()) {
         modelled::makes_way().unwrap_or_else(|| {
@@ -263,17 +265,17 @@ pub(crate) fn preempt() {
     }
 }
 
-/// Where a fiber could go on for ever without a return to user mode: everybody else on its
-/// processor comes first. The simulated executor needs no such place: who goes on there is chosen
-/// at points.
+/// Lets all other fibers of the processor run first, at a place where a fiber could otherwise
+/// continue indefinitely without a return to user mode. The simulated executor needs no such place,
+/// because it chooses the next fiber at points.
 pub(crate) fn take_turns() {
     if HERE.with(|here| here.backend.get() != Backend::Simulated) {
         yield_now();
     }
 }
 
-/// Lets others run first; not while a panic unwinds, for the thread counts its panics, not the
-/// fibers'.
+/// Lets other fibers run first, except while a panic unwinds: the thread counts panics, not the
+/// fiber.
 pub(crate) fn yield_now() {
     match running() {
         Some(_) if thread::panicking() => {}
@@ -282,12 +284,12 @@ pub(crate) fn yield_now() {
     }
 }
 
-/// Gives the running fiber up: it is never resumed, and what lies on its stack is leaked and
+/// Abandons the running fiber: it is never resumed, and the contents of its stack are leaked and
 /// counted.
 ///
 /// # Panics
 ///
-/// Outside of any fiber.
+/// Outside of fibers.
 pub(crate) fn abandon() -> ! {
     let task = running().expect("only a fiber can be abandoned");
     suspend(task, SwitchReason::Abandon);

@@ -1,44 +1,45 @@
-//! The objects that a fiber reaches between two points: [`Object`], [`Footprint`]; and the place of
-//! a point: [`At`].
+//! The objects that a fiber reaches between two points: [`Object`], [`Footprint`]; and the kinds of
+//! points: [`At`].
 //!
-//! Two steps of different fibers that reach nothing in common, or only read it, come to the same in
-//! either order. Whoever goes through all schedules needs one of the two then. Locks say what they
-//! are at each acquisition; words that are read without a lock are named where they are read and
-//! written. To name too much costs schedules; to leave something out may hide one. A model charges
-//! for the lines of such words when another processor has them.
+//! Two steps of different fibers that reach no common object, or only read it, have the same effect
+//! in either order. A search of all schedules needs only one of the two orders then. Locks report
+//! themselves at each acquisition; words that are read without a lock are reported at each read and
+//! write. An object reported without need costs schedules; one that is not reported may hide a
+//! schedule. The modelled executor charges for the cache lines of such words when another processor
+//! has them.
 
 use std::cell::Cell;
 
-/// What several fibers reach.
+/// An object that several fibers reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Object {
-    /// What programs share among each other.
+    /// The data that programs share with each other.
     User,
-    /// A lock, by rank and instance, and what it guards.
+    /// A lock, by rank and instance, and the data that it guards.
     Lock(u8, u32),
-    /// What others read of a process or of its threads without a lock, by its slot.
+    /// The data that others read of a process or of its threads without a lock, by its slot.
     Process(u32),
-    /// What others read of its relations without a lock, by its slot.
+    /// The data that others read of the relations of a process without a lock, by its slot.
     Family(u32),
-    /// Who has a number.
+    /// The owner of a process number.
     Number(i32),
-    /// What is the whole system's and under no lock.
+    /// System-wide data under no lock.
     System,
-    /// What users have, counted.
+    /// The counted resources of users.
     Users,
-    /// How many threads and service fibers there are, in mode `Master`.
+    /// The number of threads and service fibers, in mode `Master`.
     Desk,
-    /// What is to happen at a time.
+    /// The timers.
     Timers,
 }
 
-/// No process has so high a slot.
+/// A slot that no process has.
 pub(super) const NO_SLOT: u32 = u32::MAX;
-/// Objects of one kind that are told apart.
+/// Number of objects of one kind that have a bit of their own.
 const APART: u32 = 8;
 
-/// Ranks of the locks of which each process or group has one, in the order of the ranks. Those of
-/// one rank have several bits. `lock` compares the ranks with its order.
+/// Ranks of the locks of which each process or group has one, in the order of the ranks. The locks
+/// of one rank share several bits. `lock` compares the ranks with its order.
 pub(crate) const LOCAL_RANKS: [u8; 4] = [FAMILY, GROUP, SIGNAL, PROCESS];
 const FAMILY: u8 = 3;
 const GROUP: u8 = 4;
@@ -46,11 +47,11 @@ const SIGNAL: u8 = 7;
 const PROCESS: u8 = 8;
 
 impl Object {
-    /// Its bit. Several objects may have one. Mostly known when this is compiled.
+    /// Returns the bit of the object. Several objects may share one. Mostly evaluated at compile
+    /// time.
     #[inline(always)]
     pub(super) const fn bit(self) -> u64 {
-        /// Kinds of which there are several objects, from the first bit on that a global one has
-        /// not.
+        /// The first bit of the kinds with several objects; global objects have the bits below.
         const FIRST: u32 = 16;
         const fn of(kind: u32, instance: u32) -> u32 {
             FIRST + kind * APART + instance % APART
@@ -58,7 +59,7 @@ impl Object {
         let place = match self {
             Self::User => 0,
             Self::System => 1,
-            // The `LOCAL_RANKS` have bits of their own elsewhere.
+            // The `LOCAL_RANKS` have bits elsewhere.
             Self::Users => 5,
             Self::Desk => 6,
             Self::Timers => 9,
@@ -69,13 +70,13 @@ impl Object {
             Self::Lock(SIGNAL, instance) => of(3, instance),
             Self::Lock(PROCESS, instance) => of(4, instance),
             Self::Lock(GROUP, instance) => of(5, instance),
-            // The global ones, and those that are rarely taken.
+            // The global locks, and those that are rarely taken.
             Self::Lock(rank, _) => 2 + rank as u32 % (FIRST - 2),
         };
         1 << place
     }
 
-    /// The process whose words these are, or [`NO_SLOT`].
+    /// Returns the slot of the process whose words the object is, or [`NO_SLOT`].
     pub(super) const fn slot(self) -> u32 {
         match self {
             Self::Process(slot) => slot,
@@ -84,24 +85,24 @@ impl Object {
     }
 }
 
-/// What a step reached.
+/// The objects that a step reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Footprint {
     /// Objects.
     reached: u64,
-    /// Those of them that it changed, or may have.
+    /// Objects that it changed, or may have changed.
     written: u64,
     /// Fibers that it put to sleep or woke.
     fibers: u64,
 }
 
 impl Footprint {
-    /// Nothing at all.
+    /// The footprint of a step without effects.
     pub const NOTHING: Self = Self { reached: 0, written: 0, fibers: 0 };
-    /// What must not change places with anything.
+    /// The footprint of a step that must not be reordered with any other.
     pub const EVERYTHING: Self = Self { reached: u64::MAX, written: u64::MAX, fibers: u64::MAX };
 
-    /// Whether the order matters in which the two happen.
+    /// Returns `true` if the order of the two steps matters.
     #[inline]
     pub fn conflicts(self, other: Self) -> bool {
         self.written & other.reached != 0
@@ -109,7 +110,7 @@ impl Footprint {
             || self.fibers & other.fibers != 0
     }
 
-    /// Both together.
+    /// Returns the union of both.
     #[inline]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -119,15 +120,15 @@ impl Footprint {
         }
     }
 
-    /// As a number, for a digest.
+    /// Returns a number for a digest.
     pub fn hash(self) -> u64 {
         let mixed = self.reached.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.written.rotate_left(29);
         mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ self.fibers.rotate_left(47)
     }
 }
 
-/// What the running fiber has reached since it went on: word by word, for the next point reads what
-/// was just written.
+/// The objects that the running fiber has reached since it was resumed. Stored word by word,
+/// because the next point reads what was just written.
 #[derive(Debug)]
 pub(super) struct Reaching {
     reached: Cell<u64>,
@@ -136,12 +137,12 @@ pub(super) struct Reaching {
 }
 
 impl Reaching {
-    /// Nothing yet.
+    /// Returns an empty footprint.
     pub(super) const fn new() -> Self {
         Self { reached: Cell::new(0), written: Cell::new(0), fibers: Cell::new(0) }
     }
 
-    /// Adds objects by their bits: those that are looked at, and those of them that are changed.
+    /// Adds objects by their bits: those that are read, and those that are changed.
     #[inline]
     pub(super) fn add(&self, looked_at: u64, changed: u64) {
         self.reached.set(self.reached.get() | looked_at);
@@ -154,7 +155,7 @@ impl Reaching {
         self.fibers.set(self.fibers.get() | 1 << (id % u64::BITS));
     }
 
-    /// All of it; from now on nothing.
+    /// Takes the footprint, and starts an empty one.
     #[inline]
     pub(super) fn take(&self) -> Footprint {
         Footprint {
@@ -165,27 +166,27 @@ impl Reaching {
     }
 }
 
-/// A point: a place where another fiber may go on.
+/// A point: a place at which another fiber may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// Where a fiber begins.
+    /// The start of a fiber.
     Start,
     /// Before a system call.
     Call,
-    /// After it.
+    /// After a system call.
     Return,
     /// Before a lock is taken, by rank and instance.
     Lock(u8, u32),
-    /// After it was given back.
+    /// After a lock was released.
     Unlock(u8, u32),
-    /// Where it would have slept, and was woken before.
+    /// Where a fiber would have slept, but had been woken before.
     Awake,
-    /// In the middle of a call.
+    /// Inside a call.
     Within,
 }
 
 impl At {
-    /// As a number, for a digest.
+    /// Returns a number for a digest.
     pub fn hash(self) -> u64 {
         match self {
             Self::Start => 1,

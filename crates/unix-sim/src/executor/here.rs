@@ -1,9 +1,9 @@
-//! State of this thread of the operating system: [`HERE`], [`running`].
+//! State of the current thread of the operating system: [`HERE`], [`running`].
 //!
-//! Plain cells without a destructor or a lazy beginning, so that a signal handler may read them and
-//! a look at one costs one instruction. A fiber never changes its thread, so neither does what it
-//! sees here.
-#![allow(unsafe_code, reason = "the running fiber is known by address")]
+//! The state consists of plain cells without a destructor or lazy initialisation, so that a signal
+//! handler may read them and a read costs one instruction. A fiber never changes its thread, so it
+//! always sees the same state.
+#![allow(unsafe_code, reason = "the running fiber is referred to by address")]
 
 use std::cell::Cell;
 use std::ptr;
@@ -12,66 +12,66 @@ use super::footprint::{At, Reaching};
 use super::task::{SwitchReason, Task};
 use super::worker::{Local, Worker};
 
-/// What a tick calls, with the context of the interrupted fiber, or 0 if there was none.
+/// The function that a tick calls, with the context of the interrupted fiber, or 0 without one.
 pub(crate) type TickFn = fn(context: usize);
 
 /// The executor whose rules choose the fiber that runs on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backend {
-    /// The parallel executor's, or those of no executor.
+    /// The parallel executor, or none.
     Parallel,
-    /// The simulated one's.
+    /// The simulated executor.
     Simulated,
-    /// The modelled one's.
+    /// The modelled executor.
     Modelled,
 }
 
-/// See the module.
+/// The state of a thread.
 pub(super) struct Here {
     /// The fiber that runs, or null.
     pub(super) task: Cell<*const Task>,
-    /// Its opaque word, or 0.
+    /// The opaque word of the fiber, or 0.
     pub(super) context: Cell<usize>,
-    /// Simulated, inside of a fiber: points until the next decision, at least 1. Modelled: 1. Else
-    /// 0.
+    /// Simulated, inside a fiber: points until the next decision, at least 1. Modelled: 1.
+    /// Otherwise 0.
     pub(super) left: Cell<u32>,
     /// The executor that this thread belongs to.
     pub(super) backend: Cell<Backend>,
     /// Failed attempts at simple locks.
     pub(super) spins: Cell<u32>,
-    /// Whether a signal handler has interrupted what runs here.
+    /// `true` while a signal handler interrupts the code of this thread.
     pub(super) interrupted: Cell<bool>,
-    /// Above 0 ticks are held.
+    /// The level; above 0, ticks are deferred.
     pub(super) level: Cell<u8>,
-    /// Ticks held.
+    /// Number of deferred ticks.
     pub(super) held: Cell<u32>,
-    /// What a tick calls.
+    /// The function that a tick calls.
     pub(super) tick: Cell<Option<TickFn>>,
-    /// Simulated: a tick lands at the point that the fiber goes on from.
+    /// Simulated: a tick occurs at the point from which the fiber continues.
     pub(super) tick_due: Cell<bool>,
     /// The worker whose thread this is, or null.
     pub(super) worker: Cell<*const Worker>,
-    /// What is its alone, or null.
+    /// The worker's private part, or null.
     pub(super) local: Cell<*const Local>,
-    /// What the running fiber has reached since it went on, if somebody wants to know.
+    /// The objects that the running fiber has reached since it was resumed, if they are recorded.
     pub(super) reaching: Reaching,
     pub(super) notes: Cell<bool>,
-    /// Simulated: the run under way, where it is asked at each point, or null.
+    /// Simulated: the current run, if its chooser decides in place, or null.
     pub(super) run: Cell<*mut ()>,
-    /// Simulated: the point at which it left.
+    /// Simulated: the point at which the fiber stopped.
     pub(super) at: Cell<At>,
 }
 
 impl Here {
-    /// Whether the thread is a simulated or a modelled executor's.
+    /// Returns `true` if the thread belongs to a simulated or a modelled executor.
     #[inline]
     pub(super) fn is_simulated(&self) -> bool {
         self.backend.get() != Backend::Parallel
     }
 }
 
-/// A simulated or modelled run on this thread. Once it is dropped [`HERE`] has nothing of the run,
-/// also where a panic ended it: the next one begins as on a new thread.
+/// A simulated or modelled run on this thread. Dropping it removes the run from [`HERE`], even
+/// after a panic: the next run starts as on a new thread.
 pub(super) struct Stay(());
 
 impl Stay {
@@ -112,7 +112,7 @@ impl Drop for Stay {
 }
 
 thread_local! {
-    /// This thread's.
+    /// The state of this thread.
     pub(super) static HERE: Here = const {
         Here {
             task: Cell::new(ptr::null()),
@@ -135,21 +135,21 @@ thread_local! {
     };
 }
 
-/// The running fiber, as long as it runs.
+/// Returns the running fiber.
 pub(super) fn running<'a>() -> Option<&'a Task> {
-    // SAFETY: the running task is alive by its executor's reference until it has ended; callers
-    // keep it no longer than a frame on that fiber's stack, or a signal handler's above it.
+    // SAFETY: the executor's reference keeps the running task alive until it has ended; callers
+    // keep the result no longer than a frame on that fiber's stack, or a signal handler's above it.
     unsafe { HERE.with(|here| here.task.get()).as_ref() }
 }
 
-/// Suspends the fiber that runs here, which is `task`.
+/// Suspends `task`, which is the fiber that runs on this thread.
 pub(super) fn suspend(task: &Task, leave: SwitchReason) {
-    debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), task), "suspends itself");
+    debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), task), "a fiber suspends itself");
     HERE.with(|here| {
         let low = here.is_simulated() || here.level.get() == 0;
         debug_assert!(low, "a fiber leaves its processor at base level");
     });
-    // SAFETY: asserted above in debug builds: callers pass what `running` returned, so the task is
-    // the one that runs here.
+    // SAFETY: asserted above in debug builds: callers pass the result of `running`, so the task is
+    // the one that runs on this thread.
     unsafe { task.suspend(leave) };
 }

@@ -1,23 +1,23 @@
-//! What virtual threads run on: [`Executor`], [`Fiber`], [`park`], [`point`].
+//! Execution of virtual threads: [`Executor`], [`Fiber`], [`park`], [`point`].
 //!
-//! A fiber is one virtual thread's execution: a stackful coroutine that stays on its worker, the
-//! operating system's thread that stands for a processor. Locks and the kernel know fibers only
-//! through the functions here; which executor is behind them they are not told. Outside of any
-//! fiber, at boot and in tests of single parts, they act on the operating system's thread.
+//! A fiber is the execution of one virtual thread: a stackful coroutine that stays on its worker,
+//! the thread of the operating system that implements a processor. Locks and the kernel use fibers
+//! only through the functions here, and do not distinguish the executors. Outside of fibers, at
+//! boot and in tests of single parts, these functions act on the thread of the operating system.
 //!
-//! - **Parallel** (`parallel.rs`): one thread a processor; a fiber that has not begun may be taken
-//!   by an idle one, after that it stays.
+//! - **Parallel** (`parallel.rs`): one thread per processor; an idle one may take a fiber that has
+//!   not begun, after that the fiber stays.
 //! - **Simulated** (`simulated.rs`): one thread, a virtual clock, and a seed that decides at each
-//!   [`point`] who goes on. Same seed, same run.
-//! - **Modelled** (`modelled/`): one thread that stands for many processors, each with a clock, and
-//!   a cost for each step. Same seed and costs, same run.
+//!   [`point`] which fiber runs. The same seed gives the same run.
+//! - **Modelled** (`modelled/`): one thread that models many processors, each with a clock, and a
+//!   cost for each step. The same seed and costs give the same run.
 //!
-//! `fiber.rs` is what a fiber may do, `task.rs` how it is kept, `queue.rs` where fibers wait for
-//! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens at
-//! its end, `timer.rs` the actions to come, `tick.rs` the clock, `signals.rs` how threads meet
-//! those signals, `footprint.rs` what two steps have in common, `reach.rs` how that is noted. What
-//! a fiber does, which signals it gets and how it is killed, is the kernel's.
-#![allow(unsafe_code, reason = "queues and buries fibers by address")]
+//! `fiber.rs` has the operations of a fiber, `task.rs` its representation, `queue.rs` the queues of
+//! runnable fibers, `worker.rs` a processor, `stack.rs` stacks, `overflow.rs` the handling of their
+//! overflow, `timer.rs` timed actions, `tick.rs` the clock, `signals.rs` the signals of threads,
+//! `footprint.rs` the objects that two steps have in common, `reach.rs` their recording. The kernel
+//! defines what a fiber does, which signals it gets and how it is killed.
+#![allow(unsafe_code, reason = "queues and ends fibers by address")]
 
 mod chooser;
 mod fiber;
@@ -80,15 +80,15 @@ pub(crate) struct Executor {
     pool: Arc<StackPool>,
     timers: Timers,
     options: Options,
-    /// Fibers started.
+    /// Number of fibers started.
     started: AtomicU64,
-    /// Guards of [`External`].
+    /// Number of [`External`] guards.
     external: AtomicUsize,
-    /// Whether no fiber is to be resumed any more.
+    /// `true` once no further fiber is to be resumed.
     stopping: AtomicBool,
-    /// Fibers that a run left behind.
+    /// Number of fibers that a run left behind.
     given_up: AtomicUsize,
-    /// Who sleeps, and how the run ends.
+    /// The sleeping workers, and how the run ends.
     rest: Mutex<Rest>,
     /// Wakes the thread in [`Executor::run`].
     monitor: Condvar,
@@ -97,17 +97,17 @@ pub(crate) struct Executor {
     kind: Kind,
 }
 
-/// Whose rules decide who runs.
+/// The executor whose rules decide which fiber runs.
 enum Kind {
     Parallel,
     Simulated(simulated::Simulation),
     Modelled(modelled::Model),
 }
 
-/// The worker that runs here, if it is one of an executor's, and what is its alone.
+/// The worker that runs this thread, if it belongs to the executor, and its private part.
 type Mine<'a> = Option<(&'a Worker, &'a Local)>;
 
-/// What sleepers and the monitor share.
+/// State shared by sleepers and the monitor.
 #[derive(Debug, Default)]
 struct Rest {
     asleep: usize,
@@ -115,42 +115,43 @@ struct Rest {
 }
 
 impl Executor {
-    /// An executor of as many threads as `processors`.
+    /// Creates an executor with one thread per processor.
     ///
     /// # Panics
     ///
     /// `processors` is 0.
     pub(crate) fn parallel(processors: usize, options: Options) -> Arc<Self> {
-        assert!(processors > 0, "somebody must run");
+        assert!(processors > 0, "an executor needs a processor");
         let workers = (0..processors).map(Worker::acquire).collect();
         Arc::new(Self::new(workers, options, Kind::Parallel))
     }
 
-    /// An executor on the thread that calls [`Executor::run`], scheduled by `seed`.
+    /// Creates an executor on the thread that calls [`Executor::run`], scheduled by `seed`.
     #[cfg(test)]
     pub(crate) fn simulated(seed: u64, options: Options) -> Arc<Self> {
         Self::chosen(Box::new(Seeded::varied(seed)), options)
     }
 
-    /// A simulated executor scheduled by `chooser`.
+    /// Creates a simulated executor scheduled by `chooser`.
     ///
     /// # Panics
     ///
     /// [`Options::processors`] is 0.
     pub(crate) fn chosen(chooser: Box<dyn Chooser>, options: Options) -> Arc<Self> {
-        assert!(options.processors > 0, "somebody must run");
+        assert!(options.processors > 0, "an executor needs a processor");
         let simulation = simulated::Simulation::new(chooser, options.farthest.is_some());
         Arc::new(Self::on_one_thread(options, Kind::Simulated(simulation)))
     }
 
-    /// An executor of as many processors as `options` say, each step of which takes what `costs`
-    /// say.
+    /// Creates an executor that models [`Options::processors`] processors; each step takes the time
+    /// given by `costs`.
     ///
     /// # Panics
     ///
     /// [`Options::processors`] is 0.
+    /// [`Options::processors`] is 0.
     pub(crate) fn modelled(costs: CostModel, seed: u64, options: Options) -> Arc<Self> {
-        assert!(options.processors > 0, "somebody must run");
+        assert!(options.processors > 0, "an executor needs a processor");
         let model = modelled::Model::new(costs, seed);
         Arc::new(Self::on_one_thread(options, Kind::Modelled(model)))
     }
@@ -185,33 +186,33 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// There is no stack for it.
+    /// No stack is available.
     ///
     /// # Panics
     ///
-    /// There is no such processor.
+    /// The processor does not exist.
     pub(crate) fn start(&self, start: Start) -> Result<Fiber, StackError> {
         let (task, mine) = self.make(start, |local| self.stack(local))?;
         self.queue_fresh(&task, mine);
         Ok(Fiber::new(task))
     }
 
-    /// Makes a fiber as [`Executor::start`] does, that begins when it is unparked.
+    /// Like [`Executor::start`], but the fiber begins when it is unparked.
     ///
     /// # Errors
     ///
-    /// There is no stack for it.
+    /// No stack is available.
     ///
     /// # Panics
     ///
-    /// There is no such processor.
+    /// The processor does not exist.
     pub(crate) fn start_asleep(&self, start: Start) -> Result<Fiber, StackError> {
         let (task, _) = self.make(start, |local| self.stack(local))?;
         task.begin_asleep();
         Ok(Fiber::new(task))
     }
 
-    /// Starts a fiber as [`Executor::start`] does, beyond the limit of stacks if need be.
+    /// Like [`Executor::start`], if necessary beyond the limit of stacks.
     ///
     /// # Errors
     ///
@@ -219,7 +220,7 @@ impl Executor {
     ///
     /// # Panics
     ///
-    /// There is no such processor.
+    /// The processor does not exist.
     pub(crate) fn start_beyond(&self, start: Start) -> Result<Fiber, StackError> {
         let (task, mine) = self.make(start, |local| {
             let at_hand = local.and_then(|local| local.stacks.borrow_mut().pop());
@@ -229,14 +230,15 @@ impl Executor {
         Ok(Fiber::new(task))
     }
 
-    /// A fiber that is in no queue, and the worker that runs here, if it is one of these.
+    /// Creates a fiber that is in no queue. Also returns the worker that runs this thread, if it
+    /// belongs to the executor.
     fn make<'a>(
         &self,
         start: Start,
         stack: impl FnOnce(Option<&Local>) -> Result<Stack, StackError>,
     ) -> Result<(Arc<Task>, Mine<'a>), StackError> {
         HERE.with(|here| {
-            // SAFETY: worker records live for ever; the local part outlives its thread's run.
+            // SAFETY: worker records live forever; the private part outlives its thread's run.
             let (worker, local) =
                 unsafe { (here.worker.get().as_ref(), here.local.get().as_ref()) };
             let mine = worker.filter(|worker| self.owns(worker)).zip(local);
@@ -245,7 +247,7 @@ impl Executor {
                 assert!(processor < processors, "there is no processor {processor}");
             }
             let stack = stack(mine.map(|(_, local)| local))?;
-            // Fibers are numbered.
+            // Fibers are numbered, which changes the system.
             changes(Object::System);
             let number = self.started.fetch_add(1, Ordering::Relaxed) % u64::from(u32::MAX);
             let id = number as u32 + 1;
@@ -268,7 +270,7 @@ impl Executor {
             Some((worker, local)) if std::ptr::eq(worker, home) => {
                 let alone = self.workers.len() == 1;
                 if task.pinned || alone {
-                    // Nobody else may take it.
+                    // No other worker may take it.
                     local.woken.push(raw);
                 } else {
                     self.share(worker.push_fresh(raw));
@@ -280,12 +282,13 @@ impl Executor {
 
     /// Runs until no fiber is left, all threads are blocked, or [`Executor::stop`] is called.
     ///
-    /// The fibers that are left are given up: what lies on their stacks is leaked and counted as
+    /// The remaining fibers are abandoned: the contents of their stacks are leaked and counted as
     /// abandoned, and those that have not begun never do.
     ///
     /// # Panics
     ///
-    /// It was called before, or within a fiber, or no thread can be had for a processor.
+    /// If it was called before or is called within a fiber, or if the system provides no thread for
+    /// a processor.
     pub(crate) fn run(&self) -> Outcome {
         let inside = HERE.with(|here| !here.worker.get().is_null());
         assert!(!inside, "an executor cannot run within another");
@@ -300,7 +303,7 @@ impl Executor {
         outcome
     }
 
-    /// Lets the fiber that runs on `processor` make way at its next return to user mode.
+    /// Lets the fiber that runs on `processor` yield at its next return to user mode.
     pub(crate) fn hurry(&self, processor: usize) {
         match &self.kind {
             Kind::Parallel => self.workers[processor].make_way.store(true, Ordering::Relaxed),
@@ -309,7 +312,7 @@ impl Executor {
         }
     }
 
-    /// Asks [`Executor::run`] to return: no fiber is resumed any more.
+    /// Asks [`Executor::run`] to return: no further fiber is resumed.
     pub(crate) fn stop(&self) {
         self.rest().outcome.get_or_insert(Outcome::Stopped);
         self.stopping.store(true, Ordering::Relaxed);
@@ -319,14 +322,15 @@ impl Executor {
         }
     }
 
-    /// The names of the fibers that have one and are on a processor; they may have left it since.
+    /// Returns the names of the fibers that have one and are on a processor; they may have left it
+    /// since.
     pub(crate) fn running(&self) -> Vec<usize> {
         let names = self.workers.iter().map(|worker| worker.running.load(Ordering::Relaxed));
         names.filter(|name| *name != 0).collect()
     }
 
-    /// Time since the start: of the monotonic clock, of the virtual one, or of the clock of the
-    /// modelled processor that runs this.
+    /// Returns the time since the start: of the monotonic clock, of the virtual one, or of the
+    /// clock of the modelled processor that runs the caller.
     pub(crate) fn now(&self) -> Duration {
         match &self.kind {
             Kind::Parallel => self.epoch.elapsed(),
@@ -335,13 +339,13 @@ impl Executor {
         }
     }
 
-    /// The same in nanoseconds. Async-signal-safe.
+    /// Like [`Self::now`], in nanoseconds. Async-signal-safe.
     pub(crate) fn now_ns(&self) -> u64 {
         u64::try_from(self.now().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Does `action` at `when` or soon after, outside of any fiber: it may unpark and start, and
-    /// must neither wait nor take a lock that a fiber may hold.
+    /// Runs `action` at `when` or soon after, outside of fibers: it may unpark and start fibers,
+    /// and must neither wait nor take a lock that a fiber may hold.
     pub(crate) fn at(self: &Arc<Self>, when: Duration, action: Action) -> Timer {
         changes(Object::Timers);
         let (key, first) = self.timers.set(when, action);
@@ -353,26 +357,27 @@ impl Executor {
         Timer { executor: Arc::clone(self), key }
     }
 
-    /// Lets the clock tick on every processor, `hz` times a second, from the beginning of the run.
-    /// `call` must be async-signal-safe; see `tick.rs`. Simulated: at points that the chooser
-    /// picks, whatever `hz` is.
+    /// Lets the clock tick on every processor, `hz` times per second, from the beginning of the
+    /// run. `call` must be async-signal-safe; see `tick.rs`. In the simulated executor, ticks occur
+    /// at points that the chooser picks, regardless of `hz`.
     ///
     /// # Panics
     ///
     /// The clock ticks already, or `hz` is 0 or above 1,000,000.
     pub(crate) fn ticks(&self, hz: u32, call: TickFn) {
-        assert!((1..=1_000_000).contains(&hz), "{hz} ticks a second cannot be had");
+        assert!((1..=1_000_000).contains(&hz), "expected 1 to 1,000,000 ticks a second, found {hz}");
         let set = self.ticks.set(Ticks { hz, call });
         assert!(set.is_ok(), "the clock ticks already");
     }
 
-    /// While the guard lives, something outside may wake fibers: being idle is not a stall.
+    /// Returns a guard. While it lives, something outside may wake fibers: being idle is no
+    /// deadlock.
     pub(crate) fn external(self: &Arc<Self>) -> External {
         self.external.fetch_add(1, Ordering::Relaxed);
         External(Arc::clone(self))
     }
 
-    /// How many points were passed. Parallel: 0.
+    /// Returns the number of points that were passed. Parallel: 0.
     pub(crate) fn steps(&self) -> u64 {
         match &self.kind {
             Kind::Parallel => 0,
@@ -381,7 +386,8 @@ impl Executor {
         }
     }
 
-    /// A hash of the order in which fibers ran; modelled: also where and when. Parallel: 0.
+    /// Returns a hash of the order in which fibers ran; modelled: also of the places and times.
+    /// Parallel: 0.
     pub(crate) fn digest(&self) -> u64 {
         match &self.kind {
             Kind::Parallel => 0,
@@ -390,7 +396,7 @@ impl Executor {
         }
     }
 
-    /// How many stacks there are, and where.
+    /// Returns the numbers of stacks by state.
     pub(crate) fn stacks(&self) -> StackCounts {
         self.pool.counts(self.live() - self.given_up.load(Ordering::Relaxed))
     }
@@ -403,7 +409,8 @@ impl Executor {
         matches!(self.kind, Kind::Parallel)
     }
 
-    /// Fibers started and not ended. Exact while no worker runs.
+    /// Returns the number of fibers that were started and have not ended. Exact while no worker
+    /// runs.
     fn live(&self) -> usize {
         let ended: usize =
             self.workers.iter().map(|worker| worker.ended.load(Ordering::Relaxed)).sum();
@@ -414,7 +421,7 @@ impl Executor {
         self.workers.get(worker.number()).is_some_and(|mine| std::ptr::eq(*mine, worker))
     }
 
-    /// A stack from those at hand, or from the pool.
+    /// Returns a cached stack, or one from the pool.
     fn stack(&self, local: Option<&Local>) -> Result<Stack, StackError> {
         let Some(local) = local else {
             let mut stacks = Vec::with_capacity(1);
@@ -428,13 +435,13 @@ impl Executor {
         Ok(stacks.pop().expect("a stack was lent"))
     }
 
-    /// Buries a fiber that left for good.
+    /// Ends a fiber that stopped for good.
     ///
     /// # Safety
     ///
-    /// As for [`Task::bury`]; on the thread of `worker`.
+    /// Like [`Task::bury`]; on the thread of `worker`.
     unsafe fn bury(&self, task: *const Task, leave: SwitchReason, worker: &Worker, local: &Local) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's guarantee.
         let (context, stack) = unsafe { ((*task).context, Task::bury(task, leave)) };
         match stack {
             Some(stack) => {
@@ -456,7 +463,7 @@ impl Executor {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the monitor look again, if nobody else will: a worker's own changes are seen when it
+    /// Lets the monitor check again, if no worker will: a worker's own changes are noticed when it
     /// goes to sleep.
     fn notify_if_outside(&self) {
         let worker = HERE.with(|here| here.worker.get());
@@ -486,7 +493,7 @@ impl Drop for Executor {
     }
 }
 
-/// Something outside may wake fibers as long as this lives: a terminal that is attached, say.
+/// A guard for something outside that may wake fibers, such as an attached terminal.
 #[derive(Debug)]
 pub(crate) struct External(Arc<Executor>);
 

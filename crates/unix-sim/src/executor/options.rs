@@ -1,47 +1,47 @@
-//! What an executor is told and what it tells: [`Options`], [`Start`], [`Hooks`], [`Outcome`].
+//! The interface between an executor and its owner: [`Options`], [`Start`], [`Hooks`], [`Outcome`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::stack::StackPool;
 
-/// What a fiber does, to its end.
+/// The body of a fiber, which runs to its end.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
-/// What a new fiber is to do.
+/// The description of a new fiber.
 pub(crate) struct Start {
-    /// The processor that it must run on; `None`: the one that starts it, or an idle one.
+    /// The processor that it must run on; with `None`, the one that starts it, or an idle one.
     pub(crate) processor: Option<usize>,
-    /// What [`context`](super::context) says in it.
+    /// The value that [`context`](super::context) returns in it.
     pub(crate) context: usize,
-    /// What the watchdog calls it; 0 if it is not to watch it.
+    /// The name by which the watchdog reports it; 0 if the watchdog is to ignore it.
     pub(crate) name: usize,
-    /// What it does. It must not unwind.
+    /// The body. It must not unwind.
     pub(crate) body: Body,
 }
 
-/// What the executor tells its owner. Called on any thread, outside of fibers.
+/// Callbacks from the executor to its owner. They are called on any thread, outside of fibers.
 pub(crate) trait Hooks: Send + Sync {
-    /// The fiber of this name has computed for longer than [`Options::busy_limit`] without a switch
-    /// or [`preempt`](super::preempt). It may have ended since.
+    /// Called when the fiber with this name has computed for longer than [`Options::busy_limit`]
+    /// without a switch or [`preempt`](super::preempt). It may have ended since.
     fn on_busy(&self, name: usize) {
         let _ = name;
     }
 
-    /// Simulated: nobody can go on until time passes. True: fibers were woken, go on now; false:
-    /// let it pass.
+    /// Called in a simulated run when no fiber can run until time passes. Returns `true` if it woke
+    /// fibers, which then run at once, and `false` to let time pass.
     fn on_rest(&self) -> bool {
         false
     }
 
-    /// Everybody waits for ever. True: fibers were woken, go on; false: the run ends as
-    /// [`Outcome::Deadlocked`].
+    /// Called when all fibers are blocked indefinitely. Returns `true` if it woke fibers, so that
+    /// the run continues; with `false` the run ends as [`Outcome::Deadlocked`].
     fn on_stall(&self) -> bool {
         false
     }
 
-    /// The fiber with this context ran out of stack in user mode: it has ended, and what lies on
-    /// its stack is leaked.
+    /// Called when the fiber with this context ran out of stack in user mode: it has ended, and the
+    /// contents of its stack are leaked.
     fn on_overflow(&self, context: usize) {
         let _ = context;
     }
@@ -52,38 +52,38 @@ struct NoHooks;
 
 impl Hooks for NoHooks {}
 
-/// What simulated runs have one after another: the stacks of fibers. None of them leaves a fiber
-/// behind, or it is the last one.
+/// The stacks that consecutive simulated runs share. No run but the last may leave a fiber behind.
 #[derive(Debug, Clone)]
 pub struct Reused(pub(super) Arc<StackPool>);
 
 impl Default for Reused {
-    /// With stacks of the usual size, as many as are wanted.
+    /// Creates a pool of stacks of the default size and maximum number.
     fn default() -> Self {
         let usual = Options::default();
         Self(Arc::new(StackPool::new(usual.stack_size, usual.stacks)))
     }
 }
 
-/// What can be set of an executor.
+/// Options of an executor.
 #[derive(Clone)]
 pub(crate) struct Options {
-    /// Usable bytes of a stack.
+    /// Number of usable bytes per stack.
     pub(crate) stack_size: usize,
-    /// Stacks at a time.
+    /// Maximum number of stacks at a time.
     pub(crate) stacks: usize,
-    /// Parallel: computing for longer than this is told to [`Hooks::on_busy`].
+    /// Parallel: time of computation after which [`Hooks::on_busy`] is called.
     pub(crate) busy_limit: Duration,
-    /// Simulated: processors that fibers are spread over in name. Modelled: processors.
+    /// Simulated: number of processors over which fibers are nominally spread. Modelled: number of
+    /// processors.
     pub(crate) processors: usize,
-    /// Simulated: the run ends as [`Outcome::Stopped`] after exactly so many points.
+    /// Simulated: number of points after which the run ends as [`Outcome::Stopped`].
     pub(crate) stop_at: Option<u64>,
-    /// Simulated: time does not pass with each point, and the clock never advances to a timer that
-    /// is farther off than this.
+    /// Simulated: if set, points take no time, and the clock never advances to a timer that is
+    /// farther off than this.
     pub(crate) farthest: Option<Duration>,
-    /// Where stacks come from; of the run's own pool, if nothing is said.
+    /// The source of stacks; `None` creates a pool for the run.
     pub(crate) reused: Option<Reused>,
-    /// Whom to tell.
+    /// The callbacks.
     pub(crate) hooks: Arc<dyn Hooks>,
 }
 
@@ -102,12 +102,12 @@ impl Default for Options {
     }
 }
 
-/// How a run ended.
+/// The way in which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// No fiber is left.
     Finished,
-    /// Nobody can run, no timer is set and nothing outside is attached: all threads are blocked.
+    /// No fiber can run, no timer is set and nothing outside is attached: all threads are blocked.
     Deadlocked,
     /// [`Executor::stop`](super::Executor::stop) was called, or the last step was reached.
     Stopped,

@@ -1,16 +1,16 @@
-//! When a stack runs out: the fault handler, and whether the fiber alone dies of it.
+//! Stack overflow: the fault handler, which ends only the fiber if that is safe.
 //!
-//! A fault in the guard below the running fiber's stack ends that fiber, if it is in user mode: its
-//! stack is leaked with what lies on it, and the owner is told. This is a jump over the program's
-//! frames. It is done only where nothing but the program itself can have been cut short: not in
-//! kernel mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, not with the fault
-//! in another object than this code (the C library, where a lock may be held or a list half
-//! linked). What remains is the program's own: a lock that it held stays locked, and so does an
-//! allocator that is linked into the same object. In all those cases the process says which fiber
-//! it was and aborts.
+//! A fault in the guard below the stack of the running fiber ends that fiber, if it is in user
+//! mode: its stack is leaked with its contents, and the owner is notified. This is a jump over the
+//! program's frames. It is done only if nothing but the program itself can have been interrupted:
+//! not in kernel mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, and not if
+//! the fault is in another object than this code (the C library, where a lock may be held or a list
+//! half linked). The remaining damage is the program's own: a lock that it held stays locked, and
+//! so does an allocator that is linked into the same object. In all those cases the process names
+//! the fiber and aborts.
 //!
-//! Faults at other addresses go to the handler that was there before.
-#![allow(unsafe_code, reason = "handles faults, and redirects the code that made them")]
+//! Faults at other addresses go to the previous handler.
+#![allow(unsafe_code, reason = "handles faults, and redirects the code that caused them")]
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -24,8 +24,8 @@ use super::here::running;
 use super::reach::changes;
 use super::task::{SwitchReason, Task};
 
-/// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber
-/// begins in kernel mode, entered once. Nothing outside of fibers.
+/// Enters kernel mode in the running fiber, once more: running out of stack there aborts the
+/// process. A fiber begins in kernel mode, entered once. Does nothing outside of fibers.
 #[inline]
 pub fn enter_kernel() {
     if let Some(task) = running() {
@@ -37,7 +37,7 @@ pub fn enter_kernel() {
     }
 }
 
-/// Takes an [`enter_kernel`], or the beginning, back: after the last the fiber is in user mode.
+/// Undoes one [`enter_kernel`], or the start; after the last the fiber is in user mode.
 #[inline]
 pub fn leave_kernel() {
     if let Some(task) = running() {
@@ -47,19 +47,19 @@ pub fn leave_kernel() {
     }
 }
 
-/// Whether the running fiber is in kernel mode. Async-signal-safe.
+/// Returns `true` if the running fiber is in kernel mode. Async-signal-safe.
 pub(crate) fn in_kernel() -> bool {
     running().is_some_and(|task| task.kernel_depth.load(Ordering::Relaxed) > 0)
 }
 
-/// How many bytes the running fiber's stack has left; as many as one likes outside of fibers.
+/// Returns the number of bytes that the stack of the running fiber has left; unlimited outside of
+/// fibers.
 pub(crate) fn stack_left() -> usize {
     let here = 0_u8;
     running().map_or(usize::MAX, |task| (&raw const here).addr() - task.guard().end)
 }
 
-/// The fiber is in kernel mode, entered once, however often it was: its program's stack was
-/// unwound.
+/// Resets the fiber to kernel mode, entered once, because the stack of its program was unwound.
 pub(crate) fn back_in_kernel() {
     if let Some(task) = running() {
         changes(Object::User);
@@ -67,7 +67,7 @@ pub(crate) fn back_in_kernel() {
     }
 }
 
-/// The handlers that were there before, and the addresses of this code's object.
+/// The previous handlers, and the addresses of this code's object.
 struct Before {
     segv: libc::sigaction,
     bus: libc::sigaction,
@@ -84,31 +84,32 @@ pub(super) fn install() {
     });
 }
 
-/// Sets the handler of one signal; what was there.
+/// Sets the handler of one signal. Returns the previous action.
 fn handle(signal: c_int) -> libc::sigaction {
     // SAFETY: zeroes are an action without flags and with an empty mask.
     let (mut action, mut before): (libc::sigaction, libc::sigaction) =
         unsafe { (MaybeUninit::zeroed().assume_init(), MaybeUninit::zeroed().assume_init()) };
     action.sa_sigaction = on_fault as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // SAFETY: `on_fault` takes three arguments, as SA_SIGINFO says, and is async-signal-safe.
+    // SAFETY: `on_fault` takes three arguments, as SA_SIGINFO requires, and is async-signal-safe.
     let result = unsafe { libc::sigaction(signal, &raw const action, &raw mut before) };
     assert_eq!(result, 0, "SIGSEGV and SIGBUS can be handled");
     before
 }
 
-/// Where the instructions lie of the object that this function is in.
+/// Returns the addresses of the instructions of the object that contains this function.
 fn code() -> (usize, usize) {
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: `dl_iterate_phdr` hands out valid headers, and back what it was given, below.
+        // SAFETY: `dl_iterate_phdr` passes valid headers, and back the pointer that it was given
+        // below.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<(usize, usize)>()) };
         let here = code as *const () as usize;
         for index in 0..usize::from(info.dlpi_phnum) {
-            // SAFETY: as many headers as the object says that it has.
+            // SAFETY: as many headers as the object declares.
             let header = unsafe { &*info.dlpi_phdr.add(index) };
             let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
             let end = start.wrapping_add(header.p_memsz as usize);
@@ -142,7 +143,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     chain(signal, info, context);
 }
 
-/// Why the fiber cannot be ended alone, if so.
+/// Returns the reason why the fiber cannot be ended alone, if there is one.
 fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
     let (counter, pointer) = place(context);
     let code = BEFORE.get().map_or((0, 0), |before| before.code);
@@ -159,17 +160,17 @@ fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
     }
 }
 
-/// Lets the fiber, once the handler returns, leave as [`SwitchReason::Overflow`].
+/// Redirects the fiber so that it stops as [`SwitchReason::Overflow`] once the handler returns.
 fn end(task: &Task, context: &mut libc::ucontext_t) {
     let Some(trap) = task.trap() else { return };
     // SAFETY: the fiber's frames are never returned to and its stack is never used again; the stack
-    // pointer lies within it, and all registers are set as told. `forbidden` bounds what else it
+    // pointer lies within it, and all registers are set as given. `forbidden` bounds what else it
     // may have been writing to.
     let registers = unsafe { trap.setup_trap_handler(|| SwitchReason::Overflow) };
     redirect(context, registers);
 }
 
-/// The program counter and the stack pointer of the code that faulted.
+/// Returns the program counter and the stack pointer of the code that faulted.
 #[cfg(target_arch = "x86_64")]
 fn place(context: &libc::ucontext_t) -> (usize, usize) {
     let registers = &context.uc_mcontext.gregs;
@@ -192,7 +193,7 @@ fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
     }
 }
 
-/// The program counter and the stack pointer of the code that faulted.
+/// Returns the program counter and the stack pointer of the code that faulted.
 #[cfg(target_arch = "aarch64")]
 fn place(context: &libc::ucontext_t) -> (usize, usize) {
     (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize)
@@ -206,7 +207,7 @@ fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
     (to.regs[0], to.regs[1], to.regs[29], to.regs[30]) = (x0, x1, x29, lr);
 }
 
-/// Says which fiber it was, without memory or locks.
+/// Prints which fiber it was, without memory or locks.
 fn say(id: u32, reason: &str) {
     let mut digits = [0; 10];
     let mut rest = id;
@@ -229,7 +230,7 @@ fn say(id: u32, reason: &str) {
     }
 }
 
-/// Leaves the fault to who handled it before.
+/// Passes the fault to the previous handler.
 fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let before = BEFORE.get().map(|before| match signal {
         libc::SIGBUS => &before.bus,
@@ -237,7 +238,7 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     });
     match before {
         Some(before) if before.sa_sigaction > libc::SIG_IGN => {
-            // SAFETY: the address of a handler, of the kind that its flags say.
+            // SAFETY: the address of a handler, of the kind that its flags give.
             unsafe {
                 if before.sa_flags & libc::SA_SIGINFO == 0 {
                     let handler: extern "C" fn(c_int) = std::mem::transmute(before.sa_sigaction);
@@ -249,7 +250,7 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
                 }
             }
         }
-        // SAFETY: the default action, which the repeated fault then meets.
+        // SAFETY: the default action, which the repeated fault then triggers.
         _ => unsafe {
             libc::signal(signal, libc::SIG_DFL);
         },

@@ -1,8 +1,9 @@
 //! Queues of fibers, linked through the fibers themselves: [`Queue`], [`Inbox`].
 //!
-//! A fiber is in at most one queue, and alive as long as it is: no queue counts references, takes
-//! memory or fails. [`Queue`] belongs to one thread. [`Inbox`] takes from all threads and from
-//! signal handlers, and holds the mark that its owner sleeps, so that no post is missed.
+//! A fiber is in at most one queue, and alive while it is queued: a queue counts no references,
+//! allocates no memory and never fails. [`Queue`] belongs to one thread. [`Inbox`] accepts fibers
+//! from all threads and from signal handlers. It also holds the mark that its owner sleeps, so that
+//! no post is missed.
 #![allow(unsafe_code, reason = "links fibers by address")]
 
 use std::cell::Cell;
@@ -11,14 +12,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::task::Task;
 
-/// First in, first out, for one thread.
+/// A first-in, first-out queue for one thread.
 #[derive(Debug)]
 pub(super) struct Queue {
     head: Cell<*mut Task>,
     tail: Cell<*mut Task>,
 }
 
-// SAFETY: the addresses are of tasks, which any thread may reach; a queue is moved, never shared.
+// SAFETY: the addresses are of tasks, which any thread may access; a queue is moved, never shared.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -29,7 +30,7 @@ impl Queue {
     /// Adds a live task that is in no queue.
     pub(super) fn push(&self, task: *const Task) {
         let task = task.cast_mut();
-        // SAFETY: it is alive, says the caller, and so is the tail, being queued.
+        // SAFETY: the caller passes a live task, and the tail is alive because it is queued.
         unsafe {
             (*task).next.store(ptr::null_mut(), Ordering::Relaxed);
             match self.tail.replace(task).as_ref() {
@@ -39,15 +40,15 @@ impl Queue {
         }
     }
 
-    /// Whether nobody is in it.
+    /// Returns `true` if the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.head.get().is_null()
     }
 
-    /// Takes the oldest.
+    /// Removes the oldest task.
     pub(super) fn pop(&self) -> Option<*const Task> {
         let head = self.head.get();
-        // SAFETY: what is queued is alive.
+        // SAFETY: queued tasks are alive.
         let next = unsafe { head.as_ref() }?.next.load(Ordering::Relaxed);
         self.head.set(next);
         if next.is_null() {
@@ -57,11 +58,11 @@ impl Queue {
     }
 }
 
-/// From all threads to one.
+/// A queue from all threads to one.
 #[derive(Debug)]
 pub(super) struct Inbox(AtomicPtr<Task>);
 
-/// Stands in an empty inbox whose owner sleeps or is about to. No task lies at such an address.
+/// The value of an empty inbox whose owner sleeps or is about to. No task lies at such an address.
 const ASLEEP: *mut Task = ptr::without_provenance_mut(1);
 
 impl Inbox {
@@ -69,20 +70,21 @@ impl Inbox {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Adds a live task that is in no queue. True if the owner sleeps and the caller must wake it.
-    /// Async-signal-safe.
+    /// Adds a live task that is in no queue. Returns `true` if the owner sleeps and the caller must
+    /// wake it. Async-signal-safe.
     #[must_use]
     pub(super) fn post(&self, task: *const Task) -> bool {
         let task = task.cast_mut();
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
             let next = if head == ASLEEP { ptr::null_mut() } else { head };
-            // SAFETY: it is alive, says the caller, and nobody else has it before it is posted.
+            // SAFETY: the caller passes a live task, which no other thread accesses before it is
+            // posted.
             unsafe { &*task }.next.store(next, Ordering::Relaxed);
-            // SYNC inbox: pairs with the swap in `Inbox::drain`: who takes the task sees its link
-            // and whatever was done before it was woken.
-            // SYNC asleep: pairs with `Inbox::fall_asleep`: who finds the mark sees that sleep was
-            // announced, and so ends it.
+            // SYNC inbox: pairs with the swap in `Inbox::drain`: the thread that takes the task
+            // sees its link and the effects of the waker.
+            // SYNC asleep: pairs with `Inbox::fall_asleep`: a thread that finds the mark sees that
+            // sleep was announced, and so ends it.
             let post =
                 self.0.compare_exchange_weak(head, task, Ordering::AcqRel, Ordering::Relaxed);
             match post {
@@ -92,25 +94,27 @@ impl Inbox {
         }
     }
 
-    /// Whether there is something to drain.
+    /// Returns `true` if there are posts to drain.
     pub(super) fn has_mail(&self) -> bool {
         let head = self.0.load(Ordering::Relaxed);
         !head.is_null() && head != ASLEEP
     }
 
-    /// Hands out everything, in the order in which it came. For the owner, awake.
+    /// Passes all posts to `each`, in the order of their arrival. Called by the owner while it is
+    /// awake.
     pub(super) fn drain(&self, mut each: impl FnMut(*const Task)) {
         // SYNC inbox: pairs with the exchange in `Inbox::post`.
         let mut newest = self.0.swap(ptr::null_mut(), Ordering::Acquire);
         assert!(newest != ASLEEP, "an inbox is drained by its owner, awake");
         let mut oldest: *mut Task = ptr::null_mut();
-        // SAFETY: what was posted is alive; once taken out only this thread knows the links.
+        // SAFETY: posted tasks are alive; once they are removed only this thread accesses the
+        // links.
         while let Some(task) = unsafe { newest.as_ref() } {
             let next = task.next.swap(oldest, Ordering::Relaxed);
             oldest = newest;
             newest = next;
         }
-        // SAFETY: as above; the link is read before the task is handed on.
+        // SAFETY: as above; the link is read before the task is passed on.
         while let Some(task) = unsafe { oldest.as_ref() } {
             let next = task.next.load(Ordering::Relaxed);
             each(oldest);
@@ -118,7 +122,7 @@ impl Inbox {
         }
     }
 
-    /// Marks the owner asleep; false if there is mail.
+    /// Marks the owner as asleep. Returns `false` if there are posts.
     #[must_use]
     pub(super) fn fall_asleep(&self) -> bool {
         let awake = ptr::null_mut();
@@ -126,7 +130,7 @@ impl Inbox {
         self.0.compare_exchange(awake, ASLEEP, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the mark away, if no post did.
+    /// Removes the mark, unless a post already did.
     pub(super) fn wake_up(&self) {
         let awake = ptr::null_mut();
         let _ = self.0.compare_exchange(ASLEEP, awake, Ordering::Relaxed, Ordering::Relaxed);
@@ -148,10 +152,10 @@ mod tests {
         let pool = StackPool::new(16 << 10, 16);
         let home = Worker::acquire(0);
         let mut stacks = Vec::new();
-        pool.lend(&mut stacks, 3).expect("there is memory");
+        pool.lend(&mut stacks, 3).expect("memory is available");
         let tasks = [1, 2, 3].map(|id| {
             let place = Place { home, processor: 0, pinned: false };
-            let stack = stacks.pop().expect("three were lent");
+            let stack = stacks.pop().expect("three stacks were lent");
             let body = Box::new(|| {});
             let start = Start { processor: None, context: 0, name: 0, body };
             Arc::as_ptr(&Task::new(id, start, place, stack))
@@ -217,7 +221,7 @@ mod tests {
             assert_eq!(seen, [a, b]);
             assert!(inbox.fall_asleep());
             inbox.wake_up();
-            assert!(!inbox.post(a), "it woke by itself");
+            assert!(!inbox.post(a), "the owner woke by itself");
             inbox.drain(drop);
         });
     }

@@ -1,7 +1,7 @@
-//! Notes what the running fiber reaches: [`looks_at`], [`changes`].
+//! Recording of the objects that the running fiber reaches: [`looks_at`], [`changes`].
 //!
-//! Nothing is noted unless a chooser compares steps or a model charges for lines. What two steps
-//! have in common is [`footprint`]'s.
+//! Nothing is recorded unless a chooser compares steps or a model charges for cache lines.
+//! [`footprint`] defines which steps have an object in common.
 //!
 //! [`footprint`]: super::footprint
 
@@ -9,7 +9,7 @@ use super::footprint::{NO_SLOT, Object};
 use super::here::HERE;
 use super::modelled;
 
-/// The running fiber looks at something.
+/// Records that the running fiber reads an object.
 #[inline]
 pub(crate) fn looks_at(object: Object) {
     if is_noted() {
@@ -17,7 +17,7 @@ pub(crate) fn looks_at(object: Object) {
     }
 }
 
-/// It changes something, or may.
+/// Records that the running fiber changes an object, or may change it.
 #[inline]
 pub(crate) fn changes(object: Object) {
     if is_noted() {
@@ -25,7 +25,7 @@ pub(crate) fn changes(object: Object) {
     }
 }
 
-/// It sleeps, or wakes the fiber with this number.
+/// Records that the running fiber sleeps, or wakes the fiber with this number.
 #[inline]
 pub(super) fn reach_fiber(id: u32) {
     if is_noted() {
@@ -33,7 +33,7 @@ pub(super) fn reach_fiber(id: u32) {
     }
 }
 
-/// Whether somebody is told what was reached: nobody else wants to know.
+/// Returns `true` if the executor uses the records.
 #[inline]
 fn is_noted() -> bool {
     HERE.with(|here| here.notes.get())
@@ -45,7 +45,7 @@ fn reach(object: Object, changes: bool) {
     note(bit, if changes { bit } else { 0 }, object.slot());
 }
 
-/// Out of line: where nothing is noted, a look at one word is all that is in the way.
+/// Not inlined: without recording, only the test of one word remains at the call.
 #[cold]
 #[inline(never)]
 fn note(looked_at: u64, changed: u64, slot: u32) {

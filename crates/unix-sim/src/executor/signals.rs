@@ -1,21 +1,21 @@
-//! How a worker's thread meets signals: [`SignalStack`], [`hold_others`].
+//! Signal handling on a worker's thread: [`SignalStack`], [`hold_others`].
 //!
-//! Handlers run on a stack of the thread's own: a fiber's may be used up, or too small for the
-//! registers of some processors. What is handled there stands in `overflow.rs` and `tick.rs`; the
-//! application's own handlers, which know of no such stack, run on its own threads.
+//! Handlers run on a separate stack of the thread: a fiber's stack may be exhausted, or too small
+//! for the registers of some processors. The handlers are in `overflow.rs` and `tick.rs`; the
+//! application's own handlers, which do not expect such a stack, run on its own threads.
 #![allow(unsafe_code, reason = "sets the thread's signal stack and mask")]
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Bytes of the stack on which signals are handled.
+/// Size of the stack on which signals are handled, in bytes.
 const SIZE: usize = 64 << 10;
 
-/// Lets this thread take only the signals of its own faults, and `tick`.
+/// Blocks all signals on this thread except those of its own faults, and `tick`.
 pub(super) fn hold_others(tick: libc::c_int) {
     let mut held = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigfillset` fills the set in; then it is read and changed in place, and the mask is
-    // this thread's, which belongs to the executor.
+    // that of this thread, which belongs to the executor.
     unsafe {
         libc::sigfillset(held.as_mut_ptr());
         for taken in [
@@ -35,7 +35,7 @@ pub(super) fn hold_others(tick: libc::c_int) {
     }
 }
 
-/// The stack on which this thread handles signals, as long as this lives.
+/// The stack on which this thread handles signals, until it is dropped.
 pub struct SignalStack {
     /// Freed after it was replaced.
     _memory: Box<[MaybeUninit<u8>]>,
@@ -57,7 +57,7 @@ impl SignalStack {
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        // SAFETY: what was there before; no handler runs on the memory, for this code does not.
+        // SAFETY: the previous stack; no handler runs on the memory, because this code does not.
         unsafe { libc::sigaltstack(&raw const self.before, ptr::null_mut()) };
     }
 }

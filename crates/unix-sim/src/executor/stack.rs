@@ -1,13 +1,13 @@
 //! Stacks for fibers: [`StackPool`] lends a [`Stack`] and takes it back.
 //!
 //! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each. Linux
-//! 6.13 and later install guards without splitting the mapping; before, each guard is a mapping of
-//! its own and their number is bounded. The stack used last is lent first. Free stacks above a
-//! bound give their memory back; slabs of which every stack is back are unmapped with the pool, and
-//! those that an abandoned stack lies in stay for ever.
+//! 6.13 and later installs guards without splitting the mapping; earlier versions need a mapping
+//! for each guard, and the number of mappings is bounded. The stack used last is lent first. Free
+//! stacks above a bound return their memory to the system. When the pool is dropped, it unmaps the
+//! slabs whose stacks are all free; a slab with an abandoned stack stays mapped forever.
 //!
-//! Who runs on a stack is told in `task.rs`; what happens when a guard is hit, in `overflow.rs`.
-#![allow(unsafe_code, reason = "maps memory and vouches for its use as a stack")]
+//! `task.rs` defines what runs on a stack, `overflow.rs` what happens when a guard is hit.
+#![allow(unsafe_code, reason = "maps memory and guarantees that it can be used as a stack")]
 
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
@@ -18,19 +18,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use corosensei::stack::StackPointer;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-/// Bytes below a stack that fault: above the largest frame that C code jumps over without a probe,
-/// and whole pages, which have up to 64 KiB on AArch64.
+/// Bytes below a stack that fault: more than the largest frame that C code skips without a probe,
+/// and a multiple of the page size, which is up to 64 KiB on AArch64.
 const GUARD: usize = if cfg!(target_arch = "aarch64") { 64 << 10 } else { 16 << 10 };
-/// Stacks in the first slab and in the largest one; each slab has twice those of the one before.
+/// Number of stacks in the first slab and in the largest one; each slab has twice as many as the
+/// one before.
 const FIRST_SLAB: usize = 16;
 const LAST_SLAB: usize = 1024;
-/// Free stacks that keep their memory.
+/// Maximum number of free stacks that keep their memory.
 const WARM: usize = 512;
-/// Stacks whose guards are mappings of their own: two mappings each, of the 65,530 that a process
-/// has.
+/// Maximum number of stacks whose guards are mappings: each takes two mappings of the 65,530 that a
+/// process has.
 const MAPPED_GUARDS: usize = 30_000;
 
-/// One stack, owned. Dropped outside of [`StackPool::give`] it is leaked on purpose.
+/// An owned stack. If it is dropped instead of passed to [`StackPool::give`], it is leaked on
+/// purpose.
 #[derive(Debug)]
 pub(super) struct Stack {
     /// The lowest address of the guard.
@@ -54,50 +56,50 @@ unsafe impl corosensei::stack::Stack for Stack {
 }
 
 impl Stack {
-    /// The addresses that fault below it: start and end.
+    /// Returns the addresses below it that fault: start and end.
     pub(super) fn guard(&self) -> (usize, usize) {
         (self.limit.get(), self.limit.get() + GUARD)
     }
 }
 
-/// Why there is no stack.
+/// The reason why no stack is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StackError {
-    /// The pool has lent as many as it was allowed.
+    /// The pool has lent its maximum number.
     #[error("all {limit} stacks are in use: raise the limit, or start fewer at a time")]
     Limit {
-        /// How many there may be.
+        /// The maximum number.
         limit: usize,
     },
-    /// Guards are mappings here, and Linux bounds those.
+    /// Guards need mappings on this kernel, and Linux bounds the number of mappings.
     #[error(
         "{limit} stacks are in use, and before Linux 6.13 each takes two of a process's 65,530 \
          mappings (vm.max_map_count): start fewer at a time, or use a later kernel"
     )]
     Guards {
-        /// How many there may be.
+        /// The maximum number.
         limit: usize,
     },
-    /// The kernel refused.
+    /// The kernel refused memory.
     #[error("the kernel refused memory for a slab of stacks: {0}")]
     Memory(rustix::io::Errno),
 }
 
-/// How many stacks there are, and where.
+/// Numbers of stacks by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StackCounts {
     /// Lent to fibers that have not ended.
     pub(crate) live: usize,
     /// Free.
     pub(crate) pooled: usize,
-    /// Given up with what is on them: never used again.
+    /// Abandoned with their contents: never used again.
     pub(crate) abandoned: usize,
 }
 
-/// Lends stacks of one size.
+/// A pool that lends stacks of one size.
 #[derive(Debug)]
 pub(super) struct StackPool {
-    /// Usable bytes of each.
+    /// Number of usable bytes per stack.
     size: usize,
     limit: usize,
     abandoned: AtomicUsize,
@@ -109,13 +111,13 @@ struct Free {
     slabs: Vec<Slab>,
     /// Used before and still resident, the last used at the end.
     warm: Vec<Stack>,
-    /// Never used, or given back to the system.
+    /// Never used, or without memory.
     cold: Vec<Stack>,
-    /// Stacks of all slabs.
+    /// Number of stacks in all slabs.
     total: usize,
-    /// Whether a guard costs no mapping; not known before the first.
+    /// `true` if a guard needs no mapping; unknown before the first.
     light_guards: Option<bool>,
-    /// Stacks that there may be if it does.
+    /// Maximum number of stacks if it does.
     heavy_guards: usize,
 }
 
@@ -127,8 +129,8 @@ struct Slab {
 }
 
 impl StackPool {
-    /// A pool without stacks, of `size` usable bytes each (rounded up to whole pages), never more
-    /// than `limit`.
+    /// Creates a pool without stacks, for up to `limit` stacks of `size` usable bytes each (rounded
+    /// up to whole pages).
     pub(super) fn new(size: usize, limit: usize) -> Self {
         let page = rustix::param::page_size();
         let size = size.max(4 * page).next_multiple_of(page);
@@ -136,11 +138,11 @@ impl StackPool {
         Self { size, limit, abandoned, free }
     }
 
-    /// Lends up to `count` stacks, at least one, into `into`.
+    /// Moves up to `count` stacks, at least one, into `into`.
     ///
     /// # Errors
     ///
-    /// No stack is free and none can be made.
+    /// No stack is free and none can be created.
     pub(super) fn lend(&self, into: &mut Vec<Stack>, count: usize) -> Result<(), StackError> {
         let mut free = self.lock();
         if free.is_empty() {
@@ -154,7 +156,7 @@ impl StackPool {
         Ok(())
     }
 
-    /// Lends one stack, beyond the limit if need be.
+    /// Lends one stack, if necessary beyond the limit.
     ///
     /// # Errors
     ///
@@ -167,7 +169,7 @@ impl StackPool {
         Ok(free.take().expect("a slab has a stack"))
     }
 
-    /// Takes stacks back on which nothing runs.
+    /// Takes back stacks on which nothing runs.
     pub(super) fn give(&self, stacks: impl Iterator<Item = Stack>) {
         let mut free = self.lock();
         let mut stacks = stacks;
@@ -175,7 +177,7 @@ impl StackPool {
         free.warm.extend(stacks.by_ref().take(room));
         let from = free.cold.len();
         free.cold.extend(stacks);
-        // Neighbours give their memory back with one call; their guards stay.
+        // One call returns the memory of adjacent stacks; their guards stay.
         let cold = &mut free.cold[from..];
         cold.sort_unstable_by_key(|stack| stack.limit);
         for neighbours in cold.chunk_by(|one, next| one.base == next.limit) {
@@ -183,8 +185,8 @@ impl StackPool {
                 let start = first.limit.get() + GUARD;
                 let length = last.base.get() - start;
                 // SAFETY: all bytes from the first stack's to the last one's belong to these
-                // stacks, which are owned here and on which nothing lives any more. That the kernel
-                // may refuse costs memory only.
+                // stacks, which are owned here and on which no data lives any more. If the kernel
+                // refuses, this only costs memory.
                 let _ = unsafe {
                     let start = ptr::with_exposed_provenance_mut(start);
                     rustix::mm::madvise(start, length, Advice::LinuxDontNeed)
@@ -193,12 +195,13 @@ impl StackPool {
         }
     }
 
-    /// Counts one that is never used again.
+    /// Counts stacks that are never used again.
     pub(super) fn abandon(&self, stacks: usize) {
         self.abandoned.fetch_add(stacks, Ordering::Relaxed);
     }
 
-    /// Counts; stacks that wait in a worker's own store are among the live ones of `total`.
+    /// Returns the numbers of stacks, given the number of `live` ones; those that workers cache
+    /// count as pooled.
     pub(super) fn counts(&self, live: usize) -> StackCounts {
         let total = self.lock().total;
         let abandoned = self.abandoned.load(Ordering::Relaxed);
@@ -230,7 +233,7 @@ impl Free {
         self.warm.pop().or_else(|| self.cold.pop())
     }
 
-    /// How many stacks the next slab has, within `limit`.
+    /// Returns the number of stacks in the next slab, within `limit`.
     fn next_slab(&self, limit: usize) -> Result<usize, StackError> {
         let cap = match self.light_guards {
             Some(false) => limit.min(self.heavy_guards),
@@ -247,7 +250,7 @@ impl Free {
         Ok(stacks)
     }
 
-    /// Maps one more slab, all of whose stacks are free.
+    /// Maps another slab, all of whose stacks are free.
     fn grow(&mut self, size: usize, stacks: usize) -> Result<(), StackError> {
         let stride = size + GUARD;
         let length = stacks * stride;
@@ -259,13 +262,13 @@ impl Free {
         };
         let start = start.map_err(StackError::Memory)?.expose_provenance();
         let slab = Slab { start, length, stacks };
-        // SAFETY: the slab's own bytes, which nothing uses yet. Without the advice it works as
-        // well.
+        // SAFETY: the slab's own bytes, which nothing uses yet. The slab also works without the
+        // advice.
         let _ = unsafe {
             let start = ptr::with_exposed_provenance_mut(start);
             rustix::mm::madvise(start, length, Advice::LinuxNoHugepage)
         };
-        let number = u32::try_from(self.slabs.len()).expect("fewer slabs than stacks");
+        let number = u32::try_from(self.slabs.len()).expect("there are fewer slabs than stacks");
         for index in 0..stacks {
             if let Err(error) = self.guard(start + index * stride) {
                 slab.unmap();
@@ -304,7 +307,7 @@ impl Free {
 
 impl Slab {
     fn unmap(&self) {
-        // SAFETY: the mapping that `grow` made, none of whose stacks anybody owns. A refusal leaks
+        // SAFETY: the mapping that `grow` made, none of whose stacks has an owner. A refusal leaks
         // it.
         let _ = unsafe {
             rustix::mm::munmap(ptr::with_exposed_provenance_mut(self.start), self.length)
@@ -355,11 +358,11 @@ mod tests {
     fn the_stack_given_last_is_lent_first() {
         let pool = StackPool::new(16 << 10, 100);
         let mut stacks = Vec::new();
-        pool.lend(&mut stacks, 3).expect("there is memory");
+        pool.lend(&mut stacks, 3).expect("memory is available");
         let last = stacks[2].base;
         pool.give(stacks.into_iter());
         let mut again = Vec::new();
-        pool.lend(&mut again, 1).expect("there is one");
+        pool.lend(&mut again, 1).expect("a stack is free");
         assert_eq!(again[0].base, last);
         pool.give(again.into_iter());
     }
@@ -369,19 +372,20 @@ mod tests {
         let pool = StackPool::new(16 << 10, usize::MAX);
         let mut stacks = Vec::new();
         while stacks.len() < WARM + 8 {
-            pool.lend(&mut stacks, 64).expect("there is memory");
+            pool.lend(&mut stacks, 64).expect("memory is available");
         }
-        let last = ptr::with_exposed_provenance_mut::<u8>(stacks.last().expect("many").base.get());
+        let last = ptr::with_exposed_provenance_mut::<u8>(stacks.last().expect("a stack").base.get());
         // SAFETY: the highest byte of a stack that is owned here.
         unsafe { last.sub(1).write(7) };
         pool.give(stacks.into_iter());
         // SAFETY: mapped until the pool is dropped; nothing else writes there.
         assert_eq!(unsafe { last.sub(1).read() }, 0);
-        // Nor does giving neighbours back at once take the guards between them.
+        // Returning the memory of adjacent stacks in one call does not remove the guards between
+        // them.
         let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
         for stack in pool.lock().cold.iter() {
             let guard = ptr::with_exposed_provenance::<u8>(stack.limit.get());
-            // SAFETY: the kernel looks at the byte, and says that it cannot.
+            // SAFETY: the kernel checks the byte, and reports that it cannot read it.
             let refused = unsafe { libc::write(writer.as_raw_fd(), guard.cast(), 1) };
             let why = std::io::Error::last_os_error().raw_os_error();
             assert_eq!((refused, why), (-1, Some(libc::EFAULT)));

@@ -1,17 +1,17 @@
-//! One fiber: [`Task`], its coroutine, and the word that decides who wakes it.
+//! One fiber: [`Task`], its coroutine, and the word that decides which thread wakes it.
 //!
 //! The word has four states. An unpark takes a parked task and with it the duty to queue it; at any
 //! other time it leaves a token, which the next park takes. A task becomes parked only after its
-//! coroutine has suspended, and its own worker does that, so whoever finds it parked may have it
+//! coroutine has suspended. Its own worker does that, so a thread that finds it parked may have it
 //! resumed at once.
 //!
 //! | state | unpark | park, after the switch |
 //! | --- | --- | --- |
 //! | `RUNNING`: runs or is queued | `TOKEN` | `PARKED` |
 //! | `TOKEN`: the next park returns | stays | `RUNNING`, and queued |
-//! | `PARKED`: nobody has it queued | `RUNNING`, and queues it | – |
+//! | `PARKED`: in no queue | `RUNNING`, and queues it | – |
 //! | `ENDED` | stays | – |
-#![allow(unsafe_code, reason = "resumes coroutines that several threads know of")]
+#![allow(unsafe_code, reason = "resumes coroutines that several threads refer to")]
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -29,18 +29,18 @@ use super::stack::Stack;
 use super::worker::Worker;
 use crate::held::PerFiber;
 
-/// Why a fiber left its processor.
+/// The reason why a fiber stopped running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchReason {
     /// It waits for an unpark.
     Park,
-    /// Simulated: it came to the end of its stretch.
+    /// Simulated: it reached the end of its stretch.
     Point,
-    /// It lets others run first.
+    /// It lets other fibers run first.
     Yield,
     /// Simulated: it waits for a word to become 0.
     Spin,
-    /// It gives up its stack.
+    /// It abandons its stack.
     Abandon,
     /// Its body returned.
     End,
@@ -58,56 +58,56 @@ type Thread = Coroutine<(), SwitchReason, SwitchReason, Stack>;
 /// One fiber. Its executor owns one reference from start to end.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// Numbered from 1 within its executor.
+    /// The number of the fiber in its executor, from 1.
     pub(super) id: u32,
     /// The word given at the start.
     pub(super) context: usize,
-    /// What the watchdog calls it, or 0.
+    /// The name by which the watchdog reports it, or 0.
     pub(super) name: usize,
-    /// Simulated: the number by which whoever decides knows it; see [`Task::hand_number_to`].
+    /// Simulated: the number by which the chooser knows it; see [`Task::hand_number_to`].
     shown: AtomicU32,
-    /// Simulated: what is said to run here, as a name is: its own, or whom it serves.
+    /// Simulated: the name of the fiber that it serves, or its own.
     serves: AtomicUsize,
-    /// The queue's link.
+    /// The link of the queue.
     pub(super) next: AtomicPtr<Task>,
-    /// Whether it must run where it was started.
+    /// `true` if it must run on the processor on which it was started.
     pub(super) pinned: bool,
-    /// How often it has entered kernel mode and not left it. Changed by the fiber alone.
+    /// Number of entries into kernel mode without a return. Changed by the fiber alone.
     pub(super) kernel_depth: AtomicU32,
-    /// Simulated: its level and the ticks held, while it does not run.
+    /// Simulated: its level and the deferred ticks, while it does not run.
     pub(super) level: AtomicU8,
     pub(super) held: AtomicU32,
     /// The guard below its stack.
     guard: (usize, usize),
     state: AtomicU32,
-    /// Where it runs; it changes only before it has begun.
+    /// The worker that runs it; changes only before it has begun.
     home: AtomicPtr<Worker>,
-    /// That place's number.
+    /// The number of its processor.
     processor: AtomicUsize,
     inner: UnsafeCell<Inner>,
 }
 
-/// Where a task is to run.
+/// The processor on which a task is to run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    /// Whose thread resumes it.
+    /// The worker whose thread resumes it.
     pub(super) home: &'static Worker,
-    /// The processor that this is called.
+    /// The number of that processor.
     pub(super) processor: usize,
-    /// Whether it must begin there.
+    /// `true` if it must begin there.
     pub(super) pinned: bool,
 }
 
-/// Touched by the task itself and by the worker that runs it, never by both at once.
+/// State that the task itself and the worker that runs it access, never both at once.
 struct Inner {
     body: Option<(Body, Stack)>,
     coroutine: Option<Thread>,
     yielder: *const Yielder<(), SwitchReason>,
-    /// What ends it from a fault handler, once it has begun.
+    /// The handler that ends it from a fault handler, once it has begun.
     trap: Option<CoroutineTrapHandler<SwitchReason>>,
-    /// The lock that it spins at.
+    /// The lock at which it spins.
     word: *const AtomicU32,
-    /// What the locks know of it while another one runs.
+    /// The state of its locks while another fiber runs.
     locks: PerFiber,
 }
 
@@ -117,16 +117,16 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-// SAFETY: `inner` is touched only by who holds the task out of all queues: its starter, then the
-// worker that took it, then the fiber itself on that worker's thread; the queues order those. A
-// coroutine that has begun never changes its thread: only an unbegun task, whose body is `Send`,
-// does.
+// SAFETY: `inner` is accessed only by the thread that holds the task out of all queues: its
+// starter, then the worker that took it, then the fiber itself on that worker's thread; the queues
+// order those. A coroutine that has begun never changes its thread: only an unbegun task, whose
+// body is `Send`, does.
 unsafe impl Send for Task {}
 // SAFETY: as above; the rest is atomic or never changes.
 unsafe impl Sync for Task {}
 
 impl Task {
-    /// A task that has not begun. The reference that its executor owns is leaked until
+    /// Creates a task that has not begun. The reference that its executor owns is leaked until
     /// [`Task::bury`].
     pub(super) fn new(id: u32, start: Start, place: Place, stack: Stack) -> Arc<Self> {
         let Start { context, name, body, .. } = start;
@@ -158,62 +158,66 @@ impl Task {
         task
     }
 
-    /// It begins when it is unparked. For its starter, before anybody else knows it.
+    /// Lets it begin when it is unparked. Called by its starter, before any other thread refers to
+    /// it.
     pub(super) fn begin_asleep(&self) {
         self.state.store(PARKED, Ordering::Relaxed);
     }
 
-    /// The number by which whoever decides knows it.
+    /// Returns the number by which the chooser knows it.
     #[inline]
     pub(super) fn shown(&self) -> u32 {
         self.shown.load(Ordering::Relaxed)
     }
 
-    /// Changes numbers with another one: what this one did, that one goes on with.
+    /// Exchanges numbers with another task, which continues the work of this one.
     pub(super) fn hand_number_to(&self, other: &Self) {
         let mine = self.shown.swap(other.shown(), Ordering::Relaxed);
         other.shown.store(mine, Ordering::Relaxed);
     }
 
-    /// Whom it serves, or itself.
+    /// Returns the name of the fiber that it serves, or its own.
     pub(super) fn served(&self) -> usize {
         self.serves.load(Ordering::Relaxed)
     }
 
-    /// From now on it serves `other`, or itself.
+    /// Sets the fiber that it serves; `None` is itself.
     pub(super) fn serve(&self, other: Option<&Self>) {
         self.serves.store(other.unwrap_or(self).name, Ordering::Relaxed);
     }
 
-    /// The worker that it runs on.
+    /// Returns the worker that it runs on.
     pub(super) fn home(&self) -> &'static Worker {
-        // SAFETY: only `new` and `take_to` set it, from references that live for ever.
+        // SAFETY: only `new` and `take_to` set it, from references that live forever.
         unsafe { &*self.home.load(Ordering::Relaxed) }
     }
 
-    /// Whether it has never run. For who holds it out of all queues.
+    /// Returns `true` if it has never run. Called by a thread that holds it out of all queues.
     pub(super) fn is_fresh(&self) -> bool {
-        // SAFETY: nobody else touches `inner`, says the caller.
+        // SAFETY: the caller guarantees that no other thread accesses `inner`.
         unsafe { (*self.inner.get()).body.is_some() }
     }
 
-    /// Makes `worker` the place where it will begin. For who took it out of its queue.
+    /// Moves it to `worker`, where it will begin. Called by the thread that took it out of its
+    /// queue.
     pub(super) fn take_to(&self, worker: &'static Worker) {
         self.home.store(ptr::from_ref(worker).cast_mut(), Ordering::Relaxed);
         self.processor.store(worker.number(), Ordering::Relaxed);
     }
 
-    /// Modelled: makes `processor` the place where it will begin. For who took it out of its queue.
+    /// Modelled: moves it to `processor`, where it will begin. Called by the thread that took it
+    /// out of its queue.
     pub(super) fn move_to(&self, processor: usize) {
         self.processor.store(processor, Ordering::Relaxed);
     }
 
-    /// The processor's number.
+    /// Returns the number of its processor.
     pub(super) fn processor(&self) -> usize {
         self.processor.load(Ordering::Relaxed)
     }
 
-    /// Makes it runnable. True if the caller must queue it at [`Task::home`]. Async-signal-safe.
+    /// Makes it runnable. Returns `true` if the caller must queue it at [`Task::home`].
+    /// Async-signal-safe.
     #[must_use]
     pub(super) fn unpark(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -223,9 +227,9 @@ impl Task {
                 ENDED => return false,
                 _ => TOKEN,
             };
-            // SYNC token: pairs with `Task::take_token` and `Task::sleep`: what the waker did
-            // before is seen after the park. An exchange even of a token for a token, so that this
-            // waker's writes are among those released.
+            // SYNC token: pairs with `Task::take_token` and `Task::sleep`: the effects of the waker
+            // before this are visible after the park. Even a token is exchanged for a token, so
+            // that this waker's writes are among those released.
             let exchange =
                 self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed);
             match exchange {
@@ -235,7 +239,8 @@ impl Task {
         }
     }
 
-    /// For the fiber itself, before it suspends to park: true if there was a token.
+    /// Takes the token, if there is one, before the fiber suspends to park. Called by the fiber
+    /// itself.
     pub(super) fn take_token(&self) -> bool {
         if self.state.load(Ordering::Relaxed) != TOKEN {
             return false;
@@ -245,21 +250,22 @@ impl Task {
         true
     }
 
-    /// For its worker, after it has suspended to park: false if a token was there and it must be
-    /// queued again.
+    /// Marks the task as parked after it has suspended. Returns `false` if there was a token, so
+    /// that it must be queued again. Called by its worker.
     #[must_use]
     pub(super) fn sleep(&self) -> bool {
-        // SYNC token: pairs with `Task::unpark`, which may hand the suspended coroutine on.
+        // SYNC token: pairs with `Task::unpark`, which may pass the suspended coroutine on.
         let slept =
             self.state.compare_exchange(RUNNING, PARKED, Ordering::AcqRel, Ordering::Relaxed);
         slept.is_ok() || !self.take_token()
     }
 
-    /// Runs it until it leaves. For its worker, which took it out of its queue.
+    /// Runs the task until it suspends or ends. Called by its worker, which took it out of its
+    /// queue.
     pub(super) fn resume(&self) -> SwitchReason {
         let inner = self.inner.get();
-        // SAFETY: the worker alone has it, and the fiber, which runs within `resume`, reaches
-        // `inner` through the same cell and never touches `coroutine`.
+        // SAFETY: only the worker holds the task, and the fiber, which runs within `resume`,
+        // accesses `inner` through the same cell and never uses `coroutine`.
         let coroutine = unsafe {
             if let Some((body, stack)) = (*inner).body.take() {
                 let task = ptr::from_ref(self);
@@ -273,7 +279,7 @@ impl Task {
             }
             (*inner).coroutine.as_mut().expect("a queued task has a coroutine")
         };
-        // SAFETY: as above; the fiber itself never touches what the locks keep of it.
+        // SAFETY: as above; the fiber itself never accesses the stored state of its locks.
         let locks = unsafe { &mut (*inner).locks };
         locks.exchange();
         let left = coroutine.resume(());
@@ -288,52 +294,53 @@ impl Task {
     /// # Safety
     /// This task is the one that runs on the calling thread.
     pub(super) unsafe fn suspend(&self, leave: SwitchReason) {
-        // SAFETY: by the caller the fiber runs, so its coroutine's base has set the yielder, which
-        // lies at the base of the stack that this runs on.
+        // SAFETY: the caller guarantees that the fiber runs, so the base of its coroutine has set
+        // the yielder, which lies at the base of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
     }
 
-    /// The addresses below its stack that fault.
+    /// Returns the addresses below its stack that fault.
     pub(super) fn guard(&self) -> Range<usize> {
         self.guard.0..self.guard.1
     }
 
-    /// What ends it from a fault handler. For the fiber itself.
+    /// Returns the handler that ends it from a fault handler. Called by the fiber itself.
     pub(super) fn trap(&self) -> Option<CoroutineTrapHandler<SwitchReason>> {
         // SAFETY: set before the fiber began, and not changed while it runs.
         unsafe { (*self.inner.get()).trap }
     }
 
-    /// The word at which it spins, for the fiber itself before and its worker after the switch.
+    /// Returns the address of the word at which it spins. Used by the fiber itself before the
+    /// switch, by its worker after it.
     pub(super) fn spin_word(&self) -> *mut *const AtomicU32 {
         // SAFETY: only an address is taken.
         unsafe { &raw mut (*self.inner.get()).word }
     }
 
-    /// The locks that it has and waits for.
+    /// Describes the locks that it holds and waits for.
     ///
     /// # Safety
     ///
-    /// It does not run: its run has ended.
+    /// The task does not run: its run has ended.
     pub(super) unsafe fn locks(&self) -> Vec<String> {
-        // SAFETY: the caller's promise: nobody touches `inner` any more.
+        // SAFETY: the caller guarantees that no thread accesses `inner` any more.
         unsafe { (*self.inner.get()).locks.told() }
     }
 
-    /// Ends it: its stack, unless what lies on it was given up, is handed back, and the executor's
-    /// reference is dropped. For its worker, with `leave` being how it left.
+    /// Ends it: returns its stack, unless the contents were abandoned, and drops the executor's
+    /// reference. Called by its worker, where `leave` is the reason why it stopped.
     ///
     /// # Safety
     ///
-    /// It has left for good, or has never begun; it is in no queue; this is called once.
+    /// The task has stopped for good, or has never begun; it is in no queue; this is called once.
     pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<Stack> {
-        // SAFETY: alive until the end of this function, and nobody else touches `inner`.
+        // SAFETY: alive until the end of this function, and no other thread accesses `inner`.
         let (task, inner) = unsafe { (&*this, &mut *(*this).inner.get()) };
         let stack = match (inner.coroutine.take(), inner.body.take()) {
             (Some(mut coroutine), _) => {
                 if leave == SwitchReason::Abandon {
-                    // SAFETY: what lies on the stack is leaked with it: it is never used again, so
-                    // nothing there is invalidated.
+                    // SAFETY: the contents of the stack are leaked with it: it is never used again,
+                    // so nothing there is invalidated.
                     unsafe { coroutine.force_reset() };
                 }
                 let stack = coroutine.into_stack();
@@ -349,8 +356,8 @@ impl Task {
     }
 }
 
-/// The base of every fiber. What unwinds to here would unwind into a worker that knows nothing of
-/// it.
+/// The base of every fiber. A panic that passed it would unwind into a worker, which does not
+/// expect it.
 fn run(body: Body, id: u32) -> SwitchReason {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         eprintln!("tontine-unix: a panic left the body of fiber {id}: its owner must catch it");

@@ -1,4 +1,4 @@
-//! The rules of both executors.
+//! Tests of the executors.
 
 mod interrupt;
 mod parallel;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use super::{Executor, Fiber, Start};
 
-/// Starts a fiber anywhere.
+/// Starts a fiber on any processor.
 fn start(executor: &Arc<Executor>, body: impl FnOnce() + Send + 'static) -> Fiber {
     let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
-    executor.start(start).expect("there is a stack")
+    executor.start(start).expect("a stack is available")
 }
 
 /// Starts a fiber on a processor, with a context.
@@ -22,5 +22,5 @@ fn start_on(
     body: impl FnOnce() + Send + 'static,
 ) -> Fiber {
     let start = Start { processor: Some(processor), context, name: context, body: Box::new(body) };
-    executor.start(start).expect("there is a stack")
+    executor.start(start).expect("a stack is available")
 }

@@ -1,15 +1,16 @@
-//! The clock tick, and the level at which it must wait: [`splhigh`], [`splx`].
+//! The clock tick, and the level at which it is deferred: [`splhigh`], [`splx`].
 //!
 //! In the parallel executor each worker has a POSIX timer whose signal, `SIGRTMAX-1`, interrupts
-//! whatever its thread is at; in the simulated one a tick lands at points that the chooser picks.
-//! Either way the tick function is called on the processor that was interrupted, with the context
-//! of the fiber that ran there. At high level a tick is held, and comes when the level falls.
+//! the code of its thread; in the simulated one a tick occurs at points that the chooser picks. In
+//! both cases the tick function is called on the processor that was interrupted, with the context
+//! of the fiber that ran there. At high level a tick is deferred until the level falls.
 //!
-//! What a tick does, profiling and the CPU limit, is the kernel's. It must be async-signal-safe: no
-//! memory, no blocking, no lock that is ever held at base level. [`Fiber::unpark`] is allowed.
+//! The kernel defines the work of a tick: profiling and the CPU limit. The tick function must be
+//! async-signal-safe: it allocates no memory, does not block, and takes no lock that is ever held
+//! at base level. [`Fiber::unpark`] is allowed.
 //!
 //! [`Fiber::unpark`]: super::Fiber::unpark
-#![allow(unsafe_code, reason = "makes timers and handles their signal")]
+#![allow(unsafe_code, reason = "creates timers and handles their signal")]
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -19,10 +20,10 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::here::{HERE, Here, TickFn};
 
-/// How often the clock ticks in a second.
+/// Number of clock ticks per second.
 pub(crate) const TICKS_A_SECOND: u32 = 100;
 
-/// How often, and what.
+/// The frequency and the function of ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticks {
     pub(super) hz: u32,
@@ -32,24 +33,25 @@ pub(super) struct Ticks {
 const BASE: u8 = 0;
 const HIGH: u8 = 1;
 
-/// Holds ticks on this processor, in the simulated executor for this fiber; the level before. A
-/// fiber must not park at high level.
+/// Defers ticks on this processor, in the simulated executor for this fiber. Returns the previous
+/// level. A fiber must not park at high level.
 #[inline]
 pub(crate) fn splhigh() -> u8 {
     HERE.with(|here| {
         let before = here.level.replace(HIGH);
-        // SYNC level: pairs with `splx`. A tick interrupts this very thread: what follows must not
-        // move before the level rose.
+        // SYNC level: pairs with `splx`. A tick interrupts this very thread: the following code
+        // must not move before the rise of the level.
         compiler_fence(Ordering::SeqCst);
         before
     })
 }
 
-/// Goes back to the level that [`splhigh`] returned, and lets the ticks in that came since.
+/// Restores the level that [`splhigh`] returned, and runs the ticks that were deferred since.
 #[inline]
 pub(crate) fn splx(before: u8) {
     HERE.with(|here| {
-        // SYNC level: pairs with `splhigh`. What went before must not move behind the level's fall.
+        // SYNC level: pairs with `splhigh`. The preceding code must not move behind the fall of the
+        // level.
         compiler_fence(Ordering::SeqCst);
         here.level.set(before);
         if before == BASE && here.held.get() > 0 {
@@ -60,13 +62,13 @@ pub(crate) fn splx(before: u8) {
 
 #[cold]
 fn release(here: &Here) {
-    // A tick that comes now, at base level, is not held: only this changes the count.
+    // A tick that occurs now, at base level, is not deferred: only this changes the count.
     for _ in 0..here.held.replace(0) {
         tick(here);
     }
 }
 
-/// A tick on this processor.
+/// Handles a tick on this processor.
 pub(super) fn tick(here: &Here) {
     let Some(call) = here.tick.get() else { return };
     if here.level.get() > BASE {
@@ -79,13 +81,13 @@ pub(super) fn tick(here: &Here) {
     here.level.set(BASE);
 }
 
-/// Ticks held on this processor.
+/// Returns the number of deferred ticks of this processor.
 #[cfg(test)]
 pub(super) fn held() -> u32 {
     HERE.with(|here| here.held.get())
 }
 
-/// Simulated: the tick that the chooser lets land at this point, if it does.
+/// Simulated: runs the tick that the chooser placed at this point, if there is one.
 pub(super) fn tick_at_point() {
     HERE.with(|here| {
         if here.tick_due.replace(false) {
@@ -111,7 +113,7 @@ extern "C" fn on_tick(_signal: c_int) {
     unsafe { *error = before };
 }
 
-/// The signal of all ticks.
+/// Returns the signal of all ticks.
 pub(super) fn signal() -> c_int {
     libc::SIGRTMAX() - 1
 }
@@ -131,11 +133,11 @@ fn install() {
     });
 }
 
-/// Ticks of this thread, as long as this lives.
+/// The ticks of this thread, until it is dropped.
 pub(super) struct TickTimer(libc::timer_t);
 
 impl TickTimer {
-    /// Begins.
+    /// Starts the ticks.
     ///
     /// # Errors
     ///
@@ -161,7 +163,7 @@ impl TickTimer {
             tv_nsec: if ticks.hz == 1 { 0 } else { i64::from(1_000_000_000 / ticks.hz) },
         };
         let times = libc::itimerspec { it_interval: period, it_value: period };
-        // SAFETY: a timer made above, and times that are valid for the call.
+        // SAFETY: a timer created above, and times that are valid for the call.
         match unsafe { libc::timer_settime(timer.0, 0, &raw const times, ptr::null_mut()) } {
             0 => Ok(timer),
             _ => Err(std::io::Error::last_os_error()),
@@ -171,9 +173,9 @@ impl TickTimer {
 
 impl Drop for TickTimer {
     fn drop(&mut self) {
-        // A signal that is already on its way finds nothing to call.
+        // A signal that is already in flight finds no function to call.
         HERE.with(|here| here.tick.set(None));
-        // SAFETY: made by `new`, deleted once.
+        // SAFETY: created by `new`, deleted once.
         unsafe { libc::timer_delete(self.0) };
     }
 }

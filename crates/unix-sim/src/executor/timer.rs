@@ -1,7 +1,7 @@
-//! Actions at a time: [`Timers`], the queue of them, and [`Timer`], the right to take one back.
+//! Timed actions: [`Timers`], the queue of them, and [`Timer`], the right to cancel one.
 //!
-//! The parallel executor's clock is the monotonic one, the simulated one's its own; the queue does
-//! not know which.
+//! The clock of the parallel executor is the monotonic one, that of the simulated executor is
+//! virtual; the queue is the same for both.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,27 +11,27 @@ use std::time::Duration;
 use super::footprint::Object;
 use super::reach::changes;
 
-/// What happens at a time: short, outside of any fiber.
+/// A timed action: short, and run outside of fibers.
 pub(crate) type Action = Box<dyn FnOnce() + Send>;
 
-/// When, and which of those at that time: the one set first comes first.
+/// The time, and the number among actions of the same time: the one set first comes first.
 type Key = (Duration, u64);
 
-/// The actions to come.
+/// The future actions.
 #[derive(Debug)]
 pub(super) struct Timers {
     queue: Mutex<Queue>,
-    /// Nanoseconds of the first action's time, or `u64::MAX`: a look without the lock. Changed
-    /// under it.
+    /// Nanoseconds of the time of the first action, or `u64::MAX`, to be read without the lock.
+    /// Changed under it.
     first_ns: AtomicU64,
 }
 
 #[derive(Default)]
 struct Queue {
     actions: BTreeMap<Key, Action>,
-    /// Number of the next to be set.
+    /// Number of the next action to be set.
     next: u64,
-    /// Taken out and not yet done.
+    /// Number of actions that were removed and are still running.
     under_way: usize,
 }
 
@@ -48,7 +48,7 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// Adds an action. Also whether it is now the first.
+    /// Adds an action. Returns its key, and `true` if it is now the first.
     pub(super) fn set(&self, when: Duration, action: Action) -> (Key, bool) {
         let mut queue = self.lock();
         let key = (when, queue.next);
@@ -59,19 +59,19 @@ impl Timers {
         (key, first)
     }
 
-    /// When the next action is to be done.
+    /// Returns the time of the next action.
     pub(super) fn next(&self) -> Option<Duration> {
         self.lock().actions.first_key_value().map(|((when, _), _)| *when)
     }
 
-    /// Whether nothing is to come and nothing is under way.
+    /// Returns `true` if no action is set and none is running.
     pub(super) fn is_empty(&self) -> bool {
         let queue = self.lock();
         queue.actions.is_empty() && queue.under_way == 0
     }
 
-    /// Nanoseconds of the first action's time, or `u64::MAX`. Exact for a thread that alone sets
-    /// and cancels.
+    /// Returns the nanoseconds of the time of the first action, or `u64::MAX`. Exact on a thread
+    /// that alone sets and cancels actions.
     pub(super) fn first_ns(&self) -> u64 {
         self.first_ns.load(Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ impl Timers {
         self.first_ns.store(first, Ordering::Relaxed);
     }
 
-    /// Does what is due at `now`, in order, on this thread; how many that were.
+    /// Runs the actions that are due at `now`, in order, on this thread. Returns their number.
     pub(super) fn run_due(&self, now: Duration) -> usize {
         let mut done = 0;
         while self.run_first(now) {
@@ -120,7 +120,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Takes the action back: true if it will not be done, false if it has been or is being done.
+    /// Cancels the action. Returns `false` if it has run or is running.
     pub(crate) fn cancel(self) -> bool {
         changes(Object::Timers);
         let timers = &self.executor.timers;

@@ -1,9 +1,9 @@
-//! A processor: [`Worker`], which all threads know of, and [`Local`], which only its own does.
+//! A processor: [`Worker`], which all threads share, and [`Local`], which is private to its own.
 //!
-//! A worker's record is never freed, so that a late wake-up through it meets no freed memory; it is
-//! used again by the next executor once no fiber is left that could be posted to it.
+//! A worker's record is never freed, so that a late wake-up through it accesses no freed memory.
+//! The next executor reuses it once no fiber is left that could be posted to it.
 //!
-//! How a worker chooses what to run stands in `parallel.rs` and `simulated.rs`.
+//! `parallel.rs` and `simulated.rs` define how a worker chooses the next fiber.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -16,28 +16,28 @@ use super::queue::{Inbox, Queue};
 use super::stack::Stack;
 use super::task::Task;
 
-/// What all threads know of a processor. On its own cache lines.
+/// The shared part of a processor, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Worker {
     /// Its number in its executor.
     pub(super) index: AtomicUsize,
-    /// Woken or started by other threads.
+    /// Fibers woken or started by other threads.
     pub(super) inbox: Inbox,
     /// 1 while its thread waits in the kernel or is about to.
     asleep: AtomicU32,
-    /// Fibers that have not begun, and how many; others may take from it.
+    /// Fibers that have not begun, and their number; other workers may take them.
     fresh: Mutex<Queue>,
     fresh_count: AtomicUsize,
-    /// Whether the running fiber should make way at the next return to user mode.
+    /// `true` if the running fiber should yield at its next return to user mode.
     pub(super) make_way: AtomicBool,
-    /// Counts fibers resumed. Written by the owner alone.
+    /// Number of resumed fibers. Written by the owner alone.
     pub(super) runs: AtomicU64,
-    /// Counts returns to user mode. Written by the owner alone.
+    /// Number of returns to user mode. Written by the owner alone.
     returns: AtomicU64,
-    /// The running fiber's name, or 0. Written by the owner alone.
+    /// The name of the running fiber, or 0. Written by the owner alone.
     pub(super) running: AtomicUsize,
-    /// Fibers that ended here. Written by the owner alone.
+    /// Number of fibers that ended here. Written by the owner alone.
     pub(super) ended: AtomicUsize,
 }
 
@@ -57,7 +57,7 @@ impl Worker {
         }
     }
 
-    /// A record, new or used before.
+    /// Returns a record, new or used before.
     pub(super) fn acquire(index: usize) -> &'static Self {
         let worker = unused().pop().unwrap_or_else(|| Box::leak(Box::new(Self::new())));
         worker.index.store(index, Ordering::Relaxed);
@@ -65,12 +65,12 @@ impl Worker {
         worker
     }
 
-    /// Gives a record back that no fiber will be posted to.
+    /// Returns a record to which no fiber will be posted.
     pub(super) fn release(&'static self) {
         unused().push(self);
     }
 
-    /// Its number in its executor.
+    /// Returns its number in its executor.
     pub(super) fn number(&self) -> usize {
         self.index.load(Ordering::Relaxed)
     }
@@ -91,22 +91,23 @@ impl Worker {
         }
     }
 
-    /// Whether it waits in the kernel or is about to.
+    /// Returns `true` if it waits in the kernel or is about to.
     pub(super) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) == 1
     }
 
-    /// Announces [`Worker::sleep`]. A [`Worker::wake`] after this ends it.
+    /// Announces [`Worker::sleep`]. A later [`Worker::wake`] ends it.
     pub(super) fn announce_sleep(&self) {
         self.asleep.store(1, Ordering::Relaxed);
     }
 
-    /// Takes the announcement back.
+    /// Withdraws the announcement.
     pub(super) fn cancel_sleep(&self) {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// Sleeps from [`Worker::announce_sleep`] to [`Worker::wake`], at most for `limit`.
+    /// Sleeps until [`Worker::wake`] is called after [`Worker::announce_sleep`], at most for
+    /// `limit`.
     pub(super) fn sleep(&self, limit: Option<Duration>) {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         while self.is_asleep() {
@@ -118,7 +119,8 @@ impl Worker {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// Queues a fiber that has not begun and may begin elsewhere; how many there are now.
+    /// Queues a fiber that has not begun and may begin elsewhere. Returns the new number of such
+    /// fibers.
     pub(super) fn push_fresh(&self, task: *const Task) -> usize {
         let queue = self.lock_fresh();
         queue.push(task);
@@ -139,32 +141,33 @@ impl Worker {
         Some(task)
     }
 
-    /// Whether a fiber that has not begun is queued.
+    /// Returns `true` if a fiber that has not begun is queued.
     pub(super) fn has_fresh(&self) -> bool {
         self.fresh_count() > 0
     }
 
-    /// How many fibers that have not begun are queued.
+    /// Returns the number of queued fibers that have not begun.
     pub(super) fn fresh_count(&self) -> usize {
         self.fresh_count.load(Ordering::Relaxed)
     }
 
-    /// Notes that the fiber `name` is resumed, which is to make way soon if it overtakes others.
-    /// For the owner.
+    /// Records that the fiber `name` is resumed, which is to yield soon if it overtakes others.
+    /// Called by the owner.
     pub(super) fn begin_run(&self, name: usize, overtakes: bool) {
         self.runs.store(self.runs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.running.store(name, Ordering::Relaxed);
         self.make_way.store(overtakes, Ordering::Relaxed);
     }
 
-    /// Notes a return to user mode; whether the running fiber should make way. For the owner.
+    /// Records a return to user mode. Returns `true` if the running fiber should yield. Called by
+    /// the owner.
     pub(super) fn return_to_user(&self) -> bool {
         self.returns.store(self.returns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        // A post just before the run may have set a flag that the run's beginning took back.
+        // A post just before the run may have set a flag that the start of the run cleared.
         self.make_way.load(Ordering::Relaxed) || self.inbox.has_mail()
     }
 
-    /// Changes whenever a fiber is resumed or returns to user mode.
+    /// Returns a count that changes whenever a fiber is resumed or returns to user mode.
     pub(super) fn beat(&self) -> u64 {
         self.runs.load(Ordering::Relaxed).wrapping_add(self.returns.load(Ordering::Relaxed))
     }
@@ -174,28 +177,28 @@ impl Worker {
     }
 }
 
-/// Records that no executor uses.
+/// Returns the records that no executor uses.
 fn unused() -> MutexGuard<'static, Vec<&'static Worker>> {
     static UNUSED: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
     UNUSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What only the worker's own thread reaches.
+/// The private part of a worker, which only its own thread accesses.
 #[derive(Debug)]
 pub(super) struct Local {
     /// Woken fibers, and those that were pinned here.
     pub(super) woken: Queue,
-    /// Those that made way.
+    /// Fibers that yielded.
     pub(super) yielded: Queue,
-    /// Stacks at hand.
+    /// Cached stacks.
     pub(super) stacks: RefCell<Vec<Stack>>,
-    /// Counts choices.
+    /// Number of choices.
     pub(super) turn: Cell<u32>,
-    /// The fiber that was chosen had made way, and has its turn before those that were woken.
+    /// `true` if the chosen fiber had yielded, and runs before those that were woken.
     pub(super) overtakes: Cell<bool>,
 }
 
-/// Stacks that a worker keeps at hand, and how many it moves at a time.
+/// Maximum number of stacks that a worker caches, and the number that it moves at a time.
 pub(super) const AT_HAND: usize = 64;
 pub(super) const MOVED: usize = 32;
 
