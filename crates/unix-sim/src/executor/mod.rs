@@ -365,7 +365,7 @@ impl Executor {
     ///
     /// The clock ticks already, or `hz` is 0 or above 1,000,000.
     pub(crate) fn ticks(&self, hz: u32, call: TickFn) {
-        assert!((1..=1_000_000).contains(&hz), "expected 1 to 1,000,000 ticks a second, found {hz}");
+        assert!((1..=1_000_000).contains(&hz), "expected `hz` from 1 to 1,000,000, found {hz}");
         let set = self.ticks.set(Ticks { hz, call });
         assert!(set.is_ok(), "the clock ticks already");
     }
