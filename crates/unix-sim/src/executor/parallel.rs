@@ -1,21 +1,21 @@
-//! The parallel executor: what a worker runs next, how it goes to sleep, and who notices the end.
+//! The parallel executor: how a worker chooses the next fiber, how it goes to sleep, and how the
+//! end of a run is detected.
 //!
-//! Each worker takes from four places: its inbox; the fibers woken here; those that have not begun,
-//! which others may take too; those that made way. Woken ones come first, but each place has its
-//! turn within [`ROUND`] choices. With nothing to do it looks about for some microseconds, then
-//! sleeps.
+//! Each worker takes fibers from four queues: its inbox; the fibers woken here; those that have not
+//! begun, which others may take too; those that yielded. Woken fibers come first, but each queue
+//! has its turn within [`ROUND`] choices. An idle worker polls for some microseconds, then sleeps.
 //!
-//! The thread that called `run` is the monitor: it does what is due, names fibers that compute for
-//! too long, ends slices, and decides when everybody sleeps whether that is the end.
+//! The thread that called `run` is the monitor: it runs timers, names fibers that compute for too
+//! long, ends time slices, and decides when all workers sleep whether the run has ended.
 //!
-//! | a wake-up comes while the worker | it is seen because |
+//! | a wake-up comes while the worker | it is noticed because |
 //! | --- | --- |
-//! | runs a fiber | the inbox is looked at before each choice |
-//! | looks about | as above |
+//! | runs a fiber | the inbox is read before each choice |
+//! | polls | as above |
 //! | is about to sleep | `Inbox::fall_asleep` fails |
-//! | sleeps | the post finds the mark of sleep, takes it, and wakes |
+//! | sleeps | the post finds the mark of sleep, removes it, and wakes |
 #![allow(unsafe_code, reason = "runs fibers by address")]
-#![allow(clippy::disallowed_types, reason = "its clock is the wall clock")]
+#![allow(clippy::disallowed_types, reason = "the clock of this executor is the wall clock")]
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use super::worker::{Local, Worker};
 use super::{Executor, Outcome, Rest};
 use crate::costs::LOOKS;
 
-/// When an executor was made, on the wall clock.
+/// The wall-clock time at which an executor was created.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Epoch(Instant);
 
@@ -44,16 +44,16 @@ impl Epoch {
     }
 }
 
-/// Choices within which each of a worker's queues is the first to be asked.
+/// Number of choices within which each of a worker's queues is first once.
 pub(super) const ROUND: u32 = 32;
-/// Fibers that an idle worker takes at a time.
+/// Maximum number of fibers that an idle worker takes at a time.
 pub(super) const TAKEN: usize = 16;
-/// How often the monitor looks while somebody runs, and while nobody does.
+/// Interval of the monitor's checks while a worker runs, and while none does.
 pub(super) const BUSY_LOOK: Duration = Duration::from_millis(4);
 const IDLE_LOOK: Duration = Duration::from_millis(250);
 
 impl Executor {
-    /// See [`Executor::run`].
+    /// Runs the executor; see [`Executor::run`].
     pub(super) fn run_parallel(&self) -> Outcome {
         thread::scope(|scope| {
             let _end = StopOnPanic(self);
@@ -67,8 +67,8 @@ impl Executor {
             }
             let outcome = self.watch();
             self.stop();
-            // Fibers that go on make way at their next call; one that is just being resumed takes
-            // the first request back.
+            // Running fibers yield at their next call; one that is just being resumed clears the
+            // first request.
             while outcome == Outcome::Stopped && !threads.iter().all(|one| one.is_finished()) {
                 self.workers
                     .iter()
@@ -79,7 +79,7 @@ impl Executor {
         })
     }
 
-    /// A worker's life.
+    /// The main loop of a worker.
     fn work(&self, worker: &'static Worker) {
         let _end = StopOnPanic(self);
         let local = Local::new();
@@ -106,7 +106,7 @@ impl Executor {
         });
     }
 
-    /// What to run next of what is here.
+    /// Chooses the next fiber among those of this worker.
     fn next(&self, worker: &'static Worker, local: &Local) -> Option<*const Task> {
         if worker.inbox.has_mail() {
             self.fetch(worker, local);
@@ -141,7 +141,7 @@ impl Executor {
         });
     }
 
-    /// Takes fibers that have not begun from another worker, half of them.
+    /// Takes half of the fibers that have not begun from another worker.
     fn take(&self, worker: &'static Worker) -> Option<*const Task> {
         let (before, after) = self.workers.split_at(worker.number());
         let victim = after[1..].iter().chain(before).find(|victim| victim.has_fresh())?;
@@ -159,8 +159,9 @@ impl Executor {
         Some(first)
     }
 
-    /// Wakes a sleeper to take of `count` fibers that have not begun. The last one is left to the
-    /// worker that started it, which mostly is about to wait for it; if not, the monitor shares it.
+    /// Wakes a sleeping worker to take some of `count` fibers that have not begun. The last one is
+    /// left to the worker that started it, which usually is about to wait for it; if not, the
+    /// monitor shares it.
     pub(super) fn share(&self, count: usize) {
         if count < 2 || self.workers.len() == 1 {
             return;
@@ -170,7 +171,7 @@ impl Executor {
         }
     }
 
-    /// Runs a fiber until it leaves, and puts it where it belongs.
+    /// Runs a fiber until it suspends or ends, and queues it accordingly.
     fn run_one(&self, task: *const Task, worker: &Worker, local: &Local) {
         // SAFETY: a queued task is alive until it has been buried, below.
         let this = unsafe { &*task };
@@ -191,14 +192,14 @@ impl Executor {
                 local.yielded.push(task)
             }
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
-                // SAFETY: it has left for good, is in no queue, and is not touched again.
+                // SAFETY: it has stopped for good, is in no queue, and is not accessed again.
                 unsafe { self.bury(task, leave, worker, local) };
             }
         }
         worker.running.store(0, Ordering::Relaxed);
     }
 
-    /// Looks about, then sleeps until there may be something to do.
+    /// Polls, then sleeps until there may be work.
     fn idle(&self, worker: &'static Worker) {
         for _ in 0..LOOKS {
             if worker.inbox.has_mail() || self.has_fresh() {
@@ -231,8 +232,9 @@ impl Executor {
         self.workers.iter().any(|worker| worker.has_fresh())
     }
 
-    /// Whether nobody will ever run again as things are, and what that means. A worker that is
-    /// counted asleep takes nothing out of its inbox, so what is not there nobody has.
+    /// Returns the outcome of the run if no fiber can ever run again in the current state. A worker
+    /// that is counted as asleep takes nothing from its inbox, so a fiber that is in no inbox is
+    /// nowhere.
     fn verdict(&self, rest: &Rest) -> Option<Outcome> {
         let still = rest.asleep == self.workers.len()
             && !self.has_fresh()
@@ -247,7 +249,7 @@ impl Executor {
         hopeless.then_some(Outcome::Deadlocked)
     }
 
-    /// The monitor's life.
+    /// The main loop of the monitor.
     fn watch(&self) -> Outcome {
         let mut watchdog = Watchdog::new(self);
         let mut asked_at = None;
@@ -262,7 +264,7 @@ impl Executor {
                 drop(rest);
                 let runs = self.workers.iter().map(|worker| worker.runs.load(Ordering::Relaxed));
                 let runs = Some(runs.sum::<u64>());
-                // A hook that wakes nobody is asked once.
+                // A hook that wakes no fiber is asked once.
                 if verdict == Outcome::Deadlocked && asked_at != runs {
                     asked_at = runs;
                     if self.options.hooks.on_stall() {
@@ -283,13 +285,13 @@ impl Executor {
         }
     }
 
-    /// Ends a worker: fibers that have not begun are dropped, the stacks at hand go back.
+    /// Ends a worker: drops the fibers that have not begun, and returns the cached stacks.
     fn leave(&self, worker: &'static Worker, local: &Local) {
         self.fetch(worker, local);
         let queued =
             || local.woken.pop().or_else(|| worker.pop_fresh()).or_else(|| local.yielded.pop());
         while let Some(task) = queued() {
-            // SAFETY: a queued task is alive, this thread holds it; one that has never begun is
+            // SAFETY: a queued task is alive, and this thread holds it; one that has never begun is
             // buried once, here.
             unsafe {
                 if (*task).is_fresh() {
@@ -301,7 +303,7 @@ impl Executor {
     }
 }
 
-/// Ends the run if the thread that has this panics: the others would wait for it for ever.
+/// Ends the run if the thread that owns this panics: the others would wait for it indefinitely.
 struct StopOnPanic<'a>(&'a Executor);
 
 impl Drop for StopOnPanic<'_> {
@@ -312,7 +314,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// What the monitor remembers of each worker.
+/// The monitor's records of each worker.
 struct Watchdog(Vec<Seen>);
 
 struct Seen {
@@ -334,8 +336,8 @@ impl Watchdog {
         )
     }
 
-    /// Ends the slice of whoever runs since the last look, names who runs for too long, and shares
-    /// fibers that nobody has begun.
+    /// Ends the time slice of a fiber that has run since the last check, names those that run for
+    /// too long, and shares fibers that no worker has begun.
     fn look(&mut self, executor: &Executor) {
         let now = Instant::now();
         for (seen, worker) in self.0.iter_mut().zip(&executor.workers) {

@@ -1,15 +1,16 @@
-//! The simulated executor: one thread, a virtual clock, and a chooser that decides who goes on.
+//! The simulated executor: one thread, a virtual clock, and a chooser that decides which fiber
+//! runs.
 //!
-//! A fiber passes points; after as many as the chooser gave it, or when it leaves by itself, the
-//! chooser picks among those that can go on. A fiber that spins at a lock cannot until the lock is
-//! free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when nobody can go on the
-//! clock jumps to the next timer. If [`Options::farthest`](super::Options) is set, points take no
-//! time, and the fibers that one timer makes runnable run before the next timer's action. Nothing
-//! here depends on an address, the wall clock, or another thread, unless something outside is
-//! attached.
+//! A fiber passes points. After as many as the chooser gave it, or when it stops by itself, the
+//! chooser picks one of the runnable fibers. A fiber that spins at a lock is not runnable until the
+//! lock is free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when no fiber is
+//! runnable the clock jumps to the next timer. If [`Options::farthest`](super::Options) is set,
+//! points take no time, and the fibers that one timer makes runnable run before the next timer's
+//! action. Nothing here depends on an address, the wall clock, or another thread, unless something
+//! outside is attached.
 //!
-//! The trace, of which [`Simulation::digest`] is the hash, has an entry a decision: the step, the
-//! fiber that goes on, how the last one left, and whether a tick lands.
+//! The trace, whose hash is [`Simulation::digest`], has one entry per decision: the step, the fiber
+//! that runs, how the last one stopped, and whether a tick occurs.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 mod choice;
@@ -32,7 +33,7 @@ use super::{Executor, Outcome};
 
 /// Virtual nanoseconds from one point to the next.
 const STEP_NS: u64 = 100;
-/// How long a simulation with something outside sleeps before it looks again.
+/// Maximum sleep of a simulation with something outside before it checks again.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The part of a simulated executor that others read.
@@ -42,9 +43,9 @@ pub(super) struct Simulation {
     step_ns: u64,
     /// Nanoseconds of the virtual clock at the last decision.
     clock_ns: AtomicU64,
-    /// Points passed before the last decision.
+    /// Number of points passed before the last decision.
     steps: AtomicU64,
-    /// Points that the running fiber was given.
+    /// Number of points that the running fiber was given.
     stretch: AtomicU32,
     digest: AtomicU64,
 }
@@ -61,7 +62,7 @@ impl Simulation {
         }
     }
 
-    /// The virtual clock.
+    /// Returns the time of the virtual clock.
     pub(super) fn now(&self) -> Duration {
         Duration::from_nanos(self.now_ns())
     }
@@ -70,23 +71,23 @@ impl Simulation {
         self.clock_ns.load(Ordering::Relaxed) + self.step_ns * u64::from(self.passed())
     }
 
-    /// Points passed.
+    /// Returns the number of points passed.
     pub(super) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed) + u64::from(self.passed())
     }
 
-    /// The trace's hash.
+    /// Returns the hash of the trace.
     pub(super) fn digest(&self) -> u64 {
         self.digest.load(Ordering::Relaxed)
     }
 
-    /// Points passed since the last decision, as the running fiber sees it.
+    /// Returns the number of points that the running fiber has passed since the last decision.
     fn passed(&self) -> u32 {
         let left = HERE.with(|here| here.left.get());
         if left == 0 { 0 } else { self.stretch.load(Ordering::Relaxed) - left }
     }
 
-    /// Moves steps and clock past what a fiber did with its stretch.
+    /// Advances steps and clock by the points that a fiber used.
     fn advance(&self, points: u32) {
         let add =
             |to: &AtomicU64, more| to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
@@ -104,12 +105,12 @@ impl Simulation {
         self.digest.store(digest, Ordering::Relaxed);
     }
 
-    /// See [`Executor::run`].
+    /// Runs the executor; see [`Executor::run`].
     pub(super) fn run(&self, executor: &Executor) -> Outcome {
         let chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner).take();
         let worker = executor.workers[0];
         let local = Local::new();
-        // Who runs one system after another has one for all.
+        // A caller that runs several systems has installed one for all.
         let _signal_stack = executor.options.reused.is_none().then(SignalStack::install);
         let tick = executor.ticks.get().map(|ticks| ticks.call);
         let _stay = Stay::begin(Backend::Simulated, worker, &local, tick);
@@ -137,8 +138,8 @@ impl Simulation {
         if in_place {
             HERE.with(|here| here.run.set(run.cast()));
         }
-        // SAFETY: the run lives until the end of this function, and only fibers that this resumes
-        // reach it otherwise.
+        // SAFETY: the run lives until the end of this function, and otherwise only fibers that this
+        // function resumes access it.
         let outcome = unsafe { Run::decide_until_end(run) };
         HERE.with(|here| {
             here.run.set(std::ptr::null_mut());
@@ -150,12 +151,12 @@ impl Simulation {
     }
 }
 
-/// The last point of a stretch: somebody else may go on. While a panic unwinds nobody does, for the
-/// thread counts its panics, not the fibers'.
+/// Called at the last point of a stretch: another fiber may run. While a panic unwinds no other
+/// fiber runs, because the thread counts panics, not the fiber.
 #[cold]
 pub(super) fn decide(at: At) {
     let run: *mut Run<'_> = HERE.with(|here| here.run.get()).cast();
-    // SAFETY: set while the run under way, which resumed this fiber, waits for it.
+    // SAFETY: set while the current run, which resumed this fiber, waits for it.
     if !run.is_null() && unsafe { Run::stays(run, at) } || modelled::point() {
         return;
     }
@@ -175,14 +176,14 @@ pub(super) fn decide(at: At) {
     }
 }
 
-/// What the running fiber does is gone on with by `task`, which was woken, as soon as the running
-/// one sleeps. It has the other's number from now on: for the chooser it is the same fiber.
+/// Lets `task`, which was woken, continue the work of the running fiber as soon as that one sleeps.
+/// It takes over the other's number: for the chooser it is the same fiber.
 pub(super) fn hand_over(task: &Task) {
     let run: *mut Run<'_> = HERE.with(|here| here.run.get()).cast();
     if let Some(me) = running().filter(|_| !run.is_null()) {
         let number = me.shown();
         me.hand_number_to(task);
-        // SAFETY: set while the run under way, which resumed this fiber, waits for it.
+        // SAFETY: set while the current run, which resumed this fiber, waits for it.
         let this = unsafe { &mut *run };
         this.heir = Some(Heir { task, number });
         this.renumber(me);
@@ -194,16 +195,17 @@ pub(super) fn hand_over(task: &Task) {
 ///
 /// # Panics
 ///
-/// Outside of any fiber.
+/// Outside of fibers.
 pub(super) fn spin(word: &AtomicU32) {
-    let task = running().expect("outside of any fiber nobody could let go of a lock that is held");
-    // SAFETY: the fiber runs, so that nobody else touches its word.
+    let task = running().expect("outside of fibers, no fiber could release the lock");
+    // SAFETY: the fiber runs, so no other thread accesses its word.
     unsafe { *task.spin_word() = word };
     suspend(task, SwitchReason::Spin);
 }
 
 impl Executor {
-    /// The one thread that runs everything waits for what is outside. False if nothing will come.
+    /// Waits for an event from outside, on the one thread that runs everything. Returns `false` if
+    /// none will come.
     pub(super) fn wait_outside(&self, worker: &Worker) -> bool {
         if self.external.load(Ordering::Relaxed) == 0 {
             return false;
@@ -222,10 +224,10 @@ impl Executor {
     }
 }
 
-/// Who was handed something over.
+/// The fiber to which another one handed its work.
 struct Heir {
     task: *const Task,
-    /// The number of who did so, as it was.
+    /// The number of the other fiber before that.
     number: u32,
 }
 
@@ -238,7 +240,7 @@ enum Decision {
     Clock,
 }
 
-/// A run under way.
+/// The state of the current run.
 struct Run<'a> {
     simulation: &'a Simulation,
     executor: &'a Executor,
@@ -247,29 +249,31 @@ struct Run<'a> {
     chooser: Box<dyn Chooser>,
     /// `true` if the chooser may let time pass while fibers are runnable.
     passes_time: bool,
-    /// Those that can go on, and their numbers, in an order that follows from the choices alone.
+    /// The runnable fibers, and their numbers, in an order that follows from the choices alone.
     runnable: Vec<*const Task>,
     numbers: Vec<u32>,
-    /// Those that wait at a lock.
+    /// The fibers that wait at a lock.
     spinning: Vec<*const Task>,
-    /// How the last fiber left, and where it is, if it can go on.
+    /// The reason why the last fiber stopped, and its index, if it can continue.
     left: SwitchReason,
     last: Option<usize>,
-    /// Where the running one is, and the points that it was given.
+    /// The index of the running fiber, and the points that it was given.
     running: usize,
     stretch: u32,
-    /// Who goes on when the running one sleeps.
+    /// The fiber that runs when the running one sleeps.
     heir: Option<Heir>,
-    /// The decision that was made on the stack of the fiber that left.
+    /// The decision that was made on the stack of the fiber that stopped.
     decided: Option<Decision>,
     /// The step at which the hook was asked.
     asked_at: Option<u64>,
 }
 
 impl Run<'_> {
+    /// Runs fibers until the run ends.
+    ///
     /// # Safety
     ///
-    /// The run lives, and nobody else reaches it but through [`Run::goes_on`].
+    /// The run lives, and is accessed otherwise only through [`Run::goes_on`].
     unsafe fn decide_until_end(run: *mut Self) -> Outcome {
         loop {
             // SAFETY: no fiber runs while the borrow lasts.
@@ -278,14 +282,14 @@ impl Run<'_> {
                 ControlFlow::Break(outcome) => return outcome,
             };
             // SAFETY: a runnable task is alive until it has been buried, by `after`. Meanwhile it
-            // may decide in its place: nothing of the run is borrowed.
+            // may decide in place: no part of the run is borrowed.
             let leave = unsafe { (*task).resume() };
             // SAFETY: as above.
             unsafe { (*run).after(task, leave) };
         }
     }
 
-    /// Lets the next fiber begin its stretch, or says how the run ended.
+    /// Starts the stretch of the next fiber, or returns how the run ended.
     fn next(&mut self) -> ControlFlow<Outcome, *const Task> {
         match self.decided.take() {
             Some(Decision::Fiber(chosen, tick)) => {
@@ -323,7 +327,7 @@ impl Run<'_> {
                 continue;
             }
             if !self.wait() {
-                // A hook that wakes nobody is asked once.
+                // A hook that wakes no fiber is asked once.
                 let again = self.asked_at == Some(steps);
                 if again || !self.executor.options.hooks.on_stall() {
                     return ControlFlow::Break(Outcome::Deadlocked);
@@ -339,15 +343,16 @@ impl Run<'_> {
         self.executor.stopping.load(Ordering::Relaxed) || steps >= stop_at
     }
 
-    /// Whether the running fiber goes on from a point at which the chooser wants no choice.
+    /// Returns `true` if the running fiber continues from a point at which the chooser wants no
+    /// choice.
     ///
     /// # Safety
     ///
     /// The run lives, and the caller is the fiber that it resumed.
     unsafe fn stays(run: *mut Self, at: At) -> bool {
-        // SAFETY: the run waits for its fiber, and has lent nothing of itself meanwhile.
+        // SAFETY: the run waits for its fiber, and has lent no part of itself meanwhile.
         let this = unsafe { &mut *run };
-        // Who waits for something lets others run first.
+        // A fiber that waits for something lets other fibers run first.
         if at == At::Within || thread::panicking() || this.must_leave() {
             return false;
         }
@@ -360,17 +365,18 @@ impl Run<'_> {
         stays
     }
 
-    /// Whether something is to happen at this point that happens outside of fibers.
+    /// Returns `true` if the fiber must stop at this point for work outside of fibers.
     fn must_leave(&self) -> bool {
         let steps = self.simulation.steps.load(Ordering::Relaxed) + 1;
         self.stretch != 1 || self.is_timer_due() || self.is_to_stop(steps)
     }
 
-    /// Decides at a point of the running fiber, without a switch: whether it goes on itself.
+    /// Decides at a point of the running fiber, without a switch. Returns `true` if it continues
+    /// itself.
     ///
     /// # Safety
     ///
-    /// As for [`Run::stays`].
+    /// Like [`Run::stays`].
     unsafe fn goes_on(run: *mut Self) -> bool {
         // SAFETY: as there.
         let this = unsafe { &mut *run };
@@ -393,10 +399,10 @@ impl Run<'_> {
         }
     }
 
-    /// Tells the chooser what the fiber has done that runs or has just left, and that had this
-    /// number.
+    /// Reports to the chooser what a fiber has done that is running or has just stopped. `number`
+    /// is its former number, if it has another one now.
     fn tell(&mut self, task: *const Task, leave: SwitchReason, number: Option<u32>) {
-        // SAFETY: it is alive, for it has not been buried.
+        // SAFETY: the task is alive, because it has not been buried.
         let task = unsafe { &*task };
         let (touched, at) = HERE.with(|here| (here.reaching.take(), here.at.get()));
         let fiber = number.unwrap_or_else(|| task.shown());
@@ -404,8 +410,8 @@ impl Run<'_> {
         self.chooser.left(&SwitchEvent { fiber, context, name, leave, at, touched });
     }
 
-    /// Whether who was handed something over by who has just gone to sleep goes on with it, without
-    /// a choice.
+    /// Returns `true` if the fiber to which the one that has just gone to sleep handed its work
+    /// continues it without a choice.
     fn hands_on(&mut self) -> bool {
         self.collect();
         let Some(at) = self.heir.as_ref().and_then(|heir| self.place(heir.task)) else {
@@ -418,19 +424,19 @@ impl Run<'_> {
         goes_on
     }
 
-    /// Where a fiber is among those that can go on.
+    /// Returns the index of a fiber among the runnable ones.
     fn place(&self, task: *const Task) -> Option<usize> {
         self.runnable.iter().position(|one| *one == task)
     }
 
-    /// A fiber has another number.
+    /// Updates the number of a fiber.
     fn renumber(&mut self, task: &Task) {
         if let Some(at) = self.place(task) {
             self.numbers[at] = task.shown();
         }
     }
 
-    /// Brings together who can go on.
+    /// Collects the runnable fibers.
     #[inline]
     fn collect(&mut self) {
         let nobody = self.local.woken.is_empty() && self.spinning.is_empty();
@@ -462,7 +468,7 @@ impl Run<'_> {
 
     fn add(&mut self, task: *const Task) {
         self.runnable.push(task);
-        // SAFETY: what was queued is alive.
+        // SAFETY: queued tasks are alive.
         self.numbers.push(unsafe { (*task).shown() });
     }
 
@@ -471,7 +477,7 @@ impl Run<'_> {
         self.runnable.swap_remove(index)
     }
 
-    /// Prepares a fiber to be resumed, for a stretch of as many points as the chooser gives it.
+    /// Prepares a fiber to be resumed, for as many points as the chooser gives it.
     fn begin_stretch(&mut self, index: usize, tick: bool) -> *const Task {
         let task = self.runnable[index];
         // SAFETY: a runnable task is alive until it has been buried, by `after`.
@@ -494,7 +500,7 @@ impl Run<'_> {
         task
     }
 
-    /// A fiber has left: what becomes of it.
+    /// Handles a fiber that stopped.
     fn after(&mut self, task: *const Task, leave: SwitchReason) {
         // SAFETY: a task that was resumed is alive until it has been buried, below.
         let this = unsafe { &*task };
@@ -513,7 +519,7 @@ impl Run<'_> {
         });
         self.worker.running.store(0, Ordering::Relaxed);
         if decided {
-            // All that follows from its leaving was seen to when it was decided.
+            // The consequences were handled when the decision was made.
             return;
         }
         self.simulation.advance(self.stretch - unused);
@@ -538,7 +544,7 @@ impl Run<'_> {
             }
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
                 self.remove(index);
-                // SAFETY: it has left for good, is nowhere queued, and is not touched again.
+                // SAFETY: it has stopped for good, is in no queue, and is not accessed again.
                 unsafe { self.executor.bury(task, leave, self.worker, self.local) };
             }
         }
@@ -546,12 +552,12 @@ impl Run<'_> {
         self.last = matches!(leave, SwitchReason::Point | SwitchReason::Yield).then_some(index);
     }
 
-    /// Drops the fibers that have not begun, and gives the stacks back.
+    /// Drops the fibers that have not begun, and returns the stacks.
     fn end(&mut self) {
         self.collect();
         while let Some(task) = self.runnable.pop() {
-            // SAFETY: a runnable task is alive and nobody else has it; one that has never begun is
-            // buried once, here.
+            // SAFETY: a runnable task is alive and no other thread holds it; one that has never
+            // begun is buried once, here.
             unsafe {
                 if (*task).is_fresh() {
                     self.executor.bury(task, SwitchReason::End, self.worker, self.local);

@@ -1,13 +1,14 @@
-//! The modelled executor: processors that are none, each with a clock of its own ([`Machine`]).
+//! The modelled executor: simulated processors, each with a clock of its own ([`Machine`]).
 //!
-//! One thread runs it all. The fiber on the processor whose clock is least goes on, until its clock
-//! has passed somebody else's; so whatever two processors do to each other they do in the order of
-//! their clocks. Each [`CostKind`] moves the clock of the processor that takes it by its cost, give
-//! or take an eighth, which the seed decides: processors in lock-step would tell more of the
-//! lock-step than of the machine. Same seed and same costs, same run.
+//! One thread runs all of them. The fiber on the processor with the least clock runs until its
+//! clock has passed another one's. Effects between processors therefore occur in the order of their
+//! clocks. Each [`CostKind`] advances the clock of the processor that takes the step by its cost,
+//! plus or minus an eighth, as the seed decides: without this variation processors in lock-step
+//! would show effects of the lock-step rather than of the machine. The same seed and costs give the
+//! same run.
 //!
-//! Who runs where, who takes whose fibers and when somebody sleeps are the parallel executor's
-//! rules, in `processor.rs`; docs/model.md says what is modelled and what is not.
+//! The rules for placing fibers, for taking them from other processors and for sleep are those of
+//! the parallel executor, in `processor.rs`; docs/model.md says what is modelled and what is not.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 mod processor;
@@ -28,9 +29,9 @@ use crate::costs::{CostKind, CostModel, PS_A_NS};
 use crate::split_mix::SplitMix;
 use processor::{Arrival, LOOK_PS, Processor};
 
-/// No time.
+/// The time of an event that does not occur.
 const NEVER: u64 = u64::MAX;
-/// A cost varies by one part of this to either side.
+/// A cost varies by one part in this number to either side.
 const SPREAD: u64 = 8;
 
 /// The part of a modelled executor that others read.
@@ -38,7 +39,7 @@ const SPREAD: u64 = 8;
 pub(super) struct Model {
     costs: CostModel,
     seed: u64,
-    /// The clock of whoever ran last.
+    /// The clock of the processor that ran last.
     clock_ps: AtomicU64,
     steps: AtomicU64,
     digest: AtomicU64,
@@ -50,53 +51,54 @@ impl Model {
         Self { costs, seed, clock_ps: zero(), steps: zero(), digest: zero() }
     }
 
-    /// The clock of the processor that runs here, or that ran last.
+    /// Returns the clock of the processor that runs now, or that ran last.
     pub(super) fn now(&self) -> Duration {
         let ps = machine().map_or_else(|| self.clock_ps.load(Ordering::Relaxed), Machine::now_ps);
         Duration::from_nanos(ps / PS_A_NS)
     }
 
-    /// Points passed.
+    /// Returns the number of points passed.
     pub(super) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// A hash of who ran when and where.
+    /// Returns a hash of the fibers that ran, with time and processor.
     pub(super) fn digest(&self) -> u64 {
         self.digest.load(Ordering::Relaxed)
     }
 
-    /// See [`Executor::run`].
+    /// Runs the executor; see [`Executor::run`].
     pub(super) fn run(&self, executor: &Executor) -> Outcome {
         run::run(self, executor)
     }
 }
 
-/// The processors of a run under way; on the stack of the thread that runs it.
+/// The processors of the current run, on the stack of the thread that runs it.
 pub(super) struct Machine {
     costs: CostModel,
     processors: Box<[Processor]>,
-    /// The one whose fiber runs.
+    /// The processor whose fiber runs.
     current: Cell<usize>,
-    /// Whether a fiber runs; else it is a timer's action, at [`Machine::outside_ps`].
+    /// `true` if a fiber runs; otherwise the action of a timer, at [`Machine::outside_ps`].
     inside: Cell<bool>,
     outside_ps: Cell<u64>,
-    /// When somebody else is to go on.
+    /// The time at which another processor is to run.
     horizon_ps: Cell<u64>,
-    /// Processors that spin at a simple lock.
+    /// Number of processors that spin at a simple lock.
     spinning: Cell<usize>,
-    /// When the monitor looks again.
+    /// The time of the next check of the monitor.
     next_look_ps: Cell<u64>,
     random: RefCell<SplitMix>,
     steps: Cell<u64>,
-    /// Who had each lock last, by class and instance: 0 for nobody, else one more than its number.
+    /// The last holder of each lock, by class and instance: 0 for none, otherwise one more than the
+    /// processor's number.
     lines: RefCell<Vec<Vec<u16>>>,
-    /// Who has the words of each process, by its slot.
+    /// The processors that have the words of each process in their caches, by its slot.
     words: RefCell<Vec<Holders>>,
 }
 
-/// Which processors have a line: the one that wrote it last, and those that have read it since. A
-/// bit each, by number modulo 64.
+/// The processors that have a cache line: the one that wrote it last, and those that have read it
+/// since. One bit each, by number modulo 64.
 #[derive(Debug, Clone, Copy, Default)]
 struct Holders(u64);
 
@@ -106,14 +108,14 @@ thread_local! {
     static MACHINE: Cell<*const Machine> = const { Cell::new(ptr::null()) };
 }
 
-/// The machine whose thread this is.
+/// Returns the machine whose thread this is.
 fn machine<'a>() -> Option<&'a Machine> {
-    // SAFETY: not null only as long as a `MachineHere` borrows the machine; callers keep the result
-    // no longer than a frame within that run.
+    // SAFETY: not null only while a `MachineHere` borrows the machine; callers keep the result no
+    // longer than a frame within that run.
     unsafe { MACHINE.get().as_ref() }
 }
 
-/// Makes this thread a machine's as long as it lives, which is no longer than the machine.
+/// Makes this thread a machine's until it is dropped, which is before the machine.
 struct MachineHere<'m>(PhantomData<&'m Machine>);
 
 impl<'m> MachineHere<'m> {
@@ -129,7 +131,7 @@ impl Drop for MachineHere<'_> {
     }
 }
 
-/// Moves the clock of the processor that runs this by the cost of a step. Nothing in the other
+/// Advances the clock of the current processor by the cost of a step. Does nothing in the other
 /// executors.
 #[inline]
 pub(crate) fn spend(step: CostKind) {
@@ -138,8 +140,8 @@ pub(crate) fn spend(step: CostKind) {
     }
 }
 
-/// The same by half the step's cost: for one that is made in part before a lock is taken, in part
-/// while it is held.
+/// Like [`spend`], by half the cost: for a step that is taken in part before a lock is acquired, in
+/// part while it is held.
 #[inline]
 pub(crate) fn spend_half(step: CostKind) {
     if is_stepped() {
@@ -147,7 +149,7 @@ pub(crate) fn spend_half(step: CostKind) {
     }
 }
 
-/// Whether this is a fiber whose points count: of a machine, or simulated.
+/// Returns `true` in a fiber whose points count: of a machine, or simulated.
 #[inline]
 fn is_stepped() -> bool {
     HERE.with(|here| here.left.get() != 0)
@@ -158,13 +160,13 @@ fn is_stepped() -> bool {
 fn charge(step: CostKind, parts: u64) {
     if let Some(machine) = machine() {
         machine.pass(machine.varied(machine.costs.ps(step) / parts));
-        // Whoever is behind now finds taken what is held meanwhile.
+        // A processor that is behind now finds the lock taken that is held meanwhile.
         machine.point();
     }
 }
 
-/// A lock of this class and instance is about to be taken: moves the clock. Nothing in the other
-/// executors.
+/// Charges for a lock of this class and instance that is about to be taken. Does nothing in the
+/// other executors.
 #[inline]
 pub(crate) fn touch(class: u8, instance: u32) {
     if is_stepped()
@@ -174,8 +176,8 @@ pub(crate) fn touch(class: u8, instance: u32) {
     }
 }
 
-/// What others read of a process without a lock is looked at, or written: moves the clock where the
-/// line is not here. Nothing in the other executors.
+/// Charges for an access to the words of a process that others read without a lock, if the cache
+/// line is elsewhere. Does nothing in the other executors.
 #[inline]
 pub(super) fn reach_words(slot: u32, writes: bool) {
     if let Some(machine) = machine().filter(|machine| machine.inside.get()) {
@@ -183,11 +185,11 @@ pub(super) fn reach_words(slot: u32, writes: bool) {
     }
 }
 
-/// How long a processor computes before it looks who else is there: what is sent to it meanwhile
-/// reaches it as late.
+/// Time for which a processor computes before it checks for other fibers: what is sent to it
+/// meanwhile arrives that late.
 pub(crate) const STRETCH: Duration = Duration::from_micros(25);
 
-/// Lets the processor that runs this compute for so long; false where the executor is another.
+/// Lets the current processor compute for `duration`. Returns `false` in another executor.
 pub(crate) fn compute(duration: Duration) -> bool {
     let Some(machine) = machine() else { return false };
     let ps = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(PS_A_NS);
@@ -196,7 +198,7 @@ pub(crate) fn compute(duration: Duration) -> bool {
 }
 
 impl Machine {
-    /// A point of a fiber: who is behind catches up.
+    /// A point of a fiber: processors that are behind catch up.
     #[cold]
     fn point(&self) {
         let Some(task) = running() else { return };
@@ -220,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// Whether the fiber that returns to user mode here is to make way.
+    /// Returns `true` if the fiber that returns to user mode here is to yield.
     fn makes_way(&self) -> bool {
         let mine = self.here();
         let now_ps = mine.clock_ps.get();
@@ -245,7 +247,7 @@ impl Machine {
         clock_ps.set(clock_ps.get().saturating_add(ps));
     }
 
-    /// A cost, give or take.
+    /// Returns a cost with a random variation.
     fn varied(&self, cost_ps: u64) -> u64 {
         let random = self.random.borrow_mut().next() >> 32;
         let width = 2 * cost_ps / SPREAD;
@@ -273,8 +275,8 @@ impl Machine {
         }
     }
 
-    /// A line comes to who reads it if somebody else has written it since, and to who writes it if
-    /// anybody else has it.
+    /// Charges for a cache line: a reader needs it if another processor has written it since, a
+    /// writer if any other processor has it.
     fn reach_words(&self, slot: u32, writes: bool) {
         let slot = slot as usize;
         let me = 1 << (self.current.get() as u32 % u64::BITS);
@@ -292,9 +294,9 @@ impl Machine {
         }
     }
 
-    /// A fiber was woken, or is to begin: queues it where it belongs.
+    /// Queues a fiber that was woken, or is to begin.
     pub(super) fn post(&self, task: *const Task, fresh: bool) {
-        // SAFETY: whoever posts a task has it out of all queues, alive.
+        // SAFETY: the caller holds a live task out of all queues.
         let home = unsafe { (*task).processor() };
         let mine = self.inside.get() && home == self.current.get();
         let target = &self.processors[home];
@@ -322,7 +324,7 @@ impl Machine {
         }
     }
 
-    /// Tells another processor that there is something for it; when it learns of that.
+    /// Notifies another processor of work. Returns the time at which it notices.
     fn reach(&self, target: &Processor) -> u64 {
         let inside = self.inside.get();
         if inside {
@@ -338,15 +340,15 @@ impl Machine {
         now_ps + self.varied(self.costs.ps(CostKind::Latency))
     }
 
-    /// Lets an idle processor take of the fibers that have not begun on `from`, as the parallel
-    /// executor does. A sleeper is woken for two at least.
+    /// Lets an idle processor take some of the fibers that have not begun on `from`, as the
+    /// parallel executor does. A sleeping processor is woken only for two or more.
     fn share(&self, from: usize) {
         let many = self.processors[from].fresh.borrow().len() >= 2;
         self.share_with(from, many);
     }
 
-    /// What the parallel executor's monitor does at each of its looks: nobody sleeps while somebody
-    /// else has fibers that have not begun.
+    /// Does the work of the parallel executor's monitor at each of its checks: no processor sleeps
+    /// while another one has fibers that have not begun.
     fn look_about(&self, now_ps: u64) {
         if now_ps < self.next_look_ps.get() {
             return;
@@ -360,7 +362,7 @@ impl Machine {
         }
     }
 
-    /// Lets an idle processor take fibers from `from`, one that sleeps only if `sleepers` may.
+    /// Lets an idle processor take fibers from `from`; a sleeping one only if `sleepers` is set.
     fn share_with(&self, from: usize, sleepers: bool) {
         let now_ps = self.now_ps();
         let look_ps = self.costs.ps(CostKind::Look);
@@ -375,14 +377,14 @@ impl Machine {
         self.horizon_ps.set(self.horizon_ps.get().min(ready_ps));
     }
 
-    /// Lets those go on whose lock has become free.
+    /// Lets processors continue whose lock has become free.
     fn let_spinners_go(&self, now_ps: u64) {
         let free: Vec<&Processor> =
             self.processors.iter().filter(|processor| processor.may_stop_spinning()).collect();
         for processor in &free {
             processor.spins.set(false);
             self.spinning.set(self.spinning.get() - 1);
-            // The line goes to one after the other.
+            // The cache line goes to one after the other.
             let turns = 1 + self.random.borrow_mut().next() % free.len() as u64;
             let ready_ps = now_ps + turns * self.costs.ps(CostKind::Transfer);
             processor.clock_ps.set(processor.clock_ps.get().max(ready_ps));
@@ -391,12 +393,12 @@ impl Machine {
     }
 }
 
-/// What a point is in this executor; false in the others.
+/// Passes a point of this executor. Returns `false` in the others.
 pub(super) fn point() -> bool {
     machine().map(Machine::point).is_some()
 }
 
-/// Whether the fiber that returns to user mode is to make way; nothing in the other executors.
+/// Returns whether the fiber that returns to user mode is to yield; `None` in the other executors.
 pub(super) fn makes_way() -> Option<bool> {
     machine().map(|machine| {
         machine.point();
@@ -404,7 +406,7 @@ pub(super) fn makes_way() -> Option<bool> {
     })
 }
 
-/// A timer was set: at that time somebody may have to wait for what it does.
+/// Notes that a timer was set: at its time a processor may have to wait for the action.
 pub(super) fn look_at(when: Duration) {
     if let Some(machine) = machine() {
         let ps = u64::try_from(when.as_nanos()).unwrap_or(NEVER).saturating_mul(PS_A_NS);
@@ -412,7 +414,7 @@ pub(super) fn look_at(when: Duration) {
     }
 }
 
-/// See [`Executor::hurry`].
+/// Lets the fiber of a processor yield; see [`Executor::hurry`].
 pub(super) fn hurry(processor: usize) {
     if let Some(machine) = machine() {
         let make_way_ps = &machine.processors[processor].make_way_ps;
@@ -421,23 +423,23 @@ pub(super) fn hurry(processor: usize) {
     }
 }
 
-/// Queues a fiber; false where no machine runs on this thread.
+/// Queues a fiber. Returns `false` if no machine runs on this thread.
 pub(super) fn post(task: *const Task, fresh: bool) -> bool {
     machine().map(|machine| machine.post(task, fresh)).is_some()
 }
 
-/// The processor whose fiber runs here.
+/// Returns the processor whose fiber runs on this thread.
 pub(super) fn current() -> Option<usize> {
     machine().map(|machine| machine.current.get())
 }
 
-/// Whether the word that a fiber spins at is free.
+/// Returns `true` if the word at which a fiber spins is free.
 ///
 /// # Safety
 ///
 /// The fiber spins: its word lives as long as the frame in which it does.
 unsafe fn is_free(task: *const Task) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's guarantee.
     unsafe {
         let word: *const AtomicU32 = *(*task).spin_word();
         (*word).load(Ordering::Relaxed) == 0

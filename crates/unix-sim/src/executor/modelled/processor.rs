@@ -1,7 +1,7 @@
-//! One processor of the model: its clock and its queues, [`Processor`].
+//! One processor of the model, with its clock and its queues: [`Processor`].
 //!
-//! What it runs next follows the rules of `parallel.rs`: woken fibers first, then those that have
-//! not begun, then those that made way; each queue is the first to be asked within a round.
+//! It chooses the next fiber by the rules of `parallel.rs`: woken fibers first, then those that
+//! have not begun, then those that yielded; each queue is first once within a round.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 use std::cell::{Cell, RefCell};
@@ -13,32 +13,32 @@ use crate::costs::PS_A_NS;
 use crate::executor::parallel::{BUSY_LOOK, ROUND, TAKEN};
 use crate::executor::task::Task;
 
-/// From one tick of the clock to the next.
+/// The period of the clock's ticks.
 const TICK_PS: u64 = 1_000_000_000_000 / crate::executor::TICKS_A_SECOND as u64;
-/// How often the monitor looks who has run for long.
+/// The interval of the monitor's checks.
 pub(super) const LOOK_PS: u64 = BUSY_LOOK.as_nanos() as u64 * PS_A_NS;
 
-/// A fiber in a queue, and from when on it is there.
+/// A fiber in a queue, and the time of its arrival.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) ready_ps: u64,
     pub(super) task: *const Task,
 }
 
-/// See the module.
+/// One processor of the model.
 pub(super) struct Processor {
     pub(super) number: usize,
     pub(super) clock_ps: Cell<u64>,
-    /// The fiber that it is at, or null.
+    /// Its current fiber, or null.
     pub(super) task: Cell<*const Task>,
-    /// Whether that spins.
+    /// `true` if that fiber spins.
     pub(super) spins: Cell<bool>,
     pub(super) woken: RefCell<VecDeque<Arrival>>,
     pub(super) fresh: RefCell<VecDeque<Arrival>>,
     pub(super) yielded: RefCell<VecDeque<Arrival>>,
-    /// From when on the fiber is to make way.
+    /// The time from which the fiber is to yield.
     pub(super) make_way_ps: Cell<u64>,
-    /// When its slice is over.
+    /// The end of its time slice.
     pub(super) slice_ends_ps: Cell<u64>,
     pub(super) next_tick_ps: Cell<u64>,
     turn: Cell<u32>,
@@ -61,7 +61,7 @@ impl Processor {
         }
     }
 
-    /// When it can go on; [`NEVER`] if as things are it cannot.
+    /// Returns the time at which it can continue; [`NEVER`] if it cannot in the current state.
     pub(super) fn due_ps(&self) -> u64 {
         if !self.task.get().is_null() {
             return if self.spins.get() { NEVER } else { self.clock_ps.get() };
@@ -73,7 +73,7 @@ impl Processor {
         if ready_ps == NEVER { NEVER } else { ready_ps.max(self.clock_ps.get()) }
     }
 
-    /// Whether it has nothing to do, and nothing is on its way to it.
+    /// Returns `true` if it has no work, and none is in flight to it.
     pub(super) fn is_idle(&self) -> bool {
         self.task.get().is_null()
             && self.woken.borrow().is_empty()
@@ -81,30 +81,30 @@ impl Processor {
             && self.yielded.borrow().is_empty()
     }
 
-    /// Whether at that time it has been idle for longer than it looks about.
+    /// Returns `true` if at `now_ps` it has been idle for longer than it polls.
     pub(super) fn sleeps_at(&self, now_ps: u64, look_ps: u64) -> bool {
         self.is_idle() && now_ps > self.clock_ps.get().saturating_add(look_ps)
     }
 
-    /// Whether it spins at a word that is free.
+    /// Returns `true` if it spins at a word that is free.
     pub(super) fn may_stop_spinning(&self) -> bool {
-        // SAFETY: it is at a fiber that spins.
+        // SAFETY: its current fiber spins.
         self.spins.get() && unsafe { is_free(self.task.get()) }
     }
 
-    /// Takes half of the fibers that have not begun from another processor, ready at that time.
+    /// Takes half of the fibers that have not begun from another processor, ready at `ready_ps`.
     pub(super) fn take_from(&self, victim: &Self, ready_ps: u64) {
         let mut theirs = victim.fresh.borrow_mut();
         let count = theirs.len().div_ceil(2).min(TAKEN);
         for arrival in theirs.drain(..count) {
-            // SAFETY: a queued task is alive, and nobody else holds it.
+            // SAFETY: a queued task is alive, and no other thread holds it.
             unsafe { (*arrival.task).move_to(self.number) };
             let ready_ps = ready_ps.max(arrival.ready_ps);
             self.fresh.borrow_mut().push_back(Arrival { ready_ps, ..arrival });
         }
     }
 
-    /// Chooses what to run of what has arrived.
+    /// Chooses the next fiber among those that have arrived.
     pub(super) fn choose(&self) {
         let now_ps = self.clock_ps.get();
         let pop = |queue: &RefCell<VecDeque<Arrival>>| {
@@ -125,14 +125,14 @@ impl Processor {
             .or_else(|| pop(&self.yielded));
         let Some(chosen) = chosen else { return };
         self.task.set(chosen.task);
-        // What is still on its way is seen when it comes.
+        // Fibers in flight are noticed when they arrive.
         let coming = self.woken.borrow().iter().map(|one| one.ready_ps).find(|at| *at > now_ps);
         self.make_way_ps.set(if overtakes { 0 } else { coming.unwrap_or(NEVER) });
-        // At its second look the monitor finds that it still runs.
+        // At its second check the monitor finds that it still runs.
         self.slice_ends_ps.set((now_ps / LOOK_PS + 2) * LOOK_PS);
     }
 
-    /// The next tick comes at the next multiple of its period.
+    /// Sets the next tick to the next multiple of its period.
     pub(super) fn set_next_tick(&self) {
         self.next_tick_ps.set((self.clock_ps.get() / TICK_PS + 1) * TICK_PS);
     }

@@ -1,4 +1,4 @@
-//! The modelled executor's loop: whoever is behind goes on, [`run`].
+//! The main loop of the modelled executor, [`run`]: the processor that is behind runs.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use crate::executor::worker::{Local, Worker};
 use crate::executor::{Executor, Outcome};
 use crate::split_mix::SplitMix;
 
-/// See [`Executor::run`].
+/// Runs the executor; see [`Executor::run`].
 pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
     let worker = executor.workers[0];
     let local = Local::new();
@@ -45,7 +45,7 @@ pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
     outcome
 }
 
-/// A run under way.
+/// The current run.
 struct Run<'a> {
     model: &'a Model,
     executor: &'a Executor,
@@ -79,7 +79,7 @@ impl Run<'_> {
                 if self.executor.wait_outside(self.worker) {
                     continue;
                 }
-                // A hook that wakes nobody is asked once.
+                // A hook that wakes no fiber is asked once.
                 if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {
                     return Outcome::Deadlocked;
                 }
@@ -92,7 +92,7 @@ impl Run<'_> {
         }
     }
 
-    /// Who is behind, when that is, and when somebody else is.
+    /// Returns the processor that is behind, its time, and the time of the next one.
     fn next(&self) -> (usize, u64, u64) {
         let (mut next, mut due_ps, mut horizon_ps) = (0, NEVER, NEVER);
         for processor in &self.machine.processors {
@@ -106,7 +106,7 @@ impl Run<'_> {
         (next, due_ps, horizon_ps)
     }
 
-    /// Brings in what came from outside, and lets spinners go on whose lock is free.
+    /// Collects posts from outside, and lets processors continue whose lock is free.
     fn collect(&self) {
         if self.worker.inbox.has_mail() {
             self.worker.inbox.drain(|task| {
@@ -120,7 +120,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lets a processor go on with its fiber, or with another one.
+    /// Lets a processor continue its fiber, or run another one.
     fn go_on(&self, processor: &Processor, due_ps: u64) {
         let machine = self.machine;
         machine.current.set(processor.number);
@@ -147,7 +147,7 @@ impl Run<'_> {
     }
 
     fn resume(&self, processor: &Processor) -> SwitchReason {
-        // SAFETY: the task that a processor is at is alive until it has been buried.
+        // SAFETY: the current task of a processor is alive until it has been buried.
         let task = unsafe { &*processor.task.get() };
         self.record(task.id, processor);
         self.worker.running.store(task.name, Ordering::Relaxed);
@@ -180,19 +180,19 @@ impl Run<'_> {
                 self.machine.spinning.set(self.machine.spinning.get() + 1);
                 return;
             }
-            // SAFETY: the task that a processor is at is alive until it has been buried, below.
+            // SAFETY: the current task of a processor is alive until it has been buried, below.
             SwitchReason::Park if unsafe { (*task).sleep() } => {}
             SwitchReason::Park => processor.woken.borrow_mut().push_back(arrival),
             SwitchReason::Yield => processor.yielded.borrow_mut().push_back(arrival),
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
-                // SAFETY: it has left for good, is nowhere queued, and is not touched again.
+                // SAFETY: it has stopped for good, is in no queue, and is not accessed again.
                 unsafe { self.executor.bury(task, left, self.worker, self.local) };
             }
         }
         processor.task.set(ptr::null());
     }
 
-    /// An idle processor takes fibers that have not begun from another one.
+    /// Lets an idle processor take fibers that have not begun from another one.
     fn look_for_work(&self, processor: &Processor) {
         let has_fresh = |other: &&Processor| !other.fresh.borrow().is_empty();
         // Its own queues are empty.
@@ -205,13 +205,13 @@ impl Run<'_> {
     fn record(&self, id: u32, processor: &Processor) {
         let mut digest = self.model.digest.load(Ordering::Relaxed);
         for word in [processor.clock_ps.get(), u64::from(id) << 16 | processor.number as u64] {
-            // As in `simulated.rs`.
+            // The hash of `simulated.rs`.
             digest = (digest.rotate_left(23) ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         }
         self.model.digest.store(digest, Ordering::Relaxed);
     }
 
-    /// Drops the fibers that have not begun, and gives the stacks back.
+    /// Drops the fibers that have not begun, and returns the stacks.
     fn end(&self) {
         self.collect();
         for processor in &self.machine.processors {
@@ -224,8 +224,8 @@ impl Run<'_> {
     }
 
     fn drop_fresh(&self, task: *const Task) {
-        // SAFETY: a queued task is alive and nobody else has it; one that has never begun is buried
-        // once, here.
+        // SAFETY: a queued task is alive and no other thread holds it; one that has never begun is
+        // buried once, here.
         unsafe {
             if (*task).is_fresh() {
                 self.executor.bury(task, SwitchReason::End, self.worker, self.local);

@@ -86,7 +86,7 @@ impl Run<'_> {
         (chosen < fibers).then_some(chosen)
     }
 
-    /// Returns when the next timer expires, unless it is too far off to wait for.
+    /// Returns the time at which the next timer expires, unless it is too far off to wait for.
     pub(super) fn next_timer_ns(&self) -> Option<u64> {
         let next_ns = self.executor.timers.first_ns();
         let farthest = self.executor.options.farthest.map_or(u64::MAX, |farthest| {

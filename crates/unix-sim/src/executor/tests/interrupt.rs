@@ -1,4 +1,4 @@
-//! What interrupts a fiber of the parallel executor: the end of its stack, a panic, the clock.
+//! Tests of interruptions in the parallel executor: stack overflow, a panic, the clock.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,7 +18,7 @@ impl Hooks for Overflows {
     }
 }
 
-/// Uses all the stack that there is.
+/// Uses up the stack.
 fn descend(depth: u64) -> u64 {
     let frame = std::hint::black_box([depth; 64]);
     if depth == u64::MAX { 0 } else { descend(depth + 1) + frame[depth as usize % 64] }
@@ -50,8 +50,8 @@ fn running_out_of_stack_in_user_mode_ends_that_fiber_only() {
     assert_eq!((counts.live, counts.abandoned), (0, 3));
 }
 
-/// Runs one test of this binary in a process of its own, with `VARIABLE` set; what it said, if it
-/// was killed by a signal.
+/// Runs one test of this program in a process of its own, with `VARIABLE` set. Returns the signal
+/// that killed it, and its error output.
 fn killed_in_child(test: &str) -> Option<(i32, String)> {
     use std::os::unix::process::ExitStatusExt;
     let output = std::process::Command::new(std::env::current_exe().expect("a test has a file"))
@@ -70,7 +70,7 @@ fn running_out_of_stack_in_kernel_mode_aborts_and_says_who() {
     if std::env::var_os(VARIABLE).is_none() {
         let name = "executor::tests::interrupt::\
                     running_out_of_stack_in_kernel_mode_aborts_and_says_who";
-        let (signal, said) = killed_in_child(name).expect("it was killed");
+        let (signal, said) = killed_in_child(name).expect("a signal killed the process");
         assert_eq!(signal, libc::SIGABRT);
         assert!(said.contains("fiber 1 ran out of stack in kernel mode"), "{said}");
         return;
@@ -86,7 +86,7 @@ fn running_out_of_stack_in_kernel_mode_aborts_and_says_who() {
 fn a_panic_that_leaves_a_body_aborts_and_says_whose() {
     if std::env::var_os(VARIABLE).is_none() {
         let name = "executor::tests::interrupt::a_panic_that_leaves_a_body_aborts_and_says_whose";
-        let (signal, said) = killed_in_child(name).expect("it was killed");
+        let (signal, said) = killed_in_child(name).expect("a signal killed the process");
         assert_eq!(signal, libc::SIGABRT);
         assert!(said.contains("a panic left the body of fiber 1"), "{said}");
         return;
@@ -96,7 +96,7 @@ fn a_panic_that_leaves_a_body_aborts_and_says_whose() {
     executor.run();
 }
 
-/// What ticks count: a tick function has no state of its own.
+/// The counts of ticks; static, because a tick function has no state of its own.
 static TICKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 #[test]
@@ -128,7 +128,7 @@ fn a_tick_at_high_level_waits_until_the_level_falls() {
         for _ in 0..5 {
             let before = splhigh();
             let count = COUNT.load(Ordering::Relaxed);
-            // Ticks are held and counted; none comes through.
+            // Ticks are deferred and counted; none occurs.
             while super::super::tick::held() == 0 {
                 std::hint::spin_loop();
             }

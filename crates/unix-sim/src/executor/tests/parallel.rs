@@ -1,4 +1,4 @@
-//! The rules of the parallel executor.
+//! Tests of the parallel executor.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,7 +11,7 @@ use super::super::{
 use super::{start, start_on};
 use crate::split_mix::SplitMix;
 
-/// Two fibers that hand a turn to each other, `rounds` times each.
+/// Starts two fibers that pass a turn to each other, `rounds` times each.
 fn ping_pong(executor: &Arc<Executor>, places: [usize; 2], rounds: usize) -> Arc<AtomicUsize> {
     let turn = Arc::new(AtomicUsize::new(0));
     let fibers: Arc<[OnceLock<Fiber>; 2]> = Arc::default();
@@ -77,7 +77,8 @@ fn an_idle_processor_takes_fibers_that_have_not_begun() {
     let inner = Arc::clone(&executor);
     let met = Arc::new(AtomicUsize::new(0));
     start_on(&executor, 0, 0, move || {
-        // The starter keeps its processor until both have been run, so the other one must do it.
+        // The starter keeps its processor until both have run, so the other processor must run
+        // them.
         for _ in 0..2 {
             let met = Arc::clone(&met);
             start(&inner, move || {
@@ -407,7 +408,7 @@ fn a_hook_that_panics_ends_the_run() {
     assert!(run.is_err());
 }
 
-/// One of many that do everything to each other, in an order that `seed` decides.
+/// The body of one of many fibers that operate on each other, in an order that `seed` decides.
 fn mingle(executor: &Arc<Executor>, others: &Mutex<Vec<Fiber>>, seed: u64) {
     let mut random = SplitMix::new(seed);
     for _ in 0..100 {
@@ -460,8 +461,9 @@ fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
     }
 }
 
-/// Now and then one that made way has its turn before those that were woken. It ran on for a whole
-/// slice then, sending thousands of signals to a receiver that was awake and waited for its turn.
+/// Occasionally a fiber that yielded runs before those that were woken. It used to run for a whole
+/// time slice then, sending thousands of signals to a receiver that was awake and waited for its
+/// turn.
 #[test]
 fn who_overtakes_the_woken_makes_way_at_its_first_return() {
     for offset in 0..64 {

@@ -1,4 +1,4 @@
-//! The rules of the simulated executor.
+//! Tests of the simulated executor.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,8 @@ use super::super::{
 use super::start;
 use crate::costs::CostModel;
 
-/// Eight fibers that write their number at each of some points; the order in which they did.
+/// Returns the order in which eight fibers pass their points, with the number of steps and the
+/// digest.
 fn order(seed: u64) -> (Vec<u32>, u64, u64) {
     let executor = Executor::simulated(seed, Options::default());
     let order: Arc<Mutex<Vec<u32>>> = Arc::default();
@@ -254,7 +255,8 @@ fn fibers_are_abandoned_and_pinned_here_too() {
     assert_eq!((counts.live, counts.abandoned), (0, 1));
 }
 
-/// Takes the first that can go on, and never another than the running one while that can.
+/// Chooses the first runnable fiber, and never another than the running one while that one can
+/// continue.
 struct First;
 
 impl Chooser for First {
@@ -263,7 +265,7 @@ impl Chooser for First {
     }
 
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize {
-        assert!(runnable.len() > 1, "only a choice is asked for");
+        assert!(runnable.len() > 1, "a choice has alternatives");
         running.unwrap_or(0)
     }
 }
@@ -292,8 +294,8 @@ impl Hooks for Rude {
     }
 }
 
-/// The thread went on to say that it was within the run, of which nothing was left: no other could
-/// begin there, and whoever asked where it ran was shown what was gone.
+/// The thread used to keep the state of the run, which no longer existed: no other run could begin
+/// there, and a query of the current fiber read freed state.
 #[test]
 fn a_run_that_a_panic_ends_leaves_nothing_of_itself_on_its_thread() {
     let options = || Options { hooks: Arc::new(Rude), ..Options::default() };
