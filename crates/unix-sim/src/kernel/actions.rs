@@ -1,13 +1,13 @@
-//! The dispositions of a process (§2.1.1), shared by those that it forks until one changes:
-//! [`Actions`].
+//! The dispositions of a process (§2.1.1): [`Actions`], which a process shares with its forked
+//! children until one of them changes.
 
 use tontine_unix::{DefaultAction, Disposition, SigAction, SigSet, Signal};
 
-/// What is done about each signal.
+/// The action for each signal.
 #[derive(Debug, Clone)]
 pub(super) struct Actions {
     by_number: Vec<SigAction>,
-    /// Those that nothing happens for: ignored, or ignored by default.
+    /// Signals without an effect: ignored, or ignored by default.
     nothing: SigSet,
 }
 
@@ -23,7 +23,7 @@ impl Actions {
         &self.by_number[signal.number() as usize]
     }
 
-    /// Replaces one.
+    /// Replaces the action of a signal.
     pub(super) fn set(&mut self, signal: Signal, action: SigAction) {
         let nothing = match action.disposition {
             Disposition::Default => is_nothing(signal.default_action()),
@@ -35,19 +35,19 @@ impl Actions {
         self.by_number[signal.number() as usize] = action;
     }
 
-    /// Signals for which nothing happens.
+    /// Returns the signals without an effect.
     pub(super) fn nothing(&self) -> SigSet {
         self.nothing
     }
 
-    /// Signals that have a handler.
+    /// Returns the signals that have a handler.
     pub(super) fn caught(&self) -> SigSet {
         let is_caught =
             |signal: &Signal| matches!(self.of(*signal).disposition, Disposition::Handler(_));
         Signal::all().filter(is_caught).collect()
     }
 
-    /// As `exec` leaves them: what was caught has its default, what was ignored is ignored.
+    /// Applies `exec`: caught signals get the default action, ignored ones stay ignored.
     pub(super) fn executed(&mut self) {
         for signal in self.caught().iter() {
             self.set(signal, SigAction::DEFAULT);
@@ -55,7 +55,8 @@ impl Actions {
     }
 }
 
-/// Whether nothing happens when a signal is delivered that does this; SIGCONT continues before.
+/// Returns `true` if a signal with this default action has no effect on delivery; SIGCONT has its
+/// effect before.
 fn is_nothing(action: DefaultAction) -> bool {
     matches!(action, DefaultAction::Ignore | DefaultAction::Continue)
 }

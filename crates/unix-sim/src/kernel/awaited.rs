@@ -1,8 +1,8 @@
-//! Who could end a sleep: names behind the numbers of what threads sleep for
-//! ([`SystemState::name_who_is_awaited`]).
+//! Names of the processes that could end a sleep: [`SystemState::name_who_is_awaited`] adds them to
+//! the numbers that threads sleep for.
 //!
-//! A child is named by its program, a pipe by those that have its other end: whoever sleeps though
-//! nobody else has it forgot to close its own.
+//! A child is named by its program, a pipe by the processes that have its other end. A process that
+//! sleeps although no other process has that end forgot to close its own copy.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ pub(super) enum PipeEnd {
     Writer,
 }
 
-/// So many are named who have a pipe's end.
+/// Maximum number of owners of a pipe's end that are named.
 const NAMED: usize = 4;
 
 impl SystemState {
-    /// Puts names behind the number of each child and each pipe that somebody waits for.
+    /// Adds names to the number of each child and each pipe that a thread waits for.
     pub(super) fn name_who_is_awaited(&mut self) {
         let named = |process: &ProcessState| (process.pid, process.name.clone());
         let names: BTreeMap<i32, String> = self.processes.iter().map(named).collect();
@@ -49,7 +49,7 @@ impl SystemState {
     }
 }
 
-/// Who has an end of a pipe at whose other end the process `own` sleeps.
+/// Returns the processes that have an end of a pipe at whose other end the process `own` sleeps.
 fn listed(owners: &[i32], own: i32, names: &BTreeMap<i32, String>) -> String {
     let named = |pid: &i32| match names.get(pid) {
         _ if *pid == own => "itself".to_owned(),
@@ -57,7 +57,7 @@ fn listed(owners: &[i32], own: i32, names: &BTreeMap<i32, String>) -> String {
         None => pid.to_string(),
     };
     match owners {
-        [] => "nobody".into(),
+        [] => "no process".into(),
         [only] if *only == own => "itself alone".into(),
         _ => {
             let mut listed: Vec<String> = owners.iter().take(NAMED).map(named).collect();
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn owners_of_an_end_are_named_some_of_many() {
         let names = BTreeMap::from([(2, "shell".to_owned()), (3, "cat".to_owned())]);
-        assert_eq!(listed(&[], 2, &names), "nobody");
+        assert_eq!(listed(&[], 2, &names), "no process");
         assert_eq!(listed(&[2], 2, &names), "itself alone");
         assert_eq!(listed(&[2, 3], 2, &names), "itself, 3 (cat)");
         assert_eq!(listed(&[2, 3, 4, 5, 6, 7], 9, &names), "2 (shell), 3 (cat), 4, 5, 2 more");

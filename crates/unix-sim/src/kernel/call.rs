@@ -1,5 +1,5 @@
 //! A thread in the kernel: [`Call`], the handle through which its program makes system calls, and
-//! the way into each call (`sig_lock_or_return`, §4.1) and out of it.
+//! the entry to each call (`sig_lock_or_return`, §4.1) and the exit from it.
 
 use std::cell::Cell;
 use std::panic;
@@ -24,46 +24,47 @@ pub(super) struct Call<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) proc: &'k Proc,
     pub(super) thread: Arc<Thread>,
-    /// The saved mask (§4.2): what `sigsuspend` found, for the handler that ends it to restore.
+    /// The saved mask (§4.2): the mask before `sigsuspend`, which the handler that ends it
+    /// restores.
     pub(super) saved_mask: Cell<Option<SigSet>>,
     /// Handlers that are set up and have not run yet.
     pub(super) frames: Cell<Vec<Frame>>,
-    /// Why the stack is being unwound, once it is.
+    /// The reason for unwinding the stack, once it is unwound.
     pub(super) leaving: Cell<Option<Leave>>,
-    /// How often the program caught what unwinds it.
+    /// Number of times that the program caught the unwinding.
     swallowed: Cell<u32>,
-    /// Where the program says that it is, for `profil`.
+    /// The program's own position, for `profil`.
     pub(super) at: Cell<usize>,
-    /// What `profil` counts into.
+    /// The counters of `profil`.
     pub(super) profile: Cell<Option<super::clock::Profile>>,
     /// The alternate stack, as `sigstack` keeps it.
     pub(super) alternate: Cell<tontine_unix::SigStack>,
-    /// How often the thread took a signal, or was stopped with its process.
+    /// Number of times that the thread took a signal, or was stopped with its process.
     pub(super) wakings: Cell<u32>,
 }
 
-/// Why a thread leaves its program.
+/// The reason why a thread leaves its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leave {
-    /// The process exits, and this thread does it.
+    /// The process exits, and this thread executes the exit.
     Exit,
     /// Another thread exits or executes.
     Halt,
-    /// Another program begins in place of this one.
+    /// Another program replaces this one.
     Exec,
 }
 
-/// What unwinds a program's stack.
+/// The panic payload that unwinds a program's stack.
 pub(super) struct Unwind;
 
-/// Why a call does not return a result.
+/// The reason why a call does not return a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The caller is told.
+    /// The call fails with this error.
     Errno(Errno),
-    /// There is something to see to before it can begin; then it begins.
+    /// Pending work must be handled before the call can begin; then it begins.
     Again,
-    /// There is something to see to before it can go on.
+    /// Pending work must be handled before the call can continue.
     Interrupted,
 }
 
@@ -79,21 +80,21 @@ impl From<Marked> for Stop {
     }
 }
 
-/// What a call that was interrupted does after a handler has run.
+/// The behaviour of an interrupted call after a handler has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum After {
-    /// It starts again, if each handler was installed with `SA_RESTART`.
+    /// The call restarts, if each handler was installed with `SA_RESTART`.
     Restart,
-    /// It starts again.
+    /// The call restarts.
     Always,
-    /// It returns `EINTR`.
+    /// The call returns `EINTR`.
     Interrupt,
 }
 
-/// A program that catches what unwinds it more often is given up.
+/// Number of times that a program may catch the unwinding before its stack is abandoned.
 const MOST_SWALLOWED: u32 = 16;
 
-/// No clock comes that far, 292 years: who sleeps until then or longer has no deadline.
+/// A time that no clock reaches, 292 years: a sleep until then or longer has no deadline.
 const FOR_EVER: Duration = Duration::from_nanos(u64::MAX / 2);
 
 impl<'k> Call<'k> {
@@ -114,28 +115,28 @@ impl<'k> Call<'k> {
         }
     }
 
-    /// `p_lock` of the caller's process.
+    /// Takes `p_lock` of the caller's process.
     pub(super) fn state(&self) -> SimpleGuard<'_, PLock, ProcState> {
         self.proc.lock(&self.kernel.locks)
     }
 
-    /// The caller's entry in its process's list.
+    /// Returns the caller's entry in the list of its process.
     pub(super) fn member<'s>(&self, state: &'s mut ProcState) -> &'s mut Member {
         state.member(self.thread.tid()).expect("a thread that runs is in its process's list")
     }
 
-    /// The process that a number means in an argument, where 0 is the caller.
+    /// Returns the process that `pid` denotes in an argument, where 0 is the caller's.
     pub(super) fn or_self(&self, pid: Pid) -> Pid {
         if pid.number() == 0 { self.proc.pid() } else { pid }
     }
 
-    /// `sig_lock_or_return` (§4.1).
+    /// Calls `sig_lock_or_return` (§4.1).
     pub(super) fn sig_lock_or_return(&self) -> std::result::Result<Locked<'_>, Marked> {
         self.proc.siglock.sig_lock_or_return(&self.kernel.locks, &self.thread)
     }
 
-    /// A system call that neither sleeps nor fails; `refused` is what a destructor gets of it while
-    /// the stack is unwound.
+    /// Executes a system call that neither sleeps nor fails; `refused` is the result that a
+    /// destructor gets while the stack is unwound.
     pub(super) fn plain<T>(&self, refused: T, body: impl FnOnce() -> T) -> T {
         if self.enter().is_err() {
             return refused;
@@ -145,8 +146,8 @@ impl<'k> Call<'k> {
         result
     }
 
-    /// A system call that may fail, and manipulates processes: `sig_lock_or_return` guards it
-    /// (§4.1).
+    /// Executes a system call that may fail, and manipulates processes: `sig_lock_or_return` guards
+    /// it (§4.1).
     pub(super) fn guarded<T>(&self, mut body: impl FnMut() -> Result<T>) -> Result<T> {
         self.interruptible(After::Restart, || {
             self.sig_lock_or_return()?.unlock();
@@ -154,7 +155,7 @@ impl<'k> Call<'k> {
         })
     }
 
-    /// As [`Call::guarded`], for a body that may find that there is something to see to first.
+    /// Like [`Call::guarded`], for a body that may find pending work to be handled first.
     pub(super) fn guarded_stops<T>(
         &self,
         mut body: impl FnMut() -> std::result::Result<T, Stop>,
@@ -165,7 +166,7 @@ impl<'k> Call<'k> {
         })
     }
 
-    /// A system call that may sleep.
+    /// Executes a system call that may sleep.
     pub(super) fn interruptible<T>(
         &self,
         after: After,
@@ -193,7 +194,7 @@ impl<'k> Call<'k> {
         }
     }
 
-    /// Whether a call that was interrupted starts again when that is seen to.
+    /// Returns `true` if an interrupted call restarts after the pending work was handled.
     fn goes_on(&self, delivered: Delivered, after: After) -> bool {
         matches!(
             (delivered, after),
@@ -223,7 +224,8 @@ impl<'k> Call<'k> {
         }
     }
 
-    /// A program that computes is interrupted where it is, and not, as by a call, on the master.
+    /// Handles pending work of a program that computes, on its own processor and not on the master
+    /// like a call.
     pub(super) fn look_up(&self) {
         if self.enter().is_ok() {
             self.return_to_user();
@@ -248,8 +250,9 @@ impl<'k> Call<'k> {
     /// Ends the process.
     pub(super) fn leave_with(&self, status: WaitStatus) -> ! {
         if std::thread::panicking() {
-            // A destructor calls. A second unwinding cannot leave it, and a fiber that is given up
-            // here would leave the thread of its processor panicking, for all other fibers too.
+            // The caller is a destructor. A second unwinding cannot leave it, and a fiber that is
+            // abandoned here would leave the thread of its processor panicking, for all other
+            // fibers too.
             eprintln!(
                 "tontine-unix: process {}: exit in a destructor while the stack is unwound",
                 self.proc.number()
@@ -268,7 +271,7 @@ impl<'k> Call<'k> {
         panic::resume_unwind(Box::new(Unwind))
     }
 
-    /// As [`Call::interruptible`], but on whatever processor the caller is (`exec`, `spawn`).
+    /// Like [`Call::interruptible`], but on the caller's current processor (`exec`, `spawn`).
     pub(super) fn interruptible_anywhere<T>(
         &self,
         after: After,
@@ -277,23 +280,23 @@ impl<'k> Call<'k> {
         self.retry(after, body)
     }
 
-    /// Says on which fiber the thread is about to park: in mode `Master` on one of processor 0.
+    /// Records the fiber on which the thread is about to park: in mode `Master` one of processor 0.
     pub(super) fn parks_here(&self, state: &mut ProcState) {
         if self.kernel.config.mode == LockingMode::Master {
             self.member(state).fiber = Some(executor::current());
         }
     }
 
-    /// Says that the thread sleeps so that a signal may wake it, and on which fiber.
+    /// Records that the thread sleeps so that a signal may wake it, and on which fiber.
     fn sleeps(&self, state: &mut ProcState) {
         self.parks_here(state);
         self.thread.set_sleeping(true);
     }
 
-    /// Sleeps once, until somebody unparks this fiber; whoever calls looks again.
+    /// Sleeps once, until this fiber is unparked; the caller checks its condition again.
     ///
     /// # Errors
-    /// There is something to see to first.
+    /// Pending work must be handled first.
     pub(super) fn nap(&self) -> std::result::Result<(), Stop> {
         {
             let mut state = self.state();
@@ -308,11 +311,11 @@ impl<'k> Call<'k> {
         Ok(())
     }
 
-    /// Naps until there may be room for what is left to write. False where a signal comes and a
-    /// part was `written` before: the call returns that.
+    /// Sleeps until there may be space for the rest of a write. Returns `false` if a signal arrives
+    /// after a part was `written`: the call returns the length of that part.
     ///
     /// # Errors
-    /// There is something to see to first, and nothing was written.
+    /// Pending work must be handled first, and nothing was written.
     pub(super) fn nap_for_room(&self, written: usize) -> std::result::Result<bool, Stop> {
         match self.nap() {
             Ok(()) => Ok(true),
@@ -321,8 +324,8 @@ impl<'k> Call<'k> {
         }
     }
 
-    /// Sleeps until there is something to see to. `prepare` is done under the process's `p_lock`,
-    /// so that nothing comes between it and the sleep.
+    /// Sleeps until there is pending work. `prepare` runs under the process's `p_lock`, so that
+    /// nothing happens between it and the sleep.
     pub(super) fn sleep_for_handler(
         &self,
         prepare: impl FnOnce(&mut ProcState),
@@ -342,18 +345,18 @@ impl<'k> Call<'k> {
             }
         }
         // Done without `p_lock`: a poster that reads the old value unparks this thread once more,
-        // and every sleep looks again.
+        // and every sleep checks its condition again.
         self.thread.set_sleeping(false);
         Err(Stop::Interrupted)
     }
 
-    /// Whether something is to be seen to before the thread goes on.
+    /// Returns `true` if pending work must be handled before the thread continues.
     pub(super) fn is_wanted(&self) -> bool {
         !self.thread.attention().difference(Attention::TICK).is_empty()
     }
 
-    /// Sleeps until `ready` says what it waited for, something is to be seen to, or the deadline
-    /// passes, which is `None`. `ready` is asked under the process's `p_lock`.
+    /// Sleeps until `ready` returns a value, pending work must be handled, or the deadline passes,
+    /// which returns `None`. `ready` is called under the process's `p_lock`.
     pub(super) fn sleep<T>(
         &self,
         deadline: Option<Duration>,

@@ -1,8 +1,9 @@
-//! Signal delivery: what a thread sees to on its way back to user mode. `issig` takes a signal,
-//! `psig` decides what it does, `sendsig` sets a handler up (§3).
+//! Signal delivery: the pending work of a thread on its way back to user mode. `issig` takes a
+//! signal, `psig` decides its effect, `sendsig` sets up a handler (§3).
 //!
 //! One thread of a process delivers at a time (`sig_wait_lock`, §4.1). Handlers stack as on a real
-//! machine: of two signals that are let in together the lower is set up first, and so runs last.
+//! machine: if two signals become unblocked together, the handler of the lower one is set up first,
+//! and so runs last.
 
 use std::sync::Arc;
 
@@ -20,32 +21,33 @@ use crate::costs::CostKind;
 use crate::executor;
 use crate::mode::LockingMode;
 
-/// Bytes of stack without which no handler begins: it would run out of them in a call, where that
-/// is nobody's fault but the system's. As on Linux that ends the process by SIGSEGV.
+/// Minimum space on the stack, in bytes, for a handler to begin: with less it would run out of
+/// stack inside a call, through no fault of the program. As on Linux, this ends the process by
+/// SIGSEGV.
 const HANDLER_ROOM: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
 
-/// A handler that is set up: it runs before the program, or the frame below it, goes on.
+/// A handler that is set up: it runs before the program, or the frame below it, continues.
 #[derive(Debug)]
 pub(super) struct Frame {
     handler: Handler,
     info: SigInfo,
-    /// What is restored after it.
+    /// The mask that is restored after it.
     mask: SigSet,
     alternate: SigStack,
 }
 
-/// What was delivered on the way to user mode.
+/// The result of delivery on the way to user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivered {
     /// No handler ran.
     Nothing,
     /// The first handler was installed with `SA_RESTART`.
     Restart,
-    /// The first handler was not.
+    /// The first handler was installed without `SA_RESTART`.
     Interrupt,
 }
 
-/// What `psig` decided.
+/// The decision of `psig`.
 enum Act {
     Nothing,
     Handle(Frame, ActionFlags),
@@ -54,8 +56,8 @@ enum Act {
 }
 
 impl Call<'_> {
-    /// Sees to everything that the thread was marked for, runs the handlers that are due, and lets
-    /// others run whom the call woke.
+    /// Handles all work that the thread was marked for, runs the handlers that are due, and lets
+    /// threads run that the call woke.
     pub(super) fn return_to_user(&self) -> Delivered {
         let delivered = self.see_to_attention();
         executor::leave_kernel();
@@ -63,7 +65,8 @@ impl Call<'_> {
     }
 
     fn see_to_attention(&self) -> Delivered {
-        // Whoever the call woke may go on first, and what he does may be for this thread to see to.
+        // A thread that the call woke may run first, and its actions may create work for this
+        // thread.
         executor::preempt();
         if self.thread.attention().is_empty() {
             return Delivered::Nothing;
@@ -98,13 +101,13 @@ impl Call<'_> {
         delivered
     }
 
-    /// Goes on unwinding for the reason that was found in the kernel.
+    /// Continues to unwind, for the reason that was found in the kernel.
     fn leave_now(&self) -> ! {
         let why = self.leaving.get().unwrap_or(Leave::Halt);
         self.leave(why)
     }
 
-    /// The next handler that is to be set up; `None` also where the thread is to leave.
+    /// Returns the next handler that is to be set up; `None` also if the thread is to leave.
     fn next_frame(&self) -> Option<(Frame, ActionFlags)> {
         loop {
             let attention = self.thread.attention();
@@ -131,13 +134,14 @@ impl Call<'_> {
         }
     }
 
-    /// Takes one signal and does what it does; a handler is the caller's to set up.
+    /// Takes one signal and applies its effect. If that is a handler, returns it for the caller to
+    /// set up.
     fn deliver_one(&self) -> Option<(Frame, ActionFlags)> {
         let locks = &self.kernel.locks;
         let sig_wait_lock = || self.proc.siglock.sig_wait_lock(locks, &self.thread).ok();
-        // A thread that finds another one delivering has been marked by `sig_wait_lock`: it blocks
-        // by that mark, and then comes here again. In mode `Master` a thread that waits for the
-        // master is blocked already, so that none finds another one delivering (§4.1).
+        // `sig_wait_lock` marks a thread that finds another one delivering: the mark lets it block,
+        // and then it comes here again. In mode `Master` a thread that waits for the master is
+        // blocked already, so that none finds another one delivering (§4.1).
         let waiting = if self.kernel.config.mode == LockingMode::Master {
             self.sig_lock_or_return().ok()?.unlock();
             None
@@ -159,8 +163,8 @@ impl Call<'_> {
             None if let Some((signal, core)) = doomed => (waiting, Act::End(signal, core)),
             None => (waiting, Act::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
-                // The tracer may choose a stop. A SIGCONT that comes meanwhile takes it back, like
-                // one that was taken.
+                // The tracer may choose a stop. A SIGCONT that arrives meanwhile cancels it, like a
+                // stop that was taken.
                 state.stopping = true;
                 drop(state);
                 // While this thread is stopped the other threads wait, in mode `Master` too.
@@ -191,8 +195,8 @@ impl Call<'_> {
         }
     }
 
-    /// Takes a signal that the mask lets in: the thread's own first, then, if it is this thread
-    /// that delivers them, the process's.
+    /// Takes a signal that the mask does not block: first one of the thread, then, if this thread
+    /// delivers them, one of the process.
     fn issig(&self, state: &mut ProcState) -> Option<SigInfo> {
         if state.phase != Phase::Live {
             self.thread.settle(Attention::SIGNAL);
@@ -203,15 +207,16 @@ impl Call<'_> {
         let taken = self.take_first(state, wanted, shared);
         self.look_again(state);
         let (info, queued) = taken?;
-        // On Linux it has woken the thread, whatever comes of it, which `sigtimedwait` tells.
+        // On Linux the signal has woken the thread, even without an effect, which `sigtimedwait`
+        // reveals.
         self.wakings.set(self.wakings.get().wrapping_add(1));
         state.credentials.user.signals.give_back(queued.into());
         state.stopping |= SigSet::STOPS.contains(info.signal);
         Some(info)
     }
 
-    /// Takes the first of what is pending: of `own` for the thread, then of `shared` for the
-    /// process. Says whether it was queued.
+    /// Takes the first pending signal: of `own` for the thread, then of `shared` for the process.
+    /// Also returns whether it was queued.
     pub(super) fn take_first(
         &self,
         state: &mut ProcState,
@@ -222,8 +227,8 @@ impl Call<'_> {
         taken.or_else(|| state.pending.take(shared))
     }
 
-    /// What this thread delivers of what is sent to the process. What no thread can handle may be
-    /// any thread's.
+    /// Returns the signals that this thread delivers among those that are sent to the process. Any
+    /// thread may deliver those that cannot be handled.
     fn shared(&self, state: &ProcState) -> SigSet {
         let is_oldest = |oldest: &Member| oldest.thread.tid() == self.thread.tid();
         match self.kernel.config.delivery {
@@ -234,7 +239,7 @@ impl Call<'_> {
         }
     }
 
-    /// Marks the thread if the mask lets in what is pending, and else takes the mark away.
+    /// Marks the thread if a pending signal is not blocked; otherwise removes the mark.
     pub(super) fn look_again(&self, state: &mut ProcState) {
         let shared = state.pending.set().intersection(self.shared(state));
         let pending = self.member(state).pending.set().union(shared);
@@ -245,13 +250,13 @@ impl Call<'_> {
         }
     }
 
-    /// Sets the mask, and sees what it lets in.
+    /// Sets the mask, and checks which pending signals it unblocks.
     pub(super) fn change_mask(&self, mask: SigSet) {
         self.set_mask(&mut self.state(), mask);
     }
 
-    /// The same under `p_lock`. What is pending for the process and is let in here no longer is
-    /// another thread's.
+    /// Like [`Self::change_mask`], under `p_lock`. Another thread takes over the signals that are
+    /// pending for the process and that this thread now blocks.
     fn set_mask(&self, state: &mut ProcState, mask: SigSet) {
         let (old, mask) = (self.thread.mask(), mask.difference(SigSet::UNBLOCKABLE));
         self.thread.set_mask(mask);
@@ -265,7 +270,7 @@ impl Call<'_> {
         }
     }
 
-    /// What a signal does.
+    /// Decides the effect of a signal.
     fn psig(&self, state: &mut ProcState, info: SigInfo) -> Act {
         let action = state.actions.of(info.signal).clone();
         match action.disposition {
@@ -290,13 +295,14 @@ impl Call<'_> {
         }
     }
 
-    /// Whether a stop stops: nobody outside of an orphaned group would continue its members.
+    /// Returns `true` if a stop signal stops the process: in an orphaned group no process outside
+    /// would continue it.
     fn is_stopped_by(&self, state: &ProcState, signal: Signal) -> bool {
         let orphaned = state.pgrp.as_ref().is_some_and(|group| group.is_orphaned());
         signal == Signal::STOP || !orphaned
     }
 
-    /// Sets a handler up: its mask is in force from now on.
+    /// Sets up a handler: its mask applies from now on.
     fn sendsig(
         &self,
         state: &mut ProcState,
@@ -347,7 +353,7 @@ impl Call<'_> {
         let kernel = self.kernel;
         let (traced, told) = {
             let mut state = self.state();
-            // A SIGCONT or a SIGKILL that came after the stop was taken has cancelled it.
+            // A SIGCONT or a SIGKILL that arrived after the stop was taken has cancelled it.
             let stopping = std::mem::take(&mut state.stopping);
             if state.phase != Phase::Live || !stopping {
                 return;
@@ -372,8 +378,8 @@ impl Call<'_> {
         }
     }
 
-    /// Sleeps until the process is continued, by its tracer too if it has one, killed, or another
-    /// thread ends it.
+    /// Sleeps until the process is continued (by its tracer too, if it has one) or killed, or
+    /// another thread ends it.
     fn stay_stopped(&self) {
         self.wakings.set(self.wakings.get().wrapping_add(1));
         loop {
@@ -387,7 +393,8 @@ impl Call<'_> {
                 let held = state.is_stopped() || state.trapped.is_some();
                 if !held || killed || halted {
                     self.thread.settle(Attention::STOP);
-                    // Of several that go on the first one has what continued them, as on Linux.
+                    // Of several threads that continue, the first one takes the signal that
+                    // continued them, as on Linux.
                     self.look_again(&mut state);
                     return;
                 }

@@ -10,13 +10,13 @@
 //! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | later |
 //! | [`Kernel::pgsignal_self`] | any context | the group, and *self* wherever it is (§7.2.3) |
 //! | [`Kernel::pgsignal_inthread_self`] | base spl | the same, at once |
-//! | [`Kernel::pgsignal_internal`] | here only | what the immediate ones for groups are made of |
+//! | [`Kernel::pgsignal_internal`] | here only | common part of the immediate forms for groups |
 //!
-//! The configuration is the mode and the executor ([`Kernel::generates_directly`]). Whoever knows
-//! that the spl is base calls an *inthread* form. Beside the paper's nine stands
-//! [`Kernel::alarm_indirect`](super::deferred): an alarm that is due is looked at later, too.
+//! The configuration is the mode and the executor ([`Kernel::generates_directly`]). A caller that
+//! knows that the spl is base calls an *inthread* form. In addition to the paper's nine,
+//! [`Kernel::alarm_indirect`](super::deferred) defers the check of an alarm that is due.
 //!
-//! What a signal does when it arrives is [`deliver`](super::deliver)'s.
+//! [`deliver`](super::deliver) implements the effect of a signal when it arrives.
 
 use std::sync::Arc;
 
@@ -32,25 +32,26 @@ use super::thread::{Attention, Thread};
 use crate::config::{Config, Delivery, Executor};
 use crate::mode::LockingMode;
 
-/// To whom in a process.
+/// The target of a signal within a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum To {
-    /// Whichever thread [`Delivery`] says.
+    /// The thread that [`Delivery`] selects.
     Process,
-    /// The same, but this thread is asked first: whoever made the child of which SIGCHLD tells.
+    /// Like [`Self::Process`], but this thread is preferred: the one that created the child that a
+    /// SIGCHLD is about.
     Near(i32),
-    /// This one.
+    /// This thread.
     Thread(i32),
 }
 
 impl Kernel {
-    /// What `psignal` expands to (§7.1): true for the direct routine, which only a uniprocessor has
-    /// for every context. Its kernel takes no `p_lock` then, and a tick that is simulated lands at
-    /// points, where nothing is half done; a real one lands in the middle of everything, be it an
+    /// Returns `true` if `psignal` expands to the direct routine (§7.1), which only a uniprocessor
+    /// has for every context. Its kernel takes no `p_lock` then. A simulated tick occurs at points,
+    /// where no operation is half done; a real one occurs in the middle of any operation, even an
     /// allocation.
     ///
-    /// `pgsignal` and `pgsignal_self` expand to the deferred routine in every configuration: for
-    /// `pg_lock`, which stays even on a uniprocessor (§5), one may sleep.
+    /// `pgsignal` and `pgsignal_self` expand to the deferred routine in every configuration:
+    /// `pg_lock`, which exists even on a uniprocessor (§5), may have to be slept for.
     fn generates_directly(&self) -> bool {
         let Config { mode, executor, keep_locks, .. } = *self.config;
         mode == LockingMode::Uniprocessor
@@ -72,8 +73,8 @@ impl Kernel {
         self.post_own(&mut target.lock(&self.locks), info, To::Process);
     }
 
-    /// Signals a process that was looked up, unless it is gone: one that was ending already is kept
-    /// by no reference, and its slot may be another's.
+    /// Signals a process that was looked up, unless it has gone: a reference does not keep a
+    /// process that was already ending, and its slot may be another's.
     pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SigInfo) {
         if let Some(mut state) = target.state() {
             self.post_own(&mut state, info, To::Process);
@@ -98,14 +99,14 @@ impl Kernel {
     /// Signals a group and *self* at once.
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "table 4 has it; terminals use the one that is safe anywhere")
+        expect(dead_code, reason = "table 4 has it; terminals use the form that is safe anywhere")
     )]
     pub(super) fn pgsignal_inthread_self(&self, group: &Pgrp, this: &Proc, info: SigInfo) {
         self.pgsignal_internal(group, info, Some(this));
     }
 
     /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the
-    /// whole walk: nobody joins or leaves meanwhile (§5.1).
+    /// whole walk: no process joins or leaves the group meanwhile (§5.1).
     pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SigInfo, this: Option<&Proc>) {
         let coarse = self.coarse();
         let members = group.members.read(&self.locks);
@@ -122,7 +123,8 @@ impl Kernel {
         }
     }
 
-    /// Makes a signal pending in a process whose `p_lock` is held, and wakes whoever it is for.
+    /// Makes a signal pending in a process whose `p_lock` is held, and wakes the thread that is to
+    /// deliver it.
     ///
     /// # Errors
     /// `EAGAIN`: a signal with a value, and the user's queue is full.
@@ -133,7 +135,8 @@ impl Kernel {
         let resumes = self.cancel_opposite(state, info.signal);
         let added = self.add_pending(state, info, to, resumes);
         if resumes {
-            // Only now: a thread that finds no mark returns to user mode without taking the signal.
+            // The marks are removed last: a thread without a mark returns to user mode without
+            // taking the signal.
             for member in &state.threads {
                 member.thread.settle(Attention::STOP);
             }
@@ -141,11 +144,11 @@ impl Kernel {
         added
     }
 
-    /// Adds a signal to what is pending, and wakes the thread that delivers it; `resumes` where the
-    /// signal also resumes the process.
+    /// Adds a signal to the pending ones, and wakes the thread that delivers it; `resumes` is set
+    /// if the signal also resumes the process.
     ///
     /// # Errors
-    /// As [`Kernel::post`].
+    /// Like [`Kernel::post`].
     fn add_pending(
         &self,
         state: &mut ProcState,
@@ -180,9 +183,10 @@ impl Kernel {
         Ok(())
     }
 
-    /// What ends a process ends it when it is sent, if a thread lets it in: no other signal comes
-    /// first, and no thread goes on in user mode, as Linux has it. What would leave a core is
-    /// delivered like any other signal, but every thread that lets it in may be the one.
+    /// Marks a process as ending when a fatal signal is sent that a thread does not block: no other
+    /// signal precedes it, and no thread continues in user mode, as on Linux. A signal that would
+    /// dump core is delivered like any other one, but every thread that does not block it may
+    /// deliver it.
     fn doom(&self, state: &mut ProcState, signal: Signal, to: To) {
         let default_action = state.actions.of(signal).disposition == Disposition::Default;
         let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
@@ -212,15 +216,16 @@ impl Kernel {
         }
     }
 
-    /// As [`Kernel::post`], of what the system itself sends: a standard signal, which no full queue
-    /// refuses.
+    /// Like [`Kernel::post`], for signals that the system itself sends: standard signals, which a
+    /// full queue does not refuse.
     pub(super) fn post_own(&self, state: &mut ProcState, info: SigInfo, to: To) {
         let posted = self.post(state, info, to);
         debug_assert_eq!(posted, Ok(()), "{info:?}");
     }
 
-    /// SIGCONT takes pending stops back and continues; a stop takes a pending SIGCONT back. True if
-    /// the process is resumed: the caller takes the marks [`Attention::STOP`] away.
+    /// Applies the opposites: SIGCONT discards pending stops and continues the process; a stop
+    /// discards a pending SIGCONT. Returns `true` if the process is resumed: the caller removes the
+    /// marks [`Attention::STOP`].
     fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) -> bool {
         if signal == Signal::CONT {
             state.stopping = false;
@@ -230,7 +235,7 @@ impl Kernel {
         if signal.default_action() == DefaultAction::Stop {
             self.discard(state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
-            // It dies; its parent learns of that and of no continuing.
+            // It dies; its parent is notified of that and of no continuation.
             (state.stopped, state.stopping) = (None, false);
             state.threads.iter().for_each(Member::unpark);
             return true;
@@ -238,7 +243,8 @@ impl Kernel {
         false
     }
 
-    /// Lets a stopped process go on; it tells its parent itself. False if it was not stopped.
+    /// Resumes a stopped process, which notifies its parent itself. Returns `false` if it was not
+    /// stopped.
     fn resume(&self, state: &mut ProcState) -> bool {
         if state.stopped.is_none() {
             return false;
@@ -256,8 +262,8 @@ impl Kernel {
         true
     }
 
-    /// Whether nothing comes of a signal: ignored, and neither blocked nor traced. That somebody
-    /// waits for it does not matter, as Linux has it.
+    /// Returns `true` if a signal has no effect: it is ignored, and neither blocked nor traced. As
+    /// on Linux, a thread that waits for it does not change that.
     fn is_dropped(&self, state: &ProcState, signal: Signal, to: To) -> bool {
         if !state.actions.nothing().contains(signal) || state.tracer.is_some() {
             return false;
@@ -273,7 +279,7 @@ impl Kernel {
         !who.is_some_and(|member| member.thread.mask().contains(signal))
     }
 
-    /// Throws pending signals of all kinds of pending away.
+    /// Discards pending signals of the process and of its threads.
     pub(super) fn discard(&self, state: &mut ProcState, signals: SigSet) {
         let members = state.threads.iter_mut().map(|member| member.pending.discard(signals));
         let discarded = members.sum::<usize>() + state.pending.discard(signals);
@@ -281,8 +287,8 @@ impl Kernel {
     }
 
     /// Chooses the thread that will deliver a signal that has just been sent, and wakes it. Of
-    /// several that let it in, as Linux has it: the one that is asked first, else the next in turn
-    /// that has nothing to see to yet.
+    /// several that do not block it, as on Linux: the preferred thread, or else the next in turn
+    /// without pending work.
     fn wake_one(&self, state: &mut ProcState, signal: Signal, to: To, resumes: bool) {
         let shared = !matches!(to, To::Thread(_)) && signal != Signal::KILL;
         let several = shared && state.threads.len() > 1;
@@ -305,7 +311,7 @@ impl Kernel {
         let from = place(state.turn).unwrap_or(0);
         let in_turn = || (from..threads.len()).chain(0..from).find(free);
         let Some(chosen) = first.or_else(in_turn) else {
-            // Whoever lets it in sees to something already, and to this then.
+            // All threads that do not block it handle other work, and then this signal.
             return self.wake_for(state, signal, to);
         };
         let tid = threads[chosen].thread.tid();
@@ -338,30 +344,30 @@ impl Kernel {
         }
     }
 
-    /// Whether a process that does this about `signal` would not notice it.
+    /// Returns `true` if the process ignores `signal` explicitly.
     pub(super) fn ignores(state: &ProcState, signal: Signal) -> bool {
         state.actions.of(signal).disposition == Disposition::Ignore
     }
 }
 
-/// Whether a thread lets a signal in, or waits for it.
+/// Returns `true` if a thread does not block a signal, or waits for it.
 fn takes(thread: &Thread, signal: Signal) -> bool {
     !thread.mask().contains(signal) || thread.awaited().contains(signal)
 }
 
-/// Has a thread see to a signal.
+/// Marks a thread for a signal, and wakes it.
 fn wake(state: &ProcState, member: &Member, signal: Signal) {
     member.thread.demand(Attention::SIGNAL);
     if !state.is_stopped() {
         member.wake();
     } else if signal == Signal::KILL {
-        // A stopped thread sleeps on until it is continued; only this gets through.
+        // A stopped thread sleeps until it is continued; only SIGKILL wakes it.
         member.unpark();
     }
 }
 
-/// Whether a signal may find the user's queue full, as Linux has it: not what is standard and says
-/// nothing but who sent it.
+/// Returns `true` if a signal may find the user's queue full, as on Linux: not a standard signal
+/// that only names its sender.
 fn is_limited(info: SigInfo) -> bool {
     info.signal.is_realtime() || matches!(info.code, SigCode::Queue | SigCode::Tkill)
 }

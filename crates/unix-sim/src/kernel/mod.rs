@@ -1,10 +1,11 @@
-//! The virtual Unix: [`Kernel`], what all processes share, and how it begins and ends.
+//! The virtual Unix: [`Kernel`], the state that all processes share, and how a system starts and
+//! ends.
 //!
-//! A call's way: [`sys`] (the trait), [`call`] (into the kernel and out of it), then the part that
-//! does it, and on the way back [`deliver`]. docs/races.md has the protocols, docs/lock-order.md
-//! the locks. What threads run on is the executor's; what they exclude each other with, the locks'.
+//! The path of a call: [`sys`] (the trait), [`call`] (entry and exit), then the module that
+//! implements the call, and on the way back [`deliver`]. docs/races.md describes the protocols,
+//! docs/lock-order.md the locks. The executor runs threads; the locks exclude them from each other.
 
-#![allow(unsafe_code, reason = "fibers refer to the kernel that outlives them")]
+#![allow(unsafe_code, reason = "fibers refer to the kernel, which outlives them")]
 
 mod accounts;
 mod actions;
@@ -73,7 +74,7 @@ use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
 /// The process group hash table.
 type Groups = BTreeMap<i32, Arc<Pgrp>>;
 
-/// What all processes share.
+/// The state that all processes share.
 pub(crate) struct Kernel {
     pub(crate) config: Arc<Config>,
     pub(crate) locks: Locks,
@@ -84,63 +85,63 @@ pub(crate) struct Kernel {
     pgrphash: BlockingLock<PgrphashLock, Groups>,
     /// `proc_relation_lock`: guards [`family::Links`] of all processes.
     relations: BlockingLock<ProcRelationLock, ()>,
-    /// Mode `Coarse`.
+    /// The lock of mode `Coarse`.
     coarse: BlockingLock<CoarseLock, ()>,
     /// `uidhash_lock`.
     users: SimpleLock<UidhashLock, Users>,
     events: Events,
     master: Master,
-    /// Processes that were ever made.
+    /// Number of processes that were ever created.
     births: AtomicU32,
-    /// Locks of groups, sessions, pipes and terminals that were ever made.
+    /// Number of locks of groups, sessions, pipes and terminals that were ever created.
     instances: AtomicU32,
     alarms: AtomicU64,
-    /// Processes that there are, the first one not counted.
+    /// Number of existing processes, without the first one.
     population: AtomicUsize,
-    /// The program has ended, and everybody else is to end.
+    /// The program has ended, and all other processes are to end.
     closing: AtomicBool,
-    /// Everybody is being signalled: `kill(-1)`. Changes under `pgrphash_lock` for writing.
+    /// `true` while `kill(-1)` signals all processes. Changed under `pgrphash_lock` for writing.
     walking: AtomicBool,
     /// The slot of the first process, which inherits orphans.
     init: u32,
     notes: Mutex<Notes>,
 }
 
-/// What is remembered for the report.
+/// Facts that the report needs.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Notes {
-    /// How the program ended.
+    /// The exit status of the program.
     pub(crate) status: Option<WaitStatus>,
     /// Processes whose program panicked.
     pub(crate) panicked: Vec<Pid>,
-    /// What a check found wrong, for which the run was stopped.
+    /// The violation that a check found, for which the run was stopped.
     pub(crate) wrong: Option<String>,
 }
 
-/// Which call the thread is in, or was in last, whose fiber has this context; nothing for the
-/// system's own.
+/// Returns the call that a thread is in, or was in last, given the context of its fiber; `None` for
+/// fibers of the system itself.
 ///
 /// # Safety
 ///
 /// The context is that of a fiber that has not ended.
 pub unsafe fn call_of(context: usize) -> Option<&'static str> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's guarantee.
     unsafe { Thread::call_of(context) }
 }
 
-/// A reference to the kernel for those that it outlives: fibers, timers, files.
+/// A reference to the kernel for objects that it outlives: fibers, timers, files.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelHandle(*const Kernel);
 
-// SAFETY: the kernel is shared by all threads anyway.
+// SAFETY: all threads share the kernel anyway.
 unsafe impl Send for KernelHandle {}
 // SAFETY: as above.
 unsafe impl Sync for KernelHandle {}
 
 impl KernelHandle {
     pub(crate) fn get<'k>(self) -> &'k Kernel {
-        // SAFETY: handles are held by fibers and timers, which run only inside of `Executor::run`,
-        // which the kernel outlives, and by what the kernel's own structures contain.
+        // SAFETY: handles are held by fibers and timers, which run only inside `Executor::run`,
+        // which the kernel outlives, and by objects that the kernel's own structures contain.
         unsafe { &*self.0 }
     }
 }
@@ -158,7 +159,7 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// A system with its first process, and `program` about to begin.
+    /// Creates a system with its first process, and `program` about to begin.
     pub(crate) fn boot(
         config: Arc<Config>,
         locks: Locks,
@@ -200,10 +201,10 @@ impl Kernel {
         kernel
     }
 
-    /// The first process, which runs nothing and inherits orphans, and the program's.
+    /// Creates the first process, which runs nothing and inherits orphans, and that of the program.
     fn make_first(&self, program: Program) {
         let init = self.make_leader(Self::INIT, None);
-        assert_eq!((init.slot, init.number()), (self.init, 1), "the first process comes first");
+        assert_eq!((init.slot, init.number()), (self.init, 1), "the first process has number 1");
         let second = self.config.second;
         self.pids.go_on_at(&self.locks, second);
         let thread = Arc::new(Thread::new(self.handle(), self.init + 1, second, SigSet::EMPTY));
@@ -211,7 +212,7 @@ impl Kernel {
         assert_eq!(
             (proc.slot, proc.number()),
             (thread.slot, thread.tid()),
-            "the program is second"
+            "the program has its thread's slot and number"
         );
         self.start_time(proc, proc.lock(&self.locks).limits.of(Resource::Cpu));
         self.link(init, proc);
@@ -219,17 +220,17 @@ impl Kernel {
         let kernel = self.handle();
         let body = Box::new(move || kernel.get().generate_deferred());
         let start = Start { processor: Some(0), context: 0, name: 0, body };
-        self.executor.start(start).expect("there is a stack for the signal thread");
+        self.executor.start(start).expect("a stack is available for the signal thread");
         if let Some(console) = self.config.console.clone() {
             self.attach_console(proc, console);
         }
         self.begin(proc, thread, self.config.first_on, First::Program(program))
-            .expect("there is a stack for the program");
+            .expect("a stack is available for the program");
     }
 
-    /// A process that leads a session and a group of its own.
+    /// Creates a process that leads a session and a group of its own.
     fn make_leader(&self, program: u32, thread: Option<Arc<Thread>>) -> &Proc {
-        let (number, slot) = self.pids.take(&self.locks).expect("there are numbers");
+        let (number, slot) = self.pids.take(&self.locks).expect("a process number is free");
         let proc = self.slab.get(slot);
         proc.move_in(number, self.births.fetch_add(1, Ordering::Relaxed));
         let session = Session::new(proc.pid(), self.instance());
@@ -256,15 +257,16 @@ impl Kernel {
         proc
     }
 
-    /// Leaks the descriptors that a run left open when it ended early: to close them takes locks
-    /// that fibers may hold which never go on.
+    /// Leaks the descriptors that a run left open when it ended early: closing them takes locks
+    /// that may be held by fibers that never continue.
     pub(crate) fn leak_files(&mut self) {
         for proc in self.slab.iter_mut() {
             std::mem::forget(std::mem::take(&mut proc.state_mut().files));
         }
     }
 
-    /// Runs until the program and everybody that it made has ended, or nobody ever will.
+    /// Runs until the program and all processes that it created have ended, or all threads are
+    /// blocked.
     pub(crate) fn run(&self) -> Outcome {
         let outcome = self.executor.run();
         if outcome != Outcome::Stopped {
@@ -274,7 +276,7 @@ impl Kernel {
         outcome
     }
 
-    /// What is remembered for the report.
+    /// Returns the facts that the report needs.
     pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -283,24 +285,25 @@ impl Kernel {
         KernelHandle(self)
     }
 
-    /// A number for a lock that orders it among those of its class.
+    /// Returns an instance number for a lock, which orders it among those of its class.
     fn instance(&self) -> u32 {
         executor::changes(Object::System);
         self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The one lock of mode `Coarse`; nothing in the other modes. Not held while anybody sleeps.
+    /// Takes the one lock of mode `Coarse`; `None` in the other modes. No thread sleeps while it
+    /// holds the lock.
     #[inline]
     fn coarse(&self) -> Option<WriteGuard<'_, CoarseLock, ()>> {
         self.coarse.write_if_any(&self.locks)
     }
 
-    /// Processes that there are, the first one not counted.
+    /// Returns the number of existing processes, without the first one.
     fn population(&self) -> usize {
         self.population.load(Ordering::Relaxed)
     }
 
-    /// One process less. With the last one the system's own threads end.
+    /// Removes a process from the count. With the last one the system's own threads end.
     fn bury(&self) {
         executor::changes(Object::System);
         if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -310,7 +313,7 @@ impl Kernel {
         }
     }
 
-    /// The program has ended: so does everybody else, as in a container whose first process ends.
+    /// Ends all processes after the program has ended, as in a container whose first process ends.
     fn close(&self, status: WaitStatus) {
         self.notes().status = Some(status);
         executor::changes(Object::System);

@@ -1,8 +1,8 @@
 //! Signals that were generated and not yet delivered (§2.1.1): [`Pending`], of a process or of a
 //! thread (§3.1).
 //!
-//! Whether what comes is merged with what is pending already, and what is queued beyond the limit
-//! of the user, is the caller's to say.
+//! The caller decides whether a new signal is merged with a pending one, and what is queued beyond
+//! the user's limit.
 
 use smallvec::SmallVec;
 use tontine_unix::{SigCode, SigInfo, SigSet, Signal};
@@ -11,12 +11,12 @@ use tontine_unix::{SigCode, SigInfo, SigSet, Signal};
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     set: SigSet,
-    /// In the order in which they came; one alone takes no memory elsewhere.
+    /// The queue, in the order of arrival; a single signal needs no allocation.
     queue: SmallVec<[SigInfo; 1]>,
 }
 
 impl Pending {
-    /// Which signals are pending.
+    /// Returns the set of pending signals.
     pub(super) fn set(&self) -> SigSet {
         self.set
     }
@@ -27,13 +27,13 @@ impl Pending {
         self.queue.push(info);
     }
 
-    /// Adds a signal for whose info there is no room: it tells no more than that it came.
+    /// Adds a signal without its information, for which there is no space.
     pub(super) fn add_without_info(&mut self, signal: Signal) {
         self.set = self.set.with(signal);
     }
 
-    /// Takes the signal of `wanted` that comes first: SIGKILL and then faults before all others,
-    /// then the lowest number, then the one that waits longest. Says whether it was queued.
+    /// Takes the first signal of `wanted`: SIGKILL and then faults before all others, then the
+    /// lowest number, then the oldest. Also returns whether it was queued.
     pub(super) fn take(&mut self, wanted: SigSet) -> Option<(SigInfo, bool)> {
         let candidates = self.set.intersection(wanted);
         let lowest = candidates.first()?;
@@ -50,7 +50,7 @@ impl Pending {
         Some((info.unwrap_or(lost), info.is_some()))
     }
 
-    /// Throws signals away, and says how many were queued.
+    /// Discards signals. Returns the number of those that were queued.
     pub(super) fn discard(&mut self, signals: SigSet) -> usize {
         let before = self.queue.len();
         self.queue.retain(|info| !signals.contains(info.signal));
@@ -58,7 +58,7 @@ impl Pending {
         before - self.queue.len()
     }
 
-    /// How many are queued.
+    /// Returns the number of queued signals.
     pub(super) fn len(&self) -> usize {
         self.queue.len()
     }

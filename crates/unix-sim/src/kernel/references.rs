@@ -1,7 +1,8 @@
 //! References to a process that was looked up (§5.2): [`ProcRef`] and [`HeldProc`]. An exit
-//! completes when there is none.
+//! completes when no reference is left.
 //!
-//! Slots are never freed: count a reference, then look whether the slot still has whom you meant.
+//! Slots are never freed: a lookup counts a reference first, and then checks that the slot still
+//! holds the intended process.
 
 use std::ops::Deref;
 
@@ -12,8 +13,8 @@ use super::proc::{Proc, ProcState};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 
-/// A process that was looked up: it completes no exit while this lives, unless it was ending
-/// already.
+/// A process that was looked up: it completes no exit while this lives, unless it was already
+/// ending.
 #[derive(Debug)]
 pub(super) struct ProcRef<'k> {
     kernel: &'k Kernel,
@@ -23,20 +24,21 @@ pub(super) struct ProcRef<'k> {
 }
 
 impl<'k> ProcRef<'k> {
-    /// Refers to who is in the slot now.
+    /// Refers to the process that is in the slot now.
     pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc) -> Self {
         let counted = proc.count();
         Self { kernel, proc, birth: proc.birth(), counted }
     }
 
-    /// Keeps the reference where no lifetime can be; `None` if the process was ending already.
+    /// Converts the reference for structures without a lifetime; `None` if the process was already
+    /// ending.
     pub(super) fn hold(self) -> Option<HeldProc> {
         let Self { proc, birth, counted, .. } = self;
         std::mem::forget(self);
         counted.then_some(HeldProc { slot: proc.slot, birth })
     }
 
-    /// Its state, unless it has been waited for in the meantime.
+    /// Returns its state, unless it has been waited for in the meantime.
     pub(super) fn state(&self) -> Option<SimpleGuard<'k, PLock, ProcState>> {
         let state = self.proc.lock(&self.kernel.locks);
         (self.counted || (self.proc.birth() == self.birth && self.birth != 0)).then_some(state)
@@ -45,14 +47,14 @@ impl<'k> ProcRef<'k> {
 
 /// A reference that is kept in the system's own structures.
 #[derive(Debug)]
-#[must_use = "a counted reference that is lost keeps an exit waiting for ever"]
+#[must_use = "a counted reference that is lost blocks an exit indefinitely"]
 pub(super) struct HeldProc {
     slot: u32,
     birth: u32,
 }
 
 impl HeldProc {
-    /// The reference again.
+    /// Converts it back to a reference.
     pub(super) fn refer(self, kernel: &Kernel) -> ProcRef<'_> {
         let Self { slot, birth } = self;
         ProcRef { kernel, proc: kernel.slab.get(slot), birth, counted: true }
@@ -81,7 +83,7 @@ impl Drop for ProcRef<'_> {
 }
 
 impl Kernel {
-    /// Who has this number, and was born then if `pid` says when.
+    /// Returns the process with this number, and with the generation in `pid` if it has one.
     pub(super) fn find(&self, pid: Pid) -> Option<ProcRef<'_>> {
         let slot = self.pids.slot(pid.number())?;
         let found = ProcRef::new(self, self.slab.get(slot));

@@ -1,5 +1,5 @@
-//! `kill` and its kin (§2.1): whom a program signals, and whether it may. A process is referred to
-//! meanwhile (§5.2), a group is held together (§5.1).
+//! `kill` and related calls (§2.1): which processes a program signals, and whether it has the
+//! permission. A process is kept by a reference meanwhile (§5.2), a group by its lock (§5.1).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::executor::{self, Object};
 impl Call<'_> {
     pub(super) fn send(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()> {
         let target = match target {
-            // What such numbers mean to kill(2), `SignalTarget::of` says.
+            // `SignalTarget::of` documents what such numbers mean to kill(2).
             SignalTarget::Process(pid) if pid.number() <= 0 => return Err(Errno::ESRCH),
             SignalTarget::Group(pid) if pid.number() == i32::MIN => return Err(Errno::ESRCH),
             SignalTarget::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
@@ -32,14 +32,16 @@ impl Call<'_> {
                 self.send_to_one(pid, None, self.info(signal, SigCode::User, 0))
             }
             SignalTarget::Group(id) => {
-                // Declared before the lock, and so let go after it: that may take the lock again.
+                // Declared before the lock, and so dropped after it: dropping it may take the lock
+                // again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
                 self.send_to_group(&group, self.info(signal, SigCode::User, 0))
             }
             SignalTarget::OwnGroup => {
-                // Declared before the lock, and so let go after it: that may take the lock again.
+                // Declared before the lock, and so dropped after it: dropping it may take the lock
+                // again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
@@ -75,7 +77,7 @@ impl Call<'_> {
         self.guarded(|| self.send_to_one(process, None, self.info(signal, SigCode::Queue, value)))
     }
 
-    /// What the target learns; `None` sends nothing.
+    /// Returns the information that the target receives; `None` sends nothing.
     fn info(&self, signal: Option<Signal>, code: SigCode, value: i32) -> Option<SigInfo> {
         let signal = signal?;
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
@@ -105,12 +107,12 @@ impl Call<'_> {
         self.post_if_any(&mut state, info, to)
     }
 
-    /// Posts a signal; nothing is sent where there is none, and that is no error.
+    /// Posts a signal. Without one, sends nothing and succeeds.
     fn post_if_any(&self, state: &mut ProcState, info: Option<SigInfo>, to: To) -> Result<()> {
         info.map_or(Ok(()), |info| self.kernel.post(state, info, to))
     }
 
-    /// Each member that may be signalled.
+    /// Signals each member that the caller may signal.
     fn send_to_group(&self, group: &Arc<Pgrp>, info: Option<SigInfo>) -> Result<()> {
         let members = group.members.read(&self.kernel.locks);
         let mine = self.proc.ids();
@@ -125,15 +127,16 @@ impl Call<'_> {
         result
     }
 
-    /// Everybody but the caller and the first process. The table of groups is locked, so that no
-    /// group changes and whoever is about to fork can wait for the end of the walk.
+    /// Signals all processes except the caller's and the first one. The table of groups is locked,
+    /// so that no group changes and a process that is about to fork can wait for the end of the
+    /// walk.
     fn send_to_everyone(&self, info: Option<SigInfo>) -> Result<()> {
         let kernel = self.kernel;
         let mine = self.proc.ids();
         let _coarse = kernel.coarse();
         let _groups = kernel.pgrphash.write(&kernel.locks);
         // A fork whose child gets a slot that this walk has passed locks that slot after the walk
-        // did, and so sees this.
+        // did, and so sees this flag.
         executor::changes(Object::System);
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
@@ -143,7 +146,7 @@ impl Call<'_> {
             }
             let mut state = proc.lock(&kernel.locks);
             if state.phase != Phase::Free {
-                // As Linux has it, those that may not be signalled are no failure.
+                // As on Linux, processes that the caller may not signal are no failure.
                 result = match self.send_if_permitted(mine, &mut state, info) {
                     Err(Errno::EPERM) => result.or(Ok(())),
                     other => tally(result, other),
@@ -169,8 +172,8 @@ impl Call<'_> {
 }
 
 impl Kernel {
-    /// The process that has a thread with this number: kill(2) takes that too. It is looked for
-    /// among all where the number is a thread's.
+    /// Returns the process that has a thread with this number, which kill(2) accepts, too. If the
+    /// number is a thread's, all processes are searched for it.
     fn find_by_thread(&self, pid: Pid) -> Option<ProcRef<'_>> {
         if pid.birth().is_some() || !self.pids.is_kept(pid.number(), Keeper::Thread) {
             return None;
@@ -182,14 +185,15 @@ impl Kernel {
         of_it.next()
     }
 
-    /// Whether everybody is being signalled. Under the `p_lock` of a slot.
+    /// Returns `true` while all processes are being signalled. Called under the `p_lock` of a slot.
     pub(super) fn everyone_walked(&self) -> bool {
         executor::looks_at(Object::System);
         self.walking.load(Ordering::Relaxed)
     }
 }
 
-/// One success is success; else a refusal is told before that there was nobody.
+/// Combines two results: one success is a success; otherwise a refusal replaces the initial
+/// `ESRCH`.
 fn tally(sum: Result<()>, one: Result<()>) -> Result<()> {
     match (sum, one) {
         (Ok(()), _) | (_, Ok(())) => Ok(()),
@@ -197,7 +201,8 @@ fn tally(sum: Result<()>, one: Result<()>) -> Result<()> {
     }
 }
 
-/// Whether somebody may: by its users, or SIGCONT within a session.
+/// Returns `true` if the caller may signal the process: by its users, or with SIGCONT within a
+/// session.
 fn permits(mine: Ids, state: &ProcState, info: Option<SigInfo>) -> bool {
     let session = || state.pgrp.as_ref().map(|group| group.session.id.number());
     mine.may_signal(&state.credentials)

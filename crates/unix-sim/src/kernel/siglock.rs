@@ -1,12 +1,12 @@
 //! The multi-threaded signal delivery state of a process (§3.2, §4.1): [`SigLock`].
 //!
-//! A process is *unlocked*, *locked* ([`Locked`]: somebody holds `p_siglock`, shortly), *waiting*
+//! A process is *unlocked*, *locked* ([`Locked`]: a thread holds `p_siglock`, briefly), *waiting*
 //! ([`Waiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process for its
-//! tracer) or *exiting* (`p_end_thread` is set). Each state is a type, and each move consumes the
-//! state that it leaves: a move that the paper does not have does not compile.
+//! tracer) or *exiting* (`p_end_thread` is set). Each state is a type, and each transition consumes
+//! the previous state: a transition that the paper does not have does not compile.
 //!
-//! What happens to a thread that meets *waiting* or *exiting* is not decided here: it is
-//! [`Marked`], and the mark acts on its way to user mode ([`deliver`](super::deliver)).
+//! A thread that meets *waiting* or *exiting* is only [`Marked`] here; the mark takes effect on its
+//! way to user mode ([`deliver`](super::deliver)).
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -15,19 +15,19 @@ use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::PSiglock;
 use crate::lock::{Locks, SimpleGuard, SimpleLock};
 
-/// `p_siglock`, and what it guards.
+/// `p_siglock`, and the state that it guards.
 #[derive(Debug)]
 pub(super) struct SigLock {
     state: SimpleLock<PSiglock, State>,
-    /// `p_end_thread`: by its number, or 0. Changes under `p_siglock`.
+    /// `p_end_thread`: the number of the thread, or 0. Changed under `p_siglock`.
     p_end_thread: AtomicI32,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// `p_sigwait`: who set it.
+    /// `p_sigwait`: the thread that set it.
     p_sigwait: Option<i32>,
-    /// Those that block until *waiting* is over.
+    /// The fibers that block until *waiting* is over.
     blocked: Vec<Fiber>,
 }
 
@@ -47,7 +47,8 @@ pub(super) struct Waiting<'a> {
     locks: &'a Locks,
 }
 
-/// That a call is to return at once: the thread carries a mark that acts on its way to user mode.
+/// The error of a call that must return at once: the thread carries a mark that takes effect on its
+/// way to user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Marked;
 
@@ -75,8 +76,8 @@ impl SigLock {
         Ok(Locked { lock: self, locks, state })
     }
 
-    /// `sig_lock_or_return`, then *waiting* (§4.1): other threads block and do not spin while this
-    /// one delivers a signal.
+    /// `sig_lock_or_return`, then *waiting* (§4.1): other threads block instead of spinning while
+    /// this one delivers a signal.
     pub(super) fn sig_wait_lock<'a>(
         &'a self,
         locks: &'a Locks,
@@ -85,7 +86,7 @@ impl SigLock {
         Ok(self.sig_lock_or_return(locks, thread)?.sig_lock_to_wait(thread))
     }
 
-    /// Sleeps until *waiting* is over: what the mark [`Attention::BLOCK`] asks for.
+    /// Sleeps until *waiting* is over, as the mark [`Attention::BLOCK`] requests.
     pub(super) fn block(&self, locks: &Locks) {
         loop {
             {
@@ -99,16 +100,17 @@ impl SigLock {
         }
     }
 
-    /// Who exits or executes, if anybody does. Without the lock a thread knows whether it does
-    /// itself; and who has found no mark of another's under `p_lock`, which that takes after it has
-    /// registered, finds who that is.
+    /// Returns the thread that exits or executes, if there is one. Without the lock, a thread knows
+    /// whether it is the one itself. A thread that has found no mark of another thread under
+    /// `p_lock` finds that thread here, because the other thread takes `p_lock` after it has
+    /// registered.
     pub(super) fn ending(&self) -> Option<i32> {
         executor::looks_at(Object::Process(self.state.instance()));
         let ending = self.p_end_thread.load(Ordering::Relaxed);
         (ending != 0).then_some(ending)
     }
 
-    /// Back to *unlocked*, whatever it was: a new process, or a new program in an old one.
+    /// Back to *unlocked* from any state: a new process, or a new program in an old one.
     pub(super) fn reset(&self, locks: &Locks) {
         let mut state = self.state.lock(locks);
         executor::changes(Object::Process(self.state.instance()));

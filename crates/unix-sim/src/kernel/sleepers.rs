@@ -1,13 +1,13 @@
-//! Who waits for a pipe or a terminal to change: [`Sleepers`].
+//! Fibers that wait for a pipe or a terminal to change: [`Sleepers`].
 
 use crate::executor::Fiber;
 
-/// Fibers to be woken by the next change, each once however often it has looked.
+/// Fibers to be woken by the next change, each once even if it was added several times.
 #[derive(Debug, Default)]
 pub(super) struct Sleepers(Vec<Fiber>);
 
 impl Sleepers {
-    /// Has a fiber woken.
+    /// Adds a fiber to be woken.
     pub(super) fn add(&mut self, sleeper: Fiber) {
         // Threads outside of the system all have number 0.
         let is_known = |known: &Fiber| sleeper.id() != 0 && known.id() == sleeper.id();
@@ -16,7 +16,7 @@ impl Sleepers {
         }
     }
 
-    /// Wakes all; whoever goes on waiting adds itself again.
+    /// Wakes all; a fiber that continues to wait adds itself again.
     pub(super) fn wake(&mut self) {
         for fiber in self.0.drain(..) {
             fiber.unpark();
@@ -43,7 +43,7 @@ mod tests {
             park();
         };
         let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
-        executor.start(start).expect("there is a stack");
+        executor.start(start).expect("a stack is available");
         assert_eq!(executor.run(), Outcome::Finished);
     }
 }

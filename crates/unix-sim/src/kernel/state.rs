@@ -1,9 +1,9 @@
-//! The state of a system at the end of its run, or to one of its programs: [`SystemState`],
-//! printed as `ps` would, and who waits for what.
+//! The state of a system at the end of its run, or as one of its programs sees it: [`SystemState`],
+//! printed like the output of `ps`, and what each thread waits for.
 
 #![allow(
     unsafe_code,
-    reason = "an ended system is looked at through its locks; a thread's address"
+    reason = "an ended system is read through its locks, a thread by its address"
 )]
 
 use std::fmt;
@@ -18,17 +18,17 @@ use super::proc::{Member, Phase, Proc, ProcState};
 use super::thread::Thread;
 use crate::executor::{self, At, Fiber};
 
-/// All processes of a system.
+/// The state of all processes of a system.
 #[derive(Debug, Clone, Default)]
 pub struct SystemState {
-    /// The processes, by number.
+    /// The processes, in the order of their numbers.
     pub processes: Vec<ProcessState>,
 }
 
-/// One process.
+/// The state of one process.
 #[derive(Debug, Clone)]
 pub struct ProcessState {
-    /// The number.
+    /// The process number.
     pub pid: i32,
     /// The number of its parent.
     pub parent: i32,
@@ -36,64 +36,67 @@ pub struct ProcessState {
     pub group: i32,
     /// The number of its session.
     pub session: i32,
-    /// The state as `ps` shows it: R, S (sleeps), T (stopped), t (stopped for its tracer), Z.
+    /// The state as `ps` shows it: R (runs), S (sleeps), T (stopped), t (stopped for its tracer), Z
+    /// (zombie).
     pub letter: char,
-    /// The status of a zombie.
+    /// The exit status of a zombie.
     pub end: Option<WaitStatus>,
     /// The name of its program.
     pub name: String,
     /// Its threads, the oldest first.
     pub threads: Vec<ThreadState>,
-    /// Signals pending for the process.
+    /// The signals pending for the process.
     pub pending: SigSet,
-    /// Of one that exits or executes: what it waits for, beside the end of its other threads.
+    /// For a process that exits or executes: what it waits for besides the end of its other
+    /// threads.
     pub awaits: Option<Awaits>,
-    /// The pipes of which it has an end.
+    /// The pipes of which it has an end open.
     pub(super) pipe_ends: Vec<(i32, PipeEnd)>,
 }
 
 /// The work that must end before a process can exit or execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Awaits {
-    /// Forks of other threads that are in progress.
+    /// Number of forks of other threads that are in progress.
     pub forks: u32,
-    /// References to the process that are not released yet.
+    /// Number of references to the process that are not released yet.
     pub references: u32,
 }
 
-/// One thread.
+/// The state of one thread.
 #[derive(Debug, Clone)]
 pub struct ThreadState {
-    /// Its number.
+    /// The thread number.
     pub tid: i32,
     /// The call that it is in, or was in last.
     pub call: &'static str,
-    /// Whether it sleeps in it, so that a signal may wake it.
+    /// `true` if it sleeps in the call, so that a signal may wake it.
     pub sleeps: bool,
-    /// For what, where there is more to say than the call's name: ` for child 5 (sleeper)`.
+    /// What it sleeps for, if the call's name does not say it: ` for child 5 (sleeper)`.
     pub object: String,
-    /// Where that is a pipe: who has its other end. `written by 4 (shell), itself`.
+    /// If it sleeps for a pipe: the processes that have its other end.
+    /// `written by 4 (shell), itself`.
     pub other_end: String,
     /// Blocked signals.
     pub blocked: SigSet,
-    /// Signals pending for it alone.
+    /// Signals pending for this thread alone.
     pub pending: SigSet,
-    /// Locks that it has, and the one that it waits for: after a run, in builds with debug
-    /// assertions or with [`Builder::statistics`](crate::Builder::statistics) or
+    /// The locks that it holds, and the one that it waits for. Known after a run, in builds with
+    /// debug assertions or with [`Builder::statistics`](crate::Builder::statistics) or
     /// [`Builder::keep_locks`](crate::Builder::keep_locks).
     pub locks: Vec<String>,
 }
 
 impl SystemState {
-    /// The system whose program calls this, as a running `ps` sees it: each process at one moment,
-    /// but not all at the same. `None` outside of virtual programs, and while the caller's stack is
-    /// unwound.
+    /// Returns the state of the system whose program calls this, as a running `ps` sees it: each
+    /// process is read at one moment, but not all at the same. `None` outside of virtual programs,
+    /// and while the caller's stack is unwound.
     ///
     /// ```
     /// use tontine_unix_sim::{SystemState, Virtual};
     ///
     /// let report = Virtual::builder().build()?.run(|sys| {
-    ///     let state = SystemState::here().expect("a virtual program asks");
+    ///     let state = SystemState::here().expect("the caller is a virtual program");
     ///     let own = sys.getpid().number();
     ///     i32::from(state.processes.iter().any(|process| process.pid == own))
     /// });
@@ -106,7 +109,7 @@ impl SystemState {
         if executor::in_kernel() || std::thread::panicking() {
             return None;
         }
-        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps alive.
         let kernel = unsafe { thread.as_ref() }.kernel.get();
         executor::enter_kernel();
         executor::point(At::Call);
@@ -120,7 +123,8 @@ impl SystemState {
     /// Maximum number of processes in a [`SystemState::brief`] table.
     pub const BRIEF: usize = 40;
 
-    /// Returns the table of the first 40 processes, and how many more there are.
+    /// Returns the table of the first [`SystemState::BRIEF`] processes, and the number of the
+    /// others.
     pub fn brief(&self) -> impl fmt::Display {
         let left = self.processes.len().saturating_sub(Self::BRIEF);
         let first = Self { processes: self.processes.iter().take(Self::BRIEF).cloned().collect() };
@@ -130,7 +134,8 @@ impl SystemState {
         })
     }
 
-    /// Describes the first ten runnable threads with their last calls, and how many more there are.
+    /// Describes the first ten runnable threads with their last calls, and gives the number of the
+    /// others.
     #[doc(hidden)]
     pub fn running(&self) -> String {
         let running = |process: &ProcessState| {
@@ -156,14 +161,14 @@ impl SystemState {
         if all.is_empty() { "no thread".to_owned() } else { all.join("; ") }
     }
 
-    /// Gives the process whose program calls this a name, as `exec` does. Nothing happens outside
-    /// of virtual programs, and while the caller's stack is unwound.
+    /// Names the process whose program calls this, as `exec` does. Does nothing outside of virtual
+    /// programs, and while the caller's stack is unwound.
     pub fn name_caller(name: &str) {
         let Some(thread) = NonNull::new(executor::context() as *mut Thread) else { return };
         if executor::in_kernel() || std::thread::panicking() {
             return;
         }
-        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps alive.
         let thread = unsafe { thread.as_ref() };
         let kernel = thread.kernel.get();
         executor::enter_kernel();
@@ -175,7 +180,7 @@ impl SystemState {
 }
 
 impl Kernel {
-    /// The system while it runs, process by process.
+    /// Returns the state of the system while it runs, process by process.
     fn look(&self) -> SystemState {
         self.collect(|proc| {
             let state = proc.lock(&self.locks);
@@ -183,14 +188,14 @@ impl Kernel {
         })
     }
 
-    /// The system at the end of its run.
+    /// Returns the state of the system at the end of its run.
     ///
     /// # Safety
     ///
-    /// The run has ended: no thread goes on, and locks that some still have say nothing.
+    /// The run has ended: no thread continues, and locks that are still held protect nothing.
     pub(crate) unsafe fn snapshot(&self) -> SystemState {
         self.collect(|proc| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller's guarantee.
             let state = unsafe { proc.state_after_the_end() };
             // SAFETY: the same.
             let locks = |fiber: &Fiber| unsafe { fiber.locks() };
@@ -206,7 +211,7 @@ impl Kernel {
         state
     }
 
-    /// A process, and which locks a fiber of it has.
+    /// Describes a process; `locks` returns the locks of a fiber.
     fn describe(
         &self,
         proc: &Proc,
@@ -293,7 +298,7 @@ impl fmt::Display for ProcessState {
 /// Maximum number of threads that [`SystemState::running`] names.
 const RUNNING: usize = 10;
 
-/// Of so many blocked signals those are named that are not.
+/// Number of blocked signals from which on the others are named instead.
 const MANY: usize = 40;
 
 impl fmt::Display for ThreadState {

@@ -1,5 +1,5 @@
-//! Calls about signals that the caller makes for itself: dispositions, masks (§2.1.1), `sigsuspend`
-//! (§4.2), `sigtimedwait`.
+//! Calls that concern the caller's own signals: dispositions, masks (§2.1.1), `sigsuspend` (§4.2),
+//! `sigtimedwait`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::config::Masks;
 use crate::costs::CostKind;
 use crate::executor;
 
-/// Bytes of an alternate stack: `MINSIGSTKSZ`, and less than a program has addresses for.
+/// Valid sizes of an alternate stack: from `MINSIGSTKSZ`, and below the size of a program's address
+/// space.
 const STACK_SIZES: std::ops::Range<usize> = 2048..1 << 47;
 
 impl Call<'_> {
@@ -34,7 +35,7 @@ impl Call<'_> {
             let old = actions.of(signal).clone();
             actions.set(signal, new);
             if state.actions.nothing().contains(signal) {
-                // Whatever was pending is thrown away, blocked or not.
+                // A pending signal is discarded, blocked or not.
                 self.kernel.discard(&mut state, SigSet::of(&[signal]));
                 self.look_again(&mut state);
             }
@@ -61,7 +62,7 @@ impl Call<'_> {
         })
     }
 
-    /// Waits with `mask` until a handler has run; the mask of before is restored after it (§4.2).
+    /// Waits with `mask` until a handler has run, after which the previous mask is restored (§4.2).
     pub(super) fn suspend(&self, mask: SigSet) -> Errno {
         let slept: Result<()> = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
@@ -69,8 +70,8 @@ impl Call<'_> {
             if self.kernel.config.masks == Masks::PerThread
                 && let Some(saved) = self.saved_mask.take()
             {
-                // Something woke it for which no handler ran. Linux begins the call anew with the
-                // mask of before, which may let in what the call's own blocks.
+                // A wake-up for which no handler ran. Linux restarts the call with the previous
+                // mask, which may unblock signals that the call's own mask blocks.
                 self.change_mask(saved);
                 if self.is_wanted() {
                     return Err(Stop::Again);
@@ -80,7 +81,8 @@ impl Call<'_> {
                 self.saved_mask.set(Some(self.thread.mask()));
             }
             self.sleep_for_handler(|state| {
-                // This thread's alone, whosever the mask is otherwise (§4.2).
+                // The mask of this thread alone, even if masks otherwise belong to processes
+                // (§4.2).
                 self.member(state).suspended = true;
                 self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
                 self.look_again(state);
@@ -107,8 +109,8 @@ impl Call<'_> {
                 (timeout.map(|timeout| now.saturating_add(timeout)), self.wakings.get())
             });
             if self.wakings.get() != wakings {
-                // On Linux a stop, or a signal of which nothing comes, ends this call, and no other
-                // one that sleeps.
+                // On Linux a stop, or a signal without an effect, ends this call, and no other call
+                // that sleeps.
                 return Err(Errno::EINTR.into());
             }
             let taken = self.sleep(deadline, |state| {
@@ -126,8 +128,8 @@ impl Call<'_> {
         taken.ok_or(Errno::EAGAIN)
     }
 
-    /// Waits for no signal any more. What else came meanwhile found this thread waiting, and may be
-    /// what another one waits for.
+    /// Stops waiting for signals. Other signals that arrived meanwhile found this thread waiting,
+    /// and another thread may wait for them.
     fn pass_on(&self) {
         let state = self.state();
         self.thread.set_awaited(SigSet::EMPTY);
@@ -150,8 +152,8 @@ impl Call<'_> {
         !self.member(state).pending.set().union(shared).intersection(set).is_empty()
     }
 
-    /// A signal that the thread's own execution causes (§3.1): delivered at once to this thread,
-    /// and fatal if it is blocked or ignored.
+    /// Raises a signal that the thread's own execution causes (§3.1): it is delivered at once to
+    /// this thread, and fatal if it is blocked or ignored.
     pub(super) fn raise_fault(&self, signal: Signal) -> Result<()> {
         if !FAULTS.contains(signal) {
             return Err(Errno::EINVAL);
@@ -170,8 +172,8 @@ impl Call<'_> {
         })
     }
 
-    /// 4.3BSD: what is interrupted starts again, unless `SV_INTERRUPT` was asked for, which is here
-    /// the absence of `SA_RESTART` in what is given back.
+    /// The action of 4.3BSD: interrupted calls restart, unless `SV_INTERRUPT` was requested, which
+    /// in the returned value is the absence of `SA_RESTART`.
     pub(super) fn vector(&self, signal: Signal, vector: Option<SigVec>) -> Result<SigVec> {
         let action = vector.map(|vector| {
             let flags = vector.action.flags.union(ActionFlags::RESTART);
