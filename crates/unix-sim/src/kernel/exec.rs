@@ -1,10 +1,11 @@
 //! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`:
 //! registered programs ([`Image`]).
 //!
-//! Between the fork and the program a spawned child blocks all signals and has no handlers: what
-//! comes then meets the program, and nothing of the parent's runs in the child. The parent sleeps
-//! meanwhile as after vfork(2), and only its own end ends that. Of a child that cannot execute
-//! nothing is left when the parent learns why ([`Failure`]): nobody else is told of it.
+//! Between the fork and the program a spawned child blocks all signals and has no handlers: a
+//! signal in that time reaches the program, and no code of the parent runs in the child. The parent
+//! sleeps meanwhile as after vfork(2), and only its own end interrupts that. When the parent learns
+//! why a child cannot execute ([`Failure`]), the child has been removed completely: no other
+//! process is notified of it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -39,24 +40,25 @@ impl fmt::Debug for Image {
 }
 
 impl Image {
-    /// Runs it.
+    /// Runs the program.
     pub(super) fn run(&self, sys: &dyn Sys) -> i32 {
         (self.program)(sys, &self.arguments)
     }
 }
 
-/// Bytes that one argument may have, with the zero at its end: Linux's `MAX_ARG_STRLEN`.
+/// Maximum size of one argument in bytes, with the zero at its end: Linux's `MAX_ARG_STRLEN`.
 const LONGEST_ARGUMENT: usize = 128 << 10;
-/// Bytes that all may have, with a pointer to each: a quarter of a stack of 8 MiB.
+/// Maximum size of all arguments, with a pointer to each: a quarter of a stack of 8 MiB.
 const ARG_MAX: usize = 2 << 20;
 
 impl Kernel {
-    /// The first process's program.
+    /// The program of the first process.
     pub(super) const INIT: u32 = 0;
-    /// What [`Virtual::run`](crate::Virtual::run) was given. The registered ones follow.
+    /// The program that [`Virtual::run`](crate::Virtual::run) was given. The registered ones
+    /// follow.
     pub(super) const PROGRAM: u32 = 1;
 
-    /// The name of a program, as `ps` shows it.
+    /// Returns the name of a program, as `ps` shows it.
     pub(super) fn program_name(&self, number: u32) -> &str {
         match number {
             Self::INIT => "init",
@@ -65,14 +67,14 @@ impl Kernel {
         }
     }
 
-    /// The number of a registered program.
+    /// Returns the number of a registered program.
     fn program_number(&self, name: &str) -> u32 {
         let at = self.config.programs.keys().position(|key| key == name);
-        at.expect("what is executed is registered") as u32 + 2
+        at.expect("an executed program is registered") as u32 + 2
     }
 
-    /// The name of the program of the process with this number, and nothing if there is none.
-    /// Takes no lock: it may have become another a moment ago.
+    /// Returns the name of the program of the process with this number; empty if there is none.
+    /// Takes no lock: the process may have become another a moment ago.
     pub(crate) fn program_of(&self, pid: i32) -> &str {
         let Some(slot) = self.pids.slot(pid) else { return "" };
         self.program_name(self.slab.get(slot).program.load(Ordering::Relaxed))
@@ -80,7 +82,7 @@ impl Kernel {
 }
 
 impl Call<'_> {
-    /// The program of this name.
+    /// Returns the program with this name.
     ///
     /// # Errors
     /// `ENOENT`, `E2BIG`; `EINVAL`: a zero in an argument.
@@ -88,7 +90,7 @@ impl Call<'_> {
         check_text(path, &arguments)?;
         let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
         if arguments.is_empty() {
-            // As Linux has it: programs look for their name.
+            // As on Linux: programs read their name from there.
             arguments.push(String::new());
         }
         let sizes = arguments.iter().map(|argument| argument.len() + 1);
@@ -101,7 +103,7 @@ impl Call<'_> {
 
     pub(super) fn execute(&self, path: &str, arguments: &[&str]) -> Result<Infallible> {
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
-        // `exec` ran anywhere in OSF/1.0 too: it does not wait for the master.
+        // Like in OSF/1.0, `exec` runs on any processor: it does not wait for the master.
         self.interruptible_anywhere(After::Restart, || {
             let image = self.image(path, arguments.clone())?;
             self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
@@ -112,11 +114,11 @@ impl Call<'_> {
         })
     }
 
-    /// The caller is alone: its process becomes another program's.
+    /// Replaces the program of the process, whose only thread is the caller.
     fn reset_for(&self, image: Image) {
         executor::spend(CostKind::Exec);
         let mut state = self.state();
-        // Handlers become defaults; all else about signals, and the alarm, stays.
+        // Handlers become defaults; all other signal state, and the alarm, stay.
         if !state.actions.caught().is_empty() {
             Arc::make_mut(&mut state.actions).executed();
         }
@@ -144,12 +146,13 @@ impl Call<'_> {
         self.proc.siglock.reset(&self.kernel.locks);
     }
 
-    /// The program that the process has executed, whose turn it is.
+    /// Returns the program that the process has executed, and is now to run.
     pub(super) fn begin_image(&self) -> Option<Image> {
         self.state().image.take()
     }
 
-    /// `fork` and `exec` in one: the caller sleeps until the child has executed or failed to.
+    /// Executes `fork` and `exec` in one: the caller sleeps until the child has executed or failed
+    /// to.
     pub(super) fn spawn_process(&self, sys: &SpawnRequest) -> Result<Pid> {
         check_text(&sys.path, &sys.arguments)?;
         let report = Arc::new(Report::default());
@@ -177,8 +180,8 @@ impl Call<'_> {
         }
     }
 
-    /// Sleeps until the child has executed or ended, whatever signals come; only what ends this
-    /// thread is seen to before.
+    /// Sleeps until the child has executed or ended, even if signals arrive; only work that ends
+    /// this thread is handled first.
     fn hear(&self, report: &Report) -> Result<i32> {
         self.interruptible_anywhere(After::Always, || {
             loop {
@@ -199,7 +202,7 @@ impl Call<'_> {
     }
 }
 
-/// What becomes a C string has no zero in it: no file has such a name, and no program such an
+/// Refuses zeros in texts that become C strings: no file has such a name, and no program such an
 /// argument.
 fn check_text(path: &str, arguments: &[String]) -> Result<()> {
     let has_zero = |text: &str| text.contains('\0');
@@ -210,22 +213,23 @@ fn check_text(path: &str, arguments: &[String]) -> Result<()> {
     if wrong { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// What a spawned child tells its parent: 0 when it has executed, or why it cannot.
+/// The result that a spawned child reports to its parent: 0 when it has executed, otherwise the
+/// error.
 #[derive(Debug, Default)]
 struct Report {
-    /// −1 until it is told.
+    /// −1 until it is reported.
     told: AtomicI32,
     parent: OnceLock<Fiber>,
 }
 
-/// The child's end of a report, which is let go of when the child has executed, or was killed
-/// before it could: it was made all the same.
+/// The child's end of a report. If it is dropped, the child has executed, or was killed first, and
+/// its creation counts as a success.
 struct Teller(Option<Arc<Report>>);
 
 impl Teller {
-    /// The report, for who has something else to say.
+    /// Returns the report, for a caller with another result.
     fn report(mut self) -> Arc<Report> {
-        self.0.take().expect("it is taken once")
+        self.0.take().expect("a report is taken once")
     }
 }
 
@@ -237,8 +241,8 @@ impl Drop for Teller {
     }
 }
 
-/// Why a spawned child could not execute. It ends without a word to who waits for children, and
-/// whoever takes away what is left of it tells its maker.
+/// The error of a spawned child that could not execute. The child ends without notifying those that
+/// wait for children; whichever process removes its remains reports the error to its creator.
 #[derive(Debug)]
 pub(super) struct Failure {
     report: Arc<Report>,
@@ -246,16 +250,16 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Nothing is left of the child.
+    /// Reports the error: the child has been removed.
     pub(super) fn tell(self) {
         self.report.tell(self.errno.raw());
     }
 }
 
 impl Kernel {
-    /// A child that was spawned cannot execute, and is about to end.
+    /// Records that a spawned child cannot execute, and is about to end.
     fn fails(&self, child: Pid, failure: Failure) {
-        let child = self.find(child).expect("who runs is found");
+        let child = self.find(child).expect("a running process is found");
         self.on_master(|| child.lock(&self.locks).failure = Some(failure));
     }
 }
@@ -280,7 +284,7 @@ impl Report {
     }
 }
 
-/// What posix_spawn(3) does between fork and exec; the mask lets signals in at the end.
+/// Does the work of posix_spawn(3) between fork and exec; the mask unblocks signals at the end.
 fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &SpawnRequest, mask: SigSet) -> Result<()> {
     if spawn.session {
         sys.setsid()?;

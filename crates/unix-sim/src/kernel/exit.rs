@@ -1,5 +1,5 @@
-//! `exit` (§4.1, §6.2): who ends a process, and in which order it goes. docs/races.md has the
-//! steps.
+//! `exit` (§4.1, §6.2): which thread ends a process, and the order of the steps. docs/races.md
+//! describes the steps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use crate::costs::CostKind;
 use crate::executor::{self, At};
 
 impl Call<'_> {
-    /// Begins to end the process, unless another thread does: all others are halted, and this one
-    /// is to leave its program.
+    /// Begins to end the process, unless another thread does: halts all other threads, and lets
+    /// this one leave its program.
     pub(super) fn end_with(&self, status: WaitStatus) {
         loop {
             match self.sig_lock_or_return() {
@@ -30,7 +30,7 @@ impl Call<'_> {
                     self.leaving.set(Some(Leave::Halt));
                     return;
                 }
-                // Another thread delivers a signal, which takes it a moment.
+                // Another thread delivers a signal, which takes a moment.
                 Err(_) => {
                     self.thread.settle(Attention::BLOCK);
                     self.proc.siglock.block(&self.kernel.locks);
@@ -44,7 +44,7 @@ impl Call<'_> {
         self.leaving.set(Some(Leave::Exit));
     }
 
-    /// Marks all other threads to end, and wakes them. Under `p_lock`.
+    /// Marks all other threads to end, and wakes them. Called under `p_lock`.
     pub(super) fn halt_others(&self, state: &ProcState) {
         for member in state.threads.iter().filter(|other| other.thread.tid() != self.thread.tid()) {
             member.thread.demand(Attention::HALT);
@@ -52,8 +52,8 @@ impl Call<'_> {
         }
     }
 
-    /// Waits until no other thread and no fork of the process is left (§6.2), and does something
-    /// about it in the critical section that finds it so.
+    /// Waits until no other thread and no fork of the process is left (§6.2), and calls `then` in
+    /// the critical section that finds it so.
     pub(super) fn await_alone<T>(&self, then: impl FnOnce(&mut ProcState) -> T) -> T {
         loop {
             {
@@ -68,11 +68,12 @@ impl Call<'_> {
         }
     }
 
-    /// Everything that ends with the process. Its last thread does it, its program's stack unwound.
+    /// Executes the exit. Called by the last thread of the process, whose program's stack is
+    /// unwound.
     pub(super) fn exit_process(&self) {
         let Left { files, tracees, status } = self.await_alone(ProcState::begin_exit);
         self.kernel.leave_session(self.proc);
-        // On Linux files are let go of behind this: a terminal that this hangs up is nobody's.
+        // On Linux files are released after this: a terminal that this hangs up has no owner.
         drop(files);
         self.kernel.await_unreferenced(self.proc);
         let coarse = self.kernel.coarse();
@@ -92,14 +93,14 @@ impl Call<'_> {
 }
 
 impl Kernel {
-    /// Waits for the last reference (§5.2) to a process that is exiting; there is no new one.
+    /// Waits for the last reference (§5.2) to a process that is exiting; no new one can be counted.
     pub(super) fn await_unreferenced(&self, proc: &Proc) {
         if proc.end_references() {
             self.await_last_reference(proc);
         }
     }
 
-    /// Whoever drops the last one looks under `p_lock` who waits for that.
+    /// The thread that drops the last reference checks under `p_lock` which fiber waits for that.
     #[cold]
     fn await_last_reference(&self, proc: &Proc) {
         proc.lock(&self.locks).ender = Some(executor::current());
@@ -109,8 +110,8 @@ impl Kernel {
         proc.lock(&self.locks).ender = None;
     }
 
-    /// Gives its children away, makes a process a zombie and tells its parent; returns the groups
-    /// that this has orphaned.
+    /// Reparents the children, makes the process a zombie and notifies its parent. Returns the
+    /// groups that this has orphaned.
     fn die(&self, proc: &Proc, status: WaitStatus) -> Vec<Arc<Pgrp>> {
         let mut orphaned = Vec::new();
         if !self.stays_childless(proc) {
@@ -120,8 +121,8 @@ impl Kernel {
             self.close(status);
         }
         let (writing, parent) = self.write_parent(proc);
-        // Under the relations: the parent may be moving the process to another group, and a tracer
-        // letting it go.
+        // Done under the relations: the parent may be moving the process to another group, and a
+        // tracer may be detaching from it.
         let (_threads, group, tracer, notice) = {
             let mut state = proc.lock(&self.locks);
             self.discard(&mut state, SigSet::ALL);
@@ -129,14 +130,14 @@ impl Kernel {
             proc.stands_no_more();
             let tracer = self.other_tracer(proc, &state);
             let notice = Notice::of(proc, &state);
-            // A group that does not count it has nothing to count anew.
+            // A group that does not count it need not be recounted.
             let counted = proc.qualifies.load(Ordering::Relaxed);
             let group = state.pgrp.as_ref().filter(|_| counted).cloned();
             (std::mem::take(&mut state.threads), group, tracer, notice)
         };
         self.recount(proc, group.as_ref(), &mut orphaned);
         if let Some(tracer) = tracer {
-            // Its parent learns of it when the tracer has waited for it, which may be at once.
+            // Its parent is notified when the tracer has waited for it, which may be at once.
             drop(writing);
             self.tell_tracer(tracer, notice.info);
         } else {
@@ -145,8 +146,8 @@ impl Kernel {
         orphaned
     }
 
-    /// Tells the parent of a process that has ended, unless it was `told` already; nothing is left
-    /// of it if the parent wants that.
+    /// Notifies the parent of a process that has ended, unless it was `told` already. Removes the
+    /// process if the parent wants no zombie.
     pub(super) fn end_for(
         &self,
         writing: Writing<'_>,
@@ -162,23 +163,24 @@ impl Kernel {
         if let Some(parent) = parent {
             self.unlink(parent, proc);
         }
-        // From now on the parent has no such child; so its number must not be found any more.
+        // The parent no longer has this child, so its number must no longer be found.
         self.pids.hide(proc.number());
         drop(writing);
         self.reap(proc);
     }
 
-    /// Posts SIGCHLD for a child that has ended and wakes those that wait; true if the parent wants
-    /// nothing to be left of it. The family is locked, so that the child is not waited for before.
+    /// Posts SIGCHLD for a child that has ended, and wakes the threads that wait. Returns `true` if
+    /// the parent wants no zombie. The family is locked, so that the child is not waited for first.
     fn tell_end(&self, parent: &Proc, child: &Proc, notice: Notice) -> bool {
         let Notice { info, traced, failed } = notice;
         let mut state = parent.lock(&self.locks);
-        // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
+        // A parent that traces its child wants its end reported, regardless of the action for
+        // SIGCHLD.
         let unwanted = self.is_init(parent) || (!traced && self.children_vanish(&state));
-        // A child that could not be spawned is none, but somebody may wait for it alone.
+        // A child that could not be spawned does not count, but a thread may wait for it alone.
         let vanishes = unwanted || failed;
         // An ignored signal is dropped when it is posted, unless it is blocked. A parent that
-        // ignores its children hears of a tracee only.
+        // ignores SIGCHLD is notified only of a tracee.
         let heard = !failed && (traced || !Self::ignores(&state, Signal::CHLD));
         if heard {
             self.post_own(&mut state, info, To::Near(child.maker()));
@@ -188,13 +190,14 @@ impl Kernel {
         vanishes
     }
 
-    /// Whether a process wants nothing to be left of its children.
+    /// Returns `true` if a process wants no zombies of its children.
     pub(super) fn children_vanish(&self, state: &ProcState) -> bool {
         let flags = state.actions.of(Signal::CHLD).flags;
         Self::ignores(state, Signal::CHLD) || flags.contains(ActionFlags::NOCLDWAIT)
     }
 
-    /// Tells a process's parent that it stopped or goes on: SIGCHLD, and those that wait.
+    /// Notifies a process's parent that it stopped or continues, by SIGCHLD, and wakes those that
+    /// wait.
     pub(super) fn tell_parent(&self, proc: &Proc, code: SigCode, status: i32) {
         let (pid, uid) = (proc.number(), proc.lock(&self.locks).credentials.real);
         let _coarse = self.coarse();
@@ -210,14 +213,14 @@ impl Kernel {
         wake_waiters(&mut state);
     }
 
-    /// Gives a dying process's children to the nearest subreaper above it, or to init.
+    /// Reparents a dying process's children to the nearest subreaper above it, or to init.
     fn give_children_away(&self, proc: &Proc, orphaned: &mut Vec<Arc<Pgrp>>) {
         let mut vanished = Vec::new();
         loop {
             let (reaper, birth) = self.reaper_for(proc);
             let writing = self.write_families(proc, reaper);
-            // The reaper takes this lock too before it ends, and gives its children away under it.
-            // So one that lives now will see to these.
+            // The reaper takes this lock too before it ends, and reparents its children under it.
+            // So one that lives now will handle these children.
             if reaper.birth() != birth || !self.may_inherit(reaper) {
                 continue;
             }
@@ -229,17 +232,17 @@ impl Kernel {
                 let (notice, tracer, owned) = {
                     let mut state = child.lock(&self.locks);
                     if state.tracer == Some(proc.tenant()) {
-                        // The child asked to be traced after the other tracees had been let go.
+                        // The child asked to be traced after the other tracees had been released.
                         state.end_tracing();
                         state.threads.iter().for_each(Member::unpark);
                     }
-                    // An owned child has been waited for by a thread of its tracer.
+                    // A thread of its tracer has waited for an owned child.
                     let owned = child.owner.load(Ordering::Relaxed) != 0;
                     let ended = state.phase == Phase::Zombie;
                     (ended.then(|| Notice::of(child, &state)), state.tracer, owned)
                 };
                 let Some(notice) = notice else { continue };
-                // On Linux the group of a child that has ended is looked at as well, though others
+                // On Linux the group of a child that has ended is checked as well, even if others
                 // have orphaned it before.
                 let cared = |group: &Pgrp| {
                     let (own, its) = (proc.standing(), group.standing());
@@ -247,7 +250,7 @@ impl Kernel {
                 };
                 orphaned.extend(group.filter(|group| cared(group) && group.is_orphaned()));
                 if tracer == Some(reaper.tenant()) {
-                    // It was told as its tracer, and finds it among its children now.
+                    // It was notified as its tracer, and now finds it among its children.
                     self.set_changed(reaper, child, true);
                 } else if tracer.is_none() && !owned && self.tell_end(reaper, child, notice) {
                     self.unlink(reaper, child);
@@ -263,24 +266,24 @@ impl Kernel {
         }
     }
 
-    /// Who gets the children of a dying process, and its birth; under no lock of relations, so that
-    /// it may be another a moment later.
+    /// Returns the process that inherits the children of a dying process, and its generation.
+    /// Called under no lock of relations, so it may be another process a moment later.
     fn reaper_for(&self, proc: &Proc) -> (&Proc, u32) {
         let mut below = proc.tenant();
         loop {
             let child = self.slab.get(below.slot);
             let step = self.parent_hint(child).and_then(|above| {
                 let (birth, inherits) = (above.birth(), self.may_inherit(above));
-                // A parent is older than its children: whoever is the child's parent now had the
-                // slot already when its birth was read.
+                // A parent is older than its children: the child's current parent already had the
+                // slot when its generation was read.
                 let is_parent = self.is_child(above, child) && child.tenant() == below;
                 is_parent.then_some((above, birth, inherits))
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
                 Some((above, birth, false)) => Tenant { slot: above.slot, birth },
-                // Relations changed meanwhile: from the beginning, when whoever changes them has
-                // had a turn.
+                // Relations changed meanwhile: restart, after the thread that changes them has had
+                // a turn.
                 None => {
                     executor::point(At::Within);
                     proc.tenant()
@@ -297,7 +300,7 @@ impl Kernel {
         self.is_init(reaper) || (reaper.subreaper.load(Ordering::Relaxed) && lives())
     }
 
-    /// The first process, which waits for whoever it inherits.
+    /// Returns `true` for the first process, which waits for the children that it inherits.
     pub(super) fn is_init(&self, proc: &Proc) -> bool {
         proc.slot == self.init
     }
@@ -307,24 +310,24 @@ impl Kernel {
         proc.number() == self.config.second
     }
 
-    /// Says that a process's program panicked.
+    /// Records that a process's program panicked.
     pub(super) fn note_panic(&self, pid: Pid) {
         self.notes().panicked.push(pid);
     }
 }
 
-/// What a parent is told of a child that has ended.
+/// The notification of a parent about a child that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Notice {
     info: SigInfo,
-    /// Somebody traces it.
+    /// A process traces it.
     traced: bool,
     /// It could not execute what it was spawned for.
     failed: bool,
 }
 
 impl Notice {
-    /// Of a process whose `p_lock` is held.
+    /// Creates the notification for a process whose `p_lock` is held.
     pub(super) fn of(proc: &Proc, state: &ProcState) -> Self {
         let (code, status) = end_of(state.end.unwrap_or(WaitStatus::Exited(0)));
         let info = SigInfo::child(proc.number(), state.credentials.real, code, status);
@@ -332,7 +335,7 @@ impl Notice {
     }
 }
 
-/// How SIGCHLD says that a process has ended.
+/// Returns the code and the status in SIGCHLD for a process that has ended.
 fn end_of(status: WaitStatus) -> (SigCode, i32) {
     match status {
         WaitStatus::Signaled(signal, true) => (SigCode::Dumped, signal.number()),

@@ -1,9 +1,10 @@
-//! Who is whose child (§5.4, table 2): [`Links`], and the locks over them.
+//! Parents and children (§5.4, table 2): [`Links`], and the locks over them.
 //!
-//! The pointers of all processes are guarded by `proc_relation_lock`; in mode `PerProcess` (§9) by
-//! the parent's family lock: it guards the parent's list of children and, in each child, the
+//! `proc_relation_lock` guards the pointers of all processes; in mode `PerProcess` (§9) the
+//! parent's family lock does: it guards the parent's list of children and, in each child, the
 //! pointers to parent and siblings. The pointers are slot numbers in atomic words, so that a
-//! mistake here is a wrong answer and no wild access; the locks alone make several of them one.
+//! mistake here gives a wrong answer and no invalid access; only the locks make several of them
+//! consistent.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -19,26 +20,25 @@ use crate::mode::LockingMode;
 /// The relation pointers of a process.
 #[derive(Debug)]
 pub(super) struct Links {
-    /// Parent.
+    /// The parent.
     p_pptr: Link,
-    /// Youngest child.
+    /// The youngest child.
     p_cptr: Link,
-    /// Eldest child: where `wait` begins, as Linux does.
+    /// The eldest child, with which `wait` begins, as on Linux.
     p_eldest: Link,
-    /// Next younger sibling.
+    /// The next younger sibling.
     p_ysptr: Link,
-    /// Next older sibling.
+    /// The next older sibling.
     p_osptr: Link,
-    /// Whether there is something to be told of it by `wait`.
+    /// `true` if `wait` has a change of it to report.
     changed: AtomicBool,
-    /// Children of which there is, so that `wait` need not look at thousands of which there is
-    /// nothing.
+    /// Number of children with a change, so that `wait` need not check thousands without one.
     changed_children: AtomicU32,
     /// Guards the list of children in mode `PerProcess`.
     lock: BlockingLock<PFamilyLock, ()>,
 }
 
-/// A slot, or nobody.
+/// A slot, or none.
 #[derive(Debug)]
 struct Link(AtomicU32);
 
@@ -50,8 +50,8 @@ impl Link {
         (slot != Self::NOBODY).then_some(slot)
     }
 
-    /// As [`Link::set`]; who sees by [`Link::is_nobody`] that nobody is left sees all that was
-    /// changed before.
+    /// Like [`Link::set`], but a thread that finds by [`Link::is_nobody`] that no process is left
+    /// sees all earlier changes.
     fn set_last(&self, slot: Option<u32>) {
         // SYNC childless: pairs with `Link::is_nobody`.
         self.0.store(slot.unwrap_or(Self::NOBODY), Ordering::Release);
@@ -67,7 +67,7 @@ impl Link {
     }
 }
 
-/// What both say of their relations changes: who looks without a lock sees it.
+/// Records a change of the relations of both, for readers without a lock.
 fn reach_both(parent: &Proc, child: &Proc) {
     executor::changes(Object::Family(parent.slot));
     executor::changes(Object::Family(child.slot));
@@ -90,16 +90,16 @@ impl Links {
 }
 
 impl Links {
-    /// Whether nobody has or waits for the family's lock.
+    /// Returns `true` if no thread holds or waits for the family's lock.
     pub(super) fn are_idle(&self) -> bool {
         self.lock.is_idle()
     }
 }
 
-/// That relations may be looked at: all, or those of one family.
+/// A guard for reading relations: all, or those of one family.
 #[must_use]
 pub(super) enum Reading<'k> {
-    /// Nothing: who was asked for has no parent.
+    /// No relations: the process has no parent.
     Nobody,
     All {
         _guard: ReadGuard<'k, ProcRelationLock, ()>,
@@ -109,10 +109,10 @@ pub(super) enum Reading<'k> {
     },
 }
 
-/// That relations may be changed: all, or those of one family or two.
+/// A guard for changing relations: all, or those of one or two families.
 #[must_use]
 pub(super) enum Writing<'k> {
-    /// Nothing: who was asked for has no parent.
+    /// No relations: the process has no parent.
     Nobody,
     All {
         _guard: WriteGuard<'k, ProcRelationLock, ()>,
@@ -130,7 +130,7 @@ impl Kernel {
         self.config.mode == LockingMode::PerProcess
     }
 
-    /// For looking at the children of `parent`.
+    /// Locks the children of `parent` for reading.
     pub(super) fn read_family<'k>(&'k self, parent: &'k Proc) -> Reading<'k> {
         if self.per_process() {
             Reading::Family { _guard: parent.links.lock.read(&self.locks) }
@@ -139,7 +139,7 @@ impl Kernel {
         }
     }
 
-    /// For changing the children of `parent`.
+    /// Locks the children of `parent` for writing.
     pub(super) fn write_family<'k>(&'k self, parent: &'k Proc) -> Writing<'k> {
         if self.per_process() {
             Writing::Family { _guard: parent.links.lock.write(&self.locks) }
@@ -148,7 +148,7 @@ impl Kernel {
         }
     }
 
-    /// For changing the children of two processes.
+    /// Locks the children of two processes for writing.
     pub(super) fn write_families<'k>(&'k self, one: &'k Proc, other: &'k Proc) -> Writing<'k> {
         if !self.per_process() {
             Writing::All { _guard: self.relations.write(&self.locks) }
@@ -159,7 +159,8 @@ impl Kernel {
         }
     }
 
-    /// For looking at `child`'s parent, which keeps it until this is dropped.
+    /// Locks the children of `child`'s parent for reading; the child keeps that parent until the
+    /// guard is dropped.
     pub(super) fn read_parent<'k>(&'k self, child: &Proc) -> (Reading<'k>, Option<&'k Proc>) {
         loop {
             let before = child.links.p_pptr.get();
@@ -177,7 +178,7 @@ impl Kernel {
         }
     }
 
-    /// As [`Kernel::read_parent`], for changing what the parent has of children.
+    /// Like [`Kernel::read_parent`], for changing the parent's children.
     pub(super) fn write_parent<'k>(&'k self, child: &Proc) -> (Writing<'k>, Option<&'k Proc>) {
         loop {
             let before = child.links.p_pptr.get();
@@ -195,20 +196,21 @@ impl Kernel {
         }
     }
 
-    /// The handle of `child`'s parent, which stays where it is while its family is locked (§5.4).
+    /// Returns the handle of `child`'s parent, which stays in its slot while its family is locked
+    /// (§5.4).
     pub(super) fn parent_of(&self, child: &Proc) -> Pid {
         let _coarse = self.coarse();
         let (_reading, parent) = self.read_parent(child);
         parent.map_or(Pid::number_only(0), Proc::pid)
     }
 
-    /// The parent as it was a moment ago; it may be another by now.
+    /// Returns the parent as it was a moment ago; it may be another by now.
     pub(super) fn parent_hint(&self, child: &Proc) -> Option<&Proc> {
         executor::looks_at(Object::Family(child.slot));
         child.links.p_pptr.get().map(|slot| self.slab.get(slot))
     }
 
-    /// Makes `child` the youngest child of `parent`. Under the family's lock.
+    /// Makes `child` the youngest child of `parent`. Called under the family's lock.
     pub(super) fn link(&self, parent: &Proc, child: &Proc) {
         reach_both(parent, child);
         let younger_end = parent.links.p_cptr.get();
@@ -224,7 +226,8 @@ impl Kernel {
         parent.links.changed_children.fetch_add(changed, Ordering::Relaxed);
     }
 
-    /// Takes `child` from the children of `parent`: it is nobody's. Under the family's lock.
+    /// Removes `child` from the children of `parent`; it has no parent then. Called under the
+    /// family's lock.
     pub(super) fn unlink(&self, parent: &Proc, child: &Proc) {
         self.detach(parent, child);
         for link in [&child.links.p_pptr, &child.links.p_osptr, &child.links.p_ysptr] {
@@ -232,16 +235,16 @@ impl Kernel {
         }
     }
 
-    /// Makes a child of `parent` one of `reaper`'s. Under the locks of both families; whoever looks
-    /// without them who the parent is finds one at each moment, for who has none ends as nobody's
-    /// child.
+    /// Makes a child of `parent` one of `reaper`. Called under the locks of both families. A thread
+    /// that reads the parent without them finds one at each moment, because a process without a
+    /// parent ends as the child of none.
     pub(super) fn adopt(&self, parent: &Proc, reaper: &Proc, child: &Proc) {
         self.detach(parent, child);
         self.link(reaper, child);
         child.is_made_by(0);
     }
 
-    /// Takes `child` from among its siblings.
+    /// Removes `child` from among its siblings.
     fn detach(&self, parent: &Proc, child: &Proc) {
         reach_both(parent, child);
         let (older, younger) = (child.links.p_osptr.get(), child.links.p_ysptr.get());
@@ -257,7 +260,7 @@ impl Kernel {
         }
     }
 
-    /// There is something to be told of `child`, or no longer. Under the family's lock.
+    /// Sets whether `child` has a change to report. Called under the family's lock.
     pub(super) fn set_changed(&self, parent: &Proc, child: &Proc, changed: bool) {
         reach_both(parent, child);
         if child.links.changed.swap(changed, Ordering::Relaxed) == changed {
@@ -271,20 +274,20 @@ impl Kernel {
         }
     }
 
-    /// Whether there may be something to be told of any child. Under the family's lock.
+    /// Returns `true` if any child may have a change to report. Called under the family's lock.
     pub(super) fn any_changed(&self, parent: &Proc) -> bool {
         executor::looks_at(Object::Family(parent.slot));
         parent.links.changed_children.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether `child` is a child of `parent`. Under the family's lock.
+    /// Returns `true` if `child` is a child of `parent`. Called under the family's lock.
     pub(super) fn is_child(&self, parent: &Proc, child: &Proc) -> bool {
         child.links.p_pptr.get() == Some(parent.slot)
     }
 
-    /// Whether a process that exits has no children, and is nobody who is given any. Under no lock:
-    /// its own forks are over, orphans are given to subreapers alone, and whoever took its last
-    /// child away is done with it. A child that asks to be traced by it finds it exiting.
+    /// Returns `true` if an exiting process has no children, and can inherit none. Called under no
+    /// lock: its own forks are over, orphans go only to subreapers, and the thread that removed its
+    /// last child has finished with it. A child that asks to be traced by it finds it exiting.
     pub(super) fn stays_childless(&self, proc: &Proc) -> bool {
         executor::looks_at(Object::Family(proc.slot));
         executor::looks_at(Object::Process(proc.slot));
@@ -292,14 +295,14 @@ impl Kernel {
         !inherits && proc.links.p_eldest.is_nobody()
     }
 
-    /// A new process is nobody's yet, and there is nothing to be told of it.
+    /// Clears the links of a new process: it has no parent yet, and no change to report.
     pub(super) fn clear_links(&self, proc: &Proc) {
         proc.links.changed.store(false, Ordering::Relaxed);
         proc.links.changed_children.store(0, Ordering::Relaxed);
     }
 
-    /// The children of `parent`, the eldest first. Under the family's lock; a child may be unlinked
-    /// when it has been seen.
+    /// Returns the children of `parent`, the eldest first. Called under the family's lock; a child
+    /// may be unlinked after it was returned.
     pub(super) fn children<'k>(&'k self, parent: &Proc) -> impl Iterator<Item = &'k Proc> {
         let mut next = parent.links.p_eldest.get();
         std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! `fork` (§6.2), and the first steps of a process. docs/races.md has the steps and who may come
+//! `fork` (§6.2), and the start of a process. docs/races.md describes the steps and the races
 //! between them.
 
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use super::users::User;
 use crate::costs::CostKind;
 use crate::executor::{self, Object};
 
-/// What a fork begins with: the caller's as things were under `p_lock`.
+/// The caller's state at the start of a fork, read under `p_lock`.
 struct Begun {
-    /// Who is charged for the child, and how many he may have.
+    /// The user that is charged for the child, and the user's limit.
     user: Arc<User>,
     limit: u64,
     group: Option<Arc<Pgrp>>,
@@ -31,7 +31,7 @@ impl Call<'_> {
         self.interruptible(super::call::After::Restart, || self.fork_once(&mut first))
     }
 
-    /// One attempt; `first` stays where it is if the attempt is to be made again.
+    /// Makes one attempt; `first` is kept if the attempt is to be repeated.
     pub(super) fn fork_once(&self, first: &mut Option<First>) -> std::result::Result<Pid, Stop> {
         let begun = self.begin_fork()?;
         let forked = self.make_child(first, begun);
@@ -86,7 +86,7 @@ impl Call<'_> {
         let mask = first.as_ref().map_or(SigSet::EMPTY, |first| first.mask(self.thread.mask()));
         let thread = Arc::new(Thread::new(kernel.handle(), slot, number, mask));
         let Some(place) = self.join_group(child, &thread, &user, group) else {
-            // The group was signalled first: the signal is delivered, then the fork begins again.
+            // The group was signalled first: the signal is delivered, then the fork starts again.
             user.tasks.give_back(1);
             kernel.pids.give_back(&kernel.locks, number, slot);
             return Err(Stop::Again);
@@ -100,14 +100,14 @@ impl Call<'_> {
         {
             let _writing = kernel.write_family(self.proc);
             kernel.link(self.proc, child);
-            // Nobody who could move it to another group has found it yet.
+            // No process that could move the child to another group has found it yet.
             kernel.count_forked(child);
         }
         kernel.population.fetch_add(1, Ordering::Relaxed);
         let pid = child.pid();
         kernel.pids.publish(number, slot);
         thread.begin_with_alternate(self.alternate.get());
-        let first = first.take().expect("an attempt is made with a program");
+        let first = first.take().expect("an attempt has a program");
         if let Err(errno) = kernel.begin(child, thread, place, first) {
             drop(coarse);
             kernel.undo_fork(self.proc, child);
@@ -117,9 +117,9 @@ impl Call<'_> {
     }
 
     /// Copies the caller's state to the child and makes it a member of the caller's group, between
-    /// two walks of the group; on which processor the child is to run. Nothing if a walk came that
-    /// the child should have met. `charged` is whose process it was counted as before its
-    /// credentials were copied, `group` the caller's a moment ago.
+    /// two walks of the group. Returns the processor on which the child is to run, or `None` if a
+    /// walk came that should have included the child. `charged` is the user that was charged before
+    /// the credentials were copied, `group` the caller's group a moment ago.
     fn join_group(
         &self,
         child: &Proc,
@@ -137,7 +137,7 @@ impl Call<'_> {
                 return None;
             }
             if nobody_walks.is_none() && kernel.everyone_walked() {
-                // The walk may have passed the child's slot, and not come to the parent's.
+                // The walk may have passed the child's slot, and not reached the parent's.
                 drop((parent, state, members));
                 nobody_walks = Some(kernel.pgrphash.read(&kernel.locks));
                 continue;
@@ -158,8 +158,8 @@ impl Call<'_> {
         }
     }
 
-    /// Whether there is a signal to be delivered before the process may fork: another thread may
-    /// have been chosen for it, and have taken it. Under `p_lock`, and that of the group.
+    /// Returns `true` if a signal is to be delivered before the process may fork; another thread
+    /// may have been chosen for it, and have taken it. Called under `p_lock` and the group's lock.
     fn is_signalled(&self, state: &mut ProcState) -> bool {
         if state.threads.len() > 1 {
             if state.dying || state.stopping {
@@ -172,7 +172,7 @@ impl Call<'_> {
 }
 
 impl Kernel {
-    /// Undoes what a process took, once it is unlinked and nobody can find it alive.
+    /// Releases the resources of a process, once it is unlinked and cannot be found alive.
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
         executor::spend(CostKind::Reap);
@@ -187,8 +187,8 @@ impl Kernel {
         }
     }
 
-    /// Takes a process out of its group and leaves its slot to the next one; returns the group, if
-    /// nobody is left in it, and what its spawner is to be told.
+    /// Removes a process from its group and frees its slot. Returns the group, if it is now empty,
+    /// and the failure to report to the process's spawner.
     fn move_out(&self, proc: &Proc) -> (Option<Arc<Pgrp>>, Option<Failure>) {
         loop {
             let group = proc.lock(&self.locks).pgrp.clone();
@@ -212,7 +212,7 @@ impl Kernel {
         }
     }
 
-    /// Takes a child back that could not begin, once whoever found it meanwhile has let go of it.
+    /// Removes a child that could not begin, once all references to it are released.
     fn undo_fork(&self, parent: &Proc, child: &Proc) {
         let left = child.lock(&self.locks).begin_exit();
         drop(left);
@@ -231,7 +231,7 @@ impl Kernel {
             self.recount(child, group.as_ref(), &mut Vec::new());
             self.unlink(parent, child);
         }
-        // Others may wait for this child alone.
+        // Other threads may wait for this child alone.
         super::exit::wake_waiters(&mut parent.lock(&self.locks));
         self.reap(child);
     }

@@ -1,10 +1,10 @@
-//! What groups count, counted from scratch ([`Kernel::check_groups`]): debug builds compare the two
-//! after each change.
+//! Consistency check of group counts ([`Kernel::check_groups`]): debug builds compare them with
+//! counts from scratch after each change.
 //!
-//! A check sees the system at a moment at which nobody is in the middle of a change, and is seen by
-//! nobody: simulated, it passes no point, so that runs are the same with it and without. It repairs
-//! nothing. A run in which it finds something wrong is stopped, and then whoever asked for the run
-//! panics ([`Virtual::run`](crate::Virtual::run)). A release build has none of it.
+//! A check reads the system at a moment at which no thread is in the middle of a change, and has no
+//! effect: simulated, it passes no point, so that runs are the same with it and without. It repairs
+//! nothing. A run in which it finds an error is stopped, and then the caller of the run panics
+//! ([`Virtual::run`](crate::Virtual::run)). A release build does not check.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,18 +17,18 @@ use crate::executor;
 use crate::lock::Holding;
 use crate::mode::LockingMode;
 
-/// Processes that were ever made, above which only the end of the run is checked.
+/// Number of processes ever created above which only the end of the run is checked.
 const MOST: u32 = 120;
-/// Slots that are looked at: each of those processes may be forking one more.
+/// Number of slots that are checked: each of those processes may be forking one more.
 const SLOTS: usize = 2 * MOST as usize;
 
 impl Kernel {
-    /// Compares members, their places and the counts that say which groups are orphaned with what
-    /// the processes say of themselves, in a small system. Called with no lock held.
+    /// Compares members, their indices and the qualified counts of groups with the state of the
+    /// processes, in a small system. Called with no lock held.
     ///
-    /// On real processors it takes the locks. No lock keeps all relations as they are in mode
-    /// `PerProcess`: there the end of the run is checked alone. Simulated, it is left out where
-    /// somebody holds a lock, and where locks are counted.
+    /// With the parallel executor it takes the locks. In mode `PerProcess` no lock keeps all
+    /// relations constant, so only the end of the run is checked. In a simulated run the check is
+    /// skipped if a thread holds a lock, or if locks are counted.
     pub(super) fn check_groups(&self) {
         let small = || self.births.load(Ordering::Relaxed) <= MOST;
         if cfg!(debug_assertions) && small() && !self.config.statistics {
@@ -46,7 +46,7 @@ impl Kernel {
         }
     }
 
-    /// The same in any system, when its run has ended.
+    /// Like [`Self::check_groups`], in any system whose run has ended.
     pub(super) fn check_groups_at_the_end(&self) {
         if cfg!(debug_assertions)
             && let Err(wrong) = self.check_if_calm(usize::MAX)
@@ -55,12 +55,12 @@ impl Kernel {
         }
     }
 
-    /// The same, of a system in which nobody is left.
+    /// Like [`Self::check_groups`], in a system without processes.
     pub(super) fn check_what_groups_count(&self) -> Result<(), String> {
         self.check_all_groups(usize::MAX)
     }
 
-    /// Checks unless somebody is in the middle of something.
+    /// Checks unless a thread is in the middle of a change.
     fn check_if_calm(&self, slots: usize) -> Result<(), String> {
         let calm = self.coarse.is_idle()
             && self.pgrphash.is_idle()
@@ -73,7 +73,7 @@ impl Kernel {
         if calm { self.check_all_groups(slots) } else { Ok(()) }
     }
 
-    /// Checks all groups, and the processes in so many slots.
+    /// Checks all groups, and the processes in the first `slots` slots.
     fn check_all_groups(&self, slots: usize) -> Result<(), String> {
         let _coarse = self.coarse();
         let groups = self.pgrphash.read(&self.locks);
@@ -81,7 +81,7 @@ impl Kernel {
         let _reading = (!per_process).then(|| self.relations.read(&self.locks));
         for (number, group) in groups.iter() {
             if *number != group.id.number() {
-                return Err(format!("group {} stands under {number}", group.id));
+                return Err(format!("group {} is in the table under {number}", group.id));
             }
             self.check_group(group, &groups.then_read(&group.members))?;
         }
@@ -91,7 +91,7 @@ impl Kernel {
             let known = groups.get(&group.id.number());
             if !known.is_some_and(|known| Arc::ptr_eq(known, &group)) {
                 let (process, group) = (proc.number(), group.id);
-                return Err(format!("process {process} is in group {group}, which is not known"));
+                return Err(format!("process {process} is in group {group}, which is unlisted"));
             }
         }
         Ok(())
@@ -104,23 +104,23 @@ impl Kernel {
             let (process, id) = (member.number(), group.id);
             let known = member.place_in_group.load(Ordering::Relaxed) as usize;
             if known != place {
-                return Err(format!("process {process} is member {place} of {id}, not {known}"));
+                return Err(format!("process {process} stores index {known} in {id}, not {place}"));
             }
             let state = member.lock(&self.locks);
             let own = state.pgrp.clone();
             let stands = (state.phase != Phase::Zombie).then(|| group.standing());
             drop(state);
             if !own.is_some_and(|own| Arc::ptr_eq(&own, group)) {
-                return Err(format!("process {process} is a member of {id}, and does not know it"));
+                return Err(format!("process {process} is listed in {id}, but its state differs"));
             }
             if member.standing() != stands {
                 return Err(format!(
-                    "process {process} says that it stands elsewhere than in {id}"
+                    "process {process} of group {id} stores another group or session"
                 ));
             }
             let counts = self.counts_for(member, group.standing());
             if member.qualifies.load(Ordering::Relaxed) != counts {
-                return Err(format!("whether process {process} counts for group {id}: {counts}"));
+                return Err(format!("process {process} in {id}: expected `qualifies` {counts}"));
             }
             qualified += i32::from(counts);
         }
@@ -128,6 +128,6 @@ impl Kernel {
         if known == qualified {
             return Ok(());
         }
-        Err(format!("{qualified} members count for group {id}, and not {known}"))
+        Err(format!("group {id} counts {known} qualified members, expected {qualified}"))
     }
 }

@@ -1,8 +1,8 @@
 //! Groups (§2.1.2) and sessions (§2.1.4): `setpgid`, `setsid`, and which groups are orphaned.
 //!
 //! A group is orphaned when no member's parent is in another group of the same session. Each group
-//! counts such members; a member's share changes where the member, its parent's group or its parent
-//! does.
+//! counts such qualified members; a member's contribution changes when the member, its parent's
+//! group or its parent changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,8 +69,9 @@ impl Call<'_> {
         if moved { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
-    /// From which group to which a process is to be moved, if the caller may; `found` has the
-    /// number of `group`. Where none has it, and it is the process's own, the group is made.
+    /// Returns the groups from which and to which a process is to be moved, if the caller may;
+    /// `found` has the number of `group`. If no group has it, and it is the process's own, the
+    /// group is created.
     fn check_move(
         &self,
         groups: &mut super::Groups,
@@ -101,7 +102,7 @@ impl Call<'_> {
             return Err(Errno::EPERM);
         }
         let to = match found {
-            // Its number is another group's now.
+            // Its number now belongs to another group.
             Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => {
                 return Err(Errno::EPERM);
@@ -154,9 +155,9 @@ impl Kernel {
         }
     }
 
-    /// Moves a process between groups, and counts anew what that changes; false if it was waited
-    /// for meanwhile. Under the table for writing. A group that is orphaned by this is not told: it
-    /// was so done on purpose, and POSIX speaks of exits alone.
+    /// Moves a process between groups, and updates the counts. Returns `false` if it was waited for
+    /// meanwhile. Called under the table for writing. A group that is orphaned by this is not
+    /// signalled: the change was deliberate, and POSIX refers only to exits.
     fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) -> bool {
         let _relations = self.write_parent_and_own(proc);
         let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
@@ -165,7 +166,7 @@ impl Kernel {
             return false;
         }
         // The process counts for its new group before it joins that, and for its old one until it
-        // has left: at no moment does a group look orphaned that is not.
+        // has left: at no moment does a group appear orphaned that is not.
         let counted = proc.qualifies.load(Ordering::Relaxed);
         proc.qualifies.store(false, Ordering::Relaxed);
         let lost = &mut Vec::new();
@@ -188,8 +189,8 @@ impl Kernel {
         true
     }
 
-    /// Counts a process for its group if its parent cares for that, and no longer if it does not; a
-    /// group that is orphaned by that is noted. Under relations for writing.
+    /// Updates whether a process counts as a qualified member of its group, and adds a group that
+    /// this orphans to `orphaned`. Called under relations for writing.
     pub(super) fn recount(
         &self,
         proc: &Proc,
@@ -207,17 +208,17 @@ impl Kernel {
         }
     }
 
-    /// Counts a process that was just forked. Under relations for writing.
+    /// Counts a process that was just forked. Called under relations for writing.
     pub(super) fn count_forked(&self, child: &Proc) {
-        // Mostly its parent is in the same group.
+        // Usually its parent is in the same group.
         if child.standing().is_some_and(|own| self.counts_for(child, own)) {
             let group = child.lock(&self.locks).pgrp.clone();
             self.recount(child, group.as_ref(), &mut Vec::new());
         }
     }
 
-    /// Whether a process is alive and its parent, alive too, is in another group of the same
-    /// session. Under relations.
+    /// Returns `true` if a process is alive and its parent, alive too, is in another group of the
+    /// same session. Called under relations.
     pub(super) fn counts_for(&self, proc: &Proc, group: Standing) -> bool {
         let cares = |parent: &Proc| {
             let its = parent.standing();
@@ -226,7 +227,8 @@ impl Kernel {
         proc.standing().is_some() && self.parent_hint(proc).is_some_and(cares)
     }
 
-    /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).
+    /// Signals an orphaned group with a stopped member: no process would continue it (POSIX,
+    /// `_exit`).
     pub(super) fn hang_up_if_stopped(&self, group: &Arc<Pgrp>) {
         let stopped = {
             let _coarse = self.coarse();
@@ -242,7 +244,7 @@ impl Kernel {
         }
     }
 
-    /// Takes a group whose last member has left out of the table.
+    /// Removes a group from the table if its last member has left.
     fn forget_if_empty(&self, group: &Arc<Pgrp>) {
         let empty = group.members.read(&self.locks).slots.is_empty();
         if empty {

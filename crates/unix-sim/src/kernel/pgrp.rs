@@ -19,26 +19,27 @@ pub(super) struct Pgrp {
     pub(super) session: Arc<Session>,
     /// `pg_lock`.
     pub(super) members: BlockingLock<PgLock, Members>,
-    /// Guarded by `pg_ref_lock`.
+    /// The references, guarded by `pg_ref_lock`.
     references: SimpleLock<PgRefLock, References>,
-    /// Members whose parent is in another group of the same session; where there is none, the group
-    /// is orphaned. Changes under relations for writing.
+    /// Number of qualified members: those whose parent is in another group of the same session.
+    /// Without one, the group is orphaned. Changes under relations for writing.
     qualified: AtomicI32,
 }
 
-/// What `pg_ref_lock` guards.
+/// The state that `pg_ref_lock` guards.
 #[derive(Debug, Default)]
 struct References {
-    /// References other than the members'. While there is one, nobody else gets the group's number.
+    /// References other than the members'. While there is one, no other process gets the group's
+    /// number.
     pg_refcnt: u32,
-    /// The last member has left: the number goes with the last reference.
+    /// The last member has left: the last reference releases the number.
     left: bool,
 }
 
-/// What `pg_lock` guards.
+/// The state that `pg_lock` guards.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    /// Slots, each of which knows its place here.
+    /// The slots of the members; each stores its index here.
     pub(super) slots: Vec<u32>,
 }
 
@@ -50,16 +51,16 @@ pub(super) struct Session {
     pub(super) state: SimpleLock<SLock, SessionState>,
 }
 
-/// What `s_lock` guards.
+/// The state that `s_lock` guards.
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
-    /// The terminal that its leader took.
+    /// The terminal that its leader acquired.
     pub(super) terminal: Option<Arc<Terminal>>,
-    /// The foreground group of a terminal that was hung up, to be told when the leader exits.
+    /// The foreground group of a terminal that was hung up, to be signalled when the leader exits.
     pub(super) left: Option<HeldPgrp>,
 }
 
-/// A counted reference to a group (§5.1, §7.2.1). It is dropped with no lock held.
+/// A counted reference to a group (§5.1, §7.2.1). It must be dropped with no lock held.
 #[derive(Debug)]
 pub(super) struct PgrpRef<'k> {
     kernel: &'k Kernel,
@@ -89,16 +90,16 @@ impl Drop for PgrpRef<'_> {
 
 /// A counted reference that is kept in the system's own structures.
 #[derive(Debug)]
-#[must_use = "a reference that is lost keeps the group's number for ever"]
+#[must_use = "a reference that is lost keeps the group's number indefinitely"]
 pub(super) struct HeldPgrp(Arc<Pgrp>);
 
 impl HeldPgrp {
-    /// The reference again.
+    /// Converts it back to a reference.
     pub(super) fn refer(self, kernel: &Kernel) -> PgrpRef<'_> {
         PgrpRef { kernel, group: self.0 }
     }
 
-    /// Whose it is.
+    /// Returns the group.
     pub(super) fn group(&self) -> &Arc<Pgrp> {
         &self.0
     }
@@ -115,37 +116,38 @@ impl Pgrp {
         }
     }
 
-    /// Whether `id` means this group, and not one that had its number before.
+    /// Returns `true` if `id` denotes this group, and not an earlier one with its number.
     pub(super) fn is_named(&self, id: Pid) -> bool {
         let (own, asked) = (self.id.birth(), id.birth());
         self.id.number() == id.number() && (own.is_none() || asked.is_none() || own == asked)
     }
 
-    /// What its members say of themselves.
+    /// Returns the numbers that its members store.
     pub(super) fn standing(&self) -> Standing {
         let number = |id: Pid| id.number().unsigned_abs();
         Standing { group: number(self.id), session: number(self.session.id) }
     }
 
-    /// Whether nobody outside, in the same session, cares for the group.
+    /// Returns `true` if no member's parent is in another group of the same session.
     pub(super) fn is_orphaned(&self) -> bool {
         self.qualified.load(Ordering::Relaxed) == 0
     }
 
-    /// Counts one more member, or one less, whose parent cares for the group. Under relations for
-    /// writing. Returns whether the group has just become orphaned.
+    /// Adds `change` to the number of qualified members. Called under relations for writing.
+    /// Returns `true` if the group has just become orphaned.
     pub(super) fn qualify(&self, change: i32) -> bool {
         let before = self.qualified.fetch_add(change, Ordering::Relaxed);
         debug_assert!(before + change >= 0, "group {}: {before} {change:+}", self.id);
         before > 0 && before + change == 0
     }
 
-    /// Whether nobody has or waits for `pg_lock`. Known for certain where nobody else runs.
+    /// Returns `true` if no thread holds or waits for `pg_lock`. Certain only if no other thread
+    /// runs.
     pub(super) fn is_idle(&self) -> bool {
         self.members.is_idle()
     }
 
-    /// How many members care for it, for checks.
+    /// Returns the number of qualified members, for checks.
     pub(super) fn qualified(&self) -> i32 {
         self.qualified.load(Ordering::Relaxed)
     }
@@ -164,10 +166,10 @@ impl Members {
         self.slots.push(proc.slot);
     }
 
-    /// Removes a member; the last one moves into its place.
+    /// Removes a member; the last one takes its index.
     pub(super) fn remove(&mut self, kernel: &Kernel, proc: &Proc) {
         let place = proc.place_in_group.load(Ordering::Relaxed) as usize;
-        assert_eq!(self.slots[place], proc.slot, "a member knows its place");
+        assert_eq!(self.slots[place], proc.slot, "a member stores its index");
         self.slots.swap_remove(place);
         if let Some(&moved) = self.slots.get(place) {
             kernel.slab.get(moved).place_in_group.store(place as u32, Ordering::Relaxed);
@@ -176,8 +178,8 @@ impl Members {
 }
 
 impl Kernel {
-    /// The group of a process whose `p_lock` is held, referred to before that is released: then it
-    /// stays valid though the process may leave it (§7.2.1).
+    /// Returns the group of a process whose `p_lock` is held, with a reference: the group stays
+    /// valid even if the process leaves it (§7.2.1).
     pub(super) fn refer_to_group<'k>(
         &'k self,
         state: &SimpleGuard<'_, PLock, ProcState>,
@@ -187,18 +189,18 @@ impl Kernel {
         Some(PgrpRef { kernel: self, group })
     }
 
-    /// A group that something refers to which the caller keeps true.
+    /// Refers to a group that the caller keeps valid.
     pub(super) fn refer(&self, group: &Arc<Pgrp>) -> PgrpRef<'_> {
         self.hold(group).refer(self)
     }
 
-    /// The same, for the system's own structures.
+    /// Like [`Self::refer`], for the system's own structures.
     pub(super) fn hold(&self, group: &Arc<Pgrp>) -> HeldPgrp {
         group.references.lock(&self.locks).pg_refcnt += 1;
         HeldPgrp(Arc::clone(group))
     }
 
-    /// The group with this number.
+    /// Returns the group with this number.
     pub(super) fn find_group(&self, id: Pid) -> Option<PgrpRef<'_>> {
         let groups = self.pgrphash.read(&self.locks);
         let group = groups.get(&id.number()).filter(|group| group.is_named(id))?.clone();
@@ -206,21 +208,22 @@ impl Kernel {
         Some(PgrpRef { kernel: self, group })
     }
 
-    /// The group with the number of this one, which may have been left and made again since;
-    /// nothing where there is none.
+    /// Returns the group with the number of this one, which may have been emptied and created again
+    /// since; `None` if there is none.
     pub(super) fn made_again<'k>(&'k self, held: PgrpRef<'k>) -> Option<PgrpRef<'k>> {
-        // Declared before the lock, and so let go after it: that may take the lock again.
+        // Declared before the lock, and so dropped after it: dropping it may take the lock again.
         let found;
         let _coarse = self.coarse();
         found = self.find_group(held.id);
         found
     }
 
-    /// A group that a member of `session` may make, for a terminal's foreground: Linux takes the
-    /// number of any of them. Nobody is a member, and the number is nobody else's.
+    /// Returns a group that a member of `session` may create, for a terminal's foreground: Linux
+    /// accepts the number of any member. The group has no members, and the number belongs to no
+    /// other.
     pub(super) fn hold_unmade(&self, leader: Pid, session: &Arc<Session>) -> Result<HeldPgrp> {
         let leader = self.find(leader).ok_or(Errno::ESRCH)?;
-        // Who is in a group has its number, and nobody gives that back before `p_lock` is released.
+        // A process in a group has its number, which is not released before `p_lock` is.
         let state = leader.state().ok_or(Errno::ESRCH)?;
         let group = state.pgrp.as_ref().ok_or(Errno::ESRCH)?;
         if !Arc::ptr_eq(&group.session, session) {
@@ -233,8 +236,8 @@ impl Kernel {
         Ok(self.hold(&Arc::new(unmade)))
     }
 
-    /// Makes a group; the caller holds `groups`, the table, for writing and adds a first member
-    /// before it lets go.
+    /// Creates a group; the caller holds `groups`, the table, for writing and adds a first member
+    /// before it releases the table.
     pub(super) fn make_group(
         &self,
         groups: &mut super::Groups,
@@ -247,8 +250,8 @@ impl Kernel {
         group
     }
 
-    /// Takes a group out of the table whose last member has left, unless somebody has joined it
-    /// since. Its number goes with it, or with the last reference.
+    /// Removes a group whose last member has left from the table, unless a process has joined it
+    /// since. Its number is released with it, or with the last reference.
     pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
         let mut groups = self.pgrphash.write(&self.locks);
         let number = group.id.number();
@@ -273,8 +276,8 @@ impl Kernel {
         }
     }
 
-    /// Gives the number of a group back that has no members, with the last reference to it. Its
-    /// leader may have made another one meanwhile, which keeps the number.
+    /// Releases the number of a group without members, with the last reference to it. Its leader
+    /// may have created another group meanwhile, which keeps the number.
     fn give_group_number_back(&self, group: &Pgrp) {
         let _coarse = self.coarse();
         let groups = self.pgrphash.write(&self.locks);

@@ -1,7 +1,7 @@
-//! A process (§5.2): [`Proc`], and what its `p_lock` guards ([`ProcState`]). How others refer to it
-//! stands in [`references`](super::references).
+//! A process (§5.2): [`Proc`], and the state that its `p_lock` guards ([`ProcState`]).
+//! [`references`](super::references) has the references to it.
 
-#![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
+#![allow(unsafe_code, reason = "the state of an ended system is read through its locks")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,176 +28,176 @@ use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::{Before, PLock, UTimeLock};
 use crate::lock::{Holding, Locks, SimpleGuard, SimpleLock, lock_both};
 
-/// A slot, and the process in it if there is one. On cache lines of its own, and these in pairs, as
-/// processors fetch them: what one process does does not slow its neighbours. In this order: where
-/// the compiler moved the state, a signal to a group of 10,000 took a third longer.
+/// A slot, and the process in it if there is one. Slots have cache lines of their own, in pairs, as
+/// processors fetch them, so that one process does not slow down its neighbours. The order of the
+/// fields matters: when the compiler moved the state, a signal to a group of 10,000 took a third
+/// longer.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Proc {
     state: SimpleLock<PLock, ProcState>,
     pub(super) slot: u32,
-    /// Number and birth; 0 while nobody is in the slot, or an embryo.
+    /// Number and generation; 0 while the slot is free or its process is being created.
     number: AtomicI32,
     birth: AtomicU32,
     /// References, and [`ENDING`].
     refs: AtomicU32,
     /// The four relation pointers (table 2).
     pub(super) links: Links,
-    /// Where it stands among the members of its group; guarded by `pg_lock`.
+    /// The index among the members of its group; guarded by `pg_lock`.
     pub(super) place_in_group: AtomicU32,
-    /// Whether its group counts it as one whose parent cares for the group; changes under relations
-    /// for writing.
+    /// `true` if its group counts it as a member whose parent is in another group of the session;
+    /// changes under relations for writing.
     pub(super) qualifies: AtomicBool,
-    /// Its group and its session while it is alive: a copy of what its state says, for those that
-    /// count who cares for a group. Changes under relations for writing; of one that has no parent
-    /// yet and no children, under its `p_lock`.
+    /// Group and session of a live process: a copy of its state, for those that count qualified
+    /// members. Changes under relations for writing; for a process without a parent and children
+    /// yet, under its `p_lock`.
     standing: AtomicU64,
-    /// Whether it inherits the orphans below it; changes under `p_lock`.
+    /// `true` if it inherits the orphans below it; changes under `p_lock`.
     pub(super) subreaper: AtomicBool,
-    /// Which thread of the parent has it while it waits (§6.2), by thread number; 0 for none.
+    /// The thread of the parent that owns it while it waits (§6.2), by number; 0 for none.
     pub(super) owner: AtomicI32,
-    /// Copies of what its state says of its users and its session, for itself to read without a
-    /// lock.
+    /// Copies of its users and its session from the state, which it reads itself without a lock.
     real: AtomicU32,
     effective: AtomicU32,
     session: AtomicI32,
-    /// The terminal that is its own, by the instance of its lock: see `terminal/own.rs`.
+    /// Its own terminal, by the instance of that one's lock: see `terminal/own.rs`.
     pub(super) terminal: AtomicU32,
-    /// The thread that made it, while its process is the parent; else 0.
+    /// The thread that created it, while that thread's process is the parent; otherwise 0.
     maker: AtomicI32,
-    /// What it runs, by [`Kernel::program_name`]; for the watchdog, who takes no lock.
+    /// The program, for [`Kernel::program_name`]; the watchdog reads it without a lock.
     pub(super) program: AtomicU32,
     pub(super) siglock: SigLock,
     pub(super) times: SimpleLock<UTimeLock, Times>,
 }
 
-/// Who is in a slot, for those that keep no reference: the slot's next tenant is another.
+/// The process in a slot, for those that keep no reference: the slot's next process differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tenant {
     pub(super) slot: u32,
     pub(super) birth: u32,
 }
 
-/// In `refs`: the process ends, and nobody gets a new reference.
+/// The bit in `refs` that the process is ending, and no new reference can be counted.
 const ENDING: u32 = 1 << 31;
 
-/// How far a process has come.
+/// The phase of a process's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nobody is here, or not yet.
+    /// The slot is empty, or its process is not ready yet.
     Free,
-    /// It runs, sleeps or is stopped.
+    /// The process runs, sleeps or is stopped.
     Live,
-    /// It throws away what is sent to it.
+    /// The process discards signals that are sent to it.
     Exiting,
-    /// It waits to be waited for.
+    /// The process has exited, and has not been waited for.
     Zombie,
 }
 
-/// What `p_lock` guards.
+/// The state that `p_lock` guards.
 #[derive(Debug)]
 pub(super) struct ProcState {
     pub(super) phase: Phase,
-    /// The oldest first. One alone takes no memory elsewhere.
+    /// The threads, the oldest first. A single one needs no allocation.
     pub(super) threads: SmallVec<[Member; 1]>,
-    /// Threads that ended and nobody has joined; each until another thread has its number.
+    /// Ended threads that were not joined; each until another thread has its number.
     pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
     pub(super) pending: Pending,
-    /// Who took a signal in turn last.
+    /// The thread that last took a signal in turn.
     pub(super) turn: i32,
-    /// The mask, where it is the process's.
+    /// The mask, if masks belong to processes.
     pub(super) mask: SigSet,
     pub(super) credentials: Credentials,
     pub(super) limits: Limits,
     pub(super) pgrp: Option<Arc<Pgrp>>,
     pub(super) files: Files,
     pub(super) nice: i32,
-    /// Forks under way (§6.2).
+    /// Number of forks in progress (§6.2).
     pub(super) p_forkcnt: u32,
-    /// Whoever waits for forks to end, for the other threads to end, or for references to be
-    /// dropped.
+    /// The fiber that waits for forks or for the other threads to end, or for references to be
+    /// released.
     pub(super) ender: Option<Fiber>,
     /// The signal that stopped it, until SIGCONT or SIGKILL cancels the stop. Meanwhile its tracer
     /// may continue it.
     pub(super) stopped: Option<Signal>,
-    /// A thread has taken a stop and will stop the process, unless that is cancelled before.
+    /// A thread has taken a stop and will stop the process, unless the stop is cancelled first.
     pub(super) stopping: bool,
     /// SIGCONT arrived while its threads ran because its tracer had continued them: the parent gets
     /// SIGCHLD when a thread next takes a signal.
     pub(super) continue_unreported: bool,
-    /// A thread has taken what ends the process, and is about to halt the others.
+    /// A thread has taken a signal that ends the process, and is about to halt the others.
     pub(super) dying: bool,
-    /// The signal that ends it, and whether with a core, from the moment when it is sent.
+    /// The signal that ends it, with or without a core, set when the signal is sent.
     pub(super) doomed: Option<(Signal, bool)>,
-    /// What the parent has not been told by `wait` yet.
+    /// The change that `wait` has not reported to the parent yet.
     pub(super) news: Option<News>,
-    /// How it ended, once it has.
+    /// The exit status, once it has ended.
     pub(super) end: Option<WaitStatus>,
-    /// It has executed since it was forked.
+    /// `true` if it has executed since it was forked.
     pub(super) executed: bool,
-    /// What its program calls itself, where that is not its registered name.
+    /// The program's own name for the process, if it is not the registered name.
     pub(super) called: Option<Arc<str>>,
-    /// Whoever traces it.
+    /// The tracing process.
     pub(super) tracer: Option<Tenant>,
-    /// Which thread of it does.
+    /// The thread of that process that traces.
     pub(super) tracing: Option<Arc<Thread>>,
-    /// Those that it traces and is not the parent of, by their slots.
+    /// The slots of the processes that it traces and is not the parent of.
     pub(super) tracees: Vec<u32>,
     /// The signal with which it stopped for its tracer, until that resumes it.
     pub(super) trapped: Option<Signal>,
-    /// The same, until the tracer is told by `wait`.
+    /// The same signal, until `wait` reports it to the tracer.
     pub(super) untold: Option<Signal>,
-    /// What a stopped tracee was told to do by its tracer.
+    /// The request with which the tracer resumed it.
     pub(super) resumed: Option<Resumed>,
-    /// What it has executed and not begun.
+    /// The program that it has executed and not begun.
     pub(super) image: Option<Image>,
-    /// Why it could not execute what it was spawned for.
+    /// The error if it could not execute what it was spawned for.
     pub(super) failure: Option<Failure>,
-    /// SIGALRM is due then; and which of all alarms it is.
+    /// The time at which SIGALRM is due, and the number of the alarm.
     pub(super) alarm: Option<(Duration, u64)>,
-    /// On which processor its children run.
+    /// The processor on which its children run.
     pub(super) place: Option<usize>,
-    /// Used by children that were waited for.
+    /// Processor time of children that were waited for.
     pub(super) children_used: Usage,
 }
 
-/// What `wait` may find of a child that has not ended.
+/// A change of a live child that `wait` may report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     Stopped(Signal),
     Continued,
 }
 
-/// A thread in its process's list.
+/// A thread in the list of its process.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) thread: Arc<Thread>,
-    /// What it sleeps on: its own fiber, or in mode `Master` one on processor 0. `None` until it
-    /// has begun.
+    /// The fiber on which it sleeps: its own, or in mode `Master` one on processor 0. `None` until
+    /// it has begun.
     pub(super) fiber: Option<Fiber>,
-    /// Sent to this thread alone.
+    /// Signals pending for this thread alone.
     pub(super) pending: Pending,
-    /// It has a mask of its own until a handler has run: it is in `sigsuspend`.
+    /// `true` in `sigsuspend`: it has a mask of its own until a handler has run.
     pub(super) suspended: bool,
-    /// It is in `wait`.
+    /// `true` in `wait`.
     pub(super) waits: bool,
-    /// A child has changed since it looked.
+    /// `true` if a child has changed since it last checked.
     pub(super) changed: bool,
-    /// It has traced somebody since it looked.
+    /// `true` if it has traced a process since it last checked.
     pub(super) traces: bool,
-    /// Who joins it, once somebody does.
+    /// The fiber that joins it, if any.
     pub(super) joiner: Option<Fiber>,
 }
 
-/// A group and its session, by their numbers, which are nobody else's while a member lives.
+/// A group and its session, by their numbers, which no other has while a member lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) group: u32,
     pub(super) session: u32,
 }
 
-/// What a process that exits had, to be let go of with no lock held.
+/// Resources of an exiting process, to be released with no lock held.
 #[derive(Debug)]
 pub(super) struct Left {
     pub(super) files: Files,
@@ -230,7 +230,7 @@ impl Proc {
         }
     }
 
-    /// The handle of who is in the slot.
+    /// Returns the handle of the process in the slot.
     pub(super) fn pid(&self) -> Pid {
         Pid::handle(self.number(), self.birth())
     }
@@ -245,17 +245,17 @@ impl Proc {
         self.birth.load(Ordering::Relaxed)
     }
 
-    /// Whether `pid` means who is in the slot.
+    /// Returns `true` if `pid` denotes the process in the slot.
     pub(super) fn is_named(&self, pid: Pid) -> bool {
         self.number() == pid.number() && pid.birth().is_none_or(|birth| birth == self.birth())
     }
 
-    /// Who is in the slot, for those that keep no reference.
+    /// Returns the process in the slot, for those that keep no reference.
     pub(super) fn tenant(&self) -> Tenant {
         Tenant { slot: self.slot, birth: self.birth() }
     }
 
-    /// Who it is to those that it signals.
+    /// Returns its users and session, for checks when it sends signals.
     pub(super) fn ids(&self) -> Ids {
         executor::looks_at(Object::Process(self.slot));
         Ids {
@@ -265,50 +265,50 @@ impl Proc {
         }
     }
 
-    /// Copies its users. Under `p_lock`.
+    /// Copies its users. Called under `p_lock`.
     pub(super) fn set_users(&self, credentials: &Credentials) {
         executor::changes(Object::Process(self.slot));
         self.real.store(credentials.real, Ordering::Relaxed);
         self.effective.store(credentials.effective, Ordering::Relaxed);
     }
 
-    /// Copies its session's number.
+    /// Copies the number of its session.
     pub(super) fn set_session(&self, session: i32) {
         executor::changes(Object::Process(self.slot));
         self.session.store(session, Ordering::Relaxed);
     }
 
-    /// The group and the session that it belongs to, while it is alive.
+    /// Returns the group and the session that it belongs to, while it is alive.
     pub(super) fn standing(&self) -> Option<Standing> {
         executor::looks_at(Object::Process(self.slot));
         let packed = self.standing.load(Ordering::Relaxed);
         (packed != 0).then_some(Standing { group: (packed >> 32) as u32, session: packed as u32 })
     }
 
-    /// It belongs to this group now.
+    /// Sets the group that it belongs to.
     pub(super) fn stand_in(&self, group: &Pgrp) {
         executor::changes(Object::Process(self.slot));
         let Standing { group, session } = group.standing();
         self.standing.store(u64::from(group) << 32 | u64::from(session), Ordering::Relaxed);
     }
 
-    /// It is not alive any more.
+    /// Marks that it is no longer alive.
     pub(super) fn stands_no_more(&self) {
         executor::changes(Object::Process(self.slot));
         self.standing.store(0, Ordering::Relaxed);
     }
 
-    /// The thread of its parent that made it, or 0.
+    /// Returns the thread of its parent that created it, or 0.
     pub(super) fn maker(&self) -> i32 {
         self.maker.load(Ordering::Relaxed)
     }
 
-    /// A thread of its parent has made it; 0: somebody else's.
+    /// Sets the thread of its parent that created it; 0 if the parent did not create it.
     pub(super) fn is_made_by(&self, tid: i32) {
         self.maker.store(tid, Ordering::Relaxed);
     }
 
-    /// Lets a new process in. Nobody finds it before its number is published.
+    /// Puts a new process into the slot. It cannot be found before its number is published.
     pub(super) fn move_in(&self, number: i32, birth: u32) {
         executor::changes(Object::Process(self.slot));
         self.number.store(number, Ordering::Relaxed);
@@ -320,7 +320,7 @@ impl Proc {
         self.refs.fetch_and(!ENDING, Ordering::Release);
     }
 
-    /// Nobody is in the slot any more. Called under `p_lock`.
+    /// Empties the slot. Called under `p_lock`.
     pub(super) fn move_out(&self) {
         executor::changes(Object::Process(self.slot));
         self.number.store(0, Ordering::Relaxed);
@@ -331,34 +331,34 @@ impl Proc {
         self.state.lock(locks)
     }
 
-    /// Whether nobody has its `p_lock` or its family's lock. Known for certain where nobody else
-    /// runs.
+    /// Returns `true` if its `p_lock` and its family's lock are free. Certain only if no other
+    /// thread runs.
     pub(super) fn is_idle(&self) -> bool {
         self.state.is_idle() && self.links.are_idle()
     }
 
-    /// What `p_lock` guards, though somebody may hold it.
+    /// Returns the state, even if a thread holds `p_lock`.
     ///
     /// # Safety
     ///
-    /// As for [`SimpleLock::value_after_the_end`].
+    /// Like [`SimpleLock::value_after_the_end`].
     pub(super) unsafe fn state_after_the_end(&self) -> &ProcState {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's guarantee.
         unsafe { self.state.value_after_the_end() }
     }
 
-    /// What `p_lock` guards, of a process that nobody else can know of.
+    /// Returns the state of a process that no other thread can access.
     pub(super) fn state_mut(&mut self) -> &mut ProcState {
         self.state.get_mut()
     }
 
-    /// References that are held.
+    /// Returns the number of references.
     pub(super) fn references(&self) -> u32 {
         executor::looks_at(Object::Process(self.slot));
         self.refs.load(Ordering::Relaxed) & !ENDING
     }
 
-    /// `p_lock`, while a lock is held that comes before it.
+    /// Takes `p_lock`, while a lock is held that comes before it.
     pub(super) fn lock_after<'a, H>(&'a self, outer: &H) -> SimpleGuard<'a, PLock, ProcState>
     where
         H: Holding<'a, Class: Before<PLock>>,
@@ -366,7 +366,7 @@ impl Proc {
         outer.then_lock(&self.state)
     }
 
-    /// `p_lock` of this and of another process, in the order of their slots.
+    /// Takes `p_lock` of this and of another process, in the order of their slots.
     pub(super) fn lock_both<'a>(
         &'a self,
         other: &'a Self,
@@ -376,21 +376,21 @@ impl Proc {
         (mine, others.expect("two processes"))
     }
 
-    /// From now on there is no new reference; returns whether there is one still.
+    /// Prevents new references. Returns `true` if a reference is left.
     pub(super) fn end_references(&self) -> bool {
         executor::changes(Object::Process(self.slot));
         // SYNC references: pairs with the release in `Proc::uncount`.
         self.refs.fetch_or(ENDING, Ordering::Acquire) & !ENDING != 0
     }
 
-    /// Counts a reference less; whether an exit waits for just that.
+    /// Releases a reference. Returns `true` if an exit waits for this one.
     pub(super) fn uncount(&self) -> bool {
         executor::changes(Object::Process(self.slot));
         // SYNC references: pairs with `Proc::end_references`.
         self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
     }
 
-    /// Counts a reference; false if the process is ending.
+    /// Counts a reference. Returns `false` if the process is ending.
     pub(super) fn count(&self) -> bool {
         executor::changes(Object::Process(self.slot));
         let mut refs = self.refs.load(Ordering::Relaxed);
@@ -411,7 +411,7 @@ impl Proc {
 }
 
 impl ProcState {
-    /// A process with one thread, nothing pending and no alarm.
+    /// Creates the state of an empty slot: nothing is pending and no alarm is set.
     pub(super) fn new(credentials: Credentials, actions: Arc<Actions>, limits: Limits) -> Self {
         Self {
             phase: Phase::Free,
@@ -451,8 +451,8 @@ impl ProcState {
         }
     }
 
-    /// Makes a process in an empty slot, as `fork` makes it of its parent. What the slot's last
-    /// process shared with that already stays shared.
+    /// Creates a process in an empty slot, as `fork` copies its parent. Data that the slot's last
+    /// process already shared with the parent stay shared.
     pub(super) fn become_child_of(&mut self, parent: &Self, thread: Arc<Thread>) {
         let Credentials { real, effective, saved, ref user } = parent.credentials;
         (self.credentials.real, self.credentials.effective) = (real, effective);
@@ -471,7 +471,7 @@ impl ProcState {
         self.begin_afresh();
     }
 
-    /// Forgets what the slot's last process was up to.
+    /// Clears the state that the slot's last process left.
     fn begin_afresh(&mut self) {
         let Self {
             ended,
@@ -497,7 +497,7 @@ impl ProcState {
             failure,
             alarm,
             children_used,
-            // As the parent has them.
+            // Copied from the parent.
             credentials: _,
             actions: _,
             limits: _,
@@ -522,7 +522,7 @@ impl ProcState {
         *children_used = Usage::default();
     }
 
-    /// From now on the process throws away what it is sent.
+    /// Begins the exit: the process discards further signals.
     pub(super) fn begin_exit(&mut self) -> Left {
         self.phase = Phase::Exiting;
         self.alarm = None;
@@ -533,8 +533,7 @@ impl ProcState {
         }
     }
 
-    /// A process that is traced no more.
-    /// Sets the mask of all threads but those that are in `sigsuspend`; each looks what it lets in.
+    /// Sets the mask of all threads except those in `sigsuspend`; each checks what it unblocks.
     pub(super) fn set_mask(&mut self, mask: SigSet) {
         self.mask = mask;
         for member in self.threads.iter().filter(|member| !member.suspended) {
@@ -546,23 +545,23 @@ impl ProcState {
         }
     }
 
-    /// The entry of a thread of this process.
+    /// Returns the entry of a thread of this process.
     pub(super) fn member(&mut self, tid: i32) -> Option<&mut Member> {
         self.threads.iter_mut().find(|member| member.thread.tid() == tid)
     }
 
-    /// How many signals are queued, for the process or for one thread.
+    /// Returns the number of signals that are queued, for the process or for one thread.
     pub(super) fn queued(&self) -> usize {
         self.threads.iter().map(|member| member.pending.len()).sum::<usize>() + self.pending.len()
     }
 
-    /// Everything that is pending, for the process or for one thread.
+    /// Returns all signals that are pending, for the process or for one thread.
     pub(super) fn pending_anywhere(&self) -> SigSet {
         self.threads.iter().fold(self.pending.set(), |set, member| set.union(member.pending.set()))
     }
 }
 
-/// Makes `mine` another name for what `theirs` is; nothing is written where it is that already.
+/// Makes `mine` share the value of `theirs`; writes nothing if it already does.
 fn share<T>(mine: &mut Arc<T>, theirs: &Arc<T>) {
     if !Arc::ptr_eq(mine, theirs) {
         *mine = Arc::clone(theirs);
@@ -583,14 +582,14 @@ impl Member {
         }
     }
 
-    /// Wakes it if it sleeps so that a signal may.
+    /// Wakes it if it sleeps so that a signal may wake it.
     pub(super) fn wake(&self) {
         if self.thread.is_sleeping() {
             self.unpark();
         }
     }
 
-    /// Wakes it whatever it sleeps for; it looks again.
+    /// Wakes it from any sleep; it checks its condition again.
     pub(super) fn unpark(&self) {
         if let Some(fiber) = &self.fiber {
             fiber.unpark();

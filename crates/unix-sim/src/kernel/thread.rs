@@ -1,4 +1,4 @@
-//! A virtual thread, as others see it: [`Thread`], and what they want of it: [`Attention`].
+//! A virtual thread, as other threads see it: [`Thread`], and its pending work: [`Attention`].
 
 #![allow(unsafe_code, reason = "a name behind one atomic word")]
 
@@ -14,25 +14,25 @@ use super::KernelHandle;
 use crate::executor::{self, Object};
 
 bitflags! {
-    /// What a thread has to see to before it goes back to user mode.
+    /// Work that a thread handles before it returns to user mode.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Attention: u32 {
         /// A signal may be deliverable.
         const SIGNAL = 1 << 0;
-        /// It ends: another thread exits or executes (`sig_lock_to_exit`).
+        /// The thread ends: another thread exits or executes (`sig_lock_to_exit`).
         const HALT = 1 << 1;
         /// The process is stopped.
         const STOP = 1 << 2;
-        /// The parent is to be told that the process goes on.
+        /// The parent is to be notified that the process continues.
         const REPORT = 1 << 3;
         /// The clock ticked: the profile is to be updated (§6.1).
         const TICK = 1 << 4;
-        /// `sig_lock_or_return` found the state *waiting*: it blocks until that is over.
+        /// `sig_lock_or_return` found the state *waiting*: the thread blocks until that is over.
         const BLOCK = 1 << 5;
     }
 }
 
-/// What a thread sleeps for, beside what its call says.
+/// What a thread sleeps for, in addition to the name of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
     Nothing,
@@ -46,14 +46,14 @@ pub(super) enum For {
     OwnGroup,
     /// The end of the thread with this number.
     Thread(i32),
-    /// What comes out of a pipe, by the instance of its lock, or room in it.
+    /// Data from a pipe, or space in it; the instance of the pipe's lock.
     Pipe(i32),
-    /// What comes from a terminal, or room in it.
+    /// Data from a terminal, or space in it.
     Terminal,
 }
 
 impl For {
-    /// In one word: which it is in the high half, its number in the low one.
+    /// Packs the value into one word: the kind in the high half, the number in the low one.
     const fn packed(self) -> u64 {
         let (kind, number) = match self {
             Self::Nothing => (0, 0),
@@ -68,7 +68,7 @@ impl For {
         (kind as u64) << 32 | number as u64
     }
 
-    /// What such a word says.
+    /// Unpacks such a word.
     const fn unpacked(word: u64) -> Self {
         let number = word as u32;
         match word >> 32 {
@@ -84,7 +84,7 @@ impl For {
     }
 }
 
-/// What follows the name of the call.
+/// The text that follows the name of the call.
 impl fmt::Display for For {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,29 +103,29 @@ impl fmt::Display for For {
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Thread {
-    /// Its number; the one that executes takes the process's.
+    /// The thread number; a thread that executes takes that of the process.
     tid: AtomicI32,
-    /// Where its process is.
+    /// The slot of its process.
     pub(super) slot: u32,
-    /// For the clock, which knows nothing but the thread.
+    /// The kernel, for the clock, which refers only to the thread.
     pub(super) kernel: KernelHandle,
     attention: AtomicU32,
-    /// Blocked signals; written under its `p_lock`: by the thread itself, or, where the mask is the
-    /// process's, by any thread of it.
+    /// Blocked signals. Written under the process's `p_lock`: by the thread itself, or, if the mask
+    /// belongs to the process, by any thread of it.
     mask: AtomicU64,
-    /// Whether it sleeps so that a signal may wake it; written under its `p_lock`.
+    /// `true` while it sleeps so that a signal may wake it. Written under the process's `p_lock`.
     sleeping: AtomicBool,
-    /// Which signals `sigtimedwait` waits for; written under its `p_lock`.
+    /// The signals that `sigtimedwait` waits for. Written under the process's `p_lock`.
     awaited: AtomicU64,
-    /// The name of the call that it is in or was in last, for those that look.
+    /// The name of the call that it is in or was in last, for those that inspect the thread.
     call: AtomicPtr<&'static str>,
-    /// What it sleeps for in it: a [`For`].
+    /// What it sleeps for in the call: a [`For`].
     object: AtomicU64,
-    /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
+    /// The profiling flag's own word (§6.1): ticks since the last check, written by the clock only.
     pub(super) ticks: AtomicU32,
-    /// It has left its process, whose slot may be another's.
+    /// `true` once it has left its process, whose slot may then belong to another one.
     left: AtomicBool,
-    /// Bytes of the alternate stack that it begins with; written before it does.
+    /// Size of the alternate stack with which it starts; written before that.
     alternate: AtomicUsize,
 }
 
@@ -147,57 +147,57 @@ impl Thread {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub(super) fn tid(&self) -> i32 {
         self.tid.load(Ordering::Relaxed)
     }
 
-    /// Gives it another one. Under `p_lock`, by itself.
+    /// Changes its number. Called by the thread itself, under `p_lock`.
     pub(super) fn set_tid(&self, tid: i32) {
         self.tid.store(tid, Ordering::Relaxed);
     }
 
-    /// Says that its process is no longer its own. By itself, or for it while it sleeps.
+    /// Marks that it has left its process. Called by the thread itself, or for it while it sleeps.
     pub(super) fn leaves(&self) {
         executor::changes(Object::Process(self.slot));
         self.left.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has left its process; true for ever then.
+    /// Returns `true` once it has left its process.
     pub(super) fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Says which call the thread is in.
+    /// Records the call that the thread is in.
     pub(super) fn calls(&self, name: &'static &'static str) {
         self.call.store(ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
         self.waits_for(For::Nothing);
     }
 
-    /// Says what it is about to sleep for in this call.
+    /// Records what it is about to sleep for in this call.
     pub(super) fn waits_for(&self, what: For) {
         self.object.store(what.packed(), Ordering::Relaxed);
     }
 
-    /// What it sleeps for, in words.
+    /// Describes what it sleeps for.
     pub(super) fn object(&self) -> String {
         For::unpacked(self.object.load(Ordering::Relaxed)).to_string()
     }
 
-    /// Which call it is in, or was in last.
+    /// Returns the call that it is in, or was in last.
     pub(super) fn call(&self) -> &'static str {
-        // SAFETY: null, or what `calls` stored: a reference that lasts for ever.
+        // SAFETY: null, or what `calls` stored: a reference that lasts forever.
         unsafe { self.call.load(Ordering::Relaxed).as_ref() }.copied().unwrap_or("begins")
     }
 
-    /// Which call the thread is in, or was in last, whose fiber has this context; nothing for the
-    /// system's own.
+    /// Returns the call that a thread is in, or was in last, given the context of its fiber; `None`
+    /// for fibers of the system itself.
     ///
     /// # Safety
     ///
     /// The context is that of a fiber that has not ended.
     pub(super) unsafe fn call_of(context: usize) -> Option<&'static str> {
-        // SAFETY: the context of a fiber is its thread, which it keeps.
+        // SAFETY: the context of a fiber is its thread, which it keeps alive.
         unsafe { (context as *const Self).as_ref() }.map(Self::call)
     }
 
@@ -207,15 +207,15 @@ impl Thread {
         Attention::from_bits_retain(self.attention.load(Ordering::Acquire))
     }
 
-    /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, by
-    /// the thread that made it, or by the clock.
+    /// Adds work for the thread to handle before it returns to user mode. Called under the
+    /// process's `p_lock`, or by the thread itself, by the thread that created it, or by the clock.
     pub(super) fn demand(&self, what: Attention) {
         executor::changes(Object::Process(self.slot));
         // SYNC attention: pairs with `Thread::attention`.
         self.attention.fetch_or(what.bits(), Ordering::Release);
     }
 
-    /// What was seen to. Most often there is nothing to take away, and so nothing is written.
+    /// Removes handled work. Usually there is none, and so nothing is written.
     pub(super) fn settle(&self, what: Attention) {
         if self.attention.load(Ordering::Relaxed) & what.bits() != 0 {
             executor::changes(Object::Process(self.slot));
@@ -251,7 +251,7 @@ impl Thread {
         self.sleeping.store(sleeping, Ordering::Relaxed);
     }
 
-    /// The alternate stack that it begins with.
+    /// Returns the alternate stack with which it starts.
     pub(super) fn first_alternate(&self) -> tontine_unix::SigStack {
         tontine_unix::SigStack { size: self.alternate.load(Ordering::Relaxed), on_stack: false }
     }

@@ -1,5 +1,4 @@
-//! Threads, of which a process has several (§3.2): how one begins ([`Kernel::begin`]), ends and is
-//! joined.
+//! The threads of a process (§3.2): how they begin ([`Kernel::begin`]), end and are joined.
 #![allow(unsafe_code, reason = "a fiber's context is its thread")]
 
 use std::any::Any;
@@ -18,18 +17,18 @@ use super::thread::{Attention, For, Thread};
 use crate::executor::{self, Object, Start};
 use crate::label::label;
 
-/// What a thread runs first.
+/// The code that a thread runs first.
 pub(super) enum First {
-    /// A process's first thread.
+    /// The program of a process's first thread.
     Program(Program),
-    /// The same, of one that is about to execute for `spawn`.
+    /// Like [`Self::Program`], in a process that is about to execute for `spawn`.
     Spawned(Program),
-    /// Another thread.
+    /// The body of a further thread.
     Body(ThreadBody),
 }
 
 impl First {
-    /// What a process that begins with this blocks, where its parent blocks `mask`.
+    /// Returns the initial mask of a process that begins with this, given the parent's `mask`.
     pub(super) fn mask(&self, mask: SigSet) -> SigSet {
         match self {
             Self::Spawned(_) => SigSet::ALL.difference(SigSet::UNBLOCKABLE),
@@ -38,9 +37,9 @@ impl First {
     }
 }
 
-/// How a thread's program ended.
+/// The way in which a thread's program ended.
 enum Ended {
-    /// It returned this.
+    /// It returned this status.
     Returned(i32),
     /// Its stack was unwound, for this reason.
     Left(Leave),
@@ -52,7 +51,7 @@ impl Kernel {
     /// Starts a thread on a fiber of its own.
     ///
     /// # Errors
-    /// `EAGAIN`: there is no stack for it.
+    /// `EAGAIN`: no stack is available.
     pub(super) fn begin(
         &self,
         proc: &Proc,
@@ -81,8 +80,9 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// A thread ran out of stack in its program, and its fiber is gone with all that lay on it:
-    /// another fiber ends its process, as by SIGSEGV. It has a stack though all may be in use.
+    /// Handles a stack overflow in a thread's program, whose fiber has gone with all that was on
+    /// its stack: another fiber ends the process, as by SIGSEGV. That fiber has a stack even if all
+    /// are in use.
     ///
     /// # Panics
     /// The kernel refuses memory for that stack.
@@ -97,10 +97,10 @@ impl Kernel {
             call.end();
         };
         let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
-        self.executor.start_beyond(start).expect("there is memory for a stack to end a process on");
+        self.executor.start_beyond(start).expect("memory for the stack of an ending process");
     }
 
-    /// The thread whose fiber has this context.
+    /// Returns the thread whose fiber has this context.
     fn thread_of(&self, context: usize) -> Option<(&Proc, Arc<Thread>)> {
         self.slab.iter().find_map(|proc| {
             let state = proc.lock(&self.locks);
@@ -111,21 +111,21 @@ impl Kernel {
     }
 }
 
-/// Whether the thread has something to see to before it goes on, whose fiber has this context.
+/// Returns `true` if a thread must handle work before it continues, given the context of its fiber.
 ///
 /// # Safety
 ///
 /// The fiber has not ended.
 pub unsafe fn is_wanted(context: usize) -> bool {
-    // SAFETY: the context of a fiber is its thread, which it keeps.
+    // SAFETY: the context of a fiber is its thread, which it keeps alive.
     let thread = unsafe { &*(context as *const Thread) };
     !thread.attention().difference(Attention::TICK).is_empty()
 }
 
-/// Says that the calling thread stands somewhere in user mode and wants to be woken for what it has
-/// to see to, or that it does so no longer.
+/// Marks whether the calling thread waits in user mode, and is to be woken for the work that it
+/// must handle.
 pub fn stands(it: bool) {
-    // SAFETY: the context of the fiber that runs is its thread, which it keeps.
+    // SAFETY: the context of the fiber that runs is its thread, which it keeps alive.
     let thread = unsafe { &*(executor::context() as *const Thread) };
     let kernel = thread.kernel.get();
     let mut state = kernel.slab.get(thread.slot).lock(&kernel.locks);
@@ -138,13 +138,13 @@ pub fn stands(it: bool) {
 }
 
 impl Call<'_> {
-    /// Says on which fiber the thread runs.
+    /// Records the fiber on which the thread runs.
     fn begins(&self) {
         let mut state = self.state();
         self.member(&mut state).fiber = Some(executor::current());
     }
 
-    /// A thread's whole life.
+    /// Runs a thread from start to end.
     fn run(&self, first: First) {
         self.begins();
         executor::looks_at(Object::System);
@@ -152,7 +152,7 @@ impl Call<'_> {
             self.kernel.psignal_inthread(self.proc, SigInfo::kernel(Signal::KILL));
         }
         if matches!(first, First::Spawned(_)) {
-            // No handler of the parent's ever runs here.
+            // No handler of the parent ever runs here.
             Arc::make_mut(&mut self.state().actions).executed();
         }
         let mut is_process = !matches!(first, First::Body(_));
@@ -202,7 +202,7 @@ impl Call<'_> {
             Err(payload) if is_unwind(&*payload) => self.left(),
             Err(_) => match self.leaving.get() {
                 // The program panicked in a destructor, while its stack was unwound: the thread
-                // leaves all the same.
+                // leaves nevertheless.
                 Some(_) => self.left(),
                 None => Ended::Panicked,
             },
@@ -213,7 +213,7 @@ impl Call<'_> {
         Ended::Left(self.leaving.take().unwrap_or(Leave::Halt))
     }
 
-    /// The end of a thread: it exits with the process, or leaves it.
+    /// Ends a thread: it exits with the process, or leaves it.
     pub(super) fn end(&self) {
         self.end_in_process();
         self.kernel.release_service();
@@ -226,13 +226,14 @@ impl Call<'_> {
         }
         let last = self.kernel.on_master(|| self.leave_process());
         if last {
-            // The process's last thread returned, and nobody called exit.
+            // The process's last thread returned without a call of `exit`.
             self.end_with(WaitStatus::Exited(0));
             self.kernel.on_master(|| self.exit_process());
         }
     }
 
-    /// Takes the thread from its process's list; true, and it stays there, if it is the last one.
+    /// Removes the thread from the list of its process. If it is the last one, leaves it there and
+    /// returns `true`.
     fn leave_process(&self) -> bool {
         let mut state = self.state();
         if state.threads.len() == 1 && state.end.is_none() {
@@ -258,9 +259,9 @@ impl Call<'_> {
             Some(joiner) => joiner.unpark(),
             None => drop(state.ended.insert(self.thread.tid())),
         }
-        // A signal that was this thread's to deliver is another one's now. Who has nothing to see
-        // to is not woken: a call that starts again looks its descriptor up again, and sigsuspend
-        // lets the mask of before hold for a moment.
+        // Another thread must now deliver the signals that this one would have delivered. Threads
+        // without such a signal are not woken: a restarted call looks its descriptor up again, and
+        // `sigsuspend` restores the previous mask for a moment.
         let ends = state.end.is_some() || state.doomed.is_some();
         let left = state.pending.set();
         let concerned = |thread: &Thread| {
@@ -274,7 +275,7 @@ impl Call<'_> {
         let is_process = self.is_process();
         self.thread.leaves();
         drop(state);
-        // From now on the process may end, and the slot be another's.
+        // From now on the process may end, and the slot may belong to another one.
         user.tasks.give_back(1);
         if !is_process {
             self.give_number_back();
@@ -282,12 +283,12 @@ impl Call<'_> {
         false
     }
 
-    /// Whether the thread has its process's number.
+    /// Returns `true` if the thread has the number of its process.
     pub(super) fn is_process(&self) -> bool {
         self.thread.tid() == self.proc.number()
     }
 
-    /// Gives the thread's own number back.
+    /// Releases the thread's own number.
     pub(super) fn give_number_back(&self) {
         self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid(), Keeper::Thread);
     }
@@ -321,10 +322,10 @@ impl Call<'_> {
             drop(state);
             if self.proc.siglock.ending().is_some() {
                 // The thread that exits or executes may have halted the others before this one was
-                // among them.
+                // added.
                 thread.demand(Attention::HALT);
             }
-            let body = body.take().expect("a thread is made once");
+            let body = body.take().expect("a thread is created once");
             let begun = kernel.begin(self.proc, Arc::clone(&thread), place, First::Body(body));
             if begun.is_err() {
                 let mut state = self.state();
@@ -361,7 +362,7 @@ impl Call<'_> {
                     }
                 }
             })?;
-            found.expect("no deadline").map_err(Stop::Errno)
+            found.expect("the sleep has no deadline").map_err(Stop::Errno)
         })
     }
 }

@@ -1,4 +1,5 @@
-//! `wait` (§6.2): each child is owned by one waiter at most, and whoever finds none left is told.
+//! `wait` (§6.2): at most one waiter owns each child, and a waiter without a child left gets
+//! `ECHILD`.
 
 use std::sync::atomic::Ordering;
 
@@ -9,23 +10,23 @@ use super::call::{After, Call, Stop};
 use super::proc::{News, Phase, Proc, ProcState};
 use super::thread::For;
 
-/// What a look at the children found.
+/// The result of a scan of the children.
 enum Found<'k> {
-    /// This one, which the caller owns now.
+    /// This child, which the caller now owns; `true` if it has ended.
     Child(&'k Proc, WaitedChild, bool),
-    /// Some that may change.
+    /// Children exist that may change.
     Later,
-    /// None that the caller could wait for.
+    /// No child that the caller could wait for.
     Nobody,
 }
 
-/// What a look at one child found.
+/// The result of a check of one child.
 enum Look {
-    /// This; and whether it has ended.
+    /// The child's change, and whether it has ended.
     Has(WaitedChild, bool),
-    /// Nothing yet.
+    /// No change yet.
     Later,
-    /// Nothing that it will ever be.
+    /// No change that the caller waits for can come.
     Never,
 }
 
@@ -88,8 +89,8 @@ impl Call<'_> {
                 Found::Later => {}
             }
             let changed = self.sleep(None, |state| {
-                // A change comes before signals, and before its own end, as on Linux. What comes
-                // from now on is not seen by the look that follows.
+                // A change precedes signals and the thread's own end, as on Linux. The next scan
+                // finds changes that happen from now on.
                 std::mem::take(&mut self.member(state).changed).then_some(())
             });
             if let Err(stop) = changed {
@@ -99,18 +100,18 @@ impl Call<'_> {
         }
     }
 
-    /// Says whether a child's change is to wake this thread; what came before is forgotten.
+    /// Sets whether a child's change is to wake this thread; earlier changes are forgotten.
     fn set_waiting(&self, waits: bool) {
         self.say_waiting(&mut self.state(), waits);
     }
 
-    /// The same under `p_lock`.
+    /// Like [`Self::set_waiting`], under `p_lock`.
     fn say_waiting(&self, state: &mut ProcState, waits: bool) {
         let member = self.member(state);
         (member.waits, member.changed) = (waits, false);
     }
 
-    /// Looks at the children, and owns the first whose state is wanted.
+    /// Scans the children, and owns the first with a change that the caller waits for.
     fn look(&self, children: Children, options: WaitOptions) -> Found<'_> {
         let kernel = self.kernel;
         let own_group = match children {
@@ -127,7 +128,7 @@ impl Call<'_> {
                 Look::Never => Found::Nobody,
             });
         }
-        // Who was continued is told of at once, and says that it has changed only when it runs.
+        // A continuation is reported at once, but the child counts as changed only when it runs.
         let continued = options.contains(WaitOptions::CONTINUED);
         let changed = continued || kernel.any_changed(self.proc);
         let seen = |child: &Proc| {
@@ -159,16 +160,16 @@ impl Call<'_> {
         if later { Found::Later } else { Found::Nobody }
     }
 
-    /// Those that the caller traces and that are not its children, in the order in which Linux
-    /// looks at them: the one that was attached last comes first.
+    /// Returns the processes that the caller traces and that are not its children, in Linux's
+    /// order: the last attached one first.
     fn tracees(&self) -> impl Iterator<Item = &Proc> {
         let slots = self.state().tracees.clone();
         let slabs = slots.into_iter().rev().map(|slot| self.kernel.slab.get(slot));
         slabs.filter(|tracee| !self.kernel.is_child(self.proc, tracee))
     }
 
-    /// Looks at one child, and owns it if its state is wanted. One that another thread owns is
-    /// forgotten.
+    /// Checks one child, and owns it if it has a change that the caller waits for. A child that
+    /// another thread owns is skipped.
     fn look_at(&self, child: &Proc, options: WaitOptions) -> Look {
         let kernel = self.kernel;
         let mut state = child.lock(&kernel.locks);
@@ -207,7 +208,7 @@ impl Call<'_> {
         Look::Has(waited, ended)
     }
 
-    /// Removes a child that has ended and that this thread owns; the thread waits no longer.
+    /// Removes a child that has ended and that this thread owns; the thread no longer waits.
     fn take(&self, child: &Proc, used: Usage) {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
@@ -226,7 +227,7 @@ impl Call<'_> {
             if is_child {
                 add(&mut state.children_used, used);
             }
-            // Others may wait for this one alone.
+            // Other threads may wait for this one alone.
             super::exit::wake_waiters(&mut state);
         }
         if is_child {
@@ -236,7 +237,8 @@ impl Call<'_> {
 }
 
 impl Kernel {
-    /// The child that `pid` means. Under the family's lock, which keeps it from being anybody else.
+    /// Returns the child that `pid` denotes. Called under the family's lock, which prevents its
+    /// number from being reused.
     fn find_child(&self, parent: &Proc, pid: Pid) -> Option<&Proc> {
         let child = self.slab.get(self.pids.slot(pid.number())?);
         (child.is_named(pid) && self.is_child(parent, child)).then_some(child)
@@ -247,14 +249,14 @@ impl Kernel {
         state.pgrp.as_ref().is_some_and(|group| group.is_named(id))
     }
 
-    /// What there is to be told of a child, and whether it has ended.
+    /// Returns the change of a child to report, and whether the child has ended.
     fn wanted(
         &self,
         state: &ProcState,
         options: WaitOptions,
         traced: bool,
     ) -> Option<(WaitStatus, bool)> {
-        // A tracer is told of every stop, whether it asked for stops or not.
+        // A tracer gets every stop reported, even if it did not ask for stops.
         if let (Phase::Live, Some(signal), true) = (state.phase, state.untold, traced) {
             return Some((WaitStatus::Trapped(signal), false));
         }
@@ -263,7 +265,8 @@ impl Kernel {
                 let end = state.end.unwrap_or(WaitStatus::Exited(0));
                 (WaitOptions::EXITED, (end, true))
             }
-            // Of stops a tracer is told of those alone that it has trapped, be it the parent too.
+            // A tracer, even if it is the parent, gets only those stops reported that it has
+            // trapped.
             (Phase::Live, Some(News::Stopped(signal))) if !traced => {
                 (WaitOptions::STOPPED, (WaitStatus::Stopped(signal), false))
             }
@@ -276,7 +279,7 @@ impl Kernel {
     }
 }
 
-/// Adds what somebody used.
+/// Adds processor times.
 pub(super) fn add(sum: &mut Usage, used: Usage) {
     sum.user += used.user;
     sum.system += used.system;

@@ -46,7 +46,7 @@ fn said(mode: LockingMode, executor: Executor) -> String {
 fn a_simulated_run_is_checked_after_each_change() {
     for mode in LockingMode::ALL {
         let said = said(mode, Executor::Simulated { seed: 1 });
-        assert_eq!(said, "0 members count for group 2, and not 1", "{mode}");
+        assert_eq!(said, "group 2 counts 1 qualified members, expected 0", "{mode}");
     }
 }
 
@@ -54,6 +54,6 @@ fn a_simulated_run_is_checked_after_each_change() {
 fn a_parallel_run_is_checked_after_each_change_where_one_lock_keeps_all_relations() {
     for mode in LockingMode::ALL.into_iter().filter(|mode| *mode != LockingMode::PerProcess) {
         let said = said(mode, Executor::Parallel);
-        assert_eq!(said, "0 members count for group 2, and not 1", "{mode}");
+        assert_eq!(said, "group 2 counts 1 qualified members, expected 0", "{mode}");
     }
 }
