@@ -1,4 +1,4 @@
-//! Users, limits and priorities, as a program sets them (§2.1).
+//! System calls for users, limits and priorities (§2.1).
 
 use tontine_unix::{Errno, PriorityScope, Resource, Result, Rlimit};
 
@@ -10,7 +10,7 @@ use super::references::ProcRef;
 impl Call<'_> {
     pub(super) fn set_user(&self, uid: u32) -> Result<()> {
         if uid == u32::MAX {
-            // To setuid(2) and its kin this number stands for no user.
+            // For setuid(2) and related calls this number denotes no user.
             return Err(Errno::EINVAL);
         }
         self.guarded(|| {
@@ -89,7 +89,7 @@ impl Call<'_> {
                     state.nice = nice;
                     Ok(())
                 };
-                // One refusal is what the call answers, though others were set.
+                // The call returns one of the errors, even if it set other processes.
                 result = match (result, one) {
                     (_, Err(errno)) => Err(errno),
                     (Err(Errno::ESRCH), Ok(())) => Ok(()),
@@ -101,7 +101,7 @@ impl Call<'_> {
         })
     }
 
-    /// Does something with each process that is meant.
+    /// Calls `each` for every process that `whose` denotes.
     fn each_of(
         &self,
         whose: PriorityScope,
@@ -115,7 +115,8 @@ impl Call<'_> {
                 each(&mut state)
             }
             PriorityScope::Group(id) => {
-                // Declared before the lock, and so let go after it: that may take the lock again.
+                // Declared before the lock, and so dropped after it: dropping it may take the lock
+                // again.
                 let group;
                 let _coarse = kernel.coarse();
                 let found = if id.number() == 0 {

@@ -1,8 +1,7 @@
 //! The clock: ticks (§6.1), limits of processor time, profiles, alarms.
 //!
-//! A tick runs at high spl in the middle of whatever it interrupted: it writes a word of the
-//! thread's own, takes `u_time_lock`, which is never held at base spl, and defers what has to be
-//! signalled.
+//! A tick runs at high spl and interrupts any code: it writes a word of the thread's own, takes
+//! `u_time_lock`, which is never held at base spl, and defers the signals.
 
 #![allow(unsafe_code, reason = "a tick finds the thread that it interrupted by its address")]
 
@@ -22,26 +21,27 @@ use crate::executor;
 use crate::executor::TICKS_A_SECOND;
 use crate::lock::spl;
 
-/// What [`Sys::profil`](tontine_unix::Sys::profil) counts into.
+/// The counters of [`Sys::profil`](tontine_unix::Sys::profil).
 pub(super) type Profile = Arc<[AtomicU32]>;
 
-/// What one tick charges.
+/// The time that one tick charges.
 const TICK: Duration = Duration::from_nanos(1_000_000_000 / TICKS_A_SECOND as u64);
 
 impl Kernel {
-    /// The clock ticks on a processor that runs the thread of this context, or nobody.
+    /// Handles a tick on a processor that runs the thread with this context, or none.
     pub(crate) fn on_tick(context: usize) {
         let Some(thread) = NonNull::new(context as *mut Thread) else { return };
         // SAFETY: the context of a fiber that runs is its thread, which it keeps until
         // `forget_context`.
         let thread = unsafe { thread.as_ref() };
-        // A thread that has left its process runs a few steps more, and they are charged to nobody.
+        // A thread that has left its process runs a few more steps, which are charged to no
+        // process.
         if !thread.has_left() {
             thread.kernel.get().tick(thread);
         }
     }
 
-    /// A tick that a thread is charged for (§6.1).
+    /// Charges a tick to a thread (§6.1).
     fn tick(&self, thread: &Thread) {
         let _spl = spl::tick();
         let proc = self.slab.get(thread.slot);
@@ -57,7 +57,7 @@ impl Kernel {
             if total >= *hard {
                 Some(Signal::KILL)
             } else if total >= *soft {
-                // The process gets one second more, to see to the signal in.
+                // The process gets one more second, to handle the signal.
                 *soft += 1;
                 Some(Signal::XCPU)
             } else {
@@ -69,32 +69,33 @@ impl Kernel {
         }
     }
 
-    /// Sets a limit of processor time, in seconds.
+    /// Sets the limit of processor time, in seconds.
     pub(super) fn limit_time(&self, proc: &Proc, limit: Rlimit) {
         let _spl = spl::splhigh();
         proc.times.lock(&self.locks).cpu_limit = limit;
     }
 
-    /// The limit of processor time, which the clock raises.
+    /// Returns the limit of processor time, which the clock raises.
     pub(super) fn time_limit(&self, proc: &Proc) -> Rlimit {
         let _spl = spl::splhigh();
         proc.times.lock(&self.locks).cpu_limit
     }
 
-    /// What a process and those that it waited for used. Under its `p_lock`.
+    /// Returns the processor time of a process and of those that it waited for. Called under its
+    /// `p_lock`.
     pub(super) fn usage(&self, proc: &Proc, state: &ProcState) -> Usage {
         let mut sum = self.used(proc);
         super::wait::add(&mut sum, state.children_used);
         sum
     }
 
-    /// What a process used itself.
+    /// Returns the processor time of the process itself.
     pub(super) fn used(&self, proc: &Proc) -> Usage {
         let _spl = spl::splhigh();
         proc.times.lock(&self.locks).used
     }
 
-    /// A process begins to use time.
+    /// Starts the accounting of processor time for a process.
     pub(super) fn start_time(&self, proc: &Proc, limit: Rlimit) {
         let _spl = spl::splhigh();
         *proc.times.lock(&self.locks) = Times { used: Usage::default(), cpu_limit: limit };
@@ -102,7 +103,7 @@ impl Kernel {
 }
 
 impl Call<'_> {
-    /// Counts the ticks that came since the last look where the program says that it is.
+    /// Counts the ticks since the last update at the position of the program.
     pub(super) fn update_profile(&self) {
         self.thread.settle(Attention::TICK);
         let ticks = self.thread.ticks.swap(0, Ordering::Relaxed);
@@ -113,7 +114,7 @@ impl Call<'_> {
         self.profile.set(profile);
     }
 
-    /// Moves to another place; the ticks that came before are counted where the program was.
+    /// Moves to another position; earlier ticks are counted at the previous one.
     pub(super) fn move_mark(&self, mark: usize) {
         self.update_profile();
         self.at.set(mark);
@@ -141,7 +142,7 @@ impl Kernel {
         self.executor.at(when, Box::new(move || handle.get().ring(tenant, number)));
     }
 
-    /// An alarm is due: the signal thread looks whether it still stands.
+    /// Handles an alarm that is due: the signal thread checks whether it is still set.
     fn ring(&self, tenant: Tenant, number: u64) {
         let proc = self.slab.get(tenant.slot);
         if proc.tenant() == tenant && !self.alarm_indirect(proc, number) {
@@ -150,7 +151,7 @@ impl Kernel {
     }
 }
 
-/// Seconds as alarm(2) tells them: never 0 for an alarm that is set.
+/// Returns the seconds that alarm(2) reports: never 0 for an alarm that is set.
 fn seconds_left(left: Duration) -> u32 {
     let seconds = (left + Duration::from_millis(500)).as_secs().max(1);
     u32::try_from(seconds).unwrap_or(u32::MAX)

@@ -1,11 +1,12 @@
 //! Deferred signal generation (§7.1): an event queue, and the dedicated thread that generates at
-//! base spl what the clock tick may not.
+//! base spl the signals that the clock tick may not generate.
 //!
-//! An event holds a reference to the process or group that it is for, so that neither is gone when
-//! it is dealt with, and remembers who *self* was when it was made (§7.2.3). A thread that defers
-//! may wait until it has been dealt with ([`Kernel::await_generated`]). The queue has a fixed size,
-//! for a tick allocates nothing, and what finds it full makes no event and takes no reference: an
-//! alarm comes again with the next tick, SIGXCPU when the limit is exceeded again.
+//! An event holds a reference to its target process or group, so that the target exists when the
+//! event is handled, and stores which process was *self* when it was created (§7.2.3). A thread
+//! that defers may wait until the event has been handled ([`Kernel::await_generated`]). The queue
+//! has a fixed size, because a tick allocates nothing. If it is full, no event is created and no
+//! reference is counted: an alarm is retried with the next tick, SIGXCPU when the limit is exceeded
+//! again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,13 +24,13 @@ use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{Class, SimpleLock, spl};
 
-/// The queue, and what is read of it without its lock, for who explores.
+/// The queue, and its words that are read without the lock, for exploration.
 const EVENTS: Object = Object::Lock(EventLock::RANK, 0);
 
-/// Most events that wait at once.
+/// Maximum number of queued events.
 const MOST: usize = 1024;
 
-/// The queue, and who empties it.
+/// The queue, and the thread that empties it.
 #[derive(Debug)]
 pub(super) struct Events {
     /// `event_lock`.
@@ -39,19 +40,19 @@ pub(super) struct Events {
     ending: AtomicBool,
 }
 
-/// What `event_lock` guards.
+/// The state that `event_lock` guards.
 #[derive(Debug)]
 struct Queue {
     events: VecDeque<Event>,
-    /// Events that were ever queued.
+    /// Number of events that were ever queued.
     made: u64,
-    /// Those of them that were dealt with.
+    /// Number of those that were handled.
     generated: u64,
-    /// Fibers that wait until so many were.
+    /// Fibers that wait until this many were handled.
     sleepers: Vec<(u64, Fiber)>,
 }
 
-/// What is to be generated.
+/// A signal to be generated.
 #[derive(Debug)]
 enum Event {
     Process {
@@ -89,17 +90,17 @@ impl Events {
 }
 
 impl Kernel {
-    /// Has a process signalled later. From any context; nothing happens where the queue is full.
+    /// Signals a process later. Called from any context; does nothing if the queue is full.
     pub(super) fn psignal_indirect(&self, target: &Proc, info: SigInfo) {
         self.defer(|| Some(Event::Process { target: self.hold_process(target)?, info }));
     }
 
-    /// Has a process's alarm ring; false where the queue is full.
+    /// Queues an alarm of a process. Returns `false` if the queue is full.
     pub(super) fn alarm_indirect(&self, target: &Proc, number: u64) -> bool {
         self.defer(|| Some(Event::Alarm { target: self.hold_process(target)?, number }))
     }
 
-    /// Has a group signalled later, and `this` if it is no member then.
+    /// Signals a group later, and `this` if it is not a member at that time.
     pub(super) fn pgsignal_indirect(&self, group: &Arc<Pgrp>, info: SigInfo, this: Option<&Proc>) {
         self.defer(|| {
             let this = this.and_then(|this| self.hold_process(this));
@@ -107,13 +108,13 @@ impl Kernel {
         });
     }
 
-    /// A reference for an event; `None` to a process that ends, which throws away what it is sent.
+    /// Counts a reference for an event; `None` for a process that ends, which discards signals.
     fn hold_process(&self, target: &Proc) -> Option<HeldProc> {
         ProcRef::new(self, target).hold()
     }
 
-    /// Queues what `event` makes, if anything, and wakes the signal thread; false, and nothing is
-    /// made, where the queue is full.
+    /// Queues the event that `event` creates, if any, and wakes the signal thread. Returns `false`,
+    /// and creates none, if the queue is full.
     fn defer(&self, event: impl FnOnce() -> Option<Event>) -> bool {
         {
             let _spl = spl::splhigh();
@@ -133,8 +134,8 @@ impl Kernel {
         true
     }
 
-    /// Sleeps until everything that was deferred before has been generated. At base spl, with no
-    /// lock held; no signal ends it, for the signal thread never waits for long.
+    /// Sleeps until all events that were queued before have been handled. Called at base spl, with
+    /// no lock held; signals do not interrupt it, because the signal thread never waits for long.
     pub(super) fn await_generated(&self) {
         let mut wanted = None;
         loop {
@@ -151,7 +152,7 @@ impl Kernel {
         }
     }
 
-    /// What the signal thread does, until the system ends.
+    /// Runs the signal thread until the system ends.
     pub(super) fn generate_deferred(&self) {
         executor::changes(EVENTS);
         let _ = self.events.worker.set(executor::current());
@@ -171,7 +172,7 @@ impl Kernel {
         }
     }
 
-    /// One event more was dealt with: wakes whoever waits for it.
+    /// Counts a handled event, and wakes the fibers that wait for it.
     fn wake_awaiting(&self) {
         let _spl = spl::splhigh();
         let mut queue = self.events.queue.lock(&self.locks);

@@ -20,17 +20,17 @@ use crate::executor;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
 
-/// A process's descriptors, by number. Those past the end of the list are
+/// The descriptors of a process, by number. Those past the end of the list are
 /// [`FileEntry::untouched`]: with an empty list, the standard ones are the null device. Most
-/// processes have an empty list; so has a process that has ended, of which no call reads it.
+/// processes have an empty list; so has a process that has ended, whose list no call reads.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files(Vec<FileEntry>);
 
-/// Entry of a descriptor's number.
+/// The entry of a descriptor's number.
 #[derive(Debug, Clone)]
 enum FileEntry {
     Free,
-    /// The null device. No [`File`] stands for it, which all processes would share.
+    /// The null device. It needs no [`File`], which all processes would share.
     Null,
     Open(Descriptor),
 }
@@ -38,21 +38,21 @@ enum FileEntry {
 /// Number of standard descriptors.
 const STANDARD: usize = 3;
 
-/// No limit goes beyond this, as `/proc/sys/fs/nr_open` has it.
+/// Maximum of any limit, as in `/proc/sys/fs/nr_open`.
 pub(super) const MOST: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
 struct Descriptor {
     file: Arc<File>,
-    /// As every new one; copies that `dup2` makes are not.
+    /// `true` for every new descriptor, `false` for copies that `dup2` makes.
     closed_by_exec: bool,
 }
 
-/// What a descriptor stands for. It is closed when the last descriptor for it is.
+/// The file that a descriptor names. It is closed when its last descriptor is.
 #[derive(Debug)]
 pub(super) struct File {
     end: End,
-    /// To be told that it is closed.
+    /// The kernel, which is notified when it is closed.
     kernel: super::KernelHandle,
 }
 
@@ -60,17 +60,17 @@ pub(super) struct File {
 pub(super) enum End {
     /// The null device: reads return end-of-file, and writes are discarded.
     Null,
-    /// Where a pipe is read.
+    /// The reading end of a pipe.
     Reader(Arc<Channel>),
-    /// Where it is written.
+    /// The writing end of a pipe.
     Writer(Arc<Channel>),
-    /// A terminal, where processes sit.
+    /// A terminal, at the end that processes use.
     Terminal(Arc<Terminal>),
-    /// Its controlling end, where a user does.
+    /// The controlling end of a terminal, for a user.
     Controlling(Arc<Terminal>),
 }
 
-/// A pipe, and who waits for it to change.
+/// A pipe, and the fibers that wait for it to change.
 #[derive(Debug)]
 pub(super) struct Channel {
     state: SimpleLock<TLock, ChannelState>,
@@ -83,8 +83,8 @@ struct ChannelState {
 }
 
 impl FileEntry {
-    /// Entry of a number that the process has neither opened nor closed: the standard ones are
-    /// the null device.
+    /// Returns the entry of a number that the process has neither opened nor closed: the standard
+    /// ones are the null device.
     fn untouched(at: usize) -> Self {
         if at < STANDARD { Self::Null } else { Self::Free }
     }
@@ -114,33 +114,33 @@ impl Files {
         }
     }
 
-    /// The lowest free number below `limit`.
+    /// Returns the lowest free number below `limit`.
     fn lowest(&self, limit: u64) -> Result<usize> {
         let free = self.0.iter().position(|slot| matches!(slot, FileEntry::Free));
         let at = free.unwrap_or(self.0.len().max(STANDARD));
         if at as u64 >= limit.min(MOST) { Err(Errno::EMFILE) } else { Ok(at) }
     }
 
-    /// The entry of this number.
+    /// Returns the entry of this number.
     fn slot(&mut self, at: usize) -> &mut FileEntry {
         let untouched = self.0.len()..=at;
         self.0.extend(untouched.map(FileEntry::untouched));
         &mut self.0[at]
     }
 
-    /// Opens the lowest one.
+    /// Opens the lowest free number.
     fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
         let at = self.lowest(limit)?;
         *self.slot(at) = FileEntry::Open(Descriptor { file, closed_by_exec: true });
         Ok(Fd(at as i32))
     }
 
-    /// A first process's descriptor.
+    /// Opens a descriptor of a first process.
     pub(super) fn open_at(&mut self, file: Arc<File>, at: Fd) {
         self.replace(file, at, MOST).expect("a small number");
     }
 
-    /// Makes `to` another name of `file`; returns what it was.
+    /// Makes `to` another name of `file`. Returns its previous file.
     fn replace(&mut self, file: Arc<File>, to: Fd, limit: u64) -> Result<Option<Arc<File>>> {
         let at = usize::try_from(to.0).map_err(|_| Errno::EBADF)?;
         if at as u64 >= limit.min(MOST) {
@@ -162,12 +162,12 @@ impl Files {
         }
     }
 
-    /// The descriptors that name a file.
+    /// Returns the descriptors that name a file.
     fn open(&self) -> impl Iterator<Item = &Descriptor> {
         self.0.iter().filter_map(FileEntry::open)
     }
 
-    /// The pipes of which there is an end, by the numbers of their locks; each end once.
+    /// Returns the pipes of which an end is open, by the numbers of their locks; each end once.
     pub(super) fn pipe_ends(&self) -> Vec<(i32, PipeEnd)> {
         let mut ends: Vec<_> =
             self.open().filter_map(|descriptor| descriptor.file.end.of_pipe()).collect();
@@ -176,7 +176,7 @@ impl Files {
         ends
     }
 
-    /// Removes what the next program is not to have, and returns it.
+    /// Removes the entries that `exec` closes, and returns them.
     fn executed(&mut self) -> Vec<FileEntry> {
         let closed =
             self.0.iter_mut().filter(|slot| slot.open().is_some_and(|it| it.closed_by_exec));
@@ -185,7 +185,7 @@ impl Files {
 }
 
 impl End {
-    /// The pipe's number, where it is an end of one.
+    /// Returns the pipe's number, if it is an end of a pipe.
     fn of_pipe(&self) -> Option<(i32, PipeEnd)> {
         match self {
             Self::Reader(channel) => Some((channel.number(), PipeEnd::Reader)),
@@ -196,7 +196,7 @@ impl End {
 }
 
 impl Channel {
-    /// What tells it from others: its lock's number.
+    /// Returns the number that identifies the pipe: that of its lock.
     fn number(&self) -> i32 {
         self.state.instance() as i32
     }
@@ -259,7 +259,7 @@ impl Call<'_> {
         }
     }
 
-    /// Whether one more descriptor can be made.
+    /// Checks that another descriptor can be created.
     pub(super) fn check_room(&self) -> Result<()> {
         let state = self.state();
         state.files.lowest(state.limits.of(Resource::Descriptors).soft).map(drop)
@@ -304,7 +304,7 @@ impl Call<'_> {
         })
     }
 
-    /// Says what a read or a write may sleep for.
+    /// Records what a read or a write may sleep for.
     fn says_what_for(&self, end: &End) {
         match end {
             End::Reader(channel) | End::Writer(channel) => {
@@ -367,7 +367,7 @@ impl Call<'_> {
         Ok(*written)
     }
 
-    /// SIGPIPE, to this thread as if it had sent it to itself: also after a part was written.
+    /// Sends SIGPIPE to this thread, as if from itself: also after a part was written.
     fn signal_broken_pipe(&self) {
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
         let info = SigInfo { code: SigCode::User, pid, uid, ..SigInfo::kernel(Signal::PIPE) };
@@ -398,7 +398,7 @@ impl Call<'_> {
 }
 
 impl File {
-    /// The terminal, and whether this is its controlling end.
+    /// Returns the terminal, and `true` if this is its controlling end.
     pub(super) fn terminal(&self) -> Result<(&Arc<Terminal>, bool)> {
         match &self.end {
             End::Terminal(terminal) => Ok((terminal, false)),
@@ -409,8 +409,8 @@ impl File {
 }
 
 impl Kernel {
-    /// Gives a process that is about to execute the descriptors that it was spawned with: each
-    /// second one is what the first one was before.
+    /// Gives a process that is about to execute the descriptors that it was spawned with: the
+    /// second of each pair becomes what the first one was before.
     pub(super) fn move_descriptors(&self, proc: &Proc, moves: &[(Fd, Fd)]) -> Result<()> {
         let mut closed = Vec::new();
         let mut state = proc.lock(&self.locks);
@@ -425,7 +425,7 @@ impl Kernel {
         moved
     }
 
-    /// Closes what a process's next program is not to have.
+    /// Closes the descriptors that `exec` closes.
     pub(super) fn close_for_exec(&self, proc: &Proc) {
         let mut state = proc.lock(&self.locks);
         let closes = state.files.open().any(|descriptor| descriptor.closed_by_exec);

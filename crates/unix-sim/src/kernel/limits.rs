@@ -1,12 +1,12 @@
-//! What a process may use and has used: [`Limits`], guarded by `p_lock`, and [`Times`], guarded by
-//! `u_time_lock` (§6.1). Who sets them is [`accounts`](super::accounts); who charges for processor
-//! time is [`clock`](super::clock).
+//! Resource limits and usage of a process: [`Limits`], guarded by `p_lock`, and [`Times`], guarded
+//! by `u_time_lock` (§6.1). [`accounts`](super::accounts) sets them; [`clock`](super::clock)
+//! charges for processor time.
 
 use tontine_unix::{Resource, Rlimit, Usage};
 
 use super::files::MOST;
 
-/// The limits, by [`Resource::ALL`].
+/// The limits, in the order of [`Resource::ALL`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits(pub(super) [Rlimit; Resource::ALL.len()]);
 
@@ -19,7 +19,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits that a system begins with.
+    /// Returns the limits with which a system starts.
     pub(super) fn of_config(limits: &[(Resource, Rlimit)]) -> Self {
         let mut all = Self::default();
         for (resource, limit) in limits {
@@ -33,11 +33,11 @@ impl Limits {
     }
 }
 
-/// What `u_time_lock` guards: written by the clock tick, at high spl (§6.1).
+/// The state that `u_time_lock` guards, written by the clock tick at high spl (§6.1).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     pub(super) used: Usage,
-    /// In seconds; the soft one goes up when it is exceeded.
+    /// The limit in seconds; the soft one is raised when it is exceeded.
     pub(super) cpu_limit: Rlimit,
 }
 

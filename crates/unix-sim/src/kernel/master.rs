@@ -2,7 +2,7 @@
 //!
 //! A fiber stays on its worker, so the caller does not move: it switches away, and a *service
 //! fiber* of processor 0 runs its call on a stack of its own, on which the call may also sleep. On
-//! processor 0 nothing switches inside the kernel but where it sleeps, so that calls exclude each
+//! processor 0 threads switch inside the kernel only where one sleeps, so that calls exclude each
 //! other.
 
 #![allow(unsafe_code, reason = "a sleeping fiber lends its stack to the master")]
@@ -20,10 +20,10 @@ use crate::executor::{self, Fiber, Object, Start};
 use crate::lock::lock_order::ORDER;
 use crate::mode::LockingMode;
 
-/// Where a model has the desk: behind the locks that have a rank.
+/// The rank of the queue in a model: after all locks.
 const RANK: u8 = ORDER.len() as u8;
 
-/// Calls that wait for the master, and the fibers that serve them.
+/// Calls that wait for the master, and the fibers that execute them.
 #[derive(Debug, Default)]
 pub(super) struct Master(Mutex<Desk>);
 
@@ -31,11 +31,11 @@ pub(super) struct Master(Mutex<Desk>);
 struct Desk {
     calls: VecDeque<Call>,
     idle: Vec<Fiber>,
-    /// Service fibers that there are.
+    /// Number of service fibers.
     fibers: usize,
-    /// Threads that may make calls.
+    /// Number of threads that may make calls.
     threads: usize,
-    /// Fibers that were woken and have not looked for a call yet.
+    /// Number of fibers that were woken and have not checked for a call yet.
     coming: usize,
     ending: bool,
 }
@@ -49,9 +49,8 @@ struct Order<'a> {
     done: AtomicBool,
 }
 
-// SAFETY: what it points to is not touched by the sleeping caller until `done`, and what `run`
-// captures is what a call captures: the kernel, which is shared, and a thread that does nothing
-// else meanwhile.
+// SAFETY: the sleeping caller does not access the target until `done`, and `run` captures what a
+// call captures: the kernel, which is shared, and a thread that does nothing else meanwhile.
 unsafe impl Send for Call {}
 
 impl fmt::Debug for Call {
@@ -61,7 +60,7 @@ impl fmt::Debug for Call {
 }
 
 impl Kernel {
-    /// Runs a call where the mode wants it: at once, or on the master.
+    /// Runs a call where the mode requires it: at once, or on the master.
     #[inline]
     pub(super) fn on_master<R>(&self, body: impl FnOnce() -> R) -> R {
         if self.config.mode != LockingMode::Master || executor::processor() == 0 {
@@ -94,23 +93,25 @@ impl Kernel {
                 return;
             }
             // There are as many service fibers as threads, and each thread waits for one call. So
-            // where no fiber is idle, one of them has not come to its next look at the calls yet.
+            // if no fiber is idle, one of them has not yet checked for further calls.
             let idle = desk.idle.pop();
             desk.coming += usize::from(idle.is_some());
             idle
         };
         match idle {
             Some(fiber) => fiber.hand_over(),
-            // It waits for its turn on processor 0, behind a program that may go on there for long.
+            // It waits for its turn on processor 0, behind a program that may continue there for
+            // long.
             None => self.executor.hurry(0),
         }
     }
 
-    /// Sees to it that there is a service fiber for each thread, one that is about to begin among
-    /// them: each may sleep in a call at once. It begins when there is a call for it.
+    /// Ensures that there is a service fiber for each thread, including one that is about to begin,
+    /// because all of them may sleep in calls at once. The fiber begins when there is a call for
+    /// it.
     ///
     /// # Errors
-    /// `EAGAIN`: there is no stack for it.
+    /// `EAGAIN`: no stack is available.
     pub(super) fn reserve_service(&self) -> Result<()> {
         if self.config.mode != LockingMode::Master {
             return Ok(());
@@ -132,7 +133,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// A thread makes no calls any more.
+    /// Releases the service fiber of a thread that makes no further calls.
     pub(super) fn release_service(&self) {
         if self.config.mode == LockingMode::Master {
             executor::changes(Object::Desk);
@@ -140,7 +141,7 @@ impl Kernel {
         }
     }
 
-    /// A service fiber's life.
+    /// The main loop of a service fiber.
     fn serve(&self) {
         self.come();
         loop {
@@ -161,8 +162,8 @@ impl Kernel {
                 continue;
             };
             charge_for_order();
-            // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that
-            // nobody else runs the closure; the fiber is cloned before `done` is said.
+            // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that no
+            // other thread runs the closure; the fiber is cloned before `done` is set.
             let caller = unsafe {
                 let order = &*call.0;
                 order.caller.is_served();
@@ -174,19 +175,19 @@ impl Kernel {
             };
             executor::serves_nobody();
             caller.hand_over();
-            // Calls may come without an end. Those that slept in one have their turn meanwhile, and
-            // so have the programs of this processor.
+            // Calls may come without end. Fibers that slept in a call, and the programs of this
+            // processor, have their turn meanwhile.
             executor::take_turns();
         }
     }
 
-    /// A service fiber begins, or has woken up.
+    /// Records that a service fiber begins, or has woken up.
     fn come(&self) {
         let mut desk = self.desk();
         let (idle, me) = (desk.idle.len(), executor::current_id());
         desk.idle.retain(|fiber| fiber.id() != me);
-        // `submit` takes the fiber that it wakes out of the idle ones and counts it as coming: this
-        // one has come. `end_master` takes all of them out and counts none.
+        // `submit` removes the fiber that it wakes from the idle ones and counts it as coming: this
+        // one has come. `end_master` removes all of them and counts none.
         if desk.idle.len() == idle && !desk.ending {
             desk.coming -= 1;
         }
@@ -205,16 +206,17 @@ impl Kernel {
         }
     }
 
-    /// Nothing is said to be reached: where all schedules are gone through a call is handed over
-    /// and back at once, and who served it nobody sees. A model charges for it as for a lock.
+    /// Locks the queue. No access is recorded: in an exploration of schedules a call is handed over
+    /// and back at once, and no other fiber observes which one executed it. A model charges for it
+    /// like a lock.
     fn desk(&self) -> MutexGuard<'_, Desk> {
         executor::touch(RANK, 0);
         self.master.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a model charges for an order's way to the master's processor, and for that back: the line
-/// that it is on, and the one with the count of references to its caller.
+/// Charges a model for the transfer of an order to the master's processor, or back: the cache line
+/// of the order, and the one with the reference count of its caller.
 fn charge_for_order() {
     executor::spend(CostKind::Transfer);
     executor::spend(CostKind::Transfer);

@@ -1,11 +1,11 @@
-//! Which number means whom (§5): [`PidTable`].
+//! The table of process numbers (§5): [`PidTable`].
 //!
-//! One word a number: the slot that has it, and who else keeps it from being given out again: a
-//! group, a session, a thread. Words are given out and back under `pid_lock`; a lookup reads one
-//! without it, and its result is a claim until the slot has been asked (see
+//! It has one word per number: the slot that has it, and the further objects that keep it from
+//! being reused: a group, a session, a thread. Words are allocated and released under `pid_lock`; a
+//! lookup reads one without it, and its result must be checked against the slot (see
 //! [`Slab`](super::slab::Slab)).
 
-#![allow(unsafe_code, reason = "atomic words are made of zeroed memory")]
+#![allow(unsafe_code, reason = "atomic words are created from zeroed memory")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,17 +29,17 @@ pub(super) struct PidTable {
 
 #[derive(Debug)]
 struct Allocation {
-    /// Where to look first.
+    /// The number to try first.
     next: usize,
-    /// How many numbers are in use.
+    /// Number of numbers in use.
     used: usize,
-    /// Slots that were given back, the last one on top.
+    /// Released slots, the last one on top.
     free: Vec<u32>,
-    /// Slots that were ever given out.
+    /// Number of slots that were ever allocated.
     slots: u32,
 }
 
-/// Why a number is kept, beside that a process has it.
+/// An object that keeps a number, besides a process that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keeper {
     Group = 1 << 24,
@@ -48,22 +48,22 @@ pub(super) enum Keeper {
 }
 
 const SLOT: u32 = (1 << 24) - 1;
-/// Numbers below this are given out once only: the system's own.
+/// Numbers below this are allocated only once: they are the system's own.
 const RESERVED: usize = 300;
 
 impl PidTable {
-    /// For the numbers 1 to `most`.
+    /// Creates a table for the numbers 1 to `most`.
     pub(super) fn new(most: usize) -> Self {
         let words = Box::into_raw(vec![0_u32; most + 1].into_boxed_slice());
         // SAFETY: an atomic word has the size, the alignment and the values of a plain one, and the
-        // box was just let go of. Memory that is zero from the start is mapped and not written, so
-        // that the pages of numbers that nobody takes are never touched.
+        // box was just released. Memory that is zero from the start is mapped and not written, so
+        // that the pages of unused numbers are never touched.
         let words = unsafe { Box::from_raw(words as *mut [AtomicU32]) };
         let allocation = Allocation { next: 1, used: 0, free: Vec::new(), slots: 0 };
         Self { words, allocation: SimpleLock::new(0, allocation) }
     }
 
-    /// The slot that had this number when it was read.
+    /// Returns the slot that had this number when it was read.
     pub(super) fn slot(&self, number: i32) -> Option<u32> {
         executor::looks_at(Object::Number(number));
         let word = self.words.get(usize::try_from(number).ok()?)?;
@@ -71,22 +71,22 @@ impl PidTable {
         (word.load(Ordering::Acquire) & SLOT).checked_sub(1)
     }
 
-    /// Whether somebody keeps this number so.
+    /// Returns `true` if such an object keeps this number.
     pub(super) fn is_kept(&self, number: i32, keeper: Keeper) -> bool {
         executor::looks_at(Object::Number(number));
         let word = usize::try_from(number).ok().and_then(|number| self.words.get(number));
         word.is_some_and(|word| word.load(Ordering::Relaxed) & keeper as u32 != 0)
     }
 
-    /// The next number that is looked at is this one.
+    /// Sets the next number to try.
     pub(super) fn go_on_at(&self, locks: &Locks, number: i32) {
         self.allocation.lock(locks).next = usize::try_from(number).unwrap_or(RESERVED);
     }
 
-    /// Takes a number and a slot for a process. Nobody finds it before it is published.
+    /// Allocates a number and a slot for a process. It cannot be found before it is published.
     ///
     /// # Errors
-    /// `EAGAIN`: every number is taken.
+    /// `EAGAIN`: every number is in use.
     pub(super) fn take(&self, locks: &Locks) -> Result<(i32, u32)> {
         let mut allocation = self.allocation.lock(locks);
         let number = self.number(&mut allocation, Keeper::Thread)?;
@@ -97,10 +97,10 @@ impl PidTable {
         Ok((number, slot))
     }
 
-    /// Takes a number for a thread.
+    /// Allocates a number for a thread.
     ///
     /// # Errors
-    /// As [`PidTable::take`].
+    /// Like [`PidTable::take`].
     pub(super) fn take_for_thread(&self, locks: &Locks) -> Result<i32> {
         let mut allocation = self.allocation.lock(locks);
         self.number(&mut allocation, Keeper::Thread)
@@ -131,20 +131,20 @@ impl PidTable {
         }
     }
 
-    /// How many numbers are in use.
+    /// Returns the number of numbers in use.
     pub(super) fn used(&self, locks: &Locks) -> usize {
         self.allocation.lock(locks).used
     }
 
-    /// Lets lookups find the process whose number and slot were taken.
+    /// Lets lookups find the process whose number and slot were allocated.
     pub(super) fn publish(&self, number: i32, slot: u32) {
         executor::changes(Object::Number(number));
-        // Nobody else changes the word of a number that was taken and not published.
+        // No other thread changes the word of a number that was allocated and not published.
         // SYNC pid-table: pairs with `PidTable::slot`.
         self.words[number as usize].store(slot + 1, Ordering::Release);
     }
 
-    /// Lets lookups find it no longer; the number is not given out again before it is given back.
+    /// Hides it from lookups; the number is not reused before it is released.
     pub(super) fn hide(&self, number: i32) {
         executor::changes(Object::Number(number));
         let word = &self.words[number as usize];
@@ -152,21 +152,20 @@ impl PidTable {
         word.fetch_and(!SLOT, Ordering::Relaxed);
     }
 
-    /// Gives the number and the slot of a process back; who keeps the number keeps it.
+    /// Releases the number and the slot of a process; other objects may still keep the number.
     pub(super) fn give_back(&self, locks: &Locks, number: i32, slot: u32) {
         let mut allocation = self.allocation.lock(locks);
         self.release(&mut allocation, number, SLOT | Keeper::Thread as u32);
         allocation.free.push(slot);
     }
 
-    /// Keeps a number that somebody has, which is why nobody else is given it meanwhile: no lock is
-    /// needed.
+    /// Keeps a number that is in use, which prevents its reuse meanwhile: no lock is needed.
     pub(super) fn keep(&self, number: i32, keeper: Keeper) {
         executor::changes(Object::Number(number));
         self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
     }
 
-    /// Keeps it no longer.
+    /// Stops keeping it.
     pub(super) fn drop_keeper(&self, locks: &Locks, number: i32, keeper: Keeper) {
         let mut allocation = self.allocation.lock(locks);
         self.release(&mut allocation, number, keeper as u32);

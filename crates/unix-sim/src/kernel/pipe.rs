@@ -1,17 +1,17 @@
 //! A pipe's buffer: [`Pipe`].
 //!
-//! As pipe(7) has it: 64 KiB; what is written in one go of at most [`ATOMIC`] bytes stays together;
-//! the end comes when the last writer is gone, and writing is refused when the last reader is. It
-//! never waits and sends no signal: who finds [`PipeRead::WouldWait`] or [`PipeWrite::WouldWait`]
-//! is to try again after something happened at the other end, and [`PipeWrite::Broken`] is `EPIPE`
-//! and SIGPIPE.
+//! As in pipe(7), it has 64 KiB; up to [`ATOMIC`] bytes that are written at once stay together; a
+//! read returns end-of-file when the last writer has closed, and a write fails when the last reader
+//! has. The buffer never waits and sends no signal: after [`PipeRead::WouldWait`] or
+//! [`PipeWrite::WouldWait`] the caller must retry after a change at the other end, and
+//! [`PipeWrite::Broken`] stands for `EPIPE` and SIGPIPE.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
 
-/// Bytes that a pipe holds.
+/// Capacity of a pipe in bytes.
 pub(crate) const SIZE: usize = 65_536;
-/// Bytes that are written together or not at all; `PIPE_BUF`.
+/// Maximum number of bytes that are written together or not at all; `PIPE_BUF`.
 pub(crate) const ATOMIC: usize = 4096;
 
 /// A pipe with both its ends. Its buffer grows as it is used.
@@ -22,25 +22,25 @@ pub(crate) struct Pipe {
     is_written: bool,
 }
 
-/// What reading found.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PipeRead {
-    /// So many bytes.
+    /// This many bytes were read.
     Bytes(usize),
-    /// Nothing, and nobody left who could write.
+    /// The pipe is empty, and no writer is left.
     End,
-    /// Nothing yet.
+    /// The pipe is empty so far.
     WouldWait,
 }
 
-/// What writing did.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PipeWrite {
-    /// So many bytes are in the pipe; of more than [`ATOMIC`] this may be a part.
+    /// This many bytes were written; if there are more than [`ATOMIC`], possibly a part of them.
     Bytes(usize),
-    /// Nothing: there is no room yet.
+    /// The pipe has no space yet.
     WouldWait,
-    /// Nothing: nobody is left who could read.
+    /// No reader is left.
     Broken,
 }
 
@@ -49,17 +49,17 @@ impl Pipe {
         Self { bytes: VecDeque::new(), is_read: true, is_written: true }
     }
 
-    /// The last descriptor to read from is closed: writers are to be woken.
+    /// Marks the last reading descriptor as closed: the caller wakes the writers.
     pub(crate) fn drop_reader(&mut self) {
         self.is_read = false;
     }
 
-    /// The last descriptor to write to is closed: readers are to be woken.
+    /// Marks the last writing descriptor as closed: the caller wakes the readers.
     pub(crate) fn drop_writer(&mut self) {
         self.is_written = false;
     }
 
-    /// Reads what is there and fits.
+    /// Reads the available bytes that fit.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> PipeRead {
         if buffer.is_empty() {
             return PipeRead::Bytes(0);
@@ -68,12 +68,12 @@ impl Pipe {
         if n == 0 {
             return if self.is_written { PipeRead::WouldWait } else { PipeRead::End };
         }
-        self.bytes.read_exact(&mut buffer[..n]).expect("they are there");
+        self.bytes.read_exact(&mut buffer[..n]).expect("the bytes are in the queue");
         PipeRead::Bytes(n)
     }
 
-    /// Writes all of at most [`ATOMIC`] bytes, or what there is room for of more. Nothing can be
-    /// written to anybody.
+    /// Writes all of at most [`ATOMIC`] bytes, or as many of more as there is space for. An empty
+    /// write always succeeds.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> PipeWrite {
         if bytes.is_empty() {
             return PipeWrite::Bytes(0);

@@ -1,28 +1,29 @@
-//! Where processes live: [`Slab`], which makes slots on demand (§5). A slot, once made, stays where
-//! it is and is a process or waits to be one again until the system ends; so a reference to it is
-//! never wild, only perhaps to another tenant.
+//! The slots of processes: [`Slab`], which creates slots on demand (§5). A slot, once created,
+//! keeps its address and holds processes until the system ends; so a reference to it is always
+//! valid, but the process in it may be another one.
 
 use std::sync::OnceLock;
 
 use super::proc::{Proc, ProcState};
 
-/// Slots that are made at once, as a power of two: few in a system that can have few processes.
+/// Number of slots that are created at once, as a power of two: few in a system that can have few
+/// processes.
 const CHUNK: u32 = 8;
 const SMALL_CHUNK: u32 = 2;
-/// A system whose highest number is no greater is small.
+/// The highest process number of a small system.
 const SMALL: usize = 1 << 10;
 
 /// All slots, by number.
 pub(super) struct Slab {
     chunks: Box<[OnceLock<Box<[Proc]>>]>,
-    /// Slots in a chunk, as a power of two.
+    /// Number of slots in a chunk, as a power of two.
     chunk: u32,
-    /// What an empty slot holds.
+    /// Creates the state of an empty slot.
     blank: Box<dyn Fn() -> ProcState + Send + Sync>,
 }
 
 impl Slab {
-    /// For at most as many processes at once as there are numbers.
+    /// Creates a slab for at most as many processes at once as there are numbers.
     pub(super) fn new(
         numbers: usize,
         blank: impl Fn() -> ProcState + Send + Sync + 'static,
@@ -33,7 +34,7 @@ impl Slab {
         Self { chunks, chunk, blank: Box::new(blank) }
     }
 
-    /// The slot with this number, made with its neighbours when it is first asked for.
+    /// Returns the slot with this number, created with its neighbours on first use.
     #[inline]
     pub(super) fn get(&self, slot: u32) -> &Proc {
         let (chunk, at) = (slot as usize >> self.chunk, slot as usize & ((1 << self.chunk) - 1));
@@ -51,12 +52,12 @@ impl Slab {
         self.chunks[chunk].get_or_init(make)
     }
 
-    /// All slots that were made, of a slab that nobody else can know of.
+    /// Returns all slots that were created, of a slab that no other thread can access.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Proc> {
         self.chunks.iter_mut().map_while(OnceLock::get_mut).flatten()
     }
 
-    /// All slots that were made.
+    /// Returns all slots that were created.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Proc> {
         self.chunks.iter().map_while(OnceLock::get).flatten()
     }

@@ -1,13 +1,13 @@
-//! `ptrace` (§3.2): one process in another's hands.
+//! `ptrace` (§3.2): the control of one process by another.
 //!
 //! A tracee stops whenever a signal is delivered to it, in the state *waiting*
-//! (`sig_lock_to_wait`), so that none of its threads delivers another one; its tracer says with
-//! which signal it goes on (`sig_wait_to_lock`). The tracer is no parent by that: it waits for its
-//! tracees beside its children, and a tracee that has ended is its parent's to wait for when the
-//! tracer has.
+//! (`sig_lock_to_wait`), so that none of its threads delivers another one; its tracer chooses the
+//! signal with which it continues (`sig_wait_to_lock`). The tracer does not become the parent: it
+//! waits for its tracees in addition to its children, and the parent waits for a tracee that has
+//! ended after the tracer has.
 //!
-//! As on Linux one thread of the tracer does it: others wait for its tracees, but cannot say how
-//! these go on, and when that thread ends it lets them go.
+//! As on Linux one thread of the tracer traces: other threads can wait for its tracees, but cannot
+//! continue them, and when that thread ends it releases them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,11 +24,11 @@ use super::siglock::Waiting;
 use super::thread::{Attention, Thread};
 use crate::executor;
 
-/// With what a stopped tracee goes on.
+/// The request with which a stopped tracee continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Resumed {
     signal: Option<Signal>,
-    /// Who counts as the sender of a signal that the tracee was not stopped with: number and user.
+    /// The sender of a signal with which the tracee was not stopped: number and user.
     sender: (i32, u32),
 }
 
@@ -46,8 +46,9 @@ impl Call<'_> {
     fn let_parent_trace(&self) -> Result<()> {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
-        // The lock is a writer's. A parent that ends says so before it locks its family and looks
-        // whom it traces: either it finds this process there, or this process finds it ending here.
+        // The lock is a writer's. A parent that ends marks itself before it locks its family and
+        // checks whom it traces: either it finds this process there, or this process finds it
+        // ending here.
         let (_writing, parent) = kernel.write_parent(self.proc);
         let parent = parent.ok_or(Errno::EPERM)?;
         let (mut parents, mut state) = parent.lock_both(self.proc, &kernel.locks);
@@ -85,7 +86,7 @@ impl Call<'_> {
             }
             state.tracer = Some(self.proc.tenant());
             state.tracing = Some(Arc::clone(&self.thread));
-            // A process that is stopped already counts as one that has stopped for the tracer.
+            // A process that is already stopped counts as one that has stopped for the tracer.
             let stopped = state.stopped;
             (state.trapped, state.untold) = (stopped, stopped);
             stopped
@@ -124,12 +125,12 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Whether it is this thread that traces the process of this state.
+    /// Returns `true` if this thread traces the process with this state.
     fn traces_itself(&self, state: &ProcState) -> bool {
         state.tracing.as_ref().is_some_and(|by| Arc::ptr_eq(by, &self.thread))
     }
 
-    /// A thread that ends lets those go that it traces, though its process lives on.
+    /// Releases the tracees of an ending thread whose process continues.
     pub(super) fn release_own_tracees(&self) {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
@@ -144,7 +145,7 @@ impl Call<'_> {
                 self.state().forget_tracee(slot);
             }
         }
-        // Others may wait for one of these alone.
+        // Other threads may wait for one of these alone.
         wake_waiters(&mut self.state());
     }
 
@@ -157,7 +158,7 @@ impl Call<'_> {
                 return Err(Errno::ESRCH);
             }
             (state.trapped, state.untold) = (None, None);
-            // As if its parent had sent it, which to Linux a tracer is as long as it traces.
+            // Sent as by its parent, which on Linux a tracer is while it traces.
             let parent = if detach { self.kernel.parent_hint(&target) } else { None };
             let sender = parent.unwrap_or(self.proc);
             let sender = (sender.number(), sender.ids().real);
@@ -174,14 +175,14 @@ impl Call<'_> {
             let mut state = self.state();
             state.forget_tracee(target.slot);
             if !is_child {
-                // Others may wait for this tracee alone.
+                // Other threads may wait for this tracee alone.
                 wake_waiters(&mut state);
             }
         }
         Ok(())
     }
 
-    /// A traced process that has executed stops before its new program begins.
+    /// Stops a traced process that has executed before its new program begins.
     pub(super) fn trap_if_traced(&self, state: &mut ProcState) {
         if state.tracer.is_some() {
             let trap = SigInfo::kernel(Signal::TRAP);
@@ -189,8 +190,8 @@ impl Call<'_> {
         }
     }
 
-    /// Stops for the tracer with a signal that is about to be delivered; returns what is delivered
-    /// in its place.
+    /// Stops for the tracer with a signal that is about to be delivered. Returns the signal that is
+    /// delivered instead.
     pub(super) fn stop_for_tracer<'s>(
         &self,
         waiting: Waiting<'s>,
@@ -212,8 +213,8 @@ impl Call<'_> {
                 let halted = self.thread.attention().contains(Attention::HALT);
                 if killed || halted || state.tracer.is_none() {
                     state.trapped = None;
-                    // Of a tracer that has gone: a signal that it was told of went with it, and one
-                    // that it was not told of is delivered.
+                    // The tracer has ended. A signal that was reported to it is discarded, and one
+                    // that was not is delivered.
                     let kept = state.untold.take().filter(|_| !killed && !halted);
                     break Resumed { signal: kept, sender: (info.pid, info.uid) };
                 }
@@ -226,8 +227,8 @@ impl Call<'_> {
         (waiting, signal.and_then(|signal| self.delivered_instead(info, signal, sender)))
     }
 
-    /// What is delivered where the tracer chose `signal`: one that is blocked waits until it is
-    /// not.
+    /// Returns the signal to deliver if the tracer chose `signal`; a blocked one stays pending
+    /// until it is unblocked.
     fn delivered_instead(
         &self,
         info: SigInfo,
@@ -242,28 +243,28 @@ impl Call<'_> {
             return Some(chosen);
         }
         let mut state = self.state();
-        // A real-time signal for which the queue has no room is lost.
+        // A real-time signal for which the queue has no space is lost.
         let _ = self.kernel.post(&mut state, chosen, To::Thread(self.thread.tid()));
         None
     }
 }
 
 impl Member {
-    /// Makes the thread stop.
+    /// Stops the thread.
     pub(super) fn stop(&self) {
         self.thread.demand(Attention::STOP);
-        // A sleeping thread stops outside of its call, where it holds no file.
+        // A sleeping thread stops outside its call, where it holds no file.
         self.wake();
     }
 }
 
 impl ProcState {
-    /// Whether it is traced, and by this thread if one is named.
+    /// Returns `true` if it is traced, and by the thread `by` if one is given.
     pub(super) fn is_traced_by(&self, by: Option<&Arc<Thread>>) -> bool {
         self.tracing.as_ref().is_some_and(|one| by.is_none_or(|by| Arc::ptr_eq(one, by)))
     }
 
-    /// It traces who is in this slot no more. Another thread of it may again: once for each time.
+    /// Forgets one tracing of the process in this slot; another thread may trace it, too.
     pub(super) fn forget_tracee(&mut self, slot: u32) {
         if let Some(at) = self.tracees.iter().position(|one| *one == slot) {
             self.tracees.remove(at);
@@ -286,7 +287,8 @@ impl ProcState {
 }
 
 impl Kernel {
-    /// Who traces a process and is not its parent. Under its family's lock and `p_lock`.
+    /// Returns the tracer of a process if it is not the parent. Called under its family's lock and
+    /// `p_lock`.
     pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<Tenant> {
         let parent = self.parent_hint(proc).map(|parent| parent.slot);
         state.tracer.filter(|tracer| parent != Some(tracer.slot))
@@ -304,8 +306,8 @@ impl Kernel {
         parent.is_some_and(|parent| parent.slot == tracer.slot)
     }
 
-    /// Tells the tracer of a process that has stopped for it, before a signal or because of one:
-    /// SIGCHLD, and those that wait.
+    /// Notifies the tracer of a process that has stopped for it, before a signal or because of one,
+    /// by SIGCHLD, and wakes those that wait.
     pub(super) fn tell_of_trap(&self, proc: &Proc, code: SigCode, signal: Signal) {
         let (uid, tracer, news) = {
             let state = proc.lock(&self.locks);
@@ -325,7 +327,7 @@ impl Kernel {
         self.tell_tracer(tracer, SigInfo::child(proc.number(), uid, code, status));
     }
 
-    /// Tells a tracer that is not the parent what became of a process, if it is still there.
+    /// Notifies a tracer that is not the parent of a change of a process, if it still exists.
     pub(super) fn tell_tracer(&self, tenant: Tenant, info: SigInfo) {
         let tracer = self.slab.get(tenant.slot);
         let mut state = tracer.lock(&self.locks);
@@ -340,7 +342,7 @@ impl Kernel {
         wake_waiters(&mut state);
     }
 
-    /// A tracer that ends lets its tracees go: its children and `others`.
+    /// Releases the tracees of an ending tracer: its children and `others`.
     pub(super) fn release_tracees(&self, tracer: &Proc, others: Vec<u32>) {
         let mut tracees = others;
         if !self.stays_childless(tracer) {
@@ -352,8 +354,8 @@ impl Kernel {
         }
     }
 
-    /// Ends the tracing of one process by this tracer, or by one thread of it, if it does; and says
-    /// whether. One that has ended is its parent's from now on.
+    /// Ends the tracing of one process by this tracer, or by one thread of it. Returns `true` if it
+    /// was traced so. If the process has ended, its parent gets it.
     fn release_tracee(&self, tracee: &Proc, tracer: Tenant, by: Option<&Arc<Thread>>) -> bool {
         let traces = {
             let state = tracee.lock(&self.locks);
@@ -366,8 +368,8 @@ impl Kernel {
         traces
     }
 
-    /// The same, with the tracee's family locked: a process that ends looks under that lock whether
-    /// it is traced, so that either it or the tracer sees to its end.
+    /// Like [`Self::release_tracee`], with the tracee's family locked: a process that ends checks
+    /// under that lock whether it is traced, so that either it or the tracer handles its end.
     pub(super) fn let_go(
         &self,
         writing: Writing<'_>,
@@ -379,13 +381,14 @@ impl Kernel {
         let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
         let ended = {
             let mut state = tracee.lock(&self.locks);
-            // Meanwhile it may be another thread's, or its slot another process's.
+            // Meanwhile another thread may trace it, or its slot may hold another process.
             if state.tracer != Some(tracer) || !state.is_traced_by(by) {
                 return;
             }
             state.end_tracing();
             if let (Some(_), Some(parent)) = (state.news, parent) {
-                // Its parent heard of the stop as its tracer; whoever is its parent next may ask.
+                // The stop was reported to its parent as its tracer; its next parent may wait for
+                // it.
                 self.set_changed(parent, tracee, true);
             }
             tracee.owner.store(0, Ordering::Relaxed);
@@ -394,8 +397,8 @@ impl Kernel {
             }
             (state.phase == Phase::Zombie).then(|| Notice::of(tracee, &state))
         };
-        // A parent that traced its child was told of its end. What it does about its children says
-        // whether anything is left for whoever adopts the child.
+        // A parent that traced its child was notified of its end. The parent's action for SIGCHLD
+        // decides whether a zombie is left for the process that adopts the child.
         let told = parent.filter(|_| is_child).map(|parent| {
             let state = parent.lock(&self.locks);
             self.children_vanish(&state)

@@ -1,5 +1,5 @@
-//! Users, and what each has of what is limited: [`Credentials`], [`User`]. `uidhash_lock` is one of
-//! the global locks of §5 (table 1).
+//! Users, and the resources that each has in use: [`Credentials`], [`User`]. `uidhash_lock` is one
+//! of the global locks of §5 (table 1).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,32 +11,33 @@ use crate::executor::{self, Object};
 /// The process uid hash table, guarded by `uidhash_lock` (table 1).
 pub(super) type Users = BTreeMap<u32, Arc<User>>;
 
-/// What a user has.
+/// The counted resources of a user.
 #[derive(Debug, Default)]
 pub(super) struct User {
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub(super) tasks: Count,
-    /// Queued signals.
+    /// Number of queued signals.
     pub(super) signals: Count,
 }
 
-/// More processors than this share stripes.
+/// Number of stripes; if there are more processors, they share stripes.
 const STRIPES: usize = 16;
 
-/// How many there are: the sum of what each processor counted, on a cache line of its own. Only
-/// where there is a limit does anybody ask for the sum.
+/// A count: the sum of what each processor counted, on a cache line of its own. The sum is computed
+/// only if there is a limit.
 #[derive(Debug, Default)]
 pub(super) struct Count([Stripe; STRIPES]);
 
-/// What was taken on some processors less what was given back there, modulo 2⁶⁴.
+/// The number taken on some processors minus the number released there, modulo 2⁶⁴.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe(AtomicU64);
 
 impl Count {
-    /// One more, unless that were more than `limit`.
+    /// Adds one, unless the sum would exceed `limit`. Returns `true` if it did.
     pub(super) fn take(&self, limit: u64) -> bool {
-        // SYNC count: pairs with `sum`: of two who take the last one, one at least sees the other.
+        // SYNC count: pairs with `sum`: if two threads take the last one, at least one sees the
+        // other.
         self.stripe().fetch_add(1, Ordering::SeqCst);
         let refused = limit != u64::MAX && self.sum() > limit;
         if refused {
@@ -45,12 +46,12 @@ impl Count {
         !refused
     }
 
-    /// So many more, whatever the limit.
+    /// Adds `count`, regardless of the limit.
     pub(super) fn take_all(&self, count: usize) {
         self.stripe().fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// So many fewer.
+    /// Subtracts `count`.
     pub(super) fn give_back(&self, count: usize) {
         if count > 0 {
             self.stripe().fetch_sub(count as u64, Ordering::Relaxed);
@@ -62,29 +63,29 @@ impl Count {
         &self.0[executor::processor() % STRIPES].0
     }
 
-    /// How many there are.
+    /// Returns the sum.
     pub(super) fn counted(&self) -> u64 {
         self.sum()
     }
 
     fn sum(&self) -> u64 {
-        // Who asks is kept apart from all that count.
+        // The reader is ordered with all that count.
         executor::changes(Object::Users);
         // SYNC count: pairs with `take`.
         let counted = self.0.iter().map(|stripe| stripe.0.load(Ordering::SeqCst));
         let sum = counted.fold(0, u64::wrapping_add).cast_signed();
-        // What is given back meanwhile may be seen before what it was taken as.
+        // A concurrent release may be seen before its acquisition.
         u64::try_from(sum).unwrap_or(0)
     }
 }
 
-/// Whose a process is.
+/// The users of a process.
 #[derive(Debug, Clone)]
 pub(super) struct Credentials {
     pub(super) real: u32,
     pub(super) effective: u32,
     pub(super) saved: u32,
-    /// The real user's counts.
+    /// The counts of the real user.
     pub(super) user: Arc<User>,
 }
 
@@ -93,13 +94,13 @@ impl Credentials {
         Self { real: uid, effective: uid, saved: uid, user }
     }
 
-    /// Whether nothing is refused to it.
+    /// Returns `true` if it has all permissions.
     pub(super) fn is_privileged(&self) -> bool {
         self.effective == 0
     }
 }
 
-/// Who a caller is, as far as it matters to whom it may signal.
+/// The identity of a caller in permission checks for signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ids {
     pub(super) real: u32,
@@ -108,7 +109,8 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Whether somebody with these may signal somebody with `target`'s users, as kill(2) has it.
+    /// Returns `true` if a process with these users may signal one with those of `target`, as in
+    /// kill(2).
     pub(super) fn may_signal(self, target: &Credentials) -> bool {
         let mine = [self.effective, self.real];
         self.effective == 0 || mine.iter().any(|uid| [target.real, target.saved].contains(uid))
@@ -116,8 +118,8 @@ impl Ids {
 }
 
 impl Kernel {
-    /// Counts a new task as its user's that was counted as another's: `setuid` came between. Under
-    /// the `p_lock` of its process, as `setuid`.
+    /// Moves the charge for a new task from one user to another, after a `setuid` in between.
+    /// Called under the `p_lock` of its process, like `setuid`.
     pub(super) fn charge(&self, owner: &Credentials, charged: &User) {
         if !std::ptr::eq(&raw const *owner.user, charged) {
             charged.tasks.give_back(1);
@@ -125,7 +127,7 @@ impl Kernel {
         }
     }
 
-    /// The user with this number, made if it has never been here.
+    /// Returns the user with this number, created on first use.
     pub(super) fn user(&self, uid: u32) -> Arc<User> {
         self.users.lock(&self.locks).entry(uid).or_default().clone()
     }

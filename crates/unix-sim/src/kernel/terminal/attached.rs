@@ -1,7 +1,7 @@
-//! A terminal at whose controlling end a [`Console`] is: the fiber that carries bytes between the
+//! A terminal with a [`Console`] at its controlling end: the fiber that moves bytes between the
 //! two.
 //!
-//! It runs on processor 0, as everything must that some modes leave locks out for.
+//! It runs on processor 0, as required by the modes that omit locks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,18 +15,18 @@ use crate::kernel::Kernel;
 use crate::kernel::files::{End, File};
 use crate::kernel::proc::Proc;
 
-/// Bytes that are carried at once.
+/// Maximum number of bytes that are moved at once.
 const PIECE: usize = 1024;
 
 impl Kernel {
-    /// Gives a process that leads its session a terminal, with `console` at its controlling end.
+    /// Gives a session leader a terminal, with `console` at its controlling end.
     ///
     /// # Panics
-    /// There is no stack for the fiber.
+    /// If no stack is available for the fiber.
     pub(in crate::kernel) fn attach_console(&self, leader: &Proc, console: Console) {
         let terminal = Terminal::new(self.instance());
         let group = leader.lock(&self.locks).pgrp.clone().expect("a leader has a group");
-        terminal.become_controlling(self, leader, &group).expect("neither has another");
+        terminal.become_controlling(self, leader, &group).expect("neither has another one");
         let file = File::new(self, End::Terminal(Arc::clone(&terminal)));
         for descriptor in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
             leader.lock(&self.locks).files.open_at(Arc::clone(&file), descriptor);
@@ -34,10 +34,10 @@ impl Kernel {
         let kernel = self.handle();
         let body = Box::new(move || kernel.get().carry(&terminal, &console));
         let start = Start { processor: Some(0), context: 0, name: 0, body };
-        self.executor.start(start).expect("there is a stack for the console");
+        self.executor.start(start).expect("a stack is available for the console");
     }
 
-    /// Carries bytes until the last process has ended.
+    /// Moves bytes until the last process has ended.
     fn carry(&self, terminal: &Terminal, console: &Console) {
         let mut outside = Some(self.executor.external());
         console.attach(executor::current());
@@ -54,7 +54,7 @@ impl Kernel {
                 executor::park();
             }
         }
-        // No more than the terminal has, and nobody to wait for room.
+        // Moves the rest of the output, and waits for no more.
         while self.show(terminal, console) {}
         console.detach();
         drop(outside);
@@ -75,7 +75,7 @@ impl Kernel {
         let typed =
             |piece: &[u8]| terminal.input(self, piece, executor::current()).unwrap_or(piece.len());
         let taken = match typed(&piece) {
-            // A key that makes a signal may come behind what has no room.
+            // A key that makes a signal may follow bytes for which there is no space.
             0 => typed(&console.typed(usize::MAX)),
             taken => taken,
         };
@@ -83,7 +83,7 @@ impl Kernel {
         taken > 0
     }
 
-    /// Lets the fiber look whether it is to end.
+    /// Wakes the fiber, which then checks whether it is to end.
     pub(in crate::kernel) fn end_console(&self) {
         if let Some(console) = &self.config.console {
             console.wake();

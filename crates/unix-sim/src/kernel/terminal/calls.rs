@@ -1,5 +1,5 @@
-//! System calls on terminals, and job control (§2.1.3): who may read, write and change one, and who
-//! is signalled for trying ([`Background`]).
+//! System calls on terminals, and job control (§2.1.3): which processes may read, write and change
+//! one, and which are signalled for the attempt ([`Background`]).
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::kernel::files::End;
 use crate::kernel::pgrp::{Pgrp, Session};
 use crate::kernel::thread::Attention;
 
-/// Whether a call is to go on.
+/// The decision whether a call continues.
 enum Background {
     /// The caller is in the foreground, or may act as if it were.
     Allowed,
-    /// It has been sent a signal, which it sees to first.
+    /// The caller has been sent a signal, which it handles first.
     Signalled,
 }
 
@@ -61,7 +61,7 @@ impl Call<'_> {
 
     pub(in crate::kernel) fn set_foreground(&self, descriptor: Fd, group: Pid) -> Result<()> {
         self.guarded_stops(|| {
-            // Where the caller is refused with EIO, the terminal is as good as none for this call.
+            // An error EIO for the caller means that this call finds no terminal.
             let not_here = |stop| match stop {
                 Stop::Errno(Errno::EIO) => Stop::Errno(Errno::ENOTTY),
                 stop => stop,
@@ -80,7 +80,8 @@ impl Call<'_> {
             if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
                 return Err(Errno::ENOTTY.into());
             }
-            // Declared before the lock, and so let go after it: that may take the lock again.
+            // Declared before the lock, and so dropped after it: dropping it may take the lock
+            // again.
             let found;
             let coarse = self.kernel.coarse();
             found = self.kernel.find_group(group);
@@ -142,8 +143,8 @@ impl Call<'_> {
                         state.sleepers.wake();
                         return Ok(n);
                     }
-                    // Who slept in it when the user left is told so, as Linux has it; who comes
-                    // later finds the end.
+                    // As on Linux, a reader that slept while the user hung up gets the error; a
+                    // later one gets end-of-file.
                     Read::End if slept && state.line.is_hung_up() => return Err(Errno::EIO.into()),
                     Read::End => return Ok(0),
                     Read::Nothing => state.sleepers.add(executor::current()),
@@ -185,7 +186,7 @@ impl Call<'_> {
         Ok(*written)
     }
 
-    /// Types at the controlling end; sleeps where there is no room.
+    /// Types at the controlling end; sleeps if there is no space.
     pub(in crate::kernel) fn write_input(
         &self,
         terminal: &Terminal,
@@ -239,7 +240,7 @@ impl Call<'_> {
             }
         };
         let Some(foreground) = foreground else { return Ok(Background::Allowed) };
-        // By the number: what was in the foreground may have been left, and made again.
+        // Compared by number: the foreground group may have been emptied and created again.
         if foreground.id == group.id {
             return Ok(Background::Allowed);
         }
@@ -261,11 +262,12 @@ impl Call<'_> {
                     group = now;
                 }
                 let group = kernel.refer(&group);
-                // The group, and this process whatever its group is by then (§7.2.3).
+                // The group, and this process in whatever group it is by then (§7.2.3).
                 kernel.pgsignal_self(&group, self.proc, SigInfo::kernel(signal));
                 kernel.await_generated();
-                // Whoever was chosen, the caller looks itself, as on Linux: else it could call
-                // again for ever before another thread has had the signal.
+                // The caller itself checks for signals, as on Linux, even if another thread was
+                // chosen: otherwise it could repeat the call indefinitely before that thread has
+                // had the signal.
                 self.thread.demand(Attention::SIGNAL);
                 Ok(Background::Signalled)
             }
@@ -280,7 +282,7 @@ impl Call<'_> {
         self.own_group().map(|group| Arc::clone(&group.session))
     }
 
-    /// The terminal, and whether the descriptor is for its controlling end.
+    /// Returns the terminal, and `true` if the descriptor is for its controlling end.
     ///
     /// # Errors
     /// `EIO`: it is hung up.
@@ -291,7 +293,8 @@ impl Call<'_> {
         if hung_up { Err(Errno::EIO) } else { Ok((Arc::clone(terminal), controlling)) }
     }
 
-    /// The terminal, which has to be the caller's own unless it is seen from its controlling end.
+    /// Returns the terminal, which must be the caller's own unless the descriptor is for its
+    /// controlling end.
     fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
         let (terminal, controlling) = self.terminal(descriptor)?;
         let session = self.own_session()?;

@@ -1,5 +1,5 @@
-//! A terminal among processes: [`Terminal`], its session (§2.1.4) and its foreground group. What
-//! programs do with it, and job control, is [`calls`](super::calls)'s.
+//! A terminal: [`Terminal`], its session (§2.1.4) and its foreground group. [`calls`](super::calls)
+//! has the system calls, and job control.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ pub(in crate::kernel) struct Terminal {
     pub(super) state: SimpleLock<TLock, State>,
 }
 
-/// What `t_lock` guards.
+/// The state that `t_lock` guards.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) line: Line,
     pub(super) session: Option<Arc<Session>>,
     /// The foreground process group.
     pub(super) foreground: Option<HeldPgrp>,
-    /// Open files for the end where processes sit.
+    /// Number of open files for the end that processes use.
     pub(super) open: u32,
-    /// Those that wait for it to change, at either end.
+    /// Fibers that wait for it to change, at either end.
     pub(super) sleepers: Sleepers,
 }
 
@@ -39,13 +39,13 @@ impl Terminal {
         Arc::new(Self { state: SimpleLock::new(instance, State::default()) })
     }
 
-    /// Its number among the locks.
+    /// Returns its number among the locks.
     pub(in crate::kernel) fn instance(&self) -> u32 {
         self.state.instance()
     }
 
-    /// Makes it a session's and its leader's, with this group in the foreground, unless it is
-    /// somebody's or the session has one.
+    /// Makes it the controlling terminal of a session and its leader, with this group in the
+    /// foreground, unless it has another session or the session has another terminal.
     ///
     /// # Errors
     /// `EPERM`; `EIO`: it is hung up.
@@ -79,10 +79,11 @@ impl Terminal {
         Ok(())
     }
 
-    /// Somebody types; says how many bytes there was room for. Where there was none, `sleeper` is
-    /// woken when there may be some.
+    /// Types bytes. Returns the number of bytes for which there was space; if there was none,
+    /// `sleeper` is woken when there may be some.
     ///
     /// # Errors
+    /// `EIO`: it is hung up.
     /// `EIO`: it is hung up.
     pub(in crate::kernel) fn input(
         &self,
@@ -115,7 +116,7 @@ impl Terminal {
         Ok(effects.taken)
     }
 
-    /// Takes what is to be seen; `None` where there is nothing and nobody who could write.
+    /// Takes output; `None` if there is none and no process is left that could write.
     pub(in crate::kernel) fn output(
         &self,
         kernel: &Kernel,
@@ -134,20 +135,20 @@ impl Terminal {
         (state.open > 0).then_some(0)
     }
 
-    /// One more file for the end where processes sit.
+    /// Counts a file for the end that processes use.
     pub(in crate::kernel) fn open(&self, kernel: &Kernel) {
         self.state.lock(&kernel.locks).open += 1;
     }
 
-    /// One less.
+    /// Uncounts such a file.
     pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
         let mut state = self.state.lock(&kernel.locks);
         state.open -= 1;
         state.sleepers.wake();
     }
 
-    /// The controlling end is closed: who reads finds the end, and the session's leader is told.
-    /// Its foreground group is told when the leader exits.
+    /// Closes the controlling end: readers get end-of-file, and the session's leader is signalled.
+    /// The foreground group is signalled when the leader exits.
     pub(in crate::kernel) fn hang_up(&self, kernel: &Kernel) {
         let (session, foreground) = {
             let mut state = self.state.lock(&kernel.locks);
@@ -168,7 +169,7 @@ impl Terminal {
         }
     }
 
-    /// Its session's leader exits: it is nobody's, and its foreground group is told.
+    /// Ends the relation to its session, whose leader exits, and signals its foreground group.
     fn disown(&self, kernel: &Kernel) {
         let foreground = {
             let mut state = self.state.lock(&kernel.locks);
@@ -183,7 +184,7 @@ impl Terminal {
 }
 
 impl Kernel {
-    /// A session leader that exits leaves its terminal behind.
+    /// Releases the terminal of a session leader that exits.
     pub(in crate::kernel) fn leave_session(&self, proc: &Proc) {
         if proc.ids().session != proc.number() {
             return;
@@ -205,8 +206,8 @@ impl Kernel {
     }
 }
 
-/// Whoever was hung up may go on before who hung up does, also where a call is one piece: on Linux
-/// the latter sleeps until nobody works at the terminal any more.
+/// A point at which a process that was hung up may run before the caller continues, even if a call
+/// is one step: on Linux the caller sleeps until the terminal is unused.
 fn may_sleep() {
     executor::point(At::Within);
 }

@@ -1,44 +1,45 @@
-//! What was typed and not yet read: [`Input`].
+//! Input of a terminal that has not been read yet: [`Input`].
 //!
-//! In canonical mode it is a queue of lines, the last of them unfinished; else a queue of bytes. A
-//! line ends with its newline, or where the end of input was typed, which stands in the queue as a
-//! byte 0 that no reader gets. Which byte does what, [`Line`](super::line::Line) knows.
+//! In canonical mode it is a queue of lines, the last of them unfinished; otherwise a queue of
+//! bytes. A line ends with its newline, or where end-of-file was typed, which the queue stores as a
+//! byte 0 that no reader gets. [`Line`](super::line::Line) defines the meaning of each byte.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
 
-/// What reading found.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// So many bytes.
+    /// This many bytes were read.
     Bytes(usize),
-    /// The end of input: it was typed, or the terminal is hung up.
+    /// End-of-file: it was typed, or the terminal is hung up.
     End,
-    /// Nothing yet.
+    /// No input so far.
     Nothing,
 }
 
-/// Bytes that the queue holds, the last newline included; `N_TTY_BUF_SIZE`.
+/// Capacity of the queue in bytes, the last newline included; `N_TTY_BUF_SIZE`.
 pub(super) const SIZE: usize = 4096;
 
-/// Stands in the queue where the end of input was typed.
+/// The byte in the queue where end-of-file was typed.
 const END: u8 = 0;
 
-/// A queue of bytes with the places where lines end.
+/// A queue of bytes with the positions at which lines end.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     bytes: VecDeque<u8>,
-    /// How many bytes were ever read: the position of the first one in the queue.
+    /// Number of bytes that were ever read: the position of the first one in the queue.
     first: u64,
     /// Positions of the bytes that finish a line, ascending. Empty unless the mode is canonical.
     ends: VecDeque<u64>,
 }
 
 impl Input {
-    /// Whether one more byte may be typed.
+    /// Returns `true` if another byte may be typed.
     ///
-    /// A full queue accepts none until somebody reads; but while it holds no whole line, nobody who
-    /// reads lines could, and the newest byte gives way to the next, so that a newline still fits.
+    /// A full queue accepts none until a process reads. But while it holds no whole line, readers
+    /// of lines could not read, so the newest byte is replaced by the next, and a newline still
+    /// fits.
     pub(super) fn admits(&mut self, canonical: bool) -> bool {
         if self.bytes.len() < SIZE - 1 {
             return true;
@@ -59,7 +60,7 @@ impl Input {
         self.push_end(b'\n');
     }
 
-    /// Finishes a line without one.
+    /// Finishes a line without a newline.
     pub(super) fn push_end_of_input(&mut self) {
         self.push_end(END);
     }
@@ -69,13 +70,13 @@ impl Input {
         self.bytes.push_back(byte);
     }
 
-    /// The bytes of the unfinished line.
+    /// Returns the bytes of the unfinished line.
     pub(super) fn unfinished(&self) -> impl DoubleEndedIterator<Item = u8> {
         let finished = self.ends.back().map_or(0, |end| (end + 1 - self.first) as usize);
         self.bytes.range(finished..).copied()
     }
 
-    /// Takes the newest byte of the unfinished line back.
+    /// Removes the newest byte of the unfinished line.
     pub(super) fn pop(&mut self) -> Option<u8> {
         self.unfinished().next_back()?;
         self.bytes.pop_back()
@@ -87,7 +88,7 @@ impl Input {
         self.ends.clear();
     }
 
-    /// Goes from bytes to lines, all that is there making one; or from lines to bytes.
+    /// Switches from bytes to lines, where all queued bytes form one line; or from lines to bytes.
     pub(super) fn set_canonical(&mut self, canonical: bool) {
         self.ends.clear();
         if canonical && !self.bytes.is_empty() {
@@ -120,7 +121,7 @@ impl Input {
         let text = if ends_bare { last } else { last + 1 };
         let n = text.min(buffer.len());
         self.take(&mut buffer[..n]);
-        // An end of input behind the last byte that fits goes with it: the next read waits.
+        // An end-of-file behind the last byte that fits is removed with it: the next read waits.
         if n == text {
             self.ends.pop_front();
             if ends_bare {
@@ -130,9 +131,9 @@ impl Input {
         if text == 0 { Read::End } else { Read::Bytes(n) }
     }
 
-    /// Takes as many bytes out as `to` holds, which must be there.
+    /// Removes as many bytes as `to` holds, which must be in the queue.
     fn take(&mut self, to: &mut [u8]) {
-        self.bytes.read_exact(to).expect("they are there");
+        self.bytes.read_exact(to).expect("the bytes are in the queue");
         self.first += to.len() as u64;
     }
 }

@@ -1,13 +1,13 @@
 //! A terminal's line discipline: [`Line`].
 //!
-//! What is typed passes through it on its way to who reads: it makes lines, takes characters back,
-//! turns some into signals and shows what it does. It does what Linux's `n_tty` does, observed
-//! there; of the modes and characters of termios(3) those that [`Termios`] has. Characters that
-//! make more than one byte are taken back as a whole, as with `IUTF8`.
+//! Typed bytes pass through it to their reader: it forms lines, erases characters, turns some into
+//! signals and echoes its work. It does what Linux's `n_tty` was observed to do, for those modes
+//! and characters of termios(3) that [`Termios`] has. Characters of more than one byte are erased
+//! as a whole, as with `IUTF8`.
 //!
-//! It knows no processes and never waits: what there is to do for others it returns as
-//! [`Effects`], and who finds nothing to read, or no room, is to try again after something happened
-//! at the other end. There is no flow control by ^S and ^Q.
+//! It does not refer to processes and never waits: it returns the work for others as [`Effects`],
+//! and a caller that finds nothing to read, or no space, must retry after a change at the other
+//! end. There is no flow control by ^S and ^Q.
 
 use tontine_unix::{Errno, Modes, Result, SigSet, Signal, Termios};
 
@@ -25,12 +25,13 @@ pub(crate) struct Line {
     hung_up: bool,
 }
 
-/// What typing did.
+/// The effects of typing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Effects {
-    /// Bytes that were accepted; the others have to be typed again after somebody read.
+    /// Number of bytes that were accepted; the others must be typed again after a read.
     pub(crate) taken: usize,
-    /// Signals to be sent to the foreground group. With one, who waited for room may find some.
+    /// Signals to be sent to the foreground group. With a signal, space may become free for those
+    /// that wait.
     pub(crate) signals: SigSet,
 }
 
@@ -39,8 +40,8 @@ impl Line {
         self.termios
     }
 
-    /// Changes how it behaves. What was typed stays: with `ICANON` on it becomes a line, with it
-    /// off it can be read at once, unfinished line and all.
+    /// Changes the modes and characters. Typed bytes stay: with `ICANON` on they become a line,
+    /// with it off they can be read at once, including the unfinished line.
     pub(crate) fn set_termios(&mut self, termios: Termios) {
         let before = self.canonical();
         self.termios = termios;
@@ -49,8 +50,9 @@ impl Line {
         }
     }
 
-    /// Types, as far as there is room. What makes a signal needs none: it is found behind what has
-    /// no room too, which it throws away with the rest that was typed before it.
+    /// Types bytes, as far as there is space. A character that makes a signal needs no space: it is
+    /// found even behind bytes for which there is none, which it discards with the rest of the
+    /// input before it.
     pub(crate) fn input(&mut self, bytes: &[u8]) -> Effects {
         let mut effects = Effects::default();
         while let Some(&byte) = bytes.get(effects.taken).filter(|_| !self.hung_up) {
@@ -76,7 +78,7 @@ impl Line {
         effects
     }
 
-    /// Reads what is there; in canonical mode no more than one line.
+    /// Reads the available input; in canonical mode no more than one line.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Read {
         match self.canonical() {
             _ if self.hung_up => Read::End,
@@ -85,13 +87,13 @@ impl Line {
         }
     }
 
-    /// Whether [`Line::read`] would find something.
+    /// Returns `true` if [`Line::read`] would return a result.
     #[cfg(test)]
     pub(crate) fn can_read(&self) -> bool {
         self.hung_up || self.input.can_read(self.canonical())
     }
 
-    /// Writes what there is room for; says how many bytes, 0 if there is no room.
+    /// Writes as far as there is space. Returns the number of bytes, 0 without space.
     ///
     /// # Errors
     /// `EIO`: hung up.
@@ -102,25 +104,25 @@ impl Line {
         Ok(self.output.write(bytes, self.is(Modes::ONLCR)))
     }
 
-    /// Bytes for which there is room; a newline may take two.
+    /// Returns the number of bytes for which there is space; a newline may take two.
     #[cfg(test)]
     pub(crate) fn output_room(&self) -> usize {
         self.output.room()
     }
 
-    /// Takes out what is to be seen at the controlling end, as much as fits; says how many bytes.
+    /// Takes output for the controlling end, as much as fits. Returns the number of bytes.
     pub(crate) fn take_output(&mut self, buffer: &mut [u8]) -> usize {
         self.output.take(buffer)
     }
 
-    /// Whether [`Line::take_output`] would find something.
+    /// Returns `true` if [`Line::take_output`] would return output.
     #[cfg(test)]
     pub(crate) fn is_visible(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// Ends it: what was typed is gone, and nothing can be written any more. What was written
-    /// before can still be seen.
+    /// Hangs up: input is discarded, and nothing more can be written. Earlier output can still be
+    /// taken.
     pub(crate) fn hang_up(&mut self) {
         self.hung_up = true;
         self.input.clear();
@@ -142,7 +144,7 @@ impl Line {
         if byte == b'\r' && self.is(Modes::ICRNL) { b'\n' } else { byte }
     }
 
-    /// The signal that `byte` makes.
+    /// Returns the signal that `byte` makes.
     fn signal_of(&self, byte: u8) -> Option<Signal> {
         let Termios { interrupt, quit, suspend, .. } = self.termios;
         match byte {
@@ -154,7 +156,7 @@ impl Line {
         }
     }
 
-    /// What a character that makes a signal does beside.
+    /// Applies the further effects of a character that makes a signal.
     fn interrupt(&mut self, byte: u8) {
         if !self.is(Modes::NOFLSH) {
             self.input.clear();
@@ -163,7 +165,7 @@ impl Line {
         self.echo_typed(byte);
     }
 
-    /// Puts `byte` into the unfinished line, or does with the line what it stands for.
+    /// Adds `byte` to the unfinished line, or applies its editing function.
     fn edit(&mut self, byte: u8) {
         let Termios { end, erase, kill, .. } = self.termios;
         match byte {
@@ -176,7 +178,7 @@ impl Line {
             }
             _ if byte != 0 && byte == kill => {
                 while self.erase() {}
-                // Where nothing is shown nothing has to be taken back character by character.
+                // Without echo, characters need not be erased one by one.
                 while !self.is(Modes::ECHO) && self.input.pop().is_some() {}
             }
             _ if byte != 0 && byte == end => self.input.push_end_of_input(),
@@ -190,8 +192,8 @@ impl Line {
         }
     }
 
-    /// Takes the newest character of the unfinished line back; false if there is none. Of one that
-    /// began in the line before, no part is taken back.
+    /// Erases the newest character of the unfinished line. Returns `false` if there is none; a
+    /// character that began in the previous line is not erased in part.
     fn erase(&mut self) -> bool {
         let continued = self.input.unfinished().rev().position(|byte| !is_continuation(byte));
         let Some(continued) = continued else { return false };
@@ -222,12 +224,12 @@ impl Line {
     }
 }
 
-/// How a control character is shown that is typed: ^ and a letter.
+/// Returns the echo of a control character: ^ and a letter.
 fn caret(byte: u8) -> Option<[u8; 2]> {
     (byte.is_ascii_control() && byte != b'\t').then_some([b'^', byte ^ 0x40])
 }
 
-/// The column behind `byte`, which was typed and is shown in `column`.
+/// Returns the column after `byte`, which was typed and is shown in `column`.
 fn behind(column: usize, byte: u8) -> usize {
     if caret(byte).is_some() { column + 2 } else { after(column, byte) }
 }

@@ -1,14 +1,14 @@
-//! A line discipline's rules, each as a test.
+//! Tests of the rules of a line discipline.
 
 use proptest::prelude::*;
 
 use super::super::input;
 use super::*;
 
-/// A terminal, what was read at one end and seen at the other.
+/// Types bytes, all of which must be accepted.
 fn typed(line: &mut Line, bytes: &[u8]) -> Effects {
     let effects = line.input(bytes);
-    assert_eq!(effects.taken, bytes.len(), "there was no room");
+    assert_eq!(effects.taken, bytes.len(), "all bytes are accepted");
     effects
 }
 
@@ -28,7 +28,7 @@ fn seen(line: &mut Line) -> Vec<u8> {
     buffer
 }
 
-/// All that can be read, read by read.
+/// Returns all that can be read, read by read.
 fn all(line: &mut Line, size: usize) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| read(line, size)).collect()
 }
@@ -112,8 +112,8 @@ fn erase_takes_a_character_of_two_bytes_as_a_whole() {
     assert_eq!(seen(&mut line), "aé\x08 \x08z\r\n".as_bytes());
 }
 
-/// What continues a character that is not there was taken back with nothing before it: Linux lets
-/// it be, for erase and for kill, unless nothing is shown.
+/// Continuation bytes without a first byte used to be erased with nothing before them: Linux keeps
+/// them, for erase and for kill, unless there is no echo.
 #[test]
 fn no_part_of_a_character_is_taken_back() {
     let mut line = Line::default();
@@ -170,7 +170,7 @@ fn a_full_queue_lets_signals_through() {
         let typed = [before, b"\x03new\n"].concat();
         let effects = line.input(&typed);
         assert_eq!((effects.signals, effects.taken), (SigSet::of(&[Signal::INT]), typed.len()));
-        assert_eq!(all(&mut line, 10), [b"new\n".to_vec()], "what came before is gone");
+        assert_eq!(all(&mut line, 10), [b"new\n".to_vec()], "earlier input is discarded");
     }
     let mut line = with_modes(Termios::default().modes.union(Modes::NOFLSH));
     typed_until_full(&mut line, &full);
@@ -178,7 +178,7 @@ fn a_full_queue_lets_signals_through() {
     assert_eq!((effects.signals, effects.taken), (SigSet::of(&[Signal::INT]), 1));
 }
 
-/// Types as much of it as there is room for.
+/// Types as many bytes as there is space for.
 fn typed_until_full(line: &mut Line, bytes: &[u8]) -> usize {
     line.input(bytes).taken
 }
@@ -333,7 +333,7 @@ fn after_a_hang_up_readers_find_the_end_and_writers_an_error() {
     assert!(seen(&mut line).ends_with(b"last wordsabc\r\n"));
 }
 
-/// Mostly the bytes that mean something.
+/// Generates mostly the bytes with a meaning.
 fn byte() -> impl Strategy<Value = u8> {
     let special = b"\n\r\t\x03\x04\x15\x1a\x1c\x7f\x00";
     prop_oneof![

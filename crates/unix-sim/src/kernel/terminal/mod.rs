@@ -1,9 +1,9 @@
-//! Terminals: [`Terminal`], and in it the line discipline, what lies between who types and who
-//! reads ([`Line`](line::Line)).
+//! Terminals: [`Terminal`], and in it the line discipline, between the typing user and the reading
+//! process ([`Line`](line::Line)).
 //!
-//! A terminal has two ends. At the controlling end sits a user, or a program that plays one, or the
-//! console ([`attached`]): there is typed, and seen what is shown. At the other end are processes,
-//! which read and write.
+//! A terminal has two ends. The controlling end, for typing and taking output, is used by a user,
+//! by a program that acts as one, or by the console ([`attached`]). Processes read and write at the
+//! other end.
 
 mod attached;
 mod calls;

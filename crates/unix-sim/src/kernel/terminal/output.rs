@@ -1,21 +1,22 @@
-//! What was written to a terminal and not yet seen at its controlling end: [`Output`].
+//! Output of a terminal that has not been taken at its controlling end yet: [`Output`].
 //!
-//! The queue knows in which column the cursor is, so that an echoed tab can be taken back.
+//! The queue tracks the column of the cursor, so that an echoed tab can be erased.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
 
-/// Bytes that count as having arrived where they are seen, as Linux's controlling end has them in a
-/// buffer of its own: a signal from the terminal throws them away no more.
+/// Number of bytes that count as delivered to the controlling end, like those in that end's own
+/// buffer on Linux: a signal from the terminal no longer discards them.
 pub(super) const ARRIVED: usize = 4095;
-/// Bytes that the queue holds; who writes more waits.
+/// Capacity of the queue in bytes; beyond it, writers wait.
 pub(super) const SIZE: usize = ARRIVED + 16_384;
-/// What echo may add to a full queue, since nobody waits there; what is beyond is not shown.
+/// Maximum number of bytes that echo may add to a full queue, because no process waits there;
+/// further echo is dropped.
 const ECHO: usize = 4096;
-/// Columns from one tab stop to the next.
+/// Number of columns from one tab stop to the next.
 const TAB: usize = 8;
 
-/// A queue of bytes, and the column behind the last one.
+/// A queue of bytes, and the column after the last one.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     bytes: VecDeque<u8>,
@@ -23,18 +24,18 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The column that the next byte is shown in.
+    /// Returns the column of the next byte.
     pub(super) fn column(&self) -> usize {
         self.column
     }
 
-    /// Bytes that may be written before one has to wait.
+    /// Returns the number of bytes that can be written without waiting.
     pub(super) fn room(&self) -> usize {
         SIZE.saturating_sub(self.bytes.len())
     }
 
-    /// Writes what there is room for, with `returns` each newline as two bytes; says how many bytes
-    /// of `bytes` that was.
+    /// Writes as far as there is space; with `returns`, each newline takes two bytes. Returns the
+    /// number of bytes of `bytes` that were written.
     pub(super) fn write(&mut self, bytes: &[u8], returns: bool) -> usize {
         for (at, &byte) in bytes.iter().enumerate() {
             if self.room() < if returns && byte == b'\n' { 2 } else { 1 } {
@@ -45,7 +46,7 @@ impl Output {
         bytes.len()
     }
 
-    /// Shows what was typed.
+    /// Echoes typed bytes.
     pub(super) fn echo(&mut self, bytes: &[u8], returns: bool) {
         if self.bytes.len() + 2 * bytes.len() <= SIZE + ECHO {
             bytes.iter().for_each(|&byte| self.put(byte, returns));
@@ -61,7 +62,7 @@ impl Output {
         self.column = after(self.column, byte);
     }
 
-    /// Throws away what has not arrived.
+    /// Discards what has not been delivered.
     pub(super) fn flush(&mut self) {
         self.bytes.truncate(ARRIVED);
     }
@@ -71,15 +72,15 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// Takes out what fits into `buffer`; says how many bytes.
+    /// Takes as much as fits into `buffer`. Returns the number of bytes.
     pub(super) fn take(&mut self, buffer: &mut [u8]) -> usize {
         let n = buffer.len().min(self.bytes.len());
-        self.bytes.read_exact(&mut buffer[..n]).expect("they are there");
+        self.bytes.read_exact(&mut buffer[..n]).expect("the bytes are in the queue");
         n
     }
 }
 
-/// The column behind `byte`, which is shown in `column`.
+/// Returns the column after `byte`, which is shown in `column`.
 pub(super) fn after(column: usize, byte: u8) -> usize {
     match byte {
         b'\r' => 0,
@@ -91,7 +92,7 @@ pub(super) fn after(column: usize, byte: u8) -> usize {
     }
 }
 
-/// Whether `byte` is not the first one of a character in UTF-8.
+/// Returns `true` if `byte` is not the first one of a character in UTF-8.
 pub(super) const fn is_continuation(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }

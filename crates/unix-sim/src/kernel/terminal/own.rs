@@ -1,31 +1,32 @@
-//! Which terminal is a process's own, its controlling terminal.
+//! The controlling terminal of each process.
 //!
-//! It is the session's, but as on Linux each process has its own word on that: the leader that took
-//! it, and whoever was forked since by those that have it. Who was there before has none: it opens
-//! nothing by `/dev/tty`, and job control does not hold it back.
+//! It is that of the session, but as on Linux each process records on its own whether it has it:
+//! the leader that acquired it has it, and processes that are later forked by those that have it. A
+//! process that existed before has none: it opens nothing by `/dev/tty`, and job control does not
+//! restrict it.
 
 use std::sync::atomic::Ordering;
 
 use crate::executor::{self, Object};
 use crate::kernel::proc::Proc;
 
-/// What no terminal's lock has for an instance.
+/// A value that no terminal's lock has as its instance.
 pub(in crate::kernel) const NO_TERMINAL: u32 = u32::MAX;
 
 impl Proc {
-    /// Whether a terminal, if it is its session's, is its own.
+    /// Returns `true` if a terminal, given that it is the session's, is the process's own.
     pub(super) fn has_terminal(&self, instance: u32) -> bool {
         executor::looks_at(Object::Process(self.slot));
         self.terminal.load(Ordering::Relaxed) == instance
     }
 
-    /// This terminal is its own from now on, or none: [`NO_TERMINAL`].
+    /// Sets its own terminal, or none: [`NO_TERMINAL`].
     pub(in crate::kernel) fn set_terminal(&self, instance: u32) {
         executor::changes(Object::Process(self.slot));
         self.terminal.store(instance, Ordering::Relaxed);
     }
 
-    /// A child has what its parent has.
+    /// Copies the terminal of the parent to a child.
     pub(in crate::kernel) fn share_terminal(&self, parent: &Self) {
         executor::looks_at(Object::Process(parent.slot));
         self.set_terminal(parent.terminal.load(Ordering::Relaxed));

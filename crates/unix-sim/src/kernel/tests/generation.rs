@@ -1,4 +1,5 @@
-//! Table 4 (§7.1): each of the nine entry points, from where the table lets it be called.
+//! Tests of table 4 (§7.1): each of the nine entry points, called from the contexts that the table
+//! allows.
 
 #[cfg(debug_assertions)]
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,12 +14,13 @@ use crate::kernel::references::ProcRef;
 use crate::lock::spl;
 use crate::mode::LockingMode;
 
-/// Whom the tests signal: all block [`SENT`], which queues, so that it can be counted.
+/// The processes that the tests signal: all block [`SENT`], which queues, so that it can be
+/// counted.
 #[derive(Debug, Clone, Copy)]
 struct Scene {
-    /// The caller, who is in no group of the others.
+    /// The caller, which is in another group than the others.
     me: Pid,
-    /// Leads a group.
+    /// The leader of a group.
     leader: Pid,
     /// The group's other member.
     member: Pid,
@@ -26,7 +28,7 @@ struct Scene {
 
 const SENT: Signal = Signal::RTMIN;
 
-/// How often each was signalled.
+/// Number of signals that each process got.
 type Counts = [usize; 3];
 
 impl Scene {
@@ -37,38 +39,39 @@ impl Scene {
                 sys.pause();
                 0
             });
-            child.expect("there is room")
+            child.expect("fork succeeds")
         };
         let scene = Self { me: sys.getpid(), leader: sleeper(), member: sleeper() };
         for child in [scene.leader, scene.member] {
-            sys.setpgid(child, scene.leader).expect("it is my child");
+            sys.setpgid(child, scene.leader).expect("the target is a child");
         }
         scene
     }
 
-    /// How often each has been signalled so far: the caller, the leader, the member.
+    /// Returns how often each process has been signalled so far: the caller, the leader, the
+    /// member.
     fn counts(&self, kernel: &Kernel) -> Counts {
         [self.me, self.leader, self.member].map(|pid| {
             let proc = find(kernel, pid);
-            let state = proc.state().expect("it is there");
+            let state = proc.state().expect("the process exists");
             state.queued()
         })
     }
 
-    /// The counts when all that was deferred has been generated.
+    /// Returns the counts after all deferred signals have been generated.
     fn counts_later(&self, sys: &dyn Sys) -> Counts {
         let slept = sys.nanosleep(Duration::from_millis(1));
-        slept.expect("nobody is interrupted");
+        slept.expect("the sleep is not interrupted");
         inside(|kernel| self.counts(kernel))
     }
 }
 
 fn find(kernel: &Kernel, pid: Pid) -> ProcRef<'_> {
-    kernel.find(pid).expect("it is there")
+    kernel.find(pid).expect("the process exists")
 }
 
 fn group<'k>(kernel: &'k Kernel, scene: &Scene) -> PgrpRef<'k> {
-    kernel.find_group(scene.leader).expect("it is there")
+    kernel.find_group(scene.leader).expect("the group exists")
 }
 
 fn info() -> SigInfo {
@@ -95,8 +98,8 @@ const TO_GROUP: Counts = [0, 1, 1];
 const TO_GROUP_AND_SELF: Counts = [1, 1, 1];
 const TO_NOBODY: Counts = [0, 0, 0];
 
-/// Calls an entry point in a thread or in a clock tick: whom it has signalled when it returns, and
-/// whom later.
+/// Calls an entry point in a thread or in a clock tick, and compares the signals at its return, and
+/// later.
 fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
     in_each_mode(move |sys| {
         let scene = Scene::new(sys);
@@ -114,8 +117,8 @@ fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
     });
 }
 
-/// `psignal` is the direct routine on a uniprocessor, which may be called from anywhere there, and
-/// the deferred one elsewhere.
+/// `psignal` is the direct routine on a uniprocessor, which may be called from any context there,
+/// and the deferred one elsewhere.
 #[test]
 fn psignal_is_the_routine_that_is_safe_anywhere_in_the_configuration() {
     for in_tick in [false, true] {
@@ -159,7 +162,7 @@ fn the_indirect_ones_are_deferred_wherever_they_are_called() {
     }
 }
 
-/// §7.2.3: whoever is a member is signalled as one, and not again as *self*.
+/// §7.2.3: a member is signalled as one, and not again as *self*.
 #[test]
 fn pgsignal_self_signals_a_member_once() {
     for in_tick in [false, true] {
@@ -175,8 +178,8 @@ fn pgsignal_self_signals_a_member_once() {
     }
 }
 
-/// *Self* is who it was when the event was made, whoever generates it, and whatever group it has
-/// joined or left since.
+/// *Self* is the process at the creation of the event, regardless of the thread that generates the
+/// signal and of the group that *self* has joined or left since.
 #[test]
 fn a_deferred_event_remembers_who_self_was() {
     in_each_mode(|sys| {
@@ -186,12 +189,13 @@ fn a_deferred_event_remembers_who_self_was() {
             let _tick = spl::tick();
             kernel.pgsignal_self(&group, &member, info());
         });
-        sys.setpgid(scene.member, scene.member).expect("it is my child");
+        sys.setpgid(scene.member, scene.member).expect("the target is a child");
         assert_eq!(scene.counts_later(sys), TO_GROUP, "it has left the group");
     });
 }
 
-/// On a uniprocessor `psignal_inthread` takes no lock, so that a tick may call it: `psignal` is it.
+/// On a uniprocessor `psignal_inthread` takes no lock, so a tick may call it: `psignal` is this
+/// routine.
 #[cfg(debug_assertions)]
 #[test]
 fn the_inthread_ones_are_a_checked_error_in_a_tick() {
@@ -212,11 +216,11 @@ fn the_inthread_ones_are_a_checked_error_in_a_tick() {
                     entry(kernel, &group, &leader, &me);
                 }));
                 if !on_a_uniprocessor && kernel.config.mode == LockingMode::Uniprocessor {
-                    called.expect("it takes no lock here");
+                    called.expect("no lock is taken in this mode");
                     return false;
                 }
-                let refused = called.expect_err("a tick may land while its locks are held");
-                let text = refused.downcast::<String>().expect("it says why");
+                let refused = called.expect_err("a tick may occur while these locks are held");
+                let text = refused.downcast::<String>().expect("a text");
                 assert!(text.contains("spl: "), "{text}");
                 true
             });

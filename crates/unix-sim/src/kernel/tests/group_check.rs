@@ -1,4 +1,4 @@
-//! A count that is wrong is found where it is looked at next, in every mode and on both executors.
+//! Tests that the next check finds a wrong count, in every mode and on both executors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,35 +11,35 @@ use crate::mode::LockingMode;
 
 const OWN: Pid = Pid::number_only(0);
 
-/// Adds one to what the caller's group counts.
+/// Adds one to the count of the caller's group.
 fn miscount(sys: &dyn Sys) {
     let me = sys.getpid();
     inside(|kernel| {
-        let proc = kernel.find(me).expect("who asks is there");
-        let group = proc.state().expect("it lives").pgrp.clone().expect("it is in a group");
+        let proc = kernel.find(me).expect("the caller exists");
+        let group = proc.state().expect("a live caller").pgrp.clone().expect("its group");
         group.qualify(1);
     });
 }
 
-/// What a run says in which a group is miscounted and another one is made, after which the program
-/// would go on for ever.
+/// Returns the panic message of a run in which a group is miscounted and another one is created,
+/// after which the program would continue indefinitely.
 fn said(mode: LockingMode, executor: Executor) -> String {
     let unix = Virtual::builder().mode(mode).executor(executor).pids(300).build();
-    let unix = unix.expect("it goes together");
+    let unix = unix.expect("the settings are valid");
     let run = || {
         unix.run(|sys| {
             miscount(sys);
             let child = sys.fork(|sys| {
-                sys.setpgid(OWN, OWN).expect("it may");
+                sys.setpgid(OWN, OWN).expect("setpgid succeeds");
                 loop {
                     sys.sched_yield();
                 }
             });
-            sys.waitpid(child.expect("there is room").into(), Default::default()).map_or(1, |_| 0)
+            sys.waitpid(child.expect("fork succeeds").into(), Default::default()).map_or(1, |_| 0)
         })
     };
     let wrong = catch_unwind(AssertUnwindSafe(run)).expect_err("the check finds it");
-    *wrong.downcast::<String>().expect("it says what is wrong")
+    *wrong.downcast::<String>().expect("a text")
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What no program can see, seen from inside the kernel of a system that runs one.
+//! Tests of properties that no program can observe, from inside the kernel of a system that runs
+//! one.
 
 #![allow(unsafe_code, reason = "a fiber's context is its thread's address")]
 
@@ -17,15 +18,15 @@ use crate::executor;
 use crate::machine::{Builder, EndReason, Virtual};
 use crate::mode::LockingMode;
 
-/// Runs a program in a small simulated system of each mode, in which a thread that can go on does:
-/// what is to come from another thread comes when the program sleeps.
+/// Runs a program in a small simulated system of each mode, in which a runnable thread continues:
+/// effects of other threads occur when the program sleeps.
 fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
     for mode in LockingMode::ALL {
         let program = program.clone();
         let executor = Executor::Simulated { seed: 1 };
         let builder: Builder = Virtual::builder().mode(mode).executor(executor);
         let unix =
-            builder.pids(300).max_preemptions(0).stop_at(1_000_000).build().expect("it goes");
+            builder.pids(300).max_preemptions(0).stop_at(1_000_000).build().expect("valid");
         let report = unix.run(move |sys| {
             program(sys);
             0
@@ -35,11 +36,11 @@ fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
     }
 }
 
-/// Does something inside the kernel of the virtual program that calls this, where the mode wants
-/// it.
+/// Runs `body` inside the kernel of the virtual program that calls this, on the processor that the
+/// mode requires.
 fn inside<R>(body: impl FnOnce(&Kernel) -> R) -> R {
-    let thread = NonNull::new(executor::context() as *mut Thread).expect("a virtual program asks");
-    // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+    let thread = NonNull::new(executor::context() as *mut Thread).expect("a virtual program");
+    // SAFETY: the context of a fiber that runs is its thread, which it keeps alive.
     let kernel = unsafe { thread.as_ref() }.kernel.get();
     executor::enter_kernel();
     let result = kernel.on_master(|| body(kernel));
