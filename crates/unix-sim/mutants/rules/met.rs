@@ -5,8 +5,8 @@
 //! $ rules break                    # nine of ten broken rules are noticed
 //! ```
 //!
-//! It compares with Linux for `break` only: which rules a scenario meets depends on the virtual
-//! Unix alone.
+//! Only `break` compares with Linux: the rules that a scenario meets depend on the virtual Unix
+//! alone.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ fn options(seed: u64, mode: LockingMode) -> CheckOptions {
 
 /// Runs a seed's scenario on the virtual Unix.
 fn meet(seed: u64, mode: LockingMode) {
-    on_virtual(&scenario(seed), &options(seed, mode), 0).expect("it can be compared");
+    on_virtual(&scenario(seed), &options(seed, mode), 0).expect("the scenario can run");
 }
 
 /// Runs scenarios in all modes in turn and prints how often each rule was met, the rarest first.
@@ -105,8 +105,8 @@ fn seeds_by_rule() -> BTreeMap<Rule, Vec<u64>> {
     seeds
 }
 
-/// The run on Linux, made once for each seed; `None` if the virtual Unix that follows all rules
-/// differs.
+/// The run on Linux, made once for each seed; `None` if the virtual Unix differs while it follows
+/// all rules.
 struct Real {
     checker: Checker,
     made: BTreeMap<u64, Option<Trace>>,

@@ -1,7 +1,7 @@
-//! The semantics, one rule after another: [`Rule`]; how often the kernel acted by each, and which
-//! one it breaks.
+//! The rules of the semantics: [`Rule`], the number of times that the kernel acted by each, and the
+//! one that it breaks.
 //!
-//! The patches in this folder make a copy of the kernel ask [`Kernel::follows`] at each place where
+//! The patches in this folder let a copy of the kernel call [`Kernel::follows`] at each place where
 //! it acts by a rule. All systems of a process share the counts and the broken rule.
 
 use std::fmt::{self, Display, Formatter};
@@ -24,14 +24,14 @@ macro_rules! rules {
             /// All rules.
             pub const ALL: &'static [Self] = &[$(Self::$Rule,)*];
 
-            /// Returns its name.
+            /// Returns the name.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$Rule => $name,)*
                 }
             }
 
-            /// Returns its text.
+            /// Returns the text.
             pub const fn says(self) -> &'static str {
                 match self {
                     $(Self::$Rule => $says,)*
@@ -211,7 +211,7 @@ static HITS: [AtomicU64; Rule::ALL.len()] = [const { AtomicU64::new(0) }; Rule::
 static BROKEN: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 impl Rule {
-    /// Returns the number of times that the kernel came to a place where it acts by this rule.
+    /// Returns the number of times that the kernel reached a place where it acts by this rule.
     pub fn hits(self) -> u64 {
         HITS[self as usize].load(Ordering::Relaxed)
     }
@@ -240,8 +240,8 @@ impl Kernel {
         BROKEN.load(Ordering::Relaxed) != rule as usize
     }
 
-    /// Returns the error by which `rule` refuses a call. If the rule is broken, it is one that no
-    /// call has.
+    /// Returns the error with which `rule` refuses a call. If the rule is broken, the result is an
+    /// error that no call returns.
     pub(crate) fn error_by(&self, rule: Rule, errno: Errno) -> Errno {
         if self.follows(rule) { errno } else { Errno::ENOSYS }
     }

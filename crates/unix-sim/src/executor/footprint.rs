@@ -179,7 +179,7 @@ pub enum At {
     Lock(u8, u32),
     /// After a lock was released.
     Unlock(u8, u32),
-    /// Where a fiber would have slept, but had been woken before.
+    /// A sleep that a fiber skips, because it had been woken before.
     Awake,
     /// Inside a call.
     Within,

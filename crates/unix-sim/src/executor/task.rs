@@ -32,19 +32,19 @@ use crate::held::PerFiber;
 /// The reason why a fiber stopped running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchReason {
-    /// It waits for an unpark.
+    /// The fiber waits for an unpark.
     Park,
     /// Simulated: it reached the end of its stretch.
     Point,
-    /// It lets other fibers run first.
+    /// The fiber lets other fibers run first.
     Yield,
     /// Simulated: it waits for a word to become 0.
     Spin,
-    /// It abandons its stack.
+    /// The fiber abandons its stack.
     Abandon,
-    /// Its body returned.
+    /// The body of the fiber returned.
     End,
-    /// It ran out of stack in user mode.
+    /// The fiber ran out of stack in user mode.
     Overflow,
 }
 

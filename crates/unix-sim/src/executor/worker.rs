@@ -20,7 +20,7 @@ use super::task::Task;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Worker {
-    /// Its number in its executor.
+    /// The number in its executor.
     pub(super) index: AtomicUsize,
     /// Fibers woken or started by other threads.
     pub(super) inbox: Inbox,

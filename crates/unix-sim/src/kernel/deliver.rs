@@ -393,7 +393,7 @@ impl Call<'_> {
                 let held = state.is_stopped() || state.trapped.is_some();
                 if !held || killed || halted {
                     self.thread.settle(Attention::STOP);
-                    // Of several threads that continue, the first one takes the signal that
+                    // The first of several threads that continue takes the signal that
                     // continued them, as on Linux.
                     self.look_again(&mut state);
                     return;

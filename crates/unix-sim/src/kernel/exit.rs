@@ -320,9 +320,9 @@ impl Kernel {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Notice {
     info: SigInfo,
-    /// A process traces it.
+    /// A process traces the child.
     traced: bool,
-    /// It could not execute what it was spawned for.
+    /// The child could not execute what it was spawned for.
     failed: bool,
 }
 

@@ -61,7 +61,7 @@ pub(super) struct Proc {
     real: AtomicU32,
     effective: AtomicU32,
     session: AtomicI32,
-    /// Its own terminal, by the instance of that one's lock: see `terminal/own.rs`.
+    /// The process's own terminal, by the instance of its lock: see `terminal/own.rs`.
     pub(super) terminal: AtomicU32,
     /// The thread that created it, while that thread's process is the parent; otherwise 0.
     maker: AtomicI32,
@@ -146,7 +146,7 @@ pub(super) struct ProcState {
     pub(super) tracees: Vec<u32>,
     /// The signal with which it stopped for its tracer, until that resumes it.
     pub(super) trapped: Option<Signal>,
-    /// The same signal, until `wait` reports it to the tracer.
+    /// That signal, until `wait` reports it to the tracer.
     pub(super) untold: Option<Signal>,
     /// The request with which the tracer resumed it.
     pub(super) resumed: Option<Resumed>,

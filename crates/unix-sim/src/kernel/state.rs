@@ -43,7 +43,7 @@ pub struct ProcessState {
     pub end: Option<WaitStatus>,
     /// The name of its program.
     pub name: String,
-    /// Its threads, the oldest first.
+    /// The threads, the oldest first.
     pub threads: Vec<ThreadState>,
     /// The signals pending for the process.
     pub pending: SigSet,
@@ -72,7 +72,7 @@ pub struct ThreadState {
     pub call: &'static str,
     /// `true` if it sleeps in the call, so that a signal may wake it.
     pub sleeps: bool,
-    /// What it sleeps for, if the call's name does not say it: ` for child 5 (sleeper)`.
+    /// The object of the sleep, if the call's name does not give it: ` for child 5 (sleeper)`.
     pub object: String,
     /// If it sleeps for a pipe: the processes that have its other end.
     /// `written by 4 (shell), itself`.

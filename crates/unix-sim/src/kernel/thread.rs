@@ -32,7 +32,7 @@ bitflags! {
     }
 }
 
-/// What a thread sleeps for, in addition to the name of its call.
+/// The object that a thread sleeps for, in addition to the name of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
     Nothing,
@@ -119,7 +119,7 @@ pub(super) struct Thread {
     awaited: AtomicU64,
     /// The name of the call that it is in or was in last, for those that inspect the thread.
     call: AtomicPtr<&'static str>,
-    /// What it sleeps for in the call: a [`For`].
+    /// The object that it sleeps for in the call: a [`For`].
     object: AtomicU64,
     /// The profiling flag's own word (§6.1): ticks since the last check, written by the clock only.
     pub(super) ticks: AtomicU32,

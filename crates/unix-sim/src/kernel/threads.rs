@@ -39,11 +39,11 @@ impl First {
 
 /// The way in which a thread's program ended.
 enum Ended {
-    /// It returned this status.
+    /// The program returned this status.
     Returned(i32),
-    /// Its stack was unwound, for this reason.
+    /// The stack was unwound, for this reason.
     Left(Leave),
-    /// It panicked.
+    /// The program panicked.
     Panicked,
 }
 

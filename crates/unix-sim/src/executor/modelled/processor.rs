@@ -29,7 +29,7 @@ pub(super) struct Arrival {
 pub(super) struct Processor {
     pub(super) number: usize,
     pub(super) clock_ps: Cell<u64>,
-    /// Its current fiber, or null.
+    /// The current fiber, or null.
     pub(super) task: Cell<*const Task>,
     /// `true` if that fiber spins.
     pub(super) spins: Cell<bool>,
