@@ -18,10 +18,10 @@ const MOST: usize = 1 << 16;
 /// The controlling end of the terminal of a [`Virtual`](crate::Virtual), for a user or a test.
 ///
 /// [`Builder::console`](crate::Builder::console) makes the first program the leader of a session
-/// whose controlling terminal is on its descriptors 0, 1 and 2. While a system with a console runs,
-/// it is no deadlock if all threads sleep, because input may arrive. In a simulated run too, the
-/// times of input and of calls to [`Console::output`] influence the run: the seed alone no longer
-/// decides it.
+/// whose controlling terminal is on its descriptors 0, 1 and 2. A system with a console does not
+/// count as deadlocked while all threads sleep, because input may arrive. Even in a simulated run,
+/// the times of input and of calls to [`Console::output`] influence the run: the seed alone no
+/// longer decides it.
 ///
 /// ```
 /// use std::time::Duration;

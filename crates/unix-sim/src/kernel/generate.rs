@@ -105,7 +105,7 @@ impl Kernel {
         self.pgsignal_internal(group, info, Some(this));
     }
 
-    /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the
+    /// Signals each member of a group, and `this` unless it is one. `pg_lock` is held for the
     /// whole walk: no process joins or leaves the group meanwhile (§5.1).
     pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SigInfo, this: Option<&Proc>) {
         let coarse = self.coarse();

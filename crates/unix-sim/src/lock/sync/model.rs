@@ -1,7 +1,7 @@
 //! loom's atomics and threads instead of the processor's and fibers, and [`Fault`]: the ways to
 //! weaken them.
 //!
-//! A model that holds proves little until it has been seen to fail, so some model must detect each
+//! A model that holds proves little unless it can fail, so at least one model must detect each
 //! fault. The code of the protocol is unchanged: the fault is in the words that it stores to.
 
 use super::Ordering;
