@@ -374,7 +374,8 @@ mod tests {
         while stacks.len() < WARM + 8 {
             pool.lend(&mut stacks, 64).expect("memory is available");
         }
-        let last = ptr::with_exposed_provenance_mut::<u8>(stacks.last().expect("a stack").base.get());
+        let last =
+            ptr::with_exposed_provenance_mut::<u8>(stacks.last().expect("a stack").base.get());
         // SAFETY: the highest byte of a stack that is owned here.
         unsafe { last.sub(1).write(7) };
         pool.give(stacks.into_iter());
