@@ -25,8 +25,7 @@ fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
         let program = program.clone();
         let executor = Executor::Simulated { seed: 1 };
         let builder: Builder = Virtual::builder().mode(mode).executor(executor);
-        let unix =
-            builder.pids(300).max_preemptions(0).stop_at(1_000_000).build().expect("valid");
+        let unix = builder.pids(300).max_preemptions(0).stop_at(1_000_000).build().expect("valid");
         let report = unix.run(move |sys| {
             program(sys);
             0
