@@ -26,7 +26,7 @@ use crate::machine::Virtual;
 const RUNS: usize = 15;
 /// Number of operations in a run.
 const OPERATIONS: u32 = 4_000;
-/// Number of forks before the first child may continue, like in `fork-throughput`.
+/// Number of forks before the first child may continue, as in `fork-throughput`.
 const BURST: u32 = 50;
 /// Pause after which a thread certainly sleeps when it is woken.
 const NAP: Duration = Duration::from_micros(300);

@@ -1,7 +1,7 @@
 //! Costs of the steps of the virtual Unix on a machine: [`CostModel`], with one figure per
 //! [`CostKind`].
 //!
-//! The modelled executor charges them to the clocks of its processors; docs/model.md says where. A
+//! The modelled executor charges them to the clocks of its processors; docs/model.md lists where. A
 //! file of costs is text with one line per step: name, nanoseconds, description.
 //! [`CostModel::measure`] measures the machine that it runs on. The library includes one such file:
 //! [`CostModel::published`].
@@ -70,6 +70,14 @@ steps! {
 }
 
 /// The cost of each kind of step on one machine.
+///
+/// ```
+/// use tontine_unix_sim::{CostKind, CostModel};
+///
+/// let costs = CostModel::published().with(CostKind::Fork, 500.0);
+/// assert_eq!(costs.ns(CostKind::Fork), 500.0);
+/// assert_eq!(costs.to_string().parse(), Ok(costs));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostModel([u64; CostKind::ALL.len()]);
 

@@ -160,7 +160,7 @@ pub(crate) struct Rerolled<F> {
 }
 
 impl<F: Fn() -> u64> Rerolled<F> {
-    /// One in this many seeds lets other fibers run at every point.
+    /// Mean number of seeds per one that lets other fibers run at every point.
     const ANYWHERE: u32 = 4;
 
     pub(crate) fn new(begin: F) -> Self {

@@ -103,7 +103,7 @@ impl Call<'_> {
 
     pub(super) fn execute(&self, path: &str, arguments: &[&str]) -> Result<Infallible> {
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
-        // Like in OSF/1.0, `exec` runs on any processor: it does not wait for the master.
+        // As in OSF/1.0, `exec` runs on any processor: it does not wait for the master.
         self.interruptible_anywhere(After::Restart, || {
             let image = self.image(path, arguments.clone())?;
             self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);

@@ -260,8 +260,8 @@ impl Call<'_> {
             None => drop(state.ended.insert(self.thread.tid())),
         }
         // Another thread must now deliver the signals that this one would have delivered. Threads
-        // without such a signal are not woken: a restarted call looks its descriptor up again, and
-        // `sigsuspend` restores the previous mask for a moment.
+        // without such a signal are not woken, because a restarted call would look its descriptor
+        // up again, and `sigsuspend` would restore the previous mask for a moment.
         let ends = state.end.is_some() || state.doomed.is_some();
         let left = state.pending.set();
         let concerned = |thread: &Thread| {

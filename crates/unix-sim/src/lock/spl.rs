@@ -4,7 +4,7 @@
 //! A tick may occur wherever the level is [`Level::Base`], even while a lock is held. A lock that a
 //! tick takes must therefore always be taken at [`Level::High`]; otherwise the tick would spin for
 //! a lock that its own thread holds. A fiber never sleeps at high spl. A fiber that the simulated
-//! executor interrupts there keeps its level, like on a processor, while another one runs:
+//! executor interrupts there keeps its level, as on a processor, while another one runs:
 //! [`State`].
 //!
 //! The executor generates the ticks: it defers them from its own `splhigh` to its `splx`.

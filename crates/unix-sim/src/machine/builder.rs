@@ -43,7 +43,7 @@ pub enum BuildError {
     #[error("expected at least one processor, found 0")]
     NoProcessor,
     /// Several processors in mode [`LockingMode::Uniprocessor`].
-    #[error("mode `uniprocessor` has one processor, found {0}: take another mode")]
+    #[error("mode `uniprocessor` has one processor, found {0}: use another mode")]
     ManyProcessors(usize),
     /// Built with `panic = "abort"`, while killed programs must unwind.
     #[error("killed programs must unwind: build with `panic = \"unwind\"`, found `abort`")]

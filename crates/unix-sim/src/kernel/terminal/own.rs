@@ -1,9 +1,9 @@
 //! The controlling terminal of each process.
 //!
-//! It is that of the session, but as on Linux each process records on its own whether it has it:
-//! the leader that acquired it has it, and processes that are later forked by those that have it. A
-//! process that existed before has none: it opens nothing by `/dev/tty`, and job control does not
-//! restrict it.
+//! The terminal belongs to the session, but as on Linux each process records whether it is its own
+//! one: that holds for the leader that acquired it, and for processes that are forked later by those
+//! for which it holds. Other processes open nothing by `/dev/tty`, and job control does not restrict
+//! them.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Locks that a mode omits.
+//! Tests of locks that a mode omits.
 
 use super::{locks, panic_of, parallel};
 use crate::LockingMode;

@@ -1,4 +1,4 @@
-//! Blocking locks.
+//! Tests of blocking locks.
 
 use super::{locks, parallel};
 use crate::LockingMode;

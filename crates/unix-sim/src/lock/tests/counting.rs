@@ -1,4 +1,4 @@
-//! Statistics in cases with known results.
+//! Tests of statistics with known results.
 
 use super::locks;
 use crate::LockingMode;

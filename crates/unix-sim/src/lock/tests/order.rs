@@ -1,4 +1,4 @@
-//! The lock order as defined and as the compiler checks it.
+//! Tests of the lock order as defined and as the compiler checks it.
 
 use super::{panic_of, parallel};
 use crate::lock::lock_order::{

@@ -1,4 +1,4 @@
-//! The interrupt priority level.
+//! Tests of the interrupt priority level.
 
 use super::parallel;
 use crate::held::{self, Level, PerFiber};

@@ -1,4 +1,4 @@
-//! Simple locks.
+//! Tests of simple locks.
 
 use super::parallel;
 use crate::lock::lock_order::PLock;
