@@ -1,9 +1,9 @@
 //! The controlling terminal of each process.
 //!
-//! The terminal belongs to the session, but as on Linux each process records whether it is its own
-//! one: that holds for the leader that acquired it, and for processes that are forked later by those
-//! for which it holds. Other processes open nothing by `/dev/tty`, and job control does not restrict
-//! them.
+//! The terminal belongs to the session, but as on Linux each process records whether it is its
+//! own: that holds for the leader that acquired it, and for processes that are forked later by
+//! those for which it holds. Other processes open nothing by `/dev/tty`, and job control does not
+//! restrict them.
 
 use std::sync::atomic::Ordering;
 
