@@ -1,7 +1,7 @@
 //! A run as one flat table: [`csv()`].
 //!
-//! One line a cell, in the run's order, figures unrounded and in the row's own unit. What does not
-//! fit a flat table (invocations, ratios, what was tried) is in `results.json` only.
+//! One line per cell, in the run's order, with unrounded figures in the row's own unit. What does
+//! not fit into a flat table (invocations, ratios, tried events) is in `results.json` only.
 
 use std::io;
 
@@ -39,10 +39,10 @@ const COLUMNS: [&str; 27] = [
     "notes",
 ];
 
-/// The cells of `results`, with a heading.
+/// Returns the cells of `results` as CSV, with a header line.
 ///
 /// # Errors
-/// Writing to memory does not fail by itself; an error would be the encoder's.
+/// Writing to memory does not fail; an error can only come from the encoder.
 pub fn csv(results: &Results) -> io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
@@ -87,7 +87,7 @@ fn record(cell: &Cell) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// `ok`, `skipped` or `failed`, as in `results.json`.
+/// Returns `ok`, `skipped` or `failed`, as in `results.json`.
 pub(super) fn status(status: Status) -> &'static str {
     match status {
         Status::Ok => "ok",
@@ -96,7 +96,7 @@ pub(super) fn status(status: Status) -> &'static str {
     }
 }
 
-/// `median` or `mean`, as in `results.json`.
+/// Returns `median` or `mean`, as in `results.json`.
 pub(super) fn statistic(statistic: Statistic) -> &'static str {
     match statistic {
         Statistic::Median => "median",
@@ -104,7 +104,7 @@ pub(super) fn statistic(statistic: Statistic) -> &'static str {
     }
 }
 
-/// Parameters in one field, machine-readable: `pacing=hot;placement=cross-core`.
+/// Returns the parameters as one machine-readable field: `pacing=hot;placement=cross-core`.
 fn params(cell: &Cell) -> String {
     let pairs: Vec<String> =
         cell.params.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -1,13 +1,13 @@
-//! Turns a run into text, CSV, Markdown, a page and a verdict.
+//! Renders a run as text, CSV, Markdown and HTML, and states a verdict.
 //!
 //! Floors, from the bottom up: `text`, `verdict`; `csv`, `markdown`; `html`; `write`.
 //!
-//! [`write::write_all`] puts a run into a folder. [`csv`], [`markdown`], [`text`] and [`html`] each
-//! turn [`Results`](tontine_bench::schema::Results) into one form of output and touch no file;
-//! [`mod@write`] renders them all and puts them into place so that a full disk leaves the previous
-//! report whole. [`verdict`] says in sentences what the figures of the run mean.
+//! [`write::write_all`] writes a run into a folder. [`csv`], [`markdown`], [`text`] and [`html`]
+//! each turn [`Results`](tontine_bench::schema::Results) into one output format and touch no file;
+//! [`mod@write`] renders all of them and renames them into place, so that a full disk leaves the
+//! previous report intact. [`verdict`] states in sentences what the figures of the run mean.
 //!
-//! It knows the schema of `results.json`, runs nothing, and computes no interval:
+//! The crate knows the schema of `results.json`, runs nothing, and computes no interval:
 //! [`tontine_bench::stats`] does.
 
 pub mod csv;

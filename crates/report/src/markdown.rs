@@ -1,7 +1,7 @@
 //! A run as Markdown: [`markdown`], for a README, a commit message or an issue.
 //!
-//! The verdict first, what to choose and what survives, then a table for each experiment. It holds
-//! what [`super::text`] has, no charts.
+//! The document starts with the verdict, the recommendations and the effects of kills; a table for
+//! each experiment follows. It has the contents of [`super::text`], without charts.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use tontine_bench::schema::Results;
 use super::text::{self, TextRow};
 use super::verdict;
 
-/// The run as one Markdown document.
+/// Returns the run as one Markdown document.
 pub fn markdown(results: &Results) -> String {
     let mut out = String::from("# What mechanisms cost on this machine\n\n");
     line(&mut out, &format!("{}.", verdict::run_line(results)));
@@ -66,7 +66,7 @@ fn survivors(out: &mut String, results: &Results) {
         return;
     }
     line(out, "\n## What a message costs, and what a kill does\n");
-    record(out, ["mechanism", "one way", "survives?", "of the kills"]);
+    record(out, ["mechanism", "one way", "survives?", "kills"]);
     line(out, "| --- | ---: | --- | --- |");
     for row in mechanisms {
         let price = row.one_way.and_then(Shown::of_cell).map(|shown| shown.in_line());
@@ -118,7 +118,7 @@ fn record<const FIELDS: usize>(out: &mut String, fields: [&str; FIELDS]) {
 }
 
 fn line(out: &mut String, text: &str) {
-    writeln!(out, "{text}").expect("a String takes whatever is written");
+    writeln!(out, "{text}").expect("writing to a String cannot fail");
 }
 
 #[cfg(test)]

@@ -1,45 +1,45 @@
-//! A run as rows of ready strings: [`rows`].
+//! A run as rows of formatted strings: [`rows`].
 //!
-//! The command line sets them into a table on a terminal, [`super::markdown`] into a Markdown one.
-//! Neither decides how a number looks: [`tontine_bench::format`] does.
+//! The command line prints them as a table on a terminal, [`super::markdown`] as a Markdown table.
+//! Neither formats numbers: [`tontine_bench::format`] does.
 
 use tontine_bench::format::{self, NOTHING, Shown};
 use tontine_bench::schema::{Cell, Results, Status};
 use tontine_bench::task;
 
-/// One row of a table, all cells formatted.
+/// One row of a table, all fields formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextRow {
     /// Name of the experiment, to group by.
     pub experiment: String,
-    /// Name of the metric; empty where nothing was measured.
+    /// Name of the metric; empty if nothing was measured.
     pub metric: String,
-    /// Parameters in words; empty where there are none.
+    /// Parameters in words; empty if there are none.
     pub params: String,
-    /// The parameters in short, the most telling first.
+    /// The parameters in short form, the most significant first.
     pub place: String,
     /// Name of the variant.
     pub name: String,
-    /// The figure with its unit; `skipped` or `failed` where there is none.
+    /// The figure with its unit; `skipped` or `failed` if there is none.
     pub estimate: String,
     /// `low – high` with the unit.
     pub interval: String,
-    /// Smallest sample.
+    /// The smallest sample.
     pub floor: String,
     /// Median over the invocations of the 99th percentile.
     pub p99: String,
-    /// What sources published, with their numbers.
+    /// Figures published by the sources, with the sources' numbers.
     pub published: String,
     /// Ratio to another variant, with its interval.
     pub ratio: String,
-    /// Everything that has to be said beside the figure, or why there is none.
+    /// All remarks on the figure, or the reason why there is none.
     pub notes: String,
-    /// The part of it that a short table cannot leave out: why there is no figure, what failed,
-    /// what makes it doubtful.
+    /// The remarks that a short table cannot omit: why there is no figure, what failed, what makes
+    /// the figure doubtful.
     pub doubts: String,
 }
 
-/// All rows of a run, in its order.
+/// Returns all rows of a run, in its order.
 pub fn rows(results: &Results) -> Vec<TextRow> {
     results.cells.iter().map(|cell| row(cell, results)).collect()
 }
@@ -69,7 +69,7 @@ fn row(cell: &Cell, results: &Results) -> TextRow {
     }
 }
 
-/// `3.21× flag (3.10× – 3.30×)`, or nothing.
+/// Formats the ratio, as `3.21× flag (3.10× – 3.30×)`; empty if there is none.
 pub(super) fn ratio(cell: &Cell, results: &Results) -> String {
     format::ratio_of(cell, results).filter(|_| cell.status == Status::Ok).map_or_else(
         String::new,
@@ -80,7 +80,7 @@ pub(super) fn ratio(cell: &Cell, results: &Results) -> String {
     )
 }
 
-/// Published figures with their sources, or nothing.
+/// Formats the published figures with their sources; empty if there are none.
 pub(super) fn published(cell: &Cell) -> String {
     let each: Vec<String> = cell
         .published
@@ -93,13 +93,13 @@ pub(super) fn published(cell: &Cell) -> String {
     each.join(", ")
 }
 
-/// Why there is no figure, what failed on the way, and what has to be said beside it.
+/// Joins the reason for a missing figure and all notes.
 pub(super) fn notes(cell: &Cell) -> String {
     let all: Vec<&str> = cell.why.iter().chain(&cell.notes).map(String::as_str).collect();
     all.join("; ")
 }
 
-/// The doubts among the notes.
+/// Joins the reason for a missing figure and those notes that make the figure doubtful.
 fn doubts(cell: &Cell) -> String {
     let doubtful = |note: &&String| {
         ["unstable:", "skipped after", "no interval:", "few invocations:"]

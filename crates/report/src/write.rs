@@ -1,9 +1,9 @@
-//! Puts a run into a folder: [`check_folder`] before measuring, [`write_all`] after.
+//! Writes a run into a folder: [`check_folder`] before measuring, [`write_all`] after.
 //!
-//! Every file is written to a temporary one beside it and synced; only when all of them are whole
-//! are they renamed into place. A full disk, a limit or a crash thus leaves the previous report as
-//! it was, and a reader never sees half a file. What a file holds is decided by the other modules
-//! of this folder.
+//! Every file is first written to a temporary file in the same folder and synced; only when all are
+//! complete are they renamed into place. After a full disk, a limit or a crash the previous report
+//! is therefore unchanged, and no reader sees half a file. The other modules of this crate decide
+//! what a file contains.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,16 +15,16 @@ use tontine_bench::schema::Results;
 
 use super::{csv, html, markdown};
 
-/// What temporary files begin with.
+/// Prefix of temporary files.
 const PREFIX: &str = ".tontine-";
 
-/// Creates `dir` where it is missing and proves that files can be written there.
+/// Creates `dir` if it is missing and proves that files can be written there.
 ///
-/// Meant to be called before a run of minutes, so that it does not end without a place for its
-/// report. No file is left behind.
+/// Call it before a run of minutes, so that the run does not end with no place for its report. No
+/// file is left behind.
 ///
 /// # Errors
-/// Whatever keeps a file from being written there, with the folder's name.
+/// Any error that prevents writing a file there, with the folder's name.
 pub fn check_folder(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir).map_err(|error| named(dir, "cannot create the directory", &error))?;
     staged(dir, b"tontine")
@@ -32,12 +32,12 @@ pub fn check_folder(dir: &Path) -> io::Result<()> {
         .map_err(|error| named(dir, "cannot write into the directory", &error))
 }
 
-/// Writes `results.json`, `results.csv`, `results.md` and `report.html` into `dir`; returns their
-/// paths.
+/// Writes `results.json`, `results.csv`, `results.md` and `report.html` into `dir` and returns
+/// their paths.
 ///
 /// # Errors
-/// The first that occurs, with the file's name; then all files are as they were before, except
-/// where a rename itself fails half-way, which leaves each file either old or new, never torn.
+/// The first error, with the file's name. All files are then as they were before, unless a rename
+/// itself failed: in that case each file is either old or new, never torn.
 pub fn write_all(results: &Results, dir: &Path) -> io::Result<Vec<PathBuf>> {
     let json =
         results.to_json().map_err(|error| named(dir, "cannot encode results.json", &error))?;
@@ -51,10 +51,10 @@ pub fn write_all(results: &Results, dir: &Path) -> io::Result<Vec<PathBuf>> {
     write_files(dir, &files)
 }
 
-/// Writes one file into `dir`; returns its path.
+/// Writes one file into `dir` and returns its path.
 ///
 /// # Errors
-/// As [`write_all`].
+/// Those of [`write_all`].
 pub fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     write_files(dir, &[(name, bytes.to_vec())]).map(|mut paths| paths.swap_remove(0))
 }
@@ -73,18 +73,18 @@ fn write_files(dir: &Path, files: &[(&str, Vec<u8>)]) -> io::Result<Vec<PathBuf>
             .map_err(|failed| named(&path, "cannot rename into place", &failed.error))?;
         paths.push(path);
     }
-    // The names are only durable once the folder is.
+    // The names become durable only when the folder is synced.
     fs::File::open(dir)
         .and_then(|folder| folder.sync_all())
         .map_err(|error| named(dir, "cannot sync the directory", &error))?;
     Ok(paths)
 }
 
-/// A synced temporary file in `dir`; it vanishes with the value unless it is put into place.
+/// Creates a synced temporary file in `dir`; dropping it deletes the file, unless it was persisted.
 fn staged(dir: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix(PREFIX)
-        // A report is there to be read: the umask decides by whom, as for any other file.
+        // The umask decides who may read a report, as for any other file.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(dir)?;
     file.write_all(bytes)?;
@@ -141,8 +141,8 @@ mod tests {
         assert!(fs::read_to_string(dir.join("report.html")).unwrap().ends_with("</html>"));
     }
 
-    /// The description and the code are two places that say the same: the example must parse, and
-    /// each field that is written must be named in it.
+    /// Documentation and code must agree: the example must parse, and must name each field that is
+    /// written.
     #[test]
     fn the_documented_example_is_what_is_written() {
         let document = include_str!("../../../docs/results.md");
@@ -160,7 +160,7 @@ mod tests {
         assert!(error.contains(file.path().to_str().unwrap()), "{error}");
     }
 
-    /// Writes once, lets `fill` take the room away, and checks that the second attempt changes
+    /// Writes once, calls `fill` to use up the space, and checks that the second attempt changes
     /// nothing.
     fn keeps_the_old_report(dir: &Path, fill: impl FnOnce()) {
         let old = fixture::small();
@@ -177,19 +177,19 @@ mod tests {
         assert!(listed.iter().all(|name| full.contains(name)));
     }
 
-    /// The limit on file sizes is a process's own: the test runs itself again in a child that has
-    /// it.
+    /// The limit on file sizes is per process: the test runs itself again in a child under that
+    /// limit.
     #[test]
     fn a_limit_on_file_sizes_leaves_the_old_report_whole() {
         const CHILD: &str = "TONTINE_TEST_FSIZE";
         if let Ok(dir) = env::var(CHILD) {
-            // Caught, so that the write fails instead of ending the process.
+            // Catch SIGXFSZ, so that the write fails instead of ending the process.
             signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false))).unwrap();
             keeps_the_old_report(Path::new(&dir), || {
                 let limit = Rlimit { current: Some(1_000), maximum: Some(1_000) };
                 setrlimit(Resource::Fsize, limit).unwrap();
             });
-            // Proves to the parent that this branch ran: the limit allows so small a file.
+            // Proves to the parent that this branch ran: the limit allows a file this small.
             fs::write(Path::new(&dir).join("proof"), "kept").unwrap();
             return;
         }
@@ -204,13 +204,13 @@ mod tests {
         assert!(dir.path().join("proof").exists(), "the child did not run its part");
     }
 
-    /// Needs the right to mount; without it the test above covers the same path by another limit.
+    /// Needs permission to mount; without it the test above covers the same path by another limit.
     #[test]
     fn a_full_file_system_leaves_the_old_report_whole() {
         struct Mounted<'a>(&'a Path);
         impl Drop for Mounted<'_> {
             fn drop(&mut self) {
-                // Nothing sensible is left to do where even this fails.
+                // Nothing sensible remains to be done if even this fails.
                 let _ = unmount(self.0, UnmountFlags::DETACH);
             }
         }

@@ -1,17 +1,17 @@
-//! From a figure to a place on a chart: [`Axis`].
+//! Maps a figure to a position on a chart: [`Axis`].
 //!
-//! Logarithmic where all figures are positive, linear for shares and wherever a figure is zero or
-//! less. Places are per cent of the width, so that a chart stretches with the page while its type
-//! does not.
+//! The axis is logarithmic if all figures are positive, and linear for shares or if a figure is
+//! zero or negative. Positions are percentages of the width, so that a chart stretches with the
+//! page while its type keeps its size.
 
 use maud::{Markup, html};
 use tontine_bench::format;
 
-/// Free room at both ends, per cent of the width.
+/// Margin at both ends, in percent of the width.
 const MARGIN: f64 = 3.0;
-/// Figures that lie further apart than this get a logarithmic axis on a curve.
+/// Minimum ratio of the largest to the smallest figure for a logarithmic axis on a curve.
 const DECADES: f64 = 100.0;
-/// More labels than this would collide on a narrow screen.
+/// Maximum number of labels; more would collide on a narrow screen.
 const MOST_TICKS: usize = 6;
 
 /// The horizontal axis of a chart.
@@ -24,7 +24,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis that holds all of `figures`; none where no figure is finite.
+    /// Creates an axis that contains all of `figures`; `None` if no figure is finite.
     pub(super) fn over(unit: &str, figures: impl Iterator<Item = f64>) -> Option<Self> {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for figure in figures.filter(|figure| figure.is_finite()) {
@@ -36,7 +36,7 @@ impl Axis {
         }
         let logarithmic = unit != "share" && low > 0.0;
         if logarithmic {
-            // At least a third of an octave each way, so that one lone figure has neighbours.
+            // About a sixth of an octave on each side, so that a single figure is not at the edge.
             (low, high) = (low / 1.12, high * 1.12);
         } else if unit == "share" {
             (low, high) = (low.min(0.0), high.max(1.0));
@@ -47,9 +47,9 @@ impl Axis {
         Some(Self { unit: unit.into(), low, high, logarithmic })
     }
 
-    /// An axis of a curve: logarithmic where `figures` span more than two decades, otherwise
-    /// linear, and then from zero where `from_zero` says so. On a logarithmic one a zero stands at
-    /// the left edge.
+    /// Creates an axis for a curve: logarithmic if `figures` span more than two decades, otherwise
+    /// linear, starting at zero if `from_zero` is set. On a logarithmic axis zero lies at the left
+    /// edge.
     pub(super) fn along(
         unit: &str,
         figures: impl Iterator<Item = f64>,
@@ -61,7 +61,7 @@ impl Axis {
         let least = figures.iter().copied().filter(|f| *f > 0.0).fold(high, f64::min);
         let logarithmic = low >= 0.0 && high > DECADES * least;
         let (low, high) = match (logarithmic, from_zero) {
-            // Room for the zero, well away from the first level.
+            // Space for the zero, well away from the first level.
             (true, _) if low == 0.0 => (least / 4.0, high),
             (true, true) => (low / 1.12, high * 1.12),
             (true, false) => (low, high),
@@ -72,17 +72,18 @@ impl Axis {
         Some(Self { unit: unit.into(), low, high, logarithmic })
     }
 
-    /// What a script needs to read figures off places: unit, both ends, and the kind.
+    /// Returns what a script needs to convert positions to figures: both ends, the kind and the
+    /// unit.
     pub(super) fn described(&self) -> String {
         format!("{:e};{:e};{};{}", self.low, self.high, self.kind(), self.unit)
     }
 
-    /// `logarithmic` or `linear`, for a caption.
+    /// Returns `logarithmic` or `linear`, for a caption.
     pub(super) fn kind(&self) -> &'static str {
         if self.logarithmic { "logarithmic" } else { "linear" }
     }
 
-    /// Per cent from the left; a figure that is none lands at the left edge.
+    /// Returns the position in percent from the left; NaN maps to the left edge.
     pub(super) fn place(&self, figure: f64) -> f64 {
         let share = if self.logarithmic {
             (figure.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -96,7 +97,7 @@ impl Axis {
         }
     }
 
-    /// Round figures within the axis, in order.
+    /// Returns round figures within the axis, in order.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let mut ticks = if self.logarithmic { self.decades(&[1.0]) } else { self.steps() };
         if self.logarithmic && ticks.len() < 3 {
@@ -135,7 +136,7 @@ impl Axis {
             .collect()
     }
 
-    /// Those of `levels` that can be labelled side by side, at most ten.
+    /// Returns those of `levels` that can be labelled side by side, at most ten.
     pub(super) fn levels(&self, levels: &[f64]) -> Vec<f64> {
         let mut kept: Vec<f64> = Vec::new();
         for level in levels {
@@ -147,12 +148,12 @@ impl Axis {
         kept
     }
 
-    /// The unit that the ticks are in.
+    /// Returns the unit of the ticks.
     pub(super) fn unit(&self) -> &str {
         &self.unit
     }
 
-    /// The labels, as a strip of their own.
+    /// Returns the labels, as a separate strip.
     pub(super) fn labels(&self) -> Markup {
         html! {
             svg.axis aria-hidden="true" height="20" {
@@ -168,7 +169,7 @@ impl Axis {
         }
     }
 
-    /// The vertical lines behind a row.
+    /// Returns the vertical lines behind a row.
     pub(super) fn grid(&self) -> Markup {
         html! {
             @for tick in self.ticks() {
@@ -179,7 +180,7 @@ impl Axis {
     }
 }
 
-/// A place, as SVG writes it.
+/// Formats a position for SVG.
 pub(super) fn percent(place: f64) -> String {
     format!("{place:.2}%")
 }

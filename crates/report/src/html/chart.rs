@@ -1,7 +1,7 @@
 //! The cells of one metric on one axis: [`chart`].
 //!
-//! A row holds the estimate as an upright stroke, its interval as a bar, a dot for every invocation
-//! below (in the order in which they ran, top to bottom) and a hollow diamond for a published
+//! A row shows the estimate as a vertical stroke, its interval as a bar, below them a dot for every
+//! invocation (in the order in which they ran, top to bottom), and a hollow diamond for a published
 //! figure. The row is HTML, its track an SVG that stretches, so that the type keeps its size on a
 //! narrow screen.
 
@@ -14,12 +14,12 @@ use super::axis::{Axis, percent};
 
 /// Height of a track, px.
 const HEIGHT: f64 = 44.0;
-/// Where interval and estimate lie, px from the top.
+/// Position of interval and estimate, px from the top.
 const MIDDLE: f64 = 14.0;
-/// Where the first and the last invocation lie, px from the top.
+/// Positions of the first and the last invocation, px from the top.
 const DOTS: (f64, f64) = (28.0, 38.0);
 
-/// A chart of `groups`, each a set of cells under the same parameters.
+/// Returns a chart of `groups`, each a set of cells with the same parameters.
 pub(super) fn chart(title: &str, unit: &str, groups: &[(String, Vec<&Cell>)]) -> Markup {
     let cells = || groups.iter().flat_map(|(_, cells)| cells.iter().copied());
     let Some(axis) = Axis::over(unit, cells().flat_map(figures)) else {
@@ -43,12 +43,12 @@ pub(super) fn chart(title: &str, unit: &str, groups: &[(String, Vec<&Cell>)]) ->
     }
 }
 
-/// The unit, where the ticks leave it out.
+/// Returns the unit if the ticks omit it.
 fn unit_in_words(unit: &str) -> String {
     if unit.contains('/') { format!("{unit}, ") } else { String::new() }
 }
 
-/// Everything that the axis must hold.
+/// Returns all figures that the axis must contain.
 pub(super) fn figures(cell: &Cell) -> impl Iterator<Item = f64> {
     let (low, high) = format::ends(cell).unzip();
     let own = [cell.estimate, low, high].into_iter().flatten();
@@ -82,7 +82,7 @@ fn row(cell: &Cell, axis: &Axis) -> Markup {
                     line.leader x1="0" x2=(percent(axis.place(start))) y1=(MIDDLE) y2=(MIDDLE) {}
                 }
                 @if let Some((low, high)) = ends {
-                    // Never narrower than a hair, or a sharp interval would vanish.
+                    // A minimum width, or a narrow interval would be invisible.
                     @let (left, right) = (axis.place(low), axis.place(high));
                     rect.interval x=(percent(left)) width=(percent((right - left).max(0.15)))
                         y=(MIDDLE - 5.0) height="10" rx="2" {}
@@ -150,7 +150,7 @@ fn legend(published: bool) -> Markup {
     }
 }
 
-/// The chart in words, for those who do not see it.
+/// Returns a text description of the chart, for screen readers.
 fn description(title: &str, groups: &[(String, Vec<&Cell>)]) -> String {
     let rows: Vec<String> = groups
         .iter()

@@ -1,7 +1,7 @@
-//! Section 9 of source 001 on the page: [`contention`], how locks were taken under its load, a
-//! table a machine, and what that answers to its open question.
+//! Section 9 of source 001 on the page: [`contention`] shows the lock statistics under its load,
+//! one table per machine, and the resulting answer to its open question.
 //!
-//! The words are those of [`tontine_bench::contention`]; what each share rests on stands in the
+//! The text is that of [`tontine_bench::contention`]; the figures behind each share are in the
 //! tables of its metric.
 
 use std::collections::BTreeMap;
@@ -16,25 +16,25 @@ use super::paper;
 
 /// The parameter that names a lock.
 const LOCK: &str = "lock";
-/// The parameter that says of how many processors a model is.
+/// The parameter for the number of modelled processors.
 const MODELLED: &str = "modelled";
-/// A model of a system that has no more.
+/// Value for a model with one processor.
 const ONE: &str = "1 processor";
-/// What runs beside the sessions of section 9's load.
+/// The parameter for what runs alongside the sessions, in section 9's load.
 const BESIDE: &str = "beside";
-/// Modes that the question is about: with one lock of all relations, with locks of each process.
+/// The modes that the question compares: one lock for all relations, and locks of each process.
 const ASKED: [&str; 2] = ["parallel", "per-process"];
 
-/// The cells of both modes that are asked about, each with its level.
+/// The cells of both modes, each with its level.
 type Sides<'a> = [Option<(usize, &'a Cell)>; 2];
 
-/// Whether a metric is of locks.
+/// Returns `true` if the metric is a lock statistic.
 pub(super) fn is_of_locks(metric: &str) -> bool {
     matches!(metric, "waited" | "blocked")
 }
 
-/// The tables of `cells`, those of an experiment that have a figure, and the answer that the run
-/// gives; nothing where no cell is of a lock.
+/// Returns the tables of `cells`, the cells of an experiment that have a figure, and the answer
+/// that the run gives; nothing if no cell is a lock statistic.
 pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
     let tables = tables(cells);
     html! {
@@ -42,8 +42,8 @@ pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
             h4 { "Section 9 of the paper: how locks were taken" }
             p.hint {
                 "Percent of all acquisitions that had to wait; in brackets, percent of these in \
-                 which the thread blocked; a dash if a mode has no such lock or no thread took it. \
-                 The paper reports for proc_relation_lock: well under two, and ten."
+                 which the thread blocked; a dash if a mode has no such lock or no thread took \
+                 it. The paper reports for proc_relation_lock: well under two percent, and ten."
             }
             @for (load, table) in &tables { (drawn(load, table)) }
             (the_question(results))
@@ -51,8 +51,8 @@ pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
     }
 }
 
-/// A table for each load and machine, with its name. What is modelled on one processor, for the
-/// mode that has no more, stands beside the others of its load.
+/// Returns a named table for each load and machine. Figures modelled on one processor, for the mode
+/// that supports no more, are shown next to the others of their load.
 fn tables(cells: &[&Cell]) -> Vec<(String, Table)> {
     let of_locks = || cells.iter().filter(|cell| cell.params.contains_key(LOCK));
     let name = |cell: &Cell| {
@@ -83,7 +83,7 @@ fn tables(cells: &[&Cell]) -> Vec<(String, Table)> {
     tables
 }
 
-/// Whether two cells differ by no more than the lock.
+/// Returns `true` if two cells differ in the lock only.
 fn same(one: &Cell, other: &Cell) -> bool {
     let rest = |cell: &Cell| {
         let mut params: Params = cell.params.clone();
@@ -115,7 +115,7 @@ fn drawn(load: &str, table: &Table) -> Markup {
     }
 }
 
-/// Whether locks of each process would be worth it, as far as this run knows.
+/// Answers whether locks of each process would be worth it, as far as this run knows.
 fn the_question(results: &Results) -> Markup {
     let of = |experiment: &str, metric: &str, beside: bool| {
         let cells = results.cells.iter().filter(move |cell| {
@@ -151,8 +151,8 @@ fn the_question(results: &Results) -> Markup {
     }
 }
 
-/// What locks of each process bring, by the processors of a model, and in words on those of this
-/// machine; of several levels the highest.
+/// Returns the gain from locks of each process: by number of modelled processors, and in words for
+/// this machine's processors. If there are several levels, the highest counts.
 fn gains(cells: &[&Cell]) -> (Vec<Gain>, Option<String>) {
     let mut found: BTreeMap<Option<usize>, Sides<'_>> = BTreeMap::new();
     for cell in cells {
@@ -182,7 +182,7 @@ fn gains(cells: &[&Cell]) -> (Vec<Gain>, Option<String>) {
     (modelled, here)
 }
 
-/// What was measured of both, where their intervals lie apart.
+/// Returns the measured gain if the intervals do not overlap.
 fn measured(gain: Gain, one: &Cell, own: &Cell) -> String {
     let apart = format::ends(one).zip(format::ends(own));
     let apart = apart.is_some_and(|(one, own)| one.1 < own.0 || own.1 < one.0);

@@ -1,10 +1,10 @@
-//! Which cells make a curve: [`curves`], found by their parameters alone.
+//! Selects the cells that form a curve: [`curves`], by their parameters alone.
 //!
-//! Any metric whose cells differ by a number (pairs, processes, bytes, a pause) is one: that
-//! parameter goes along, a variant is a line. What else the cells differ by is never mixed: it
-//! makes a curve of its own. Only a placement may follow the level, as one pair runs cross-core
-//! and more pairs are spread; same-core then stands aside, as a line of its own. Neighbour:
-//! [`super::plot`] draws them.
+//! Any metric whose cells differ in a number (pairs, processes, bytes, a pause) forms a curve: that
+//! parameter is the horizontal axis, each variant a line. Cells that differ in another parameter
+//! are never mixed: each value has its own curve. Only the placement may change with the level,
+//! because one pair runs cross-core and more pairs are spread; same-core is then a separate line.
+//! Neighbour: [`super::plot`] draws them.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,24 @@ use tontine_bench::format;
 use tontine_bench::schema::Cell;
 use tontine_bench::task::Params;
 
-/// So many levels make a curve of a parameter that is not the one with most.
+/// Minimum number of levels for a curve over a parameter other than the one with most levels.
 const WORTH_A_SECOND_CURVE: usize = 3;
-/// The parameter that says where the ends run.
+/// The parameter for the placement of the ends.
 const PLACEMENT: &str = "placement";
-/// Both ends on one processor: no level of a curve whose other ends lie apart.
+/// Both ends on one processor: not a level of a curve whose other ends are apart.
 const ASIDE: &str = "same-core";
-/// Placements for comparing two cells with each other: they are in the table, on no curve.
+/// Placements for comparing two cells: they are in the table, but on no curve.
 const BESIDE: [&str; 2] = ["off-master", "apart"];
 
 /// Cells over one parameter.
 pub(super) struct Curve<'a> {
-    /// The parameter that goes along.
+    /// The parameter on the horizontal axis.
     pub(super) param: String,
-    /// Its unit; empty for mere numbers.
+    /// Unit of the parameter; empty for plain numbers.
     pub(super) unit: String,
-    /// What all its cells have in common, in words; empty where there is nothing.
+    /// The parameters that all cells share, in words; empty if there are none.
     pub(super) common: String,
-    /// One a variant, in the run's order.
+    /// One line per variant, in the run's order.
     pub(super) lines: Vec<Line<'a>>,
 }
 
@@ -38,18 +38,18 @@ pub(super) struct Curve<'a> {
 pub(super) struct Line<'a> {
     /// The variant.
     pub(super) name: &'a str,
-    /// What it is in the paper; empty where it is nothing there.
+    /// Role in the paper; empty if it has none.
     pub(super) role: &'static str,
-    /// Its ends share a processor, other than those of the line that it stands beside.
+    /// `true` if the ends share a processor, unlike those of the variant's other line.
     pub(super) aside: bool,
-    /// Its number among the metric's variants: it looks the same on all curves.
+    /// Index among the metric's variants, so that a variant looks the same on all curves.
     pub(super) at: usize,
-    /// Level and cell, in the order of the levels.
+    /// Levels and cells, in the order of the levels.
     pub(super) points: Vec<(f64, &'a Cell)>,
 }
 
 impl Line<'_> {
-    /// What the line is called beside the others.
+    /// Returns the line's label, which distinguishes it from the others.
     pub(super) fn label(&self) -> String {
         match self.role {
             "" if self.aside => format!("{}, {ASIDE}", self.name),
@@ -60,7 +60,7 @@ impl Line<'_> {
 }
 
 impl Curve<'_> {
-    /// Every level of any line, in order.
+    /// Returns the levels of all lines, in order.
     pub(super) fn levels(&self) -> Vec<f64> {
         let points = self.lines.iter().flat_map(|line| &line.points);
         let mut levels: Vec<f64> = points.map(|(level, _)| *level).collect();
@@ -70,7 +70,7 @@ impl Curve<'_> {
     }
 }
 
-/// The curves that `cells`, all of one metric, make.
+/// Returns the curves formed by `cells`, all of one metric.
 pub(super) fn curves<'a>(cells: &[&'a Cell]) -> Vec<Curve<'a>> {
     let mut found: Vec<(String, usize)> = Vec::new();
     let mut names: Vec<&String> = cells.iter().flat_map(|cell| cell.params.keys()).collect();
@@ -82,7 +82,7 @@ pub(super) fn curves<'a>(cells: &[&'a Cell]) -> Vec<Curve<'a>> {
         }
     }
     let most = found.iter().map(|(_, levels)| *levels).max().unwrap_or(0);
-    // The first of equals is the main one.
+    // Among equals the first is the main one.
     let main = found.iter().position(|(_, levels)| *levels == most);
     let worth = |(at, (_, levels)): &(usize, (String, usize))| {
         Some(*at) == main || *levels >= WORTH_A_SECOND_CURVE
@@ -95,8 +95,8 @@ pub(super) fn curves<'a>(cells: &[&'a Cell]) -> Vec<Curve<'a>> {
         .collect()
 }
 
-/// How many different numbers a parameter takes; none where it is not a number in all cells that
-/// have it.
+/// Returns the number of distinct values of a parameter; `None` if it is not a number in all cells
+/// that have it.
 fn levels(cells: &[&Cell], name: &str) -> Option<usize> {
     let values = cells.iter().filter_map(|cell| cell.params.get(name));
     let read: Option<Vec<f64>> = values.map(|value| number(name, value)).collect();
@@ -106,7 +106,7 @@ fn levels(cells: &[&Cell], name: &str) -> Option<usize> {
     Some(read.len())
 }
 
-/// The curves over `name`: one, or as many as the other parameters make.
+/// Returns the curves over `name`: one for each combination of the other parameters.
 fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     let points: Vec<(f64, &Cell)> = cells
         .iter()
@@ -128,7 +128,7 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     }
     let mut curves: Vec<Curve<'a>> = Vec::new();
     for (level, cell) in points {
-        // A parameter that follows the level parts nothing.
+        // A parameter that follows the level separates no curves.
         let common = match (parted, follows) {
             (false, _) => String::new(),
             (true, true) => rest(cell, PLACEMENT),
@@ -158,7 +158,7 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     curves
 }
 
-/// Whether each level has one placement of its own, apart from the cells that stand aside.
+/// Returns `true` if each level has one placement of its own, apart from the cells placed aside.
 fn placement_follows(points: &[(f64, &Cell)], rest: &impl Fn(&Cell, &str) -> String) -> bool {
     let usual = || points.iter().copied().filter(|(_, cell)| !is_aside(cell));
     let mut placements: Vec<&str> =
@@ -168,7 +168,7 @@ fn placement_follows(points: &[(f64, &Cell)], rest: &impl Fn(&Cell, &str) -> Str
     placements.len() > 1 && !twice(usual(), |cell| rest(cell, PLACEMENT))
 }
 
-/// Whether a variant has two cells at one level that `apart` does not tell apart.
+/// Returns `true` if a variant has two cells at one level for which `apart` is equal.
 fn twice<'a>(
     points: impl Iterator<Item = (f64, &'a Cell)>,
     apart: impl Fn(&Cell) -> String,
@@ -182,13 +182,13 @@ fn is_aside(cell: &Cell) -> bool {
     cell.params.get(PLACEMENT).is_some_and(|placement| placement == ASIDE)
 }
 
-/// A parameter's value as a number, a time in nanoseconds.
+/// Returns a parameter's value as a number, times in nanoseconds.
 fn number(name: &str, value: &str) -> Option<f64> {
     let figure: f64 = value.parse().ok().filter(|figure: &f64| figure.is_finite())?;
     Some(if name.ends_with("_us") { figure * 1e3 } else { figure })
 }
 
-/// The unit of what [`number`] reads; empty for mere numbers.
+/// Returns the unit of the result of [`number`]; empty for plain numbers.
 fn unit(name: &str) -> &'static str {
     if name.ends_with("_us") { "ns" } else { "" }
 }
@@ -232,8 +232,8 @@ mod tests {
         assert_eq!((found.len(), found[0].levels()), (1, vec![1.0, 10.0]));
     }
 
-    /// One pair runs cross-core and same-core, more pairs are spread: the paper's figure was drawn
-    /// without its first point.
+    /// Regression: one pair runs cross-core and same-core, more pairs are spread, and the paper's
+    /// figure was drawn without its first point.
     #[test]
     fn the_curve_of_pairs_begins_with_one_pair_and_same_core_stands_aside() {
         let cells = [

@@ -1,5 +1,5 @@
-//! What to choose, as tables: [`table`] of decisions with the figures behind them, and
-//! [`survivors`], what a kill does to each mechanism.
+//! Recommendations as tables: [`table`] has the decisions with the figures behind them,
+//! [`survivors`] the effect of a kill on each mechanism.
 
 use maud::{Markup, html};
 use tontine_bench::format::Shown;
@@ -8,7 +8,7 @@ use tontine_bench::schema::Results;
 use super::marked;
 use crate::verdict::{Decision, Rated, decisions, mechanisms};
 
-/// The decisions of a run, each with its figures.
+/// Returns the decisions of a run, each with its figures.
 pub(super) fn table(results: &Results) -> Markup {
     html! {
         h3 #decisions { "What to choose here" }
@@ -47,7 +47,7 @@ fn row(decision: &Decision) -> Markup {
     }
 }
 
-/// Mechanism, price, and whether it survives; nothing where none was timed or killed.
+/// Returns the table of mechanism, price and survival; nothing if no mechanism was timed or killed.
 pub(super) fn survivors(results: &Results) -> Markup {
     let rows = mechanisms(results);
     html! {
@@ -65,7 +65,7 @@ pub(super) fn survivors(results: &Results) -> Markup {
                         th scope="col" { "mechanism" }
                         th.figure scope="col" { "one way" }
                         th scope="col" { "survives?" }
-                        th scope="col" { "of the kills" }
+                        th scope="col" { "kills" }
                     } }
                     tbody { @for row in &rows { (mechanism(row)) } }
                 }

@@ -1,11 +1,11 @@
-//! What an experiment is, folded away beside its figures: [`folded`].
+//! The description of an experiment, folded: [`folded`].
 //!
-//! The words are those of [`About`], the same that `tontine explain` prints.
+//! The text is that of [`About`], which `tontine explain` prints too.
 
 use maud::{Markup, html};
 use tontine_bench::about::About;
 
-/// The explanation of an experiment.
+/// Returns the folded explanation of an experiment.
 pub(super) fn folded(about: &About) -> Markup {
     html! {
         details.explained {
@@ -15,7 +15,7 @@ pub(super) fn folded(about: &About) -> Markup {
     }
 }
 
-/// A sentence, with what stands in backquotes set as code.
+/// Returns a sentence with its backquoted parts set as code.
 fn set(text: &str) -> Markup {
     html! {
         @for (at, part) in text.split('`').enumerate() {

@@ -1,9 +1,9 @@
-//! The map of a heap as a picture: [`maps`], a tile for each slab.
+//! The map of a heap as a picture: [`maps`], with a tile for each slab.
 //!
-//! Sixteen slabs, 1 MiB, are a row. A tile is filled from below by those who have its blocks, its
-//! frame has the colour of whoever allocates from it, the number in it is the size of its blocks.
-//! What a dead member has is striped, so that it is told apart without its colour. Each tile says
-//! all of this in words to whoever points at it.
+//! A row is sixteen slabs, 1 MiB. A tile is filled from below by the owners of its blocks; its
+//! frame has the colour of the member that allocates from it; the number in it is the size of its
+//! blocks. Blocks of a dead member are striped, so that they are recognisable without colour. The
+//! tooltip of each tile says all of this in words.
 
 use std::fmt::Write;
 
@@ -12,21 +12,22 @@ use tontine_bench::format;
 use tontine_bench::heap_map::{HeapMap, Made, SLAB, Slab};
 use tontine_bench::schema::{MapRow, Results};
 
-/// Slabs of a row.
+/// Slabs per row.
 const COLUMNS: usize = 16;
-/// Rows drawn: a heap of any size is a page that can be read.
+/// Maximum number of rows drawn, so that the page stays readable for a heap of any size.
 const MOST_ROWS: usize = 64;
-/// A tile, and from one tile to the next.
+/// Size of a tile.
 const TILE: (f64, f64) = (27.0, 30.0);
+/// Distance from one tile to the next.
 const STEP: (f64, f64) = (31.0, 34.0);
-/// Room for the addresses on the left.
+/// Width of the addresses on the left.
 const LEFT: f64 = 34.0;
-/// Between two stripes.
+/// Distance between two stripes.
 const STRIPE: f64 = 2.5;
-/// Colours of the living: not that of what is on its way.
+/// Colours of live members; blocks in flight have another colour.
 const COLOURS: [usize; 7] = [0, 2, 3, 6, 1, 5, 7];
 
-/// The pictures of an experiment's heaps, those of one run beside each other.
+/// Returns the pictures of an experiment's heaps, those of one run side by side.
 pub(super) fn maps(results: &Results, experiment: &str) -> Markup {
     let rows: Vec<&MapRow> =
         results.maps.iter().filter(|row| row.experiment == experiment).collect();
@@ -125,7 +126,7 @@ fn tile(map: &HeapMap, number: usize, slab: &Slab) -> Markup {
     }
 }
 
-/// Lines within a rectangle.
+/// Returns the path of the stripes within a rectangle.
 fn stripes(x: f64, top: f64, width: f64, high: f64) -> String {
     let mut path = String::new();
     let mut y = (top / STRIPE).ceil() * STRIPE;
@@ -155,7 +156,7 @@ fn name(map: &HeapMap, member: usize) -> &str {
     map.members.get(member).map_or("unknown member", |owner| &owner.name)
 }
 
-/// What stands in a tile.
+/// Returns the label of a tile.
 fn label(slab: &Slab) -> Option<String> {
     match slab.made {
         Made::Blocks if slab.block > 9_999 => Some(format!("{}K", slab.block >> 10)),
@@ -168,7 +169,7 @@ fn label(slab: &Slab) -> Option<String> {
     }
 }
 
-/// A slab in words.
+/// Describes a slab in words.
 fn told(map: &HeapMap, number: usize, slab: &Slab) -> String {
     let made = match slab.made {
         Made::Empty => "no memory".into(),
@@ -199,7 +200,7 @@ fn told(map: &HeapMap, number: usize, slab: &Slab) -> String {
     told
 }
 
-/// Who has how much: members, then what is nobody's.
+/// Returns the bytes per owner: the members, then blocks in flight and free space.
 fn shares(map: &HeapMap) -> Vec<(String, String, usize)> {
     let members = (0..map.members.len()).map(|member| {
         let class = format!("part {}", colour(map, member));
@@ -259,7 +260,7 @@ fn kib(bytes: usize) -> String {
     format!("{} KiB", bytes.div_ceil(1_024))
 }
 
-/// The picture in words, for those who do not see it.
+/// Returns a text description of the picture, for screen readers.
 fn description(map: &HeapMap) -> String {
     let shares: Vec<String> = shares(map)
         .into_iter()
@@ -277,7 +278,7 @@ mod tests {
     use tontine_bench::heap_map::HeapMember;
     use tontine_bench::task::Params;
 
-    /// A heap in which one block is parked, one on its way and one larger than a slab.
+    /// Returns a heap with one parked block, one block in flight and one block larger than a slab.
     fn drawn(moment: &str, dead: bool) -> (Results, String) {
         let slab = |made: Made, block: usize, held: usize| Slab {
             made,

@@ -1,9 +1,8 @@
-//! The shape of the samples: [`histograms`], a small one for each cell.
+//! The distribution of the samples: [`histograms`], a small one for each cell.
 //!
-//! The histograms of a cell's invocations are added up and drawn between the 1st and the 99th
-//! percentile on a logarithmic axis of their own, with the cumulative curve above; the few samples
-//! beyond are named in the caption. A histogram that cannot be read is left out rather than guessed
-//! at.
+//! The histograms of a cell's invocations are merged and drawn between the 1st and the 99th
+//! percentile, each on its own logarithmic axis, with the cumulative curve above; the caption names
+//! the values beyond. A histogram that cannot be decoded is omitted rather than guessed.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,14 +12,14 @@ use maud::{Markup, html};
 use tontine_bench::format;
 use tontine_bench::schema::Cell;
 
-/// Bars of a histogram; with the labels below, about as many as a phone can show.
+/// Number of bars; with the labels below, about the maximum for a phone.
 const BARS: usize = 60;
-/// Histograms hold thousandths of the unit.
+/// Histograms record thousandths of the unit.
 const THOUSANDTHS: f64 = 1_000.0;
-/// More than this many are folded away until asked for.
+/// Maximum number of histograms shown unfolded.
 const UNFOLDED: usize = 12;
 
-/// Small multiples of `cells`; nothing where no cell has a distribution worth drawing.
+/// Returns small multiples of `cells`; nothing if no cell has a distribution worth drawing.
 pub(super) fn histograms(title: &str, cells: &[&Cell]) -> Markup {
     let shapes: Vec<(&Cell, Shape)> =
         cells.iter().filter_map(|cell| Some((*cell, Shape::of(cell)?))).collect();
@@ -72,7 +71,7 @@ fn small(cell: &Cell, shape: &Shape) -> Markup {
     }
 }
 
-/// A merged histogram and the logarithmic range that is drawn of it.
+/// A merged histogram and the logarithmic range that is drawn.
 struct Shape {
     merged: Histogram<u64>,
     low: f64,
@@ -82,8 +81,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// The shape of a cell's samples; none for shares, rates and where there are next to no
-    /// samples.
+    /// Returns the shape of a cell's samples; `None` for shares, rates, and cells with fewer than
+    /// 100 samples or without a positive one.
     fn of(cell: &Cell) -> Option<Self> {
         if cell.unit == "share" || cell.unit.ends_with("/s") {
             return None;
@@ -100,8 +99,8 @@ impl Shape {
         let mut heights = vec![0.0; BARS];
         let bar = |value: f64| (value / low).ln() / (high / low).ln() * BARS as f64;
         for step in merged.iter_recorded() {
-            // A recorded value stands for a range of equivalent ones: spread over it, or a coarse
-            // clock would draw a comb.
+            // A recorded value represents a range of equivalent ones: spread it over that range, or
+            // a coarse clock would draw a comb.
             let value = step.value_iterated_to();
             let from = bar(merged.lowest_equivalent(value).max(1) as f64);
             let to = bar(merged.next_non_equivalent(value) as f64);
@@ -114,12 +113,12 @@ impl Shape {
         Some(Self { merged, low, high, heights })
     }
 
-    /// A quantile, in the cell's unit.
+    /// Returns a quantile, in the cell's unit.
     fn at(&self, quantile: f64) -> f64 {
         self.merged.value_at_quantile(quantile) as f64 / THOUSANDTHS
     }
 
-    /// Where a quantile lies, 0 to 100.
+    /// Returns the position of a quantile, 0 to 100.
     fn x(&self, quantile: f64) -> String {
         let value = self.merged.value_at_quantile(quantile).max(1) as f64;
         let share = (value / self.low).ln() / (self.high / self.low).ln();

@@ -1,12 +1,11 @@
 //! The machine's facts on the page: [`one_line`], [`advice`], [`card`].
 //!
-//! They arrive as JSON, from this build or an older one, so each field is looked for and a missing
-//! one is left out.
+//! They are read from JSON that this build or an older one has written, so every field is optional.
 
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// The facts that name a machine: topic, name, and what stands before and after the value.
+/// The facts that identify a machine: topic, name, and the text before and after the value.
 const NAMING: [(&str, &str, &str, &str); 5] = [
     ("processor", "model", "", ""),
     ("processor", "online", "", " processors"),
@@ -15,7 +14,7 @@ const NAMING: [(&str, &str, &str, &str); 5] = [
     ("virtualisation", "container", "container: ", ""),
 ];
 
-/// The machine in one line, from its card; none where the card names nothing.
+/// Returns the machine in one line, from its card; `None` if the card has none of these facts.
 pub(super) fn one_line(machine: &Value) -> Option<String> {
     let topics = topics(machine);
     let parts: Vec<String> = NAMING
@@ -29,14 +28,15 @@ pub(super) fn one_line(machine: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
-/// The advice: mere notes, and what spoils measurement; nothing where nothing is known.
+/// Splits the advice into notes and findings that disturb measurements; `None` if the file has no
+/// advice.
 fn sorted(machine: &Value) -> Option<(Vec<&Value>, Vec<&Value>)> {
     let all = machine["advice"].as_array()?;
     let findings = all.iter().filter(|item| item["finding"].is_string());
     Some(findings.partition(|item| field(item, "severity").eq_ignore_ascii_case("note")))
 }
 
-/// One line beside the verdict: how much spoils measurement here, and what.
+/// Returns one line for the verdict that names the topics of what disturbs measurements here.
 pub(super) fn warning(machine: &Value) -> Markup {
     let spoils = sorted(machine).map(|(_, spoils)| spoils).unwrap_or_default();
     let topics: Vec<&str> = spoils.iter().map(|item| field(item, "topic")).collect();
@@ -50,7 +50,7 @@ pub(super) fn warning(machine: &Value) -> Markup {
     }
 }
 
-/// What spoils measurement here; nothing where nothing is known of it. Mere notes are folded away.
+/// Returns the section on disturbances; nothing if the file has no advice. Notes are folded.
 pub(super) fn advice(machine: &Value) -> Markup {
     let Some((notes, spoils)) = sorted(machine) else {
         return html! {};
@@ -97,7 +97,7 @@ fn field<'a>(item: &'a Value, name: &str) -> &'a str {
     item[name].as_str().unwrap_or_default()
 }
 
-/// All facts, by topic.
+/// Returns all facts, by topic.
 pub(super) fn card(machine: &Value) -> Markup {
     let topics = topics(machine);
     html! {
@@ -116,7 +116,7 @@ pub(super) fn card(machine: &Value) -> Markup {
     }
 }
 
-/// The card as pairs; whatever has another shape is passed over.
+/// Returns the card as pairs; values of another shape are ignored.
 fn topics(machine: &Value) -> Vec<(String, Vec<(String, String)>)> {
     let pairs = |value: &Value| -> Vec<(String, String)> {
         let items = value.as_array().into_iter().flatten();

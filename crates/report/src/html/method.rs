@@ -1,11 +1,10 @@
 //! The method behind the figures of this report: [`method`].
 //!
-//! The words stand for the formulas of [`tontine_bench::stats`]; what is said here must be what is
-//! done there.
+//! The text describes the formulas of [`tontine_bench::stats`] and must match them.
 
 use maud::{Markup, html};
 
-/// The method, with its formulas.
+/// Returns the description of the method, with its formulas.
 pub(super) fn method() -> Markup {
     html! {
         section.page.method aria-labelledby="method" {
@@ -14,7 +13,7 @@ pub(super) fn method() -> Markup {
             (median())
             (mean())
             (naive())
-            (beside())
+            (others())
         }
     }
 }
@@ -24,16 +23,12 @@ fn unit() -> Markup {
         h3 { "The unit is an invocation" }
         p {
             "Each cell is measured in several fresh processes, with a new address layout and new "
-            "children. "
-            "Samples taken one after another in one process share that process's luck: where its "
-            "pages "
-            "lie, on which processor it runs, how warm the machine is. They say much about that "
-            "process and "
-            "little about the next. So a process counts as one observation, however many samples "
-            "it took. "
-            "All loops are closed: an operation begins when the one before has ended. "
-            "The cells take turns in randomised blocks, so that a drift of the machine affects "
-            "all of them alike."
+            "children. Samples taken one after another in one process share its circumstances: "
+            "where its pages lie, on which processor it runs, how warm the machine is. They tell "
+            "much about that process and little about the next. So a process counts as one "
+            "observation, however many samples it took. All loops are closed: an operation begins "
+            "when the one before has ended. The cells take turns in randomised blocks, so that a "
+            "drift of the machine affects all of them alike."
         }
     }
 }
@@ -43,12 +38,10 @@ fn median() -> Markup {
         h3 { "Estimate and interval" }
         p {
             "An invocation yields one figure: its median, or its mean for shares and rates. The "
-            "estimate is "
-            "the middle of these figures. Its interval needs no assumption on their distribution: "
-            "of "
-            var { "n" } " figures in order, the interval from the " var { "k" } "th smallest to "
-            "the "
-            var { "k" } "th largest holds the true middle with probability"
+            "estimate is the median of these figures. Its interval needs no assumption about "
+            "their distribution: of " var { "n" } " figures, the interval from the "
+            var { "k" } "th smallest to the " var { "k" }
+            "th largest contains the true median with probability"
         }
         p.formula {
             "1 − 2 · " var { "P" } "(" var { "B" } " < " var { "k" } "),  "
@@ -59,15 +52,16 @@ fn median() -> Markup {
             "give their smallest and largest (96.9 %), ten the second and ninth (97.9 %), twenty "
             "the sixth and fifteenth (95.9 %). p99 is treated in the same way: it is the median "
             "of the invocations' 99th percentiles, which is not the 99th percentile of all "
-            "samples. If an invocation takes seconds, there are fewer than six, and no two of them "
-            "hold the middle with 95 %: the row shows the mean with the interval below, and says "
-            "so; if that interval reaches below zero, it is shown from zero, because no time is "
-            "negative."
+            "samples. If an invocation takes seconds, there are fewer than six, and no interval "
+            "between two of them contains the median with 95 %: the row shows the mean with the "
+            "interval below, and says so; if that interval reaches below zero, it is shown from "
+            "zero, because no time is negative."
         }
         p {
-            "If all invocations but one or two counted no try of a share, or every try, the row "
-            "shows the count and the bound that follows: none of " var { "n" } " tries "
-            "excludes, at 95 %, every share above 1 − 0.05" sup { "1 ∕ " var { "n" } }
+            "If in all invocations but one or two none of the tries, or every one, counted "
+            "towards a share, the row shows the count and the resulting bound: none of "
+            var { "n" } " tries excludes, at 95 %, every share above 1 − 0.05"
+            sup { "1 ∕ " var { "n" } }
             ", about 3 ∕ "
             var { "n" } "; for a few the binomial distribution gives the bound. "
             "This assumes that the tries are independent of each other."
@@ -100,31 +94,24 @@ fn naive() -> Markup {
         }
         p {
             "over " var { "N" } " consecutive samples. It assumes that each of them is "
-            "independent of "
-            "the one "
-            "before. They are not, and a million of them make an interval so narrow that the next "
-            "run of the "
-            "same program lies outside it. The trimmed mean in the tables leaves out what lies "
-            "beyond 1.5 interquartile "
-            "ranges of the quartiles, as published figures often do; trust the estimate instead."
+            "independent of the one before. They are not, and a million of them make an interval "
+            "so narrow that the next run of the same program lies outside it. The trimmed mean in "
+            "the tables omits samples beyond 1.5 interquartile ranges of the quartiles, as "
+            "published figures often do; trust the estimate instead."
         }
     }
 }
 
-fn beside() -> Markup {
+fn others() -> Markup {
     html! {
         h3 { "The other figures" }
         p {
             "The floor is the smallest sample of all; no interval can be given for a minimum. A "
-            "ratio is the "
-            "median over pairs taken in the same block, with the interval of the sign test. A row "
-            "called "
-            "unstable says why: its samples drift, hang together, or fall into two modes. A row "
-            "without a "
-            "figure was skipped because the machine lacks what it needs, or failed; both say why. "
-            "A "
-            "published figure comes from another machine and another year: compare orders of "
-            "magnitude."
+            "ratio is the median over pairs taken in the same block, with the interval of the "
+            "sign test. A row marked unstable gives the reason: its samples drift, depend on each "
+            "other, or have two modes. A row without a figure was skipped because the machine "
+            "lacks a requirement, or failed; both give the reason. A published figure comes from "
+            "another machine and another year: compare orders of magnitude."
         }
     }
 }

@@ -1,17 +1,16 @@
-//! A run as one page: [`page`].
+//! A run as one HTML page: [`page`].
 //!
-//! One file that asks for nothing else: style inline, charts drawn here as SVG, the raw data in a
-//! link of its own. It reads without scripts, on a narrow screen, dark or light, and on paper. All
-//! of it is one document; a link of its contents leaves only that link's page in sight, by style
-//! alone. First the verdict with [`decision`]s, then a page a topic, the machine, the method, the
-//! data.
+//! One self-contained file: style inline, charts drawn here as SVG, the raw data in a link of its
+//! own. It is readable without scripts, on a narrow screen, dark or light, and on paper. It is one
+//! document; following a link of the contents shows only that link's page, by style alone. The
+//! order: the verdict with its [`decision`]s, a page per topic, the machine, the method, the data.
 //!
-//! The parts: [`section`] an experiment with its tables, [`explained`] in words, [`curve`] which
-//! cells make one, [`plot`] how it is drawn, [`paper`] the sources' figures, [`contention`] its
-//! table of locks, [`heap`] maps of a heap, [`chart`] intervals and invocations on an [`axis`],
-//! [`histogram`] the shape of the samples, [`machine`] the advice and the card, [`method`] how a
-//! figure is made, [`script`] zoom and hover. What it says in words comes from [`super::verdict`],
-//! how numbers look from [`tontine_bench::format`].
+//! The parts: [`section`] is one experiment with its tables, [`explained`] its description,
+//! [`curve`] selects the cells of a curve, [`plot`] draws it, [`paper`] has the sources' figures,
+//! [`contention`] the table of locks, [`heap`] maps of a heap, [`chart`] intervals and invocations
+//! on an [`axis`], [`histogram`] the distribution of the samples, [`machine`] the advice and the
+//! facts, [`method`] the derivation of a figure, [`script`] zoom and hover. The sentences come from
+//! [`super::verdict`], the format of numbers from [`tontine_bench::format`].
 
 mod axis;
 #[cfg(test)]
@@ -44,11 +43,11 @@ use tontine_bench::schema::Results;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Pages beside the topics: anchor and title.
+/// Pages other than the topics: anchor and title.
 const BESIDE: [(&str, &str); 3] =
     [("machine", "the machine"), ("method", "the method"), ("data", "the data")];
 
-/// The whole document; `json` is the run as `results.json` holds it, offered for download.
+/// Returns the whole document; `json` is the content of `results.json`, offered for download.
 pub fn page(results: &Results, json: &[u8]) -> String {
     let topics = topics(results);
     html! {
@@ -91,7 +90,7 @@ pub fn page(results: &Results, json: &[u8]) -> String {
     .into_string()
 }
 
-/// A page of the report: experiments that ask the same kind of question.
+/// A page of the report: experiments on the same topic.
 struct Page<'a> {
     anchor: &'static str,
     title: &'static str,
@@ -99,8 +98,8 @@ struct Page<'a> {
     experiments: Vec<&'a str>,
 }
 
-/// The pages that a run fills, in the order of the topics; experiments that the run does not
-/// describe come last.
+/// Returns the pages for which the run has experiments, in the order of the topics; experiments
+/// that the run does not describe come last.
 fn topics(results: &Results) -> Vec<Page<'_>> {
     let names = section::names(results);
     let of = |topic: Option<Topic>| -> Vec<&str> {
@@ -217,13 +216,10 @@ fn raw_data(json: &[u8]) -> Markup {
     }
 }
 
-/// Packed as `gunzip` reads it: a page with all its data unpacked would be twice as large.
+/// Compresses `json` as gzip; with uncompressed data the page would be twice as large.
 fn packed(json: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder
-        .write_all(json)
-        .and_then(|()| encoder.finish())
-        .expect("a Vec takes whatever is written")
+    encoder.write_all(json).and_then(|()| encoder.finish()).expect("writing to a Vec cannot fail")
 }
 
 #[cfg(test)]
@@ -239,7 +235,7 @@ mod tests {
         page(results, &results.to_json().unwrap())
     }
 
-    /// The page without the link that carries the raw data.
+    /// Returns the page without the link that carries the raw data.
     fn without_data(page: &str) -> String {
         let start = page.find("data:application/gzip;base64,").unwrap();
         let end = start + page[start..].find('"').unwrap();

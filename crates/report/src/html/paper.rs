@@ -1,42 +1,42 @@
-//! The figures of the sources that print no numbers: [`drawn`], what stands along their axes and
-//! what their curves look like; [`both_kernels`], what this run has for the curves.
+//! The sources' figures without numbers: [`drawn`] has the labels of their axes and the shapes of
+//! their curves, [`both_kernels`] selects this run's cells for the curves.
 //!
-//! Only the shape is told, in words; no point is invented. Neighbour: [`super::plot`].
+//! Only the shape is described, in words; no point is invented. Neighbour: [`super::plot`].
 
 use tontine_bench::schema::Cell;
 
 use super::curve::{Curve, Line};
 
-/// A figure of a source, as far as it can be told.
+/// A figure of a source, as far as it can be described.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paper {
     experiment: &'static str,
-    /// The metric that it shows: others of the experiment are no figure of the source.
+    /// The metric of the figure; the experiment's other metrics do not appear in the source.
     metric: &'static str,
-    /// Its number and its caption.
+    /// Number and caption.
     pub(super) caption: &'static str,
-    /// What goes along.
+    /// Label of the horizontal axis.
     pub(super) along: &'static str,
-    /// What goes up.
+    /// Label of the vertical axis.
     pub(super) up: &'static str,
-    /// The shape of its curves.
+    /// Shape of the curves.
     pub(super) shape: &'static str,
 }
 
-/// The figure that a metric of an experiment repeats; none where its source has none.
+/// Returns the source's figure that a metric of an experiment repeats, if there is one.
 pub(super) fn drawn(experiment: &str, metric: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|paper| paper.experiment == experiment && paper.metric == metric)
 }
 
 /// The paper's machine, as a model.
 const ITS_MACHINE: &str = "modelled 10 processors";
-/// What marks a note that says what a model's word is.
+/// Prefix of the note that marks a modelled figure.
 const SIMULATION: &str = "simulation";
 /// The kernels that the paper compares, as variants.
 const KERNELS: [(&str, &str); 2] = [("old kernel", "master"), ("new kernel", "parallel")];
 
-/// The paper's two curves, old kernel and new, out of `curves`: on a model of its machine, else of
-/// the first curve that has both.
+/// Selects the paper's two curves, old kernel and new, from `curves`: those on a model of the
+/// paper's machine, otherwise those of the first curve that has both.
 pub(super) fn both_kernels<'a>(curves: &[Curve<'a>]) -> Option<Curve<'a>> {
     let of = |curve: &Curve<'a>| -> Option<Vec<Line<'a>>> {
         let line = |&(role, variant)| {
@@ -60,7 +60,7 @@ pub(super) fn both_kernels<'a>(curves: &[Curve<'a>]) -> Option<Curve<'a>> {
     Some(Curve { param, unit, common, lines })
 }
 
-/// What a figure is that is a model's word.
+/// Returns the note that marks a cell's figure as modelled, if it is.
 pub(super) fn label(cell: &Cell) -> Option<&str> {
     cell.notes.iter().map(String::as_str).find(|note| note.starts_with(SIMULATION))
 }
@@ -84,9 +84,8 @@ const PAPERS: &[Paper] = &[
         along: "processes that fork at once, 50 forks each",
         up: "forks per process per second",
         shape: "Both kernels fall with more processes, the old one sooner. The gain is smaller \
-                than with signals, because most of a fork is the making of an address space, \
-                which is not what was made parallel; one process alone is not slower for the \
-                added locks.",
+                than with signals, because most of a fork is the creation of an address space, \
+                which was not made parallel; the added locks do not slow down a single process.",
     },
     Paper {
         experiment: "builds",
@@ -95,8 +94,8 @@ const PAPERS: &[Paper] = &[
         along: "builds at once, each of about 10,000 lines of C",
         up: "elapsed seconds per build",
         shape: "The time of a build rises with their number, in the new kernel more slowly; at \
-                the right it bends upward, which the paper lays to the one disk that all builds \
-                share.",
+                the right it bends upward, which the paper attributes to the one disk that all \
+                builds share.",
     },
     Paper {
         experiment: "sessions",

@@ -1,9 +1,9 @@
-//! A curve, drawn: [`plot`].
+//! Draws a curve: [`plot`].
 //!
-//! A line a variant: at each level a mark at the estimate, a broad stroke for its interval, and a
-//! dot for every invocation, in their order from left to right. All places are per cent, so that
+//! One line per variant: at each level a mark at the estimate, a broad stroke for its interval, and
+//! a dot for every invocation, in order from left to right. All positions are percentages, so that
 //! the drawing stretches and its type does not; lines differ in colour and in the shape of their
-//! marks. `script.js` finds the exact figures in the attributes.
+//! marks. `script.js` reads the exact figures from the attributes.
 
 use maud::{Markup, html};
 use tontine_bench::format::{self, Shown};
@@ -14,7 +14,7 @@ use super::chart::{figure_of, figures};
 use super::curve::{Curve, Line};
 use super::paper::Paper;
 
-/// Marks, one a line, drawn around 0,0.
+/// Marks, one per line, drawn around 0,0.
 const SHAPES: [&str; 6] = [
     "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1-4 0Z",
     "M-4-4H4V4H-4Z",
@@ -24,13 +24,13 @@ const SHAPES: [&str; 6] = [
     "M-5-2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z",
 ];
 
-/// As many colours as the style sheet has.
+/// Number of colours in the style sheet.
 const COLOURS: usize = 8;
 
-/// Between two invocations' dots, per cent of the width.
+/// Distance between the dots of two invocations, in percent of the width.
 const APART: f64 = 0.22;
 
-/// Draws `curve`, as a figure of the paper where it is one; nothing where no cell has a figure.
+/// Draws `curve`, as a figure of the paper if it is one; returns nothing if no cell has a figure.
 pub(super) fn plot(title: &str, curve: &Curve<'_>, paper: Option<&Paper>) -> Markup {
     let cells = || curve.lines.iter().flat_map(|line| line.points.iter().map(|(_, cell)| *cell));
     let first = cells().next();
@@ -79,7 +79,7 @@ fn name(title: &str, curve: &Curve<'_>) -> String {
     format!("{title} by {}{common}", along_in_words(curve))
 }
 
-/// What stands along the axis.
+/// Returns the label of the horizontal axis.
 fn along_in_words(curve: &Curve<'_>) -> String {
     match curve.param.as_str() {
         "size" => "bytes per message".into(),
@@ -93,7 +93,7 @@ fn up_in_words(title: &str, unit: &str) -> String {
     if unit.ends_with("/s") { unit.replace("/s", " per second") } else { title.to_lowercase() }
 }
 
-/// The figures at the left.
+/// Returns the figures at the left.
 fn scale(up: &Axis) -> Markup {
     html! {
         svg.scale aria-hidden="true" {
@@ -106,7 +106,7 @@ fn scale(up: &Axis) -> Markup {
     }
 }
 
-/// The levels below.
+/// Returns the levels below the curve.
 fn levels_below(along: &Axis, levels: &[f64]) -> Markup {
     html! {
         span {}
@@ -114,7 +114,8 @@ fn levels_below(along: &Axis, levels: &[f64]) -> Markup {
             @for level in along.levels(levels) {
                 @let place = along.place(level);
                 @let anchor = if place > 92.0 { "end" } else { "middle" };
-                // At the edge the label ends a little beyond its level, not beyond the page.
+                // At the edge, shift the label so that it ends slightly beyond its level but not
+                // beyond the page.
                 @let shift = if place > 92.0 { "0.8em" } else { "0" };
                 text x=(percent(place)) dx=(shift) y="14" text-anchor=(anchor) {
                     (format::tick(along.unit(), level))
@@ -207,7 +208,7 @@ fn caption(curve: &Curve<'_>, along: &Axis, up: &Axis) -> Markup {
     }
 }
 
-/// The curve in words, for those who do not see it.
+/// Returns a text description of the curve, for screen readers.
 fn description(name: &str, curve: &Curve<'_>) -> String {
     let lines: Vec<String> = curve
         .lines

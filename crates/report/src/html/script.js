@@ -1,5 +1,5 @@
 'use strict';
-// Exact figures under the pointer or the arrow keys, and zoom. Draws nothing that was not there:
+// Exact figures under the pointer or the arrow keys, and zoom. Draws nothing new:
 // places are per cent of a chart's width and height, and zooming moves them.
 (() => {
   const MARGIN = 3, NEAR = 28, DRAGGED = 6;
@@ -19,7 +19,7 @@
     tip.style.left = Math.max(4, left) + 'px';
     tip.style.top = (y > room.height + 18 ? y - room.height - 14 : y + 18) + 'px';
   };
-  // Which chart's pointer showed it; none where the keys did.
+  // The chart whose pointer showed it; null if the keys did.
   let pointed = null, rested = '';
   const hush = () => { pointed = null; say('', 0, 0); };
 
@@ -70,7 +70,7 @@
     const steps = marks.filter(mark => !mark.matches('.dot'));
     let at = -1, down = null;
 
-    // What stands at a place, with the place that it has while nothing is zoomed.
+    // The elements at a position, each with its position without zoom.
     const placed = [];
     for (const [names, along] of [[['x', 'cx', 'x1', 'x2', 'width'], x], [['y', 'cy', 'y1', 'y2'], y]]) {
       for (const name of along ? names : []) {
@@ -168,10 +168,10 @@
 
     figure.tabIndex = 0;
     const chart = figure.querySelector('[role=img]').getAttribute('aria-label');
-    figure.setAttribute('aria-label', chart.split('. ')[0] + '. Left and right: from figure to figure. Plus and minus: zoom. Escape: all of it again.');
+    figure.setAttribute('aria-label', chart.split('. ')[0] + '. Left and right: move between figures. Plus and minus: zoom. Escape: reset.');
     figure.addEventListener('wheel', event => {
       const area = event.target.closest('.track, .plot');
-      // Whoever scrolls the page past a chart wants the page.
+      // Scrolling past a chart must scroll the page.
       if (!area || !(event.ctrlKey || figure === document.activeElement)) return;
       event.preventDefault();
       const along = event.shiftKey && y ? y : x;

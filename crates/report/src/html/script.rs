@@ -1,7 +1,7 @@
 //! The page's one script, and the policy that lets it run and nothing else: [`script`], [`policy`].
 //!
-//! It only adds: exact figures under the pointer, and zoom. Whatever a hostile name might smuggle
-//! in has another hash.
+//! The script only adds exact figures under the pointer, and zoom. A script injected through a
+//! hostile name has another hash and does not run.
 
 use std::sync::LazyLock;
 
@@ -11,12 +11,12 @@ use maud::{Markup, PreEscaped, html};
 
 const SCRIPT: &str = include_str!("script.js");
 
-/// The script, to stand at the end of the page.
+/// Returns the script element, for the end of the page.
 pub(super) fn script() -> Markup {
     html! { script { (PreEscaped(SCRIPT)) } }
 }
 
-/// Forbids the page to fetch anything, and to run anything but [`script`].
+/// Returns the policy that forbids the page to fetch anything and to run anything but [`script`].
 pub(super) fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let hash = STANDARD.encode(hmac_sha256::Hash::hash(SCRIPT.as_bytes()));

@@ -1,10 +1,11 @@
 //! One experiment on the page: [`section`].
 //!
-//! First what it is, folded away; then its cells, grouped by metric, then by parameters, the best
-//! first. Each metric has curves where a number goes along, before them the paper's own figure
-//! where it has one, a chart, a table with every figure, and the shapes of its samples. How locks
-//! were taken is one table of all of them, with what it rests on folded away. The maps of a heap,
-//! what was skipped or failed, what was tried rather than timed, and the paired ratios follow.
+//! The section starts with the folded description of the experiment. Then come its cells, grouped
+//! by metric, then by parameters, the best first. Each metric has a curve for each numeric
+//! parameter, preceded by the paper's own figure if there is one; a chart; a table with every
+//! figure; and the distributions of its samples. The statistics of all locks are one table, with
+//! the underlying figures folded. The maps of a heap, rows that were skipped or failed, events that
+//! were tried rather than timed, and the paired ratios follow.
 
 use maud::{Markup, html};
 use tontine_bench::format::{self, Shown};
@@ -14,7 +15,7 @@ use super::{chart, contention, curve, explained, heap, histogram, paper, plot};
 use crate::text;
 use crate::verdict::CheckVerdict;
 
-/// The experiments of a run, in order.
+/// Returns the experiments of a run, in order.
 pub(super) fn names(results: &Results) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     let cells = results.cells.iter().map(|cell| cell.experiment.as_str());
@@ -26,13 +27,13 @@ pub(super) fn names(results: &Results) -> Vec<&str> {
     names
 }
 
-/// The id of an experiment's section.
+/// Returns the id of an experiment's section.
 pub(super) fn anchor(name: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     format!("experiment-{}", name.chars().map(safe).collect::<String>())
 }
 
-/// The section of one experiment.
+/// Returns the section of one experiment.
 pub(super) fn section(results: &Results, name: &str) -> Markup {
     let cells: Vec<&Cell> = results.cells.iter().filter(|cell| cell.experiment == name).collect();
     let (measured, without): (Vec<&Cell>, Vec<&Cell>) =
@@ -73,7 +74,7 @@ fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
     let curves = curve::curves(cells);
     let drawn = paper::drawn(experiment, metric);
     let both = drawn.and_then(|_| paper::both_kernels(&curves));
-    // The paper's caption belongs to both kernels, where there are both.
+    // The paper's caption belongs to the curve of both kernels, if there is one.
     let caption = drawn.filter(|_| both.is_none());
     let bars = chart::chart(title, unit, &groups);
     html! {
@@ -93,7 +94,7 @@ fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
     }
 }
 
-/// What a metric is called in words; its own name where it has no other.
+/// Returns the title of a metric; its name if it has no title.
 fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
     match (experiment, metric) {
         ("lost-signals", "lost") => return "Signals that were never seen",
@@ -150,7 +151,7 @@ fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
     }
 }
 
-/// Cells by metric, metrics in the run's order.
+/// Groups cells by metric, metrics in the run's order.
 fn by_metric<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
     let mut groups: Vec<(&str, Vec<&Cell>)> = Vec::new();
     for cell in cells {
@@ -162,8 +163,8 @@ fn by_metric<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
     groups
 }
 
-/// Cells by parameters, in the run's order; within, the smallest cost or the
-/// highest rate first.
+/// Groups cells by parameters, in the run's order; within a group the smallest cost or the highest
+/// rate comes first.
 fn by_params<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<&'a Cell>)> {
     let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();
     for cell in cells {
@@ -183,7 +184,7 @@ fn by_params<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<&'a Cell>)> {
     groups
 }
 
-/// Which columns a table has besides those that all have: one that stays empty is left out.
+/// The optional columns of a table: a column without entries is omitted.
 #[derive(Debug, Clone, Copy)]
 struct Columns {
     floor: bool,
@@ -313,7 +314,7 @@ fn without_figure(cells: &[&Cell]) -> Markup {
     }
 }
 
-/// Variant × event: what each said, and whether that was so.
+/// Returns the matrix of variants and events: each answer, and whether it was right.
 fn matrix(rows: &[&TriedRow]) -> Markup {
     let mut events: Vec<(&str, &str)> = Vec::new();
     let mut variants: Vec<&str> = Vec::new();
@@ -367,7 +368,7 @@ fn said(rows: &[&TriedRow], variant: &str, (event, truth): (&str, &str)) -> Mark
     }
 }
 
-/// The paired ratios of an experiment, with their intervals.
+/// Returns the paired ratios of an experiment, with their intervals.
 fn ratios(results: &Results, name: &str) -> Markup {
     let ratios: Vec<&Ratio> = results.ratios.iter().filter(|r| r.experiment == name).collect();
     html! {

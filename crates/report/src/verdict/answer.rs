@@ -1,22 +1,21 @@
-//! Verdicts on the answers to events that were tried: [`CheckVerdict`], and [`Score`] over all
-//! events.
+//! Verdicts on answers to events that were tried: [`CheckVerdict`], and [`Score`] over all events.
 
 use tontine_bench::schema::{Results, TriedRow};
 
 /// The verdict on one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckVerdict {
-    /// The mechanism said what an ideal one would.
+    /// The answer of an ideal mechanism.
     Right,
-    /// It said the opposite.
+    /// The opposite.
     Wrong,
-    /// It could not be asked.
+    /// No answer: the mechanism could not be tried.
     Untried,
 }
 
 impl CheckVerdict {
-    /// Judges what a mechanism said: an answer is its first word, `alive` or `dead`; anything else
-    /// is the reason why it could not be tried.
+    /// Judges what a mechanism said. The answer is the first word, `alive` or `dead`; any other
+    /// text is the reason why the mechanism could not be tried.
     pub fn of(truth: &str, says: &str) -> Self {
         let word = |text: &str| {
             let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -31,13 +30,13 @@ impl CheckVerdict {
     }
 }
 
-/// Whose variants are asked.
+/// The experiment whose variants are tried.
 const CHECKS: &str = "liveness-check";
 
-/// How a check did on the events that were tried.
+/// Result of one check over the events that were tried.
 pub(super) struct Score {
     pub(super) right: usize,
-    /// Events that it answered wrongly.
+    /// Events that the check answered wrongly.
     pub(super) wrong: Vec<String>,
 }
 

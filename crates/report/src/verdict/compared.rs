@@ -1,12 +1,12 @@
-//! Two cells against each other: [`Compared`], by the run's own pairs where it has them.
+//! The ratio of two cells: [`Compared`], from the run's own pairs if it has them.
 
 use tontine_bench::format::{self, Shown};
 use tontine_bench::schema::{Cell, Results};
 
-/// A difference below a tenth is no reason to choose one or the other.
+/// Minimum ratio that is a reason to choose one over the other.
 const WORTH_IT: f64 = 1.1;
 
-/// How two figures lie.
+/// Order of two figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Apart {
     Above,
@@ -14,18 +14,18 @@ pub(super) enum Apart {
     Unresolved,
 }
 
-/// A quotient of two cells.
+/// A ratio of two cells.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Compared {
     value: f64,
     low: f64,
     high: f64,
-    /// How many pairs it rests on; none where its ends are the far ends of both intervals.
+    /// The number of pairs; `None` if the ratio is computed from the outer ends of both intervals.
     pairs: Option<usize>,
 }
 
 impl Compared {
-    /// `above` by `below`; nothing where one has no interval, or one that holds zero.
+    /// Divides `above` by `below`; `None` if one has no interval, or the divisor's contains zero.
     pub(super) fn of(above: &Cell, below: &Cell, results: &Results) -> Option<Self> {
         if let Some(ratio) = format::ratio_between(above, below, results) {
             let (value, low, high) = (ratio.estimate, ratio.low, ratio.high);
@@ -50,7 +50,7 @@ impl Compared {
         }
     }
 
-    /// Whether it is above by more than a tenth, at either end of the interval.
+    /// Returns `true` if the whole interval lies above the threshold of a tenth.
     pub(super) fn is_worth_it(&self) -> bool {
         self.low > WORTH_IT
     }
@@ -59,7 +59,7 @@ impl Compared {
         format::times(self.value, self.low, self.high)
     }
 
-    /// What it rests on, in words.
+    /// Describes what the ratio is computed from.
     pub(super) fn how(&self) -> String {
         match self.pairs {
             Some(pairs) => format!("by {pairs} pairs"),
@@ -68,7 +68,8 @@ impl Compared {
     }
 }
 
-/// What a cell's notes say against it: most for two modes, of which a run may meet either.
+/// Returns the doubt that a cell's notes raise, 0 to 2: two modes count most, because the next run
+/// may land in either.
 pub(super) fn doubt(cell: &Cell) -> u8 {
     if has_two_modes(cell) {
         2
@@ -77,7 +78,7 @@ pub(super) fn doubt(cell: &Cell) -> u8 {
     }
 }
 
-/// Whether its figure is one of two that the next run may yield.
+/// Returns `true` if the next run may yield a second, different figure.
 pub(super) fn has_two_modes(cell: &Cell) -> bool {
     cell.notes.iter().any(|note| note.starts_with("unstable: two modes"))
 }

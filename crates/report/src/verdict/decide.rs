@@ -1,8 +1,8 @@
-//! What to choose on this machine: [`decisions`], each computed from the run's own figures.
+//! Recommendations for this machine: [`decisions`], each computed from the run's own figures.
 //!
-//! A [`Decision`] names every figure behind its answer, and every figure that it lacks; nothing is
-//! guessed from other machines. Which mechanisms spin and which sleep the run records with its
-//! figures; which of them to take is found in these.
+//! A [`Decision`] names every figure behind its answer and every figure that is missing; nothing is
+//! guessed from other machines. Which mechanisms spin and which sleep is recorded in the run; which
+//! of them to choose follows from its figures.
 
 use tontine_bench::about::Idling;
 use tontine_bench::format::{self, Shown};
@@ -14,32 +14,32 @@ use super::sentence::Sentence;
 use super::survivors::{Fate, Rated, fate, mechanisms};
 use super::{Cells, Sleepers};
 
-/// Ways to make a process of its own; a vfork's child borrows its parent's memory.
+/// Ways to create an independent process; a child of vfork borrows its parent's memory.
 const PROCESSES: [&str; 2] = ["fork", "posix-spawn"];
 
-/// A question, its answer, and what the answer rests on.
+/// A question, its answer, and the evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// The question.
     pub question: &'static str,
-    /// The answer, or that there is none.
+    /// The answer, or the statement that there is none.
     pub answer: Sentence,
-    /// The figures behind it, with their cells.
+    /// The figures behind the answer, with their cells.
     pub figures: Vec<Evidence>,
-    /// Figures that would bear on it and were not measured.
+    /// Relevant figures that were not measured.
     pub missing: Vec<String>,
 }
 
-/// A figure that an answer rests on.
+/// A figure behind an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
-    /// Which: `round-trip/futex one_way [placement cross-core]`.
+    /// Cell and metric: `round-trip/futex one_way [placement cross-core]`.
     pub name: String,
     /// The figure and its interval.
     pub shown: Shown,
 }
 
-/// What to choose, as far as this run can say. The first four questions are always there.
+/// Returns the recommendations that this run supports. The first four questions are always present.
 pub fn decisions(results: &Results) -> Vec<Decision> {
     let mut all = vec![
         spin_or_sleep(results),
@@ -66,7 +66,7 @@ impl Decision {
         self
     }
 
-    /// Notes what is missing, with the reason where a row of the run gives one.
+    /// Records what is missing, with the reason if a row of the run gives one.
     fn without(mut self, results: &Results, experiment: &str, variant: &str) -> Self {
         let row = results.cells.iter().find(|cell| {
             cell.experiment == experiment
@@ -163,7 +163,7 @@ fn spin_or_sleep(results: &Results) -> Decision {
     decision.answered(answer)
 }
 
-/// What a wake-up by the same mechanism costs after the shortest and after the longest sleep, at
+/// Returns the cells of the mechanism's wake-up after the shortest and after the longest sleep, at
 /// the same placement.
 fn pauses<'a>(sleep: &Cell, results: &'a Results) -> Option<(&'a Cell, &'a Cell)> {
     let place = |cell: &Cell| cell.params.get("placement").cloned();
@@ -177,7 +177,7 @@ fn pauses<'a>(sleep: &Cell, results: &'a Results) -> Option<(&'a Cell, &'a Cell)
     Some((cells.first()?.1, cells.last()?.1))
 }
 
-/// How long the receiver of a wake-up had slept.
+/// Returns how long the receiver of a wake-up had slept.
 fn asleep(cell: &Cell) -> String {
     let us: f64 = cell.params.get("pause_us").and_then(|us| us.parse().ok()).unwrap_or(f64::NAN);
     format::tick("ns", us * 1e3)
@@ -186,7 +186,7 @@ fn asleep(cell: &Cell) -> String {
 fn thread_or_process(results: &Results) -> Decision {
     let mut decision = Decision::on("Thread or process?");
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    // Prefers a pair without doubts, then one whose ends sleep.
+    // Prefer a pair without doubts, then one whose ends sleep.
     let message = results
         .mechanisms
         .iter()
@@ -253,8 +253,8 @@ fn thread_or_process(results: &Results) -> Decision {
     decision.answered(answer.words("Only a process outlives the other's end."))
 }
 
-/// What it costs to make and end a thread, and the cheapest process, of the same parent at the
-/// same place.
+/// Returns the cells for creating and ending a thread and the cheapest process, of the same parent
+/// at the same placement.
 fn made(results: &Results) -> Option<(&Cell, &Cell)> {
     let all = Cells::of(results, "thread-vs-process", "create_join").0;
     let threads = all.iter().copied().filter(|cell| cell.variant == "thread");
@@ -262,7 +262,7 @@ fn made(results: &Results) -> Option<(&Cell, &Cell)> {
         let alike = all.iter().copied().filter(|cell| cell.params == thread.params);
         Some((thread, Cells(alike.collect()).cheapest(&PROCESSES)?))
     });
-    // The first of those that nothing is said against.
+    // Take the first pair with the fewest doubts.
     pairs.min_by_key(|(thread, process)| doubt(thread) + doubt(process))
 }
 
@@ -273,7 +273,8 @@ fn which_check(results: &Results) -> Decision {
         return decision.without(results, "liveness-check", "");
     }
     let beside = [checks.named("load"), checks.named("kill-0")];
-    // Of those that were asked, the ones that erred least; of these, the cheapest.
+    // Among the checks that were tried, take those with the fewest errors; among these, the
+    // cheapest.
     let asked: Vec<(&str, Score)> = checks
         .0
         .iter()
@@ -363,7 +364,8 @@ fn which_survives(results: &Results) -> Decision {
     decision
 }
 
-/// Whether to keep apart what two threads write; nothing where that was not measured.
+/// Decides whether padding between words that two threads write is worth it; `None` if that was not
+/// measured.
 fn padding(results: &Results) -> Option<Decision> {
     let decision = Decision::on("Is padding against false sharing worth it?");
     let distance = |cell: &&Cell| cell.params.get("distance").and_then(|d| d.parse::<u64>().ok());
@@ -387,13 +389,14 @@ fn padding(results: &Results) -> Option<Decision> {
     Some(decision.resting_on([near, far]).answered(answer))
 }
 
-/// The cheapest allocator with most threads; nothing where that was not measured.
+/// Recommends the cheapest allocator at the highest number of threads; `None` if that was not
+/// measured.
 fn allocator(results: &Results) -> Option<Decision> {
     let decision = Decision::on("Which allocator?");
     let timed = Cells::of(results, "allocators", "pair").0;
     let threads = |cell: &Cell| cell.params.get("threads").and_then(|n| n.parse::<u64>().ok());
     let most = timed.iter().filter_map(|cell| threads(cell)).max()?;
-    // What is made for several processes is no `malloc` to choose.
+    // A heap for several processes is not a `malloc` to choose from.
     let rivals =
         timed.iter().filter(|cell| threads(cell) == Some(most) && cell.variant != "shared");
     let rivals = Cells(rivals.copied().collect()).commonest_params();

@@ -1,9 +1,9 @@
-//! What a run says in words: [`verdict`], computed from the run's own figures and nothing else.
+//! The verdict of a run in words: [`verdict`], computed from the run's own figures only.
 //!
 //! Each [`Sentence`] carries its figures with their intervals; what was not measured is left out,
-//! never guessed. Which mechanisms block, and which checks need no system call, the run records
-//! with its figures; which of them wins is found in these. Beside the sentences: [`decisions`],
-//! questions with the figures behind each answer, and [`mechanisms`], what a kill does to each.
+//! never guessed. Which mechanisms block, and which checks need no system call, is recorded in the
+//! run; which of them is fastest follows from its figures. In addition: [`decisions`], questions
+//! with the figures behind each answer, and [`mechanisms`], the effect of a kill on each mechanism.
 //! Neighbours: [`super::markdown`] and [`super::html`] print them.
 
 mod answer;
@@ -25,7 +25,7 @@ pub use decide::{Decision, Evidence, decisions};
 pub use sentence::{Part, Sentence};
 pub use survivors::{Fate, Rated, mechanisms};
 
-/// One line about the run: when, how much, which schema.
+/// Returns one line about the run: start, size, number of cells, duration, order seed.
 pub fn run_line(results: &Results) -> String {
     let size = match results.size {
         Size::Quick => "quick",
@@ -41,7 +41,7 @@ pub fn run_line(results: &Results) -> String {
     )
 }
 
-/// The statements that the run supports, the most basic first.
+/// Returns the statements that the run supports, the most basic first.
 pub fn verdict(results: &Results) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     if results.mechanisms.is_empty() && !results.cells.is_empty() {
@@ -74,8 +74,8 @@ fn floor(trips: &Cells) -> Option<Sentence> {
     )
 }
 
-/// The mechanisms that let the receiver sleep and can be relied on: those between processes, if
-/// there are any, without those whose figure falls into two modes.
+/// The mechanisms whose receiver sleeps and whose figure is reliable: those between processes, if
+/// there are any, without those whose figure has two modes.
 struct Sleepers<'a> {
     best: &'a Cell,
     /// Others whose intervals overlap the best one's.
@@ -141,7 +141,7 @@ impl<'a> Sleepers<'a> {
     }
 }
 
-/// The estimate, for an order.
+/// Returns the estimate, as a sort key.
 fn figure(cell: &Cell) -> f64 {
     cell.estimate.unwrap_or(f64::MAX)
 }
@@ -166,12 +166,12 @@ fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentenc
 }
 
 fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
-    // A check of which nothing was asked is a price.
+    // A check that was never tried has a price but no answers.
     let asked = |variant: &&str| Score::of(results, variant).asked() > 0;
     let asked: Vec<&str> = without_calls(results).filter(asked).collect();
     let cell = checks.cheapest(&asked)?;
     let right = cheapest_without_error(checks, results);
-    // Of two that cannot be told apart, the one that never errs.
+    // If no difference is resolved, prefer the check that never errs.
     let level = right.filter(|right| right.low.zip(cell.high).is_some_and(|(l, h)| l <= h));
     let cell = level.unwrap_or(cell);
     let mut sentence = Sentence::default()
@@ -203,13 +203,13 @@ fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
     })
 }
 
-/// Liveness checks that read memory and never enter the kernel.
+/// Returns the liveness checks that read memory and never enter the kernel.
 fn without_calls(results: &Results) -> impl Iterator<Item = &str> {
     let about = results.about("liveness-check");
     about.into_iter().flat_map(|about| about.without_calls.iter().map(String::as_str))
 }
 
-/// Of the checks without a system call, the cheapest that was tried and always right.
+/// Returns the cheapest check without a system call that was tried and always right.
 fn cheapest_without_error<'a>(checks: &Cells<'a>, results: &Results) -> Option<&'a Cell> {
     let faultless = without_calls(results).filter(|variant| {
         let score = Score::of(results, variant);
@@ -218,7 +218,8 @@ fn cheapest_without_error<'a>(checks: &Cells<'a>, results: &Results) -> Option<&
     checks.cheapest(&faultless.collect::<Vec<_>>())
 }
 
-/// One sentence for the published protocol, one for the protocol that needs a single clock.
+/// Returns one sentence for the published protocol and one for the protocol that needs a single
+/// clock.
 fn outlived(cells: &Cells) -> Vec<Sentence> {
     ["as-published", "one-clock"]
         .iter()
@@ -238,8 +239,8 @@ fn outlived(cells: &Cells) -> Vec<Sentence> {
         .collect()
 }
 
-/// What the share would be, did the offset of the two clocks lie at either end of its band: an
-/// invocation says so in a note, of the opposite share.
+/// Appends the share for each end of the band within which the clocks' offset lies. The last
+/// invocation states both in a note, for the opposite share.
 fn within_the_band(sentence: Sentence, cell: &Cell) -> Sentence {
     let ends = cell.notes.iter().find_map(|note| {
         let (_, told) = note.split_once("offset band: ")?.1.split_once("parent_after would be ")?;
@@ -257,7 +258,8 @@ fn within_the_band(sentence: Sentence, cell: &Cell) -> Sentence {
     }
 }
 
-/// Which mechanisms let go of a survivor, how soon, and which leave it wedged.
+/// Names the mechanisms that always notify the survivor, the fastest of them, and those that leave
+/// it wedged.
 fn survivors(wedged: &Cells, results: &Results) -> Option<Sentence> {
     let never = |cell: &&Cell| cell.invocations.iter().all(|one| one.summary.max == 0.0);
     let (told, left): (Vec<&Cell>, Vec<&Cell>) = wedged.0.iter().copied().partition(never);
@@ -288,7 +290,7 @@ fn survivors(wedged: &Cells, results: &Results) -> Option<Sentence> {
     }
 }
 
-/// Names the rivals whose intervals overlap the winner's.
+/// Appends the rivals whose intervals overlap the winner's.
 fn not_told_apart(sentence: Sentence, winner: &Cell, cells: &Cells, names: &[&str]) -> Sentence {
     let Some(high) = winner.high else {
         return sentence;
@@ -307,7 +309,7 @@ fn not_told_apart(sentence: Sentence, winner: &Cell, cells: &Cells, names: &[&st
     }
 }
 
-/// Cells that have a figure, of one experiment and metric.
+/// The cells of one experiment and metric that have a figure.
 struct Cells<'a>(Vec<&'a Cell>);
 
 impl<'a> Cells<'a> {
@@ -321,7 +323,7 @@ impl<'a> Cells<'a> {
         Self(found.collect())
     }
 
-    /// Only the cells of one set of parameters: the set that most cells have, the first of equals.
+    /// Keeps the cells of one set of parameters: the most frequent set, the first one among equals.
     fn commonest_params(self) -> Self {
         let count = |params: &Params| self.0.iter().filter(|cell| &cell.params == params).count();
         let mut best: Option<(&Params, usize)> = None;
@@ -339,13 +341,14 @@ impl<'a> Cells<'a> {
         self.0.iter().copied().find(|cell| cell.variant == variant)
     }
 
-    /// The cheapest of those with these names.
+    /// Returns the cheapest of the cells with these names.
     fn cheapest(&self, names: &[&str]) -> Option<&'a Cell> {
         let named = |cell: &&Cell| names.contains(&cell.variant.as_str());
         Self(self.0.iter().copied().filter(named).collect()).cheapest_of_all()
     }
 
-    /// By the upper end of the interval: what is fast in one run and slow in the next is no advice.
+    /// Compares upper ends of intervals: a mechanism that is fast in one run and slow in the next
+    /// is not recommended.
     fn cheapest_of_all(&self) -> Option<&'a Cell> {
         let upper = |cell: &Cell| cell.high.or(cell.estimate).unwrap_or(f64::MAX);
         self.0.iter().copied().min_by(|a, b| f64::total_cmp(&upper(a), &upper(b)))
@@ -382,7 +385,7 @@ mod tests {
         assert!(all.contains("by the ends of both intervals"), "{all}");
     }
 
-    /// `load` is what the others are compared with, and was named as the cheapest check of all.
+    /// Regression: `load`, the baseline of the others, was named as the cheapest check.
     #[test]
     fn a_check_of_which_nothing_was_asked_is_not_the_cheapest() {
         let mut results = fixture::run();
@@ -391,7 +394,7 @@ mod tests {
         assert!(all.contains("The cheapest that was never wrong is futex-word: "), "{all}");
         let best = decisions(&results)[2].answer.plain();
         assert!(best.starts_with("futex-word: right after all"), "{best}");
-        // Where no difference is resolved, the one that never errs is the cheapest.
+        // If no difference is resolved, the check that never errs is the cheapest.
         for cell in &mut results.cells {
             (cell.estimate, cell.low, cell.high) = match cell.variant.as_str() {
                 "polling-thread" => (Some(0.28), Some(0.27), Some(0.32)),
@@ -414,7 +417,8 @@ mod tests {
         assert!(!sentences(&results).join("\n").contains("liveness check"));
     }
 
-    /// Between threads a semaphore had two modes, 0.5 µs and 29 µs: it was called the fastest.
+    /// Regression: a semaphore between threads with two modes, 0.5 µs and 29 µs, was called the
+    /// fastest.
     #[test]
     fn what_has_two_modes_or_joins_threads_only_is_not_the_fastest() {
         let mut results = fixture::run();

@@ -1,9 +1,9 @@
-//! A statement in pieces, so that a page can set names and figures apart: [`Sentence`].
+//! A statement in parts, so that a page can mark up names and figures: [`Sentence`].
 
 use tontine_bench::format::{self, Shown};
 use tontine_bench::task::Params;
 
-/// A piece of a sentence.
+/// A part of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// Plain words.
@@ -12,19 +12,19 @@ pub enum Part {
     Name(String),
     /// A figure.
     Figure(String),
-    /// What stands in brackets behind a figure: its interval.
+    /// The interval of a figure, in parentheses.
     Interval(String),
 }
 
 /// One statement about this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sentence {
-    /// Its pieces, in order.
+    /// The parts, in order.
     pub parts: Vec<Part>,
 }
 
 impl Sentence {
-    /// The sentence without any markup.
+    /// Returns the sentence without markup.
     pub fn plain(&self) -> String {
         self.parts
             .iter()
@@ -47,7 +47,7 @@ impl Sentence {
         self
     }
 
-    /// Names, with commas between.
+    /// Appends names, separated by commas.
     pub(super) fn names<'a>(self, names: impl Iterator<Item = &'a str>) -> Self {
         names.enumerate().fold(self, |sentence, (at, name)| {
             if at > 0 { sentence.words(", ").name(name) } else { sentence.name(name) }

@@ -1,7 +1,8 @@
-//! What a kill does to whoever uses a mechanism: [`mechanisms`], one row a mechanism, with what a
-//! message costs beside it.
+//! The effect of a kill on the users of a mechanism: [`mechanisms`], one row per mechanism, with
+//! its one-way latency.
 //!
-//! Rests on the cells of `round-trip` and `survival`; what was not killed says so.
+//! Computed from the cells of `round-trip` and `survival`; a mechanism that was not killed is
+//! marked as such.
 
 use tontine_bench::about::KillFacts;
 use tontine_bench::format::{self, Shown};
@@ -9,33 +10,33 @@ use tontine_bench::schema::{Cell, Results, Status};
 
 use super::Cells;
 
-/// A mechanism, its price, and what is left of it after a kill.
+/// A mechanism, its price, and the effect of a kill.
 #[derive(Debug, Clone)]
 pub struct Rated<'a> {
-    /// Its name in `round-trip`, or in `survival` where it makes no round trips.
+    /// Name in `round-trip`, or in `survival` if it makes no round trips.
     pub name: &'a str,
-    /// What a message costs; none where that was not measured.
+    /// The one-way latency; `None` if it was not measured.
     pub one_way: Option<&'a Cell>,
-    /// What a kill does.
+    /// The effect of a kill.
     pub fate: Fate<'a>,
 }
 
-/// What a kill of one end does.
+/// The effect of a kill of one end.
 #[derive(Debug, Clone, Copy)]
 pub enum Fate<'a> {
-    /// Both ends live in one process, and die with it.
+    /// Both ends belong to one process, and die with it.
     OneProcess,
-    /// Nobody was killed; the reason, where the run gives one.
+    /// No process was killed; the reason, if the run gives one.
     NotMeasured(Option<&'a str>),
-    /// Nobody was killed; why, and whose row in the run says how it would end.
+    /// No process was killed: the reason, and the row that shows the expected effect.
     As(&'a str, &'a str),
-    /// This many kills, and the shares of them that ended badly.
+    /// The kills, and the shares of them that ended badly.
     Killed {
-        /// How many kills.
+        /// Number of kills.
         kills: usize,
         /// The survivor never noticed.
         wedged: &'a Cell,
-        /// A message came that was never sent so.
+        /// A message arrived with contents that were never sent.
         torn: Option<&'a Cell>,
         /// A sent message was lost.
         lost: Option<&'a Cell>,
@@ -43,7 +44,7 @@ pub enum Fate<'a> {
 }
 
 impl Fate<'_> {
-    /// Whether the survivor was always told and never got a torn message.
+    /// Returns `true` if the survivor was always notified and never received a torn message.
     pub fn tells(&self) -> bool {
         match self {
             Self::Killed { wedged, torn, .. } => never(wedged) && torn.is_none_or(never),
@@ -51,13 +52,13 @@ impl Fate<'_> {
         }
     }
 
-    /// Whether, beyond that, no message was lost.
+    /// Returns `true` if, in addition, no message was lost.
     pub fn keeps_all(&self) -> bool {
         let keeps = matches!(self, Self::Killed { lost: Some(lost), .. } if never(lost));
         self.tells() && keeps
     }
 
-    /// The answer to "survives?" in a word or two, and what it rests on.
+    /// Returns the answer to "survives?" in a few words, and the evidence.
     pub fn words(&self) -> (&'static str, String) {
         match self {
             Self::OneProcess => ("no", "two threads: a kill ends both".into()),
@@ -85,7 +86,7 @@ impl Fate<'_> {
     }
 }
 
-/// Every mechanism that made a round trip or was killed, the cheapest first.
+/// Returns every mechanism that made a round trip or was killed, the cheapest first.
 pub fn mechanisms(results: &Results) -> Vec<Rated<'_>> {
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     let mut rows: Vec<Rated<'_>> = trips
@@ -107,12 +108,12 @@ pub fn mechanisms(results: &Results) -> Vec<Rated<'_>> {
     rows
 }
 
-/// Whether both ends of that mechanism are threads of one process.
+/// Returns `true` if both ends of the mechanism are threads of one process.
 pub(super) fn is_between_threads(results: &Results, variant: &str) -> bool {
     results.mechanism(variant).is_some_and(|mechanism| mechanism.between_threads)
 }
 
-/// What a kill does to the mechanism of that name.
+/// Returns the effect of a kill on the named mechanism.
 pub(super) fn fate<'a>(results: &'a Results, variant: &str) -> Fate<'a> {
     if is_between_threads(results, variant) {
         return Fate::OneProcess;
@@ -137,7 +138,7 @@ pub(super) fn fate<'a>(results: &'a Results, variant: &str) -> Fate<'a> {
     }
 }
 
-/// The name that `survival` has for it.
+/// Returns the name of the mechanism's row in `survival`.
 fn killed_as<'a>(results: &'a Results, variant: &'a str) -> &'a str {
     match results.mechanism(variant).map(|mechanism| &mechanism.kill) {
         Some(KillFacts::Row { row }) => row,
@@ -145,7 +146,7 @@ fn killed_as<'a>(results: &'a Results, variant: &'a str) -> &'a str {
     }
 }
 
-/// Whether it happened in no invocation.
+/// Returns `true` if the event happened in no invocation.
 fn never(cell: &Cell) -> bool {
     cell.invocations.iter().all(|one| one.summary.max == 0.0)
 }

@@ -1,7 +1,7 @@
-//! A headless Chromium, led through its pipe: [`Chromium`].
+//! A headless Chromium, driven through a pipe: [`Chromium`].
 //!
-//! One page at a time, the DevTools protocol as JSON, nothing downloaded. It knows nothing of the
-//! report; the tests that use it do.
+//! It shows one page at a time, uses the DevTools protocol as JSON, and downloads nothing. The
+//! tests know the report; this module does not.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Under these names it is looked for.
+/// Names of the executable to search for.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// No answer takes longer, on however loaded a machine.
+/// Timeout of a reply; long enough for a heavily loaded machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A browser with one page.
@@ -25,13 +25,13 @@ pub(crate) struct Chromium {
     answers: Receiver<Value>,
     last: u64,
     session: Option<String>,
-    /// What happened on the page since it was opened, in order.
+    /// Events on the page since it was opened, in order.
     pub(crate) events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
 
 impl Chromium {
-    /// Starts one; none, with a line that says so, where there is no browser.
+    /// Starts a browser; if there is none, prints a line and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         let found = NAMES.into_iter().find(|name| {
             let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -41,9 +41,9 @@ impl Chromium {
             println!("skipped: no chromium");
             return None;
         };
-        let profile = tempfile::tempdir().expect("a folder");
+        let profile = tempfile::tempdir().expect("a temporary folder");
         let mut command = Command::new("/bin/sh");
-        // It reads orders from descriptor 3 and answers on 4.
+        // Chromium reads commands from descriptor 3 and replies on 4.
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>&2", name]);
         command.args(["--headless", "--remote-debugging-pipe", "--disable-gpu"]);
         command.args(["--disable-3d-apis", "--disable-dev-shm-usage", "--no-first-run"]);
@@ -54,7 +54,7 @@ impl Chromium {
         }
         command.arg("about:blank");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("a shell");
+        let mut child = command.spawn().expect("start /bin/sh");
         let orders = child.stdin.take().expect("piped");
         let pipe = BufReader::new(child.stdout.take().expect("piped"));
         let (told, answers) = channel();
@@ -97,7 +97,9 @@ impl Chromium {
         if let Some(session) = &self.session {
             order["sessionId"] = json!(session);
         }
-        write!(self.orders, "{order}\0").and_then(|()| self.orders.flush()).expect("it listens");
+        write!(self.orders, "{order}\0")
+            .and_then(|()| self.orders.flush())
+            .expect("the browser reads its pipe");
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(mut answer) = self.listen(deadline) {
@@ -107,7 +109,7 @@ impl Chromium {
         }
     }
 
-    /// Takes the next message: an answer to the last call, or none after an event.
+    /// Waits for the next message; returns the reply to the last call, or `None` after an event.
     fn listen(&mut self, deadline: Instant) -> Option<Value> {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.answers.recv_timeout(left) {
@@ -116,12 +118,12 @@ impl Chromium {
                 self.events.push(event);
                 None
             }
-            Err(RecvTimeoutError::Timeout) => panic!("the browser does not answer"),
+            Err(RecvTimeoutError::Timeout) => panic!("the browser does not reply"),
             Err(RecvTimeoutError::Disconnected) => panic!("the browser ended"),
         }
     }
 
-    /// What an expression is on the page.
+    /// Evaluates an expression on the page and returns its value.
     pub(crate) fn js(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true});
         let mut answer = self.call("Runtime.evaluate", asked);
@@ -129,7 +131,7 @@ impl Chromium {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression holds: what an input does may show a frame later.
+    /// Waits until an expression holds: input may take effect one frame later.
     pub(crate) fn until(&mut self, expression: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.js(expression) != json!(true) {
@@ -138,13 +140,13 @@ impl Chromium {
         }
     }
 
-    /// An expression's value as a number.
+    /// Evaluates an expression and returns its value as a number.
     pub(crate) fn number(&mut self, expression: &str) -> f64 {
         let value = self.js(expression);
         value.as_f64().unwrap_or_else(|| panic!("{expression}: {value}"))
     }
 
-    /// The same as text.
+    /// Evaluates an expression and returns its value as text.
     pub(crate) fn text(&mut self, expression: &str) -> String {
         let value = self.js(expression);
         value.as_str().unwrap_or_else(|| panic!("{expression}: {value}")).to_owned()
@@ -159,21 +161,21 @@ impl Chromium {
         self.call("Input.dispatchMouseEvent", order);
     }
 
-    /// Presses a key and lets go of it.
+    /// Presses and releases a key.
     pub(crate) fn key(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
             self.call("Input.dispatchKeyEvent", json!({"type": kind, "key": key}));
         }
     }
 
-    /// What was logged, thrown or complained of.
+    /// Returns exceptions, console output and log entries.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let bad = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
         let is_bad = |event: &&Value| bad.iter().any(|method| event["method"] == *method);
         self.events.iter().filter(is_bad).collect()
     }
 
-    /// Everything that the page asked for.
+    /// Returns the URL of every request of the page.
     pub(crate) fn requests(&self) -> Vec<&str> {
         let asked = self.events.iter().filter(|e| e["method"] == "Network.requestWillBeSent");
         asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()

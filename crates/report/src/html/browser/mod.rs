@@ -1,5 +1,5 @@
-//! The page in a real browser: what it shows, what it asks for, what it does, with and without
-//! scripts.
+//! Tests of the page in a real browser: its content, its requests and its behaviour, with and
+//! without scripts.
 
 mod chromium;
 
@@ -15,7 +15,7 @@ use tontine_bench::schema::{Cell, Results, Status};
 use super::page;
 use chromium::Chromium;
 
-/// A page in a folder that nobody may write to.
+/// A page in a read-only folder.
 struct Written {
     folder: tempfile::TempDir,
 }
@@ -41,7 +41,7 @@ impl Drop for Written {
     }
 }
 
-/// The figures that a chart of `cells` has a dot for, in order.
+/// Returns the figures for which a chart of `cells` has a dot, in order.
 fn dots<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<f64> {
     let figures = cells.filter(|cell| cell.status == Status::Ok).flat_map(|cell| {
         cell.invocations.iter().map(|one| match cell.statistic {
@@ -57,15 +57,15 @@ fn sorted(mut figures: Vec<f64>) -> Vec<f64> {
     figures
 }
 
-/// The exact figures of all elements that a selector finds, in order.
+/// Returns the exact figures of all elements that match a selector, in order.
 fn figures(browser: &mut Chromium, selector: &str) -> Vec<f64> {
     let found = browser
         .js(&format!("[...document.querySelectorAll('{selector}')].map(mark => +mark.dataset.v)"));
     sorted(found.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect())
 }
 
-/// The middles of the marks of the first curve's first line on the screen, with the figures that
-/// they stand for.
+/// Returns the centres, on the screen, of the marks of the first curve's first line, with their
+/// figures.
 fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
     let found = browser.js(&format!(
         "[...document.querySelector('[aria-labelledby={section}] .curve')
@@ -91,7 +91,7 @@ fn it_loads_without_a_complaint_asks_for_nothing_and_holds_the_data() {
     let requests = browser.requests();
     assert_eq!(requests, [format!("file://{}", page.file().display())]);
 
-    // Every cell is a row of one chart, and every invocation a dot of it.
+    // Every cell is a row of one chart, every invocation a dot in it.
     assert_eq!(figures(&mut browser, ".chart .dot[data-v]"), dots(results.cells.iter()));
     let estimates = results.cells.iter().filter_map(|cell| cell.estimate).collect();
     assert_eq!(figures(&mut browser, ".chart [data-v]:not(.dot)"), sorted(estimates));
@@ -104,7 +104,7 @@ fn it_loads_without_a_complaint_asks_for_nothing_and_holds_the_data() {
         assert_eq!(figures(&mut browser, &mark), sorted(estimates), "{name}");
     }
 
-    // On linear axes places are in proportion: pairs along, signals up.
+    // On linear axes positions are proportional: pairs along, signals up.
     let at = places(&mut browser, SIGNALS);
     let [first, second, .., last] = &at[..] else { panic!("{at:?}") };
     let along = (second.0 - first.0) / (last.0 - first.0);
@@ -112,7 +112,7 @@ fn it_loads_without_a_complaint_asks_for_nothing_and_holds_the_data() {
     let up = (second.1 - first.1) / (last.1 - first.1);
     let expected = (second.2 - first.2) / (last.2 - first.2);
     assert!((up - expected).abs() < 0.01, "{at:?}");
-    // More signals stand higher.
+    // More signals are higher up.
     assert!(first.2 > last.2 && first.1 < last.1, "{at:?}");
 }
 
@@ -140,7 +140,7 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
     let exact = tontine_bench::format::Shown::of_cell(cell.unwrap()).unwrap().in_line();
     assert!(tip.contains(&exact) && tip.contains("linux"), "{tip}, expected {exact}");
 
-    // A drag takes a range.
+    // A drag selects a range.
     let area = browser.js("(box => [box.left, box.top, box.width])(
             figure.querySelector('.plot').getBoundingClientRect())");
     let area: Vec<f64> = (0..3).map(|at| area[at].as_f64().unwrap()).collect();
@@ -156,7 +156,7 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
     assert!((times - 1.0 / 0.48).abs() < 0.1, "{times}");
     assert!(browser.number("figure.querySelectorAll('.axis .own').length") > 1.0);
 
-    // The wheel, over a chart that has the focus.
+    // The wheel, over a chart with the focus.
     browser.js("figure.focus()");
     browser.js("window.first = figure.querySelector('.axis .own').outerHTML; 0");
     browser.mouse("mouseWheel", left, area[1] + 40.0);
@@ -172,7 +172,7 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
     browser.key("ArrowRight");
     assert_eq!(browser.text("document.querySelector('#tip').textContent"), tip);
 
-    // Bars, and the shapes of samples.
+    // Bars, and the distributions of samples.
     browser.js("window.bars = document.querySelector(
              '[aria-labelledby=experiment-liveness-check] figure.chart');
          bars.scrollIntoView({block: 'center'}); bars.focus(); 0");
@@ -208,7 +208,7 @@ fn without_scripts_the_verdict_the_tables_and_the_charts_are_there() {
         ));
         assert!(visible >= fewest, "{selector}: {visible}");
     }
-    // A page that is asked for stands alone, by style; "everything" brings all back.
+    // A linked page is shown alone, by style; "everything" shows all again.
     let pages = "[...document.querySelectorAll('main > .page')]
         .filter(page => page.checkVisibility()).map(page => page.querySelector('h2').id).join()";
     let all = browser.text(pages);

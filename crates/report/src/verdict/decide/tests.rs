@@ -1,4 +1,4 @@
-//! Each answer follows its figures, names them, and guesses none.
+//! Each answer follows from its figures, names them, and guesses nothing.
 
 use tontine_bench::fixture;
 
@@ -87,8 +87,9 @@ fn where_no_check_is_always_right_the_one_that_errs_least_is_named_with_its_erro
     assert!(answer.starts_with(least[1]) && answer.contains("(exec, zombie)"), "{answer}");
 }
 
-/// A message was said to take "no longer" wherever no difference was resolved; a semaphore between
-/// threads with two modes stood for all, and a vfork for a process.
+/// Regression: wherever no difference was resolved, a message was said to take "no longer"; a
+/// semaphore between threads with two modes represented all mechanisms, and a vfork represented a
+/// process.
 #[test]
 fn thread_or_process_has_three_answers_and_takes_rows_that_can_be_relied_on() {
     let mut results = fixture::run();
@@ -100,7 +101,7 @@ fn thread_or_process_has_three_answers_and_takes_rows_that_can_be_relied_on() {
     assert!(below.starts_with("Process, where messages decide: between two, one takes 0.0"));
     assert!(below.contains("Creating and ending a process (fork) takes 4.12× (4.00× – 4.20×)"));
 
-    // The other pair is steady: it answers, at the same place.
+    // The other pair is steady and supplies the answer, at the same placement.
     for cell in results.cells.iter_mut().filter(|cell| cell.variant == "semaphore") {
         cell.notes.push("unstable: two modes between invocations: 2 near 488 ns".into());
     }
