@@ -1,5 +1,5 @@
-//! Threads that begin together and work for a given time: [`Crew`]; and what all of them draw from:
-//! [`Dice`].
+//! Threads that start together and work for a given time: [`Crew`]; and their random number
+//! generator: [`Dice`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,31 +12,31 @@ use tontine_host::trouble::{Result, Trouble};
 
 /// Operations between two stamps.
 pub(super) const BATCH: usize = 256;
-/// Batches that are timed at least: a thread that others kept from running all the time would
-/// otherwise stand for its invocation with the one in which it waited.
+/// Minimum number of timed batches: otherwise a thread that got no processor would be represented
+/// by the one batch in which it waited.
 const LEAST: usize = 50;
-/// The share of its time for which a crew warms up before it is timed: a quarter.
+/// Share of the time that a crew warms up before it is timed: a quarter.
 const WARM_UP: f64 = 0.25;
 
-/// Smallest block, and the step from one size to the next.
+/// Size of the smallest block, and the step from one size to the next.
 pub(super) const STEP: usize = 16;
-/// How many sizes there are: 16 to 512 bytes.
+/// Number of sizes: 16 to 512 bytes.
 const SIZES: u64 = 32;
 
-/// Where a crew works, and for how long.
+/// The processors of a crew, and its time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Crew<'a> {
-    /// Member number i runs on processor i, and so round.
+    /// Member i runs on processor i, modulo their number.
     pub(super) processors: &'a [usize],
     pub(super) clock: Clock,
     pub(super) time: Duration,
 }
 
 impl Crew<'_> {
-    /// Runs `work` in so many threads, each with its number, all released at once.
+    /// Runs `work` in `members` threads, each with its number, all released at once.
     ///
     /// # Errors
-    /// The first trouble of a member; none of them works where one could not be pinned.
+    /// The first error of a member. If a member cannot be pinned, none of them works.
     pub(super) fn together<T: Send>(
         &self,
         members: usize,
@@ -46,7 +46,7 @@ impl Crew<'_> {
         let member = |number: usize| {
             let pinned = Pinned::to(self.processors[number % self.processors.len()]);
             if pinned.is_err() {
-                // The barrier publishes it.
+                // Published by the barrier.
                 incomplete.store(true, Ordering::Relaxed);
             }
             start.wait();
@@ -71,8 +71,8 @@ impl Crew<'_> {
         Ok(done.into_iter().flatten().collect())
     }
 
-    /// Runs batches until the time is over, or `batch` says that there is no more; the mean of each
-    /// in ns an operation, those of the warm-up left out.
+    /// Runs batches until the time is over or `batch` returns `false`. Returns the mean of each
+    /// batch in ns per operation, without those of the warm-up.
     ///
     /// # Errors
     /// Those of `batch`.
@@ -97,20 +97,21 @@ impl Crew<'_> {
     }
 }
 
-/// A linear congruential generator: cheap beside a call of an allocator, and the same for all.
+/// A linear congruential generator: cheap compared with a call of an allocator, and the same for
+/// all.
 #[derive(Debug)]
 pub(super) struct Dice(u64);
 
 impl Dice {
-    /// A sequence of its own for each member.
+    /// Creates the generator of a member, whose sequence differs from the others'.
     pub(super) fn of(member: usize) -> Self {
         Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(member as u64 + 1))
     }
 
-    /// The size of a block, and a number below 1,024; both evenly drawn.
+    /// Draws the size of a block and a number below 1,024, both uniformly.
     #[inline(always)]
     pub(super) fn size_and_slot(&mut self) -> (usize, usize) {
-        // Knuth's MMIX; the upper bits are the good ones.
+        // Knuth's MMIX; the upper bits are the random ones.
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let size = (self.0 >> 40) % SIZES + 1;

@@ -1,4 +1,4 @@
-//! The allocators' functions behind one face: [`Heap`].
+//! The allocators' functions behind one trait: [`Heap`].
 
 #![allow(unsafe_code, reason = "calls the allocators' C functions")]
 
@@ -11,33 +11,33 @@ use tontine::heap::shared;
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::heap::refused;
 
-/// A block's first word, where a thread writes whose block it is.
+/// The first word of a block, in which a thread marks whose block it is.
 pub(super) type Block = NonNull<u64>;
 
 /// An allocator.
 pub(super) trait Heap: 'static {
-    /// Makes it ready, before the first thread is started.
+    /// Prepares the allocator, before the first thread is started.
     ///
     /// # Errors
-    /// Skipped, where this build or this system has it not.
+    /// Skipped, if this build or this system lacks the allocator.
     fn prepare() -> Result<()> {
         Ok(())
     }
 
-    /// Its `malloc`; null where it has no memory left.
+    /// The allocator's `malloc`; returns null if no memory is left.
     fn malloc(size: usize) -> *mut c_void;
 
-    /// Its `free`.
+    /// The allocator's `free`.
     ///
     /// # Safety
-    /// The block is of this allocator's `malloc` and nobody has freed it.
+    /// The block comes from this allocator's `malloc` and has not been freed.
     unsafe fn free(block: *mut c_void);
 }
 
-/// A block of `size` bytes, at least a word, with `tag` in its first one.
+/// Allocates a block of `size` bytes, at least a word, and writes `tag` into its first word.
 ///
 /// # Errors
-/// Failed, where there is none.
+/// Failed, if no block is available.
 #[inline(always)]
 pub(super) fn allocate<H: Heap>(size: usize, tag: u64) -> Result<Block> {
     debug_assert!(size >= size_of::<u64>());
@@ -52,11 +52,11 @@ pub(super) fn allocate<H: Heap>(size: usize, tag: u64) -> Result<Block> {
 /// Frees a block and returns the tag that it carried.
 ///
 /// # Safety
-/// The block is of `allocate::<H>`, and this is its only end.
+/// The block comes from `allocate::<H>` and is freed only once.
 #[inline(always)]
 pub(super) unsafe fn release<H: Heap>(block: Block) -> u64 {
-    // SAFETY: alive, and its first word was written by `allocate`; freed once, by the caller's
-    // promise.
+    // SAFETY: the block is live, and `allocate` wrote its first word; the caller promises to free
+    // it once.
     unsafe {
         let tag = block.read();
         H::free(block.as_ptr().cast());
@@ -69,10 +69,10 @@ fn none_left(size: usize) -> Trouble {
     Trouble::fail(format!("malloc({size}) returned no block"))
 }
 
-/// The C library's allocator as it is.
+/// The C library's allocator with its defaults.
 pub(super) struct Glibc;
 
-/// The same with a single arena.
+/// The C library's allocator with a single arena.
 pub(super) struct OneArena;
 
 impl Heap for Glibc {
@@ -127,7 +127,7 @@ pub(super) type FirstFit = Classic<0>;
 pub(super) type NextFit = Classic<1>;
 pub(super) type BestFit = Classic<2>;
 
-/// A process has one, with one fit: an invocation measures one variant.
+/// One per process, with one fit: an invocation measures one variant.
 static CLASSIC: OnceLock<(usize, LockedHeap)> = OnceLock::new();
 
 impl<const FIT: usize> Classic<FIT> {
@@ -145,12 +145,12 @@ impl<const FIT: usize> Heap for Classic<FIT> {
                 .fit(fit)
                 .create()
                 .map_err(|error| Trouble::fail(format!("the source's heap: {error}")))?;
-            // Somebody else may have been first.
+            // Another thread may have been first.
             let _ = CLASSIC.set((FIT, LockedHeap::new(heap)));
         }
         match CLASSIC.get() {
             Some((fit, _)) if *fit == FIT => Ok(()),
-            _ => Err(Trouble::fail("this process has the source's heap with another fit")),
+            _ => Err(Trouble::fail("this process already has the source's heap with another fit")),
         }
     }
 
@@ -172,28 +172,28 @@ impl<const FIT: usize> Heap for Classic<FIT> {
 /// The library's heap in shared memory, of which this process is the only member.
 pub(super) struct Shared;
 
-/// A process has one.
+/// One per process.
 static SHARED: OnceLock<shared::Heap> = OnceLock::new();
 
-/// Its addresses, many times what threads hold; memory comes when it is needed.
+/// Size of its address range, many times what the threads hold; memory is committed on demand.
 const SHARED_BYTES: usize = 1 << 30;
 
-/// What lies in a block of [`Shared`]: behind the word that the threads write, what frees it. For
-/// such a block is a value and no bare address.
+/// Contents of a block of [`Shared`]: the word that the threads write, then the value needed to
+/// free the block, because such a block is a value and not a bare address.
 #[repr(C)]
 struct Carrying {
     tag: u64,
     block: shared::Block<'static>,
 }
 
-// The smallest block has room for it: it costs no memory.
+// The smallest block has space for it: it costs no memory.
 const _: () = assert!(size_of::<Carrying>() <= 64 && align_of::<Carrying>() <= 64);
 
 impl Heap for Shared {
     fn prepare() -> Result<()> {
         if SHARED.get().is_none() {
             let heap = shared::Heap::create(SHARED_BYTES).map_err(refused)?;
-            // Somebody else may have been first.
+            // Another thread may have been first.
             let _ = SHARED.set(heap);
         }
         Ok(())
@@ -213,12 +213,12 @@ impl Heap for Shared {
 
     #[inline(always)]
     unsafe fn free(block: *mut c_void) {
-        // SAFETY: `malloc` wrote it there, and by the caller's promise it is read this once.
+        // SAFETY: `malloc` wrote it there, and the caller promises that it is read only this once.
         drop(unsafe { (&raw const (*block.cast::<Carrying>()).block).read() });
     }
 }
 
-/// A peer by the names of its two functions.
+/// Defines a peer by the names of its two functions.
 #[cfg(feature = "peers")]
 macro_rules! peer {
     ($name:ident, $malloc:path, $free:path, $about:literal) => {
@@ -254,7 +254,7 @@ mod tests {
 
     #[cfg(feature = "allocators")]
     unsafe extern "C" {
-        // The crate declares it with a feature that pulls in another crate.
+        // The crate declares it only under a feature that adds another crate.
         fn mi_usable_size(block: *const c_void) -> usize;
     }
 
@@ -267,7 +267,7 @@ mod tests {
             allocate::<Jemalloc>(100, 2).expect("jemalloc"),
             allocate::<Snmalloc>(100, 3).expect("snmalloc"),
         ];
-        // SAFETY: each block is asked of the allocator that it came from.
+        // SAFETY: each block is passed to the allocator from which it came.
         let usable = unsafe {
             [
                 mi_usable_size(mi.as_ptr().cast()),

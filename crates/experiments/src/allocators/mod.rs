@@ -1,12 +1,13 @@
-//! `allocators`: what `malloc` and `free` cost when threads call them at once: [`Allocators`].
+//! `allocators`: the cost of `malloc` and `free` when several threads call them at once:
+//! [`Allocators`].
 //!
 //! Each allocator is called through its own functions ([`heap`]); none of the peers replaces the
-//! process's `malloc`. Two kinds of work, one after the other in each invocation: [`pairs`], where
-//! each thread frees what it allocated, and [`remote`], where another one does. Every block carries
-//! a word that says whose it is, and it is read before the block is freed: an allocator that hands
-//! one block out twice fails the row.
+//! process's `malloc`. Each invocation runs two workloads, one after the other: [`pairs`], in which
+//! each thread frees what it allocated, and [`remote`], in which another thread does. Every block
+//! carries a word that names its owner and is read before the block is freed: an allocator that
+//! returns one block twice fails the row.
 //!
-//! What it does not do: ask how much memory an allocator wastes, or what large blocks cost.
+//! Not measured: how much memory an allocator wastes, and the cost of large blocks.
 
 mod crew;
 mod explained;
@@ -29,12 +30,12 @@ use tontine_host::trouble::{Result, Trouble};
 use crew::Crew;
 use heap::{BestFit, FirstFit, Glibc, Heap, NextFit, OneArena, Shared};
 
-/// More threads than this are asked for before they are made.
+/// Maximum number of threads started without checking the available memory.
 const FEW: usize = 16;
-/// What a thread takes: its stack's touched part, its blocks, its caches.
+/// Memory per thread: the touched part of its stack, its blocks, its caches.
 const THREAD_BYTES: u64 = 4 << 20;
 
-/// Variables by which a user changes what an allocator does.
+/// Environment variables that change an allocator's behaviour.
 const CHANGES: [&str; 4] =
     ["GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_ARENA_MAX", "_RJEM_MALLOC_CONF"];
 
@@ -63,8 +64,8 @@ impl Experiment for Allocators {
         VARIANTS
     }
 
-    /// One lock shows what it costs without more threads than processors; so does what has none,
-    /// unless all is asked for.
+    /// The variants with one lock show its cost without more threads than processors; `shared`,
+    /// which has no lock, gets more only at full size.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let few = variant.starts_with("classic") || variant == "shared" && size != Size::Full;
         let size = if few { Size::Quick } else { size };
@@ -73,7 +74,7 @@ impl Experiment for Allocators {
         levels(processors, size).into_iter().map(cell).collect()
     }
 
-    /// Time, not blocks, is what an invocation is given: milliseconds of it.
+    /// The time of an invocation in ms: it is given a time, not a number of blocks.
     fn operations(&self, _: &str, size: Size) -> usize {
         size.allocating_ms()
     }
@@ -93,8 +94,8 @@ impl Experiment for Allocators {
     }
 }
 
-/// How many threads call at once, on so many processors. Not [`super::levels`], which go to a
-/// paper's last point: what matters here are one thread, as many as processors, and twice as many.
+/// Returns the numbers of threads for a number of processors. Unlike [`super::levels`], which end
+/// at a paper's last point, these are one thread, as many as processors, and twice as many.
 fn levels(processors: usize, size: Size) -> Vec<usize> {
     let mut levels = match size {
         Size::Quick => vec![1, processors],
@@ -110,7 +111,7 @@ fn levels(processors: usize, size: Size) -> Vec<usize> {
     levels
 }
 
-/// Measures an allocator with so many threads, each kind of work for `time`.
+/// Measures an allocator with `threads` threads, each workload for `time`.
 fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
     match variant {
         "glibc" => measure_heap::<Glibc>(threads, time),
@@ -129,8 +130,8 @@ fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
         "snmalloc" => Err(Trouble::skip("built without the feature `peers`")),
         #[cfg(not(feature = "allocators"))]
         "mimalloc" | "jemalloc" => Err(Trouble::skip(format!(
-            "built without the feature `allocators`, because linked in it makes every fork of this \
-             program dearer; cargo run --release --features allocators -- measure \
+            "built without the feature `allocators`, because linking it slows down every fork of \
+             this program; run cargo run --release --features allocators -- measure \
              allocators/{variant}"
         ))),
         other => Err(Trouble::fail(format!("allocators has no variant {other}"))),
@@ -142,7 +143,7 @@ fn measure_heap<H: Heap>(threads: usize, time: Duration) -> Result<Observed> {
         room::for_processes(threads as u64, THREAD_BYTES)?;
     }
     let processors = pin::allowed()?;
-    // Before the first thread: it settles how many arenas they find.
+    // Before the first thread starts: this decides how many arenas the threads find.
     H::prepare()?;
     let crew = Crew { processors: &processors, clock: Clock::calibrated(), time };
     let mut seen = Observed::default();
@@ -170,11 +171,11 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 
 const VARIANTS: &[Variant] = &[
     variant("classic-first-fit", "the source's: an implicit list, first fit, one lock for all"),
-    variant("classic-next-fit", "the same, next fit"),
-    variant("classic-best-fit", "the same, best fit"),
+    variant("classic-next-fit", "the source's, next fit"),
+    variant("classic-best-fit", "the source's, best fit"),
     variant("shared", "tontine's heap in shared memory, in one process: slabs for each thread"),
     variant("glibc-one-arena", "the C library's, all threads on one arena with one lock"),
-    variant("glibc", "the C library's, as it is: threads spread over several arenas"),
+    variant("glibc", "the C library's, with its defaults: threads spread over several arenas"),
     variant("mimalloc", "Microsoft's mimalloc 3: pages with free lists, each a thread's own"),
     variant("jemalloc", "jemalloc 5: arenas, and a cache of blocks in front for each thread"),
     variant("snmalloc", "Microsoft's snmalloc: a freed block goes back by message to its thread"),
@@ -188,7 +189,7 @@ mod tests {
     #[test]
     fn every_allocator_serves_alone_and_in_company() {
         for variant in VARIANTS {
-            // The first call of `mallopt` stays for good, and other tests' threads allocate too.
+            // The first call of `mallopt` is permanent, and other tests' threads allocate too.
             in_a_process_of_its_own(|| {
                 for threads in [1, 2, 5] {
                     let seen = match measure(variant.name, threads, Duration::from_millis(4)) {

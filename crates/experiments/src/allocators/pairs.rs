@@ -7,17 +7,17 @@ use tontine_host::trouble::{Result, Trouble};
 use super::crew::{BATCH, Crew, Dice};
 use super::heap::{Block, Heap, allocate, release};
 
-/// Blocks that a thread holds at any time: what [`Dice`] draws from.
+/// Blocks that a thread holds at any time: the range of [`Dice::size_and_slot`].
 const SLOTS: usize = 1024;
 
-/// Times pairs of one `free` and one `malloc`, ns each.
+/// Times pairs of one `free` and one `malloc`, in ns per pair.
 pub(super) fn run<H: Heap>(crew: &Crew<'_>, threads: usize) -> Result<Vec<f64>> {
     crew.together(threads, |member| work::<H>(crew, member)).map(|means| means.concat())
 }
 
 fn work<H: Heap>(crew: &Crew<'_>, member: usize) -> Result<Vec<f64>> {
     let mut dice = Dice::of(member);
-    // No two blocks that are alive, of any thread, carry the same tag.
+    // No two live blocks, of any thread, have the same tag.
     let tag = |slot: usize| (member * SLOTS + slot) as u64;
     let mut held: Held<H> = Held::new();
     for slot in 0..SLOTS {
@@ -27,8 +27,8 @@ fn work<H: Heap>(crew: &Crew<'_>, member: usize) -> Result<Vec<f64>> {
     let means = crew.batches(|| {
         for _ in 0..BATCH {
             let (size, slot) = dice.size_and_slot();
-            // SAFETY: the block is this heap's; its slot gets another one at once. Where there is
-            // none, `Held` forgets them all.
+            // SAFETY: the block is this heap's; its slot gets another one at once. If allocation
+            // fails, `Held` forgets all of them.
             let found = unsafe { release::<H>(held.blocks[slot]) };
             wrong |= found ^ tag(slot);
             match allocate::<H>(size, tag(slot)) {
@@ -47,7 +47,7 @@ fn work<H: Heap>(crew: &Crew<'_>, member: usize) -> Result<Vec<f64>> {
     Ok(means)
 }
 
-/// Blocks that are freed in the end.
+/// Blocks that are freed on drop.
 struct Held<H: Heap> {
     blocks: Vec<Block>,
     _of: std::marker::PhantomData<H>,
@@ -77,12 +77,12 @@ mod tests {
     use tontine_host::clock::Clock;
     use tontine_host::os::pin;
 
-    /// Gives everybody the same block.
+    /// Returns the same block for every request.
     struct Broken;
 
     #[repr(align(16))]
     struct Memory(std::cell::UnsafeCell<[u8; 512]>);
-    // SAFETY: one thread alone uses it.
+    // SAFETY: only one thread uses it.
     unsafe impl Sync for Memory {}
     static MEMORY: Memory = Memory(std::cell::UnsafeCell::new([0; 512]));
 

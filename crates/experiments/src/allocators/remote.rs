@@ -1,7 +1,7 @@
-//! One thread allocates, another frees: blocks handed over through a bounded queue.
+//! One thread allocates, another frees: blocks passed on through a bounded queue.
 //!
-//! The queue is a ring of pointers, one producer and one consumer: null is an empty place. Its own
-//! cost is in the figure, the same for all allocators.
+//! The queue is a ring of pointers with one producer and one consumer; null marks an empty place.
+//! The queue's own cost is part of the figure, the same for all allocators.
 
 #![allow(unsafe_code, reason = "frees what another thread allocated")]
 
@@ -14,15 +14,16 @@ use tontine_host::trouble::{Result, Trouble};
 use super::crew::{BATCH, Crew, Dice};
 use super::heap::{Block, Heap, allocate, release};
 
-/// Blocks under way at most.
+/// Maximum number of blocks in flight.
 const PLACES: usize = 1024;
-/// Looks at a place before the processor is given to others.
+/// Number of polls of a place before the thread yields.
 const LOOKS: u32 = 1 << 10;
 
-/// A place that says that there will be no more; no block lies at such an address.
+/// Marks the end of the queue; no block has this address.
 const NO_MORE: *mut u64 = std::ptr::without_provenance_mut(8);
 
-/// Times blocks that go through so many pairs of threads, ns each, as the freeing one sees it.
+/// Times blocks that pass through `pairs` pairs of threads, in ns per block, as the freeing thread
+/// sees it.
 pub(super) fn run<H: Heap>(crew: &Crew<'_>, pairs: usize) -> Result<Vec<f64>> {
     let queues: Vec<Queue> = (0..pairs).map(|_| Queue::new()).collect();
     let means = crew.together(2 * pairs, |member| {
@@ -36,7 +37,7 @@ pub(super) fn run<H: Heap>(crew: &Crew<'_>, pairs: usize) -> Result<Vec<f64>> {
     Ok(means.concat())
 }
 
-/// Allocates until the other one has seen enough.
+/// Allocates until the consumer has timed enough.
 fn produce<H: Heap>(member: usize, queue: &Queue) -> Result<()> {
     let mut dice = Dice::of(member);
     let mut number = 0;
@@ -51,7 +52,7 @@ fn produce<H: Heap>(member: usize, queue: &Queue) -> Result<()> {
         Ok(())
     };
     let done = allocate_all();
-    // Whatever happened: the other one waits for it.
+    // In any case: the consumer waits for it.
     queue.put(number, NO_MORE);
     done
 }
@@ -64,7 +65,7 @@ fn consume<H: Heap>(crew: &Crew<'_>, queue: &Queue) -> Result<Vec<f64>> {
             more.set(false);
             return false;
         };
-        // SAFETY: the producer allocated it in this heap and gave it away.
+        // SAFETY: the producer allocated it in this heap and passed it on.
         wrong |= unsafe { release::<H>(block) } ^ number;
         number += 1;
         true
@@ -73,14 +74,14 @@ fn consume<H: Heap>(crew: &Crew<'_>, queue: &Queue) -> Result<Vec<f64>> {
     queue.over.store(true, Ordering::Relaxed);
     while more.get() && next() {}
     if wrong != 0 {
-        return Err(Trouble::fail("a block came without the number that was written into it"));
+        return Err(Trouble::fail("a block arrived without the number that was written into it"));
     }
     Ok(means)
 }
 
 struct Queue {
     places: Box<[AtomicPtr<u64>]>,
-    /// Whether the freeing end has timed enough; it takes what still comes, up to [`NO_MORE`].
+    /// `true` once the consumer has timed enough; it takes the remaining blocks, up to [`NO_MORE`].
     over: AtomicBool,
 }
 
@@ -95,17 +96,17 @@ impl Queue {
         &self.places[number as usize % PLACES]
     }
 
-    /// Waits for its place and puts it there.
+    /// Waits until the block's place is empty and stores the block there.
     #[inline(always)]
     fn put(&self, number: u64, block: *mut u64) {
         let place = self.place(number);
         // SYNC handed-over: pairs with the store of null in `take`.
         wait_until(|| place.load(Ordering::Acquire).is_null());
-        // SYNC handed-over: pairs with the load in `take`; what the block holds comes before.
+        // SYNC handed-over: pairs with the load in `take`; the block's contents are written before.
         place.store(block, Ordering::Release);
     }
 
-    /// Waits for the block of that number; `None` where there is no more.
+    /// Waits for the block with that number; returns `None` at the end.
     #[inline(always)]
     fn take(&self, number: u64) -> Option<Block> {
         let place = self.place(number);
@@ -121,7 +122,7 @@ impl Queue {
     }
 }
 
-/// Spins, and lets others run now and then: both ends may have one processor.
+/// Spins, and yields now and then: both ends may share one processor.
 #[inline(always)]
 fn wait_until(mut done: impl FnMut() -> bool) {
     loop {

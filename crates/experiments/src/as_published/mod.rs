@@ -1,9 +1,9 @@
-//! The seeds as they were: [`Seed`], found by number or by file name and run by
+//! The sources' programs as published: [`Seed`], found by number or by file name and run by
 //! [`Seed::reproduce`].
 //!
 //! A reproduction keeps its source's protocol, sizes and form of output, prints the published
-//! values beside, and says in a line what has to be said about the method today. The experiments
-//! proper, with intervals, are in [`crate`]; a reproduction feeds no report.
+//! values next to its own, and comments on the method in one line. The experiments proper, with
+//! intervals, are in [`crate`]; a reproduction does not enter any report.
 
 pub mod seed_000;
 pub mod seed_001;
@@ -15,17 +15,17 @@ use std::io::Write;
 
 use tontine_host::trouble::Result;
 
-/// Runs one reproduction, reduced where the flag says so, and writes what it found.
+/// Runs one reproduction, reduced if the flag is set, and writes its output.
 type Reproduce = fn(bool, &mut dyn Write) -> Result<()>;
 
-/// One of the documents that this project grew from.
+/// A source: one of the documents on which this project is based.
 #[derive(Debug, Clone, Copy)]
 pub struct Seed {
-    /// Its number: `000`.
+    /// The number, such as `000`.
     pub number: &'static str,
-    /// What it is about.
+    /// The subject.
     pub title: &'static str,
-    /// Name of its file.
+    /// Name of the file.
     pub file: &'static str,
     run: Reproduce,
 }
@@ -63,12 +63,12 @@ const SEEDS: &[Seed] = &[
     },
 ];
 
-/// All seeds, by number.
+/// Returns all sources, by number.
 pub fn seeds() -> &'static [Seed] {
     SEEDS
 }
 
-/// The seed of that number (`000` or `0`) or of that file name.
+/// Returns the source with that number (`000` or `0`) or that file name.
 pub fn find(name: &str) -> Option<&'static Seed> {
     let number = name.parse::<usize>().ok().filter(|_| name.len() <= 3);
     SEEDS.iter().find(|seed| {
@@ -77,12 +77,12 @@ pub fn find(name: &str) -> Option<&'static Seed> {
 }
 
 impl Seed {
-    /// Repeats the seed and writes its output, with what it published beside. `quick` reduces the
-    /// sizes; the output then says so.
+    /// Repeats the source's programs and writes their output, with the published values next to it.
+    /// `quick` reduces the sizes; the output then says so.
     ///
     /// # Errors
-    /// Skipped, where the machine lacks what it needs; failed, where it went wrong, or where
-    /// `out` refuses.
+    /// Skipped, if the machine lacks a requirement; failed, if a program fails or `out` cannot be
+    /// written.
     pub fn reproduce(&self, quick: bool, out: &mut dyn Write) -> Result<()> {
         (self.run)(quick, out)
     }

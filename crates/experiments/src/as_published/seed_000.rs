@@ -1,12 +1,12 @@
-//! Seed 000, 2016: does a signal's receiver still run when `kill` has returned?
+//! Source 000, 2016: does a signal's receiver still run when `kill` has returned?
 //!
 //! A million times: fork; the child writes its time-stamp counter into shared memory; the parent
 //! waits for the first stamp, sends SIGINT, stamps, reaps, and compares with the child's last
-//! stamp. Then the same with SIGKILL, which the seed's update reports. Nobody is pinned and no
-//! stamp is fenced.
+//! stamp. Then the same with SIGKILL, which the source's update reports. No process is pinned and
+//! no stamp is fenced.
 //!
-//! Two things differ, neither of them timed: SIGINT gets its default action in the child first, and
-//! where a side never occurs its line says so; the seed's program would divide by zero there. The
+//! Two differences, neither of them timed: SIGINT gets its default action in the child first; and
+//! if a side never occurs, its line says so, where the source's program would divide by zero. The
 //! measurement with intervals is [`crate::signal_delivery`].
 
 use std::io::Write;
@@ -22,18 +22,18 @@ use crate::signal_delivery::sender::Call;
 use crate::signal_delivery::stamps::Stamps;
 use crate::signal_delivery::tally::Delivery;
 
-/// Deliveries of each signal in the seed.
+/// Deliveries of each signal in the source.
 const DELIVERIES: usize = 1_000_000;
 /// Deliveries of each signal in a reduced run.
 const REDUCED: usize = 3_000;
-/// Cycles by which the seed's child outlived `kill` on average.
+/// Cycles by which the source's child outlived `kill` on average.
 const PUBLISHED_AVERAGE: i64 = 40;
 
-/// Repeats the seed.
+/// Repeats the source's program.
 ///
 /// # Errors
-/// Skipped, where the system refuses processes or shared memory; failed, where a child died of
-/// something else or `out` refuses.
+/// Skipped, if the system refuses processes or shared memory; failed, if a child died of another
+/// cause or `out` cannot be written.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     run(if quick { REDUCED } else { DELIVERIES }, out)
 }
@@ -44,14 +44,14 @@ fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
     let band = band(clock)?;
     let mut put = |line: String| writeln!(out, "{line}").during("writing the reproduction");
 
-    put("Seed 000: When is it signaled? (6 September 2016)".into())?;
+    put("Source 000: When is it signaled? (6 September 2016)".into())?;
     if deliveries < DELIVERIES {
         put(format!(
-            "Reduced: {deliveries} deliveries of each signal; the seed made {DELIVERIES}."
+            "Reduced: {deliveries} deliveries of each signal; the source made {DELIVERIES}."
         ))?;
     }
-    put("Three lines a signal, as the seed's program prints them: a child that was after,".into())?;
-    put("a parent that was after (both in hexadecimal cycles), the share after.".into())?;
+    put("Three lines per signal, as in the source's program: the child was after,".into())?;
+    put("the parent was after (both in hexadecimal cycles), the share of the latter.".into())?;
     for (name, signal) in [("SIGINT", Signal::INT), ("SIGKILL", Signal::KILL)] {
         let receiver = Receiver::new(stamps, signal, None)?;
         let mut found = Found::within(band.map(|(.., band)| band));
@@ -68,12 +68,13 @@ fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
     }
     put("\nPublished (Skylake, Ubuntu): the child was after in 80 % (Percent Parent After: 0.2),"
         .into())?;
-    put("by 40 cycles on average (28 in hexadecimal), nearly 1,200 at most (4b0); SIGKILL alike."
+    put("by 40 cycles on average (28 in hexadecimal), nearly 1,200 at most (4b0); the same with \
+         SIGKILL."
         .into())?;
     put(verdict(stamps, band))
 }
 
-/// The band between the first two processors that we may use, with their numbers.
+/// Measures the band between the first two allowed processors; returns it with their numbers.
 fn band(clock: Clock) -> Result<Option<(usize, usize, Band)>> {
     match pin::allowed()?[..] {
         [here, there, ..] => Ok(Some((here, there, Band::between(clock, here, there)?))),
@@ -81,25 +82,25 @@ fn band(clock: Clock) -> Result<Option<(usize, usize, Band)>> {
     }
 }
 
-/// What has to be said today.
+/// Returns the comment on the method.
 fn verdict(stamps: Stamps, band: Option<(usize, usize, Band)>) -> String {
     let ticks =
         if stamps.are_cycles() { "ticks" } else { "ticks of the system's clock, not cycles" };
     let Some((here, there, band)) = band else {
-        return "Today: one processor alone, so kill always returns before or after a switch; the \
-                figures say which, and nothing about two processors."
+        return "Today: only one processor, so kill always returns before or after a switch; the \
+                figures show which, and nothing about two processors."
             .into();
     };
     let inside = if band.high - band.low >= PUBLISHED_AVERAGE { "inside" } else { "outside" };
     format!(
-        "Today: it compares two processors' counters, read by unfenced rdtsc; here processor \
-         {there}'s lies {} to {} {ticks} ahead of processor {here}'s, and a shift of \
+        "Today: the method compares two processors' counters, read by unfenced rdtsc; here \
+         processor {there}'s is {} to {} {ticks} ahead of processor {here}'s, and a shift of \
          {PUBLISHED_AVERAGE} cycles is {inside} that band.",
         band.low, band.high
     )
 }
 
-/// One side of the comparison: the seed's `min`, `max`, `sum`.
+/// One side of the comparison: the source's `min`, `max`, `sum`.
 #[derive(Debug, Default, Clone, Copy)]
 struct Side {
     count: u64,
@@ -120,13 +121,13 @@ impl Side {
         match self.sum.checked_div(self.count) {
             Some(average) => format!("Min: {:x}, Max: {:x}, Avg: {average:x}", self.min, self.max),
             None => {
-                "Min: -, Max: -, Avg: - (never; the seed's program would divide by zero)".into()
+                "Min: -, Max: -, Avg: - (never; the source's program would divide by zero)".into()
             }
         }
     }
 }
 
-/// What one signal's deliveries showed.
+/// Result of one signal's deliveries.
 #[derive(Debug)]
 struct Found {
     child_after: Side,
@@ -164,7 +165,7 @@ impl Found {
         of as f64 / (self.child_after.count + self.parent_after.count) as f64
     }
 
-    /// The seed's three lines.
+    /// Returns the three lines of the source.
     fn lines(&self) -> [String; 3] {
         [
             self.child_after.line(),

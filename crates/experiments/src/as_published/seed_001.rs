@@ -1,13 +1,14 @@
-//! Seed 001 as it was: the four curves by which it compares two kernels, and this machine's beside.
+//! Source 001 as published: the four curves by which it compares two kernels, and this machine's
+//! curves.
 //!
 //! The two kernels are modes of the virtual Unix: `master` does all process and signal work on one
-//! processor, as OSF/1 did before, `parallel` is what the paper built. They run on a model of the
-//! paper's ten processors where an experiment has one, else on the processors that there are.
+//! processor, as OSF/1 did before; `parallel` is the paper's kernel. They run on a model of the
+//! paper's ten processors if the experiment has one, otherwise on this machine's processors.
 //!
-//! The paper draws its figures without numbers, so no point of them stands here: each figure is
-//! followed by the paper's shape in words. The measuring is that of the four experiments; their
-//! intervals come from `tontine measure`, these curves are one run each, as the paper's were.
-//! [`section_9`] has the paper's word on its locks.
+//! The paper's figures have no numbers, so none of their points are reproduced: each figure is
+//! followed by a description of the paper's curve. The measurements are those of the four
+//! experiments; `tontine measure` gives their intervals. These curves are one run each, as in the
+//! paper. [`section_9`] has the paper's statements on its locks.
 
 mod section_9;
 
@@ -24,30 +25,30 @@ use crate::SUITE;
 
 /// Width of the longest bar.
 const WIDTH: f64 = 40.0;
-/// Levels of a quick look.
+/// Levels of a quick run.
 const QUICK_LEVELS: [u64; 3] = [1, 2, 4];
-/// How many processors that machine had.
+/// Number of processors of the paper's machine.
 const PAPERS_PROCESSORS: usize = 10;
-/// What marks a cell that is modelled with as many processors as the paper's machine had.
+/// The parameter of a cell that is modelled with the processors of the paper's machine.
 const PAPERS_MACHINE: (&str, &str) = ("modelled", "10 processors");
-/// Where two processes of a pair run at once, as in the paper.
+/// Placements in which both processes of a pair run at once, as in the paper.
 const APART: [&str; 2] = ["cross-core", "spread"];
 
-/// A kernel that a figure has a curve of.
+/// A kernel that has a curve in a figure.
 #[derive(Clone, Copy)]
 struct Kernel {
     name: &'static str,
     variant: &'static str,
 }
 
-/// The two that the paper compares.
+/// The kernels that the paper compares.
 const OLD: Kernel = Kernel { name: "old kernel", variant: "master" };
 const NEW: Kernel = Kernel { name: "new kernel", variant: "parallel" };
 
 /// One figure of the paper.
 #[derive(Clone, Copy)]
 struct Curve {
-    /// Its caption.
+    /// The caption.
     title: &'static str,
     experiment: &'static str,
     /// This machine's kernel, as a variant.
@@ -55,11 +56,11 @@ struct Curve {
     metric: &'static str,
     /// The parameter along the horizontal axis.
     level: &'static str,
-    /// How far the paper's axis goes.
+    /// The last level on the paper's axis.
     most: u64,
-    /// What is along the vertical axis.
+    /// Label of the vertical axis.
     unit: &'static str,
-    /// What the paper's curves look like.
+    /// Description of the paper's curves.
     shape: &'static str,
 }
 
@@ -71,9 +72,9 @@ const CURVES: [Curve; 4] = [
         metric: "received",
         level: "pairs",
         most: 10,
-        unit: "signals/s a process",
-        shape: "old kernel in inverse proportion to the pairs; new kernel falling off beyond five \
-                pairs on ten processors, probably by the switches between processes",
+        unit: "signals/s per process",
+        shape: "old kernel inversely proportional to the pairs; new kernel falling beyond five \
+                pairs on ten processors, probably because of the switches between processes",
     },
     Curve {
         title: "Figure 2: Forks Completed per Process per Second",
@@ -82,10 +83,10 @@ const CURVES: [Curve; 4] = [
         metric: "forked",
         level: "processes",
         most: 7,
-        unit: "forks/s a process",
-        shape: "new kernel faster, by less than for signals: a fork leans on the virtual memory, \
-                which was another one in each, so that these figures say least; one process alone \
-                shows that the new locks cost it nothing",
+        unit: "forks/s per process",
+        shape: "new kernel faster, by less than for signals: a fork depends on the virtual memory \
+                system, which differed between the kernels, so that these figures tell least; a \
+                single process shows that the new locks cost it nothing",
     },
     Curve {
         title: "Figure 3: Elapsed Time for Multiple Builds",
@@ -94,10 +95,10 @@ const CURVES: [Curve; 4] = [
         metric: "build",
         level: "builds",
         most: 8,
-        unit: "s a build",
-        shape: "new kernel faster, by little, since most of the time is not what was changed; to \
-                the right it degrades more sharply, blamed on the load of the one disk rather \
-                than on the kernel's locks",
+        unit: "s per build",
+        shape: "new kernel a little faster, because most of the time is not spent in what was \
+                changed; to the right it degrades more sharply, which the paper attributes to the \
+                load of the one disk rather than to the kernel's locks",
     },
     Curve {
         title: "Figure 4: Elapsed Time for Multiple Pseudo-User Sessions",
@@ -106,11 +107,10 @@ const CURVES: [Curve; 4] = [
         metric: "iteration",
         level: "sessions",
         most: 8,
-        unit: "s an iteration",
-        shape: "of similar shape and less regular than the others; the new kernel takes less time \
-                by a noticeable factor. (There: logins over a network; here: each on a terminal \
-                of its \
-                own, `sessions/login` has the logins)",
+        unit: "s per iteration",
+        shape: "both curves of similar shape and less regular than the others; the new kernel \
+                takes less time by a noticeable factor. (There: logins over a network; here: each \
+                on its own terminal; `sessions/login` has the logins)",
     },
 ];
 
@@ -118,7 +118,8 @@ const CURVES: [Curve; 4] = [
 /// says so.
 ///
 /// # Errors
-/// Failed, where `out` cannot be written. What cannot be measured gets its reason as a line.
+/// Failed, if `out` cannot be written. For what cannot be measured, the reason is written as a
+/// line.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let processors = tontine_host::os::pin::allowed()?.len();
     say(
@@ -126,7 +127,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         format_args!(
             "Linux on {processors} processors; published: two OSF/1 kernels on an Encore Multimax, \
              ten NS32332 of about 1.5 MIPS, 224 MB.{}",
-            if quick { " Reduced to a few levels for a quick look." } else { "" }
+            if quick { " Reduced to a few levels for a quick run." } else { "" }
         ),
     )?;
     for curve in &CURVES {
@@ -136,16 +137,16 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     say(
         out,
         format_args!(
-            "\nToday: one run a point, as the paper's; the next run differs. For intervals: \
+            "\nToday: one run per point, as in the paper; the next run differs. For intervals: \
              tontine measure signal-throughput fork-throughput builds sessions. More processes \
-             than processors is another regime, marked *. The two kernels live in one process: \
-             a system call is a function call there and a fork copies no address space, so that \
-             their figures compare with each other and not with Linux's."
+             than processors is another regime, marked *. The two kernels run in one process, \
+             where a system call is a function call and a fork copies no address space: compare \
+             their figures with each other and not with Linux's."
         ),
     )
 }
 
-/// What has been measured of a kernel, by level, and what has to be said of it.
+/// The figures of a kernel by level, and its notes.
 #[derive(Default)]
 struct Points {
     values: BTreeMap<u64, Result<f64>>,
@@ -178,7 +179,7 @@ fn draw(curve: &Curve, quick: bool, processors: usize, out: &mut dyn Write) -> R
     say(out, format_args!("\nThe paper: {}.", curve.shape))
 }
 
-/// Measures each task; a reason in place of a task that there is none of.
+/// Measures each task. If there are no tasks, the result has the reason instead.
 fn points(curve: &Curve, variant: &str, tasks: BTreeMap<u64, Task>, quick: bool) -> Points {
     let mut points = Points::default();
     if tasks.is_empty() {
@@ -204,7 +205,7 @@ fn largest(points: &Points) -> f64 {
     points.values.values().filter_map(|value| value.as_ref().ok()).copied().fold(0.0, f64::max)
 }
 
-/// A line a level, with a bar as long as its share of the largest.
+/// Writes a line per level, with a bar in proportion to the largest value.
 fn bars(
     curve: &Curve,
     points: &Points,
@@ -229,7 +230,8 @@ fn bars(
     Ok(())
 }
 
-/// The new kernel's figure as a multiple of the old one's, where both have one.
+/// Writes the new kernel's figures as multiples of the old one's, for levels at which both have
+/// one.
 fn ratios(old: &Points, new: &Points, out: &mut dyn Write) -> Result<()> {
     let both = old.values.iter().filter_map(|(level, old)| {
         let (old, new) = (old.as_ref().ok()?, new.values.get(level)?.as_ref().ok()?);
@@ -239,22 +241,23 @@ fn ratios(old: &Points, new: &Points, out: &mut dyn Write) -> Result<()> {
     if both.is_empty() {
         return Ok(());
     }
-    say(out, format_args!("\nnew kernel's to old kernel's, by level: {}", both.join("  ")))
+    say(out, format_args!("\nratio of new kernel to old kernel, by level: {}", both.join("  ")))
 }
 
-/// Four digits are more than one run is good for.
+/// Formats a figure: one run supports no more than three or four digits.
 fn figure(value: f64) -> String {
     if value < 100.0 { format!("{value:.3}") } else { format!("{value:.0}") }
 }
 
-/// Processes that want a processor at once.
+/// Returns the number of processes that need a processor at the same time.
 fn processes(curve: &Curve, level: u64) -> usize {
     let each = if curve.level == "pairs" { 2 } else { 1 };
     level as usize * each
 }
 
-/// One task for each level that the paper has, in ascending order, if the experiment has such a
-/// variant: of the paper's machine, if that is modelled, else with both ends of a pair apart.
+/// Returns one task for each level of the paper, in ascending order, if the experiment has the
+/// variant: on a model of the paper's machine if there is one, otherwise with both ends of a pair
+/// on processors of their own.
 fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
     let experiment = SUITE
         .find(curve.experiment)
@@ -274,9 +277,9 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
     let modelled = tasks.iter().any(is_papers);
     tasks.retain(|task| is_papers(task) == modelled);
     tasks.retain(|task| modelled || !task.params.contains_key(PAPERS_MACHINE.0));
-    // Sessions beside builds are another load: section 9's.
+    // Sessions with simultaneous builds are another load: that of section 9.
     tasks.retain(|task| !task.params.contains_key("beside"));
-    // Of two arrangements of one level the last one stays.
+    // If a level has two placements, the last one is kept.
     tasks.sort_by_key(|task| {
         task.params.get("placement").is_none_or(|name| APART.contains(&name.as_str()))
     });
@@ -285,7 +288,8 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
         (level <= curve.most).then_some((level, task))
     };
     let mut tasks: BTreeMap<u64, Task> = tasks.into_iter().filter_map(of_level).collect();
-    // A model's levels are further apart than the paper's; between them it runs as well.
+    // A model's levels are further apart than the paper's, but the model runs at the levels between
+    // too.
     if let Some(any) = tasks.values().next().filter(|_| modelled).cloned() {
         for level in 1..=curve.most {
             let mut between = any.clone();
@@ -296,12 +300,12 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
     tasks
 }
 
-/// Whether a task is of a model of the paper's machine.
+/// Returns `true` if a task runs on a model of the paper's machine.
 fn is_papers(task: &Task) -> bool {
     task.params.get(PAPERS_MACHINE.0).is_some_and(|found| found == PAPERS_MACHINE.1)
 }
 
-/// Runs one cell, as large as it was in the source.
+/// Runs one cell at the size of the source.
 fn run(name: &str, variant: &str, params: Params) -> Result<Observed> {
     let found =
         SUITE.find(name).ok_or_else(|| Trouble::skip(format!("there is no experiment {name}")))?;
@@ -309,12 +313,17 @@ fn run(name: &str, variant: &str, params: Params) -> Result<Observed> {
     found.run(&Task { experiment, variant, params, size: Size::Full })
 }
 
-/// The mean over the processes of one run.
+/// Returns the mean over the processes of one run.
 fn mean(observed: &Observed, metric: &str) -> Result<f64> {
     let found = observed.series.iter().find(|series| series.metric == metric);
-    let found = found.ok_or_else(|| Trouble::fail(format!("it yielded no series {metric}")))?;
+    let found =
+        found.ok_or_else(|| Trouble::fail(format!("the experiment yielded no series {metric}")))?;
     let mean = found.samples.iter().sum::<f64>() / found.samples.len() as f64;
-    if mean.is_finite() { Ok(mean) } else { Err(Trouble::fail("it yielded no samples")) }
+    if mean.is_finite() {
+        Ok(mean)
+    } else {
+        Err(Trouble::fail("the experiment yielded no samples"))
+    }
 }
 
 fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
@@ -347,16 +356,16 @@ mod tests {
             let bars = text.lines().filter(|line| line.ends_with('#'));
             let levels: Vec<&str> =
                 bars.filter_map(|line| line.split_whitespace().next()).collect();
-            // Of the old kernel, the new one and this machine's.
+            // Levels of the old kernel, the new kernel and this machine's kernel.
             let whole = levels.len() == 9
                 && (0..3)
                     .all(|level| levels[level].trim_end_matches('*') == ["1", "2", "4"][level])
                 && levels[6..] == ["1", "2", "4*"]
                 && text.contains("\nold kernel (`master`, ")
                 && text.contains("\nnew kernel (`parallel`, ")
-                && text.contains("\nnew kernel's to old kernel's, by level: 1: ")
+                && text.contains("\nratio of new kernel to old kernel, by level: 1: ")
                 && text.starts_with("\nFigure 2: Forks Completed per Process per Second\n")
-                && text.contains("processes forks/s a process\n")
+                && text.contains("processes forks/s per process\n")
                 && text.lines().last().is_some_and(|line| line.starts_with("The paper: "))
                 && !text.contains("failed")
                 && !text.contains("skipped");

@@ -1,4 +1,4 @@
-//! Seed 002 as it was published: ten million loops of each check, and its table.
+//! Source 002 as published: ten million loops of each check, and its table.
 //!
 //! The loops are those of [`crate::liveness_check::timing`]: a counter and the check.
 //! Published figures: ThinkPad X220, Intel i5-2520M, Linux 4.19.12.
@@ -13,13 +13,13 @@ use crate::liveness_check::monitored::{Home, Means, Monitored};
 use crate::liveness_check::timing::repeat;
 use crate::with_check;
 
-/// Loops that the source ran.
+/// Loops in the source.
 const LOOPS: u64 = 10_000_000;
 
-/// Loops of a quick look.
+/// Loops of a quick run.
 const QUICK_LOOPS: u64 = 200_000;
 
-/// A row of the table: its name there, our variant, the published ratio and seconds, its
+/// A row of the table: its name in the source, our variant, the published ratio and seconds, its
 /// explanation.
 struct Row(&'static str, &'static str, f64, f64, &'static str);
 
@@ -32,10 +32,10 @@ const ROWS: [Row; 6] = [
     Row("procfs", "procfs-faccessat", 204.8, 8.19, "faccessat() in /proc/pid"),
 ];
 
-/// Runs the source's benchmark and writes its table, the published values beside ours.
+/// Runs the source's benchmark and writes its table, with the published values next to ours.
 ///
 /// # Errors
-/// Failed, where the output cannot be written; a row that the system refuses says so in the table.
+/// Failed, if the output cannot be written. A row that the system refuses says so in the table.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let loops = if quick { QUICK_LOOPS } else { LOOPS };
     let clock = Clock::calibrated();
@@ -82,13 +82,14 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     };
     writeln!(
         out,
-        "\nToday: dummy and load, below a nanosecond a loop, measure the loop and not the check; \
-         {share}."
+        "\nToday: dummy and load, below a nanosecond per loop, measure the loop and not the \
+         check; {share}."
     )
     .during("write")
 }
 
-/// Seconds of [`LOOPS`] loops with the check of `variant`, from `loops` of them.
+/// Returns the seconds of [`LOOPS`] loops with the check of `variant`, extrapolated from `loops` of
+/// them.
 fn seconds(variant: &str, loops: u64, clock: &Clock) -> Result<f64> {
     let means =
         means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
@@ -110,7 +111,7 @@ fn timed(clock: &Clock, loops: u64, run: impl Fn(u64) -> u64) -> Result<f64> {
     if made == loops {
         Ok(ns / 1e9 * (LOOPS as f64 / loops as f64))
     } else {
-        Err(Trouble::fail(format!("check {made} did not say that a living process is alive")))
+        Err(Trouble::fail(format!("check {made} did not report a living process as alive")))
     }
 }
 

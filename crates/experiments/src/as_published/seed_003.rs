@@ -1,9 +1,9 @@
-//! Seed 003 as it was: its programs, one after another, and what each of them shows here.
+//! Source 003 as published: its programs, one after another, and the output of each here.
 //!
-//! The threads that wait for signals are those of `lost-signals`; the traces those of
-//! `thread-vs-process`; the three times those of `false-sharing`. The program with a shared and a
-//! thread-local counter is small enough to stand here. The seed's heap, whose map it prints, is
-//! `tontine::heap::classic`; in its blocks the counters of `false-sharing` lie, too.
+//! The threads that wait for signals are those of `lost-signals`, the traces those of
+//! `thread-vs-process`, the three times those of `false-sharing`. The program with a shared and a
+//! thread-local counter is small enough to be in this file. The source's heap, whose map it prints,
+//! is `tontine::heap::classic`; the counters of `false-sharing` lie in its blocks too.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -22,19 +22,20 @@ use crate::lost_signals::{ACKNOWLEDGED, AS_IT_IS};
 use crate::published::published;
 use crate::thread_vs_process::traces;
 
-/// Increments of each thread in the seed's loops.
+/// Increments of each thread in the source's loops.
 const INCREMENTS: u64 = 10_000_000;
-/// The same for a look.
+/// Increments of each thread in a quick run.
 const QUICK_INCREMENTS: u64 = 1_000_000;
 
-/// Runs the seed's programs and writes what they print; `quick` shortens them and says so.
+/// Runs the source's programs and writes their output; `quick` shortens them and says so.
 ///
 /// # Errors
-/// Failed, where `out` cannot be written. What the machine refuses gets its reason as a line.
+/// Failed, if `out` cannot be written. For what the machine refuses, the reason is written as a
+/// line.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let size = if quick { Size::Quick } else { Size::Default };
     if quick {
-        say(out, format_args!("Reduced from {INCREMENTS} increments for a quick look.\n"))?;
+        say(out, format_args!("Reduced from {INCREMENTS} increments for a quick run.\n"))?;
     }
     say(out, format_args!("Threads that handle signals"))?;
     for (variant, title) in [
@@ -66,18 +67,19 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     say(
         out,
         format_args!(
-            "\nToday: the race before pause() is some ten instructions wide and hardly ever hit by \
-             waiting for it; `tontine measure lost-signals` widens it. A compiler that optimises \
-             makes each loop of ten million increments one addition; ours may not. The three times \
-             of false sharing are those of the loops alone; the published ones are of whole \
-             programs, which also make their threads, wait for them and print. For intervals: \
+            "\nToday: the race before pause() is some ten instructions wide and hardly ever hit \
+             by chance; `tontine measure lost-signals` widens it. A compiler that optimises makes \
+             each loop of ten million increments one addition; ours may not. The three times of \
+             false sharing are those of the loops alone; the published ones are of whole \
+             programs, which also create their threads, wait for them and print. For intervals: \
              tontine measure lost-signals thread-local thread-vs-process false-sharing."
         ),
     )
 }
 
-/// Signals sent one after another to a thread that waits for them as the seed's programs do:
-/// nothing holds the gap between two waits open. Not the usual cell of each variant, which may.
+/// Returns the task that sends signals one after another to a thread that waits for them as in the
+/// source's programs: the gap between two waits is not widened. The usual cell of each variant may
+/// widen it.
 fn waiting(variant: &str, size: Size) -> Task {
     let usual = Topology::of_this_machine();
     let placement = usual.placements().first().map_or("same-core", |usual| usual.name);
@@ -87,7 +89,7 @@ fn waiting(variant: &str, size: Size) -> Task {
     Task { experiment: "lost-signals".into(), variant: variant.into(), params, size }
 }
 
-/// How many of them a way of waiting got.
+/// Writes how many of the signals a way of waiting received.
 fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
     match observe(&waiting(variant, size), "lost") {
         Ok(each) => {
@@ -99,7 +101,7 @@ fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
     }
 }
 
-/// Two threads count in one shared variable and in one of their own, and print both.
+/// Two threads count in one shared variable and in a thread-local one, and print both.
 fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     thread_local! {
         static OWN: Cell<u64> = const { Cell::new(0) };
@@ -107,8 +109,7 @@ fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     let shared = AtomicU64::new(0);
     let count = || {
         for _ in 0..increments {
-            // As `x++` is compiled: a load, an addition, a store, with nothing to hold them
-            // together.
+            // As `x++` is compiled: a load, an addition, a store, with no atomicity.
             shared.store(shared.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             OWN.set(std::hint::black_box(OWN.get()) + 1);
         }
@@ -140,16 +141,16 @@ fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
     }
 }
 
-/// The samples of one metric of a task.
+/// Returns the samples of one metric of a task.
 fn observe(task: &Task, metric: &str) -> Result<Vec<f64>> {
     let found = SUITE.find(&task.experiment).map(|experiment| experiment.run(task));
-    let observed = found.unwrap_or_else(|| Err(Trouble::fail("it has no experiment")))?;
+    let observed = found.unwrap_or_else(|| Err(Trouble::fail("there is no such experiment")))?;
     let series = observed.series.into_iter().find(|series| series.metric == metric);
     let lack = || Trouble::fail(format!("{} yielded no series {metric}", task.experiment));
     Ok(series.ok_or_else(lack)?.samples)
 }
 
-/// The experiment's usual cell of a variant: the first that it lists.
+/// Returns the experiment's usual cell of a variant: the first that it lists.
 fn usual(experiment: &str, variant: &str, size: Size) -> Result<Task> {
     let topology = Topology::of_this_machine();
     let cells = SUITE
@@ -171,7 +172,8 @@ mod tests {
     use super::*;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    /// Two of the three used to work for 10 µs between two waits, and no program of the seed does.
+    /// Regression: two of the three worked for 10 µs between two waits, which no program of the
+    /// source does.
     #[test]
     fn the_programs_that_wait_for_signals_do_nothing_between_two_waits() {
         let experiment = SUITE.find("lost-signals").expect("it is there");
@@ -209,7 +211,7 @@ mod tests {
                 "two threads, one line: ",
                 "two threads, two lines: ",
                 "Today: ",
-                "whole programs, which also make their threads",
+                "whole programs, which also create their threads",
             ];
             let mut rest = text.as_str();
             for part in in_order {

@@ -1,8 +1,9 @@
-//! Seed 004 as it was: the least latency of five mechanisms, by its protocol and in its table.
+//! Source 004 as published: the minimum latency of five mechanisms, by its protocol and in its
+//! table.
 //!
-//! Rounds are timed one after another, halved, freed of what lies beyond 1.5 interquartile ranges,
-//! and given the naive 95 % interval. The measuring itself is `round-trip`'s; what the statistics
-//! are worth today is said below the table.
+//! Rounds are timed one after another and halved, samples beyond 1.5 interquartile ranges are
+//! dropped, and the naive 95 % interval is computed. The measurement itself is that of
+//! `round-trip`; a line below the table comments on the statistics.
 
 use std::io::Write;
 
@@ -16,14 +17,14 @@ use tontine_host::trouble::{During, Result, Trouble};
 use crate::published::published;
 use crate::round_trip::{self, Stamps};
 
-/// Rounds that the seed timed, and those that it threw away first.
+/// Rounds that the source timed, and those of its warm-up.
 const ROUNDS: (usize, usize) = (1_000_000, 10_000);
-/// The same for a look.
+/// Rounds and warm-up of a quick run.
 const QUICK: (usize, usize) = (20_000, 2_000);
 /// Rows of a histogram, and the width of its longest bar.
 const HISTOGRAM: (usize, usize) = (8, 40);
 
-/// Rows of the seed's table: its name there and our variant.
+/// Rows of the source's table: the name there, and our variant.
 const ROWS: [(&str, &str); 6] = [
     ("Spinlock", "spinlock-tas"),
     ("Better spinlock", "spinlock-ttas"),
@@ -33,20 +34,21 @@ const ROWS: [(&str, &str); 6] = [
     ("Docker containers", "container-tcp"),
 ];
 
-/// Runs the seed's experiment here and writes its table to `out`; `quick` shortens it and says so.
+/// Runs the source's experiment here and writes its table to `out`; `quick` shortens it and says
+/// so.
 ///
 /// # Errors
-/// Failed, where `out` cannot be written. A mechanism that cannot be measured gets its reason as a
-/// row.
+/// Failed, if `out` cannot be written. For a mechanism that cannot be measured, the row has the
+/// reason.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let (rounds, warm_up) = if quick { QUICK } else { ROUNDS };
     let reduced =
-        if quick { format!(" Reduced from {} for a quick look.", ROUNDS.0) } else { String::new() };
+        if quick { format!(" Reduced from {} for a quick run.", ROUNDS.0) } else { String::new() };
     say(
         out,
         format_args!(
-            "Minimal latency of IPC mechanisms, one way, ns; {rounds} rounds each after \
-             {warm_up} of warm-up.{reduced}\n\n{:>12} {:>12} {:>12}   {:<18} published (Apple M2)",
+            "Minimal latency of IPC mechanisms, one way, ns; {rounds} rounds each after {warm_up} \
+             warm-up rounds.{reduced}\n\n{:>12} {:>12} {:>12}   {:<18} published (Apple M2)",
             "lower bound", "mean", "upper bound", "mechanism"
         ),
     )?;
@@ -84,14 +86,14 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     say(
         out,
         format_args!(
-            "\nToday: the naive interval (±0.08 ns on 113 ns in the source) is not what the \
-             next run gives, because consecutive samples are not independent; compare whole \
+            "\nToday: the naive interval (±0.08 ns on 113 ns in the source) does not contain the \
+             next run's result, because consecutive samples are not independent; compare whole \
              invocations instead."
         ),
     )
 }
 
-/// The published lower bound, mean and upper bound, ns.
+/// Returns the published lower bound, mean and upper bound, ns.
 fn published_row(variant: &str) -> String {
     let found = published("round-trip", variant, "one_way", &Params::new());
     let figures = found.iter().flat_map(|row| [row.low, Some(row.value), row.high]).flatten();
@@ -100,11 +102,11 @@ fn published_row(variant: &str) -> String {
 
 /// One mechanism's row.
 struct Measured {
-    /// Samples of one way, one a round.
+    /// Number of samples of the one-way latency, one per round.
     samples: usize,
-    /// Those within 1.5 interquartile ranges of the quartiles, ns, in ascending order.
+    /// The samples within 1.5 interquartile ranges of the quartiles, ns, in ascending order.
     kept: Vec<f64>,
-    /// Rounds skipped for each completed one, where the mechanism counts them.
+    /// Rounds skipped for each completed one, if the mechanism counts them.
     skipped: Option<f64>,
 }
 

@@ -1,10 +1,11 @@
-//! Section 9 of seed 001: how locks were taken under the paper's own load, and the answer to its
-//! open question: [`tell`].
+//! Section 9 of source 001: lock statistics under the paper's own load, and the answer to its open
+//! question: [`tell`].
 //!
-//! The load is eight sessions beside eight builds, in each mode: on a model of the paper's machine,
-//! and on the processors that there are. For the question the model runs it with locks of each
-//! process and with the one lock of all relations, on more and more processors; from where eight
-//! trees of each kind no longer fill them, with more of both.
+//! The load is eight sessions and eight builds at the same time, in each mode: on a model of the
+//! paper's machine, and on this machine's processors. To answer the question, the model runs the
+//! load with locks of each process and with the one lock of all relations, on increasing numbers of
+//! processors; as soon as eight trees of each kind no longer occupy all processors, with more of
+//! both.
 
 use std::io::Write;
 
@@ -18,32 +19,32 @@ use tontine_host::trouble::{Result, Trouble};
 use super::{PAPERS_MACHINE, PAPERS_PROCESSORS, mean, run, say};
 use crate::SUITE;
 
-/// Sessions, and builds, of the paper's load.
+/// Number of sessions, and of builds, in the paper's load.
 const PAPERS_LOAD: usize = 8;
-/// Models in which the question is asked.
+/// Numbers of processors in the models that answer the question.
 const PROCESSORS: [usize; 7] = [2, 4, 8, PAPERS_PROCESSORS, 16, 32, 64];
-/// A quick look's.
+/// Those of a quick run.
 const QUICK_PROCESSORS: [usize; 3] = [2, PAPERS_PROCESSORS, 64];
-/// The one lock of all relations, and in which mode it is.
+/// The mode with one lock of all relations, and the lock.
 const GLOBAL: (&str, &str) = ("parallel", "proc_relation_lock");
-/// The locks of each process in its place.
+/// The mode with locks of each process instead, and the lock.
 const OWN: (&str, &str) = ("per-process", "p_family_lock");
-/// What the paper says.
-const PAPER: &str = "The paper, of proc_relation_lock: well under 2 % of its acquisitions waited; \
+/// The paper's statement.
+const PAPER: &str = "The paper on proc_relation_lock: well under 2 % of its acquisitions waited; \
      10 % of those waits blocked, 90 % ended while the thread still spun. Above the median of the \
      kernel's locks, and not among the most contended.";
 
-/// Writes all of it; a quick look takes fewer steps.
+/// Writes the statistics and the answer; a quick run has fewer steps.
 ///
 /// # Errors
-/// Failed, where `out` cannot be written.
+/// Failed, if `out` cannot be written.
 pub(super) fn tell(quick: bool, processors: usize, out: &mut dyn Write) -> Result<()> {
     say(
         out,
         format_args!(
-            "\nSection 9: how locks are taken, eight sessions beside eight builds\n\
-             per cent of all acquisitions that waited; in brackets, per cent of these that were \
-             blocked"
+            "\nSection 9: how locks are taken, eight sessions and eight builds at once\n\
+             percent of all acquisitions that waited; in brackets, percent of these that \
+             were blocked"
         ),
     )?;
     let size = if quick { Size::Quick } else { Size::Full };
@@ -54,7 +55,7 @@ pub(super) fn tell(quick: bool, processors: usize, out: &mut dyn Write) -> Resul
     question(if quick { &QUICK_PROCESSORS } else { &PROCESSORS }, out)
 }
 
-/// The paper's load in every mode, as the experiment's cells have it, modelled or not.
+/// Writes the paper's load in every mode, as in the experiment's cells, modelled or not.
 fn table(title: &str, size: Size, modelled: bool, out: &mut dyn Write) -> Result<()> {
     say(out, format_args!("\n{title}"))?;
     let Some(sessions) = SUITE.find("sessions") else { return Ok(()) };
@@ -97,13 +98,14 @@ fn note(table: &mut Table, mode: &str, observed: &Observed) {
     }
 }
 
-/// Whether per-process locks would be worth it, as models of so many processors say.
+/// Answers whether per-process locks would be worth it, from models with these numbers of
+/// processors.
 fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
     say(
         out,
         format_args!(
-            "\nIts open question: locks of each process in place of the one of all relations, \
-             worth it?\nfrom {} (`{}`) to {} (`{}`), modelled; waits as above\n\n\
+            "\nIts open question: are locks of each process, instead of the one of all \
+             relations, worth it?\nfrom {} (`{}`) to {} (`{}`), modelled; waits as above\n\n\
              {:>10} {:>9} {:>11} {:>11} {:>10} {:>10} {:>10}",
             GLOBAL.1,
             GLOBAL.0,
@@ -154,18 +156,18 @@ fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// What the change of locks brings on so many processors.
+/// Gains from the change of locks on a number of processors.
 struct Step {
-    /// Sessions, and builds.
+    /// Number of sessions, and of builds.
     each: usize,
-    /// How the one lock was taken, and how those of each process.
+    /// Statistics of the one lock, and of the locks of each process.
     waits: [String; 2],
-    /// Of sessions, of builds, of forks.
+    /// Gains for sessions, for builds, for forks.
     gains: [Gain; 3],
 }
 
 fn step(processors: usize) -> Result<Step> {
-    // A tree stays on one processor: fewer would leave some idle.
+    // A tree stays on one processor: fewer trees would leave some idle.
     let each = PAPERS_LOAD.max(processors / 2);
     let cell = |pairs: [(&str, String); 2]| {
         let all = pairs.into_iter().chain([("modelled", format!("{processors} processors"))]);
@@ -174,7 +176,7 @@ fn step(processors: usize) -> Result<Step> {
     let load = cell([("sessions", each.to_string()), ("beside", format!("{each} builds"))]);
     let [one, own] = [GLOBAL, OWN].map(|(mode, _)| run("sessions", mode, load.clone()));
     let (one, own) = (one?, own?);
-    // As many as the curve of forks has, where the model has no more.
+    // If the model has no more processors, use the largest level of the curve of forks.
     let most = if processors > PAPERS_PROCESSORS { processors } else { processors.min(7) };
     let forks = Params::from([
         ("processes".to_owned(), most.to_string()),
@@ -197,7 +199,7 @@ fn step(processors: usize) -> Result<Step> {
     })
 }
 
-/// How one lock was taken.
+/// Returns the statistics of one lock.
 fn waits(observed: &Observed, lock: &str) -> Result<String> {
     let mut table = Table::default();
     note(&mut table, "", observed);
