@@ -1,15 +1,16 @@
-//! The points of a scaling curve: [`levels`], by the size of a run; [`asked`], the one of a task.
+//! The points of a scaling curve: [`levels`], by the size of a run; [`asked`], the point of a task.
 //!
-//! It knows numbers only; what they count (pairs, processes) is the experiment's.
+//! The module handles numbers only; the experiment decides what they count (pairs, processes).
 
 use tontine_bench::size::Size;
 use tontine_bench::task::Task;
 use tontine_host::trouble::{Result, Trouble};
 
-/// The levels of a curve that a paper drew from 1 to `end`, on so many processors, ascending.
+/// Returns the levels of a curve that a paper drew from 1 to `end`, for a number of processors,
+/// ascending.
 ///
-/// `quick`: 1, as many as there are processors, and twice as many; `default`: powers of two, and
-/// the end; `full`: every one. None lies beyond the end.
+/// `quick`: 1, the number of processors, and twice that; `default`: powers of two, and the end;
+/// `full`: every level. No level exceeds the end.
 pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
     let mut levels: Vec<usize> = match size {
         Size::Quick => vec![1, processors, 2 * processors],
@@ -26,8 +27,8 @@ pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
     levels
 }
 
-/// The levels of a modelled curve up to `end`, ascending: one, as many as take all of so many
-/// processors in pairs, and the end, at least.
+/// Returns the levels of a modelled curve up to `end`, ascending: at least one, the number of pairs
+/// that occupy all processors, and the end.
 pub(crate) fn modelled(size: Size, processors: usize, end: usize) -> Vec<usize> {
     let half = processors / 2;
     let mut levels: Vec<usize> = match size {
@@ -43,10 +44,10 @@ pub(crate) fn modelled(size: Size, processors: usize, end: usize) -> Vec<usize> 
     levels
 }
 
-/// The level that `task` asks for by its parameter `name`.
+/// Returns the level in `task`'s parameter `name`.
 ///
 /// # Errors
-/// Failed, where that is no number from 1 to `end`.
+/// Failed, if the parameter is not a number from 1 to `end`.
 pub(crate) fn asked(task: &Task, name: &str, end: usize) -> Result<usize> {
     let found = task.params.get(name).map_or("", String::as_str);
     let level = found.parse().ok().filter(|level| (1..=end).contains(level));
@@ -55,7 +56,7 @@ pub(crate) fn asked(task: &Task, name: &str, end: usize) -> Result<usize> {
     })
 }
 
-/// What has to be said beside a figure of more processes than processors.
+/// Returns the note for a figure with more processes than processors.
 pub(crate) fn crowd(processes: usize, processors: usize) -> Option<String> {
     (processes > processors).then(|| {
         let word = if processors == 1 { "processor" } else { "processors" };

@@ -1,4 +1,4 @@
-//! The experiments, one for each question: [`SUITE`].
+//! The experiments, one per question: [`SUITE`].
 //!
 //! Floors, from the bottom up: `levels`, `mechanisms`, `modes`, `published`, `told`; `allocators`,
 //! `false_sharing`, `liveness_check`, `round_trip`, `shared_heaps`, `signal_delivery`, `spawn`,
@@ -9,11 +9,10 @@
 //! Each experiment has a folder and implements [`tontine_bench::suite::Experiment`]: it names its
 //! variants and, for one machine, its tasks, and returns the samples of a task in the order in
 //! which they were taken. The rows of round trip, throughput, survival and wake-up are the
-//! mechanisms of `tontine-mechanisms`, in its order.
-//! [`as_published`] has the sources' own programs, as they were, and [`published`] the figures of
-//! the sources.
+//! mechanisms of `tontine-mechanisms`, in its order. [`as_published`] has the sources' own
+//! programs, and [`published`] the sources' figures.
 //!
-//! Names are a contract with scripts: experiments and variants may be added, none is renamed. An
+//! Names are a contract with scripts: experiments and variants may be added, but not renamed. An
 //! experiment computes no interval, repeats nothing and prints nothing: `tontine-bench` does.
 
 pub mod allocators;
@@ -83,10 +82,10 @@ pub static SUITE: Suite = Suite {
     end_run: tontine_host::leftovers::forget_the_run,
 };
 
-/// The placement that a cell's parameters name.
+/// Returns the placement that a cell's parameters name.
 ///
 /// # Errors
-/// Skipped, where this machine has no such placement.
+/// Skipped, if this machine has no such placement.
 pub(crate) fn placement_of(params: &Params) -> Result<Placement> {
     let name = params.get("placement").map_or("", String::as_str);
     Topology::of_this_machine()
@@ -99,7 +98,8 @@ mod tests {
     use super::*;
     use tontine_bench::size::Size;
 
-    /// Whether a line of the system calls is about a variant: by its name, or for all or the rest.
+    /// Returns `true` if a line of the system calls covers a variant: by its name, or as `all` or
+    /// `others`.
     fn covers(variants: &str, name: &str) -> bool {
         ["all", "others"].contains(&variants) || variants.split(", ").any(|one| one == name)
     }
@@ -114,18 +114,18 @@ mod tests {
             for text in texts.chain(explained.steps.iter().copied()) {
                 assert!(
                     text.len() > 20 && text.ends_with(['.', '?']),
-                    "{name}: no sentence: {text}"
+                    "{name}: not a sentence: {text}"
                 );
             }
             for variant in experiment.variants() {
-                let told = explained.calls.iter().any(|(of, _)| covers(of, variant.name));
-                assert!(told, "{name}: which system calls does {} make?", variant.name);
+                let covered = explained.calls.iter().any(|(of, _)| covers(of, variant.name));
+                assert!(covered, "{name}: the system calls of {} are missing", variant.name);
             }
             assert!(explained.calls.iter().all(|(_, calls)| !calls.is_empty()), "{name}");
         }
     }
 
-    /// What a source found is said where a figure of it stands beside ours.
+    /// If a figure of a source is shown next to ours, the explanation states the source's result.
     #[test]
     fn a_published_figure_is_explained() {
         for experiment in SUITE.experiments {
@@ -152,7 +152,11 @@ mod tests {
     #[test]
     fn every_parameter_is_documented() {
         let page = include_str!("../../../docs/results.md");
-        let row = page.lines().find(|line| line.starts_with("| `params` |")).expect("the row");
+        let row = page.lines().find(|line| line.starts_with("| `params` |")).expect(
+            "the row of \
+                                                                                     the \
+                                                                                     parameters",
+        );
         let topology = Topology::of_this_machine();
         for experiment in SUITE.experiments {
             for variant in experiment.variants() {

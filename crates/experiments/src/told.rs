@@ -1,27 +1,27 @@
-//! What an explanation tells of system calls against those that a [`Creator`] makes: [`hold`].
+//! Checks the system calls in an explanation against those that a [`Creator`] makes: [`hold`].
 
 use tontine_bench::about::Explanation;
 use tontine_host::trace::{self, TraceEvent, Who};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::creation::Creator;
 
-/// A call that is told of, and whether it is always made.
+/// A call in the explanation, and whether it is always made.
 type Told<'a> = (&'a str, bool);
 
-/// Fails where the caller or the created make another call than is told of, leave one out, or make
-/// them in another order.
+/// Fails if the caller or the created process makes a call that the explanation lacks, omits one
+/// that it has, or makes them in another order.
 pub(crate) fn hold(
     explanation: &Explanation,
     variant: &str,
     make: impl FnOnce() -> Result<Creator> + Send,
 ) {
     let twice = trace::events(|| {
-        let creator = make().expect("what it needs");
-        creator.create_and_wait().expect("the first");
-        // Splits what follows from what was before.
+        let creator = make().expect("a creator");
+        creator.create_and_wait().expect("the first creation");
+        // Marks the start of the second creation in the trace.
         std::hint::black_box(rustix::process::getppid());
-        creator.create_and_wait().expect("the second");
-        // Nor is what comes after: its end would close what it holds.
+        creator.create_and_wait().expect("the second creation");
+        // Dropping the creator would close its descriptors, inside the trace.
         std::mem::forget(creator);
     });
     let events = match twice {
@@ -30,11 +30,12 @@ pub(crate) fn hold(
         Err(trouble) => panic!("{variant}: {trouble}"),
     };
     let mark = |event: &TraceEvent| event.call().is_some_and(|call| call.name == Some("getppid"));
-    let split = events.iter().position(mark).expect("the mark");
+    let split = events.iter().position(mark).expect("the call of getppid");
     let second = &events[split + 1..];
     let mut told = explanation.calls.iter();
-    let (_, told) =
-        told.find(|(names, _)| names.split(", ").any(|one| one == variant)).expect("it is told of");
+    let (_, told) = told
+        .find(|(names, _)| names.split(", ").any(|one| one == variant))
+        .expect("an explanation");
     let seen = |callers: bool| -> Vec<String> {
         let calls = second.iter().filter_map(TraceEvent::call);
         let calls = calls.filter(|call| (call.who == Who::Caller) == callers);
@@ -42,13 +43,14 @@ pub(crate) fn hold(
     };
     let (caller, created) = read(told);
     for (who, told, seen) in [("caller", caller, seen(true)), ("created", created, seen(false))] {
-        assert!(agree(&told, &seen), "{variant}, {who}: told of {told:?}, seen {seen:?}");
+        assert!(agree(&told, &seen), "{variant}, {who}: explained {told:?}, traced {seen:?}");
     }
     let creations = second.iter().filter_map(|event| event.call()?.creates);
     assert_eq!(creations.count(), 1, "{variant}");
 }
 
-/// The calls of the first sentence: the caller's, and those of whoever is created.
+/// Returns the calls of the first sentence: those of the caller, and those of the created process
+/// or thread.
 fn read(text: &str) -> (Vec<Told<'_>>, Vec<Told<'_>>) {
     let (mut caller, mut created) = (Vec::new(), Vec::new());
     let mut of = &mut caller;
@@ -59,14 +61,15 @@ fn read(text: &str) -> (Vec<Told<'_>>, Vec<Told<'_>>) {
         let mut words =
             clause.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         if let Some(name) = words.find(|word| trace::is_a_call(word)) {
-            of.push((name, !clause.contains(" where ")));
+            let sometimes = [" if ", " unless "].iter().any(|word| clause.contains(word));
+            of.push((name, !sometimes));
         }
     }
     (caller, created)
 }
 
-/// Whether the calls are those that are told of, with or without those that are not always made. A
-/// call several times in a row is one.
+/// Returns `true` if the calls are those of the explanation, with or without those that are not
+/// always made. Several calls of one name in a row count as one.
 fn agree(told: &[Told<'_>], seen: &[String]) -> bool {
     let mut seen: Vec<&str> = seen.iter().map(String::as_str).collect();
     seen.dedup();
@@ -80,14 +83,14 @@ fn agree(told: &[Told<'_>], seen: &[String]) -> bool {
 
 #[test]
 fn clauses_are_read_as_calls_of_the_caller_and_of_the_created() {
-    let text =
-        "clone3 as fork, wait4; futex in the join where it lives; in the child exit. No mmap";
+    let text = "clone3 as fork, wait4; futex in the join if it lives; in the child exit. No mmap";
     let (caller, created) = read(text);
     assert_eq!(caller, [("clone3", true), ("wait4", true), ("futex", false)]);
     assert_eq!(created, [("exit", true)]);
 }
 
-/// A substring of what is told of was once good enough, and what was told of needed not be made.
+/// Regression: a substring of an explained call was accepted, and an explained call did not have to
+/// be made.
 #[test]
 fn other_calls_missing_calls_and_another_order_do_not_agree() {
     let told = [("munmap", true), ("futex", false), ("exit_group", true)];

@@ -39,9 +39,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          1,024 blocks. Again and again it draws one of them at random, frees it, allocates another \
          in its place, of 16, 32, 48 … 512 bytes, evenly drawn, and writes the first word: about \
          270 kB allocated per thread, of 32 sizes, in random order.",
-        "`remote_free`, if there are two threads or more: half of them allocate blocks of the same \
-         sizes, write the first word, and put them into a queue of 1,024 places; the other half \
-         take them out, one queue for each two, and free them.",
+        "`remote_free`, if there are two threads or more: half of them allocate blocks of the \
+         same sizes, write the first word, and put them into a queue of 1,024 slots; the other \
+         half take them out, one queue for each two, and free them.",
         "Each block's first word names its owner and is read before the block is freed: if a block \
          was handed out twice, the row fails.",
         "All threads are released together and work for the same time, the first quarter of which \
@@ -50,7 +50,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     timing: "Batches of 256 operations between two fenced readings of the time-stamp counter on \
              the thread itself: for `pair` of one free and one malloc, for `remote_free` of one \
              block through the queue, as the freeing thread sees it. The samples are those of all \
-             threads. Inside as well: drawing size and place (about a nanosecond), writing and \
+             threads. Inside as well: drawing size and slot (about a nanosecond), writing and \
              reading the first word, and for `remote_free` the queue itself, which takes a line \
              from processor to processor. They are the same for all allocators.",
     found: "Source 003 describes why one lock does not scale and what glibc does instead; it \

@@ -1,4 +1,4 @@
-//! Building: what it needs, [`Tools`], and several builds at once, [`Tools::build`].
+//! Builds: the tools, [`Tools`], and several builds at once, [`Tools::build`].
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,35 +13,36 @@ use tontine_host::trouble::{During, Result, Trouble};
 
 use super::source;
 
-/// Variables that tell a `make` of another one above it, or make it read more than its file.
+/// Environment variables that connect a `make` with an outer one, or make it read more than its
+/// makefile.
 const OF_MAKE: [&str; 5] = ["MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "MAKELEVEL", "MAKEFILES"];
 
-/// A program that every compiler with its library's headers compiles.
+/// A program that every compiler with a C library's headers compiles.
 const SMALLEST: &str = "#include <stdio.h>\nint main(void) { return puts(\"well\") < 0; }\n";
 
-/// What a build runs.
+/// The tools of a build.
 #[derive(Debug)]
 pub(super) struct Tools {
     make: PathBuf,
 }
 
-/// Some builds that ran at once.
+/// Result of builds that ran at once.
 #[derive(Debug)]
 pub(super) struct Built {
-    /// Seconds that each took.
+    /// Duration of each, in seconds.
     pub(super) seconds: Vec<f64>,
-    /// Lines of C in each.
+    /// Lines of C in each build.
     pub(super) lines: usize,
 }
 
 impl Tools {
-    /// Looks for `make` and a compiler that works, in `folder`.
+    /// Searches for `make` and a working compiler, and tests it in `folder`.
     ///
-    /// Compiling something small is the warm-up as well: the compiler and the headers are in
-    /// memory afterwards, for the first build as for the last.
+    /// Compiling a small program is also the warm-up: it loads the compiler and the headers into
+    /// memory, so that the first build does not differ from the last.
     ///
     /// # Errors
-    /// Skipped, with what is missing.
+    /// Skipped, with the name of what is missing.
     pub(super) fn look(folder: &Path, herd: &Herd, until: Instant) -> Result<Self> {
         let make = find("make")
             .ok_or_else(|| Trouble::skip("needs make, and found none on PATH: install make"))?;
@@ -54,7 +55,8 @@ impl Tools {
         let (_, status) = herd.run(&mut compile, until)?;
         if !status.success() {
             return Err(Trouble::skip(format!(
-                "needs a C compiler that finds <stdio.h> and links: {} of two lines: {status}: {}",
+                "needs a C compiler that finds <stdio.h> and links: {} on a program of two lines: \
+                 {status}: {}",
                 cc.display(),
                 said_in(folder)
             )));
@@ -62,12 +64,12 @@ impl Tools {
         Ok(Self { make })
     }
 
-    /// Builds `count` copies of the program at once, each in a folder of its own beside the others
+    /// Builds `count` copies of the program at once, each in a folder of its own next to the others
     /// in `folder`.
     ///
     /// # Errors
-    /// Skipped, where the sources cannot be written. Failed, where a build fails, does not end by
-    /// `until`, or yields a program that says something else than its siblings.
+    /// Skipped, if the sources cannot be written. Failed, if a build fails, does not end by
+    /// `until`, or yields a program whose output differs from that of the others.
     pub(super) fn build(
         &self,
         count: usize,
@@ -85,7 +87,7 @@ impl Tools {
         let together = Barrier::new(count);
         let one = |folder: &PathBuf| {
             let make = self.make_in(folder);
-            // Everybody comes here, whatever went wrong: the others wait.
+            // Every thread must arrive here, even after an error: the others wait.
             together.wait();
             let (time, status) = herd.run(&mut make?, until)?;
             if status.success() {
@@ -100,7 +102,7 @@ impl Tools {
             let ended = running
                 .into_iter()
                 .map(|one| one.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked"))));
-            // All have ended before the first trouble is told.
+            // Wait for all before returning the first error.
             ended.collect::<Vec<_>>().into_iter().collect::<Result<Vec<f64>>>()
         })?;
         agree(&folders, herd, until)?;
@@ -117,7 +119,7 @@ impl Tools {
     }
 }
 
-/// Runs each program: all must print the same checksum.
+/// Runs each program; all must print the same checksum.
 fn agree(folders: &[PathBuf], herd: &Herd, until: Instant) -> Result<()> {
     let mut first = None;
     for folder in folders {
@@ -136,15 +138,15 @@ fn agree(folders: &[PathBuf], herd: &Herd, until: Instant) -> Result<()> {
     Ok(())
 }
 
-/// A command in `folder` that prints into a file there and reads nothing.
+/// Returns a command in `folder` that writes its output into a file there and reads nothing.
 fn command(program: &Path, folder: &Path) -> Result<Command> {
     let said = File::create(folder.join("said")).setting_up("creating a file")?;
     let also = said.try_clone().setting_up("dup")?;
     let mut command = Command::new(program);
     command.current_dir(folder).stdin(Stdio::null()).stdout(said).stderr(also);
-    // A compiler that is killed leaves its temporary files: in our folder they are removed.
+    // A killed compiler leaves temporary files: in our folder they are removed.
     command.env("TMPDIR", folder);
-    // Messages in one language; and a compiler that is a cache would not compile.
+    // Messages in one language; and no compiler cache, which would not compile.
     command.env("LC_ALL", "C").env("CCACHE_DISABLE", "1");
     Ok(command)
 }

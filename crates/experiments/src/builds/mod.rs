@@ -1,8 +1,8 @@
-//! `builds`: how long `make` takes while others run beside it: [`Builds`].
+//! `builds`: the duration of a `make` while others run at the same time: [`Builds`].
 //!
-//! [`source`] writes the program, [`build`] builds copies of it at once; [`super::trees`] does in
-//! the virtual Unix what a build did here. What it does not do: tell what the time goes into; it is
-//! mostly the compiler's own, and not the kernel's.
+//! [`source`] writes the program, [`build`] builds copies of it at once; [`super::trees`] repeats
+//! in the virtual Unix what a build did here. The experiment does not show what the time is spent
+//! on; most of it is the compiler's own, not the kernel's.
 
 mod build;
 mod explained;
@@ -32,7 +32,7 @@ use build::Tools;
 const MOST: usize = 8;
 /// `make`, the compiler's driver, the compiler or the assembler, and a shell.
 const PROCESSES: u64 = 4;
-/// Memory of each of them, on average: only the compiler is large.
+/// Memory of each, on average: only the compiler is large.
 const MEMORY: u64 = 24 << 20;
 
 /// The experiment.
@@ -69,7 +69,7 @@ impl Experiment for Builds {
         }
     }
 
-    /// Builds that each of those at once makes.
+    /// The number of builds per process: one.
     fn operations(&self, _: &str, _: Size) -> usize {
         1
     }
@@ -90,11 +90,12 @@ impl Experiment for Builds {
     }
 }
 
-/// So many builds at once, given up after `patience`.
+/// Times `builds` builds at once; gives up after `patience`.
 fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     let until = Instant::now() + patience;
     room::for_processes(PROCESSES * builds as u64, MEMORY)?;
-    // The folder outlives the group: who still writes there is killed before it is removed.
+    // The folder outlives the process group: processes still writing there are killed before it is
+    // removed.
     let folder = Folder::new("builds")?;
     let herd = Herd::new()?;
     let tools = Tools::look(folder.path(), &herd, until)?;
@@ -115,7 +116,7 @@ fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     Ok(Observed { series: vec![build], notes, ..Observed::default() })
 }
 
-/// The same in a virtual Unix of this mode.
+/// Like [`measure`], but in a virtual Unix of the given mode.
 fn measure_virtually(mode: LockingMode, builds: usize, params: &Params) -> Result<Observed> {
     let done = Load { builds, sessions: 0 }.of_a_cell(mode, params, false)?;
     let build = Series::ns("build", done.builds).in_unit("s").by_mean();

@@ -1,16 +1,16 @@
-//! The program that is built: [`write`] makes its C sources and its makefile, the same ones each
-//! time.
+//! The program that is built: [`write`] generates its C sources and its makefile, the same ones
+//! each time.
 //!
-//! [`UNITS`] files of [`PARTS`] parts each. A part is `template.c` with names and constants of its
-//! own: a table of words, a parser, a sorted list, a matrix; it is real code, which runs. The main
-//! file calls all and prints a checksum, which every copy must have in common.
+//! [`UNITS`] files of [`PARTS`] parts each. A part is `template.c` with its own names and
+//! constants: a table of words, a parser, a sorted list, a matrix; it is real, executable code. The
+//! main file calls all parts and prints a checksum, which is the same for every copy.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Source files beside the main one.
+/// Source files besides the main one.
 const UNITS: usize = 12;
 /// Parts in each.
 const PARTS: usize = 5;
@@ -20,7 +20,7 @@ const TEMPLATE: &str = include_str!("template.c");
 const HEAD: &str = "#include <ctype.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
                     #include <string.h>\n\n#include \"units.h\"\n\n";
 
-/// Writes the program's sources into `folder`; how many lines of C they have.
+/// Writes the program's sources into `folder` and returns their number of lines of C.
 pub(super) fn write(folder: &Path) -> io::Result<usize> {
     let mut lines = 0;
     let mut put = |name: &str, text: &str| {
@@ -52,7 +52,7 @@ fn header() -> String {
 
 fn unit_file(unit: usize) -> String {
     let mut text = String::from(HEAD);
-    // Constants of no meaning; odd, and never 0.
+    // Arbitrary constants; odd, and never 0.
     let constant = |part: usize, which: usize| (unit * PARTS + part) * 2 + which * 34 + 3;
     for part in 0..PARTS {
         let mut own = TEMPLATE.replace('@', &format!("{unit:02}_{part}"));
@@ -77,7 +77,8 @@ fn main_file() -> String {
     text + "    printf(\"%lx\\n\", check);\n    return 0;\n}\n"
 }
 
-/// One target an object, and a link. Without optimisation: compiling is work enough.
+/// Returns the makefile: one target per object, and a link. Without optimisation: compiling is work
+/// enough.
 fn makefile() -> String {
     let objects: Vec<String> =
         (0..UNITS).map(|unit| format!("{}.o", name(unit))).chain(["main.o".into()]).collect();

@@ -1,4 +1,4 @@
-//! Real builds, as many as the smallest cells have.
+//! Real builds, with the levels of the smallest cells.
 
 #![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
 
@@ -12,7 +12,7 @@ use super::*;
 
 const AMPLE: Duration = Duration::from_secs(300);
 
-/// Measures with its temporary folder in `place`; for a process of one thread.
+/// Measures with temporary folders in `place`; to be called in a single-threaded process.
 fn measured_in(place: &Path, builds: usize, patience: Duration) -> Result<Observed> {
     // SAFETY: the process was just forked for a test and has no other thread that could read the
     // environment meanwhile.
@@ -62,7 +62,7 @@ fn a_build_that_takes_too_long_fails_and_leaves_nothing() {
     });
 }
 
-/// The processes whose working directory lies in `folder`: `make` and all that it starts.
+/// Returns the processes whose working directory lies in `folder`: `make` and all that it starts.
 fn at_work_in(folder: &Path) -> Vec<String> {
     let all = std::fs::read_dir("/proc").expect("proc").flatten();
     all.filter(|entry| {
@@ -86,7 +86,7 @@ fn who_kills_the_invocation_kills_its_builds() {
         let lives = |pid: &String| stat(pid).is_ok_and(|stat| !stat.contains(") Z "));
         let itself = invocation.pid().to_string();
         let mut pids = Vec::new();
-        // Two of make, each with something that it started.
+        // Two processes of make, each with a child.
         while pids.len() < 4 && lives(&itself) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
             pids = at_work_in(place.path());
@@ -101,13 +101,13 @@ fn who_kills_the_invocation_kills_its_builds() {
         }
         while pids.iter().any(lives) || !at_work_in(place.path()).is_empty() {
             if Instant::now() > until {
-                return Err(format!("of {pids:?} some live on"));
+                return Err(format!("some of {pids:?} still live"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // What it left in the file system is gone with the next clean-up.
+        // The next clean-up removes what it left in the file system.
         let left = entries(place.path());
-        // SAFETY: as in `measured_in`.
+        // SAFETY: this process has a single thread, as in `measured_in`.
         unsafe { std::env::set_var("TMPDIR", place.path()) };
         tontine_host::leftovers::sweep();
         match (left, entries(place.path())) {

@@ -1,8 +1,8 @@
-//! Sleeping until the kernel tells: each variant is a [`Means`], a preparation, and one blocking
+//! Sleeping until the kernel notifies: each variant is a [`Means`], a preparation, and one blocking
 //! call.
 //!
-//! The same thread ends the process and then waits. A death takes longer than going to sleep does,
-//! so that it is asleep when the notice comes.
+//! The thread that ends the process then waits. A death takes longer than falling asleep, so the
+//! thread is asleep when the notice arrives.
 
 #![allow(unsafe_code, reason = "signal masks, poll and epoll_wait with RDHUP")]
 
@@ -21,10 +21,10 @@ use super::mailbox;
 use super::notice::{PATIENCE_MS, polled, told_in_time, until_ended};
 use crate::liveness_check::monitored::Means;
 
-/// Nanoseconds from one death to its notice.
+/// Returns the nanoseconds from one death to its notice.
 ///
 /// # Errors
-/// Skipped, where the system refuses what the mechanism needs; failed, where it never tells.
+/// Skipped, if the system refuses a requirement of the mechanism; failed, if it never notifies.
 pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
     match variant {
         "robust-futex-wait" => {
@@ -46,7 +46,7 @@ pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
             told(scene, Means::Pid, |_| Ok(()), |doomed, ()| until_ended(doomed.pidfd()))
         }
         "sigchld" => {
-            // Before the fork: a signal that is not blocked is ignored.
+            // Before the fork: SIGCHLD is ignored unless it is blocked.
             let blocked = BlockedSignal::new(libc::SIGCHLD)?;
             told(scene, Means::Pid, |_| Ok(()), |doomed, ()| wait_for_sigchld(&blocked, doomed))
         }
@@ -63,7 +63,7 @@ pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
     }
 }
 
-/// Starts a process, prepares, ends it and waits to be told.
+/// Starts a process, prepares, ends it and waits for the notice.
 fn told<P>(
     scene: &Scene,
     means: Means,
@@ -77,7 +77,7 @@ fn told<P>(
 }
 
 fn owner_died(doomed: &Doomed) -> Result<()> {
-    // The lock is given back where the page is dropped.
+    // Dropping the page releases the lock.
     match doomed.monitored.page().lock() {
         libc::EOWNERDEAD => Ok(()),
         0 => Err(Trouble::fail("pthread_mutex_lock: obtained, although no thread unlocked")),
@@ -95,7 +95,7 @@ fn hang_up_of(line: BorrowedFd<'_>) -> Result<OwnedFd> {
 fn epolled(set: &OwnedFd) -> Result<()> {
     let mut event = MaybeUninit::<libc::epoll_event>::uninit();
     told_in_time("epoll_wait", || {
-        // SAFETY: there is room for the one event that is asked for.
+        // SAFETY: the buffer has space for the one event that is requested.
         unsafe { libc::epoll_wait(set.as_raw_fd(), event.as_mut_ptr(), 1, PATIENCE_MS) }
     })
 }
@@ -124,7 +124,7 @@ fn wait_for_sigchld(blocked: &BlockedSignal, doomed: &Doomed) -> Result<()> {
         };
         match checked(signal) {
             Ok(_) if sender == pid => return Ok(()),
-            // Of a process before this one.
+            // From an earlier process.
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error).during("sigtimedwait"),

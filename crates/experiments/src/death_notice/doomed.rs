@@ -1,8 +1,8 @@
-//! The process that is going to die: [`Doomed`], and what it dies of: [`Cause`].
+//! The victim, a process that will be ended: [`Doomed`], and the cause of its end: [`Cause`].
 //!
-//! It registers as a monitored process does, then idles until it is killed or told to exit. Before
-//! it exits it stamps the time into shared memory. It also holds the writing end of a pipe that
-//! nobody else has.
+//! The victim registers like a monitored process, then idles until it is killed or told to exit.
+//! Before it exits it stamps the time into shared memory. It also holds the only writing end of a
+//! pipe.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,20 +18,20 @@ use tontine_mechanisms::descriptor::pipe;
 
 use crate::liveness_check::monitored::{Home, Means, Monitored};
 
-/// What ends it.
+/// The cause of the victim's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// SIGKILL, sent by us.
+    /// SIGKILL, sent by the measuring process.
     Kill,
-    /// Its own `_exit`.
+    /// The victim's own `_exit`.
     Exit,
 }
 
 impl Cause {
-    /// Both.
+    /// Both causes.
     pub(super) const ALL: [Self; 2] = [Self::Kill, Self::Exit];
 
-    /// Its name in results.
+    /// Returns the cause's name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Kill => "SIGKILL",
@@ -40,42 +40,43 @@ impl Cause {
     }
 }
 
-/// What is the same for all deaths of an invocation.
+/// Parameters shared by all deaths of an invocation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scene {
-    /// What they die of.
+    /// The cause of death.
     pub(super) cause: Cause,
-    /// Where we wait.
+    /// The processor of the observer.
     pub(super) here: usize,
-    /// Where they die.
+    /// The processor of the victim.
     pub(super) there: usize,
     pub(super) clock: Clock,
 }
 
-/// A living process that can be ended once.
+/// A live process that can be ended once.
 pub(super) struct Doomed {
-    /// The process, for the mechanisms.
+    /// The process, as the mechanisms monitor it.
     pub(super) monitored: Monitored,
     pidfd: OwnedFd,
     orders: OwnedFd,
     held: OwnedFd,
-    /// Its stamp before it exits; 0 before.
+    /// The stamp that the victim takes before it exits; 0 until then.
     last: Shared<AtomicU64>,
 }
 
 impl Doomed {
-    /// A process that registers by `means` and then idles.
+    /// Starts a process that registers by `means` and then idles.
     ///
     /// # Errors
-    /// As [`Monitored::start`].
+    /// Those of [`Monitored::start`].
     pub(super) fn start(scene: &Scene, means: Means) -> Result<Self> {
         Self::start_with(scene, means, || {})
     }
 
-    /// The same; the process makes something first, which it keeps until it dies.
+    /// Like [`Doomed::start`], but the process first calls `make` and keeps the result until it
+    /// dies.
     ///
     /// # Errors
-    /// As [`Monitored::start`].
+    /// Those of [`Monitored::start`].
     pub(super) fn start_with<T>(
         scene: &Scene,
         means: Means,
@@ -85,10 +86,11 @@ impl Doomed {
         let (told, orders) = pipe()?;
         let (held, holds) = pipe()?;
         let (clock, stamp) = (scene.clock, &last);
-        // Inherited by all its threads: one that had to die where we spin would wait for a slice.
+        // Inherited by all threads of the victim: a thread dying on the processor on which we spin
+        // would wait for a time slice.
         let _there = Pinned::to(scene.there)?;
         let monitored = Monitored::start_with(means, Home::Here, move || {
-            // Dropped on our side with this closure; here never.
+            // On our side dropped with this closure; in the child never.
             let _holds = holds;
             let _made = make();
             while rustix::io::read(&told, &mut [0_u8; 1]) == Err(Errno::INTR) {}
@@ -100,20 +102,20 @@ impl Doomed {
         Ok(Self { monitored, pidfd, orders, held, last })
     }
 
-    /// A descriptor of the process.
+    /// Returns a pidfd of the process.
     pub(super) fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// The reading end of the pipe that it holds.
+    /// Returns the reading end of the pipe that the victim holds.
     pub(super) fn held(&self) -> BorrowedFd<'_> {
         self.held.as_fd()
     }
 
-    /// Ends it, waits until `told` returns, and says how many nanoseconds lie between.
+    /// Ends the victim, waits until `told` returns, and returns the nanoseconds between.
     ///
     /// # Errors
-    /// Skipped, where the system refuses the signal; otherwise as `told`.
+    /// Skipped, if the system refuses the signal; otherwise the errors of `told`.
     pub(super) fn die(&self, scene: &Scene, told: impl FnOnce() -> Result<()>) -> Result<f64> {
         let struck = scene.clock.start();
         let done = match scene.cause {
@@ -121,7 +123,7 @@ impl Doomed {
             Cause::Exit => self.order_exit(),
         };
         if let Err(error) = done {
-            // Somebody may already be waiting for its end.
+            // A thread may already be waiting for its end.
             let _ = self.order_exit();
             return Err(error).setting_up("pidfd_send_signal");
         }

@@ -1,10 +1,11 @@
-//! A mailbox's senders, whose reader dies: one that sleeps, one that sends.
+//! Senders of a mailbox whose receiver dies: one that sleeps, one that sends.
 //!
-//! A raw poll for the end of the same reader is timed beside them: it has more to give back than
-//! the other experiments' small processes, so that its death takes longer, whoever waits for it.
+//! For comparison, a raw poll for the end of the same receiver is timed: it has more resources to
+//! release than the small processes of the other experiments, so its death takes longer for any
+//! observer.
 //!
-//! The dying process leaves a message unread, so that there is something to wait for. That a
-//! *receiver* learns of a sender's death is no part of `recv`: it waits for whoever sends next.
+//! The dying process leaves a message unread, so that there is something to wait for. `recv` does
+//! not report a sender's death to a *receiver*: it waits for any sender's next message.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -23,15 +24,16 @@ use super::doomed::{Doomed, Scene};
 use super::notice::until_ended;
 use crate::liveness_check::monitored::Means;
 
-/// How long a notice may take.
+/// Timeout of a notice.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of the lane: more than a sender can fill while its reader dies.
+/// Bytes of the lane: more than a sender can fill while its receiver dies.
 const LANE: u64 = 16 << 20;
 
-/// Nanoseconds from one death to the end of a sender's sleep.
+/// Returns the nanoseconds from one death to the end of a sender's sleep.
 ///
 /// # Errors
-/// Skipped, where the system refuses what a mailbox needs; failed, where the sender is not told.
+/// Skipped, if the system refuses a requirement of a mailbox; failed, if the sender is not
+/// notified.
 pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
     let options = Options::new().wait_strategy(WaitStrategy::Sleep);
     told(scene, &options, |sender, _| match sender.wait_acked(Some(PATIENCE)) {
@@ -40,19 +42,20 @@ pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
     })
 }
 
-/// Nanoseconds from the same death to the end of a poll of the reader's pidfd: what is raw in it.
+/// Returns the nanoseconds from the same kind of death to the end of a poll of the receiver's
+/// pidfd: the part that does not depend on the library.
 ///
 /// # Errors
-/// As [`until_woken`].
+/// Those of [`until_woken`].
 pub(super) fn until_reader_ended(scene: &Scene) -> Result<f64> {
     let options = Options::new().wait_strategy(WaitStrategy::Sleep);
     told(scene, &options, |_, doomed| until_ended(doomed.pidfd()))
 }
 
-/// Nanoseconds from one death to the first `send` that says so.
+/// Returns the nanoseconds from one death to the first `send` that reports it.
 ///
 /// # Errors
-/// As [`until_woken`].
+/// Those of [`until_woken`].
 pub(super) fn until_send_fails(scene: &Scene) -> Result<f64> {
     let options = Options::new().first_chunk(LANE).lane_cap(2 * LANE);
     told(scene, &options, |sender, _| {
@@ -84,7 +87,7 @@ fn told(
             until_announced(&mut mailbox, &[])?;
             Ok(mailbox)
         });
-        // The end of the connection tells the other side.
+        // The end of the connection notifies the other side.
         reader.unwrap_or_else(|_| exit_at_once(1))
     })?;
     let ours = ours.take().ok_or_else(|| Trouble::fail("the socket was taken twice"))?;

@@ -1,16 +1,18 @@
-//! `death-notice`: how long after a process's death each mechanism tells: [`DeathNotice`].
+//! `death-notice`: the time from a process's death to the notice of each mechanism:
+//! [`DeathNotice`].
 //!
 //! Each death is that of a fresh process ([`doomed`]) that idles on a processor of its own. It is
 //! killed with SIGKILL, timed from just before the call, or it exits, timed from its own last
-//! stamp. [`spinning`] asks over and over, in the ways of [`super::liveness_check`]; [`blocked`]
-//! sleeps until it is told.
+//! stamp. [`spinning`] polls, by the checks of [`super::liveness_check`]; [`blocked`] sleeps until
+//! the notice.
 //!
-//! Where we block, our processor idles for as long as the death takes. Where it halts meanwhile, as
-//! in virtual machines, waking it is part of the figure, and a longer wait makes it dearer.
+//! If the observer blocks, its processor idles while the victim dies. If the processor halts
+//! meanwhile, as in virtual machines, waking it is part of the figure, and a longer wait makes it
+//! more expensive.
 //!
-//! The dying process is small: the more memory it has, the later those tell that come after it
-//! is given back. What it does not do: ask what a check costs, or whether its answer is true
-//! (`liveness-check`).
+//! The dying process is small: the more memory it has, the later the notices of mechanisms that
+//! notify after the memory is released. The cost of a check, and whether its answer is true, are
+//! measured by `liveness-check`.
 
 mod blocked;
 mod doomed;
@@ -81,7 +83,7 @@ impl Experiment for DeathNotice {
     }
 }
 
-/// Waits for so many deaths.
+/// Times `deaths` deaths.
 fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
     let allowed = pin::allowed()?;
     let (Some(&here), Some(&there)) = (allowed.first(), allowed.last()) else {
@@ -90,13 +92,13 @@ fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
     let spins = spinning::knows(variant);
     if spins && here == there {
         return Err(Trouble::skip(
-            "needs two processors: on one, who spins keeps the other from dying",
+            "needs two processors: on one, the spinning thread keeps the other from dying",
         ));
     }
     let clock = Clock::calibrated();
     let mut notes = Vec::new();
     if cause == Cause::Exit && here != there {
-        // Before the first fork: the threads that it starts have ended again.
+        // Before the first fork: the threads that this starts have exited by then.
         let Band { low, high } = Band::between(clock, here, there)?;
         notes.push(format!(
             "offset band: the dying process's counter, which stamps its exit, is {low} to {high} \
@@ -104,7 +106,8 @@ fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
         ));
     }
     if spinning::needs_reaper(variant) {
-        notes.push("a thread reaps at once; until then the check says alive".to_owned());
+        notes
+            .push("a thread reaps the process at once; until then the check says alive".to_owned());
     }
     let scene = Scene { cause, here, there, clock };
     let notice = |_| {
@@ -120,7 +123,7 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 
 const VARIANTS: &[Variant] = &[
     variant("futex-word", "spinning on a robust mutex's lock word, which the kernel marks"),
-    variant("own-robust-list", "the same, of a word in the robust list of a bare clone thread"),
+    variant("own-robust-list", "spinning on a word in the robust list of a bare clone thread"),
     variant("life-word", "spinning on the library's check of the process's life"),
     variant("robust-futex-wait", "pthread_mutex_lock of the robust mutex, until EOWNERDEAD"),
     variant("hang-up-poll", "poll for the hang-up of a SOCK_SEQPACKET connection"),

@@ -1,4 +1,4 @@
-//! Waiting for a notice for no longer than [`PATIENCE_MS`]: of a pidfd, a descriptor, or any call.
+//! Waiting for a notice for at most [`PATIENCE_MS`]: from a pidfd, another descriptor, or any call.
 
 #![allow(unsafe_code, reason = "poll with a bare descriptor")]
 
@@ -7,13 +7,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use tontine_host::os::checked;
 use tontine_host::trouble::{During, Result, Trouble};
 
-/// How long a notice may take.
+/// Timeout of a notice.
 pub(super) const PATIENCE_MS: libc::c_int = 5_000;
 
-/// Waits until a pidfd tells that its process has ended.
+/// Waits until a pidfd signals that its process has ended.
 ///
 /// # Errors
-/// Failed, where it does not within five seconds.
+/// Failed, if it does not within five seconds.
 pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
     polled(pidfd.as_raw_fd(), libc::POLLIN)
 }
@@ -30,11 +30,16 @@ pub(super) fn polled(fd: RawFd, events: libc::c_short) -> Result<()> {
     })
 }
 
-/// Makes a call that returns how many are ready, again where a signal came instead.
+/// Makes a call that returns the number of ready descriptors; repeats it if a signal interrupts.
 pub(super) fn told_in_time(call: &str, mut wait: impl FnMut() -> libc::c_int) -> Result<()> {
     loop {
         match checked(wait()) {
-            Ok(0) => return Err(Trouble::fail(format!("{call}: nothing in {PATIENCE_MS} ms"))),
+            Ok(0) => {
+                return Err(Trouble::fail(format!(
+                    "{call}: no notice within {PATIENCE_MS} \
+                                                       ms"
+                )));
+            }
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error).during(call),

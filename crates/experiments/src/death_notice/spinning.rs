@@ -1,8 +1,8 @@
-//! Asking over and over: the ways of [`crate::liveness_check`], until one says dead.
+//! Polling: the checks of [`crate::liveness_check`], repeated until one says dead.
 //!
-//! The kernel marks a word by itself. A process id, a pidfd that is signalled and a `/proc`
-//! directory say alive until the dead process has been reaped, so a thread does that at once, as a
-//! parent that is blocked in `waitpid` would.
+//! The kernel marks a word by itself. A process id, a signalled pidfd and a `/proc` directory say
+//! alive until the dead process has been reaped, so a thread reaps it at once, like a parent
+//! blocked in `waitpid`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,28 +17,28 @@ use super::mailbox;
 use crate::liveness_check::check::{Check, means_of};
 use crate::with_check;
 
-/// How long after a death a mechanism may go on saying alive.
+/// Maximum time after a death for which a mechanism may say alive.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Looks between two questions for the time.
+/// Polls between two reads of the clock.
 const LOOKS: u32 = 1024;
-/// How long a reaper gets to fall asleep.
+/// Time for a reaper to fall asleep.
 const SETTLING: Duration = Duration::from_micros(100);
 
-/// Whether a variant spins.
+/// Returns `true` if a variant spins.
 pub(super) fn knows(variant: &str) -> bool {
     ["futex-word", "own-robust-list", "life-word", "mailbox-send"].contains(&variant)
         || needs_reaper(variant)
 }
 
-/// Whether it says alive until the process has been reaped.
+/// Returns `true` if a variant says alive until the process has been reaped.
 pub(super) fn needs_reaper(variant: &str) -> bool {
     ["kill-0", "pidfd-signal-0", "procfs-faccessat", "polling-thread"].contains(&variant)
 }
 
-/// Nanoseconds from one death to its notice.
+/// Returns the nanoseconds from one death to its notice.
 ///
 /// # Errors
-/// Skipped, where the system refuses what the mechanism needs; failed, where it never tells.
+/// Skipped, if the system refuses a requirement of the mechanism; failed, if it never notifies.
 pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
     if variant == "mailbox-send" {
         return mailbox::until_send_fails(scene);
@@ -67,7 +67,7 @@ fn reaping(
     let waits = AtomicBool::new(false);
     thread::scope(|scope| {
         let reaper = scope.spawn(|| {
-            // Where it dies, so that neither disturbs who spins.
+            // On the victim's processor, so that neither disturbs the spinning thread.
             let pinned = pin::pin_to(scene.there);
             waits.store(true, Ordering::Relaxed);
             child.wait().and(pinned)
@@ -82,7 +82,7 @@ fn reaping(
     })
 }
 
-/// Asks until the answer is no.
+/// Checks until the answer is no.
 #[inline(never)]
 fn until_dead(check: &impl Check) -> Result<()> {
     let mut since = None;
@@ -91,7 +91,7 @@ fn until_dead(check: &impl Check) -> Result<()> {
             match check.look() {
                 Ok(true) => std::hint::spin_loop(),
                 Ok(false) => return Ok(()),
-                Err(error) => return Err(Trouble::fail(format!("the check says: {error}"))),
+                Err(error) => return Err(Trouble::fail(format!("the check failed: {error}"))),
             }
         }
         if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
@@ -107,7 +107,7 @@ mod tests {
     use tontine_host::clock::Clock;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    /// The reason for the reaper: without one, a number stands for a zombie too.
+    /// The reason for the reaper: without one, a process id still counts a zombie as alive.
     #[test]
     fn a_zombie_is_told_by_its_word_and_not_by_its_number() {
         in_a_process_of_its_own(|| {
@@ -118,7 +118,7 @@ mod tests {
                 let means = means_of(variant).expect("a variant");
                 let doomed = Doomed::start(&scene, means)?;
                 with_check!(variant, &doomed.monitored, |check| {
-                    // Dead, as its pidfd says, and not reaped.
+                    // Dead, according to its pidfd, and not reaped.
                     doomed.die(&scene, || super::super::notice::until_ended(doomed.pidfd()))?;
                     check.look().map_err(|error| Trouble::fail(error.to_string()))
                 })

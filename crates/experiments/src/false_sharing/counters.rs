@@ -1,9 +1,10 @@
-//! Two counters, [`Counters`], where the source's heap or a distance puts them, and the loop that
-//! counts: [`increment`].
+//! Two counters, [`Counters`], placed by the source's heap or at a distance, and the counting loop:
+//! [`increment`].
 //!
-//! An increment loads the word, adds one and stores it, plainly: x86-64 makes one instruction of
-//! it, `inc` on memory without a lock prefix (a test reads it), Arm makes three. Nobody else
-//! writes the word, so nothing is lost; what passes between the processors is the line.
+//! An increment loads the word, adds one and stores it, without atomicity: x86-64 compiles it to
+//! one instruction, `inc` on memory without a lock prefix (a test reads it), Arm to three. No other
+//! thread writes the word, so no increment is lost; only the cache line passes between the
+//! processors.
 
 #![allow(unsafe_code, reason = "counts in a heap's blocks; a test reads the loop's machine code")]
 
@@ -21,34 +22,34 @@ use tontine_host::trouble::{Result, Trouble};
 /// Bytes of a cache line, on x86-64 and on most Arm processors.
 pub(super) const LINE: usize = 64;
 
-/// The farthest that two counters can lie apart.
+/// Maximum distance of two counters.
 pub(super) const FARTHEST: usize = 256;
 
 const WORD: usize = size_of::<u64>();
 
-/// Where the two counters lie.
+/// Places of the two counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Places {
-    /// In two blocks of so many bytes of the source's heap, behind one of 32.
+    /// In two blocks of this many bytes in the source's heap, behind one of 32.
     Blocks(usize),
-    /// So many bytes apart, the first at a multiple of [`FARTHEST`].
+    /// This many bytes apart, the first at a multiple of [`FARTHEST`].
     Apart(usize),
 }
 
 impl Places {
-    /// Two blocks of 8 bytes, as the source has them.
+    /// Two blocks of 8 bytes, as in the source.
     pub(super) const ONE_LINE: Self = Self::Blocks(8);
-    /// Two of 64, with which it mends that.
+    /// Two blocks of 64 bytes, the source's remedy.
     pub(super) const TWO_LINES: Self = Self::Blocks(64);
 
-    /// `None` where no word lies so far away.
+    /// Returns `None` if the distance is 0, above [`FARTHEST`], or not a multiple of a word.
     pub(super) fn apart(distance: usize) -> Option<Self> {
         let fits = distance > 0 && distance <= FARTHEST && distance.is_multiple_of(WORD);
         fits.then_some(Self::Apart(distance))
     }
 }
 
-/// Two counters, alone in the heap in which they lie.
+/// Two counters, the only blocks in use of their heap.
 #[derive(Debug)]
 pub(super) struct Counters {
     pair: [NonNull<AtomicU64>; 2],
@@ -56,10 +57,10 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Two counters at their places, both 0.
+    /// Creates two counters at their places, both 0.
     ///
     /// # Errors
-    /// Failed, where there is no memory for the heap.
+    /// Failed, if no memory is available for the heap.
     pub(super) fn at(places: Places) -> Result<Self> {
         let made = ClassicHeap::new().and_then(|mut heap| {
             let words = match places {
@@ -71,7 +72,7 @@ impl Counters {
                     let block = heap.malloc(3 * FARTHEST)?;
                     let first = block.as_ptr().align_offset(FARTHEST);
                     // SAFETY: the first begins within the block's first third, the second within
-                    // the next, as `Places::apart` has seen to.
+                    // the next, as `Places::apart` ensures.
                     [first, first + distance].map(|at| unsafe { block.add(at) })
                 }
             };
@@ -80,37 +81,38 @@ impl Counters {
         let (heap, pair) =
             made.map_err(|error| Trouble::fail(format!("the source's heap: {error}")))?;
         for counter in pair {
-            // SAFETY: a word of a block that nobody else has, aligned to 8 at least.
+            // SAFETY: a word of a block that no other code uses, aligned to 8 at least.
             unsafe { counter.write(AtomicU64::new(0)) };
         }
         Ok(Self { pair, heap })
     }
 
-    /// The heap's map.
+    /// Returns the heap's map.
     ///
     /// # Errors
-    /// Failed, where the heap is damaged.
+    /// Failed, if the heap is damaged.
     pub(super) fn map(&self) -> Result<Map> {
         self.heap.check().map_err(|error| Trouble::fail(format!("the source's heap: {error}")))
     }
 
     fn pair(&self) -> [&AtomicU64; 2] {
-        // SAFETY: they lie in blocks of the heap that this has, which are never freed; they were
-        // written when it was made.
+        // SAFETY: they lie in blocks of the heap that `self` owns, which are never freed; they were
+        // initialised at construction.
         self.pair.map(|counter| unsafe { counter.as_ref() })
     }
 
-    /// How far the second is from the first, and whether a line of `line` bytes has both.
+    /// Returns the distance of the two counters, and whether one line of `line` bytes contains
+    /// both.
     #[cfg(test)]
     pub(super) fn lie(&self, line: usize) -> (usize, bool) {
         let [p, q] = self.pair.map(|counter| counter.as_ptr().addr());
         (q - p, p / line == q / line)
     }
 
-    /// Increments one counter, then the other, on one processor; ns for both.
+    /// Increments one counter, then the other, on one processor; returns the ns for both.
     ///
     /// # Errors
-    /// Skipped, where the processor cannot be used; failed, where an increment was lost.
+    /// Skipped, if the processor cannot be used; failed, if an increment was lost.
     pub(super) fn serial(&self, cpu: usize, times: usize, clock: Clock) -> Result<f64> {
         let _pinned = Pinned::to(cpu)?;
         let [p, q] = self.pair();
@@ -123,12 +125,12 @@ impl Counters {
         Ok(ns)
     }
 
-    /// Increments both at once, each by a thread of its own; ns until both have ended.
+    /// Increments both at once, each by a thread of its own; returns the ns until both have ended.
     ///
-    /// The other thread stands ready, on its processor, before the clock is read.
+    /// The other thread is ready, on its processor, before the clock is read.
     ///
     /// # Errors
-    /// As [`Counters::serial`].
+    /// Those of [`Counters::serial`].
     pub(super) fn at_once(&self, on: Placement, times: usize, clock: Clock) -> Result<f64> {
         let [p, q] = self.pair();
         let before = self.sums();
@@ -139,7 +141,7 @@ impl Counters {
                 let _told = TellEnd(&ended);
                 let _pinned = Pinned::to(on.there)?;
                 ready.raise();
-                // It is raised in any case.
+                // The flag is raised in any case.
                 spin_until(PeerHandle::Parent, true, || go.is_raised())?;
                 increment(q, times as u64);
                 done.raise();
@@ -179,7 +181,7 @@ impl Counters {
     }
 }
 
-/// A flag on lines of its own: waiting for it disturbs no counter.
+/// A flag on cache lines of its own: waiting for it disturbs no counter.
 #[derive(Debug, Default)]
 #[repr(align(256))]
 struct Flag(AtomicBool);
@@ -196,7 +198,7 @@ impl Flag {
     }
 }
 
-/// The loop that is timed: `++*val`, so many times, each time in memory.
+/// The timed loop: `++*val`, `times` times, each time in memory.
 #[inline(never)]
 pub(super) fn increment(counter: &AtomicU64, times: u64) {
     for _ in 0..times {
@@ -204,7 +206,7 @@ pub(super) fn increment(counter: &AtomicU64, times: u64) {
     }
 }
 
-/// Bytes of a line of the first-level data cache, where the system says.
+/// Returns the bytes of a line of the first-level data cache, if the system reports it.
 pub(super) fn line_of_this_machine() -> Option<usize> {
     let text =
         std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size");
@@ -226,14 +228,14 @@ mod tests {
         counters.check([0, 0], 5).expect("all are there");
     }
 
-    /// The seed's `++*val` is timed as memory sees it: one instruction that reads and writes it,
+    /// The source's `++*val` is timed as memory accesses: one instruction that reads and writes it,
     /// or a load and a store, and never one that keeps the sum in a register or locks the bus.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn each_increment_is_a_load_and_a_store_without_a_lock() {
         use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess};
         let start = increment as fn(&AtomicU64, u64) as *const u8;
-        // SAFETY: the bytes of a function in the executable's text, which is longer than that.
+        // SAFETY: the bytes of a function in the executable's text, which extends beyond them.
         let code = unsafe { std::slice::from_raw_parts(start, 256) };
         let all: Vec<Instruction> =
             Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE).into_iter().collect();

@@ -1,5 +1,5 @@
-//! Two counters in a shared heap, [`Members`]: two processes allocate eight bytes each, one right
-//! after the other, and count at once.
+//! Two counters in a shared heap: two processes allocate eight bytes each, one right after the
+//! other, and count at once ([`at_once`]).
 
 #![allow(unsafe_code, reason = "joins the heap in a forked child, and counts in its blocks")]
 
@@ -21,19 +21,19 @@ use super::counters::{LINE, increment};
 const BYTES: usize = size_of::<u64>();
 const HEAP: usize = 1 << 20;
 
-/// What the two processes tell each other.
+/// Signals between the two processes.
 #[repr(C)]
 struct Signals {
-    /// Where the other one's block begins, once it has one: never at 0.
+    /// Offset of the child's block, once it has one; never 0.
     place: Word,
-    /// How many passes were begun, by us, and ended, by the other one.
+    /// Passes begun by the parent, and ended by the child.
     begun: Word,
     ended: Word,
-    /// What the other one's counter shows.
+    /// Value of the child's counter.
     counted: Word,
 }
 
-/// On lines of its own: waiting for it disturbs no counter.
+/// A word on cache lines of its own: waiting for it disturbs no counter.
 #[repr(C, align(256))]
 struct Word(AtomicU64);
 
@@ -52,12 +52,12 @@ impl Word {
     }
 }
 
-/// Both count at once, so many times in each pass, and `between` is called before each; ns of each
-/// until both have ended.
+/// Counts in both processes at once, `times` times in each pass, and calls `between` before each
+/// pass. Returns the ns of each pass, until both have ended.
 ///
 /// # Errors
-/// Failed, where the heap or the other process fails, an increment was lost, or both blocks lie in
-/// one line.
+/// Failed, if the heap or the other process fails, an increment was lost, or both blocks lie in one
+/// line.
 pub(super) fn at_once(
     on: Placement,
     times: usize,
@@ -105,10 +105,10 @@ pub(super) fn at_once(
     Ok(all)
 }
 
-/// The other process: counts whenever it is told to, until it is killed.
+/// Body of the child: counts whenever a pass begins, until it is killed.
 fn count(heap: &Heap, processor: usize, times: u64, signals: &Signals) -> Result<()> {
     pin::pin_to(processor)?;
-    // SAFETY: both members are of this file; the child has no other descriptor of the heap, and
+    // SAFETY: both members run this file's code; the child has no other descriptor of the heap, and
     // closes none.
     let heap = unsafe { heap.rejoin() }.map_err(refused)?;
     let mut block = heap.alloc(BYTES).map_err(refused)?;
@@ -123,10 +123,10 @@ fn count(heap: &Heap, processor: usize, times: u64, signals: &Signals) -> Result
     Ok(())
 }
 
-/// The word in a block, 0.
+/// Zeroes a block and returns its word.
 fn counter<'b>(block: &'b mut Block<'_>) -> &'b AtomicU64 {
     block.fill(0);
-    // SAFETY: eight bytes, aligned to 64, which nobody else has as long as the block is borrowed.
+    // SAFETY: eight bytes, aligned to 64, to which only the borrower of the block has access.
     unsafe { AtomicU64::from_ptr(block.as_mut_ptr().cast()) }
 }
 

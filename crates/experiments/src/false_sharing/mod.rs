@@ -1,12 +1,12 @@
-//! `false-sharing`: what it costs two threads to count in neighbouring words: [`FalseSharing`].
+//! `false-sharing`: the cost for two threads of counting in neighbouring words: [`FalseSharing`].
 //!
-//! Two counters, in blocks of the source's heap or as far apart as the variant says, are
-//! incremented so many times each: by one thread, one after the other (`serial`), or by two threads
-//! at once; or by two processes, in blocks of a heap that they share ([`members`]). The loop is the
-//! same in all ([`counters`]). Each invocation runs `serial` beside its own variant, so that their
-//! ratio compares two loops of one process.
+//! Two counters, in blocks of the source's heap or at the distance of the variant, are incremented
+//! a fixed number of times each: by one thread, one after the other (`serial`); by two threads at
+//! once; or by two processes, in blocks of a heap that they share ([`members`]). The loop is the
+//! same for all ([`counters`]). Each invocation runs `serial` in addition to its own variant, so
+//! that their ratio compares two loops of one process.
 //!
-//! Source: seed 003, whose two counters lie where its own allocator puts them.
+//! Source: 003, whose own allocator places the two counters.
 
 mod counters;
 mod explained;
@@ -36,7 +36,7 @@ const MEMBERS: &str = "shared-heap";
 /// Distances between the first bytes of the two counters.
 const DISTANCES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
-/// The farthest that a task may count, whoever wrote it: ten times the source's number.
+/// Maximum number of increments of a task, for any caller: ten times the source's number.
 const MOST_INCREMENTS: usize = 100_000_000;
 
 /// The experiment.
@@ -64,9 +64,9 @@ impl Experiment for FalseSharing {
         VARIANTS
     }
 
-    /// Where two threads count, every placement of two processors; one thread needs but one of
-    /// them. The number of increments is among the parameters, because a figure at another number
-    /// is another figure.
+    /// Returns every placement of two processors for two threads; for one thread, one placement.
+    /// The number of increments is a parameter, because figures at different numbers are not
+    /// comparable.
     fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params> {
         let apart = topology.placements().iter().filter(|place| place.here != place.there);
         let mut places: Vec<&str> = apart.map(|place| place.name).collect();
@@ -111,21 +111,21 @@ impl Experiment for FalseSharing {
                 Trouble::skip("needs two processors: two threads on one never write at once")
             })?;
         let increments = increments(task)?;
-        // As much work as the size would do, but never less than one pass.
+        // As much work as the size requires, but at least one pass.
         let passes = (self.operations(&task.variant, task.size) / increments).max(1);
         measure(&task.variant, places, placement, increments, passes)
     }
 }
 
-/// The map of the heap in which `one-line` counts.
+/// Returns the map of the heap in which `one-line` counts.
 ///
 /// # Errors
-/// Failed, where there is no memory for it.
+/// Failed, if no memory is available for the heap.
 pub(crate) fn map() -> Result<Map> {
     Counters::at(Places::ONE_LINE)?.map()
 }
 
-/// How often an invocation runs its loops.
+/// Returns the number of passes of an invocation.
 fn passes(size: Size) -> usize {
     match size {
         Size::Quick | Size::Full => 5,
@@ -133,7 +133,7 @@ fn passes(size: Size) -> usize {
     }
 }
 
-/// How far a task counts: as its parameters say, whatever the size of the run.
+/// Returns the number of increments: that of the task's parameters, otherwise that of its size.
 fn increments(task: &Task) -> Result<usize> {
     let Some(text) = task.params.get("increments") else { return Ok(task.size.increments()) };
     text.parse().ok().filter(|count| (1..=MOST_INCREMENTS).contains(count)).ok_or_else(|| {
@@ -143,7 +143,7 @@ fn increments(task: &Task) -> Result<usize> {
     })
 }
 
-/// Where the counters of a task lie.
+/// Returns the places of a task's counters.
 fn places(task: &Task) -> Result<Places> {
     match task.variant.as_str() {
         SERIAL | "one-line" | MEMBERS => Ok(Places::ONE_LINE),
@@ -161,7 +161,7 @@ fn places(task: &Task) -> Result<Places> {
     }
 }
 
-/// Counts to `increments`, `passes` times.
+/// Counts to `increments`, `passes` times, after a warm-up.
 fn measure(
     variant: &str,
     places: Places,
@@ -171,7 +171,7 @@ fn measure(
 ) -> Result<Observed> {
     let counters = Counters::at(places)?;
     let clock = Clock::calibrated();
-    // The pages, the processor's clock rate, the branch predictor.
+    // Warms up the pages, the processor's clock rate and the branch predictor.
     counters.serial(placement.here, increments / 10, clock)?;
     let (mut serial, mut both) = (Vec::new(), Vec::new());
     if variant == MEMBERS {
@@ -196,7 +196,7 @@ fn measure(
     if let Some(line) = counters::line_of_this_machine().filter(|&line| line != LINE) {
         seen.notes.push(format!(
             "this processor's cache lines have {line} bytes, not {LINE}: two counters share one \
-             where they lie less than {line} bytes apart"
+             if they lie less than {line} bytes apart"
         ));
     }
     Ok(seen)
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A comparison asks at the quick size for what a longer run measured.
+    /// A comparison requests at the quick size what a longer run measured.
     #[test]
     fn it_counts_as_far_as_its_parameters_say() {
         let counted = |text: &str| increments(&task(SERIAL, &[("increments", text)]));

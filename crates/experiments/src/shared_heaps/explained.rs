@@ -34,15 +34,15 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          the original a new thread takes it over.",
         "`xmalloc-test` (Lever and Boreham, 2000): half of the workers allocate blocks of 16 to \
          512 bytes and pass them on, 64 at a time; the other half free them.",
-        "`mstress` (Leijen and others, mimalloc, 2019): 1,000 places, of which one drawn at random \
+        "`mstress` (Leijen and others, mimalloc, 2019): 1,000 slots, of which one drawn at random \
          is filled or emptied; sizes from 8 bytes to 64 KiB, each doubling half as likely as the \
-         one before; of four blocks that are emptied out one goes to a worker drawn at random, who \
-         keeps it in turn.",
+         one before; of four blocks that are emptied out one goes to a worker drawn at random, \
+         which keeps it in turn.",
         "`producer-consumer` (Michael, 2004): one worker allocates tasks, blocks of 80 to 160 \
          bytes, and fills them; the others in turn read and free them.",
         "A worker is a process, or a thread where the variant says so, number i on processor i, \
          modulo their number. Blocks are passed on through rings in shared memory with 1,024 \
-         places, one from each worker to each, the same for all heaps.",
+         slots, one from each worker to each, the same for all heaps.",
         "Each block's first word names its owner, or its entry of a ring, and is read before the \
          block is freed or passed on: if a heap hands out one piece of memory twice, the row \
          fails.",
@@ -62,14 +62,14 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          processes. mimalloc and jemalloc exist only in a program built with the feature \
          `allocators`.",
     ],
-    timing: "`freed` is how many blocks all workers together have freed in a tenth of the time (in \
-             100 ms, if that is less), by CLOCK_MONOTONIC; the mean stands for the invocation. A \
-             quarter of the time is warm-up before it. Drawing sizes and places, writing and \
-             reading the first word, and the rings are inside, the same for all heaps. `wedged` is \
-             1 if the heap wedged, else 0. `reclaimed` is the time of one call of `recover`, by \
-             fenced readings of the time-stamp counter: the proof that the process has ended, and \
-             all its blocks; `given_back` that of the `recover_and_trim` after it: the kernel \
-             takes the memory.",
+    timing: "`freed` is how many blocks all workers together have freed in a tenth of the time \
+             (in 100 ms, if that is less), by CLOCK_MONOTONIC; the mean stands for the \
+             invocation. A quarter of the time is warm-up before it. Drawing sizes and slots, \
+             writing and reading the first word, and the rings are inside, the same for all \
+             heaps. `wedged` is 1 if the heap wedged, else 0. `reclaimed` is the time of one call \
+             of `recover`, by fenced readings of the time-stamp counter: the proof that the \
+             process has ended, and all its blocks; `given_back` that of the `recover_and_trim` \
+             after it: the kernel takes the memory.",
     found: "",
     reading: "More is better. Compare rows of the same benchmark and number of workers. \
               `cache-thrash` and `cache-scratch` are bound by their writes: if a row is far below \
