@@ -1,15 +1,15 @@
-//! `many-senders`: what the number of a mailbox's senders costs, and a send to a dead reader:
+//! `many-senders`: the cost of the number of a mailbox's senders, and of a send to a dead receiver:
 //! [`ManySenders`].
 //!
 //! - `mailbox-idle`: one busy sender's latency while others are connected and silent. Both ways of
-//!   the round trip end in a mailbox with as many idle senders; in the same invocation the same is
-//!   timed without them, and the ratio is between those two.
-//! - `mailbox-streams`: messages of 8 bytes from so many senders that all belong to one process,
-//!   which goes round and sends a burst on each: the switching of processes is not in it.
-//! - `dead-send`: what a `send` costs that answers EOWNERDEAD.
+//!   the round trip end in a mailbox with as many idle senders; the same invocation times the round
+//!   trip without them, and the ratio compares the two.
+//! - `mailbox-streams`: messages of 8 bytes from several senders that all belong to one process,
+//!   which sends a burst on each in turn: no switching between processes is included.
+//! - `dead-send`: the cost of a `send` that returns EOWNERDEAD.
 //!
-//! A sender takes three descriptors at each end, so the limit is raised first; where it is too low,
-//! the cell skips. It does not compare mechanisms: `round-trip` and `throughput` do.
+//! A sender takes three descriptors at each end, so the limit is raised first; if it is too low,
+//! the cell is skipped. Mechanisms are compared in `round-trip` and `throughput`, not here.
 
 mod explained;
 
@@ -40,13 +40,13 @@ use tontine_mechanisms::mailbox::{
 
 use super::round_trip::{self, Stamps};
 
-/// Messages on one lane before the next one's turn, in a stream.
+/// Messages on one lane before it is the next lane's turn, in a stream.
 const BURST: usize = 16;
-/// Messages between two stamps, in a stream and to the dead.
+/// Messages between two stamps, in a stream and to a dead receiver.
 const BATCH: usize = 4096;
 /// Bytes of each lane in a stream.
 const LANE: u64 = 4096;
-/// Descriptors for what is no sender's.
+/// Descriptors other than those of senders.
 const SPARE: u64 = 64;
 
 /// The experiment.
@@ -86,7 +86,7 @@ impl Experiment for ManySenders {
         numbers.iter().map(cell).collect()
     }
 
-    /// Rounds where a round is timed, else messages.
+    /// Returns the number of rounds for `mailbox-idle`, otherwise of messages.
     fn operations(&self, variant: &str, size: Size) -> usize {
         match variant {
             "mailbox-idle" => size.spinning_rounds(),
@@ -111,12 +111,12 @@ impl Experiment for ManySenders {
     }
 }
 
-/// Two processors, one for each end: the ends spin.
+/// Returns a placement with two processors, one for each end: the ends spin.
 fn apart() -> Result<Placement> {
     let placement = Topology::of_this_machine().placement("cross-core");
-    placement
-        .filter(|place| place.here != place.there)
-        .ok_or_else(|| Trouble::skip("needs two processors; two ends that spin on one only wait"))
+    placement.filter(|place| place.here != place.there).ok_or_else(|| {
+        Trouble::skip("needs two processors: two spinning ends on one only wait for each other")
+    })
 }
 
 fn beside_idle(idle: usize, rounds: usize, size: Size) -> Result<Observed> {
@@ -137,7 +137,7 @@ fn beside_idle(idle: usize, rounds: usize, size: Size) -> Result<Observed> {
     Ok(Observed { series, ratios: ratios.into_iter().collect(), ..Observed::default() })
 }
 
-/// One process with so many senders streams to this one.
+/// Times the messages of one process that streams by `senders` senders to this one.
 fn streams(senders: usize, messages: usize) -> Result<Observed> {
     make_room_for(5 * senders as u64)?;
     let placement = apart()?;
@@ -189,7 +189,7 @@ fn streams(senders: usize, messages: usize) -> Result<Observed> {
     })
 }
 
-/// A burst on each lane that has room for it; a full one waits for its next turn.
+/// Sends a burst on each lane that has free space; a full lane waits for its next turn.
 fn go_round(lanes: &mut [Sender]) -> Result<()> {
     for lane in lanes {
         for _ in 0..BURST {
@@ -203,7 +203,7 @@ fn go_round(lanes: &mut [Sender]) -> Result<()> {
     Ok(())
 }
 
-/// Sends to a reader that has died.
+/// Sends to a receiver that has died.
 fn to_the_dead(sends: usize) -> Result<Observed> {
     let clock = Clock::calibrated();
     let (read, write) = unix_pair(SocketType::SEQPACKET)?;
@@ -220,7 +220,7 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
             Ok(mailbox)
         });
         match met {
-            // It dies with the mailbox open: dropped, it would be closed.
+            // Dies with the mailbox open: dropping would close it.
             Ok(_open) => exit_at_once(0),
             Err(trouble) => words.say(&trouble),
         }
@@ -234,7 +234,7 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
         return Err(trouble);
     }
     ended?;
-    // The welcome has come before the end; the first call takes it and sees the death.
+    // The welcome arrived before the death; the first call takes it and detects the death.
     let dead = |said| match said {
         Err(Error::OwnerDied { .. }) => Ok(()),
         other => Err(Trouble::fail(format!("expected EOWNERDEAD, found {other:?}"))),
@@ -249,7 +249,7 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
     Ok(Observed { series: vec![Series::ns("send", send).batched(BATCH)], ..Observed::default() })
 }
 
-/// Nanoseconds of each time, by batches, after a tenth of them for warming up.
+/// Returns the nanoseconds per call of `once`, by batches, after a tenth as many calls of warm-up.
 #[inline(never)]
 fn in_batches(
     clock: Clock,
@@ -272,7 +272,7 @@ fn in_batches(
     Ok(each.map(|ns| ns / BATCH as f64).collect())
 }
 
-/// Raises the limit of descriptors to what is allowed.
+/// Raises the limit of descriptors to the number needed, if the hard limit allows it.
 fn make_room_for(descriptors: u64) -> Result<()> {
     let needed = descriptors + SPARE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

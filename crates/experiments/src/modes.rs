@@ -1,9 +1,9 @@
-//! The modes of the virtual Unix as variants, beside the machine's own kernel: [`mode`],
-//! [`beside`], [`ran`]. On real processors, or modelled: [`System`].
+//! The modes of the virtual Unix as variants, after the machine's own kernel: [`mode`], [`beside`],
+//! [`ran`]. On real processors, or modelled: [`System`].
 //!
 //! Source 001 compares two kernels, one that does all process and signal work on a master processor
-//! and one that does it in parallel; both are modes of `tontine-unix-sim`. What the experiments
-//! measure in them is theirs.
+//! and one that does it in parallel; both are modes of `tontine-unix-sim`. The experiments decide
+//! what they measure in them.
 
 use std::fs;
 use std::time::Duration;
@@ -18,27 +18,27 @@ use tontine_host::trouble::{During, Result, Trouble};
 use tontine_unix::Sys;
 use tontine_unix_sim::{Builder, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
 
-/// That a system call there is a function call.
+/// Note: a system call of the virtual Unix is a function call.
 const CALLS_NOTE: &str =
     "a virtual Unix inside one process: a system call is a function call, not a trap";
-/// What a modelled figure is.
-pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 (within 10 %) and, but for \
-     `master`, at P = 2 (medians within a quarter): docs/model.md";
-/// No model has more processors.
+/// Note for modelled figures.
+pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 (within 10 %) and, except for \
+                                     `master`, at P = 2 (medians within a quarter): docs/model.md";
+/// Maximum number of modelled processors.
 const MOST_MODELLED: usize = 256;
-/// That a fork there is no fork.
+/// Note: a fork of the virtual Unix copies no address space.
 pub(super) const FORK_NOTE: &str =
     "a virtual fork copies no address space: the child runs another closure in the same memory";
 
-/// Who computes looks so often who else is there, in nanoseconds: as often as in a model.
+/// Interval in nanoseconds at which a computing process polls for others: the same as in a model.
 const STRETCH_NS: f64 = 25_000.0;
 /// The parameter of a modelled cell.
 const MODELLED: &str = "modelled";
-/// The parameter that names a file of costs, where they are not the library's.
+/// The parameter that names a file of costs, if they are not the library's.
 const COSTS: &str = "costs";
-/// How many processors the paper's machine had.
+/// Processors of the paper's machine.
 const PAPERS: usize = 10;
-/// How many a large one of today has; too many to be modelled in a quick run.
+/// Processors of a large machine of today; too many to be modelled in a quick run.
 const TODAYS: usize = 64;
 
 /// A virtual Unix, on real processors or modelled.
@@ -49,7 +49,7 @@ pub(super) struct System {
     pub(super) watch: Watch,
 }
 
-/// Who tells the time.
+/// The source of time.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Watch {
     /// The machine's clock.
@@ -59,11 +59,11 @@ pub(super) enum Watch {
 }
 
 impl System {
-    /// The model that a cell's parameters describe; if they describe none, as many real processors
-    /// as there are, but at most `most`.
+    /// Returns the model that a cell's parameters describe; if they describe none, a system on this
+    /// machine's processors, at most `most`.
     ///
     /// # Errors
-    /// Failed, where they describe no model that can be.
+    /// Failed, if they describe an invalid model.
     pub(super) fn of_a_cell(mode: LockingMode, params: &Params, most: usize) -> Result<Self> {
         let (processors, watch) = match modelled_with(params)? {
             Some(processors) => (processors, Watch::of_a_model(params)?),
@@ -75,17 +75,17 @@ impl System {
         Ok(Self { mode, processors, watch })
     }
 
-    /// Whether its figures are a model's word.
+    /// Returns `true` if its figures are modelled.
     pub(super) fn is_modelled(self) -> bool {
         matches!(self.watch, Watch::Model { .. })
     }
 
-    /// What has to be said of its figures, whatever they are of.
+    /// Returns the note that applies to all of its figures.
     pub(super) fn note(self) -> String {
         if self.is_modelled() { MODEL_NOTE } else { CALLS_NOTE }.to_owned()
     }
 
-    /// What its program runs in.
+    /// Returns the builder of the system in which the program runs.
     pub(super) fn builder(self) -> Builder {
         let executor = match self.watch {
             Watch::Machine(_) => Executor::Parallel,
@@ -101,10 +101,10 @@ impl System {
 }
 
 impl Watch {
-    /// Of a model; its costs vary otherwise in each invocation.
+    /// Creates the source of time of a model; its costs vary differently in each invocation.
     ///
     /// # Errors
-    /// Failed, where the parameters name costs that cannot be read.
+    /// Failed, if the parameters name costs that cannot be read.
     pub(super) fn of_a_model(params: &Params) -> Result<Self> {
         let costs = match params.get(COSTS) {
             None => CostModel::published(),
@@ -116,7 +116,7 @@ impl Watch {
         Ok(Self::Model { seed: std::process::id().into(), costs })
     }
 
-    /// A stamp before what is timed.
+    /// Takes a stamp before the timed part.
     pub(super) fn begin(self, sys: &dyn Sys) -> u64 {
         match self {
             Self::Machine(clock) => clock.start(),
@@ -124,7 +124,7 @@ impl Watch {
         }
     }
 
-    /// Nanoseconds since a stamp.
+    /// Returns the nanoseconds since a stamp.
     pub(super) fn ns_since(self, sys: &dyn Sys, begun: u64) -> f64 {
         match self {
             Self::Machine(clock) => clock.ns_between(begun, clock.stop()),
@@ -132,7 +132,7 @@ impl Watch {
         }
     }
 
-    /// Has its processor for so long: what others use of it meanwhile does not count.
+    /// Uses the processor for `duration`, not counting the time that others use it meanwhile.
     pub(super) fn compute(self, sys: &dyn Sys, duration: Duration) {
         let Self::Machine(clock) = self else { return sys.compute(duration) };
         let mut left_ns = duration.as_nanos() as f64;
@@ -151,15 +151,15 @@ fn nanoseconds(sys: &dyn Sys) -> u64 {
     u64::try_from(sys.now().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The cell of a model of so many processors.
+/// Returns the cell of a model of `processors` processors.
 pub(super) fn modelled(mut params: Params, processors: usize) -> Params {
     let word = if processors == 1 { "processor" } else { "processors" };
     params.insert(MODELLED.to_owned(), format!("{processors} {word}"));
     params
 }
 
-/// The cells of a model of this mode, for each number of processors: one a level. A uniprocessor
-/// has one, whatever the others have.
+/// Returns the cells of models of this mode, for each number of processors: one per level. A
+/// uniprocessor has one processor only.
 pub(super) fn modelled_cells(
     mode: Option<LockingMode>,
     size: Size,
@@ -179,10 +179,10 @@ pub(super) fn modelled_cells(
     cells.collect()
 }
 
-/// How many processors a cell is modelled with, if it is.
+/// Returns the number of processors with which a cell is modelled, if it is.
 ///
 /// # Errors
-/// Failed, where that is no number.
+/// Failed, if that is not a valid number.
 pub(super) fn modelled_with(params: &Params) -> Result<Option<usize>> {
     let Some(found) = params.get(MODELLED) else { return Ok(None) };
     let number = found.split(' ').next().and_then(|number| number.parse().ok());
@@ -192,12 +192,12 @@ pub(super) fn modelled_with(params: &Params) -> Result<Option<usize>> {
     })
 }
 
-/// The mode that a variant's name means.
+/// Returns the mode named by a variant.
 pub(super) fn mode(variant: &str) -> Option<LockingMode> {
     LockingMode::ALL.into_iter().find(|mode| mode.to_string() == variant)
 }
 
-/// The variants, each a mode.
+/// The modes as variants.
 pub(super) const VARIANTS: [Variant; 5] = [
     Variant { name: "uniprocessor", summary: "virtual Unix on one processor, without locks" },
     Variant {
@@ -208,30 +208,30 @@ pub(super) const VARIANTS: [Variant; 5] = [
     Variant { name: "parallel", summary: "virtual Unix, OSF/1.1's way: the source's locks" },
     Variant {
         name: "per-process",
-        summary: "virtual Unix, locks of each process in place of the relation lock (its §9)",
+        summary: "virtual Unix, locks of each process instead of the relation lock (its §9)",
     },
 ];
 
-/// The machine's own kernel, and all modes beside it.
+/// Returns the machine's own kernel, followed by all modes.
 pub(super) const fn beside(linux: Variant) -> [Variant; 1 + VARIANTS.len()] {
     let [uniprocessor, master, coarse, parallel, per_process] = VARIANTS;
     [linux, uniprocessor, master, coarse, parallel, per_process]
 }
 
-/// Processors that a mode has here: at most `most`.
+/// Returns the number of processors of a mode on this machine, at most `most`.
 pub(super) fn processors(mode: LockingMode, allowed: &[usize], most: usize) -> usize {
     if mode == LockingMode::Uniprocessor { 1 } else { allowed.len().clamp(1, most) }
 }
 
-/// Whether the machine has a second processor.
+/// Returns `true` if the machine has a second processor.
 pub(super) fn two_processors(topology: &Topology) -> bool {
     topology.placement("cross-core").is_some()
 }
 
-/// That a run ended as it should.
+/// Checks that a run ended with status 0.
 ///
 /// # Errors
-/// Failed: with the state of the system, where it did not.
+/// Failed, with the state of the system, if it did not.
 pub(super) fn ran(report: &RunReport) -> Result<()> {
     let fine = report.status.and_then(|status| status.exited()) == Some(0);
     if fine && report.ending == EndReason::Finished {
@@ -257,8 +257,8 @@ mod tests {
         assert_eq!(mode("linux"), None);
     }
 
-    /// Two processes of 8 ms each on one processor took 8 ms together: each had waited for the
-    /// clock, whoever used the processor.
+    /// Regression: two processes of 8 ms each on one processor took 8 ms together, because each
+    /// waited for the clock, even while the other used the processor.
     #[test]
     fn who_computes_beside_another_on_one_processor_takes_as_long_as_both() {
         let watch = Watch::Machine(Clock::calibrated());
@@ -273,7 +273,7 @@ mod tests {
                     watch.compute(sys, each);
                     0
                 })
-                .expect("there is room");
+                .expect("fork");
             }
             let waited = (0..2).all(|_| sys.wait().is_ok());
             seen.store(watch.ns_since(sys, begun) as u64, Ordering::Relaxed);
@@ -290,7 +290,7 @@ mod tests {
             sys.pause();
             0
         });
-        let found = ran(&report).expect_err("it waits for ever");
+        let found = ran(&report).expect_err("it never ends");
         assert!(found.why().contains("Deadlocked") && found.why().contains("program"), "{found}");
     }
 }

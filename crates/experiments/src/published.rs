@@ -1,22 +1,21 @@
-//! What the sources found: [`published`].
+//! The figures of the sources: [`published`].
 //!
-//! The figures stand beside ours so that a reader can set one against the other; they are never
-//! mixed into an estimate. Each names the source by its number and the machine, because a figure
-//! without its machine says nothing. The report prints them,
-//! [`crate::as_published`] repeats the measurements themselves. A source that only draws a curve
-//! has no entry here: no points are guessed.
+//! The figures are shown next to ours so that a reader can compare them; they never enter an
+//! estimate. Each names the source by its number, and the machine, because a figure without its
+//! machine means nothing. The report prints them; [`crate::as_published`] repeats the measurements
+//! themselves. A source that only draws a curve has no entry here: no points are guessed.
 
 use tontine_bench::schema::PublishedFigure;
 use tontine_bench::task::Params;
 
-/// Machine of source 000: its author names the processor's family and the distribution, no more.
+/// Machine of source 000, whose author names only the processor's family and the distribution.
 const SKYLAKE: &str = "Skylake, Ubuntu";
 /// Machine of source 002.
 const X220: &str = "ThinkPad X220, Intel i5-2520M, Linux 4.19.12";
 /// Machine of source 004.
 const M2: &str = "MacBook Air, Apple M2";
 
-/// Source 002 counts seconds for this many loops.
+/// Number of loops in source 002, whose figures are seconds.
 const LOOPS_002: f64 = 10_000_000.0;
 
 /// Source 002: variant and seconds for [`LOOPS_002`] loops.
@@ -29,12 +28,12 @@ const CHECKS: [(&str, f64); 6] = [
     ("procfs-faccessat", 8.19),
 ];
 
-/// Machine of source 003, whose author says nothing of it.
+/// Machine of source 003, whose author does not name it.
 const UNNAMED: &str = "not named";
 
 /// Source 003: variant and milliseconds for [`INCREMENTS_003`] of each counter.
 const COUNTING: [(&str, f64); 3] = [("serial", 57.0), ("one-line", 63.0), ("two-lines", 33.0)];
-/// How far source 003 counts.
+/// Number of increments in source 003.
 const INCREMENTS_003: &str = "10000000";
 
 /// Source 004: variant, then lower bound, mean and upper bound, ns one way.
@@ -47,10 +46,9 @@ const ONE_WAY: [(&str, f64, f64, f64); 6] = [
     ("container-tcp", 17_779.21, 17_781.39, 17_783.56),
 ];
 
-/// The figures that sources give for a cell, in the unit of its metric; empty where none does.
+/// Returns the sources' figures for a cell, in the unit of its metric; empty if there are none.
 ///
-/// `params` matter only where the source measured something else: both ends on one core is no
-/// source's arrangement.
+/// `params` matter only if the source's conditions differ: no source runs both ends on one core.
 pub fn published(
     experiment: &str,
     variant: &str,
@@ -89,7 +87,8 @@ pub fn published(
     }
 }
 
-/// Source 000: four in five children outlast the return of `kill`, SIGINT and SIGKILL alike.
+/// Returns the figures of source 000: four in five children outlive the return of `kill`, for
+/// SIGINT and SIGKILL alike.
 fn delivery(metric: &str) -> Vec<PublishedFigure> {
     match metric {
         "parent_after" => vec![point("000", SKYLAKE, 0.20)],
@@ -100,7 +99,7 @@ fn delivery(metric: &str) -> Vec<PublishedFigure> {
     }
 }
 
-/// A figure without an interval.
+/// Returns a figure without an interval.
 fn point(source: &str, machine: &str, value: f64) -> PublishedFigure {
     PublishedFigure { source: source.into(), machine: machine.into(), low: None, value, high: None }
 }

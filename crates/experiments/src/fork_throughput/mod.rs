@@ -1,14 +1,13 @@
-//! `fork-throughput`: how many forks a second a process completes, beside others that fork at the
-//! same time: [`ForkThroughput`].
+//! `fork-throughput`: the forks per second that a process completes while others fork at the same
+//! time: [`ForkThroughput`].
 //!
-//! The protocol is source 001's: each process forks fifty times as fast as it can, and its children
-//! sleep until all forks of all processes are done. [`round`] does that once; [`virtually`] does it
-//! in each mode of the virtual Unix.
+//! The protocol is that of source 001: each process forks fifty times as fast as it can, and its
+//! children sleep until all forks of all processes are done. [`round`] runs it once; [`virtually`]
+//! runs it in each mode of the virtual Unix.
 //!
-//! Nobody is pinned: the scheduler puts each child where it wants, as it did for the source.
+//! No process is pinned: the scheduler places the children, as it did for the source.
 //!
-//! What it does not do: time `exit` and `wait` ([`super::spawn`]), or ask what a larger parent
-//! pays.
+//! Not measured here: `exit` and `wait` (see [`super::spawn`]), and the cost of a larger parent.
 
 mod explained;
 mod round;
@@ -28,13 +27,13 @@ use tontine_host::trouble::{Result, Trouble};
 use super::levels::{self, asked, crowd, levels};
 use super::modes::{self, System};
 
-/// The paper's curve ends here.
+/// The last level of the paper's curve.
 const MOST_PROCESSES: usize = 7;
 /// Rounds in one invocation, after one that is not counted.
 const ROUNDS: usize = 10;
-/// The same in a model, whose memory is never cold.
+/// Rounds in one invocation of a model, whose memory is never cold.
 const MODELLED_ROUNDS: usize = 2;
-/// The machine of the paper, on which its curve ends.
+/// Processors of the paper's machine, which the paper's curve is for.
 const PAPERS_PROCESSORS: usize = 10;
 /// Memory of a forked process that does nothing: page tables, a kernel stack, what it touches.
 const BYTES_EACH: u64 = 256 << 10;
@@ -95,13 +94,13 @@ impl Experiment for ForkThroughput {
     }
 }
 
-/// Rounds of so many processes, each of which forks so often.
+/// Measures rounds of `processes` processes, each of which forks `forks` times.
 fn measure(processes: usize, forks: usize) -> Result<Observed> {
     room::for_processes((processes * (forks + 1)) as u64, BYTES_EACH)?;
     let clock = Clock::calibrated();
-    // Its children inherit what is left: they fork as it would.
+    // The forking processes inherit the reduced memory, so that their forks are as fast.
     let _lean = Lean::now();
-    // Not counted: it finds the kernel's caches cold.
+    // Not counted: the kernel's caches are cold.
     round::run(processes, forks, clock)?;
     let mut rates = Vec::with_capacity(ROUNDS * processes);
     for _ in 0..ROUNDS {
@@ -113,7 +112,7 @@ fn measure(processes: usize, forks: usize) -> Result<Observed> {
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// The same in a virtual Unix.
+/// Like [`measure`], but in a virtual Unix.
 fn measure_virtually(system: System, processes: usize, forks: usize) -> Result<Observed> {
     let rounds = if system.is_modelled() { MODELLED_ROUNDS } else { ROUNDS };
     let seconds = virtually::run(system, processes, forks, rounds)?;
@@ -123,14 +122,14 @@ fn measure_virtually(system: System, processes: usize, forks: usize) -> Result<O
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// Where the curve ends: the paper's, or that of a model of more processors.
+/// Returns the last level of the curve: the paper's, or that of a model of more processors.
 fn most(modelled: Option<usize>) -> usize {
     modelled.filter(|processors| *processors > PAPERS_PROCESSORS).unwrap_or(MOST_PROCESSES)
 }
 
 const VARIANTS: &[Variant] = &modes::beside(Variant {
     name: "linux",
-    summary: "50 times fork, whose children sleep until all are made; by this machine's kernel",
+    summary: "50 forks, whose children sleep until all are created; by this machine's kernel",
 });
 
 #[cfg(test)]
@@ -164,8 +163,8 @@ mod tests {
         });
     }
 
-    /// Limits this process, for good, to so many of its user's; root's are not limited, so root
-    /// becomes somebody else.
+    /// Permanently limits this process to `processes` processes of its user; root is not limited,
+    /// so root becomes another user.
     fn only_so_many(processes: u64) -> std::result::Result<(), String> {
         if getuid().is_root() {
             let nobody = rustix::process::Uid::from_raw(65_534);
@@ -191,7 +190,7 @@ mod tests {
     #[test]
     fn a_fork_that_is_refused_on_the_way_is_a_skip_and_leaves_nobody() {
         in_a_process_of_its_own(|| {
-            // One process more, which then may fork nobody.
+            // One more process, which may then not fork.
             only_so_many(2)?;
             let found = round::run(1, 50, Clock::calibrated());
             match (found, rustix::process::wait(rustix::process::WaitOptions::NOHANG)) {

@@ -1,9 +1,9 @@
-//! One round: so many processes fork at once, and all their children sleep until the last fork:
+//! One round: several processes fork at once, and all their children sleep until the last fork:
 //! [`run`].
 //!
-//! A child is put to sleep on a futex word that is opened when every process has said that its last
-//! fork is done. It is killed with its parent, and its parent with us, should anybody die on the
-//! way.
+//! A child sleeps on a futex word that is opened when every process has reported its last fork.
+//! Should a process die meanwhile, a child is killed with its parent, and the parent with the
+//! measuring process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,10 +14,10 @@ use tontine_host::peer::{LastWords, PeerHandle};
 use tontine_host::trouble::{Result, Trouble};
 use tontine_mechanisms::muster::Muster;
 
-/// Seconds from the first fork to the last, of each process.
+/// Returns the seconds from the first fork to the last, for each process.
 ///
 /// # Errors
-/// Skipped, where the system refuses a process; failed, where one does not end as it should.
+/// Skipped, if the system refuses a process; failed, if one does not exit with 0.
 pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f64>> {
     let (start, all_forked, words) = (Muster::new()?, Muster::new()?, LastWords::new()?);
     let ticks = (0..processes)
@@ -56,7 +56,7 @@ pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f6
     ticks.iter().map(seconds).collect()
 }
 
-/// One process: forks, tells that it has, and waits for its children.
+/// Body of one process: forks, reports that it has, and waits for its children.
 fn fork_all(
     forks: usize,
     start: &Muster,

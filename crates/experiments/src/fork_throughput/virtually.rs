@@ -1,4 +1,4 @@
-//! The same protocol in a virtual Unix: [`run`].
+//! The protocol in a virtual Unix: [`run`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,11 +7,11 @@ use tontine_unix::{Fd, Sys};
 
 use crate::modes::{self, System, Watch};
 
-/// So many rounds in one system, after one that finds its memory cold and is not counted. In each,
-/// each of `processes` forks `forks` times; returns the seconds that each took.
+/// Runs `rounds` rounds in one system, after one that is not counted because its memory is cold. In
+/// each, each of `processes` processes forks `forks` times; returns the seconds of each.
 ///
 /// # Errors
-/// Failed, where the system does not end as it should.
+/// Failed, if the virtual Unix does not end with status 0.
 pub(super) fn run(
     system: System,
     processes: usize,
@@ -40,7 +40,8 @@ fn round(
     forks: usize,
     all: &Arc<Mutex<Vec<f64>>>,
 ) -> tontine_unix::Result<()> {
-    // Two gates, each open when nobody holds its other end any more: all begin; all forks are made.
+    // Two gates, each opened by closing the last copy of its other end: all start; all forks are
+    // made.
     let (start, started) = sys.pipe()?;
     let (made, making) = sys.pipe()?;
     for number in 0..processes {
@@ -63,7 +64,7 @@ fn round(
     if failed { Err(tontine_unix::Errno::EAGAIN) } else { Ok(()) }
 }
 
-/// Forks as fast as it can; the seconds from the first fork to the last.
+/// Forks as fast as it can; returns the seconds from the first fork to the last.
 fn fork_all(sys: &dyn Sys, forks: usize, watch: Watch, made: Fd, making: Fd) -> Option<f64> {
     let begun = watch.begin(sys);
     for _ in 0..forks {

@@ -1,15 +1,15 @@
-//! What it costs to ask whether another process is alive, and what the answer is worth:
+//! The cost of checking whether another process is alive, and the value of the answer:
 //! [`LivenessCheck`].
 //!
-//! One process is watched ([`monitored`]); each variant is one of the [`ways`] of asking
-//! ([`check`]), timed in loops that differ in nothing else ([`timing`]); beside the figure stands
-//! what it says of events that are really brought about ([`tried`]). [`word`] holds the words that
-//! the kernel itself marks.
+//! One process is watched ([`monitored`]); each variant is one of the [`ways`] to check
+//! ([`check`]), timed in loops that differ in nothing else ([`timing`]); next to the figure are its
+//! answers after events that are really caused ([`tried`]). [`word`] has the words that the kernel
+//! itself marks.
 //!
-//! `kill-0` goes by the number that the process itself wrote down, as monitors that know no more
-//! do; in another PID namespace that number names somebody else.
+//! `kill-0` uses the process id that the process itself wrote down, like monitors that know nothing
+//! else; in another PID namespace that number names another process.
 //!
-//! Source: seed 002, whose figures are milliseconds per loop of ten million.
+//! Source: 002, whose figures are milliseconds per loop of ten million.
 
 pub mod check;
 mod explained;
@@ -38,7 +38,7 @@ use monitored::{Home, Monitored};
 use timing::{Batch, Interleaved, interleaved};
 use ways::Way;
 
-/// The ways of asking.
+/// The ways to check.
 pub const VARIANTS: &[Variant] = &ways::ALONE;
 
 /// The experiment `liveness-check`.
@@ -70,13 +70,13 @@ impl Experiment for LivenessCheck {
         memory_alone.map(|way| way.name).collect()
     }
 
-    /// One cell: the watched process idles, so that placement changes nothing.
+    /// Returns one cell: the watched process idles, so that placement changes nothing.
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         vec![Params::new()]
     }
 
-    /// Checks that touch only memory are counted; those that enter the kernel end with their
-    /// budget, and milliseconds of it are what their time grows with.
+    /// The number of checks if they only touch memory; checks that enter the kernel end with their
+    /// budget, so its milliseconds determine their time.
     fn operations(&self, variant: &str, size: Size) -> usize {
         match ways::find(variant) {
             None => 0,
@@ -88,7 +88,7 @@ impl Experiment for LivenessCheck {
     fn run(&self, task: &Task) -> Result<Observed> {
         let way = ways::find(&task.variant)
             .ok_or_else(|| Trouble::fail(format!("no such variant: {}", task.variant)))?;
-        // Before anything starts a thread: the processes that are tried are forked.
+        // Before any thread is started: trying the events forks processes.
         let tried = match task.variant.as_str() {
             "dummy" | "load" => Vec::new(),
             _ if plant::delay().is_some() => Vec::new(),
@@ -99,7 +99,7 @@ impl Experiment for LivenessCheck {
         let seen = time(way, batch)?;
         let mut notes = Vec::new();
         if task.variant == "epoll-empty" {
-            notes.push("watches nothing: the price of the call, no liveness check".to_owned());
+            notes.push("watches nothing: the price of the call, not a liveness check".to_owned());
         }
         if task.variant == "polling-thread" {
             notes.push(format!("reports a death up to {:?} late", check::POLLING_PERIOD));
@@ -114,18 +114,18 @@ impl Experiment for LivenessCheck {
     }
 }
 
-/// How long a batch must be.
+/// Returns the size of a batch.
 fn batch_of(way: &Way, size: Size) -> Batch {
     if way.enters_kernel { Batch::of_system_calls(size) } else { Batch::of_memory_checks(size) }
 }
 
-/// The timed loops of one variant, on pinned processors.
+/// Runs the timed loops of one variant, on pinned processors.
 fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
     let allowed = pin::allowed()?;
     let here = *allowed.first().ok_or_else(|| Trouble::skip("sched_getaffinity: no processor"))?;
     let there = *allowed.last().unwrap_or(&here);
     let monitored = Monitored::start_with(way.means, Home::Here, || {
-        // An unpinned idler is still an idler: a refusal does not matter.
+        // A failure does not matter: the process idles, pinned or not.
         let _ = pin::pin_to(there);
     })?;
     let clock = Clock::calibrated();
@@ -144,7 +144,7 @@ fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
     })
 }
 
-/// A check that takes a planted delay longer.
+/// A check with an additional planted delay.
 struct Slowed<'a, C> {
     check: &'a C,
     delay: Delay,
@@ -158,7 +158,7 @@ impl<C: Check> Check for Slowed<'_, C> {
     }
 }
 
-/// Ratios of medians over batches that ran in turn.
+/// Returns ratios of medians over batches that ran in turn.
 fn ratios(variant: &str, seen: &Interleaved) -> Vec<PairedRatio> {
     let over = |below: &str, samples: &[f64]| {
         let value = order::median(&seen.check)? / order::median(samples)?;

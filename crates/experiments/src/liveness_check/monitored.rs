@@ -1,17 +1,17 @@
-//! The process that is watched: [`Monitored`].
+//! The monitored process: [`Monitored`].
 //!
-//! It is forked, registers in the one way that the mechanism under test needs ([`Means`]), hands
-//! over what a monitor may hold (one end of a SOCK_SEQPACKET connection, and a descriptor of
-//! `/proc/self` or of itself, by SCM_RIGHTS), and then carries out the [`MonitorCommand`]s that
-//! come over that connection. It makes the connection itself, after the fork, so that no other
-//! process can hold its end by accident.
+//! The process is forked, registers in the one way that the mechanism under test needs ([`Means`]),
+//! passes what a monitor may hold (one end of a SOCK_SEQPACKET connection, and a descriptor of
+//! `/proc/self` or of itself, by SCM_RIGHTS), and then executes the [`MonitorCommand`]s that arrive
+//! over that connection. It creates the connection itself, after the fork, so that no other process
+//! can hold its end by accident.
 //!
-//! Between fork and end it calls nothing that allocates, as the process that forked may have had
-//! threads; except to make a life, for which the allocator has to be one that `fork` leaves usable,
-//! as the C library's is.
+//! Between fork and end it calls nothing that allocates, because the process that forked may have
+//! had threads; except to create a life, which requires an allocator that `fork` leaves usable,
+//! such as the C library's.
 //!
-//! Neighbours: [`super::word`] for the words that the kernel marks, [`super::check`] for the
-//! monitor's side, [`super::tried`] for the events.
+//! Neighbours: [`super::word`] has the words that the kernel marks, [`super::check`] the monitor's
+//! side, [`super::tried`] the events.
 
 #![allow(unsafe_code, reason = "fork into a new PID namespace, exec, end of a single thread")]
 
@@ -38,13 +38,13 @@ use tontine_host::trouble::{During, Result, Trouble};
 
 use super::word::{Page, Refusal};
 
-/// How long a monitored process may take to register, or to obey.
+/// Timeout for a monitored process to register, or to execute a command.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
-/// How a process makes itself watchable.
+/// How a process registers for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
-    /// By nothing but its id.
+    /// Only by its id.
     Pid,
     /// By holding a robust mutex.
     Mutex,
@@ -60,12 +60,12 @@ pub enum Means {
     Pidfd,
 }
 
-/// Where the monitored process lives.
+/// The PID namespace of the monitored process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// Beside the monitor.
+    /// That of the monitor.
     Here,
-    /// In a PID namespace of its own.
+    /// A PID namespace of its own.
     OtherPidNamespace,
 }
 
@@ -75,38 +75,39 @@ pub enum Home {
 pub enum MonitorCommand {
     /// Exit.
     Exit = b'e',
-    /// Become another program.
+    /// Execute another program.
     Exec = b'x',
-    /// End the thread that registered; another one lives on.
+    /// End the thread that registered; another thread continues.
     EndThread = b't',
-    /// Unlock what it holds, then exit.
+    /// Unlock the mutex, then exit.
     LetGo = b'u',
 }
 
-/// A living process to be watched; killed and reaped when dropped, by the thread that asked about
-/// it.
+/// A live process to be monitored; killed and reaped when dropped, which must happen in the thread
+/// that made the checks.
 pub struct Monitored {
     child: RefCell<Child>,
     line: OwnedFd,
     passed: Option<OwnedFd>,
     page: Shared<Page>,
-    // The other program reads from here: it lives as long as nobody closes this.
+    // The other program reads from this pipe and runs until it is closed.
     _feed: OwnedFd,
 }
 
 impl Monitored {
-    /// A process that registers by `means` and then waits for orders.
+    /// Starts a process that registers by `means` and then waits for commands.
     ///
     /// # Errors
-    /// Skipped, naming the call, where the system refuses what is needed.
+    /// Skipped, naming the call, if the system refuses a requirement.
     pub fn start(means: Means, home: Home) -> Result<Self> {
         Self::start_with(means, home, || {})
     }
 
-    /// The same, but the process runs `first` once it is registered. `first` must not allocate.
+    /// Like [`Monitored::start`], but the process runs `first` once it is registered. `first` must
+    /// not allocate.
     ///
     /// # Errors
-    /// As [`Monitored::start`].
+    /// Those of [`Monitored::start`].
     pub fn start_with(means: Means, home: Home, first: impl FnOnce()) -> Result<Self> {
         let page = Shared::<Page>::anonymous()?;
         page.prepare()?;
@@ -133,31 +134,33 @@ impl Monitored {
         Ok(Self { child: RefCell::new(child), line, passed, page, _feed: feed })
     }
 
-    /// The process, for signals and waiting; where it lives in another PID namespace, the process
-    /// that made the namespace and ends right after it. One borrower at a time.
+    /// Returns the process, for signals and waiting; if it lives in another PID namespace, the
+    /// process that created the namespace and ends right after it. One borrower at a time.
     ///
     /// # Panics
-    /// Where the last borrower still holds it.
+    /// If the last borrower still holds it.
     pub fn child(&self) -> RefMut<'_, Child> {
         self.child.borrow_mut()
     }
 
-    /// What both share.
+    /// Returns the shared memory.
     pub fn page(&self) -> &Page {
         &self.page
     }
 
-    /// Our end of the connection.
+    /// Returns the monitor's end of the connection.
     pub fn line(&self) -> BorrowedFd<'_> {
         self.line.as_fd()
     }
 
-    /// What it passed: for [`Means::Life`], [`Means::Procfs`] and [`Means::Pidfd`].
+    /// Returns the descriptor that the process passed: for [`Means::Life`], [`Means::Procfs`] and
+    /// [`Means::Pidfd`].
     pub fn passed(&self) -> Option<BorrowedFd<'_>> {
         self.passed.as_ref().map(AsFd::as_fd)
     }
 
-    /// Its process id, as it says itself: what a mechanism that is told a bare number goes by.
+    /// Returns the process's id as the process itself sees it; mechanisms that know only a number
+    /// use it.
     pub fn own_pid(&self) -> i32 {
         self.page.pid.load(Ordering::Relaxed)
     }
@@ -166,7 +169,7 @@ impl Monitored {
     /// done, but not for an exit.
     ///
     /// # Errors
-    /// Skipped, where there is no other program to become; failed, where the order is not obeyed.
+    /// Skipped, if there is no other program to execute; failed, if the command is not executed.
     pub fn order(&self, order: MonitorCommand) -> Result<()> {
         rustix::net::send(&self.line, &[order as u8], SendFlags::NOSIGNAL).during("send")?;
         match order {
@@ -176,7 +179,7 @@ impl Monitored {
         }
     }
 
-    /// The connection is closed on exec: its end says that the other program runs.
+    /// Waits for the end of the connection, which is closed on exec.
     fn until_hung_up(&self) -> Result<()> {
         let mut fds = [PollFd::new(&self.line, PollFlags::IN)];
         poll(&mut fds, Some(&PATIENCE)).during("poll")?;
@@ -202,14 +205,14 @@ impl Monitored {
 
 impl Drop for Monitored {
     fn drop(&mut self) {
-        // A lock that this thread took, to ask or to try an event, would leave its robust list
+        // A lock that this thread took, for a check or for an event, would leave its robust list
         // pointing into the page that is about to be unmapped; the C library follows that pointer
         // at the next robust lock. A thread that does not hold the lock gets EPERM.
         self.page.let_go();
     }
 }
 
-/// A program that runs until its input ends, with all that `execve` needs.
+/// A program that runs until its input ends, with everything that `execve` needs.
 struct OtherProgram {
     path: Option<CString>,
 }
@@ -223,10 +226,10 @@ impl OtherProgram {
         Self { path }
     }
 
-    /// Becomes the program; returns only where that fails.
+    /// Executes the program; returns only on failure.
     fn become_it(&self, food: BorrowedFd<'_>) {
         let Some(path) = &self.path else { return };
-        // SAFETY: replaces this process's own standard input, which nothing of it reads.
+        // SAFETY: replaces this process's own standard input, from which it never reads.
         if unsafe { libc::dup2(food.as_raw_fd(), libc::STDIN_FILENO) } < 0 {
             return;
         }
@@ -242,7 +245,7 @@ fn seqpacket_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// The monitored half of registering; sends what the monitor gets, returns the connection.
+/// The monitored half of registering: sends the monitor its descriptors, returns the connection.
 fn register(
     page: &Page,
     means: Means,
@@ -279,14 +282,14 @@ fn register(
     Ok(kept)
 }
 
-/// This process's life, to be passed.
+/// Returns a descriptor of this process's life, to be passed.
 fn life() -> std::result::Result<OwnedFd, Refusal> {
     let life = Life::register()
         .map_err(|error| Refusal { call: "tontine::life::Life::register", errno: error.errno() })?;
     life.as_fd().try_clone_to_owned().map_err(|_| Refusal::last("fcntl(F_DUPFD_CLOEXEC)"))
 }
 
-/// A refusal crosses as its error number and the name of the call.
+/// Sends a refusal as its error number and the name of the call.
 fn send_refusal(start: BorrowedFd<'_>, refusal: Refusal) -> rustix::io::Result<usize> {
     let errno = refusal.errno.to_ne_bytes();
     let message = [IoSlice::new(&errno), IoSlice::new(refusal.call.as_bytes())];
@@ -294,7 +297,7 @@ fn send_refusal(start: BorrowedFd<'_>, refusal: Refusal) -> rustix::io::Result<u
     sendmsg(start, &message, &mut control, SendFlags::NOSIGNAL)
 }
 
-/// The monitor's half of registering.
+/// The monitor's half of registering: receives the connection and the passed descriptor.
 fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
     let mut fds = [PollFd::new(&start, PollFlags::IN)];
     if poll(&mut fds, Some(&PATIENCE)).during("poll")? == 0 {
@@ -329,7 +332,7 @@ fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
     }
 }
 
-/// Waits for an order and obeys it; the end of the connection is an order to exit.
+/// Waits for commands and executes them; the end of the connection is a command to exit.
 fn obey(page: &Page, line: BorrowedFd<'_>, food: BorrowedFd<'_>, program: &OtherProgram) -> i32 {
     loop {
         let mut order = [0_u8; 1];
@@ -354,23 +357,24 @@ fn obey(page: &Page, line: BorrowedFd<'_>, food: BorrowedFd<'_>, program: &Other
     }
 }
 
-/// Ends the calling thread and no other; the kernel clears `page.thread` when it has gone.
+/// Ends the calling thread only; the kernel clears `page.thread` at its end.
 fn end_this_thread(page: &Page) {
-    // SAFETY: the page outlives the process; SYS_exit ends this thread, whose frames nobody uses.
+    // SAFETY: the page outlives the process; SYS_exit ends this thread, whose frames no other
+    // thread uses.
     unsafe {
         libc::syscall(libc::SYS_set_tid_address, page.thread.as_ptr());
         libc::syscall(libc::SYS_exit, 0);
     }
 }
 
-/// Goes on in a new process inside a new PID namespace; the caller's process stays to reap it.
-/// Where it is refused, says so and exits.
+/// Continues in a new process inside a new PID namespace; the caller's process stays to reap it. On
+/// failure, sends the refusal and exits.
 fn enter_pid_namespace(start: BorrowedFd<'_>) {
     let refuse = |call, errno: Errno| -> ! {
         let _ = send_refusal(start, (call, errno).into());
         exit_at_once(1)
     };
-    // SAFETY: the flags share nothing away from other threads: this process has one.
+    // SAFETY: the flags unshare nothing that other threads use: this process has one thread.
     let alone = unsafe { unshare_unsafe(UnshareFlags::NEWPID) };
     // SAFETY: as above.
     let inside =
@@ -378,7 +382,7 @@ fn enter_pid_namespace(start: BorrowedFd<'_>) {
     if let Err(errno) = inside {
         refuse("unshare of the PID namespace", errno);
     }
-    // SAFETY: this process has one thread; both sides go on or leave by `_exit`.
+    // SAFETY: this process has one thread; both sides continue or leave by `_exit`.
     match unsafe { libc::fork() } {
         -1 => refuse(
             "fork in a PID namespace",

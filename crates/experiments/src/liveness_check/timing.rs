@@ -1,13 +1,13 @@
 //! The timed loops: [`Batch`], [`interleaved`].
 //!
-//! Every check is timed by the same loop, compiled once a check: a counter in a register, the
+//! Every check is timed by the same loop, compiled once per check: a counter in a register, the
 //! check, a test, a jump back, aligned so that the short ones lie within one cache line. Batches of
 //! the check alternate with batches of an empty loop and of a bare load, in one process, so that
-//! below a nanosecond like is compared with like. A sample is a batch's mean, the loop included, as
-//! in seed 002.
+//! even below a nanosecond the conditions are the same. A sample is a batch's mean, the loop
+//! included, as in source 002.
 //!
-//! What it does not do: subtract the loop. Below a nanosecond the parts of a loop overlap, and a
-//! difference would be the price of nothing.
+//! The loop is not subtracted: below a nanosecond the parts of a loop overlap, and a difference
+//! would be meaningless.
 
 #![allow(unsafe_code, reason = "empty assembly that aligns a loop")]
 
@@ -20,22 +20,23 @@ use tontine_host::trouble::{Result, Trouble};
 
 use super::check::Check;
 
-/// Fewest samples of an invocation.
+/// Minimum number of samples of an invocation.
 const FEWEST: usize = 10;
 
-/// How many checks make a sample, and how many samples an invocation.
+/// The number of checks per sample, and of samples per invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// Checks a sample.
+    /// Checks per sample.
     pub checks: u64,
-    /// Samples at most.
+    /// Maximum number of samples.
     pub samples: usize,
-    /// No sample is begun after this, once there are a few.
+    /// No sample is begun after this time, once there are [`FEWEST`].
     pub budget: Duration,
 }
 
 impl Batch {
-    /// For checks that only touch memory: long batches, so that the pair of stamps disappears.
+    /// For checks that only touch memory: long batches, so that the cost of the two stamps is
+    /// negligible.
     pub fn of_memory_checks(size: Size) -> Self {
         Self::of(size, (size.checks() / 20).clamp(1, 50_000))
     }
@@ -55,7 +56,7 @@ impl Batch {
     }
 }
 
-/// Nanoseconds per check of one batch of each.
+/// Nanoseconds per check, for batches of each kind.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Interleaved {
     /// The check.
@@ -68,10 +69,10 @@ pub struct Interleaved {
     pub compare_exchange: Vec<f64>,
 }
 
-/// Times batches of `check` and of its three yardsticks in turn.
+/// Times batches of `check` and of its three baselines in turn.
 ///
 /// # Errors
-/// Failed, where a check does not say that the process is alive, which it is.
+/// Failed, if a check does not report the process as alive, which it is.
 pub fn interleaved(
     check: &impl Check,
     dummy: &impl Check,
@@ -80,10 +81,10 @@ pub fn interleaved(
     clock: &Clock,
     batch: Batch,
 ) -> Result<Interleaved> {
-    // The yardsticks take nanoseconds: as long as their batches are long.
+    // The baselines take nanoseconds per loop, so their batches are long.
     let yardstick = batch.checks.max(10_000);
     let mut seen = Interleaved::default();
-    // The first round warms caches and branch predictors and is thrown away.
+    // The first round warms up caches and branch predictors and is not counted.
     timed(check, batch.checks, clock)?;
     timed(dummy, yardstick, clock)?;
     timed(load, yardstick, clock)?;
@@ -100,7 +101,7 @@ pub fn interleaved(
     Ok(seen)
 }
 
-/// Nanoseconds per check over one batch.
+/// Returns the nanoseconds per check over one batch.
 fn timed<C: Check>(check: &C, checks: u64, clock: &Clock) -> Result<f64> {
     let from = clock.start();
     let made = repeat(check, checks);
@@ -109,13 +110,12 @@ fn timed<C: Check>(check: &C, checks: u64, clock: &Clock) -> Result<f64> {
         Ok(ns / checks as f64)
     } else {
         let error = check.look().err().map_or(String::new(), |error| format!(": {error}"));
-        Err(Trouble::fail(format!(
-            "check {made} did not say that a living process is alive{error}"
-        )))
+        Err(Trouble::fail(format!("check {made} did not report a living process as alive{error}")))
     }
 }
 
-/// Checks `checks` times, or until a check does not say "alive"; returns how often it did.
+/// Checks `checks` times, or until a check does not return "alive"; returns the number of checks
+/// that did.
 #[inline(never)]
 pub fn repeat<C: Check>(check: &C, checks: u64) -> u64 {
     let (mut made, mut checks) = (0_u64, checks);
@@ -129,11 +129,11 @@ pub fn repeat<C: Check>(check: &C, checks: u64) -> u64 {
     made
 }
 
-/// Puts what follows at the start of a cache line. Passing the loop's variables through keeps their
-/// preparation in front.
+/// Aligns the following code to a cache line. Passing the loop's variables through keeps their
+/// initialisation in front.
 #[inline(always)]
 pub(crate) fn align(made: &mut u64, checks: &mut u64) {
-    // SAFETY: a directive and no instruction but padding; the registers keep their values.
+    // SAFETY: a directive, and no instruction except padding; the registers keep their values.
     unsafe {
         asm!(
             ".p2align 6",
@@ -145,7 +145,7 @@ pub(crate) fn align(made: &mut u64, checks: &mut u64) {
     }
 }
 
-/// Returns the counter, which the compiler can no longer compute in advance.
+/// Returns the counter, which the compiler then cannot compute in advance.
 #[inline(always)]
 pub(crate) fn counted(mut made: u64) -> u64 {
     // SAFETY: no instruction at all; the register keeps its value.
@@ -166,7 +166,7 @@ pub(crate) mod tests {
         assert_eq!(repeat(&Word(&AtomicU32::new(0)), 1_000), 0);
     }
 
-    /// Three loops whose figures are compared below a nanosecond must not differ by where they lie.
+    /// Loops whose figures are compared below a nanosecond must not differ in their alignment.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_compared_loops_lie_within_one_cache_line_each() {
@@ -184,7 +184,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The claim is about the instructions that are timed, so those are read.
+    /// The claim concerns the timed instructions, so the test reads them.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_timed_check_is_one_load_one_test_one_branch() {
@@ -204,7 +204,7 @@ pub(crate) mod tests {
         };
         assert!(!read.has_lock_prefix());
 
-        // The loop's own: a counter, its comparison, a branch back.
+        // The loop's own instructions: a counter, its comparison, a branch back.
         let own = rest.split_off(rest.len().saturating_sub(3));
         let [counter, comparison, back] = own[..] else { panic!("{} instructions", own.len()) };
         assert!(matches!(counter.mnemonic(), Mnemonic::Inc | Mnemonic::Add), "{counter}");
@@ -215,7 +215,7 @@ pub(crate) mod tests {
         );
         assert!(is_conditional_jump(back), "{back}");
 
-        // What is left: the test, where the load was not within it, and the branch.
+        // The remaining instructions: the test, unless it contains the load, and the branch.
         if word != Register::None {
             let test = rest.remove(0);
             assert_eq!((test.mnemonic(), test.op0_register()), (Mnemonic::Test, word), "{test}");
@@ -230,10 +230,10 @@ pub(crate) mod tests {
         name.starts_with('J') && name != "Jmp"
     }
 
-    /// The instructions of a function's loop.
+    /// Returns the instructions of a function's loop.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn only_loop(start: *const u8) -> Vec<iced_x86::Instruction> {
-        // SAFETY: the bytes of a function in the executable's text, which is longer than that.
+        // SAFETY: the bytes of a function in the executable's text, which extends beyond them.
         let code = unsafe { std::slice::from_raw_parts(start, 256) };
         let decoder =
             iced_x86::Decoder::with_ip(64, code, start as u64, iced_x86::DecoderOptions::NONE);

@@ -1,10 +1,10 @@
-//! What each way of asking says of an event that is really brought about: [`try_all`].
+//! The answer of each way to check after an event that is really caused: [`try_all`].
 //!
-//! Every event gets a fresh process, which must look alive first; only then something happens to
-//! it. Nothing here is asserted from documentation: where an event cannot be brought about, the
-//! answer says `skipped: …`, and where it has no meaning for a mechanism, `n/a: …`.
+//! Every event gets a fresh process, which must first be reported as alive; only then the event is
+//! caused. Nothing here is asserted from documentation: if an event cannot be caused, the answer is
+//! `skipped: …`, and if it is meaningless for a mechanism, `n/a: …`.
 //!
-//! Neighbours: [`super::monitored`] for the process, [`super::check`] for the question.
+//! Neighbours: [`super::monitored`] has the process, [`super::check`] the checks.
 
 #![allow(unsafe_code, reason = "clone3 with a chosen process id")]
 
@@ -22,30 +22,30 @@ use crate::with_check;
 /// Something that can happen to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEvent {
-    /// It exits and is reaped.
+    /// The process exits and is reaped.
     Exit,
-    /// It is killed with SIGKILL and reaped.
+    /// The process is killed with SIGKILL and reaped.
     Killed,
-    /// It is killed and not reaped.
+    /// The process is killed and not reaped.
     Zombie,
-    /// It becomes another program.
+    /// The process executes another program.
     Exec,
-    /// It ends, is reaped, and another process gets its id.
+    /// The process ends, is reaped, and another process gets its id.
     ReusedPid,
-    /// It is stopped.
+    /// The process is stopped.
     Stopped,
-    /// It lives in another PID namespace.
+    /// The process lives in another PID namespace.
     OtherPidNamespace,
-    /// It lived in another PID namespace and has ended.
+    /// The process lived in another PID namespace and has ended.
     OtherPidNamespaceEnded,
     /// The thread that registered ends; the process lives on.
     ThreadEnded,
-    /// It unlocks and ends, and the monitor's own trylock succeeds.
+    /// The process unlocks and ends, and the monitor's own trylock succeeds.
     MonitorOwns,
 }
 
 impl ProcessEvent {
-    /// All of them, in the order in which they are told.
+    /// All events, in the order in which they are reported.
     pub const ALL: [Self; 10] = [
         Self::Exit,
         Self::Killed,
@@ -59,7 +59,7 @@ impl ProcessEvent {
         Self::MonitorOwns,
     ];
 
-    /// Its name in results.
+    /// Returns the name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exit => "exit",
@@ -75,7 +75,8 @@ impl ProcessEvent {
         }
     }
 
-    /// What an ideal mechanism would say. After an exec, what registered is gone.
+    /// Returns the answer of an ideal mechanism. After an exec, the program that registered is
+    /// gone.
     pub fn truth(self) -> &'static str {
         match self {
             Self::Stopped | Self::OtherPidNamespace | Self::ThreadEnded => "alive",
@@ -90,18 +91,18 @@ impl ProcessEvent {
         }
     }
 
-    /// Whether the first look is part of the event, rather than a precondition.
+    /// Returns `true` if the first check is part of the event rather than a precondition.
     fn is_there_from_the_start(self) -> bool {
         self.home() == Home::OtherPidNamespace
     }
 }
 
-/// Brings every event about and asks `variant` about each.
+/// Causes every event and checks by `variant` after each.
 pub fn try_all(variant: &str) -> Vec<Tried> {
     ProcessEvent::ALL.into_iter().map(|event| try_one(variant, event)).collect()
 }
 
-/// Brings one event about and asks `variant`.
+/// Causes one event and checks by `variant`.
 pub fn try_one(variant: &str, event: ProcessEvent) -> Tried {
     let says = match meaningless(variant, event) {
         Some(why) => format!("n/a: {why}"),
@@ -116,7 +117,7 @@ pub fn try_one(variant: &str, event: ProcessEvent) -> Tried {
 
 fn meaningless(variant: &str, event: ProcessEvent) -> Option<&'static str> {
     match variant {
-        "dummy" | "load" => Some("a yardstick, not a check"),
+        "dummy" | "load" => Some("a baseline, not a check"),
         "epoll-empty" => Some("the set is empty: a price, not a check"),
         _ if event == ProcessEvent::MonitorOwns && means_of(variant) != Some(Means::Mutex) => {
             Some("there is no lock to take")
@@ -130,13 +131,15 @@ fn asked(variant: &str, event: ProcessEvent) -> Result<String> {
         means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
     let monitored = Monitored::start(means, event.home())?;
     with_check!(variant, &monitored, |check| {
-        // Abroad, a refusal can be the mechanism's true answer.
+        // In another namespace, an error can be the mechanism's true answer.
         if !event.is_there_from_the_start() {
             check.probe()?;
         }
         let before = answer(&check)?;
         if before != "alive" && !event.is_there_from_the_start() {
-            return Err(Trouble::fail(format!("said {before:?} of a living process")));
+            return Err(Trouble::fail(format!(
+                "the check reported a living process as {before:?}"
+            )));
         }
         let _impostor = bring_about(event, &monitored)?;
         answer(&check)
@@ -152,7 +155,7 @@ fn answer(check: &impl Check) -> Result<String> {
     })
 }
 
-/// Does it; what is returned has to live until the question has been asked.
+/// Causes an event; the caller keeps the returned value until the check has been made.
 fn bring_about(event: ProcessEvent, monitored: &Monitored) -> Result<Option<Impostor>> {
     let mut child = monitored.child();
     match event {
@@ -198,13 +201,13 @@ fn until(pid: Pid, what: WaitIdOptions) -> Result<()> {
     waitid(WaitId::Pid(pid), what).during("waitid").map(|_| ())
 }
 
-/// Another process that got a dead one's id; killed and reaped when dropped.
+/// Another process with the id of a dead one; killed and reaped on drop.
 struct Impostor(Pid);
 
 impl Impostor {
     fn with_id(wanted: Pid) -> Result<Self> {
         let ids = [wanted.as_raw_nonzero().get()];
-        // SAFETY: `clone_args` is integers only.
+        // SAFETY: `clone_args` consists of integers only.
         let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
         arguments.exit_signal = libc::SIGCHLD as u64;
         arguments.set_tid = ids.as_ptr() as u64;
@@ -233,7 +236,7 @@ impl Impostor {
 
 impl Drop for Impostor {
     fn drop(&mut self) {
-        // Our own child and not yet reaped: the id is nobody else's.
+        // Our own child, not yet reaped: no other process has the id.
         let _ = kill_process(self.0, Signal::KILL);
         let _ = waitpid(Some(self.0), WaitOptions::empty());
     }
@@ -248,7 +251,8 @@ mod tests {
         try_one(variant, event).says
     }
 
-    /// That `variant` says of these that they are dead, of those that they are alive.
+    /// Asserts that `variant` answers dead after the events `dead`, and alive after those in
+    /// `alive`.
     #[track_caller]
     fn expect(variant: &str, dead: &[ProcessEvent], alive: &[ProcessEvent]) {
         let dead = dead.iter().map(|&event| (event, "dead"));
@@ -262,7 +266,7 @@ mod tests {
         }
     }
 
-    /// The ends of whoever holds a robust mutex, all told by its lock word.
+    /// Events that end the holder of a robust mutex; its lock word reveals all of them.
     const ENDS: [ProcessEvent; 7] =
         [Exit, Killed, Zombie, Exec, ReusedPid, OtherPidNamespaceEnded, ThreadEnded];
 
@@ -277,8 +281,9 @@ mod tests {
         assert!(says("life-word", MonitorOwns).starts_with("n/a: "));
     }
 
-    /// The monitor that owns the lock once unmapped the page without unlocking: its robust list led
-    /// nowhere, and the next robust mutex that the thread locked was a segmentation fault.
+    /// Regression: the monitor owned the lock and unmapped the page without unlocking: its robust
+    /// list pointed to unmapped memory, and the next robust mutex that the thread locked caused a
+    /// segmentation fault.
     #[test]
     fn a_lock_that_the_monitor_took_is_let_go_before_the_page_goes() {
         let monitored = Monitored::start(Means::Mutex, Home::Here).expect("a process");
@@ -325,7 +330,7 @@ mod tests {
     fn every_variant_answers_every_event() {
         for variant in super::super::VARIANTS {
             for tried in try_all(variant.name) {
-                // Abroad, the number that a process calls its own may be that of a process here
+                // In another namespace, the id that a process has may be that of a process here
                 // which we may not signal: then an error is kill's true answer.
                 let abroad = variant.name == "kill-0" && tried.event.starts_with("other-pid");
                 assert!(

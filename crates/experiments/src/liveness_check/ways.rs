@@ -1,30 +1,30 @@
-//! The ways of asking, in one table: [`WAYS`].
+//! The ways to check, in one table: [`WAYS`].
 //!
-//! Two experiments ask in all of them: `liveness-check` asks alone, `queue-with-check` inside every
-//! send. Each tells of a way in words of its own.
+//! Two experiments use all of them: `liveness-check` checks in a loop, `queue-with-check` inside
+//! every send. Each describes a way in its own words.
 //!
-//! Neighbours: [`super::check`] makes a way's type of its name, [`super::monitored`] registers the
+//! Neighbours: [`super::check`] maps a way's name to its type, [`super::monitored`] registers the
 //! process by the way's [`Means`].
 
 use tontine_bench::suite::Variant;
 
 use super::monitored::Means;
 
-/// One way of asking.
+/// One way to check.
 pub struct Way {
-    /// Its name, in both experiments.
+    /// Name, in both experiments.
     pub name: &'static str,
-    /// How the process must register for it.
+    /// How the process must register.
     pub means: Means,
-    /// Whether each question is a system call. `mutex-trylock` and the words ask memory alone.
+    /// `true` if each check is a system call. `mutex-trylock` and the words only access memory.
     pub enters_kernel: bool,
-    /// What is done where the question stands alone.
+    /// Description of the check in a loop.
     alone: &'static str,
-    /// What a sender does before each message.
+    /// Description of the check before each message.
     in_send: &'static str,
 }
 
-/// All of them, as they are listed.
+/// All ways, in the order in which they are listed.
 pub static WAYS: [Way; 15] = [
     Way {
         name: "dummy",
@@ -51,15 +51,15 @@ pub static WAYS: [Way; 15] = [
         name: "life-word",
         means: Means::Life,
         enters_kernel: false,
-        alone: "the library's: Watch::is_alive, one load of the life that the process passed",
+        alone: "the library's Watch::is_alive, one load of the life that the process passed",
         in_send: "the library's check of the receiver's life",
     },
     Way {
         name: "own-robust-list",
         means: Means::OwnList,
         enters_kernel: false,
-        alone: "the same, of a word in the robust list of a bare clone thread",
-        in_send: "the same, of a word that a bare clone thread of the receiver holds",
+        alone: "one load of a word in the robust list of a bare clone thread",
+        in_send: "a load and test of a word that a bare clone thread of the receiver holds",
     },
     Way {
         name: "lock-cmpxchg",
@@ -138,7 +138,7 @@ pub const ALONE: [Variant; WAYS.len()] = variants(false);
 /// The ways as variants of `queue-with-check`.
 pub const IN_SEND: [Variant; WAYS.len()] = variants(true);
 
-/// The way of that name.
+/// Returns the way with that name.
 pub fn find(name: &str) -> Option<&'static Way> {
     WAYS.iter().find(|way| way.name == name)
 }

@@ -1,16 +1,16 @@
 //! Words that the kernel itself marks when their owner ends: [`Page`].
 //!
-//! Two ways of getting one. [`Page::hold`] locks a robust process-shared pthread mutex for ever and
-//! finds its lock word in the thread's robust list ([`robust_list`]). [`Page::anchor`]
-//! starts a bare `clone` thread that registers a robust list of its own with a single word in it.
-//! [`is_held`] reads either word with one load, one test and one branch; why a single test is
-//! enough is recorded in `docs/decisions/0003-one-test-liveness.md`.
+//! Two ways to obtain one: [`Page::hold`] locks a robust process-shared pthread mutex indefinitely
+//! and finds its lock word in the thread's robust list ([`robust_list`]). [`Page::anchor`] starts a
+//! bare `clone` thread that registers its own robust list with a single word in it. [`is_held`]
+//! reads either word with one load, one test and one branch;
+//! `docs/decisions/0003-one-test-liveness.md` records why a single test is enough.
 //!
-//! The library's lives keep their mutex to themselves, and map the word read-only in others. Here a
-//! monitor also tries to lock it, and an owner lets go of it, so the page is made anew.
+//! The library's lives keep their mutex private, and map the word read-only in other processes.
+//! Here a monitor also tries to lock it, and an owner releases it, so this module has its own page.
 //!
 //! Neighbours: [`super::monitored`] calls the owner's half in the monitored process,
-//! [`super::check`] the monitor's half. [`Page::lock`] alone waits for a word.
+//! [`super::check`] the monitor's half. Only [`Page::lock`] waits for a word.
 //!
 //! Source: `get_robust_list(2)`.
 
@@ -29,10 +29,10 @@ use tontine_mechanisms::monitor::initialise_mutex;
 
 pub use tontine::life::robust_list::{FUTEX_TID_MASK, is_held};
 
-/// Room for a bare thread that calls two functions.
+/// Stack size of a bare thread that calls two functions.
 const STACK_BYTES: usize = 16 * 1024;
 
-/// What monitor and monitored process share.
+/// Memory shared by monitor and monitored process.
 #[repr(C, align(64))]
 pub struct Page {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
@@ -45,18 +45,18 @@ pub struct Page {
     list: List,
     anchor_stack: Stack,
     spare_stack: Stack,
-    /// A word that nobody changes, to be loaded.
+    /// A constant word, for bare loads.
     pub plain: AtomicU32,
 }
 
-// SAFETY: the fields are atomics, a mutex that is made for several processes, and cells that only
-// one thread of the monitored process writes (`List`, `Stack`: see `anchor` and `spare_thread`).
+// SAFETY: the fields are atomics, a process-shared mutex, and cells that only one thread of the
+// monitored process writes (`List`, `Stack`: see `anchor` and `spare_thread`).
 unsafe impl Sync for Page {}
 // SAFETY: all-zero bytes are valid for each field: atomics, a `pthread_mutex_t` (initialised before
 // it is used), null pointers, bytes.
 unsafe impl Shareable for Page {}
 
-/// A robust list with one entry, laid out as the kernel wants it (`struct robust_list_head`).
+/// A robust list with one entry, in the kernel's layout (`struct robust_list_head`).
 #[repr(C, align(64))]
 struct List {
     head: UnsafeCell<Head>,
@@ -67,17 +67,17 @@ struct List {
 #[repr(C, align(16))]
 struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
 
-/// Why a process could not register.
+/// The reason why a process could not register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// The call, or the whole sentence where no call failed.
+    /// The call, or the whole sentence if no call failed.
     pub call: &'static str,
-    /// Its error number; 0 where no call failed.
+    /// The error number; 0 if no call failed.
     pub errno: i32,
 }
 
 impl Refusal {
-    /// The last call's error.
+    /// Returns the last call's error.
     pub fn last(call: &'static str) -> Self {
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
         Self { call, errno }
@@ -100,21 +100,21 @@ impl From<(&'static str, rustix::io::Errno)> for Refusal {
 }
 
 impl Page {
-    /// Makes the mutex robust and process-shared. Once, before anybody locks it.
+    /// Makes the mutex robust and process-shared. Call it once, before any thread locks it.
     ///
     /// # Errors
-    /// Skipped, where the system has no robust ones.
+    /// Skipped, if the system has no robust mutexes.
     pub fn prepare(&self) -> trouble::Result<()> {
         self.plain.store(1, Ordering::Relaxed);
         // SAFETY: no thread uses the mutex yet.
         unsafe { initialise_mutex(self.mutex.get(), true) }
     }
 
-    /// Locks the mutex and finds its lock word: the owner's half.
+    /// Locks the mutex and finds its lock word; the owner's half.
     ///
     /// # Errors
-    /// [`Refusal`]: also where the C library takes this thread for another one, because a bare
-    /// `clone` made the process. The kernel would never mark such a word.
+    /// [`Refusal`], also if the C library takes this thread for another one because a bare `clone`
+    /// created the process: the kernel would never mark such a word.
     pub fn hold(&self) -> Result<(), Refusal> {
         // SAFETY: `prepare` initialised the mutex.
         match unsafe { libc::pthread_mutex_lock(self.mutex.get()) } {
@@ -130,40 +130,41 @@ impl Page {
         Ok(())
     }
 
-    /// Unlocks the mutex. By the thread that holds it.
+    /// Unlocks the mutex. Call it in the thread that holds it.
     pub fn let_go(&self) {
-        // SAFETY: the mutex is initialised; robust ones check the owner and refuse strangers.
+        // SAFETY: the mutex is initialised; robust mutexes check the owner and refuse other
+        // threads.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 
-    /// `pthread_mutex_lock`: its error number, or 0. Sleeps while the owner lives.
+    /// Calls `pthread_mutex_lock`; returns its error number, or 0. Blocks while the owner lives.
     pub fn lock(&self) -> i32 {
         // SAFETY: `prepare` initialised the mutex.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) }
     }
 
-    /// `pthread_mutex_trylock`: its error number, or 0.
+    /// Calls `pthread_mutex_trylock`; returns its error number, or 0.
     #[inline(always)]
     pub fn try_lock(&self) -> i32 {
         // SAFETY: `prepare` initialised the mutex.
         unsafe { libc::pthread_mutex_trylock(self.mutex.get()) }
     }
 
-    /// The mutex's lock word, as found by the owner.
+    /// Returns the mutex's lock word, as found by the owner.
     pub fn lock_word(&self) -> &AtomicU32 {
         let offset = self.lock_word_at.load(Ordering::Relaxed) as usize;
-        // The owner may be broken; the word must lie inside the mutex whatever it wrote.
+        // The owner may be faulty; clamp, so that the word lies inside the mutex in any case.
         let offset = offset.min(size_of::<libc::pthread_mutex_t>() - size_of::<u32>()) & !3;
-        // SAFETY: inside the page's first field and aligned; C library, kernel and we all access it
-        // by atomic instructions.
+        // SAFETY: inside the page's first field and aligned; the C library, the kernel and this
+        // process access it by atomic instructions only.
         unsafe { AtomicU32::from_ptr(self.mutex.get().cast::<u8>().add(offset).cast()) }
     }
 
-    /// Starts a bare thread that registers a robust list of its own, holds the word of
-    /// [`Page::own_word`] and does nothing else for ever. Returns when the word is held.
+    /// Starts a bare thread that registers its own robust list, holds the word of
+    /// [`Page::own_word`] and then sleeps indefinitely. Returns when the word is held.
     ///
     /// # Errors
-    /// [`Refusal`], where `clone` or `set_robust_list` is refused.
+    /// [`Refusal`], if `clone` or `set_robust_list` fails.
     pub fn anchor(&self) -> Result<(), Refusal> {
         self.bare_thread(&self.anchor_stack, hold_own_list)?;
         for _ in 0..5_000 {
@@ -178,7 +179,7 @@ impl Page {
         Err(Refusal { call: "the anchor thread did not start within half a second", errno: 0 })
     }
 
-    /// The word that the anchor holds.
+    /// Returns the word that the anchor holds.
     pub fn own_word(&self) -> &AtomicU32 {
         &self.list.word
     }
@@ -186,7 +187,7 @@ impl Page {
     /// Starts a bare thread that only keeps the process alive.
     ///
     /// # Errors
-    /// [`Refusal`], where `clone` is refused.
+    /// [`Refusal`], if `clone` fails.
     pub fn spare_thread(&self) -> Result<(), Refusal> {
         self.bare_thread(&self.spare_stack, idle)
     }
@@ -202,9 +203,9 @@ impl Page {
             | libc::CLONE_SIGHAND
             | libc::CLONE_THREAD
             | libc::CLONE_SYSVSEM;
-        // SAFETY: the stack is used by this one thread and lives as long as the page, which the
-        // owner never unmaps; `body` makes bare system calls only, as the thread shares its maker's
-        // thread-local storage.
+        // SAFETY: the stack is used by this one thread only and lives as long as the page, which
+        // the owner never unmaps; `body` makes bare system calls only, because the thread shares
+        // its creator's thread-local storage.
         let made = unsafe {
             let top = stack.0.get().cast::<u8>().add(STACK_BYTES);
             libc::clone(body, top.cast(), flags, std::ptr::from_ref(self).cast_mut().cast())
@@ -213,20 +214,20 @@ impl Page {
     }
 }
 
-/// Whether the C library counts any robust mutex as held by the calling thread.
+/// Returns `true` if the C library counts any robust mutex as held by the calling thread.
 #[cfg(test)]
 pub fn holds_a_robust_mutex() -> bool {
     let head = robust_list::own().expect("a list");
-    // SAFETY: the calling thread's own list head; an empty list points back at it.
+    // SAFETY: the calling thread's own list head; an empty list points to it.
     unsafe { (*head).next.cast_const().cast() != head }
 }
 
-/// Registers the page's list for this bare thread, takes its word, and stays.
+/// Registers the page's list for this bare thread, takes its word, and sleeps.
 extern "C" fn hold_own_list(page: *mut c_void) -> i32 {
     // SAFETY: `bare_thread` passes the page, which outlives the process's threads.
     let list = unsafe { &(*page.cast::<Page>()).list };
     let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    // SAFETY: only this thread writes head and node, and the kernel reads them when it ends.
+    // SAFETY: only this thread writes head and node; the kernel reads them when the thread ends.
     let registered = unsafe {
         *list.node.get() = list.head.get().cast();
         *list.head.get() = Head {
@@ -240,7 +241,7 @@ extern "C" fn hold_own_list(page: *mut c_void) -> i32 {
     idle(page)
 }
 
-/// Sleeps for ever, by bare system calls.
+/// Sleeps indefinitely, by bare system calls.
 extern "C" fn idle(_: *mut c_void) -> i32 {
     loop {
         rustix::event::pause();
@@ -257,11 +258,10 @@ mod tests {
     fn a_process_made_behind_the_c_librarys_back_is_refused() {
         let page = Shared::<Page>::anonymous().expect("page");
         page.prepare().expect("mutex");
-        // The stranger is made inside a forked child, so that nothing of this process is copied
-        // raw.
+        // The bare clone happens in a forked child, so that this process is not copied raw.
         let mut child = Child::fork(|| {
-            // SAFETY: clone without CLONE_VM is a fork that the C library does not hear of; the
-            // copy locks a mutex and leaves by `_exit`.
+            // SAFETY: clone without CLONE_VM is a fork unknown to the C library; the copy locks a
+            // mutex and leaves by `_exit`.
             let stranger = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
             if stranger == 0 {
                 let refused = matches!(page.hold(), Err(refusal) if refusal.errno == 0);

@@ -1,8 +1,8 @@
-//! Which of several threads gets a signal: [`to_process`] sends to the process and lets the kernel
-//! choose, [`to_thread`] names the thread.
+//! Which of several threads receives a signal: [`to_process`] sends to the process and lets the
+//! kernel choose, [`to_thread`] names the thread.
 //!
 //! The receiver has [`THREADS`] threads. Each handles the signal and writes its number into a log;
-//! the sender reads the log when all that may sleep are asleep again.
+//! the sender reads the log when all sleeping threads are asleep again.
 
 #![allow(unsafe_code, reason = "pause and tgkill")]
 
@@ -26,18 +26,18 @@ use crate::signal_delivery::patience::{Pass, wait_until};
 pub(super) const THREADS: usize = 4;
 /// The main thread's number.
 pub(super) const MAIN: u32 = 0;
-/// Most signals between two rests.
+/// Maximum number of signals between two reads of the log.
 const LOG: usize = 32;
-/// Time between two looks at a thread that is awake.
+/// Time between two checks of a thread that is awake.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
-/// How long a thread that never sleeps gets to leave its handler.
+/// Time for a thread that never sleeps to leave its handler.
 const LEAVE: Duration = Duration::from_micros(50);
-/// Longest wait for a signal to be handled.
+/// Timeout of a signal's handling.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Status of a receiver that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
-/// How the receiver's threads are.
+/// States of the receiver's threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Threads {
     /// The main thread blocks the signal.
@@ -46,15 +46,15 @@ pub(super) struct Threads {
     pub(super) one_runs: bool,
 }
 
-/// What receiver and sender share.
+/// Memory shared by receiver and sender.
 #[derive(Debug)]
 #[repr(C)]
 struct Words {
     /// Thread ids by number; 0 until the thread is ready.
     threads: [AtomicU32; THREADS],
-    /// Handlers that have run since the last rest.
+    /// Handlers that have run since the log was last read.
     handled: AtomicU32,
-    /// Who ran them, in order.
+    /// The threads that ran them, in order.
     log: [AtomicU32; LOG],
 }
 
@@ -69,17 +69,18 @@ extern "C" fn on_signal(_: libc::c_int) {
     let (words, thread) = unsafe { (&*WORDS.load(Ordering::Relaxed), libc::gettid()) };
     let is_this = |id: &AtomicU32| id.load(Ordering::Relaxed) == thread.cast_unsigned();
     let number = words.threads.iter().position(is_this).unwrap_or(THREADS);
-    // Two threads may handle signals at once: each takes a line of its own.
+    // Two threads may handle signals at once: each takes its own line.
     let at = words.handled.fetch_add(1, Ordering::Relaxed) as usize;
     if let Some(line) = words.log.get(at) {
         line.store(number as u32 + 1, Ordering::Relaxed);
     }
 }
 
-/// Sends to the process, `burst` signals at once, so many times. Who took them, each time.
+/// Sends `burst` signals at once to the process, `times` times. Returns the threads that took them,
+/// for each time.
 ///
 /// # Errors
-/// Skipped, where the system refuses a part of it; failed, where a signal is not handled in time.
+/// Skipped, if the system refuses a requirement; failed, if a signal is not handled in time.
 pub(super) fn to_process(
     threads: Threads,
     placement: Placement,
@@ -97,10 +98,11 @@ pub(super) fn to_process(
         .collect()
 }
 
-/// Sends to one thread after the other, so many times. The thread named and who took it.
+/// Sends to one thread after another, `times` times. Returns the named thread and those that took
+/// the signal.
 ///
 /// # Errors
-/// As [`to_process`].
+/// Those of [`to_process`].
 pub(super) fn to_thread(
     threads: Threads,
     placement: Placement,
@@ -112,7 +114,8 @@ pub(super) fn to_thread(
         .map(|time| {
             let number = time % THREADS;
             let thread = scene.words.threads[number].load(Ordering::Relaxed);
-            // SAFETY: takes three numbers. The child is not reaped, and its threads do not end.
+            // SAFETY: takes three numbers. The child is not reaped, and its threads do not end
+            // meanwhile.
             let sent = unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, SIGNAL) };
             checked(sent as libc::c_int).during("tgkill")?;
             Ok((number as u32, scene.take_log()?))
@@ -120,11 +123,11 @@ pub(super) fn to_thread(
         .collect()
 }
 
-/// A receiver whose threads wait.
+/// A receiver whose threads wait for signals.
 struct Scene {
     child: Child,
     words: Shared<Words>,
-    /// Of the threads that sleep when they have nothing to do.
+    /// The threads that sleep when idle.
     sleepers: Vec<State>,
     one_runs: bool,
     _pinned: Pinned,
@@ -148,10 +151,11 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Who took the signals sent since the last call, in order, once everybody is at rest.
+    /// Returns the threads that took the signals sent since the last call, in order, once all
+    /// threads are idle.
     fn take_log(&self) -> Result<Vec<u32>> {
         self.rest(1)?;
-        // Relaxed is enough: who wrote is asleep, or has had time to leave its handler, and a line
+        // Relaxed is enough: the writer is asleep, or has had time to leave its handler, and a line
         // that is still 0 is an error below.
         let handled = self.words.handled.swap(0, Ordering::Relaxed) as usize;
         let lines = &self.words.log[..handled.min(LOG)];
@@ -162,7 +166,7 @@ impl Scene {
         Ok(taken.into_iter().map(|line| line - 1).collect())
     }
 
-    /// Waits until at least so many signals were handled and nobody has one in hand.
+    /// Waits until at least `handled` signals were handled and no thread is handling one.
     fn rest(&self, handled: u32) -> Result<()> {
         let since = Instant::now();
         loop {
@@ -177,7 +181,7 @@ impl Scene {
             PeerHandle::Child(self.child.pid()).check()?;
             if since.elapsed() > PATIENCE {
                 return Err(Trouble::fail(format!(
-                    "expected the receiver's threads to handle {handled} signals and to rest \
+                    "expected the receiver's threads to handle {handled} signals and to sleep \
                      within {PATIENCE:?}; they did not: is the machine overloaded?"
                 )));
             }
@@ -186,7 +190,7 @@ impl Scene {
     }
 }
 
-/// The child's part: runs until it is killed.
+/// Body of the child: runs until it is killed.
 fn receive(threads: Threads, words: &Words) -> i32 {
     let only = Only::signal();
     only.block();
@@ -207,7 +211,7 @@ fn receive(threads: Threads, words: &Words) -> i32 {
     })
 }
 
-/// One thread: ready, then asleep or spinning for ever.
+/// Body of one thread: reports that it is ready, then sleeps or spins indefinitely.
 fn wait(words: &Words, number: usize, unblocks: Option<Only>, runs: bool) -> i32 {
     let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
     if let Some(only) = unblocks {
@@ -219,8 +223,8 @@ fn wait(words: &Words, number: usize, unblocks: Option<Only>, runs: bool) -> i32
         if runs {
             std::hint::spin_loop();
         } else {
-            // SAFETY: takes nothing. A handler that ran before it is no loss: who sleeps is what
-            // the sender waits for, and the handler has written itself down.
+            // SAFETY: takes no arguments. A handler that ran before it is not lost: the sender
+            // waits for sleeping threads, and the handler has logged itself.
             unsafe { libc::pause() };
         }
     }

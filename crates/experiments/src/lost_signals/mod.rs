@@ -1,12 +1,11 @@
-//! `lost-signals`: how many of the signals that were sent did the receiver see, and did it ever
-//! sleep on though one had come? [`LostSignals`].
+//! `lost-signals`: how many of the signals sent does the receiver see, and does it ever keep
+//! sleeping although one has arrived? [`LostSignals`].
 //!
 //! [`receiver`] is a process whose second thread waits for signals in one of five ways; [`sender`]
-//! sends them, one after the other as each is acknowledged, or many at once. [`directed`] asks
-//! which of several threads gets a signal that is sent to the process.
+//! sends them, one after another as each is acknowledged, or in bursts. [`directed`] counts which
+//! of several threads receives a signal sent to the process.
 //!
-//! What it does not do: time a delivery (`signal-delivery`), or count signals a second
-//! (`signal-throughput`).
+//! Deliveries are timed by `signal-delivery`, signals per second by `signal-throughput`.
 
 mod directed;
 mod explanation;
@@ -37,13 +36,13 @@ pub struct LostSignals;
 /// Values of the parameter `sending`.
 pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
 const IN_BURSTS: &str = "burst";
-/// Values of the parameter `window`: how long the loop is between its look and its wait.
+/// Values of the parameter `window`: the time between the loop's check and its wait.
 pub(crate) const AS_IT_IS: &str = "as it is";
 const WIDENED: &str = "1 µs";
-/// Longer than a signal takes to another processor, on virtual machines too.
+/// Longer than a signal takes to another processor, even on virtual machines.
 const WIDE: &str = "10 µs";
 
-/// Value of the parameter `signal`, where it is not SIGUSR1: one that queues.
+/// Value of the parameter `signal` for a signal other than SIGUSR1: one that queues.
 const REALTIME: &str = "SIGRTMIN";
 
 impl Experiment for LostSignals {
@@ -120,7 +119,8 @@ impl Experiment for LostSignals {
     }
 }
 
-/// Signals in one invocation; in bursts four times as many: a burst of twenty for each five.
+/// Returns the number of signals in one invocation; in bursts four times as many: a burst of twenty
+/// for each five.
 fn signals(size: Size) -> usize {
     match size {
         Size::Quick => 100,
@@ -170,22 +170,24 @@ fn measure(variant: &str, params: &Params, signals: usize) -> Result<Observed> {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     if threads.one_runs && processors < 3 {
         observed.notes.push(format!(
-            "one thread spins, the sender looks and the taker wakes: 3 threads on {processors} \
+            "one thread spins, the sender polls and the taker wakes: 3 threads on {processors} \
              processors"
         ));
     }
     Ok(observed)
 }
 
-/// Shares of single signals.
+/// Computes the shares for single signals.
 fn of_acknowledged(missed: &[bool]) -> Observed {
     let of = missed.len();
     let note = match missed.iter().filter(|&&one| one).count() {
-        0 => format!("none of {of} signals was slept through"),
-        count => format!("{count} of {of} signals were slept through: another one had to wake it"),
+        0 => format!("none of {of} wake-ups was missed"),
+        count => {
+            format!("{count} of {of} wake-ups were missed: another signal had to wake the thread")
+        }
     };
     Observed {
-        // A signal that its receiver slept through is announced by nobody, and no other is lost: a
+        // A signal whose wake-up was missed is never announced, and no other signal is lost: a
         // series `missed` would have the same samples.
         series: vec![share("lost", missed.iter().copied())],
         notes: vec![note],
@@ -193,7 +195,7 @@ fn of_acknowledged(missed: &[bool]) -> Observed {
     }
 }
 
-/// Shares of bursts.
+/// Computes the shares for bursts.
 fn of_bursts(bursts: &[Burst]) -> Observed {
     let mean = |metric: &str, seen: fn(&Burst) -> u32| {
         let lost = |burst: &Burst| 1.0 - f64::from(seen(burst)) / f64::from(BURST);
@@ -218,7 +220,7 @@ fn of_bursts(bursts: &[Burst]) -> Observed {
     }
 }
 
-/// Who took signals that were sent to the process.
+/// Computes which threads took signals sent to the process.
 fn of_process(taken: &[Vec<u32>]) -> Observed {
     let all: Vec<u32> = taken.iter().flatten().copied().collect();
     let mut series = vec![share("main_thread", all.iter().map(|&thread| thread == MAIN))];
@@ -234,7 +236,7 @@ fn of_process(taken: &[Vec<u32>]) -> Observed {
     Observed { series, notes, ..Observed::default() }
 }
 
-/// Who took signals that were sent to a thread.
+/// Computes which threads took signals sent to a thread.
 fn of_thread(taken: &[(u32, Vec<u32>)]) -> Observed {
     let own = taken.iter().flat_map(|(named, takers)| takers.iter().map(move |one| one == named));
     Observed { series: vec![share("own_thread", own)], ..Observed::default() }
@@ -258,8 +260,11 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 }
 
 const VARIANTS: &[Variant] = &[
-    variant("handler-pause", "a thread with a handler and a loop over pause: the source's first"),
-    variant("handler-sigsuspend", "the same with sigsuspend, which unblocks and waits at once"),
+    variant(
+        "handler-pause",
+        "a thread with a handler and a loop over pause: the source's first way",
+    ),
+    variant("handler-sigsuspend", "like it with sigsuspend, which unblocks and waits at once"),
     variant("sigwait-thread", "a thread that takes the blocked signal by sigwait"),
     variant("signalfd", "a thread that reads the blocked signal from a signalfd"),
     variant("library", "tontine::signal: its thread takes each and calls a function"),

@@ -1,8 +1,9 @@
-//! The process that receives: its first thread blocks the signal and sleeps, a second one waits for
-//! it in one of five [`Way`]s and says so after each: [`receive`].
+//! The receiving process: its first thread blocks the signal and sleeps, a second one waits for it
+//! in one of five [`Way`]s and reports each: [`receive`].
 //!
-//! It is the source's program: what that prints is a byte into a pipe here. The second thread keeps
-//! [`Counts`] besides, so that the sender can tell where a signal went that nobody announced.
+//! It is the source's program, but writes a byte into a pipe where that prints. The second thread
+//! also keeps [`Counts`], so that the sender can tell what happened to a signal that was never
+//! announced.
 
 #![allow(unsafe_code, reason = "pause, sigsuspend, sigwait and signalfd")]
 
@@ -15,23 +16,23 @@ use tontine_host::os::shared::Shareable;
 use tontine_host::os::signal::{Only, handle};
 use tontine_host::os::state::second_thread;
 
-/// How the thread waits.
+/// How the second thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// A handler, and `pause` with the signal unblocked.
+    /// A handler and `pause`, with the signal unblocked.
     Pause,
-    /// A handler, and `sigsuspend`; blocked at all other times.
+    /// A handler and `sigsuspend`; the signal is blocked at all other times.
     Sigsuspend,
-    /// `sigwait`; always blocked.
+    /// `sigwait`; the signal is always blocked.
     Sigwait,
-    /// A read of a signalfd; always blocked.
+    /// A read of a signalfd; the signal is always blocked.
     Signalfd,
     /// `tontine::signal`'s thread.
     Library,
 }
 
 impl Way {
-    /// The way of a variant.
+    /// Returns the way of a variant.
     pub(super) fn of(variant: &str) -> Option<Self> {
         match variant {
             "handler-pause" => Some(Self::Pause),
@@ -44,17 +45,17 @@ impl Way {
     }
 }
 
-/// What the thread leaves in shared memory. The sender believes it only when the thread sleeps.
+/// Counts of the thread, in shared memory. The sender uses them only while the thread sleeps.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Counts {
-    /// The thread's id, once it is about to wait for the first time.
+    /// The thread's id; 0 until it is about to wait for the first time.
     pub(super) thread: AtomicU32,
-    /// Signals that reached it: runs of the handler, or returns with a signal in hand.
+    /// Signals that reached the thread: runs of the handler, or returns with a signal.
     pub(super) reached: AtomicU32,
-    /// `reached` when the loop looked last.
+    /// Value of `reached` at the loop's last check.
     pub(super) looked: AtomicU32,
-    /// Times that the loop went round: what the source's program prints.
+    /// Iterations of the loop: what the source's program prints.
     pub(super) announced: AtomicU32,
 }
 
@@ -66,7 +67,7 @@ const NOT_PINNED: i32 = 3;
 /// Status of a receiver that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
-/// Where the handler counts.
+/// The counts for the handler.
 static COUNTS: AtomicPtr<Counts> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn on_signal(_: libc::c_int) {
@@ -76,22 +77,22 @@ extern "C" fn on_signal(_: libc::c_int) {
     counts.reached.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What a receiver is told.
+/// Parameters of a receiver.
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
     pub(super) way: Way,
-    /// What it is sent; ways other than the library's know SIGUSR1 alone.
+    /// The signal to receive; ways other than the library's support SIGUSR1 only.
     pub(super) signal: libc::c_int,
     pub(super) processor: usize,
-    /// Nanoseconds of work between saying that a signal was seen and waiting again.
+    /// Nanoseconds of work between reporting a signal and waiting again.
     pub(super) window_ns: f64,
     pub(super) clock: Clock,
     pub(super) counts: &'a Counts,
-    /// Gets a byte for each return of the wait.
+    /// The pipe for one byte per return of the wait.
     pub(super) says: BorrowedFd<'a>,
 }
 
-/// The child's part: runs until it is killed. Call it in a fresh process of one thread.
+/// Body of the child: runs until it is killed. Call it in a fresh single-threaded process.
 pub(super) fn receive(orders: Orders<'_>) -> i32 {
     if pin::pin_to(orders.processor).is_err() {
         return NOT_PINNED;
@@ -118,24 +119,24 @@ pub(super) fn receive(orders: Orders<'_>) -> i32 {
     })
 }
 
-/// What the first thread does.
+/// Body of the first thread.
 fn sleep() -> i32 {
     loop {
-        // SAFETY: takes nothing. The signal is blocked in this thread.
+        // SAFETY: takes no arguments. The signal is blocked in this thread.
         unsafe { libc::pause() };
     }
 }
 
-/// Lets the library's thread take them.
+/// Lets the library's thread take the signals.
 fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    // SAFETY: the thread ends with this process, which waits in `sleep` for ever; what the orders
-    // lend lives in frames below that.
+    // SAFETY: the thread ends with this process, which waits in `sleep` indefinitely; what `orders`
+    // borrows lives in frames below that.
     let orders = unsafe { std::mem::transmute::<Orders<'_>, Orders<'static>>(orders) };
     let signal = tontine::signal::Signal::from_raw(orders.signal).ok_or("no such signal")?;
     let blocked = Box::leak(Box::new(tontine::signal::Blocked::new(signal)?));
     std::mem::forget(blocked.thread(move |_| {
         orders.counts.reached.fetch_add(1, Ordering::Relaxed);
-        // Where nobody reads any more this process is about to be killed.
+        // If no process reads any more, this process is about to be killed.
         let _ = say(orders);
     })?);
     let thread = second_thread(std::process::id())?;
@@ -144,7 +145,7 @@ fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-/// The second thread: waits, counts, says so, for ever.
+/// Body of the second thread: waits, counts and reports, indefinitely.
 fn announce(orders: Orders<'_>, waiter: &Waiter) {
     let counts = orders.counts;
     if orders.way == Way::Pause {
@@ -163,7 +164,7 @@ fn announce(orders: Orders<'_>, waiter: &Waiter) {
     }
 }
 
-/// After each return of the wait.
+/// Counts and reports after each return of the wait.
 #[inline(always)]
 fn say(orders: Orders<'_>) -> std::io::Result<()> {
     let Orders { counts, clock, window_ns, .. } = orders;
@@ -177,13 +178,13 @@ fn say(orders: Orders<'_>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One way of waiting, made ready.
+/// One way of waiting, prepared.
 struct Waiter {
     way: Way,
     only: Only,
     /// The mask in which `sigsuspend` waits.
     outside: libc::sigset_t,
-    /// The signalfd, where it is one.
+    /// The signalfd, if the way uses one.
     descriptor: Option<OwnedFd>,
 }
 
@@ -191,10 +192,10 @@ impl Waiter {
     fn new(way: Way, only: Only, outside: libc::sigset_t) -> std::io::Result<Self> {
         let descriptor = match way {
             Way::Signalfd => {
-                // SAFETY: the set is initialised; −1 asks for a new descriptor, which is ours.
+                // SAFETY: the set is initialised; −1 requests a new descriptor, which is ours.
                 let made = unsafe { libc::signalfd(-1, only.set(), libc::SFD_CLOEXEC) };
                 let made = tontine_host::os::checked(made)?;
-                // SAFETY: just made, owned by nobody else.
+                // SAFETY: just created, without another owner.
                 Some(unsafe { OwnedFd::from_raw_fd(made) })
             }
             _ => None,
@@ -202,12 +203,12 @@ impl Waiter {
         Ok(Self { way, only, outside, descriptor })
     }
 
-    /// Waits once. Handlers count what reached them; the other two count here.
+    /// Waits once. Handlers count the signals that reached them; the other two ways count here.
     #[inline(always)]
     fn wait(&self, counts: &Counts) -> std::io::Result<()> {
         match self.way {
             Way::Pause => {
-                // SAFETY: takes nothing; returns when a handler has run.
+                // SAFETY: takes no arguments; returns when a handler has run.
                 unsafe { libc::pause() };
             }
             Way::Sigsuspend => {

@@ -1,9 +1,9 @@
-//! The process that sends, in two ways: [`Scene::acknowledged`] waits after each signal until the
-//! receiver has said that it saw it; [`Scene::bursts`] sends many without waiting.
+//! The sending process, in two ways: [`Scene::acknowledged`] waits after each signal until the
+//! receiver has reported it; [`Scene::bursts`] sends many without waiting.
 //!
-//! No wait here rests on a time alone. `kill` sets a thread that waits running before it returns;
-//! so a thread that is asleep after that, and has said nothing, sleeps though a signal came. Two
-//! looks, [`BETWEEN_LOOKS`] apart, must agree.
+//! No decision here depends on a time alone. `kill` makes a waiting thread runnable before it
+//! returns; so a thread that is asleep after that, and has reported nothing, sleeps although a
+//! signal arrived. Two checks, [`BETWEEN_LOOKS`] apart, must agree.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -23,58 +23,58 @@ use tontine_host::trouble::{During, Result, Trouble};
 use super::receiver::{Counts, Orders, Way, receive};
 use crate::signal_delivery::patience::{Pass, wait_until};
 
-/// How long nobody must have said anything before the receiver is looked at.
+/// Time without a report after which the receiver's state is checked.
 const QUIET: Duration = Duration::from_micros(100);
-/// Time between the two looks that must agree.
+/// Time between the two checks that must agree.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
-/// Longest wait for anything.
+/// Timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Nudges after which a receiver that sleeps on is a failure.
+/// Maximum number of additional signals to wake the receiver before the row fails.
 const NUDGES: u32 = 100;
-/// Reads of the empty pipe between two questions for the time.
+/// Reads of the empty pipe between two reads of the clock.
 const READS: u32 = 16;
 /// Signals in a burst.
 pub(super) const BURST: u32 = 20;
 
-/// What to do.
+/// Parameters of an invocation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) way: Way,
     pub(super) placement: Placement,
     pub(super) window_ns: f64,
     pub(super) clock: Clock,
-    /// What is sent.
+    /// The signal to send.
     pub(super) signal: libc::c_int,
 }
 
-/// What became of one burst of [`BURST`] signals.
+/// Result of one burst of [`BURST`] signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Burst {
-    /// Times that the loop went round.
+    /// Iterations of the receiver's loop.
     pub(super) announced: u32,
     /// Signals that reached the thread.
     pub(super) reached: u32,
-    /// Whether the thread fell asleep after a signal that it had not looked at.
+    /// `true` if the thread fell asleep after a signal that it had not seen.
     pub(super) missed: bool,
 }
 
-/// A receiver that waits, and what is needed to send to it.
+/// A waiting receiver, and the sender's state.
 pub(super) struct Scene {
     child: Child,
     thread: State,
     counts: Shared<Counts>,
     hears: OwnedFd,
     signal: libc::c_int,
-    /// Whether receiver and sender share a processor: then the sender must not spin.
+    /// `true` if receiver and sender share a processor: then the sender must not spin.
     crowded: bool,
     _pinned: Pinned,
 }
 
 impl Scene {
-    /// Starts a receiver. Forks: call it in a process of one thread.
+    /// Starts a receiver. Forks: call it in a single-threaded process.
     ///
     /// # Errors
-    /// Skipped, where the system refuses a part of it.
+    /// Skipped, if the system refuses a requirement.
     pub(super) fn new(plan: &Plan) -> Result<Self> {
         let Plan { way, placement, window_ns, clock, signal } = *plan;
         let _pinned = Pinned::to(placement.here)?;
@@ -98,11 +98,12 @@ impl Scene {
         Ok(Self { child, thread, counts, hears, signal, crowded, _pinned })
     }
 
-    /// Sends `signals`, each as soon as the one before was announced. Of each, whether the receiver
-    /// slept on although it had come, so that another one had to wake it.
+    /// Sends `signals` signals, each as soon as the previous one was announced. Returns for each
+    /// whether the receiver kept sleeping although the signal had arrived, so that another one had
+    /// to wake it.
     ///
     /// # Errors
-    /// Failed, where the receiver ends, or is neither asleep nor heard of for five seconds.
+    /// Failed, if the receiver ends, or neither sleeps nor reports for five seconds.
     pub(super) fn acknowledged(&self, signals: usize) -> Result<Vec<bool>> {
         let mut missed = Vec::with_capacity(signals);
         for _ in 0..signals {
@@ -118,16 +119,18 @@ impl Scene {
                 nudges += 1;
             }
             if nudges == NUDGES {
-                return Err(Trouble::fail(format!("the receiver slept through {NUDGES} signals")));
+                return Err(Trouble::fail(format!(
+                    "the receiver kept sleeping after {NUDGES} signals"
+                )));
             }
         }
         Ok(missed)
     }
 
-    /// Sends so many bursts, each when the receiver sleeps again.
+    /// Sends `bursts` bursts, each when the receiver sleeps again.
     ///
     /// # Errors
-    /// As [`Scene::acknowledged`].
+    /// Those of [`Scene::acknowledged`].
     pub(super) fn bursts(&self, bursts: usize) -> Result<Vec<Burst>> {
         self.rest()?;
         let mut before = self.read_counts();
@@ -145,7 +148,7 @@ impl Scene {
             let heard = self.drain()?;
             if heard != announced {
                 return Err(Trouble::fail(format!(
-                    "the loop went round {announced} times and said so {heard} times"
+                    "the loop ran {announced} times and reported {heard} times"
                 )));
             }
         }
@@ -153,17 +156,18 @@ impl Scene {
     }
 
     fn read_counts(&self) -> [u32; 2] {
-        // Relaxed is enough: they are believed only of a thread that was found asleep, and the
+        // Relaxed is enough: the counts are used only when the thread was found asleep, and the
         // kernel's locks order its stores before that.
         [&self.counts.announced, &self.counts.reached].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// To the process, as a user would: the kernel finds the thread that does not block it.
+    /// Sends to the process, as a user would: the kernel finds the thread that does not block the
+    /// signal.
     fn send(&self) -> Result<()> {
         send(self.child.pid(), self.signal).during("kill")
     }
 
-    /// Waits for one byte, or until the receiver sleeps without one: false.
+    /// Waits for one byte; returns `false` if the receiver sleeps without having sent one.
     fn hear(&self) -> Result<bool> {
         let since = Instant::now();
         loop {
@@ -176,7 +180,7 @@ impl Scene {
                 }
             }
             if since.elapsed() > QUIET && self.sleeps() {
-                // It may have spoken between our last read and its sleep.
+                // It may have written between our last read and its sleep.
                 return self.byte();
             }
             self.still_there(since)?;
@@ -195,7 +199,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Whether two looks find it asleep, and the loop where it was.
+    /// Returns `true` if two checks find the receiver asleep, and its counts unchanged.
     fn sleeps(&self) -> bool {
         let look = || (self.thread.asleep(), self.read_counts());
         let first = look();
@@ -205,7 +209,7 @@ impl Scene {
         }
     }
 
-    /// Takes a byte out of the pipe, if there is one.
+    /// Reads a byte from the pipe; returns `false` if it is empty.
     fn byte(&self) -> Result<bool> {
         match rustix::io::read(&self.hears, &mut [0; 1]) {
             Ok(length) => Ok(length == 1),
@@ -214,7 +218,7 @@ impl Scene {
         }
     }
 
-    /// Takes all bytes and counts them.
+    /// Reads all bytes and returns their number.
     fn drain(&self) -> Result<u32> {
         let mut heard = 0;
         while self.byte()? {
@@ -223,7 +227,7 @@ impl Scene {
         Ok(heard)
     }
 
-    /// Gives the processor away until there is a byte, or for so long.
+    /// Sleeps until there is a byte, or for `at_most`.
     fn doze(&self, at_most: Duration) -> Result<()> {
         let mut one = [PollFd::new(&self.hears, PollFlags::IN)];
         let time =
@@ -238,7 +242,7 @@ impl Scene {
         PeerHandle::Child(self.child.pid()).check()?;
         if since.elapsed() > PATIENCE {
             return Err(Trouble::fail(format!(
-                "expected the receiver to answer or to sleep within {PATIENCE:?}; it did neither: \
+                "expected the receiver to reply or to sleep within {PATIENCE:?}, found neither: \
                  is the machine overloaded, or does a tracer hold the receiver?"
             )));
         }

@@ -1,5 +1,5 @@
-//! What the five ways must and must not lose. Each runs in a process of its own, which forks the
-//! receiver while it has one thread.
+//! Signals that the five ways must and must not lose. Each test runs in a process of its own, which
+//! forks the receiver while it is single-threaded.
 
 use tontine_bench::machine::topology::Placement;
 use tontine_host::peer::in_a_process_of_its_own;
@@ -8,7 +8,7 @@ use super::*;
 
 type Checked = std::result::Result<(), String>;
 
-/// The placement that a run uses.
+/// Returns the placement that a run uses.
 fn usual() -> Placement {
     Topology::of_this_machine().placements()[0]
 }
@@ -40,7 +40,7 @@ fn who_waits_and_unblocks_in_one_step_misses_nothing() {
 #[test]
 fn a_signal_between_the_look_and_pause_is_slept_through() {
     in_a_process_of_its_own(|| {
-        // Wide enough for the sender to answer inside it, on one processor too.
+        // Wide enough for the sender to reply inside it, even on one processor.
         let window_ns = 2_000_000.0;
         let missed = scene(Way::Pause, window_ns)?.acknowledged(20);
         let missed = missed.map_err(|trouble| trouble.to_string())?;
@@ -150,7 +150,8 @@ fn every_cell_of_a_full_run_yields_shares() {
                 if observed.series.is_empty() || !observed.series.iter().all(sane) {
                     return Err(format!("{} {params:?}: {observed:?}", variant.name));
                 }
-                // A burst may lose signals and miss none; of single ones the two are the same.
+                // A burst may lose signals without missing a wake-up; for single signals the two
+                // are the same.
                 if Way::of(variant.name).is_some() {
                     let metrics = observed.series.iter().map(|series| series.metric.as_str());
                     let burst = word(&params, "sending") == IN_BURSTS;
@@ -169,8 +170,8 @@ fn every_cell_of_a_full_run_yields_shares() {
 #[test]
 fn a_note_tells_of_signals_slept_through_where_there_are_any() {
     let note = |missed: &[bool]| of_acknowledged(missed).notes.concat();
-    assert_eq!(note(&[false, false]), "none of 2 signals was slept through");
-    assert!(note(&[true, false]).starts_with("1 of 2 signals were slept through"));
+    assert_eq!(note(&[false, false]), "none of 2 wake-ups was missed");
+    assert!(note(&[true, false]).starts_with("1 of 2 wake-ups were missed"));
 }
 
 #[test]

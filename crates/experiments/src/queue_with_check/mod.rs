@@ -1,11 +1,12 @@
-//! What a liveness check inside every `send` does to a queue's throughput: [`QueueWithCheck`].
+//! The effect of a liveness check inside every `send` on a queue's throughput: [`QueueWithCheck`].
 //!
-//! A plain ring ([`ring`]) between two processes on two processors; the receiver drains, and is the
-//! process that is watched. The sender asks before each message, in the ways of
-//! [`super::liveness_check`], and refuses to send to the dead. Batches with the check alternate
-//! with batches without, in one process; a batch ends when the receiver has taken its last message.
+//! A plain ring ([`ring`]) connects two processes on two processors; the receiver drains it, and is
+//! the monitored process. The sender checks before each message, in the ways of
+//! [`super::liveness_check`], and does not send to a dead receiver. Batches with the check
+//! alternate with batches without, in one process; a batch ends when the receiver has taken its
+//! last message.
 //!
-//! Source: seed 002, whose queue lost about half its throughput to `kill(pid, 0)`.
+//! Source: 002, whose queue lost about half its throughput to `kill(pid, 0)`.
 
 mod explained;
 pub mod ring;
@@ -30,22 +31,22 @@ use super::liveness_check::ways;
 use crate::with_check;
 use ring::{SpscRing, SpscSender};
 
-/// What the sender does before each message.
+/// The check that the sender makes before each message.
 pub const VARIANTS: &[Variant] = &ways::IN_SEND;
 
-/// Messages a batch where the check only touches memory: several times what the ring holds.
+/// Messages per batch if the check only touches memory: several times the ring's capacity.
 const MESSAGES: u64 = 20_000;
 
-/// Messages a batch where every check enters the kernel.
+/// Messages per batch if every check enters the kernel.
 const SLOW_MESSAGES: u64 = 5_000;
 
-/// How long the receiver may take nothing at all before the sender gives up.
+/// Timeout after which the sender gives up if the receiver takes nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The experiment `queue-with-check`.
 pub struct QueueWithCheck;
 
-/// How many batches an invocation sends.
+/// The number and size of an invocation's batches.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     messages: u64,
@@ -87,7 +88,7 @@ impl Experiment for QueueWithCheck {
         VARIANTS
     }
 
-    /// Two processes that spin need two processors; where there is one, the cell says so when run.
+    /// Two spinning processes need two processors; on one, the cell is skipped when it runs.
     fn params(&self, _: &str, topology: &Topology, _: Size) -> Vec<Params> {
         let apart =
             topology.placements().iter().find(|placement| placement.here != placement.there);
@@ -95,7 +96,7 @@ impl Experiment for QueueWithCheck {
         vec![Params::from([("placement".to_owned(), name.to_owned())])]
     }
 
-    /// Time, not messages, is what an invocation is given: milliseconds of it.
+    /// The time of an invocation in ms: it is given a time, not a number of messages.
     fn operations(&self, variant: &str, size: Size) -> usize {
         Plan::of(size, variant).budget.as_millis() as usize
     }
@@ -115,20 +116,20 @@ impl Experiment for QueueWithCheck {
             let name = format!("{} / dummy", task.variant);
             seen.ratios.push(PairedRatio { name, value: with / without });
         }
-        // Already rates; the batch says over how many messages each is taken.
+        // Already rates; the batch is the number of messages behind each.
         let series = Series::ns("throughput", with).in_unit("messages/s");
         seen.series.push(series.batched(plan.messages as usize));
         Ok(seen)
     }
 }
 
-/// Messages per second of each batch with the check, and of each without.
+/// Returns the messages per second of each batch with the check, and of each without.
 fn measure(variant: &str, placement: Placement, plan: Plan) -> Result<(Vec<f64>, Vec<f64>)> {
     let means =
         means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
     let ring = Shared::<SpscRing>::anonymous()?;
     let receiver = Monitored::start_with(means, Home::Here, || {
-        // Should this be refused, the sender's own pinning is, too, and ends the run.
+        // If this fails, the sender's own pinning fails too, and ends the run.
         let _ = pin::pin_to(placement.there);
         let mut sum = 0;
         loop {
@@ -155,7 +156,7 @@ fn measure(variant: &str, placement: Placement, plan: Plan) -> Result<(Vec<f64>,
     Ok((with, without))
 }
 
-/// Sends a batch and waits until it is taken; messages per second.
+/// Sends a batch and waits until it is taken; returns messages per second.
 #[inline(never)]
 fn batch<C: Check>(
     sender: &mut SpscSender<'_>,
@@ -172,15 +173,15 @@ fn batch<C: Check>(
     Ok(messages as f64 / ns * 1e9)
 }
 
-/// The send of a queue that does not fill itself for the dead.
+/// The send of a queue that checks the receiver first.
 #[inline(always)]
 fn send<C: Check>(sender: &mut SpscSender<'_>, check: &C, message: u64) -> Result<()> {
     match check.look() {
         Ok(true) => {}
         Ok(false) => {
-            return Err(Trouble::fail("the check says that the living receiver is dead"));
+            return Err(Trouble::fail("the check reported the living receiver as dead"));
         }
-        Err(error) => return Err(Trouble::fail(format!("the check says: {error}"))),
+        Err(error) => return Err(Trouble::fail(format!("the check failed: {error}"))),
     }
     if sender.offer(message) { Ok(()) } else { wait_until(|| sender.offer(message)) }
 }

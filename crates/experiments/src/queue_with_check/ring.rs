@@ -1,8 +1,8 @@
 //! A plain queue between two processes: [`SpscRing`].
 //!
-//! One sender, one receiver, messages of eight bytes, a power of two of slots. Each side writes one
-//! position and reads the other's only when its own copy says that the ring is full or empty. There
-//! is no waking: both ends spin.
+//! It has one sender, one receiver, messages of eight bytes, and a power of two of slots. Each side
+//! writes one position and reads the other's only when its own copy indicates that the ring is full
+//! or empty. No end is ever woken: both spin.
 
 #![allow(unsafe_code, reason = "promises that the ring may live in shared memory")]
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine_host::os::shared::Shareable;
 
-/// Messages that the ring holds.
+/// Capacity of the ring in messages.
 pub const SLOTS: usize = 4096;
 
 /// The shared part; zeroed memory is an empty ring.
@@ -21,7 +21,7 @@ pub struct SpscRing {
     slots: [AtomicU64; SLOTS],
 }
 
-/// Alone on its lines, so that the two ends share none but those of messages.
+/// A position on its own cache lines, so that the two ends share only the lines of messages.
 #[repr(align(128))]
 struct Position(AtomicU64);
 
@@ -36,20 +36,20 @@ pub struct SpscSender<'a> {
 }
 
 impl SpscRing {
-    /// The sending end. One at a time.
+    /// Returns the sending end. There may be only one at a time.
     pub fn sender(&self) -> SpscSender<'_> {
         let sent = self.sent.0.load(Ordering::Relaxed);
         // SYNC ring-room: pairs with the store of `drain`, which freed the slots.
         SpscSender { ring: self, sent, received: self.received.0.load(Ordering::Acquire) }
     }
 
-    /// Messages that the receiver has taken so far.
+    /// Returns the number of messages that the receiver has taken so far.
     pub fn received(&self) -> u64 {
         // SYNC ring-room: pairs with the store of `drain`.
         self.received.0.load(Ordering::Acquire)
     }
 
-    /// Takes all messages that are there, adds them to `sum`, and says how many there were.
+    /// Takes all queued messages, adds them to `sum`, and returns their number.
     pub fn drain(&self, sum: &mut u64) -> u64 {
         let from = self.received.0.load(Ordering::Relaxed);
         // SYNC ring-message: pairs with the store of `SpscSender::offer`; the slots before it are
@@ -67,7 +67,7 @@ impl SpscRing {
 }
 
 impl SpscSender<'_> {
-    /// Puts a message in; false where the ring is full.
+    /// Enqueues a message; returns `false` if the ring is full.
     #[inline(always)]
     pub fn offer(&mut self, message: u64) -> bool {
         if self.sent - self.received == SLOTS as u64 {
@@ -83,7 +83,7 @@ impl SpscSender<'_> {
         true
     }
 
-    /// Whether everything sent has been taken.
+    /// Returns `true` if all messages have been taken.
     pub fn is_drained(&self) -> bool {
         self.ring.received() == self.sent
     }

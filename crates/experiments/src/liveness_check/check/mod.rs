@@ -1,14 +1,14 @@
-//! The ways of asking whether a process is alive, from the monitor's side: [`Check`].
+//! The checks whether a process is alive, from the monitor's side: [`Check`].
 //!
 //! Each is a small type whose [`Check::look`] is the whole check, so that the timed loops of
 //! [`super::timing`] and the queue of [`crate::queue_with_check`] compile it in place.
 //! [`with_check!`](crate::with_check) turns a variant's name into the type.
 //!
-//! Those that wait for a hang-up are in `waits`, the thread that asks procfs in `polling`, the rest
-//! here.
+//! Checks that wait for a hang-up are in `waits`, the thread that polls procfs in `polling`, all
+//! others here.
 //!
-//! Neighbours: [`super::monitored`] is the process that they watch, [`super::word`] the words that
-//! some of them read.
+//! Neighbours: [`super::monitored`] is the monitored process, [`super::word`] has the words that
+//! some checks read.
 
 #![allow(unsafe_code, reason = "system calls that take a bare signal number, and empty assembly")]
 
@@ -35,41 +35,42 @@ use tontine_mechanisms::mailbox;
 pub use polling::{POLLING_PERIOD, PollingThread};
 pub use waits::{Epoll, Poll, Select};
 
-/// One way of asking.
+/// One way to check.
 pub trait Check {
-    /// The call that a look makes, for whoever is told that it was refused.
+    /// The call that a check makes, for the message that it was refused.
     const CALL: &'static str = "a look at memory";
 
-    /// Whether the process is alive, or the error that the mechanism gave instead of an answer.
+    /// Returns `true` if the process is alive, or the error that the mechanism gave instead of an
+    /// answer.
     ///
     /// # Errors
-    /// Whatever the system call says that is neither yes nor no.
+    /// Any error of the system call that means neither yes nor no.
     fn look(&self) -> std::result::Result<bool, Errno>;
 
-    /// Returns when an answer given from now on knows of all that has already happened.
+    /// Waits until answers reflect everything that has already happened.
     ///
     /// # Errors
-    /// Failed, where that takes unreasonably long.
+    /// Failed, if that takes more than a few seconds.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Looks once, at a process that is known to live, before it counts.
+    /// Checks once, on a process that is known to live, before the first timed check.
     ///
     /// # Errors
-    /// Skipped, naming the call, where the system refuses it, as a seccomp filter does.
+    /// Skipped, naming the call, if the system refuses it, as a seccomp filter does.
     fn probe(&self) -> Result<()> {
         self.look().setting_up(Self::CALL).map(|_| ())
     }
 }
 
-/// How the process must register for a variant; `None` for an unknown name.
+/// Returns how the process must register for a variant; `None` for an unknown name.
 pub fn means_of(variant: &str) -> Option<Means> {
     super::ways::find(variant).map(|way| way.means)
 }
 
-/// Evaluates an expression with the check of a variant, made for a monitored process:
-/// `with_check!(variant, &monitored, |check| expression)`. The expression is compiled once a type
+/// Evaluates an expression with the check of a variant, created for a monitored process:
+/// `with_check!(variant, &monitored, |check| expression)`. The expression is compiled once per type
 /// and must be a [`Result`].
 #[macro_export]
 #[doc(hidden)]
@@ -104,7 +105,7 @@ macro_rules! with_check {
     }};
 }
 
-/// No check at all.
+/// The empty check.
 pub struct NoCheck;
 
 impl Check for NoCheck {
@@ -120,7 +121,7 @@ pub struct BareLoad<'a>(pub &'a AtomicU32);
 impl Check for BareLoad<'_> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
-        // The empty instruction "uses" the value, in a register, so that the load stays.
+        // The empty assembly "uses" the value, in a register, so that the load is kept.
         used(self.0.load(Ordering::Relaxed));
         Ok(true)
     }
@@ -136,14 +137,14 @@ impl Check for Word<'_> {
     }
 }
 
-/// The life that a process passed, watched as the library does.
+/// The life that a process passed, watched by the library's [`Watch`].
 pub struct LifeWord(Watch);
 
 impl LifeWord {
     /// Maps the life.
     ///
     /// # Errors
-    /// Failed, where none was passed; skipped, where it cannot be mapped.
+    /// Failed, if none was passed; skipped, if it cannot be mapped.
     pub fn of(monitored: &Monitored) -> Result<Self> {
         Watch::from_fd(passed(monitored)?).map(Self).map_err(mailbox::refused)
     }
@@ -156,14 +157,14 @@ impl Check for LifeWord {
     }
 }
 
-/// The instruction inside `pthread_mutex_trylock`, alone.
+/// Only the atomic instruction inside `pthread_mutex_trylock`.
 pub struct CompareExchange<'a> {
     word: &'a AtomicU32,
     mine: u32,
 }
 
 impl<'a> CompareExchange<'a> {
-    /// Of that lock word.
+    /// Creates a check of a lock word.
     pub fn new(word: &'a AtomicU32) -> Self {
         let mine = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         Self { word, mine }
@@ -179,11 +180,11 @@ impl Check for CompareExchange<'_> {
     }
 }
 
-/// `pthread_mutex_trylock`, as the seed describes it: a success is not undone.
+/// `pthread_mutex_trylock`, as the source describes it: a success is not undone.
 pub struct TryLock<'a>(&'a Page);
 
 impl<'a> TryLock<'a> {
-    /// On that page's mutex.
+    /// Creates a check of a page's mutex.
     pub fn new(page: &'a Page) -> Self {
         Self(page)
     }
@@ -202,7 +203,7 @@ impl Check for TryLock<'_> {
     }
 }
 
-/// `kill(pid, 0)`, with the number that the process says it has.
+/// `kill(pid, 0)`, with the process id that the process itself reported.
 pub struct Kill(pub i32);
 
 impl Check for Kill {
@@ -219,10 +220,10 @@ impl Check for Kill {
 pub struct PidfdSignal(RawFd);
 
 impl PidfdSignal {
-    /// By the descriptor that the monitored process passed.
+    /// Creates a check by the descriptor that the monitored process passed.
     ///
     /// # Errors
-    /// Failed, where none was passed.
+    /// Failed, if none was passed.
     pub fn to(monitored: &Monitored) -> Result<Self> {
         Ok(Self(passed(monitored)?.as_raw_fd()))
     }
@@ -243,10 +244,10 @@ impl Check for PidfdSignal {
 pub struct Procfs<'a>(BorrowedFd<'a>);
 
 impl<'a> Procfs<'a> {
-    /// By the descriptor that the monitored process passed.
+    /// Creates a check by the descriptor that the monitored process passed.
     ///
     /// # Errors
-    /// Failed, where none was passed.
+    /// Failed, if none was passed.
     pub fn of(monitored: &'a Monitored) -> Result<Self> {
         passed(monitored).map(Self)
     }
@@ -284,7 +285,7 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// Counts as a use of a value in a register, and costs nothing.
+/// Uses a value in a register, at no cost.
 #[inline(always)]
 pub fn used(value: u32) {
     // SAFETY: no instruction at all.

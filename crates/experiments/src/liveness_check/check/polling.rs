@@ -1,4 +1,4 @@
-//! A thread of the monitor's that asks again and again: [`PollingThread`].
+//! A thread of the monitor that polls: [`PollingThread`].
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tontine_host::trouble::{During, Result, Trouble};
 use super::{Check, Procfs, passed};
 use crate::liveness_check::monitored::Monitored;
 
-/// How often it looks.
+/// Polling interval.
 pub const POLLING_PERIOD: Duration = Duration::from_millis(1);
 
-/// A flag that a thread publishes, which asks procfs every [`POLLING_PERIOD`].
+/// A flag published by a thread that checks procfs every [`POLLING_PERIOD`].
 pub struct PollingThread {
     shared: Arc<Published>,
     thread: Option<JoinHandle<()>>,
@@ -29,13 +29,13 @@ struct Published {
 }
 
 impl PollingThread {
-    /// Starts the thread, which has looked once when this returns.
+    /// Starts the thread; it has checked once when this returns.
     ///
     /// # Errors
-    /// Skipped, where the system refuses a thread, a descriptor or the look.
+    /// Skipped, if the system refuses a thread, a descriptor or the check.
     pub fn of(monitored: &Monitored) -> Result<Self> {
         let directory = passed(monitored)?.try_clone_to_owned().setting_up("dup")?;
-        // The thread can only publish "not alive", whatever the reason.
+        // The thread can only publish "not alive", for any reason.
         Procfs(directory.as_fd()).probe()?;
         let shared = Arc::new(Published::default());
         let publish = Arc::clone(&shared);
@@ -54,7 +54,7 @@ impl PollingThread {
         Ok(this)
     }
 
-    /// Waits for `looks` more looks, so that what happened before now has been seen.
+    /// Waits for `looks` more checks, so that earlier events have been seen.
     fn until_looked_again(&self, looks: u64) -> Result<()> {
         let enough = self.shared.looks.load(Ordering::Relaxed) + looks;
         for _ in 0..5_000 {
@@ -63,7 +63,7 @@ impl PollingThread {
             }
             std::thread::sleep(POLLING_PERIOD);
         }
-        Err(Trouble::fail("the polling thread did not look within five seconds"))
+        Err(Trouble::fail("the polling thread did not check within five seconds"))
     }
 }
 
@@ -74,7 +74,7 @@ impl Check for PollingThread {
     }
 
     fn settle(&self) -> Result<()> {
-        // A look may have begun before the event: only the second one counts.
+        // A check may have begun before the event: only the second one counts.
         self.until_looked_again(2)
     }
 }

@@ -1,9 +1,9 @@
-//! Threads to which the system refuses a call, for tests: [`inside`].
+//! Threads for which the system refuses a call, for tests: [`inside`].
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use tontine_host::trouble::Result;
 
-/// Variant, calls that are refused, the name that the skip must give.
+/// Variant, refused calls, and the name that the skip must give.
 pub const CASES: [(&str, &[i64], &str); 4] = [
     ("kill-0", &[libc::SYS_kill], "kill"),
     ("pidfd-signal-0", &[libc::SYS_pidfd_send_signal], "pidfd_send_signal"),
@@ -11,7 +11,7 @@ pub const CASES: [(&str, &[i64], &str); 4] = [
     ("polling-thread", &[libc::SYS_faccessat, libc::SYS_faccessat2], "faccessat"),
 ];
 
-/// Runs `body` in a thread of its own, to which `calls` fail with EPERM; `None` where the
+/// Runs `body` in a thread of its own, for which `calls` fail with EPERM; returns `None` if the
 /// system has no filters. Children that could not be killed end with the thread.
 pub fn inside(calls: &[i64], body: impl FnOnce() -> Result<()> + Send) -> Option<Result<()>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");

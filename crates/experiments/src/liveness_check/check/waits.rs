@@ -11,25 +11,25 @@ use tontine_host::trouble::{During, Result, Trouble};
 
 use super::{Check, last_errno};
 
-/// `epoll_wait` that returns at once.
+/// An `epoll_wait` that returns at once.
 pub struct Epoll {
     set: OwnedFd,
 }
 
 impl Epoll {
-    /// On a set without descriptors: a price, no check.
+    /// Creates a wait on a set without descriptors: a price, not a check.
     ///
     /// # Errors
-    /// Skipped, where epoll is refused.
+    /// Skipped, if epoll is refused.
     pub fn of_nothing() -> Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).setting_up("epoll_create1")?;
         Ok(Self { set })
     }
 
-    /// On a connection; it reports the hang-up.
+    /// Creates a wait for the hang-up of a connection.
     ///
     /// # Errors
-    /// Skipped, where epoll is refused.
+    /// Skipped, if epoll is refused.
     pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
         let this = Self::of_nothing()?;
         let hang_up = epoll::EventFlags::RDHUP;
@@ -45,8 +45,8 @@ impl Check for Epoll {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         let mut event = MaybeUninit::<libc::epoll_event>::uninit();
-        // Not rustix's: that is epoll_pwait2, which also fetches a time and so costs half as much
-        // again. SAFETY: there is room for the one event that is asked for.
+        // Not rustix's: that is epoll_pwait2, which also reads the clock and costs half as much
+        // again. SAFETY: the buffer has space for the one event that is requested.
         let ready = unsafe { libc::epoll_wait(self.set.as_raw_fd(), event.as_mut_ptr(), 1, 0) };
         nothing_ready(ready)
     }
@@ -67,14 +67,14 @@ impl Check for Poll<'_> {
     }
 }
 
-/// `select` on the connection: readable means hung up, as the monitored process sends nothing.
+/// `select` on the connection: readable means hung up, because the monitored process sends nothing.
 pub struct Select(RawFd);
 
 impl Select {
-    /// On that connection.
+    /// Creates a check of a connection.
     ///
     /// # Errors
-    /// Skipped, where the descriptor's number is beyond what `select` can name.
+    /// Skipped, if the descriptor's number exceeds what `select` supports.
     pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
         let fd = line.as_raw_fd();
         if fd as usize >= libc::FD_SETSIZE {
@@ -106,7 +106,7 @@ impl Check for Select {
     }
 }
 
-/// What a wait that returns at once says: nothing is ready, so nobody has hung up.
+/// Interprets a wait that returned at once: nothing is ready, so the peer has not hung up.
 fn nothing_ready(ready: i32) -> std::result::Result<bool, Errno> {
     if ready < 0 { Err(last_errno()) } else { Ok(ready == 0) }
 }
