@@ -260,11 +260,8 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 }
 
 const VARIANTS: &[Variant] = &[
-    variant(
-        "handler-pause",
-        "a thread with a handler and a loop over pause: the source's first way",
-    ),
-    variant("handler-sigsuspend", "like it with sigsuspend, which unblocks and waits at once"),
+    variant("handler-pause", "a thread with a handler and a loop over pause, as in the source"),
+    variant("handler-sigsuspend", "a handler and sigsuspend, which unblocks and waits in one step"),
     variant("sigwait-thread", "a thread that takes the blocked signal by sigwait"),
     variant("signalfd", "a thread that reads the blocked signal from a signalfd"),
     variant("library", "tontine::signal: its thread takes each and calls a function"),

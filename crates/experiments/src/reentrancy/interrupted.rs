@@ -1,12 +1,12 @@
-//! A child that works while signals interrupt it at random moments: [`interrupt`].
+//! A child that is interrupted by signals at random moments: [`interrupt`].
 //!
-//! The child repeats one operation of a [`Victim`]; its handler, where it interrupts one, does the
-//! same thing once more. What the child does between two operations, such as looking for a line in
-//! a file, takes longer than an operation: the next signal is not sent before that is over, and a
-//! signal that comes between operations all the same finds a handler that does nothing, and is not
-//! counted. The child is expendable: it may break, or stop for ever. The parent reads counters
-//! alone, waits no longer than a deadline for the interrupted operation to be over, and kills a
-//! child that sleeps past it.
+//! The child repeats one operation of a [`Victim`]; its handler, if it interrupts an operation,
+//! runs the same operation once more. What the child does between two operations, such as searching
+//! a file for a line, takes longer than an operation: the next signal is not sent before that is
+//! over, and if a signal still arrives between operations, the handler does nothing and the signal
+//! is not counted. The child is expendable: it may break, or hang indefinitely. The parent reads
+//! counters only, waits until a deadline for the interrupted operation to end, and kills a child
+//! that sleeps past it.
 
 #![allow(unsafe_code, reason = "a signal handler finds what the child works on")]
 
@@ -24,59 +24,59 @@ use tontine_host::trouble::{During, Result, Trouble};
 
 use crate::signal_delivery::patience::{Pass, has_ended, wait_until};
 
-/// Most verdicts that one child leaves.
+/// Maximum number of verdicts of one child.
 pub(super) const MOST: usize = 4_096;
-/// How long a child that was interrupted must be seen asleep, at every look, to count as
-/// deadlocked.
+/// Time for which an interrupted child must be asleep, at every check, to count as deadlocked.
 const DEADLINE: Duration = Duration::from_millis(1);
-/// Time between two such looks.
+/// Time between two such checks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
-/// Longest wait for a child that neither goes on nor sleeps.
+/// Timeout for a child that neither continues nor sleeps.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest pause before a signal, from when the child is at work; shorter ones are as likely, so
-/// that no phase of an operation is spared.
+/// Maximum pause before a signal, from the time when the child is at work; uniformly distributed,
+/// so that every phase of an operation is hit.
 const PAUSE_NS: u64 = 4_000;
-/// Signals that come between operations, for each that is wanted, before something is wrong.
+/// Maximum number of signals between operations per wanted signal; more mean an error.
 const MOST_BESIDE: usize = 100;
 /// Status of a child that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
-/// What a child works on. Whatever its handler needs is a static of its module.
+/// The work of a child. State that its handler needs is a static of its module.
 pub(super) trait Victim {
-    /// Makes everything ready, before the handler is installed.
+    /// Prepares the work, before the handler is installed.
     fn prepare(&mut self) -> bool;
-    /// One operation; `midway` is called in its middle. Whether it came out right.
+    /// Runs one operation and calls `midway` in its middle; returns `true` if the result was right.
     fn operation(&mut self, midway: &mut dyn FnMut()) -> bool;
-    /// What the handler does inside of an operation. Whether what it found was right.
+    /// Runs the handler's part inside an operation; returns `true` if it found consistent data.
     fn in_handler() -> bool;
-    /// After each operation. Whether what it left outside the process is right, where that can be
-    /// told; asked of interrupted ones.
+    /// Called after each operation. Returns `true` if the operation's effect outside the process is
+    /// right, as far as that can be checked; used for interrupted ones.
     fn settle(&mut self, _interrupted: bool) -> bool {
         true
     }
-    /// Whose verdict counts: the handler's, or the interrupted operation's.
+    /// `true` if the handler's verdict counts, `false` if the interrupted operation's does.
     const HANDLER_JUDGES: bool;
-    /// Whether each operation raises the signal itself, at the moment that it chooses, so that the
-    /// parent sends none.
+    /// `true` if each operation raises the signal itself, at the moment that it chooses, so that
+    /// the parent sends none.
     const RAISES: bool = false;
-    /// Whether no handler runs: the library's thread takes the signal and does what one would.
+    /// `true` if no handler runs: the library's thread takes the signal and does the handler's
+    /// part.
     const TAKEN: bool = false;
 }
 
-/// What parent and child share.
+/// Memory shared by parent and child.
 #[derive(Debug)]
 #[repr(C)]
 struct Desk {
     ready: AtomicU32,
     stop: AtomicU32,
-    /// Whether an operation is being done: the child's own flag, which its handler reads.
+    /// `true` during an operation: the child's own flag, which its handler reads.
     at_work: AtomicBool,
-    /// Handlers that began, and those among them that interrupted an operation.
+    /// Handlers that began, and those of them that interrupted an operation.
     begun: AtomicU32,
     inside: AtomicU32,
-    /// Handlers after which the child has come to its next operation: all between is over.
+    /// Handlers after which the child has reached its next operation: all work between is over.
     settled: AtomicU32,
-    /// Verdicts told: 1 right, 2 wrong.
+    /// Number of verdicts; a verdict is 1 for right, 2 for wrong.
     told: AtomicU32,
     verdicts: [AtomicU32; MOST],
 }
@@ -89,7 +89,7 @@ impl Desk {
         let at = self.told.load(Ordering::Relaxed) as usize;
         if let Some(verdict) = self.verdicts.get(at) {
             verdict.store(if right { 1 } else { 2 }, Ordering::Relaxed);
-            // SYNC reentrancy-told: pairs with `Desk::told`; the verdict comes before.
+            // SYNC reentrancy-told: pairs with `Desk::told`; the verdict is stored before.
             self.told.store(at as u32 + 1, Ordering::Release);
         }
     }
@@ -104,26 +104,26 @@ impl Desk {
     }
 }
 
-/// What came of it.
+/// Result of all signals.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Of each verdict, whether it was "wrong".
+    /// For each verdict, `true` if it was "wrong".
     pub(super) corrupted: Vec<bool>,
-    /// Of each signal that interrupted an operation, whether its handler slept for ever, or the
-    /// operation after it.
+    /// For each signal that interrupted an operation, `true` if its handler, or the operation after
+    /// it, slept indefinitely.
     pub(super) deadlocked: Vec<bool>,
-    /// Signals that came between operations.
+    /// Signals that arrived between operations.
     pub(super) beside: usize,
-    /// Children that a signal other than ours ended.
+    /// Children ended by a signal other than ours.
     pub(super) crashed: usize,
 }
 
 /// Interrupts children that work on `victim` until `wanted` signals have interrupted an operation
-/// and their ends are known. A child that deadlocks is killed, and the next one takes its place.
+/// and their results are known. A child that deadlocks is killed, and replaced by the next one.
 ///
 /// # Errors
-/// Skipped, where the system refuses a part of it; failed, where a child neither goes on nor sleeps
-/// for five seconds, or where hardly a signal meets an operation.
+/// Skipped, if the system refuses a requirement; failed, if a child neither continues nor sleeps
+/// for five seconds, or if hardly any signal interrupts an operation.
 pub(super) fn interrupt<V: Victim + Clone>(
     victim: &V,
     placement: Placement,
@@ -143,11 +143,11 @@ pub(super) fn interrupt<V: Victim + Clone>(
     Ok(outcome)
 }
 
-/// How a signal ended.
+/// Result of one signal.
 enum End {
-    /// It interrupted an operation, which was over in the end.
+    /// The signal interrupted an operation, which then ended.
     Handled,
-    /// It came between operations.
+    /// The signal arrived between operations.
     Beside,
     Deadlocked,
     Crashed,
@@ -162,8 +162,8 @@ struct Parent<'a> {
 }
 
 impl Parent<'_> {
-    /// Sees signals, which it sends or leaves to the child, to their end, until there are enough or
-    /// the child is lost.
+    /// Follows signals, sent by itself or raised by the child, to their end, until there are enough
+    /// or the child is lost.
     fn bombard(&mut self, sends: bool, wanted: usize, outcome: &mut Outcome) -> Result<()> {
         let desk = self.desk;
         wait_until(self.child, Pass::Yield, "the child to begin its work", || {
@@ -176,7 +176,8 @@ impl Parent<'_> {
         while outcome.deadlocked.len() < wanted {
             if outcome.beside > MOST_BESIDE * wanted {
                 return Err(Trouble::fail(format!(
-                    "expected signals to interrupt operations; {} came between them, {} met one",
+                    "expected signals to interrupt operations; {} arrived between them, {} \
+                     interrupted one",
                     outcome.beside,
                     outcome.deadlocked.len()
                 )));
@@ -214,7 +215,8 @@ impl Parent<'_> {
         let mut asleep_since: Option<Instant> = None;
         loop {
             for _ in 0..256 {
-                // SYNC reentrancy-settled: pairs with `work`; where the handler was is told before.
+                // SYNC reentrancy-settled: pairs with `work`; the handler's counters are stored
+                // before.
                 if self.desk.settled.load(Ordering::Acquire) >= number {
                     let met = self.desk.inside.load(Ordering::Relaxed) > *inside;
                     *inside += u32::from(met);
@@ -242,8 +244,8 @@ impl Parent<'_> {
             }
             if since.elapsed() > PATIENCE {
                 return Err(Trouble::fail(format!(
-                    "expected an interrupted child to go on or to sleep within {PATIENCE:?}; it \
-                     did neither: is the machine overloaded?"
+                    "expected an interrupted child to continue or to sleep within {PATIENCE:?}, \
+                     found neither: is the machine overloaded?"
                 )));
             }
             std::thread::sleep(BETWEEN_LOOKS);
@@ -267,7 +269,7 @@ impl Dice {
     }
 }
 
-/// Where the handler counts.
+/// The counters for the handler.
 static DESK: AtomicPtr<Desk> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
@@ -275,7 +277,7 @@ extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
     // as this process.
     let desk = unsafe { &*DESK.load(Ordering::Relaxed) };
     desk.begun.fetch_add(1, Ordering::Relaxed);
-    // Relaxed is enough: it is this thread that wrote the flag.
+    // Relaxed is enough: this thread wrote the flag.
     if !desk.at_work.load(Ordering::Relaxed) {
         return;
     }
@@ -286,8 +288,8 @@ extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
     }
 }
 
-/// The same in the library's thread. That has begun when it is over: one that never is fails the
-/// row, for it is not the child's main thread that sleeps then.
+/// The handler's part in the library's thread. `begun` is incremented at its end: if that is never
+/// reached, the row fails, because the child's main thread is then not the one that sleeps.
 fn on_value<V: Victim>(desk: &Desk) {
     if desk.at_work.load(Ordering::Relaxed) {
         desk.inside.fetch_add(1, Ordering::Relaxed);
@@ -296,11 +298,11 @@ fn on_value<V: Victim>(desk: &Desk) {
             desk.tell(right);
         }
     }
-    // SYNC reentrancy-begun: pairs with the load in `work`; all of it comes before.
+    // SYNC reentrancy-begun: pairs with the load in `work`; everything above happens before.
     desk.begun.fetch_add(1, Ordering::Release);
 }
 
-/// Lets the library take the signal, for as long as the process lives.
+/// Lets the library take the signal, for the lifetime of the process.
 fn take<V: Victim>() -> Result<(), tontine::signal::SignalError> {
     let blocked = tontine::signal::Blocked::new(tontine::signal::Signal::USR1)?;
     let blocked = Box::leak(Box::new(blocked));
@@ -310,10 +312,10 @@ fn take<V: Victim>() -> Result<(), tontine::signal::SignalError> {
     Ok(())
 }
 
-/// The child's part: works until it is told to stop, killed, or stuck.
+/// Body of the child: works until it is told to stop, killed, or stuck.
 fn work<V: Victim>(mut victim: V, processor: usize, desk: &Desk) -> i32 {
     let only = Only::signal();
-    // Before `prepare`, which may start a thread: that one keeps the signal blocked.
+    // Before `prepare`, which may start a thread: that thread keeps the signal blocked.
     only.block();
     DESK.store(std::ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
     if pin::pin_to(processor).is_err() || !victim.prepare() {
@@ -330,7 +332,7 @@ fn work<V: Victim>(mut victim: V, processor: usize, desk: &Desk) -> i32 {
     desk.ready.store(1, Ordering::Release);
     while desk.stop.load(Ordering::Relaxed) == 0 {
         // SYNC reentrancy-settled: pairs with `Parent::end_of`. A handler that begins between this
-        // load and the operation is told next time.
+        // load and the operation is reported next time.
         // SYNC reentrancy-begun: pairs with the library's thread.
         desk.settled.store(desk.begun.load(Ordering::Acquire), Ordering::Release);
         let before = desk.inside.load(Ordering::Relaxed);

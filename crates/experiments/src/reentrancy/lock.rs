@@ -10,7 +10,7 @@ use tontine_host::os::signal::Only;
 
 use super::interrupted::Victim;
 
-/// How the words are guarded.
+/// The lock that guards the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lock {
     /// A mutex that its owner may not take twice.
@@ -21,21 +21,21 @@ pub(super) enum Lock {
     Masked,
 }
 
-/// Steps of work between the two words, and again outside of the lock: half of the time is spent
-/// inside.
+/// Steps of work between the two words, and again outside the lock, so that half of the time is
+/// spent inside.
 const STEPS: u32 = 300;
 
-/// A mutex that main program and handler share.
+/// A mutex shared by main program and handler.
 struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a mutex is made for concurrent use.
+// SAFETY: a mutex is designed for concurrent use.
 unsafe impl Sync for Mutex {}
 
 static MUTEX: Mutex = Mutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
-/// Equal whenever nobody is between them.
+/// Two words, equal unless a thread is between changing the first and the second.
 static WORDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Takes the mutex for as long as `inside` runs.
+/// Holds the mutex while `inside` runs.
 #[inline(always)]
 fn locked<T>(inside: impl FnOnce() -> T) -> T {
     // SAFETY: initialised by its constant or by `make`, and never moved or destroyed.
@@ -47,13 +47,13 @@ fn locked<T>(inside: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Makes the mutex anew, before anybody uses it.
+/// Initialises the mutex, before any thread uses it.
 pub(super) fn make(lock: Lock) -> bool {
     let kind = match lock {
         Lock::Recursive => libc::PTHREAD_MUTEX_RECURSIVE,
         Lock::Plain | Lock::Masked => libc::PTHREAD_MUTEX_NORMAL,
     };
-    // SAFETY: the attributes are initialised before their use; nobody holds the mutex.
+    // SAFETY: the attributes are initialised before their use; no thread holds the mutex.
     unsafe {
         let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
         libc::pthread_mutexattr_init(&mut attributes) == 0
@@ -62,7 +62,7 @@ pub(super) fn make(lock: Lock) -> bool {
     }
 }
 
-/// Changes both words; `between` is called when only one is.
+/// Changes both words; `between` is called when only the first has changed.
 #[inline(always)]
 pub(super) fn change(lock: Lock, only: &Only, between: impl FnOnce()) {
     if lock == Lock::Masked {
@@ -84,7 +84,7 @@ fn work() {
     }
 }
 
-/// The words, changed while a handler looks at them now and then.
+/// The words, changed while a handler reads them now and then.
 #[derive(Clone, Copy)]
 pub(super) struct Guarded {
     pub(super) lock: Lock,
@@ -112,7 +112,7 @@ impl Victim for Guarded {
     }
 }
 
-/// The same, where the signal is taken by a thread instead of a handler.
+/// Like [`Guarded`], but a thread takes the signal instead of a handler.
 #[derive(Clone, Copy)]
 pub(super) struct Taken(pub(super) Guarded);
 

@@ -1,13 +1,13 @@
-//! `reentrancy`: what comes of a function that is entered again before it has returned, by another
-//! thread or by a signal handler: [`Reentrancy`].
+//! `reentrancy`: the result of entering a function again before it has returned, from another
+//! thread or from a signal handler: [`Reentrancy`].
 //!
-//! [`mod@together`] lets two threads of a child do the same thing at once, [`interrupted`] a child
-//! and its own signal handler. What they do is [`strtok`], printing ([`stdio`]), or changing what a
-//! [`lock`] guards. Whatever is undefined or may hang happens in such a child; the price of an
-//! operation is taken beside it, in one thread.
+//! [`mod@together`] runs the same operation in two threads of a child at once, [`interrupted`] in a
+//! child and its own signal handler. The operation is [`strtok`], printing ([`stdio`]), or changing
+//! words that a [`lock`] guards. Everything that is undefined or may hang happens in such a child;
+//! the price of an operation is measured in addition, in one thread.
 //!
-//! What it does not do: say what else undefined behaviour may do elsewhere. What did not occur is
-//! shown as 0 of N.
+//! The experiment does not show what else undefined behaviour may do elsewhere. An event that did
+//! not occur is shown as 0 of N.
 
 mod explanation;
 mod interrupted;
@@ -38,7 +38,7 @@ use together::{BATCH, together};
 #[derive(Debug, Clone, Copy)]
 pub struct Reentrancy;
 
-/// Values of the parameter `from`: who enters again.
+/// Values of the parameter `from`: the second caller.
 const THREADS: &str = "two threads";
 const HANDLER: &str = "a handler";
 const TAKER: &str = "a thread that takes it";
@@ -102,28 +102,28 @@ impl Experiment for Reentrancy {
 }
 
 impl Reentrancy {
-    /// Whether it is this cell of its variant in which the operation is timed: the first one. Who
-    /// enters again makes no difference to an operation that nobody disturbs.
+    /// Returns `true` if the operation is timed in this cell of its variant: the first one. The
+    /// second caller makes no difference to an undisturbed operation.
     fn prices(&self, task: &Task) -> bool {
         let cells = self.params(&task.variant, &Topology::of_this_machine(), task.size);
         cells.first().is_none_or(|first| *first == task.params)
     }
 }
 
-/// How much one invocation does.
+/// The amount of work of one invocation.
 #[derive(Debug, Clone, Copy)]
 struct Count {
-    /// Batches of [`BATCH`] operations of each of two threads.
+    /// Batches of [`BATCH`] operations, for each of two threads.
     batches: usize,
-    /// Signals into functions of the C library.
+    /// Number of signals into functions of the C library.
     interrupted: usize,
-    /// Signals into guarded words: each that deadlocks costs the deadline and a child.
+    /// Number of signals into guarded words: each deadlock costs the deadline and a child.
     guarded: usize,
-    /// Batches of [`PRICED`] operations that are timed; where there are none, no price is taken.
+    /// Batches of [`PRICED`] operations that are timed; if 0, no price is measured.
     timed: usize,
 }
 
-/// Operations in a batch whose price is taken.
+/// Operations in a timed batch.
 const PRICED: usize = 100;
 
 impl Count {
@@ -186,13 +186,13 @@ fn lock_of(variant: &str) -> Option<Lock> {
     }
 }
 
-/// Texts taken apart wrongly by two threads, in each batch.
+/// Returns the number of texts that two threads split wrongly, for each batch.
 fn tokenised(function: Function, placement: Placement, batches: usize) -> Result<Vec<u32>> {
     let operation = |side, _| strtok::tokenise(function, side, &mut || ());
     together(placement, batches, operation, || ())
 }
 
-/// Lines of two threads that are not whole, in each batch.
+/// Returns the number of broken lines of two threads, for each batch.
 fn printed(locked: bool, placement: Placement, batches: usize) -> Result<Vec<u32>> {
     let mut file = stdio::nameless()?;
     let stream = Stream::on(&file)?;
@@ -238,7 +238,7 @@ fn of_signals(outcome: &Outcome, handlers_judge: bool) -> Observed {
         }
     }
     if *beside > 0 {
-        let note = format!("{beside} more signals came between operations and are not counted");
+        let note = format!("{beside} more signals arrived between operations and are not counted");
         observed.notes.push(note);
     }
     if *crashed > 0 {
@@ -247,8 +247,8 @@ fn of_signals(outcome: &Outcome, handlers_judge: bool) -> Observed {
     observed
 }
 
-/// What one operation costs on `processor` that nobody disturbs. Starts a thread that stays: the
-/// last act.
+/// Measures the cost of one undisturbed operation on `processor`. Starts a thread that is never
+/// joined, so it must come last.
 fn price(variant: &str, clock: Clock, processor: usize, batches: usize) -> Result<Series> {
     if !stdio::company() {
         return Err(Trouble::skip("the system refuses a second thread"));
@@ -259,7 +259,7 @@ fn price(variant: &str, clock: Clock, processor: usize, batches: usize) -> Resul
     let only = Only::signal();
     let lock = lock_of(variant);
     if lock.is_some_and(|lock| !lock::make(lock)) {
-        return Err(Trouble::fail("pthread_mutex_init refused a new mutex"));
+        return Err(Trouble::fail("pthread_mutex_init failed"));
     }
     let operation = || match (variant, lock) {
         ("strtok", _) => drop(strtok::tokenise(Function::Static, 0, &mut || ())),
@@ -272,7 +272,7 @@ fn price(variant: &str, clock: Clock, processor: usize, batches: usize) -> Resul
         (0..PRICED).for_each(|_| operation());
         clock.ns_between(from, clock.stop()) / PRICED as f64
     };
-    // The first one warms up.
+    // The first batch is a warm-up.
     batch();
     Ok(Series::ns("operation", (0..batches).map(|_| batch()).collect()).batched(PRICED))
 }
@@ -287,9 +287,13 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 
 const VARIANTS: &[Variant] = &[
     variant("strtok", "a text split by strtok, which keeps its position in a static variable"),
-    variant("strtok-r", "the same by strtok_r, whose caller provides the memory for the position"),
+    variant(
+        "strtok-r",
+        "a text split by strtok_r, whose caller provides the variable for the \
+                         position",
+    ),
     variant("stdio", "a line printed in seven calls of fputs, each with the FILE's lock"),
-    variant("stdio-flockfile", "the same with flockfile held over the seven"),
+    variant("stdio-flockfile", "a line printed in seven calls of fputs under one flockfile"),
     variant("handler-plain-lock", "a handler takes a mutex that its owner may not take twice"),
     variant("handler-recursive-lock", "a handler takes a mutex that its owner may take again"),
     variant("handler-masked", "a plain mutex; the signal is blocked while it is held"),

@@ -1,9 +1,9 @@
 //! Lines printed in several calls into one `FILE`, with and without its lock held over all of them:
-//! [`print`], [`whole`], and [`Lines`], interrupted while it prints.
+//! [`print`], [`whole`], and [`Lines`], interrupted while printing.
 //!
-//! Each call locks the `FILE` by itself, so that nothing here is a data race of two threads. Left
-//! out is `putc_unlocked` from two threads: that would be one, inside the C library, and what it
-//! prints would say more about the compiler than about stdio.
+//! Each call locks the `FILE` by itself, so nothing here is a data race between two threads.
+//! `putc_unlocked` from two threads is omitted: it would be such a race, inside the C library, and
+//! its output would tell more about the compiler than about stdio.
 
 #![allow(unsafe_code, reason = "stdio of the C library")]
 
@@ -19,33 +19,33 @@ use tontine_host::trouble::{During, Result, Trouble};
 use super::interrupted::Victim;
 
 unsafe extern "C" {
-    // POSIX; the libc crate leaves them out.
+    // In POSIX, but missing in the libc crate.
     fn flockfile(file: *mut libc::FILE);
     fn funlockfile(file: *mut libc::FILE);
 }
 
-/// What a line ends with after its name and number, in one call each.
+/// The end of a line after its name and number, one call each.
 const WORDS: [&std::ffi::CStr; 6] = [c" several", c" calls", c" make", c" this", c" line", c"\n"];
 /// The handler's line.
 const HANDLERS: &std::ffi::CStr = c"handler";
-/// Lines that are not interrupted before the file is emptied.
+/// Number of uninterrupted lines after which the file is emptied.
 const LINES: u64 = 1_000;
 
 /// A `FILE` that appends to a file without a name.
 #[derive(Debug)]
 pub(super) struct Stream(*mut libc::FILE);
 
-// SAFETY: a `FILE` is locked by every call that is made here.
+// SAFETY: every call that is made here locks the `FILE`.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// Opens one on `file`.
+    /// Opens a stream on `file`.
     ///
     /// # Errors
-    /// Skipped, where the system has no descriptor or memory left.
+    /// Skipped, if the system has no descriptor or memory left.
     pub(super) fn on(file: &File) -> Result<Self> {
         let descriptor = rustix::io::fcntl_dupfd_cloexec(file, 3).setting_up("fcntl")?;
-        // SAFETY: the descriptor is ours and is given away; the mode is a C string.
+        // SAFETY: the descriptor is ours and its ownership is transferred; the mode is a C string.
         let stream = unsafe { libc::fdopen(descriptor.into_raw_fd(), c"a".as_ptr()) };
         if stream.is_null() {
             return Err(Trouble::setting_up("fdopen", std::io::Error::last_os_error()));
@@ -53,7 +53,7 @@ impl Stream {
         Ok(Self(stream))
     }
 
-    /// Hands what is buffered to the kernel.
+    /// Writes the buffer to the kernel.
     pub(super) fn flush(&self) {
         // SAFETY: the stream is open for as long as the process lives.
         unsafe { libc::fflush(self.0) };
@@ -62,36 +62,36 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: opened by `on`, closed once; whoever printed into it has ended.
+        // SAFETY: opened by `on`, closed once; all threads that printed into it have ended.
         unsafe { libc::fclose(self.0) };
     }
 }
 
-/// A file in memory that has no name and appends.
+/// Creates a file in memory without a name.
 ///
 /// # Errors
-/// Skipped, where the system has none.
+/// Skipped, if the system does not support it.
 pub(super) fn nameless() -> Result<File> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     rustix::fs::memfd_create("tontine-lines", flags).map(File::from).setting_up("memfd_create")
 }
 
-/// What a line begins with.
+/// Returns the start of a line.
 fn name(side: usize, number: u64) -> CString {
     CString::new(format!("{side}-{number}")).unwrap_or_default()
 }
 
-/// A whole line, as it should be found.
+/// Returns a whole line, as expected in the file.
 pub(super) fn line(side: usize, number: u64) -> String {
     let words = WORDS.iter().filter_map(|word| word.to_str().ok());
     words.fold(format!("{side}-{number}"), |line, word| line + word).trim_end().to_owned()
 }
 
 /// Prints a line in seven calls; with the lock held over all of them if `locked`. Each call takes
-/// the lock once more: it is recursive.
+/// the lock again: it is recursive.
 fn put(stream: *mut libc::FILE, name: &std::ffi::CStr, locked: bool, midway: &mut dyn FnMut()) {
-    // SAFETY: the stream is open; all texts end with a zero byte. That a handler prints while it
-    // interrupts us is undefined behaviour and happens in expendable children alone.
+    // SAFETY: the stream is open; all texts end with a zero byte. A handler that prints while it
+    // interrupts this function is undefined behaviour and occurs in expendable children only.
     unsafe {
         if locked {
             flockfile(stream);
@@ -117,10 +117,10 @@ pub(super) fn print_nameless(stream: &Stream, locked: bool) {
     put(stream.0, HANDLERS, locked, &mut || ());
 }
 
-/// The lines in `file`, each as it stands there.
+/// Returns the lines in `file`.
 ///
 /// # Errors
-/// Failed, where it cannot be read.
+/// Failed, if it cannot be read.
 pub(super) fn whole(file: &mut File) -> Result<HashSet<String>> {
     let mut bytes = Vec::new();
     file.rewind().during("lseek")?;
@@ -128,7 +128,7 @@ pub(super) fn whole(file: &mut File) -> Result<HashSet<String>> {
     Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }
 
-/// Starts a thread that sleeps: in a process of one thread the C library leaves locks out.
+/// Starts a sleeping thread: in a single-threaded process the C library omits locks.
 pub(super) fn company() -> bool {
     let asleep = || loop {
         std::thread::park();
@@ -136,10 +136,10 @@ pub(super) fn company() -> bool {
     std::thread::Builder::new().spawn(asleep).is_ok()
 }
 
-/// Where the handler prints.
+/// The stream into which the handler prints.
 static STREAM: AtomicPtr<libc::FILE> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A line that a handler interrupts with another one.
+/// A line whose printing a handler interrupts with another line.
 #[derive(Debug)]
 pub(super) struct Lines<const LOCKED: bool> {
     file: File,
@@ -148,10 +148,10 @@ pub(super) struct Lines<const LOCKED: bool> {
 }
 
 impl<const LOCKED: bool> Lines<LOCKED> {
-    /// Into a file of its own.
+    /// Prints into a new file.
     ///
     /// # Errors
-    /// As [`nameless`].
+    /// Those of [`nameless`].
     pub(super) fn new() -> Result<Self> {
         Ok(Self { file: nameless()?, stream: None, number: 0 })
     }
@@ -159,7 +159,7 @@ impl<const LOCKED: bool> Lines<LOCKED> {
 
 impl<const LOCKED: bool> Clone for Lines<LOCKED> {
     fn clone(&self) -> Self {
-        let file = self.file.try_clone().expect("a descriptor more");
+        let file = self.file.try_clone().expect("another descriptor");
         Self { file, stream: None, number: 0 }
     }
 }
@@ -169,7 +169,7 @@ impl<const LOCKED: bool> Victim for Lines<LOCKED> {
 
     fn prepare(&mut self) -> bool {
         let Ok(stream) = Stream::on(&self.file) else { return false };
-        // The first line makes the stream's buffer.
+        // The first line allocates the stream's buffer.
         print(&stream, 0, 0, LOCKED);
         STREAM.store(stream.0, Ordering::Relaxed);
         self.stream = Some(stream);
@@ -188,7 +188,7 @@ impl<const LOCKED: bool> Victim for Lines<LOCKED> {
         true
     }
 
-    /// Looks for the line in the file, and empties it.
+    /// Searches the file for the line, and empties the file.
     fn settle(&mut self, interrupted: bool) -> bool {
         let full = self.number.is_multiple_of(LINES);
         if !interrupted && !full {

@@ -1,9 +1,9 @@
-//! `strtok`, which remembers in a static where it was, and `strtok_r`, which its caller lends the
-//! memory for that: [`tokenise`], and [`Tokens`], interrupted while it does.
+//! `strtok`, which keeps its position in a static variable, and `strtok_r`, whose caller provides
+//! that variable: [`tokenise`], and [`Tokens`], interrupted while splitting.
 //!
 //! Two threads in `strtok` at once race for its static: undefined behaviour, so only a child does
-//! it. Each side's text lies in a static room of its own, so that whatever address `strtok`
-//! remembers is that of memory which is there, and which ends with a zero byte.
+//! it. The text of each side lies in a static buffer, so that any address in `strtok`'s static
+//! points to valid memory that ends with a zero byte.
 
 #![allow(unsafe_code, reason = "strtok and strtok_r")]
 
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::interrupted::Victim;
 
-/// What each side takes apart, and into how many words.
+/// The texts that the sides split.
 const TEXTS: [&CStr; 2] =
     [c"one two three four five six seven eight", c"eins zwei drei vier fuenf sechs sieben acht"];
-/// Room for each text, and zero bytes behind it.
+/// Size of each buffer: a text, and zero bytes behind it.
 const ROOM: usize = 64;
 
-/// Where a side takes its text apart; in cache lines of its own.
+/// The buffer in which a side splits its text; on cache lines of its own.
 #[repr(align(128))]
 struct Room([AtomicU8; ROOM]);
 
@@ -29,14 +29,14 @@ impl Room {
     }
 }
 
-/// A room for each side. Only its side writes a text into it; `strtok` writes zero bytes, of both
-/// sides into either. What lies behind a text is never anything else.
+/// A buffer for each side. Only its own side writes a text into it; `strtok` on either side writes
+/// zero bytes into both. The bytes after a text are always zero.
 static ROOMS: [Room; 2] = [Room::new(), Room::new()];
 const _: () = assert!(TEXTS[0].count_bytes() < ROOM && TEXTS[1].count_bytes() < ROOM);
-/// Most words asked for: a broken static must not keep us for ever.
+/// Maximum number of words requested: a broken static must not cause an endless loop.
 const MOST_WORDS: usize = 32;
 
-/// Which function.
+/// The function to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Function {
     /// `strtok`.
@@ -45,7 +45,7 @@ pub(super) enum Function {
     Reentrant,
 }
 
-/// Takes the text of `side` apart, calls `midway` after the first word, and says whether the words
+/// Splits the text of `side`, calls `midway` after the first word, and returns `true` if the words
 /// are those of the text, each once and in order.
 #[inline(always)]
 pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()) -> bool {
@@ -59,10 +59,10 @@ pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()
     let mut from = room.as_ptr().cast::<libc::c_char>().cast_mut();
     let mut right = true;
     for number in 0..MOST_WORDS {
-        // SAFETY: each room ends with a zero byte and lives for ever, whichever of them `strtok`
-        // remembers; so do the separators; `save` is a live local. That another thread or a
-        // handler is in `strtok` too breaks its contract: the documented undefined behaviour that
-        // is measured, in a child whose memory nobody trusts.
+        // SAFETY: each buffer ends with a zero byte and is static, whichever of them `strtok`
+        // points to; so are the separators; `save` is a live local. Another thread or a handler in
+        // `strtok` at the same time violates its contract: that is the documented undefined
+        // behaviour under measurement, in a child whose memory is not trusted.
         let word = unsafe {
             let separators = c" ".as_ptr();
             match function {
@@ -74,7 +74,7 @@ pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()
         if word.is_null() {
             return right && expected.next().is_none();
         }
-        // SAFETY: a word lies in one of the rooms.
+        // SAFETY: a word lies in one of the buffers.
         right &= expected.next().is_some_and(|expected| unsafe { reads(word, expected) });
         if number == 0 {
             midway();
@@ -83,15 +83,16 @@ pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()
     false
 }
 
-/// Whether `word` is `expected` and ends there. Byte by byte: another thread may write meanwhile.
+/// Returns `true` if `word` equals `expected` and ends there. Compares byte by byte, because
+/// another thread may write meanwhile.
 ///
 /// # Safety
 /// `word` lies in one of [`ROOMS`].
 #[inline(always)]
 unsafe fn reads(word: *mut libc::c_char, expected: &[u8]) -> bool {
     expected.iter().chain([&0]).enumerate().all(|(at, &byte)| {
-        // SAFETY: no byte before this one was zero, because no byte of a text is; so the room has
-        // not ended. All access to a room that is ours is atomic.
+        // SAFETY: no byte before this one was zero, because no byte of a text is; so the buffer has
+        // not ended. All accesses to our buffers are atomic.
         unsafe { AtomicU8::from_ptr(word.add(at).cast()) }.load(Ordering::Relaxed) == byte
     })
 }

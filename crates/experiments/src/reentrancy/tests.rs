@@ -1,5 +1,5 @@
-//! What must break when a signal arrives at the worst moment, and what must not. Each runs in a
-//! process of its own, which forks while it has one thread.
+//! What must break when a signal arrives at the worst moment, and what must not. Each test runs in
+//! a process of its own, which forks while it is single-threaded.
 
 #![allow(unsafe_code, reason = "raises a signal")]
 
@@ -11,12 +11,12 @@ use super::*;
 /// Signals, each in the middle of an operation.
 const SIGNALS: usize = 10;
 
-/// The placement that a run uses.
+/// Returns the placement that a run uses.
 fn usual() -> Placement {
     Topology::of_this_machine().placements()[0]
 }
 
-/// A victim at the worst moment: each of its operations is interrupted in its middle.
+/// A victim whose operations are each interrupted in the middle, the worst moment.
 #[derive(Clone)]
 struct Midway<V>(V);
 
@@ -57,7 +57,7 @@ fn guarded(lock: Lock) -> std::result::Result<Outcome, String> {
     inside(&Guarded { lock, only: Only::signal() })
 }
 
-/// Whether there is something, and all of it is as wanted.
+/// Returns `true` if the slice is not empty and all values equal `wanted`.
 fn all(of: &[bool], wanted: bool) -> bool {
     !of.is_empty() && of.iter().all(|&one| one == wanted)
 }
@@ -128,7 +128,7 @@ fn a_thread_that_takes_the_signal_waits_for_the_lock_as_any_other_does() {
     });
 }
 
-/// Something that takes less time than looking whether it came out right.
+/// A victim whose operation takes less time than checking its result.
 #[derive(Clone)]
 struct Fussy;
 
@@ -163,8 +163,8 @@ impl Victim for Fussy {
     }
 }
 
-/// Most signals used to come while the child looked for its line in the file: they broke nothing,
-/// counted as signals that did not deadlock, and now and then deadlocked inside of the looking.
+/// Regression: most signals arrived while the child searched the file for its line: they broke
+/// nothing, counted as signals that did not deadlock, and sometimes deadlocked inside the search.
 #[test]
 fn signals_between_operations_are_not_counted() {
     in_a_process_of_its_own(|| {
@@ -245,7 +245,8 @@ fn every_cell_of_a_default_run_yields_shares_and_a_price() {
         let count = Count { batches: 2, interrupted: 5, guarded: 5, timed: 2 };
         for variant in VARIANTS {
             for params in Reentrancy.params(variant.name, &topology, Size::Default) {
-                // A fresh process each, as in a run: the price leaves a thread behind.
+                // A fresh process for each, as in a run: measuring the price leaves a thread
+                // behind.
                 let one = || measure(variant.name, &params, count);
                 let mut child = tontine_host::os::child::Child::fork(|| match one() {
                     Ok(observed) => {

@@ -1,4 +1,4 @@
-//! Two threads of a child that do the same thing at once: [`together`].
+//! Two threads of a child that run the same operation at once: [`together`].
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::signal_delivery::patience::{describe, has_ended};
 
 /// Operations counted together.
 pub(super) const BATCH: usize = 100;
-/// Most batches of one thread.
+/// Maximum number of batches of one thread.
 pub(super) const MOST: usize = 512;
-/// How often the parent looks, and how long at most.
+/// Polling interval of the parent.
 const LOOK: Duration = Duration::from_micros(200);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Status of a child that could not set itself up.
@@ -24,12 +24,12 @@ const NO_SET_UP: i32 = 5;
 /// Wrong operations in each batch of each thread.
 type Wrong = [[AtomicU32; MOST]; 2];
 
-/// Runs `batches` of `operation` in two threads at once. The operation gets the thread's number, 0
-/// or 1, and its own, and says whether it came out right. Wrong ones by batch: of the first thread,
-/// then of the second. `finish` is the child's last act.
+/// Runs `batches` batches of `operation` in two threads at once. The operation gets the thread's
+/// number, 0 or 1, and its own, and returns `true` if the result was right. Returns the wrong ones
+/// per batch: of the first thread, then of the second. `finish` is called last in the child.
 ///
 /// # Errors
-/// Skipped, where the system refuses a process; failed, where the child dies or takes too long.
+/// Skipped, if the system refuses a process; failed, if the child dies or takes too long.
 pub(super) fn together(
     placement: Placement,
     batches: usize,
@@ -66,7 +66,7 @@ pub(super) fn together(
     while !has_ended(&child) {
         if since.elapsed() > PATIENCE {
             return Err(Trouble::fail(format!(
-                "expected two threads to do their work within {PATIENCE:?}: is the machine \
+                "expected two threads to finish their work within {PATIENCE:?}: is the machine \
                  overloaded?"
             )));
         }
@@ -74,7 +74,9 @@ pub(super) fn together(
     }
     let ended = describe(child.wait()?);
     if ended != "exited with status 0" {
-        return Err(Trouble::fail(format!("expected the child to do its work, but it {ended}")));
+        return Err(Trouble::fail(format!(
+            "expected the child to finish its work, but it {ended}"
+        )));
     }
     let of_one = |side: &[AtomicU32; MOST]| -> Vec<u32> {
         side[..batches].iter().map(|count| count.load(Ordering::Relaxed)).collect()

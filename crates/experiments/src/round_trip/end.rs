@@ -1,4 +1,4 @@
-//! One end of a mechanism as the round trip uses it: [`End`], and what its rounds took, [`Timed`].
+//! One end of a mechanism in the round trip: [`End`], and the times of its rounds: [`Timed`].
 
 use tontine_host::trouble::Result;
 
@@ -8,20 +8,20 @@ pub(super) trait End {
     fn send(&mut self) -> Result<()>;
     /// Waits for one message.
     fn wait(&mut self) -> Result<()>;
-    /// Makes ready for the next message where this one is not answered: whatever `send` would have
-    /// done besides waking the other end.
+    /// Prepares for the next message if this one is not answered: does everything that `send` would
+    /// do except waking the other end.
     fn forget(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a run of rounds showed.
+/// Times of a run of rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Timed {
     /// Half of each round, ns, or of the mean round of each batch.
     pub(crate) one_way: Vec<f64>,
     /// Rounds in a batch.
     pub(crate) batch: usize,
-    /// Half of each single round, stamp included, ns; empty where `one_way` has single rounds.
+    /// Half of each single round, stamp included, ns; empty if `one_way` has single rounds.
     pub(crate) single: Vec<f64>,
 }

@@ -1,8 +1,7 @@
-//! The floor: a flag that two processes pass to and fro by plain loads and stores.
+//! The floor: a flag that two processes pass back and forth by plain loads and stores.
 //!
-//! Which way of doing so is fastest depends on the processor, so four are tried first, in turn: one
-//! line that both write or a line for each, with or without a pause in the loop. The fastest is
-//! timed.
+//! Which way is fastest depends on the processor, so four are tried first, in turn: one line that
+//! both write or a line for each, with or without a pause in the loop. The fastest is timed.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -15,9 +14,9 @@ use tontine_host::trouble::Result;
 
 use super::harness::{self, End, Plan, Timed};
 
-/// Passes of the trial; the best of each way counts.
+/// Passes of the trial; the best pass of each way counts.
 const PASSES: usize = 3;
-/// Rounds of one way in one pass, at most.
+/// Maximum number of rounds of one way in one pass.
 const TRIAL: usize = 5_000;
 
 /// The four ways: (lines, pause).
@@ -30,16 +29,16 @@ struct Line(AtomicU32);
 #[derive(Debug)]
 #[repr(C)]
 struct Board {
-    /// For each way: the question's line and the answer's.
+    /// For each way: the line of the request and the line of the reply.
     ways: [[Line; 2]; 4],
-    /// The way that won, plus one.
+    /// The fastest way, plus one.
     chosen: Line,
 }
 
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for Board {}
 
-/// Times it, and says which way won.
+/// Times the flag; the note names the fastest way.
 pub(super) fn run(plan: &Plan) -> Result<(Timed, String)> {
     let board = Shared::<Board>::anonymous()?;
     let trial = plan.warm_up.clamp(1, TRIAL);
@@ -88,13 +87,13 @@ fn describe(way: usize) -> String {
     format!("{lines} {pause}")
 }
 
-/// One end of one way. Each message is a number that no message before it had.
+/// One end of one way. Each message is a number that no earlier message had.
 struct Flag<'a> {
     out: &'a AtomicU32,
     back: &'a AtomicU32,
-    /// What is sent next.
+    /// The next number to send.
     next: u32,
-    /// What is waited for next.
+    /// The next number to wait for.
     awaited: u32,
     pause: bool,
     peer: PeerHandle<'a>,
@@ -115,7 +114,7 @@ impl<'a> Flag<'a> {
         Self { out, back, next: 2, awaited: 1, ..ping }
     }
 
-    /// With the pause decided outside the loop.
+    /// Runs rounds without stamps; the choice of the pause is made outside the loop.
     fn bare(&mut self, rounds: usize) -> Result<()> {
         if self.pause {
             harness::bare(rounds, &mut Looping::<true>(self))

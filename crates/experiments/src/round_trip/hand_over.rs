@@ -1,9 +1,9 @@
 //! A block of the library's shared heap, handed over through a mailbox at each end: 1 MiB without a
-//! copy, both processes spin.
+//! copy; both processes spin.
 //!
-//! There is one block, which goes to and fro. Whoever has it writes a number into it that it never
-//! held before, and whoever gets it reads that: it is the receiver's to read and to write, not only
-//! its name. What crosses the lane is a parcel of 24 bytes.
+//! One block passes back and forth. The sender writes into it a number that it never held before,
+//! and the receiver reads that number: the receiver gets the memory itself, not only its name. A
+//! parcel of 24 bytes crosses the lane.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,16 +20,16 @@ use super::harness::{self, End, Plan, Timed};
 
 /// Bytes of the block.
 const BLOCK: usize = 1 << 20;
-/// Bytes of the heap: the block, and room.
+/// Bytes of the heap: the block, and free space.
 const HEAP: usize = 4 * BLOCK;
 /// Bytes of the number at the block's beginning.
 const STAMP: usize = size_of::<u64>();
 
-/// Times it between two processes, and looks at the heap in the end.
+/// Times the handover between two processes, and checks the heap at the end.
 pub(super) fn run(plan: &Plan) -> Result<Timed> {
     let heap = Heap::create(HEAP).map_err(refused)?;
     let timer = heap.member();
-    // Who answers, as a member of the heap; 0 before it has joined.
+    // The answering process as a member of the heap; 0 before it has joined.
     let answerer = Shared::<AtomicU64>::anonymous()?;
     let (here, there) = posts(1)?;
     let (here, there) = (Cell::new(Some(here)), Cell::new(Some(there)));
@@ -37,7 +37,7 @@ pub(super) fn run(plan: &Plan) -> Result<Timed> {
         plan,
         |peer| {
             drop(there.take());
-            // SYNC hand-over-member: pairs with the store behind the child's joining.
+            // SYNC hand-over-member: pairs with the store after the child has joined.
             spin_until(peer, true, || answerer.load(Ordering::Acquire) != 0)?;
             let to = Member::from_u64(answerer.load(Ordering::Relaxed));
             let mut end = Hands::new(&heap, to, here.take(), peer)?;
@@ -47,7 +47,7 @@ pub(super) fn run(plan: &Plan) -> Result<Timed> {
         |peer| {
             drop(here.take());
             let heap = rejoined(&heap)?;
-            // SYNC hand-over-member: pairs with the loads of who times.
+            // SYNC hand-over-member: pairs with the loads of the timing process.
             answerer.store(heap.member().to_u64(), Ordering::Release);
             let mut end = Hands::new(&heap, timer, there.take(), peer)?;
             (end.next, end.awaited) = (2, 1);
@@ -63,15 +63,15 @@ struct Hands<'h> {
     outbox: Outbox<'h>,
     inbox: Inbox<'h>,
     held: Option<Block<'h>>,
-    /// What is written into the block next.
+    /// The number to write into the block next.
     next: u64,
-    /// What it holds when it comes next.
+    /// The number expected in the block when it arrives next.
     awaited: u64,
 }
 
 impl<'h> Hands<'h> {
     fn new(heap: &'h Heap, to: Member, post: Option<Post>, peer: PeerHandle<'_>) -> Result<Self> {
-        let post = post.ok_or_else(|| Trouble::fail("found a connection of another process"))?;
+        let post = post.ok_or_else(|| Trouble::fail("found the connection of another process"))?;
         let options = Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1);
         let Correspondent { sender, mailbox, .. } = post.open(&options, &[peer])?;
         let outbox = heap.outbox(sender, to).map_err(refused)?;

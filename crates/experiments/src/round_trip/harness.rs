@@ -1,21 +1,21 @@
-//! The protocol that all variants share: [`Plan`], and the two ways to bring two [ends](End)
-//! together, [`between_processes`] and [`between_threads`].
+//! The protocol of all variants: [`Plan`], and the two ways to connect two [ends](End),
+//! [`between_processes`] and [`between_threads`].
 //!
 //! Ping: rounds of { stamp; send; wait }. Echo: { wait; send }. The difference of neighbouring
 //! stamps is one whole round, and the differences add up to the time of the loop.
 //!
 //! Stamps are unfenced ([`clock::bare_counter`]). A stamp between two rounds needs no fence: its
-//! neighbours are system calls, or spins that end by what the other end wrote, and whatever slips
-//! past it is taken from one round and given to the next, so the sum is what it was.
+//! neighbours are system calls, or spins that end with the other end's store, and what is reordered
+//! across it is moved from one round to the next, so the sum is unchanged.
 //!
-//! Where the other end is woken, a stamp is nothing beside a round. Where both spin it is not: one
-//! costs about a third of a round, and a virtual machine's counter may tick in steps of ten
-//! nanoseconds. So spinning rounds are stamped once a batch, and a tenth as many are stamped singly
-//! besides, for the spread that batches hide.
+//! If the other end is woken, the cost of a stamp is negligible compared with a round. If both spin
+//! it is not: a stamp costs about a third of a round, and a virtual machine's counter may advance
+//! in steps of ten nanoseconds. So spinning rounds are stamped once per batch, and a tenth as many
+//! are stamped singly in addition, for the spread that batches hide.
 //!
 //! A plan with pauses ([`super::paced`]) times messages one way instead of rounds.
 //!
-//! It knows no mechanism; the files beside it do.
+//! The module knows no mechanism; its sibling modules do.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -36,9 +36,9 @@ use super::paced::Paced;
 
 /// Rounds between two stamps in [`Stamps::Batched`].
 const SPINNING_BATCH: usize = 100;
-/// One single stamped round for so many in batches.
+/// Number of rounds in batches per single stamped round.
 const SINGLES: usize = 10;
-/// How long a child may take to leave after the last round.
+/// Timeout of a child's exit after the last round.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How rounds are stamped.
@@ -46,30 +46,30 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub(crate) enum Stamps {
     /// Before each round.
     EveryRound,
-    /// Before each hundredth round, and a tenth as many rounds singly besides. Only spinning
-    /// variants have rounds so short that it matters; others are stamped every round all the same.
+    /// Before each hundredth round, plus a tenth as many rounds singly. Only spinning variants have
+    /// rounds short enough to need it; others are stamped every round in any case.
     Batched,
 }
 
-/// What to time.
+/// The plan of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan<'a> {
-    /// Rounds timed.
+    /// Number of timed rounds.
     pub(super) rounds: usize,
-    /// Rounds before them.
+    /// Number of warm-up rounds.
     pub(super) warm_up: usize,
-    /// When stamps are taken.
+    /// Frequency of the stamps.
     pub(super) stamps: Stamps,
-    /// Where the two ends run.
+    /// Processors of the two ends.
     pub(super) placement: Placement,
-    /// What stamps.
+    /// The clock of the stamps.
     pub(super) clock: Clock,
-    /// Messages one way with pauses, in place of rounds; between processes only.
+    /// Messages one way with pauses, instead of rounds; between processes only.
     pub(super) paced: Option<Paced<'a>>,
 }
 
 impl Plan<'_> {
-    /// Rounds that the echo answers in all.
+    /// Returns the total number of rounds that the echo answers.
     pub(super) fn answers(&self) -> usize {
         self.warm_up + self.batches() * self.batch() + self.singles()
     }
@@ -93,7 +93,7 @@ impl Plan<'_> {
     }
 }
 
-/// An end whose every message takes a planted delay longer.
+/// An end that adds a planted delay to every message.
 struct Slowed<'a, E> {
     end: &'a mut E,
     delay: Delay,
@@ -119,7 +119,7 @@ impl<E: End> End for Slowed<'_, E> {
 /// Runs `echo` in a child process and `ping` here, each pinned, and returns what `ping` returns.
 ///
 /// # Errors
-/// The trouble of whichever end had it first; a dead child is named with its status.
+/// The error of the end that failed first; a dead child is named with its status.
 pub(super) fn between_processes<T>(
     plan: &Plan,
     ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
@@ -164,15 +164,15 @@ pub(super) fn between_processes<T>(
 /// Runs `echo` in a thread and `ping` in the calling one, each pinned.
 ///
 /// # Errors
-/// The trouble of whichever end had it first.
+/// The error of the end that failed first.
 pub(super) fn between_threads<T>(
     plan: &Plan,
     ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
     echo: impl FnOnce(PeerHandle<'_>) -> Result<()> + Send,
 ) -> Result<T> {
     let (echo_ended, ping_ended) = (AtomicBool::new(false), AtomicBool::new(false));
-    // An end notes its trouble before it tells that it has ended, so an end that fails because the
-    // other one went away comes second.
+    // An end records its error before it reports that it has ended, so an end that fails because
+    // the other one ended comes second.
     let first = OnceLock::new();
     let note = |trouble: &Trouble| drop(first.set(trouble.clone()));
     thread::scope(|scope| {
@@ -201,7 +201,7 @@ pub(super) fn between_threads<T>(
     })
 }
 
-/// Answers as many rounds as the plan has; where it has pauses, receives its messages.
+/// Answers the rounds of the plan; if it has pauses, receives its messages.
 pub(super) fn answer(plan: &Plan, end: &mut impl End) -> Result<()> {
     if let Some(paced) = &plan.paced {
         return paced.receive(end);
@@ -227,7 +227,7 @@ fn answer_all(rounds: usize, end: &mut impl End) -> Result<()> {
     Ok(())
 }
 
-/// Warms up, then times the rounds of the plan, or its messages.
+/// Warms up, then times the rounds of the plan, or sends its messages if it has pauses.
 pub(super) fn time(plan: &Plan, end: &mut impl End) -> Result<Timed> {
     if let Some(paced) = &plan.paced {
         return paced.send(end);
@@ -248,7 +248,7 @@ fn time_all(plan: &Plan, end: &mut impl End) -> Result<Timed> {
     })
 }
 
-/// Rounds without stamps.
+/// Runs rounds without stamps.
 #[inline(never)]
 pub(super) fn bare(rounds: usize, end: &mut impl End) -> Result<()> {
     match plant::delay() {
@@ -266,12 +266,12 @@ fn bare_all(rounds: usize, end: &mut impl End) -> Result<()> {
     Ok(())
 }
 
-/// Half of the mean round of each batch, ns.
+/// Returns half of the mean round of each batch, in ns.
 fn stamped(plan: &Plan, batches: usize, batch: usize, end: &mut impl End) -> Result<Vec<f64>> {
-    // Not zeroed memory of the allocator: that would be touched for the first time while it is
+    // Not zeroed memory from the allocator: that would be touched for the first time while being
     // timed.
     let mut stamps = vec![1_u64; batches + 1];
-    let (last, starts) = stamps.split_last_mut().expect("there is one more than batches");
+    let (last, starts) = stamps.split_last_mut().expect("one more stamp than batches");
     match plan.clock.source() {
         ClockSource::Counter => stamp_each(starts, batch, end, clock::bare_counter)?,
         ClockSource::Monotonic => stamp_each(starts, batch, end, || plan.clock.stop())?,
@@ -302,7 +302,7 @@ fn stamp_each(
     Ok(())
 }
 
-/// Waits until the peer has ended, at most `patience`; what it ended with.
+/// Waits until the peer has ended, at most `patience`; returns how it ended.
 fn await_end(peer: PeerHandle<'_>, patience: Duration) -> Option<Trouble> {
     let began = Instant::now();
     loop {

@@ -1,7 +1,7 @@
 //! The library's mailboxes whose ends sleep, and mailboxes with idle senders.
 //!
-//! Who sleeps needs fences, and there are two ways of sharing them; which is faster depends on the
-//! machine, so both are tried first and the faster is timed.
+//! A sleeping end needs fences, and there are two ways to share them; which is faster depends on
+//! the machine, so both are tried first and the faster one is timed.
 
 use std::cell::Cell;
 use std::iter::repeat;
@@ -17,26 +17,27 @@ use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 use super::harness::{self, Plan, Timed};
 use super::opened::Adapted;
 
-/// Passes of the trial; the best of each way counts.
+/// Passes of the trial; the best pass of each way counts.
 const PASSES: usize = 3;
-/// Rounds of one way in one pass, at most.
+/// Maximum number of rounds of one way in one pass.
 const TRIAL: usize = 500;
 
-/// Times mailboxes whose ends spin, and then with N more senders connected to each, silent.
+/// Times a mailbox whose ends spin, then one with `idle` more senders connected to each end, all
+/// silent.
 pub(super) fn beside_idle(plan: &Plan, idle: usize) -> Result<(Timed, Timed)> {
     let mut timed = among(plan, &[0, idle])?;
     let beside = timed.swap_remove(1);
     Ok((timed.swap_remove(0), beside))
 }
 
-/// Times one mailbox after the other, each among so many idle senders.
+/// Times one mailbox after another, each with a number of idle senders.
 fn among(plan: &Plan, idle: &[usize]) -> Result<Vec<Timed>> {
     let pairs = idle.iter().map(|idle| posts(1 + idle)).collect::<Result<Vec<_>>>()?;
     let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
     let (here, there) = (Cell::new(here), Cell::new(there));
     let most = idle.iter().max().unwrap_or(&0);
     let options = Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1 + most);
-    // Each process drops what the other holds.
+    // Each process drops the ends of the other.
     harness::between_processes(
         plan,
         |peer| {
@@ -64,7 +65,7 @@ fn opened<'a, 'o>(
     posts.into_iter().zip(options).map(open).collect()
 }
 
-/// Times mailboxes whose ends sleep, and says who fenced.
+/// Times mailboxes whose ends sleep; the note names the end that fences.
 pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
     let ways = [Fences::Asymmetric, Fences::Symmetric];
     let chosen = Shared::<AtomicU32>::anonymous()?;

@@ -1,12 +1,12 @@
-//! `round-trip`: what one message costs, one way, by every mechanism that this machine offers.
+//! `round-trip`: the one-way latency of one message by every mechanism on this machine.
 //!
 //! [`RoundTrip`] is the experiment. The protocol is in `harness`; the mechanisms are those of
-//! `tontine_mechanisms`, whose ends `opened` opens. Beside them are files for what no other
-//! experiment passes messages by: the `flag`, the mailbox that sleeps in two ways, a block that
-//! changes hands (`hand_over`), and [`container`], whose ends are no children of the measuring
-//! process: they run inside namespaces, and hand their samples out.
+//! `tontine_mechanisms`, whose ends `opened` opens. The other files have mechanisms that no other
+//! experiment uses: the `flag`, the mailbox that sleeps in two ways, a block that is handed over
+//! (`hand_over`), and [`container`], whose ends are not children of the measuring process: they run
+//! inside namespaces and send their samples out.
 //!
-//! It times one message at a time, hot: neither throughput nor, but for `wake-up` ([`paced`]),
+//! One message at a time is timed, hot: neither throughput nor, except for `wake-up` ([`paced`]),
 //! waking after a pause.
 
 use std::sync::LazyLock;
@@ -44,11 +44,11 @@ mod mailbox;
 mod opened;
 mod paced;
 
-/// A stamp that costs more than this share of a round is said beside the figure.
+/// Minimum share of a round above which the cost of a stamp is noted with the figure.
 const STAMP_LIMIT: f64 = 0.02;
 
-/// What else is compared: the library's mailbox with its rivals, a block that is handed over and
-/// containers with what they add to.
+/// Additional ratios: the library's mailbox with its rivals, a handed-over block with a message,
+/// and containers with the mechanisms that they extend.
 const BESIDES: [(&str, &str); 7] = [
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
@@ -97,7 +97,8 @@ impl Experiment for RoundTrip {
         if names.is_empty() {
             names.push("cross-core");
         }
-        // An engine takes seconds to start two containers: too long for a look at both.
+        // An engine takes seconds to start two containers: too long for both placements in a quick
+        // run.
         if variant == "container-tcp" && size == Size::Quick {
             names.truncate(1);
         }
@@ -123,7 +124,7 @@ impl Experiment for RoundTrip {
 
     fn invocations(&self, variant: &str, size: Size) -> usize {
         match variant {
-            // Two containers are made and removed for each.
+            // Each invocation creates and removes two containers.
             "container-tcp" => size.macro_invocations(),
             _ => size.invocations(),
         }
@@ -149,11 +150,11 @@ impl Experiment for RoundTrip {
     }
 }
 
-/// Measures `rounds` rounds of a variant after `warm_up` untimed ones, stamped as told.
+/// Measures `rounds` rounds of a variant after `warm_up` untimed ones, with the given stamps.
 ///
 /// # Errors
-/// As [`Experiment::run`]; failed, where there is no such variant or a spinning one is to share a
-/// processor.
+/// Those of [`Experiment::run`]; failed, if there is no such variant; skipped, if a spinning
+/// variant would share a processor.
 pub(crate) fn measure(
     variant: &str,
     rounds: usize,
@@ -166,7 +167,9 @@ pub(crate) fn measure(
     }
     let spinning = spins(variant);
     if spinning && placement.here == placement.there {
-        return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
+        return Err(Trouble::skip(
+            "needs two processors: two spinning ends on one only wait for each other",
+        ));
     }
     let stamps = if spinning { stamps } else { Stamps::EveryRound };
     let clock = Clock::calibrated();
@@ -181,11 +184,11 @@ pub(crate) fn measure(
     Ok(observed)
 }
 
-/// Times messages of a mechanism between two processes one way, each after a pause; a series for
-/// each step, and what has to be said of them.
+/// Times messages of a mechanism between two processes one way, each after a pause. Returns a
+/// series for each step, and the notes.
 ///
 /// # Errors
-/// As [`Experiment::run`].
+/// Those of [`Experiment::run`].
 pub(crate) fn one_way_after(
     variant: &str,
     steps: &[Step],
@@ -197,13 +200,13 @@ pub(crate) fn one_way_after(
     let mut observed = Observed::default();
     let mut offset = 0;
     if placement.here != placement.there {
-        // Before the fork: the threads that it starts have ended again.
+        // Before the fork: the threads that this starts have exited by then.
         let Band { low, high } = Band::between(clock, placement.here, placement.there)?;
         offset = low.midpoint(high);
         let within = clock.ns(high - low) / 2.0;
         observed.notes.push(format!(
             "offset band: the receiver's counter is {low} to {high} ticks ahead of the sender's; \
-             the middle is subtracted, so each figure is sure to ± {within:.0} ns"
+             the middle is subtracted, so each figure is accurate to ± {within:.0} ns"
         ));
     }
     let shared = placement.here == placement.there;
@@ -214,7 +217,7 @@ pub(crate) fn one_way_after(
     Ok((steps.iter().map(of_step).collect(), observed.notes))
 }
 
-/// Times one mechanism; what it has to say or to count besides goes into `observed`.
+/// Times one mechanism; its notes and additional series are added to `observed`.
 fn time(variant: &str, plan: &Plan, observed: &mut Observed) -> Result<Timed> {
     let (timed, note) = match variant {
         "flag" => flag::run(plan)?,
@@ -236,10 +239,10 @@ fn time(variant: &str, plan: &Plan, observed: &mut Observed) -> Result<Timed> {
     Ok(timed)
 }
 
-/// Times a mailbox alone, then one with so many idle senders at each end.
+/// Times a mailbox alone, then one with `idle` idle senders at each end.
 ///
 /// # Errors
-/// As [`Experiment::run`].
+/// Those of [`Experiment::run`].
 pub(crate) fn beside_idle(
     idle: usize,
     rounds: usize,
@@ -253,7 +256,7 @@ pub(crate) fn beside_idle(
     )
 }
 
-/// Says what a stamp a round adds to it, where that is not little.
+/// Returns a note on the cost of a stamp in every round, if it is not negligible.
 fn cost_of_stamps(batches: &[f64], singles: &[f64]) -> Option<String> {
     let (bare, stamped) = (order::median(batches)?, order::median(singles)?);
     let share = stamped / bare - 1.0;

@@ -1,13 +1,13 @@
 //! One message at a time, one way, with a pause before each: [`Paced`].
 //!
 //! Sender: { spin for the pause; stamp; send; spin until the receipt is seen }. Receiver: { wait;
-//! stamp; write the receipt }. The receipt is a word in shared memory, so nothing but the message
-//! itself goes through the mechanism, and the sender never sleeps: only the receiver's waking is in
-//! the figure. Both stamps are of different processors' counters; the middle of the band of their
-//! offset is subtracted.
+//! stamp; write the receipt }. The receipt is a word in shared memory, so only the message itself
+//! passes through the mechanism, and the sender never sleeps: the figure contains only the
+//! receiver's wake-up. The two stamps are from the counters of different processors; the middle of
+//! the band of their offset is subtracted.
 //!
-//! The loop is closed: the next pause begins when the last message has arrived. A receiver that has
-//! not yet gone to sleep when a short pause ends is not woken but finds the message there.
+//! The loop is closed: the next pause begins when the last message has arrived. A receiver that is
+//! not yet asleep when a short pause ends is not woken but finds the message.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -21,43 +21,43 @@ use tontine_host::trouble::{Result, Trouble};
 
 use super::end::{End, Timed};
 
-/// How long a message may be under way before the sender gives up.
+/// Timeout of a message's delivery.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Looks for a receipt between two questions for the time.
+/// Polls of the receipt between two reads of the clock.
 const SPINS: u32 = 1 << 16;
 
-/// So many messages, each after so long a pause.
+/// A number of messages, each after a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     /// From the receipt of one message to the sending of the next.
     pub(crate) pause_us: u64,
-    /// How many.
+    /// Number of messages.
     pub(crate) messages: usize,
 }
 
-/// What a plan with pauses has besides.
+/// Additional parameters of a plan with pauses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paced<'a> {
     /// Messages with the first step's pause, before the others.
     pub(super) warm_up: usize,
-    /// One after the other.
+    /// Steps, in order.
     pub(super) steps: &'a [Step],
     pub(super) board: &'a Board,
-    /// The clock that stamps.
+    /// The clock of the stamps.
     pub(super) clock: Clock,
-    /// The receiver's counter less the sender's, ticks.
+    /// The receiver's counter minus the sender's, in ticks.
     pub(super) offset: i64,
-    /// Both ends run on one processor.
+    /// `true` if both ends run on one processor.
     pub(super) shared: bool,
 }
 
-/// Where the receiver writes its receipts.
+/// The receiver's receipts.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Board {
-    /// Messages received.
+    /// Number of messages received.
     received: AtomicU64,
-    /// The receiver's stamp of the last one.
+    /// The receiver's stamp of the last message.
     stamp: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Board {
 unsafe impl Shareable for Board {}
 
 impl Paced<'_> {
-    /// Sends all messages; what each took, ns, those of the warm-up left out.
+    /// Sends all messages; returns the time of each in ns, without those of the warm-up.
     pub(super) fn send(&self, end: &mut impl End) -> Result<Timed> {
         let warm_up = self.steps.iter().take(1);
         let warm_up = warm_up.map(|first| Step { messages: self.warm_up, ..*first });
@@ -86,7 +86,7 @@ impl Paced<'_> {
         end.send()?;
         await_receipt(|| {
             if self.shared {
-                // The receiver cannot run before we let it.
+                // The receiver cannot run before this thread yields.
                 thread::yield_now();
             }
             // SYNC paced-receipt: pairs with the store in `receive`.
@@ -103,7 +103,7 @@ impl Paced<'_> {
             let arrived = self.clock.stop();
             end.forget()?;
             self.board.stamp.store(arrived, Ordering::Relaxed);
-            // SYNC paced-receipt: pairs with the load in `send_one`; the stamp comes before.
+            // SYNC paced-receipt: pairs with the load in `send_one`; the stamp is stored before.
             self.board.received.store(number, Ordering::Release);
         }
         Ok(())
@@ -114,7 +114,8 @@ impl Paced<'_> {
     }
 }
 
-/// Spins until `seen`. A receiver that has ended meanwhile is named by whoever started it.
+/// Spins until `seen` returns `true`. If the receiver has ended meanwhile, the process that started
+/// it reports that.
 #[inline(always)]
 fn await_receipt(seen: impl Fn() -> bool) -> Result<()> {
     let mut began = None;
@@ -131,7 +132,7 @@ fn await_receipt(seen: impl Fn() -> bool) -> Result<()> {
     }
 }
 
-/// Keeps the processor busy: who sleeps has to be woken too.
+/// Keeps the processor busy: a sleeping sender would have to be woken too.
 fn spin_for(clock: &Clock, us: u64) {
     let from = clock.start();
     while clock.ns_between(from, clock.stop()) < us as f64 * 1e3 {

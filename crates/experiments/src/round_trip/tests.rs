@@ -1,4 +1,4 @@
-//! Every variant at a handful of rounds; what it leaves behind; what it says of a dead peer.
+//! Every variant with a few rounds; leftovers; errors about a dead peer.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use tontine_host::peer::{PeerHandle, spin_until};
 use super::harness::{End, between_processes, between_threads, time};
 use super::*;
 
-/// The runs share names in the file system that `leftovers` looks for.
+/// The runs share names in the file system that `left_behind` searches for.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn here() -> (Topology, Placement) {
@@ -115,7 +115,7 @@ fn an_unknown_variant_fails() {
     assert!(why.contains("pigeon") || why.contains("two processors"), "{why}");
 }
 
-/// Waits for what never comes.
+/// Waits for a message that never arrives.
 struct Deaf<'a>(PeerHandle<'a>);
 
 impl End for Deaf<'_> {
@@ -145,7 +145,7 @@ fn a_peer_that_dies_under_a_spinning_ping_is_named_with_its_status() {
         tontine_host::os::child::exit_at_once(7)
     };
     let found = between_processes(&plan(), |peer| time(&plan(), &mut Deaf(peer)), dies);
-    let why = found.expect_err("nobody answers").to_string();
+    let why = found.expect_err("no peer answers").to_string();
     assert!(why.contains("exited with status 7"), "{why}");
 }
 
@@ -153,7 +153,7 @@ fn a_peer_that_dies_under_a_spinning_ping_is_named_with_its_status() {
 fn a_peer_that_is_killed_under_a_blocked_ping_is_named_with_its_signal() {
     use std::io::Read;
     let (mut read, write) = std::io::pipe().expect("pipe");
-    // The write end stays open here: no end of file tells of the death, only the nudge does.
+    // The write end stays open here: no end of file reports the death, only the nudge does.
     let found = between_processes(
         &plan(),
         |peer| loop {
@@ -168,7 +168,7 @@ fn a_peer_that_is_killed_under_a_blocked_ping_is_named_with_its_signal() {
                 .map_err(|error| Trouble::fail(error.to_string()))
         },
     );
-    let why = found.expect_err("nobody answers").to_string();
+    let why = found.expect_err("no peer answers").to_string();
     assert!(why.contains("killed by signal 9"), "{why}");
     drop(write);
 }

@@ -1,13 +1,12 @@
 //! A private view of the system in which temporary users can log in: [`House`].
 //!
 //! A child leaves the mount namespace and gives its own child a PID namespace. There a *copy* of
-//! `/etc/passwd` with the users in it is mounted over the real one, which nobody writes; `/run` and
-//! `/var/log`, where logins are recorded, are empty and in memory. The server runs as the first
-//! process of the PID namespace: with it ends everybody who is logged in, and with the last of them
-//! the namespaces and all that was mounted there. Nothing is left to be undone, not by a kill
-//! either.
+//! `/etc/passwd` with the users in it is mounted over the real one, which is never written; `/run`
+//! and `/var/log`, where logins are recorded, are empty and in memory. The server runs as the first
+//! process of the PID namespace: when it ends, all processes of logged-in users end, and with the
+//! last of them the namespaces and all mounts there. Nothing needs to be undone, even after a kill.
 //!
-//! Neighbours: [`super::login`] says which users and which server.
+//! Neighbours: [`super::login`] chooses the users and the server.
 
 #![allow(unsafe_code, reason = "fork into a PID namespace, and exec")]
 
@@ -32,24 +31,24 @@ use tontine_host::os::shared::Shared;
 use tontine_host::peer::LastWords;
 use tontine_host::trouble::{During, Result, Trouble};
 
-/// Where logins are recorded, and servers keep their pids.
+/// Folders in which logins are recorded and servers keep their pids.
 pub(super) const HIDDEN: [&str; 2] = ["/run", "/var/log"];
 
-/// A running house. Dropped, or should this process end, all in it are gone.
+/// A running house. When it is dropped, or this process ends, all processes in it are killed.
 #[derive(Debug)]
 pub(super) struct House {
     keeper: Child,
     words: Shared<LastWords>,
-    /// Its end of file tells the keeper to end the server.
+    /// The pipe whose end of file tells the keeper to end the server.
     open: Option<OwnedFd>,
 }
 
 impl House {
-    /// Opens a house in which `passwd` is `/etc/passwd` and `server` runs; what the server prints
-    /// goes to the file `log`. Only in a process of one thread.
+    /// Opens a house in which `passwd` is `/etc/passwd` and `server` runs; the server's output goes
+    /// to the file `log`. Call it in a single-threaded process only.
     ///
     /// # Errors
-    /// Skipped, where the system refuses a process, a namespace or a mount: see also
+    /// Skipped, if the system refuses a process, a namespace or a mount: see also
     /// [`House::trouble`].
     pub(super) fn open(passwd: &Path, server: &[&str], log: &Path) -> Result<Self> {
         let (ended, open) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
@@ -73,7 +72,7 @@ impl House {
         Ok(Self { keeper, words, open: open.take() })
     }
 
-    /// Why it could not be opened, if it could not.
+    /// Returns the reason why the house could not be opened, if it could not.
     pub(super) fn trouble(&self) -> Option<Trouble> {
         self.words.heard()
     }
@@ -82,12 +81,12 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         drop(self.open.take());
-        // It ends when everybody in the house has; by SIGKILL, if it cannot.
+        // The keeper ends when all processes in the house have; it uses SIGKILL if necessary.
         let _ = self.keeper.wait();
     }
 }
 
-/// Leaves the mount namespace and changes what is seen in the new one.
+/// Leaves the mount namespace and sets up the mounts in the new one.
 fn furnish(passwd: &Path) -> Result<()> {
     // SAFETY: file descriptors stay shared and no memory is touched.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::NEWPID) }
@@ -99,12 +98,13 @@ fn furnish(passwd: &Path) -> Result<()> {
         mount("tmpfs", *place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")
             .setting_up(&format!("mounting a tmpfs over {place}"))?;
     }
-    // The server insists on it: root's, and nobody else's to write.
+    // The server requires this folder, owned by root and writable only by root.
     fs::create_dir_all("/run/sshd").setting_up("mkdir /run/sshd")?;
     fs::set_permissions("/run/sshd", fs::Permissions::from_mode(0o755)).setting_up("chmod")
 }
 
-/// Starts the server as the first process of the PID namespace and ends it when told to.
+/// Starts the server as the first process of the PID namespace, and ends it when the pipe is
+/// closed.
 fn keep(server: &[CString], log: &Path, told: &OwnedFd) -> Result<()> {
     let log = File::create(log).setting_up("creating the server's log")?;
     let nothing = File::open("/dev/null").setting_up("opening /dev/null")?;
@@ -115,12 +115,12 @@ fn keep(server: &[CString], log: &Path, told: &OwnedFd) -> Result<()> {
         -1 => return Err(std::io::Error::last_os_error()).setting_up("fork"),
         0 => {
             let _ = set_parent_process_death_signal(Some(Signal::KILL));
-            // Who ended before that took the house's other end of the pipe with it.
+            // If the parent has ended before that, the other end of the house's pipe is closed.
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
             if poll(&mut [PollFd::new(told, PollFlags::IN)], Some(&now)) != Ok(0) {
                 exit_at_once(1);
             }
-            // A proc of its own namespace, where that is allowed; the server can do without.
+            // A proc of its own namespace, if that is allowed; the server works without it.
             let _ = mount("proc", "/proc", "proc", MountFlags::empty(), c"");
             let _ = dup2_stdin(&nothing);
             let _ = dup2_stdout(&log);

@@ -1,9 +1,9 @@
 //! Sessions of temporary users over a remote login: [`sessions`].
 //!
 //! A real sshd, with a host key and a configuration of its own, listens on a loopback port inside a
-//! [`House`]; real ssh clients log in to it, each as another user, whose login shell is the script.
-//! The elapsed time is that of the script, from its first line on the client's side to its last:
-//! what the login itself takes is left out, since it is cryptography.
+//! [`House`]; real ssh clients log in, each as another user, whose login shell is the script. The
+//! elapsed time is that of the script, from its first line on the client's side to its last: the
+//! login itself is excluded, because it is mostly cryptography.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,12 +23,12 @@ use super::house::{HIDDEN, House};
 use super::script::{BEGINS, DONE};
 use super::{Span, each_after_the_other, script_in, terminal};
 
-/// How long the server may take until it listens.
+/// Timeout of the server's start.
 const OPENING: Duration = Duration::from_secs(10);
-/// The first user's id; the others follow. Below what systems give to containers and services,
-/// above what they give to people.
+/// The first user's id; the others follow. It lies below the ids that systems give to containers
+/// and services, and above those of people.
 const FIRST_ID: u32 = 58_100;
-/// The user under whose name an sshd does what needs no rights.
+/// The user as which an sshd does its unprivileged work.
 const SEPARATED: &str = "sshd";
 
 /// The programs of a login.
@@ -41,13 +41,15 @@ struct Programs {
 impl Programs {
     fn look() -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Trouble::skip("needs root: temporary users log in to a server run by us"));
+            return Err(Trouble::skip(
+                "needs root: temporary users log in to a server that this program starts",
+            ));
         }
         let of = |name: &str| {
             find(name).ok_or_else(|| {
                 Trouble::skip(format!(
-                    "needs OpenSSH's server and client: {name} is missing; install them, nothing \
-                     has to be configured or started"
+                    "needs OpenSSH's server and client: {name} is missing; install them, without \
+                     configuring or starting anything"
                 ))
             })
         };
@@ -55,11 +57,11 @@ impl Programs {
     }
 }
 
-/// Logs a user in for each home and lets the script run; when each was at work.
+/// Logs a user in for each home and runs the script; returns the time in which each was at work.
 ///
 /// # Errors
-/// Skipped, with what is missing: root, a program, a namespace. Failed, where the server does not
-/// come up or a session does not end well by `until`.
+/// Skipped, naming what is missing: root, a program, a namespace. Failed, if the server does not
+/// start or a session does not end well by `until`.
 pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
     let programs = Programs::look()?;
     open_to_others(folder)?;
@@ -78,7 +80,7 @@ pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Resu
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let (server, configuration) = (text(&programs.server), text(&configuration));
     let log = folder.join("log");
-    // Before any thread is made; and the house last, whose pipe no forked process may hold.
+    // Before any thread is started. The house comes last: no forked process may hold its pipe.
     let herd = Herd::new()?;
     let house = House::open(&users.passwd, &[&server, "-D", "-e", "-f", &configuration], &log)?;
     until_it_listens(port, &house, &log)?;
@@ -93,29 +95,30 @@ pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Resu
             skipped => skipped,
         })
     });
-    // Everybody is gone before the homes are.
+    // All users' processes end before the homes are removed.
     drop(house);
     spans
 }
 
-/// Whatever the umask is.
+/// Makes a file readable for all, regardless of the umask.
 fn readable(path: &Path) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).setting_up("chmod")
 }
 
-/// The users reach their homes through every folder above them.
+/// Opens the folder to other users, and checks the folders above it, which users traverse to reach
+/// their homes.
 fn open_to_others(folder: &Path) -> Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).setting_up("chmod")?;
     if let Some(hidden) = HIDDEN.iter().find(|hidden| folder.starts_with(hidden)) {
         return Err(Trouble::skip(format!(
-            "needs a temporary folder outside {hidden}, which it hides; set TMPDIR"
+            "needs a temporary folder outside {hidden}, which this variant hides; set TMPDIR"
         )));
     }
     for above in folder.ancestors() {
         let mode = fs::metadata(above).setting_up("stat")?.permissions().mode();
         if mode & 0o001 == 0 {
             return Err(Trouble::skip(format!(
-                "needs a temporary folder that other users may enter: {} is closed to them; set \
+                "needs a temporary folder that other users may enter: they may not enter {}; set \
                  TMPDIR",
                 above.display()
             )));
@@ -140,7 +143,7 @@ impl Users {
     }
 }
 
-/// `real`, and a line for each home. `*` is no password: they have a key.
+/// Returns `real` with a line added for each home. `*` means no password: the users have a key.
 fn with_users(real: &str, shell: &Path, homes: &[PathBuf]) -> Result<String> {
     let mut text = real.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
@@ -166,7 +169,7 @@ fn with_users(real: &str, shell: &Path, homes: &[PathBuf]) -> Result<String> {
     Ok(text)
 }
 
-/// The user who lives there.
+/// Returns the name of a home's user.
 fn name_of(home: &Path) -> String {
     let number = home.file_name().map(|name| name.to_string_lossy().into_owned());
     format!("tontine-{}", number.unwrap_or_default())
@@ -186,14 +189,15 @@ fn make_key(programs: &Programs, folder: &Path, name: &str) -> Result<()> {
     }
 }
 
-/// A loopback port that nobody has now. Should somebody take it before the server does, the server
-/// says so.
+/// Returns a free loopback port. If another process takes it before the server does, the server
+/// reports it.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).setting_up("bind to loopback")?;
     Ok(listener.local_addr().during("getsockname")?.port())
 }
 
-/// Only our users, only our key, nothing of the machine's own configuration.
+/// Writes a configuration that accepts only our users and our key, and uses nothing of the
+/// machine's own configuration.
 fn configure(folder: &Path, port: u16) -> Result<PathBuf> {
     let path = folder.join("configuration");
     let folder = folder.display();
@@ -216,7 +220,9 @@ fn until_it_listens(port: u16, house: &House, log: &Path) -> Result<()> {
         }
         if Instant::now() > until {
             let log = last_words(&fs::read(log).unwrap_or_default());
-            return Err(Trouble::fail(format!("sshd does not listen on port {port}: {log}")));
+            return Err(Trouble::fail(format!(
+                "expected sshd to listen on port {port}, found no listener: {log}"
+            )));
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -242,9 +248,9 @@ fn client(programs: &Programs, folder: &Path, port: u16, user: &str) -> Command 
     client
 }
 
-/// Reads what the user sees; the time from the script's first line to its last.
+/// Reads the client's output; returns the time from the script's first line to its last.
 fn follow(mut client: Command, herd: &Herd, until: Instant) -> Result<Span> {
-    // Its input stays open and silent: a user who types nothing.
+    // The input stays open without data, as with a user who types nothing.
     client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = herd.spawn(&mut client)?;
     let mut seen = Seen::default();
@@ -271,7 +277,7 @@ fn follow(mut client: Command, herd: &Herd, until: Instant) -> Result<Span> {
     }
 }
 
-/// What came from a session, and when its first and its last line did.
+/// Output of a session, and the times of its first and last line.
 #[derive(Debug, Default)]
 struct Seen {
     text: Vec<u8>,
@@ -282,7 +288,7 @@ struct Seen {
 impl Seen {
     fn more(&mut self, piece: &[u8]) {
         let now = Instant::now();
-        // A line may have come in two pieces.
+        // A line may arrive in two pieces.
         let from = self.text.len().saturating_sub(BEGINS.len().max(DONE.len()));
         self.text.extend_from_slice(piece);
         let new = &self.text[from..];
@@ -304,7 +310,7 @@ mod tests {
     fn users_are_added_to_a_copy_and_never_replace_one() {
         let homes = [PathBuf::from("/x/home-1"), PathBuf::from("/x/home-2")];
         let text = with_users("root:x:0:0::/root:/bin/sh", Path::new("/x/script"), &homes);
-        let text = text.expect("nobody has these");
+        let text = text.expect("names and ids are free");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "root:x:0:0::/root:/bin/sh");
         assert_eq!(lines[2], "tontine-home-2:*:58101:58101:pseudo-user:/x/home-2:/x/script");

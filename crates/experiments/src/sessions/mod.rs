@@ -1,8 +1,9 @@
-//! `sessions`: how long a user's commands take while other users are at work: [`Sessions`].
+//! `sessions`: the duration of a user's commands while other users are at work: [`Sessions`].
 //!
-//! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`]
-//! one through a real remote login, in a [`house`] of its own; [`super::trees`] does in the virtual
-//! Unix what a session did here. What it does not do: wait between commands, as people do.
+//! [`script`] is the work of a pseudo-user, [`terminal`] a session on a pseudo-terminal, [`login`]
+//! one through a real remote login, in a [`house`] of its own; [`super::trees`] repeats in the
+//! virtual Unix what a session did here. Unlike people, a pseudo-user does not wait between
+//! commands.
 
 mod explained;
 mod house;
@@ -36,14 +37,14 @@ use script::{DONE, Script};
 
 /// The paper's last point.
 const MOST: usize = 8;
-/// The parameter that says what runs at the same time: the load of the paper's section 9.
+/// The parameter for what runs at the same time: the load of the paper's section 9.
 const BESIDE: &str = "beside";
-/// A shell, a pipeline, and what a remote login has around them.
+/// A shell, a pipeline, and the processes of a remote login around them.
 const PROCESSES: u64 = 10;
 /// Memory of each, on average.
 const MEMORY: u64 = 4 << 20;
-/// How much later than the one before it a session starts: little beside what one takes alone, a
-/// few tenths of a second, so that the first is still at work when the last begins.
+/// Delay between the starts of two sessions: short compared with a session alone, which takes a few
+/// tenths of a second, so that the first is still at work when the last begins.
 const DELAY: Duration = Duration::from_millis(10);
 
 /// The experiment.
@@ -108,7 +109,8 @@ impl Experiment for Sessions {
     }
 }
 
-/// So many sessions, each going through the script so many times, given up after `patience`.
+/// Times `sessions` sessions, each of which runs the script `iterations` times; gives up after
+/// `patience`.
 fn measure(
     variant: &str,
     sessions: usize,
@@ -128,19 +130,19 @@ fn measure(
     let kind = file_system(folder.path()).unwrap_or_else(|| "an unknown file system".into());
     let place = folder.path().parent().unwrap_or(folder.path()).display().to_string();
     let mut notes = vec![format!(
-        "{iterations} iterations a session, each session started {} ms after the one before it, \
+        "{iterations} iterations per session, each session started {} ms after the previous one, \
          on {kind} ({place})",
         DELAY.as_millis()
     )];
     if sessions > 1 {
         notes.push(format!(
-            "all {sessions} were at work for {:.0} % of the time from the first one's begin to \
-             the last one's end",
+            "all {sessions} were at work for {:.0} % of the time from the start of the first to \
+             the end of the last",
             100.0 * share_of_all(&spans)
         ));
     }
     if !script.missing.is_empty() {
-        notes.push(format!("left out for lack of {}", script.missing.join(", ")));
+        notes.push(format!("steps omitted for lack of {}", script.missing.join(", ")));
     }
     notes.extend(crowd(sessions, pin::allowed()?.len()));
     let iteration = Series {
@@ -154,8 +156,8 @@ fn measure(
     Ok(Observed { series: vec![iteration], notes, ..Observed::default() })
 }
 
-/// Sessions in a virtual Unix of this mode; beside builds, how long these took, and how its locks
-/// were taken.
+/// Times sessions in a virtual Unix of this mode; with builds, also the time of the builds and the
+/// lock statistics.
 fn measure_virtually(mode: LockingMode, sessions: usize, params: &Params) -> Result<Observed> {
     let beside = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
     let load = Load { builds: beside.unwrap_or(0), sessions };
@@ -167,7 +169,7 @@ fn measure_virtually(mode: LockingMode, sessions: usize, params: &Params) -> Res
     Ok(Observed { series, notes: done.notes, ..Observed::default() })
 }
 
-/// When a session was at work.
+/// The time in which a session was at work.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     began: Instant,
@@ -180,7 +182,8 @@ impl Span {
     }
 }
 
-/// For which share of the time in which any was at work all were.
+/// Returns the share of the time in which all sessions were at work, relative to the time in which
+/// any was.
 fn share_of_all(spans: &[Span]) -> f64 {
     let begins = || spans.iter().map(|span| span.began);
     let ends = || spans.iter().map(|span| span.ended);
@@ -189,12 +192,12 @@ fn share_of_all(spans: &[Span]) -> f64 {
     to.saturating_duration_since(from).as_secs_f64() / (last - first).as_secs_f64()
 }
 
-/// Where the script lies in the folder of all sessions.
+/// Returns the path of the script in the folder of all sessions.
 fn script_in(folder: &Path) -> PathBuf {
     folder.join("script")
 }
 
-/// The script in `folder`, and a home for each session beside it.
+/// Writes the script into `folder` and creates a home for each session next to it.
 fn homes(folder: &Path, sessions: usize, script: &Script) -> Result<Vec<PathBuf>> {
     let shell = script_in(folder);
     fs::write(&shell, &script.text).setting_up("writing the script")?;
@@ -208,13 +211,13 @@ fn homes(folder: &Path, sessions: usize, script: &Script) -> Result<Vec<PathBuf>
     (1..=sessions).map(home).collect()
 }
 
-/// Each session on a pty of its own; when each was at work.
+/// Runs each session on a pty of its own; returns the time in which each was at work.
 fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
     each_after_the_other(homes, |home| {
         let mut command = Command::new("/bin/sh");
         command.arg("../script").current_dir(home).env("HOME", home).env("TERM", "dumb");
         let ended = terminal::run(command, until)?;
-        // Its end is what matters; a status alone could be that of a shell that was cut short.
+        // The last line matters; the status alone could be that of a shell that was cut short.
         let printed = last_words(&ended.printed);
         if ended.status.success() && printed.ends_with(DONE) {
             Ok(ended.span)
@@ -225,7 +228,7 @@ fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
     })
 }
 
-/// Runs `session` for each home in a thread of its own, each a [`DELAY`] after the one before it.
+/// Runs `session` for each home in a thread of its own, each a [`DELAY`] after the previous one.
 fn each_after_the_other(
     homes: &[PathBuf],
     session: impl Fn(&PathBuf) -> Result<Span> + Sync,
@@ -242,7 +245,7 @@ fn each_after_the_other(
         let ended = running
             .into_iter()
             .map(|one| one.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked"))));
-        // All have ended before the first trouble is told.
+        // Wait for all before returning the first error.
         ended.collect::<Vec<_>>().into_iter().collect()
     })
 }
@@ -254,7 +257,7 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "login",
-        summary: "the same script as the login shell of temporary users who log in by ssh over \
+        summary: "the script of pty as login shell of temporary users who log in by ssh over \
                   loopback",
     },
     modes::VARIANTS[0],

@@ -1,28 +1,28 @@
-//! What a pseudo-user does: [`Script`], for `/bin/sh` and the utilities that the machine has.
+//! The work of a pseudo-user: [`Script`], for `/bin/sh` and the machine's utilities.
 //!
-//! A [`Step`] names the utilities that it needs; one whose utilities are missing is left out. Steps
-//! check what they got, so that a session that says it is done has done it.
+//! A [`Step`] names the utilities that it needs; if one is missing, the step is omitted. Steps
+//! check their results, so that a session that reports it is done has done all of its work.
 
 use std::fmt::Write as _;
 
 use tontine_host::os::program::find;
 use tontine_host::trouble::{Result, Trouble};
 
-/// What a session prints before its first command.
+/// First line that a session prints.
 pub(super) const BEGINS: &str = "pseudo-user: begins";
-/// What it prints last, if all went well.
+/// Last line that a session prints, if all steps succeeded.
 pub(super) const DONE: &str = "pseudo-user: done";
-/// Lines of the text that it works on.
+/// Lines of the text that a session works on.
 const LINES: usize = 2_000;
-/// Fewer steps than these make no user.
+/// Minimum number of steps of a script.
 const FEWEST: usize = STEPS.len() * 2 / 3;
 
 /// The script for this machine.
 #[derive(Debug)]
 pub(super) struct Script {
-    /// Its text.
+    /// The script.
     pub(super) text: String,
-    /// The utilities that it would have used and that are missing.
+    /// The utilities that the script would use but are missing.
     pub(super) missing: Vec<&'static str>,
 }
 
@@ -32,10 +32,10 @@ struct Step {
 }
 
 impl Script {
-    /// A script that goes through all steps `iterations` times.
+    /// Creates a script that runs all steps `iterations` times.
     ///
     /// # Errors
-    /// Skipped, where too few utilities are there.
+    /// Skipped, if too many utilities are missing.
     pub(super) fn new(iterations: usize) -> Result<Self> {
         Self::with(iterations, |utility| find(utility).is_some())
     }
@@ -47,10 +47,10 @@ impl Script {
         missing.dedup();
         let possible = |step: &&Step| step.needs.iter().all(|name| !missing.contains(name));
         let steps: Vec<&Step> = STEPS.iter().filter(possible).collect();
-        // Without the first step there is nothing to work on.
+        // The first step creates the text for the others.
         if steps.len() < FEWEST || !possible(&&STEPS[0]) {
             return Err(Trouble::skip(format!(
-                "needs a user's utilities, and found no {}: {} of {} steps are possible",
+                "needs the utilities of a user, and found no {}: {} of {} steps are possible",
                 missing.join(", "),
                 steps.len(),
                 STEPS.len()
@@ -66,7 +66,7 @@ impl Script {
     }
 }
 
-/// The text that a session works on: the same for all.
+/// Returns the text that a session works on, the same for all.
 pub(super) fn input() -> String {
     const WORDS: [&str; 12] = [
         "signal", "process", "session", "master", "kernel", "thread", "lock", "vnode", "socket",

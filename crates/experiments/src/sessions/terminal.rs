@@ -1,4 +1,4 @@
-//! A command in a session of its own on a pseudo-terminal: [`run`].
+//! A command in its own session on a pseudo-terminal: [`run`].
 
 #![allow(unsafe_code, reason = "sets the session up between fork and exec")]
 
@@ -22,28 +22,28 @@ use tontine_host::trouble::{During, Result, Trouble};
 
 use super::Span;
 
-/// What is kept of a session's output: the end of it.
+/// Bytes kept of a session's output: its end.
 const KEPT: usize = 16 << 10;
 
 /// A session that has ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// From before its first process was made until it was reaped.
+    /// The time from before the creation of its first process until that was reaped.
     pub(super) span: Span,
-    /// How its first process ended.
+    /// Exit status of its first process.
     pub(super) status: ExitStatus,
-    /// The last that it printed.
+    /// The last output.
     pub(super) printed: Vec<u8>,
 }
 
-/// Runs `command` as the leader of a new session whose controlling terminal is a new pty, and
-/// reads what it prints.
+/// Runs `command` as the leader of a new session whose controlling terminal is a new pty, and reads
+/// its output.
 ///
-/// Should this process or thread end, the kernel kills the leader and hangs the terminal up, which
-/// ends whatever else belongs to it.
+/// If this process or thread ends, the kernel kills the leader and hangs up the terminal, which
+/// ends the session's other processes.
 ///
 /// # Errors
-/// Skipped, where there is no pty. Failed, where it has not ended by `until`: the session is
+/// Skipped, if no pty is available. Failed, if the session has not ended by `until`; it is then
 /// killed.
 pub(super) fn run(mut command: Command, until: Instant) -> Result<Ended> {
     let (master, terminal) = pair()?;
@@ -51,11 +51,11 @@ pub(super) fn run(mut command: Command, until: Instant) -> Result<Ended> {
     command.stdin(also()?).stdout(also()?).stderr(also()?);
     drop(terminal);
     let parent = getpid();
-    // SAFETY: the closure makes system calls only and touches no memory but its own captures.
+    // SAFETY: the closure makes system calls only and accesses no memory except its own captures.
     unsafe { command.pre_exec(move || lead(parent)) };
     let began = Instant::now();
     let mut leader = command.spawn().setting_up("starting a session")?;
-    // With it go our ends of the terminal: what the session leaves is its end.
+    // This closes our copies of the terminal, so that the session's end is the terminal's end.
     drop(command);
     let mut printed = Vec::new();
     let drained = drain(&master, until, |piece| {
@@ -72,7 +72,7 @@ pub(super) fn run(mut command: Command, until: Instant) -> Result<Ended> {
     Ok(Ended { span: Span { began, ended: Instant::now() }, status, printed })
 }
 
-/// A new pseudo-terminal: the side that we read, and the one that the session has.
+/// Creates a pseudo-terminal: the side that we read, and the session's side.
 fn pair() -> Result<(OwnedFd, OwnedFd)> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
         .setting_up("opening a pseudo-terminal (/dev/ptmx)")?;
@@ -85,13 +85,13 @@ fn pair() -> Result<(OwnedFd, OwnedFd)> {
     Ok((master, terminal))
 }
 
-/// In the child, before it executes: makes it the leader of a session on its standard input.
+/// Runs in the child before exec: makes it the leader of a session on its standard input.
 fn lead(parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid() != Some(parent) {
         return Err(Errno::SRCH.into());
     }
-    // Ignored signals stay so through exec, and under `nohup` a hang-up would end nobody.
+    // Ignored signals stay ignored through exec, and under `nohup` a hang-up would end no process.
     // SAFETY: sets a disposition of this process; no handler is involved.
     if unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } == libc::SIG_ERR {
         return Err(io::Error::last_os_error());
@@ -101,23 +101,24 @@ fn lead(parent: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills the leader, which nobody has reaped, and its group: a script's commands are all in it.
+/// Kills the leader, which has not been reaped, and its group, which contains all commands of a
+/// script.
 fn kill(leader: &mut Child) {
     let _ = kill_process_group(Pid::from_child(leader), Signal::KILL);
     let _ = leader.wait();
 }
 
-/// Gives all that comes from `source` to `seen`, until its end: of a pipe the end of file, of a pty
-/// EIO, when nobody has its other side any more.
+/// Passes all data from `source` to `seen`, until its end: for a pipe the end of file, for a pty
+/// EIO, when no process holds its other side any more.
 ///
 /// # Errors
-/// Failed, where it has not come by `until`.
+/// Failed, if the end has not come by `until`.
 pub(super) fn drain(source: &impl AsFd, until: Instant, mut seen: impl FnMut(&[u8])) -> Result<()> {
     let mut piece = [0; 4 << 10];
     loop {
         match poll(&mut [PollFd::new(source, PollFlags::IN)], Some(&left_until(until))) {
             Err(Errno::INTR) => continue,
-            Ok(0) => return Err(Trouble::fail("the session did not end in its time")),
+            Ok(0) => return Err(Trouble::fail("the session did not end within its time")),
             other => other.during("poll")?,
         };
         match read(source, &mut piece) {
@@ -155,8 +156,8 @@ mod tests {
         }
     }
 
-    /// The numbers that `/proc` has of the leader: its session is its own, and so is the terminal's
-    /// foreground group; /dev/tty, which is the controlling terminal, can be opened.
+    /// Checks `/proc` of the leader: its session is its own, and so is the terminal's foreground
+    /// group; /dev/tty, the controlling terminal, can be opened.
     #[test]
     fn the_terminal_is_the_sessions_controlling_terminal() {
         in_a_process_of_its_own(|| {
@@ -216,7 +217,7 @@ mod tests {
             }
             while pids.iter().any(|pid| lives(pid)) {
                 if Instant::now() > until {
-                    return Err(format!("of {pids:?} some live on"));
+                    return Err(format!("some of {pids:?} still live"));
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -229,7 +230,7 @@ mod tests {
         in_a_process_of_its_own(|| {
             let soon = Instant::now() + Duration::from_millis(200);
             match run(shell("sleep 1000 & wait"), soon) {
-                Err(Trouble::Failed(why)) if why.contains("in its time") => Ok(()),
+                Err(Trouble::Failed(why)) if why.contains("within its time") => Ok(()),
                 Err(trouble) => skips(trouble),
                 Ok(ended) => Err(format!("{ended:?}")),
             }

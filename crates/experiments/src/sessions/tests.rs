@@ -1,4 +1,4 @@
-//! Real sessions, at real terminals and through a real server where there is one.
+//! Real sessions, on pseudo-terminals and, if there is a server, through a real one.
 
 #![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
 
@@ -9,7 +9,7 @@ use super::*;
 
 const AMPLE: Duration = Duration::from_secs(300);
 
-/// Measures with its temporary folder in `place`; for a process of one thread.
+/// Measures with temporary folders in `place`; to be called in a single-threaded process.
 fn measured_in(place: &Path, variant: &str, sessions: usize) -> Result<Observed> {
     // SAFETY: the process was just forked for a test and has no other thread that could read the
     // environment meanwhile.
@@ -21,7 +21,7 @@ fn entries(folder: &Path) -> usize {
     fs::read_dir(folder).expect("a folder").count()
 }
 
-/// Open to other users, as a temporary folder of the system is.
+/// Creates a folder open to other users, like the system's temporary folder.
 fn place() -> std::result::Result<tempfile::TempDir, String> {
     let place = tempfile::tempdir().map_err(|error| error.to_string())?;
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))
@@ -64,7 +64,7 @@ fn two_users_log_in_and_leave_nothing() {
     assert_eq!(real(), before, "the real /etc/passwd was written");
 }
 
-/// The processes of our temporary users, whatever they are called.
+/// Returns the number of processes of our temporary users.
 fn of_our_users() -> usize {
     let all = fs::read_dir("/proc").expect("proc").flatten();
     all.filter(|entry| {
@@ -79,7 +79,7 @@ fn who_kills_the_invocation_logs_its_users_out() {
     in_a_process_of_its_own(|| {
         let place = place()?;
         let mut invocation = Child::fork(|| {
-            // SAFETY: as in `measured_in`.
+            // SAFETY: this process has a single thread, as in `measured_in`.
             unsafe { std::env::set_var("TMPDIR", place.path()) };
             match measure("login", 2, 1_000, AMPLE) {
                 Err(Trouble::Skipped(_)) => 77,
@@ -100,11 +100,13 @@ fn who_kills_the_invocation_logs_its_users_out() {
             return Ok(());
         }
         if at_work < 4 {
-            return Err(format!("nobody was seen at work: {at_work}, {status:?}"));
+            return Err(format!(
+                "expected at least four processes of users, found {at_work}: {status:?}"
+            ));
         }
         while of_our_users() > 0 {
             if Instant::now() > until {
-                return Err(format!("{} processes of users live on", of_our_users()));
+                return Err(format!("{} processes of users still live", of_our_users()));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -123,7 +125,7 @@ fn a_session_whose_script_fails_is_told_with_its_last_words() {
             Err(Trouble::Skipped(why)) => println!("skipped: {why}"),
             other => return Err(format!("{other:?}")),
         }
-        // One that ends well, but not at its end.
+        // A script that exits with 0, but before its end.
         fs::write(script_in(place.path()), "exit 0\n").map_err(|error| error.to_string())?;
         match at_terminals(&homes, Instant::now() + AMPLE) {
             Err(Trouble::Failed(_) | Trouble::Skipped(_)) => Ok(()),
