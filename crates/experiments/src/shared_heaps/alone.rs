@@ -1,4 +1,4 @@
-//! Benchmarks in which each worker frees what is its own: `threadtest`, `cache_thrash`, and
+//! Benchmarks in which each worker frees its own blocks: `threadtest`, `cache_thrash`, and
 //! `cache_scratch` after its first block.
 
 use tontine_host::trouble::Result;
@@ -6,17 +6,17 @@ use tontine_host::trouble::Result;
 use super::heap::Heap;
 use super::worker::{Patience, Worker};
 
-/// Blocks that are alive before the first is freed.
+/// Number of live blocks before the first is freed.
 const MANY: usize = 10_000;
-/// Their size.
+/// Size of these blocks.
 const SIZE: usize = 64;
 
-/// Bytes of a block that is written again and again: the word that says whose it is, and another.
+/// Bytes of a block that is written repeatedly: the word that names its owner, and another.
 const SMALL: usize = 16;
-/// How often it is written.
+/// Number of writes.
 const WRITES: u32 = 1_000;
 
-/// Operations between two questions whether to go on.
+/// Operations between two checks whether to continue.
 pub(super) const BATCH: usize = 64;
 
 pub(super) fn threadtest<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
@@ -43,7 +43,7 @@ pub(super) fn cache_thrash<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
 
 pub(super) fn cache_scratch<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     if worker.seat == 0 {
-        // Side by side, if the heap puts them so.
+        // Adjacent, if the heap places them so.
         let mut blocks = Vec::with_capacity(worker.workers);
         for place in 0..worker.workers {
             blocks.push(worker.allocate(SMALL, place)?);
@@ -54,7 +54,7 @@ pub(super) fn cache_scratch<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     }
     let mut first = None;
     let mut patience = Patience::default();
-    // Who comes after a killed one gets none.
+    // The successor of a killed worker gets none.
     while worker.is_first && first.is_none() && worker.goes_on()? {
         first = worker.receive(0, 0)?;
         patience.wait();

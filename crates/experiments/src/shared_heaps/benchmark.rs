@@ -1,11 +1,11 @@
 //! The literature's seven benchmarks of allocators: [`Benchmark`].
 //!
-//! Written anew after what their authors say of them. All run for a given time, and each block that
-//! is freed counts. Where the original starts a thread, a worker stands here from the beginning to
-//! the end; what one thread of it leaves to another goes through a ring.
+//! They are reimplemented from their authors' descriptions. All run for a given time, and each
+//! freed block counts. Where the original starts a thread, a worker exists here from the beginning
+//! to the end; what one thread leaves to another passes through a ring.
 //!
-//! [`alone`] has those in which each worker frees what is its own, [`together`] those in which
-//! blocks wander.
+//! [`alone`] has the benchmarks in which each worker frees its own blocks, [`together`] those in
+//! which blocks pass between workers.
 
 use tontine_host::trouble::{Result, Trouble};
 
@@ -13,25 +13,26 @@ use super::heap::Heap;
 use super::worker::Worker;
 use super::{alone, together};
 
-/// What is done with a heap.
+/// A workload for a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Benchmark {
     /// Berger and others, Hoard (2000): passive false sharing. One worker allocates a small block
-    /// for each; each frees the one that it got, and does as in [`Benchmark::CacheThrash`].
+    /// for each; each frees the one that it got, and continues as in [`Benchmark::CacheThrash`].
     CacheScratch,
-    /// The same: active false sharing. Allocate a small block, write it many times, free it.
+    /// Berger and others, Hoard (2000): active false sharing. Allocate a small block, write it many
+    /// times, free it.
     CacheThrash,
-    /// Larson and Krishnan (1998), a server: a set of blocks, of which one drawn at random is freed
-    /// and another one allocated in its place; now and then the whole set goes to another worker.
+    /// Larson and Krishnan (1998), a server: a set of blocks, one of which, drawn at random, is
+    /// freed and replaced by a new one; now and then the whole set passes to another worker.
     Larson,
-    /// Lever and Boreham (2000): half of all allocate, the others free.
+    /// Lever and Boreham (2000): half of the workers allocate, the others free.
     XmallocTest,
-    /// Leijen and others, mimalloc (2019): sizes from few bytes to many, most of them small, blocks
-    /// that live long and blocks that do not, some of which somebody else frees.
+    /// Leijen and others, mimalloc (2019): sizes from few bytes to many, most of them small;
+    /// long-lived and short-lived blocks, some of which another worker frees.
     Mstress,
     /// Berger and others, Hoard (2000): allocate many blocks of one size, then free them all.
     Threadtest,
-    /// Michael (2004): one makes tasks, the others read and free them.
+    /// Michael (2004): one worker produces tasks, the others read and free them.
     ProducerConsumer,
 }
 
@@ -58,10 +59,10 @@ impl Benchmark {
         }
     }
 
-    /// The one of that name.
+    /// Returns the benchmark with that name.
     ///
     /// # Errors
-    /// Failed, where there is none.
+    /// Failed, if there is none.
     pub(super) fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|one| one.name() == name);
         found.ok_or_else(|| {
@@ -69,10 +70,10 @@ impl Benchmark {
         })
     }
 
-    /// Does it until the board says that it is enough; what the worker has is freed then.
+    /// Runs the benchmark until the board stops it, then frees the worker's blocks.
     ///
     /// # Errors
-    /// Failed, where the heap gives no block, or one twice.
+    /// Failed, if the heap hands out no block, or one twice.
     pub(super) fn run<H: Heap>(self, mut worker: Worker<'_, H>) -> Result<()> {
         worker.wait();
         let all = &mut worker;

@@ -1,7 +1,7 @@
-//! What workers and their keeper tell each other: [`Board`], with a [`Seat`] for each worker and a
-//! ring from each to each.
+//! Shared state of workers and their keeper: [`Board`], with a [`Seat`] for each worker and a ring
+//! from each to each.
 //!
-//! It lies in shared memory, so that workers may be processes; a seat outlives who sits there.
+//! It lies in shared memory, so that workers may be processes; a seat outlives its worker.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -11,36 +11,36 @@ use tontine_host::os::shared::Shareable;
 
 use super::ring::{Inbound, Outbound, Ring};
 
-/// Workers at most.
+/// Maximum number of workers.
 pub(super) const SEATS: usize = 8;
 
-/// How somebody can be handed a block; what it means is the heap's.
+/// The address by which a worker receives a block; its meaning depends on the heap.
 pub(super) type Address = u64;
 
-/// The board.
+/// The shared state.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Board {
-    /// How many of the seats are taken.
+    /// Number of seats in use.
     workers: AtomicU32,
     go: AtomicU32,
     stop: AtomicU32,
-    /// How many have been killed.
+    /// Number of killed workers.
     deaths: AtomicU32,
     seats: [Seat; SEATS],
     rings: [[Ring; SEATS]; SEATS],
 }
 
-/// One worker's.
+/// State of one worker.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Seat {
-    /// Blocks that came to their end here.
+    /// Number of blocks freed here.
     freed: AtomicU64,
-    /// How many have sat here.
+    /// Number of workers that have used this seat.
     sat: AtomicU32,
     ready: AtomicU32,
-    /// It makes no more blocks and passes none.
+    /// 1 if the worker allocates no more blocks and passes none on.
     finished: AtomicU32,
     address: AtomicU64,
 }
@@ -49,7 +49,7 @@ struct Seat {
 unsafe impl Shareable for Board {}
 
 impl Board {
-    /// Says how many work.
+    /// Sets the number of workers.
     pub(super) fn set_workers(&self, workers: usize) {
         self.workers.store(workers as u32, Ordering::Relaxed);
     }
@@ -58,31 +58,31 @@ impl Board {
         self.workers.load(Ordering::Relaxed) as usize
     }
 
-    /// Takes a seat; how many sat there before.
+    /// Takes a seat; returns the number of its previous workers.
     pub(super) fn sit(&self, seat: usize, address: Address) -> u32 {
         let seat = &self.seats[seat];
         seat.address.store(address, Ordering::Relaxed);
         let before = seat.sat.load(Ordering::Relaxed);
         seat.sat.store(before + 1, Ordering::Relaxed);
-        // SYNC heaps-ready: pairs with `all_ready`; the address comes before.
+        // SYNC heaps-ready: pairs with `all_ready`; the address is stored before.
         seat.ready.store(1, Ordering::Release);
         before
     }
 
-    /// How to hand a block to who sits there, or sat there until now.
+    /// Returns the address of the seat's current or last worker.
     #[inline(always)]
     pub(super) fn address(&self, seat: usize) -> Address {
         self.seats[seat].address.load(Ordering::Relaxed)
     }
 
-    /// Whether all have sat down.
+    /// Returns `true` if all workers are ready.
     pub(super) fn all_ready(&self) -> bool {
         let seats = &self.seats[..self.workers()];
         // SYNC heaps-ready: pairs with the store in `sit`.
         seats.iter().all(|seat| seat.ready.load(Ordering::Acquire) != 0)
     }
 
-    /// Lets them begin.
+    /// Starts the workers.
     pub(super) fn go(&self) {
         // SYNC heaps-go: pairs with `may_go`.
         self.go.store(1, Ordering::Release);
@@ -93,7 +93,7 @@ impl Board {
         self.go.load(Ordering::Acquire) != 0
     }
 
-    /// Tells all to come to an end.
+    /// Stops all workers.
     pub(super) fn stop(&self) {
         self.stop.store(1, Ordering::Relaxed);
     }
@@ -103,9 +103,9 @@ impl Board {
         self.stop.load(Ordering::Relaxed) != 0
     }
 
-    /// Somebody was killed, and reaped.
+    /// Reports that a worker was killed and reaped.
     pub(super) fn died(&self) {
-        // SYNC heaps-deaths: pairs with `deaths`; the death comes before.
+        // SYNC heaps-deaths: pairs with `deaths`; the death happens before.
         self.deaths.fetch_add(1, Ordering::Release);
     }
 
@@ -115,25 +115,25 @@ impl Board {
         self.deaths.load(Ordering::Acquire)
     }
 
-    /// What has been freed at a seat so far.
+    /// Returns the number of blocks freed at a seat so far.
     pub(super) fn freed_at(&self, seat: usize) -> u64 {
         self.seats[seat].freed.load(Ordering::Relaxed)
     }
 
-    /// Only who sits there says it.
+    /// Sets the number of freed blocks; only the seat's worker calls it.
     #[inline(always)]
     pub(super) fn set_freed(&self, seat: usize, count: u64) {
         self.seats[seat].freed.store(count, Ordering::Relaxed);
     }
 
-    /// What has been freed by all.
+    /// Returns the number of blocks freed by all workers.
     pub(super) fn freed(&self) -> u64 {
         (0..self.workers()).map(|seat| self.freed_at(seat)).sum()
     }
 
-    /// Nothing will be written into the rings that lead away from a seat any more.
+    /// Reports that nothing more will be written into the rings from a seat.
     pub(super) fn finish(&self, seat: usize) {
-        // SYNC heaps-finished: pairs with `all_finished`; the rings come before.
+        // SYNC heaps-finished: pairs with `all_finished`; the rings are written before.
         self.seats[seat].finished.store(1, Ordering::Release);
     }
 
@@ -143,7 +143,7 @@ impl Board {
         seats.iter().all(|seat| seat.finished.load(Ordering::Acquire) != 0)
     }
 
-    /// Both sides of a seat's rings: to each, and from each.
+    /// Returns the rings of a seat: to each worker, and from each.
     pub(super) fn rings(&self, seat: usize) -> (Vec<Outbound<'_>>, Vec<Inbound<'_>>) {
         let all = 0..self.workers();
         let to = all.clone().map(|other| Outbound::of(&self.rings[seat][other])).collect();

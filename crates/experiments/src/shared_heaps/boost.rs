@@ -1,7 +1,8 @@
 //! Boost.Interprocess's `managed_shared_memory`: [`Boost`].
 //!
-//! Its part is C++, which `tontine-mechanisms` compiles into a library that this process loads. A
-//! run compiles it once: the first invocation leaves it in a folder that goes with the run.
+//! The heap's code is C++, which `tontine-mechanisms` compiles into a library that this process
+//! loads. A run compiles it once: the first invocation leaves it in a folder that is removed with
+//! the run.
 
 #![allow(unsafe_code, reason = "loads a library and calls its C functions")]
 
@@ -20,7 +21,7 @@ use super::board::Address;
 use super::heap::{Bare, Heap, World};
 use super::ring::Entry;
 
-/// Bytes of the heap: what a container's `/dev/shm` has by default, and some room left.
+/// Bytes of the heap: less than the default size of a container's `/dev/shm`.
 const BYTES: usize = 48 << 20;
 
 type Create = unsafe extern "C" fn(*const c_char, usize) -> *mut c_void;
@@ -39,28 +40,28 @@ struct Functions {
     address: ToAddress,
 }
 
-/// A heap, whose one lock is in it. Processes that are forked from here on share it.
+/// A heap that contains its one lock. Processes that are forked later share it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Boost {
     functions: Functions,
     heap: NonNull<c_void>,
 }
 
-// SAFETY: the heap is made for several threads and processes at once.
+// SAFETY: the heap is designed for several threads and processes at once.
 unsafe impl Sync for Boost {}
 
 impl Boost {
-    /// A heap of its own, without a name.
+    /// Creates a heap without a name.
     ///
     /// # Errors
-    /// Skipped, where there is no compiler or no Boost; failed, where the text does not compile.
+    /// Skipped, if there is no compiler or no Boost; failed, if the source does not compile.
     pub(super) fn new() -> Result<Self> {
         let functions = load(&compiled()?)?;
         let create = |name: &CStr| {
             // SAFETY: the name ends with a zero and lives for the call.
             let heap = unsafe { (functions.create)(name.as_ptr(), BYTES) };
             NonNull::new(heap).ok_or_else(|| {
-                let why = "managed_shared_memory: refused; is there room in /dev/shm?";
+                let why = "managed_shared_memory: refused; is there free space in /dev/shm?";
                 std::io::Error::new(std::io::ErrorKind::AlreadyExists, why)
             })
         };
@@ -70,14 +71,15 @@ impl Boost {
     }
 }
 
-/// The library's path; compiled, if this run has not done so yet.
+/// Returns the library's path; compiles it if this run has not done so yet.
 fn compiled() -> Result<PathBuf> {
     let folder = leftovers::folder_of_the_run("boost")?;
     let library = folder.join("managed_shared_memory.so");
     if library.exists() {
         return Ok(library);
     }
-    // Somebody else may be at it: each under a name of its own, and the last one stays.
+    // Another invocation may compile at the same time: each uses a name of its own, and the last
+    // one remains.
     let own = |end: &str| folder.join(format!("{}{end}", std::process::id()));
     let (source, made) = (own(".cpp"), own(".so"));
     let compiled = MANAGED_SHARED_MEMORY.compile(&source, &made);
@@ -87,15 +89,15 @@ fn compiled() -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Loads it, for as long as this process lives.
+/// Loads the library, for the lifetime of this process.
 fn load(library: &Path) -> Result<Functions> {
     let path = CString::new(library.as_os_str().as_bytes())
         .map_err(|_| Trouble::skip("the temporary folder has a zero in its name"))?;
-    // SAFETY: the path ends with a zero; the library has nothing but its own initialisers.
+    // SAFETY: the path ends with a zero; the library has only its own initialisers.
     let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     let symbol = |name: &CStr| -> Result<*mut c_void> {
         if !loaded.is_null() {
-            // SAFETY: a library that was loaded and is never closed; the name ends with a zero.
+            // SAFETY: the library was loaded and is never closed; the name ends with a zero.
             let found = unsafe { libc::dlsym(loaded, name.as_ptr()) };
             if !found.is_null() {
                 return Ok(found);
@@ -109,7 +111,7 @@ fn load(library: &Path) -> Result<Functions> {
         symbol(c"tontine_boost_free")?,
     ];
     let [handle, address] = [symbol(c"tontine_boost_handle")?, symbol(c"tontine_boost_address")?];
-    // SAFETY: each is the function of that name in the text above, with this type.
+    // SAFETY: each is the function of that name in the C++ source, with this type.
     unsafe {
         Ok(Functions {
             create: std::mem::transmute::<*mut c_void, Create>(create),
@@ -122,12 +124,13 @@ fn load(library: &Path) -> Result<Functions> {
 }
 
 fn last_error() -> String {
-    // SAFETY: dlerror returns null or a text that lives until the next call of its kind here.
+    // SAFETY: dlerror returns null or a text that lives until this thread's next call of the dl
+    // functions.
     let said = unsafe { libc::dlerror() };
     if said.is_null() {
         return "no reason given".to_owned();
     }
-    // SAFETY: it is not null, and ends with a zero.
+    // SAFETY: not null, and ends with a zero.
     unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
 }
 
@@ -139,8 +142,8 @@ impl World for Boost {
     }
 }
 
-// SAFETY: the heap's blocks are aligned to 16 and as long as was asked for; each goes with `free`
-// or `give`.
+// SAFETY: the heap's blocks are aligned to 16 and have the requested length; each is consumed by
+// `free` or `give`.
 unsafe impl Heap for Boost {
     type Block<'h> = Bare;
 
@@ -157,14 +160,14 @@ unsafe impl Heap for Boost {
 
     #[inline(always)]
     fn free(&self, block: Bare) -> Result<()> {
-        // SAFETY: it is of this heap; a `Bare` is one block's only handle.
+        // SAFETY: the block is this heap's; a `Bare` is a block's only handle.
         unsafe { (self.functions.free)(self.heap.as_ptr(), block.at().as_ptr().cast()) };
         Ok(())
     }
 
     #[inline(always)]
     fn give(&self, block: Bare, _: Address) -> Result<Option<Entry>> {
-        // SAFETY: it is of this heap.
+        // SAFETY: the block is this heap's.
         let handle =
             unsafe { (self.functions.handle)(self.heap.as_ptr(), block.at().as_ptr().cast()) };
         Ok(Some([handle, 0, 0]))
@@ -172,7 +175,7 @@ unsafe impl Heap for Boost {
 
     #[inline(always)]
     fn take(&self, entry: Entry) -> Result<Option<Bare>> {
-        // SAFETY: a handle that another process of this heap made of its block.
+        // SAFETY: a handle that another process of this heap created from its block.
         let at = unsafe { (self.functions.address)(self.heap.as_ptr(), entry[0]) };
         Bare::new(at, 0).map(Some)
     }

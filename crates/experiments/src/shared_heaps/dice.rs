@@ -1,23 +1,23 @@
-//! What all workers draw from: [`Dice`].
+//! The workers' random number generator: [`Dice`].
 
-/// A linear congruential generator: cheap beside a call of a heap, and the same for all.
+/// A linear congruential generator: cheap compared with a call of a heap, and the same for all.
 #[derive(Debug)]
 pub(super) struct Dice(u64);
 
 impl Dice {
-    /// A sequence of its own for each number.
+    /// Creates a generator; each number has a different sequence.
     pub(super) fn of(number: usize) -> Self {
         Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1))
     }
 
-    /// A number below `end`, which is small, evenly drawn.
+    /// Draws a number below `end`, which is small, uniformly.
     #[inline(always)]
     pub(super) fn below(&mut self, end: usize) -> usize {
         ((u64::from(self.bits()) * end as u64) >> u32::BITS) as usize
     }
 
-    /// A size of at least 8 bytes, of which each doubling, up to `doublings`, is half as likely as
-    /// the one before.
+    /// Draws a size of at least 8 bytes; each doubling, up to `doublings`, is half as likely as the
+    /// one before.
     #[inline(always)]
     pub(super) fn mostly_small(&mut self, doublings: u32) -> usize {
         let doubled = self.bits().leading_zeros().min(doublings);
@@ -27,7 +27,7 @@ impl Dice {
 
     #[inline(always)]
     fn bits(&mut self) -> u32 {
-        // Knuth's MMIX; the upper bits are the good ones.
+        // Knuth's MMIX; the upper bits are the random ones.
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> u32::BITS) as u32

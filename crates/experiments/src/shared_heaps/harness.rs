@@ -1,9 +1,9 @@
-//! Seats workers, lets them work and counts: [`Plan::in_threads`], [`Plan::in_processes`].
+//! Starts workers, runs them and counts: [`Plan::in_threads`], [`Plan::in_processes`].
 //!
-//! The keeper, this process, sleeps beside them. Where kills are wanted, it kills a worker drawn at
-//! random at a random moment of each second, reaps it, and seats another one in its place. Where
-//! nobody gets any further for [`STILL`] after a kill, the heap is wedged: the keeper says since
-//! when, and ends it.
+//! The keeper, this process, sleeps meanwhile. If kills are requested, it kills a random worker at
+//! a random moment of each second, reaps it, and starts another one in its place. If no worker
+//! makes progress for [`STILL`] after a kill, the heap is wedged: the keeper records since when,
+//! and ends the run.
 
 use std::ops::Range;
 use std::thread;
@@ -19,35 +19,35 @@ pub(super) use super::house::Plan;
 use super::house::{House, LOOK, PATIENCE};
 use super::picture;
 
-/// Into how many parts the time is cut at least, each a sample.
+/// Minimum number of parts into which the time is divided, each a sample.
 const PARTS: u32 = 10;
-/// None is longer than this.
+/// Maximum length of a part.
 const PART_MS: u128 = 100;
-/// The share of the time for which workers warm up before it begins.
+/// The time is divided by this for the warm-up before it begins.
 const WARM_UP: u32 = 4;
-/// So long without a block freed by anybody is no bad luck.
+/// Time without any freed block after which the heap counts as wedged.
 const STILL: Duration = Duration::from_millis(400);
-/// Each second has a kill, somewhere in its middle.
+/// Each second has one kill, at a random moment in its middle.
 const KILL_EVERY: Duration = Duration::from_secs(1);
 const KILL_WITHIN: Range<f64> = 0.1..0.9;
-/// What came of it.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Blocks a second, by all workers, in each part of the time.
+    /// Blocks per second freed by all workers, for each part of the time.
     pub(super) rates: Vec<f64>,
     pub(super) kills: u32,
-    /// When nobody got any further, and after how many kills.
+    /// The time of the last progress, and the number of kills, if the heap is wedged.
     pub(super) wedged: Option<(Duration, u32)>,
-    /// How the heap looked behind all that is timed, when one more had been killed: before anybody
-    /// looked after it, and then.
+    /// Maps of the heap after the timed part, when one more worker had been killed: before and
+    /// after its recovery.
     pub(super) maps: Vec<HeapMap>,
 }
 
 impl Plan<'_> {
-    /// Runs it with a thread a worker.
+    /// Runs it with one thread per worker.
     ///
     /// # Errors
-    /// The first trouble of a worker.
+    /// The first error of a worker.
     pub(super) fn in_threads<W: World>(&self, world: &W) -> Result<Seen> {
         let board = self.board()?;
         let work = |seat| self.work(world, &board, seat);
@@ -56,23 +56,23 @@ impl Plan<'_> {
             let threads: Vec<_> =
                 (0..self.workers).map(|seat| scope.spawn(move || work(seat))).collect();
             let seen = until_ready(&board, || Ok(())).and_then(|()| self.watch(&board, |_| Ok(0)));
-            // Whoever still waits may begin, and finds that it is over.
+            // A worker that still waits may begin, and finds that the run is over.
             board.stop();
             board.go();
             let ended = threads.into_iter().map(|thread| {
                 thread.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked")))
             });
-            // All are joined, whichever had trouble first.
+            // Join all before returning the first error.
             ended.collect::<Vec<_>>().into_iter().collect::<Result<()>>().and(seen)
         })?;
         world.close()?;
         Ok(seen)
     }
 
-    /// Runs it with a process a worker, of which one is killed each second, if so wanted.
+    /// Runs it with one process per worker; one of them is killed each second, if requested.
     ///
     /// # Errors
-    /// The first trouble of a worker, or of what is left behind them. A wedged heap is none.
+    /// The first error of a worker, or of the final check. A wedged heap is not an error.
     pub(super) fn in_processes<W: World>(&self, world: &W, kills: bool) -> Result<Seen> {
         let board = self.board()?;
         let mut house = House::new(self, world, &board)?;
@@ -99,8 +99,8 @@ impl Plan<'_> {
         Ok(seen)
     }
 
-    /// Lets them begin, and counts. In each part of the time `meanwhile` has its turn first, with
-    /// when the whole began and how far this part goes; it returns how many were killed so far.
+    /// Starts the workers and counts. In each part of the time `meanwhile` is called first, with
+    /// the start of the run and the end of this part; it returns the number of kills so far.
     fn watch(&self, board: &Board, mut meanwhile: impl FnMut(Span) -> Result<u32>) -> Result<Seen> {
         board.go();
         thread::sleep(self.time.min(KILL_EVERY) / WARM_UP);
@@ -130,7 +130,7 @@ impl Plan<'_> {
                 seen.wedged = Some((got_on - start, kills));
                 seen.rates.resize(parts as usize, 0.0);
             }
-            // One that has just stopped is looked at until it is clear why.
+            // If progress has just stopped, continue until the state is clear.
             let unclear = kills > 0 && freed == 0;
             if still || board.stopped() || part >= parts && !unclear {
                 break;
@@ -141,14 +141,14 @@ impl Plan<'_> {
     }
 }
 
-/// When the time that is measured began, and how far a part of it goes.
+/// Start of the measured time, and the end of a part of it.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: Instant,
     end: Duration,
 }
 
-/// One kill in each second that the time has, each at a random moment of its own.
+/// Returns one kill for each second of the time, each at a random moment.
 fn moments(time: Duration) -> Vec<Duration> {
     let seconds = time.as_secs().max(1) as u32;
     let within = |second| KILL_EVERY * second + KILL_EVERY.mul_f64(rand::random_range(KILL_WITHIN));
@@ -159,13 +159,13 @@ fn sleep_until(moment: Instant) {
     thread::sleep(moment.saturating_duration_since(Instant::now()));
 }
 
-/// Waits until all have sat down.
+/// Waits until all workers are ready.
 fn until_ready(board: &Board, check: impl Fn() -> Result<()>) -> Result<()> {
     let began = Instant::now();
     while !board.all_ready() && !board.stopped() {
         check()?;
         if began.elapsed() > deadline::within(PATIENCE) {
-            return Err(Trouble::fail(format!("the workers did not sit down in {PATIENCE:?}")));
+            return Err(Trouble::fail(format!("the workers were not ready within {PATIENCE:?}")));
         }
         thread::sleep(LOOK);
     }

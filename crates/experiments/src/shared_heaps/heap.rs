@@ -1,5 +1,5 @@
-//! The heaps behind one face: [`Heap`], as one worker has it, and [`World`], as all have it; and
-//! those of one process, [`Malloc`].
+//! The heaps behind one interface: [`Heap`] for one worker, and [`World`] for all; and the
+//! allocators of a single process, [`Malloc`].
 
 #![allow(unsafe_code, reason = "calls the allocators' C functions")]
 
@@ -15,107 +15,107 @@ use super::ring::Entry;
 
 /// A heap that several workers share.
 pub(super) trait World: Sync {
-    /// What a worker has of it.
+    /// A worker's access to it.
     type Heap: Heap;
 
-    /// Makes it ready for a worker, in its own process or thread.
+    /// Prepares it for a worker, in the worker's own process or thread.
     ///
     /// # Errors
-    /// Failed, where it cannot be had.
+    /// Failed, if the heap is not available.
     fn join(&self) -> Result<Self::Heap>;
 
-    /// Looks at what is left when all have come to their end: nothing.
+    /// Checks that nothing is left when all workers have ended.
     ///
     /// # Errors
-    /// Failed, where there is something.
+    /// Failed, if something is left.
     fn close(&self) -> Result<()> {
         Ok(())
     }
 
-    /// How it looks while its workers stand still, who are named by their pids; `None` where that
-    /// cannot be seen from outside.
+    /// Returns the heap's map while its workers, named by their pids, are stopped; `None` if the
+    /// map is not available from outside.
     ///
     /// # Errors
-    /// Failed, where it cannot be looked at.
+    /// Failed, if the heap cannot be inspected.
     fn map(&self, _moment: &str, _named: &[(u32, HeapMember)]) -> Result<Option<HeapMap>> {
         Ok(None)
     }
 
-    /// Looks after the dead, and says what came of it.
+    /// Recovers dead workers; returns a description of the result.
     ///
     /// # Errors
-    /// Failed, where the heap says that something is wrong.
+    /// Failed, if the heap reports an error.
     fn recover_and_trim(&self) -> Result<String> {
         Ok(String::new())
     }
 }
 
-/// One worker's way to the heap.
+/// One worker's access to the heap.
 ///
 /// # Safety
-/// What [`Heap::at`] returns may be read and written, for as many bytes as were asked for, until
-/// the block is freed or given away.
+/// The memory behind [`Heap::at`] may be read and written, for the requested number of bytes, until
+/// the block is freed or passed on.
 pub(super) unsafe trait Heap {
-    /// A block that this worker has.
+    /// A block of this worker.
     type Block<'h>
     where
         Self: 'h;
 
-    /// How others hand it a block.
+    /// Returns the address by which others pass it a block.
     fn address(&self) -> Address {
         0
     }
 
-    /// A block of so many bytes, at least eight, aligned to a word.
+    /// Allocates a block of `size` bytes, at least eight, aligned to a word.
     ///
     /// # Errors
-    /// Failed, where there is none.
+    /// Failed, if there is none.
     fn allocate(&self, size: usize) -> Result<Self::Block<'_>>;
 
-    /// Where it begins.
+    /// Returns the start of a block.
     fn at(&self, block: &mut Self::Block<'_>) -> NonNull<u64>;
 
-    /// Ends it.
+    /// Frees a block.
     ///
     /// # Errors
-    /// Failed, where the heap refuses.
+    /// Failed, if the heap refuses.
     fn free(&self, block: Self::Block<'_>) -> Result<()>;
 
-    /// Makes an entry of it for the worker at that address; `None` where that one is dead, and the
-    /// block is freed.
+    /// Converts a block to an entry for the worker at an address; returns `None`, and frees the
+    /// block, if that worker is dead.
     ///
     /// # Errors
-    /// Failed, where the heap refuses.
+    /// Failed, if the heap refuses.
     fn give(&self, block: Self::Block<'_>, to: Address) -> Result<Option<Entry>>;
 
-    /// The block of an entry; `None` where it was for somebody who died.
+    /// Converts an entry to its block; returns `None` if it was for a worker that died.
     ///
     /// # Errors
-    /// Failed, where the heap knows no such block.
+    /// Failed, if the heap has no such block.
     fn take(&self, entry: Entry) -> Result<Option<Self::Block<'_>>>;
 
-    /// Looks after whoever died.
+    /// Recovers dead workers.
     ///
     /// # Errors
-    /// Failed, where the heap says that something is wrong.
+    /// Failed, if the heap reports an error.
     fn recover_and_trim(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// The two functions of an allocator that one process has for itself.
+/// The two functions of an allocator of a single process.
 pub(super) trait Functions: Sync + 'static {
-    /// Its `malloc`; null where it has no memory left.
+    /// The allocator's `malloc`; returns null if no memory is left.
     fn malloc(size: usize) -> *mut c_void;
 
-    /// Its `free`.
+    /// The allocator's `free`.
     ///
     /// # Safety
-    /// The block is of this allocator's `malloc` and nobody has freed it.
+    /// The block comes from this allocator's `malloc` and has not been freed.
     unsafe fn free(block: *mut c_void);
 }
 
-/// An allocator of one process. A block is its address, for all threads.
+/// An allocator of one process. A block is represented by its address, for all threads.
 pub(super) struct Malloc<F>(PhantomData<F>);
 
 impl<F> Malloc<F> {
@@ -132,14 +132,14 @@ impl<F: Functions> World for Malloc<F> {
     }
 }
 
-/// A block that has come from a heap of bare addresses and is freed or given away once.
+/// A block of a heap of bare addresses; it is freed or passed on once.
 pub(super) struct Bare(NonNull<u64>);
 
 impl Bare {
-    /// A heap's answer to a question for so many bytes.
+    /// Wraps a heap's result for a request of `size` bytes.
     ///
     /// # Errors
-    /// Failed, where it is null.
+    /// Failed, if it is null.
     #[inline(always)]
     pub(super) fn new(at: *mut c_void, size: usize) -> Result<Self> {
         NonNull::new(at.cast()).map(Self).ok_or_else(|| none_left(size))
@@ -156,8 +156,8 @@ pub(super) fn none_left(size: usize) -> Trouble {
     Trouble::fail(format!("expected a block of {size} bytes, found no memory for it"))
 }
 
-// SAFETY: `malloc` aligns for any fundamental type; a `Bare` is made of what it returned, and goes
-// with `free` or `give`.
+// SAFETY: `malloc` aligns for any fundamental type; a `Bare` wraps a result of it, and is consumed
+// by `free` or `give`.
 unsafe impl<F: Functions> Heap for Malloc<F> {
     type Block<'h> = Bare;
 
@@ -173,7 +173,7 @@ unsafe impl<F: Functions> Heap for Malloc<F> {
 
     #[inline(always)]
     fn free(&self, block: Bare) -> Result<()> {
-        // SAFETY: it is of this allocator; a `Bare` is one block's only handle.
+        // SAFETY: the block is this allocator's; a `Bare` is a block's only handle.
         unsafe { F::free(block.at().as_ptr().cast()) };
         Ok(())
     }
@@ -190,7 +190,7 @@ unsafe impl<F: Functions> Heap for Malloc<F> {
     }
 }
 
-/// An allocator by the names of its two functions.
+/// Defines an allocator by the names of its two functions.
 macro_rules! functions {
     ($name:ident, $malloc:path, $free:path, $about:literal) => {
         #[doc = $about]

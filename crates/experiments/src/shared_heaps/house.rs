@@ -1,4 +1,4 @@
-//! The workers of a plan: [`Plan`], and as processes [`House`].
+//! The workers of a plan: [`Plan`]; as processes: [`House`].
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use super::board::{Board, SEATS};
 use super::heap::World;
 use super::worker::Worker;
 
-/// How long workers may take to sit down, and to come to their end.
+/// Timeout of the workers' start, and of their end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Polling interval.
 pub(super) const LOOK: Duration = Duration::from_micros(100);
 
-/// What to do, and where.
+/// The benchmark, its workers and its time.
 #[derive(Debug, Clone)]
 pub(super) struct Plan<'a> {
     pub(super) benchmark: Benchmark,
     pub(super) workers: usize,
     pub(super) time: Duration,
-    /// Worker number i works on processor i, and so round.
+    /// Worker i works on processor i, modulo their number.
     pub(super) processors: &'a [usize],
 }
 
@@ -41,7 +41,7 @@ impl Plan<'_> {
         Ok(board)
     }
 
-    /// What a worker does, from its beginning to its end.
+    /// Runs a worker, from its beginning to its end.
     pub(super) fn work<W: World>(&self, world: &W, board: &Board, seat: usize) -> Result<()> {
         let work = || {
             let _pinned = Pinned::to(self.processors[seat % self.processors.len()])?;
@@ -51,7 +51,7 @@ impl Plan<'_> {
         let worked = std::panic::catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(Trouble::fail("a worker panicked")));
         if worked.is_err() {
-            // Nobody shall wait for it.
+            // No other worker may wait for it.
             board.stop();
             board.sit(seat, 0);
             board.finish(seat);
@@ -60,7 +60,7 @@ impl Plan<'_> {
     }
 }
 
-/// Worker processes, and who looks after them. Dropped, all are killed.
+/// Worker processes and their keeper. All are killed on drop.
 pub(super) struct House<'h, W> {
     plan: &'h Plan<'h>,
     pub(super) world: &'h W,
@@ -69,7 +69,7 @@ pub(super) struct House<'h, W> {
 }
 
 impl<'h, W: World> House<'h, W> {
-    /// A process for each worker of the plan.
+    /// Starts a process for each worker of the plan.
     pub(super) fn new(plan: &'h Plan<'h>, world: &'h W, board: &'h Board) -> Result<Self> {
         let mut house = Self { plan, world, board, seats: Vec::new() };
         for seat in 0..plan.workers {
@@ -90,11 +90,11 @@ impl<'h, W: World> House<'h, W> {
         })
     }
 
-    /// Whether all are still at work.
+    /// Checks that all workers still run.
     pub(super) fn check(&self) -> Result<()> {
         self.said()?;
         self.seats.iter().try_for_each(|(child, _)| PeerHandle::Child(child.pid()).check()).map_err(
-            // It may have said why in the meantime.
+            // It may have reported the reason meanwhile.
             |trouble| self.said().err().unwrap_or(trouble),
         )
     }
@@ -103,14 +103,14 @@ impl<'h, W: World> House<'h, W> {
         self.seats.iter().find_map(|(_, words)| words.heard()).map_or(Ok(()), Err)
     }
 
-    /// Kills one, whatever it is doing, and seats another in its place.
+    /// Kills a random worker at any point of its work, and starts another in its place.
     pub(super) fn kill_one(&mut self) -> Result<()> {
         let seat = rand::random_range(0..self.seats.len());
         self.kill(seat)?;
         self.replace(seat)
     }
 
-    /// Kills this one.
+    /// Kills a worker.
     pub(super) fn kill(&mut self, seat: usize) -> Result<()> {
         let status = self.seats[seat].0.kill()?;
         if status.terminating_signal() != Some(libc::SIGKILL) {
@@ -120,21 +120,21 @@ impl<'h, W: World> House<'h, W> {
         Ok(())
     }
 
-    /// Tells the others of its end, and seats another in its place.
+    /// Reports the end to the others, and starts another worker in its place.
     pub(super) fn replace(&mut self, seat: usize) -> Result<()> {
         self.board.died();
         self.seats[seat].0 = self.seat(seat, &self.seats[seat].1)?;
         Ok(())
     }
 
-    /// Waits until all have come to their end.
+    /// Waits until all workers have ended.
     pub(super) fn close(&mut self) -> Result<()> {
         self.board.stop();
         for at in 0..self.seats.len() {
             let ended = child::ends_within(self.seats[at].0.pid(), deadline::within(PATIENCE))?;
             self.said()?;
             if !ended {
-                return Err(Trouble::fail("a worker did not come to its end"));
+                return Err(Trouble::fail("a worker did not end in time"));
             }
             let status = self.seats[at].0.wait()?;
             if status.exit_status() != Some(0) {

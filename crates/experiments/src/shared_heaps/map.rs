@@ -1,9 +1,9 @@
-//! The map of a heap, made of what its `check` found: [`map_of`].
+//! The map of a heap, from the report of its `check`: [`map_of`].
 
 use tontine::heap::shared::{HeapReport, SlabStatus};
 use tontine_bench::heap_map::{HeapMap, HeapMember, Made, SLAB, Slab};
 
-/// Returns the map of what `check` found; `named` gives the names of members by pid.
+/// Returns the map for a report of `check`; `named` gives the names of members by pid.
 pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMember)]) -> HeapMap {
     let mut members: Vec<HeapMember> = named.iter().map(|(_, owner)| owner.clone()).collect();
     let mut known: Vec<u32> = named.iter().map(|(pid, _)| *pid).collect();
@@ -43,7 +43,7 @@ pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMembe
         }
         slabs.push(slab);
     }
-    // A block of many slabs is said of each of them, and none has more than its own bytes.
+    // A block of many slabs is recorded with each of them; limit each to its own bytes.
     for slab in &mut slabs {
         let own = |bytes: &mut usize| *bytes = (*bytes).min(SLAB);
         [&mut slab.parked, &mut slab.published, &mut slab.in_flight, &mut slab.free]
@@ -90,6 +90,6 @@ mod tests {
         assert_eq!(serde_json::from_str::<HeapMap>(&json).expect("as written"), map);
         drop((kept, large));
         heap.free(parked).expect("ours");
-        heap.take_back(sent).expect("nobody has it").free().expect("ours");
+        heap.take_back(sent).expect("not yet taken").free().expect("ours");
     }
 }

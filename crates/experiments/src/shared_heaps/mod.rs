@@ -1,14 +1,14 @@
-//! `shared-heaps`: what a heap costs that several processes share, and what a kill does to it:
+//! `shared-heaps`: the cost of a heap shared by several processes, and the effect of a kill on it:
 //! [`SharedHeaps`].
 //!
-//! Seven benchmarks of the literature ([`benchmark`]), each by processes on a heap in shared
-//! memory, the same with one of them killed each second, and by threads on the allocators that one
-//! process has for itself. A benchmark is one text for all heaps ([`heap`]); blocks that are freed
-//! elsewhere go through rings that are the same for all. Every block carries a word that says whose
-//! it is, and is read before it is freed or passed on: a heap that hands out one piece of memory
-//! twice fails the row.
+//! Seven benchmarks of the literature ([`benchmark`]), each run by processes on a heap in shared
+//! memory, by the same processes with one of them killed each second, and by threads on allocators
+//! of a single process. The code of a benchmark is the same for all heaps ([`heap`]); blocks that
+//! are freed by another worker pass through rings that are the same for all. Every block carries a
+//! word that names its owner, and is read before the block is freed or passed on: a heap that hands
+//! out one piece of memory twice fails the row.
 //!
-//! What it does not do: ask how much memory a heap wastes.
+//! How much memory a heap wastes is not measured.
 
 mod alone;
 mod benchmark;
@@ -48,11 +48,11 @@ use heap::{Malloc, System};
 use ours::{OfProcesses, OfThreads};
 use reclaim::reclaim;
 
-/// The variant that times what comes after a death.
+/// The variant that times the recovery after a death.
 const RECLAIM: &str = "shared-reclaim";
-/// Blocks that the dead one had, by default.
+/// Default number of blocks of the dead process.
 const BLOCKS: usize = 1_000_000;
-/// Blocks that it has at most, whoever wrote the task.
+/// Maximum number of its blocks, for any caller.
 const MOST_BLOCKS: usize = 4_000_000;
 
 /// The experiment.
@@ -96,7 +96,8 @@ impl Experiment for SharedHeaps {
         cells.collect()
     }
 
-    /// Time, not blocks, is what an invocation is given: milliseconds of it. A death is one.
+    /// The time of an invocation in ms: it is given a time, not a number of blocks. For
+    /// `shared-reclaim`, one death.
     fn operations(&self, variant: &str, size: Size) -> usize {
         if variant == RECLAIM {
             return 1;
@@ -151,7 +152,7 @@ fn is_killed(variant: &str) -> bool {
     variant.ends_with("-killed")
 }
 
-/// What the workers of a variant are.
+/// Returns the kind of a variant's workers.
 fn workers_of(variant: &str) -> &'static str {
     match variant {
         "shared" | "shared-killed" | "boost" | "boost-killed" => "processes",
@@ -166,7 +167,8 @@ fn time(variant: &str, size: Size) -> Duration {
     Duration::from_secs(if size == Size::Full { 10 } else { 1 })
 }
 
-/// One kill a second takes seconds: only a full run sees all benchmarks under it.
+/// Returns the benchmarks of a run. One kill per second takes seconds: only a full run uses all
+/// benchmarks with kills.
 fn benchmarks(killed: bool, size: Size) -> &'static [Benchmark] {
     match (killed, size) {
         (false, _) | (true, Size::Full) => &Benchmark::ALL,
@@ -175,7 +177,7 @@ fn benchmarks(killed: bool, size: Size) -> &'static [Benchmark] {
     }
 }
 
-/// How many workers there are at once: as many as processors, two at least.
+/// Returns the numbers of workers: the number of processors, at least two.
 fn crowds(processors: usize, size: Size) -> Vec<usize> {
     let most = processors.clamp(2, SEATS);
     let mut crowds = match size {
@@ -199,8 +201,8 @@ fn measure(variant: &str, plan: &Plan<'_>) -> Result<Seen> {
         "jemalloc" => plan.in_threads(&Malloc::<heap::Jemalloc>::new()),
         #[cfg(not(feature = "allocators"))]
         "mimalloc" | "jemalloc" => Err(Trouble::skip(format!(
-            "built without the feature `allocators`, because linked in it makes every fork of this \
-             program dearer; cargo run --release --features allocators -- measure \
+            "built without the feature `allocators`, because linking it slows down every fork of \
+             this program; run cargo run --release --features allocators -- measure \
              shared-heaps/{variant}"
         ))),
         other => Err(Trouble::fail(format!("shared-heaps has no variant {other}"))),
@@ -228,11 +230,21 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 
 const VARIANTS: &[Variant] = &[
     variant("shared", "processes on tontine's shared heap: arenas, and one word per block"),
-    variant("shared-killed", "the same, and each second one of them is killed and replaced"),
-    variant(RECLAIM, "a process with 1,000,000 blocks of 64 bytes is killed: until they are free"),
+    variant(
+        "shared-killed",
+        "as shared, but each second one of the processes is killed and replaced",
+    ),
+    variant(
+        RECLAIM,
+        "a process with 1,000,000 blocks of 64 bytes is killed: time until they are \
+                      free",
+    ),
     variant("shared-threads", "threads on tontine's shared heap"),
     variant("boost", "processes on Boost.Interprocess's managed_shared_memory: one lock for all"),
-    variant("boost-killed", "the same, and each second one of them is killed and replaced"),
+    variant(
+        "boost-killed",
+        "as boost, but each second one of the processes is killed and replaced",
+    ),
     variant("glibc", "threads on the C library's malloc"),
     variant("mimalloc", "threads on Microsoft's mimalloc 3"),
     variant("jemalloc", "threads on jemalloc 5"),

@@ -1,5 +1,5 @@
-//! The library's heap: [`Ours`], whose workers are processes, members each of their own, or threads
-//! of one member.
+//! The library's heap: [`Ours`], whose workers are processes, each a member, or threads of one
+//! member.
 
 #![allow(unsafe_code, reason = "vouches for its blocks")]
 
@@ -19,14 +19,14 @@ use super::heap::{Heap, World};
 use super::map::map_of;
 use super::ring::Entry;
 
-/// Bytes of the heap: many times what the benchmarks hold.
+/// Bytes of the heap: many times those that the benchmarks hold.
 const BYTES: usize = 256 << 20;
 
-/// A heap, made by this process.
+/// A heap, created by this process.
 #[derive(Debug)]
 pub(super) struct Ours<const PROCESSES: bool>(Arc<shared::Heap>);
 
-/// For processes that are forked from here on.
+/// For processes that are forked later.
 pub(super) type OfProcesses = Ours<true>;
 /// For threads of this process.
 pub(super) type OfThreads = Ours<false>;
@@ -38,7 +38,7 @@ impl<const PROCESSES: bool> Ours<PROCESSES> {
     }
 }
 
-/// An entry of zeroes, which nobody writes.
+/// The error for an entry of zeros, which no worker writes.
 #[cold]
 fn none() -> Trouble {
     Trouble::fail("expected a block's address in the ring, found 0")
@@ -70,7 +70,7 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
     }
 }
 
-/// A block as its pointer alone, as other allocators have it: nobody frees it who forgets it.
+/// A block as a bare pointer, as in other allocators: dropping it does not free the block.
 #[derive(Debug)]
 pub(super) struct Pointer<'h>(NonNull<u64>, PhantomData<&'h shared::Heap>);
 
@@ -80,17 +80,17 @@ impl<'h> Pointer<'h> {
         Self(block.into_raw().cast(), PhantomData)
     }
 
-    /// The block, of which no more than the first word is looked at.
+    /// Returns the block, of which only the first word is accessed.
     #[inline(always)]
     fn block(self, heap: &'h shared::Heap) -> Block<'h> {
         let raw = NonNull::slice_from_raw_parts(self.0.cast(), size_of::<u64>());
-        // SAFETY: of `into_raw`, of a block of at least eight bytes, and used up here.
+        // SAFETY: the pointer comes from `into_raw` of a block of at least eight bytes, and is
+        // consumed here.
         unsafe { Block::from_raw_in(raw, heap) }
     }
 }
 
-// SAFETY: a block has the bytes that were asked for, aligned to 64, until it is freed or given
-// away.
+// SAFETY: a block has the requested bytes, aligned to 64, until it is freed or passed on.
 unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     type Block<'h> = Pointer<'h>;
 
@@ -123,7 +123,7 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
         }
         match block.block(&self.0).hand_over(Member::from_u64(to)) {
             Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
-            // Dropped with the error, the block is free.
+            // The block is dropped with the error, and so freed.
             Err((HeapError::MemberDead { .. }, _)) => Ok(None),
             Err((error, _)) => Err(refused(error)),
         }
@@ -137,7 +137,7 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
         }
         match self.0.accept(Parcel::from_bytes(bytes(entry))) {
             Ok(block) => Ok(Some(Pointer::of(block))),
-            // Freed, since both its ends had died; its slab may have been given back by now.
+            // Freed, because both its ends had died; its slab may have been given back meanwhile.
             Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. }) => Ok(None),
             Err(error) => Err(refused(error)),
         }

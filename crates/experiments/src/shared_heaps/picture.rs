@@ -1,7 +1,7 @@
-//! How the heap looks when a worker has been killed: [`pair`], before and after its recovery.
+//! Maps of the heap after a worker has been killed: [`pair`], before and after its recovery.
 //!
-//! All others stand still meanwhile, so that nothing moves under the eyes of whoever looks. It is
-//! done behind what is timed.
+//! All other workers are stopped meanwhile, so that nothing changes during the inspection. It
+//! happens after the timed part.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use tontine_host::trouble::{During, Result, Trouble};
 use super::heap::World;
 use super::house::{House, LOOK, PATIENCE};
 
-/// Stops the workers, kills one, and looks twice; then they go on, with another in its place. No
-/// map where the heap cannot be looked at.
+/// Stops the workers, kills one, and inspects the heap twice; then they continue, with another
+/// worker in its place. Returns no map if the heap cannot be inspected.
 ///
 /// # Errors
-/// Failed, where a worker has ended otherwise, or the heap refuses.
+/// Failed, if a worker has ended otherwise, or the heap refuses.
 pub(super) fn pair<W: World>(house: &mut House<'_, W>) -> Result<Vec<HeapMap>> {
     if house.world.map("", &[])?.is_none() {
         return Ok(Vec::new());
@@ -48,18 +48,18 @@ pub(super) fn pair<W: World>(house: &mut House<'_, W>) -> Result<Vec<HeapMap>> {
     Ok(before.into_iter().chain(after).collect())
 }
 
-/// What the workers are called, one of whom is killed, and who keeps them.
+/// Returns the names of the workers, one of which is killed, and of their keeper.
 fn named<W: World>(house: &House<'_, W>, killed: usize) -> Vec<(u32, HeapMember)> {
     let seats = house.seats.iter().enumerate().map(|(seat, (child, _))| {
         let dead = seat == killed;
         let name = format!("worker {}{}", seat + 1, if dead { ", killed" } else { "" });
         (child.pid().as_raw_nonzero().get().cast_unsigned(), HeapMember { name, dead })
     });
-    let keeper = HeapMember { name: "the one that recovers".into(), dead: false };
+    let keeper = HeapMember { name: "the recovering process".into(), dead: false };
     seats.chain([(std::process::id(), keeper)]).collect()
 }
 
-/// Waits until a child stands still.
+/// Waits until a child is stopped.
 fn until_stopped(pid: rustix::process::Pid) -> Result<()> {
     let options = WaitIdOptions::STOPPED
         | WaitIdOptions::EXITED

@@ -1,4 +1,4 @@
-//! What a dead process had, given back: [`reclaim`].
+//! Recovery of a dead process's blocks: [`reclaim`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -15,21 +15,22 @@ use tontine_mechanisms::heap::{refused, rejoined};
 
 use super::house::{LOOK, PATIENCE};
 
-/// Bytes of each of its blocks.
+/// Bytes of each block.
 const SIZE: usize = 64;
-/// What the heap has besides: its words, and room.
+/// Additional bytes of the heap: its words, and free space.
 const BESIDES: usize = 16 << 20;
 
-/// How long it took, in ns.
+/// Times of the recovery, in ns.
 #[derive(Debug)]
 pub(super) struct Took {
-    /// To prove the end, and to make all blocks free.
+    /// To prove the end, and to free all blocks.
     pub(super) reclaimed: f64,
-    /// To give their memory back to the kernel then.
+    /// To return their memory to the kernel afterwards.
     pub(super) given_back: f64,
 }
 
-/// A process allocates so many blocks and is killed; another one looks after it.
+/// Times the recovery after a process has allocated `blocks` blocks and was killed; this process
+/// recovers it.
 pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     let bytes = blocks * SIZE + BESIDES;
     room::for_memory(2 * bytes as u64)?;
@@ -47,7 +48,7 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
         words.heard().map_or(Ok(()), Err)?;
         PeerHandle::Child(child.pid()).check()?;
         if began.elapsed() > deadline::within(PATIENCE) {
-            return Err(Trouble::fail(format!("{blocks} blocks were not allocated in its time")));
+            return Err(Trouble::fail(format!("{blocks} blocks were not allocated in time")));
         }
         std::thread::sleep(LOOK);
     }
@@ -62,7 +63,7 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     let committed = heap.check().map_err(refused)?.committed();
     if committed > 0 {
         return Err(Trouble::fail(format!(
-            "expected all memory to be given back, found {committed} bytes that are not"
+            "expected all memory to be given back, found {committed} bytes committed"
         )));
     }
     if (recovery.members, recovery.blocks, in_use) == (1, blocks, 0) {
@@ -74,7 +75,7 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     )))
 }
 
-/// Allocates them, says so, and waits for its end.
+/// Body of the victim: allocates the blocks, reports that, and waits to be killed.
 fn hold(heap: &Heap, blocks: usize, had: &AtomicU64) -> Result<std::convert::Infallible> {
     let heap = rejoined(heap)?;
     let mut held = Vec::with_capacity(blocks);

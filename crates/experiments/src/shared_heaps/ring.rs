@@ -1,9 +1,9 @@
-//! Entries on their way from one worker to another: [`Ring`], with one who writes, [`Outbound`],
-//! and one who reads, [`Inbound`].
+//! Entries in flight from one worker to another: [`Ring`], with its writing end [`Outbound`] and
+//! its reading end [`Inbound`].
 //!
-//! An entry is three words that mean nothing here. Both positions lie in the ring, so that whoever
-//! takes the place of a killed worker goes on where that one stood: what it had not published was
-//! never written, and what it had read is not read again.
+//! An entry is three opaque words. Both positions lie in the ring, so that the successor of a
+//! killed worker continues at its position: what the dead worker had not published is overwritten,
+//! and what it had read is not read again.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine_host::os::shared::Shareable;
 
-/// What goes through a ring.
+/// An element of a ring.
 pub(super) type Entry = [u64; 3];
 
-/// Entries under way at most.
+/// Maximum number of entries in flight.
 pub(super) const PLACES: u64 = 1 << 10;
 
-/// One way, from one worker to one other.
+/// The entries from one worker to another.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Ring {
@@ -29,38 +29,38 @@ pub(super) struct Ring {
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for Ring {}
 
-/// How far one end has come, on lines of its own.
+/// Position of one end, on cache lines of its own.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Position(AtomicU64);
 
-/// The end that writes.
+/// The writing end.
 #[derive(Debug)]
 pub(super) struct Outbound<'r> {
     ring: &'r Ring,
     position: u64,
-    /// How far the other end had come when it was last asked.
+    /// Position of the other end when last loaded.
     read: u64,
 }
 
-/// The end that reads.
+/// The reading end.
 #[derive(Debug)]
 pub(super) struct Inbound<'r> {
     ring: &'r Ring,
     position: u64,
-    /// How far the other end had come when it was last asked.
+    /// Position of the other end when last loaded.
     written: u64,
 }
 
 impl<'r> Outbound<'r> {
-    /// Where the last one who wrote stood.
+    /// Opens the writing end at the position of its predecessor.
     pub(super) fn of(ring: &'r Ring) -> Self {
         let position = ring.written.0.load(Ordering::Relaxed);
         // SYNC heaps-read: pairs with the store in `Inbound::take`.
         Self { ring, position, read: ring.read.0.load(Ordering::Acquire) }
     }
 
-    /// The number of the next entry; `None` where there is no room for it.
+    /// Returns the number of the next entry; `None` if the ring is full.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<u64> {
         if self.position - self.read == PLACES {
@@ -70,7 +70,8 @@ impl<'r> Outbound<'r> {
         (self.position - self.read < PLACES).then_some(self.position)
     }
 
-    /// Writes the entry that [`Outbound::next`] has numbered. Nobody sees it yet.
+    /// Writes the entry that [`Outbound::next`] has numbered. It is invisible until
+    /// [`Outbound::publish`].
     #[inline(always)]
     pub(super) fn write(&mut self, entry: Entry) {
         debug_assert!(self.position - self.read < PLACES);
@@ -79,23 +80,23 @@ impl<'r> Outbound<'r> {
         self.position += 1;
     }
 
-    /// Shows all that was written.
+    /// Publishes all written entries.
     #[inline(always)]
     pub(super) fn publish(&mut self) {
-        // SYNC heaps-written: pairs with `Inbound::take`; the entries come before.
+        // SYNC heaps-written: pairs with `Inbound::take`; the entries are stored before.
         self.ring.written.0.store(self.position, Ordering::Release);
     }
 }
 
 impl<'r> Inbound<'r> {
-    /// Where the last one who read stood.
+    /// Opens the reading end at the position of its predecessor.
     pub(super) fn of(ring: &'r Ring) -> Self {
         let position = ring.read.0.load(Ordering::Relaxed);
         Self { ring, position, written: position }
     }
 
-    /// The next entry and its number. From now on it is the caller's alone: should it be killed,
-    /// nobody reads it again.
+    /// Takes the next entry and its number. From then on it belongs to the caller only: if the
+    /// caller is killed, the entry is never read again.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<(u64, Entry)> {
         if self.position == self.written {

@@ -1,4 +1,4 @@
-//! Each heap under each benchmark, and a heap that is broken on purpose.
+//! Each heap under each benchmark, and an intentionally broken heap.
 
 #![allow(unsafe_code, reason = "implements a broken allocator")]
 
@@ -32,7 +32,8 @@ fn every_heap_does_every_benchmark_alone_and_in_company() {
     }
 }
 
-/// Whether the heap does it; on a busy machine in a second try, with more time.
+/// Checks that the heap completes the benchmark; on a busy machine in a second attempt, with more
+/// time.
 fn does(
     variant: &str,
     benchmark: Benchmark,
@@ -55,7 +56,7 @@ fn does(
     Err(last)
 }
 
-/// Whether it wedges or not, the row ends and says which.
+/// Whether it wedges or not, the row ends and reports which.
 #[test]
 fn a_kill_a_second_is_made_and_the_row_ends() {
     for benchmark in [Benchmark::Larson, Benchmark::ProducerConsumer] {
@@ -80,7 +81,7 @@ fn a_kill_a_second_is_made_and_the_row_ends() {
     }
 }
 
-/// Nobody wedges, no block is given out twice, and in the end all are free.
+/// No worker wedges, no block is handed out twice, and at the end all are free.
 #[test]
 fn the_shared_heap_goes_on_after_each_kill() {
     for benchmark in Benchmark::ALL {
@@ -94,12 +95,12 @@ fn the_shared_heap_goes_on_after_each_kill() {
     }
 }
 
-/// Gives two threads, or one twice, the same block now and then.
+/// Hands the same block to two threads, or to one twice.
 struct Broken;
 
 #[repr(align(64))]
 struct Memory(std::cell::UnsafeCell<[u8; 1 << 16]>);
-// SAFETY: what threads do to each other in here is what the test is about; only words are written.
+// SAFETY: concurrent access to this memory is the subject of the test; only words are written.
 unsafe impl Sync for Memory {}
 static MEMORY: Memory = Memory(std::cell::UnsafeCell::new([0; 1 << 16]));
 

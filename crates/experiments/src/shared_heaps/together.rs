@@ -1,4 +1,4 @@
-//! Benchmarks in which blocks wander from worker to worker.
+//! Benchmarks in which blocks pass from worker to worker.
 
 use std::sync::atomic::Ordering;
 
@@ -16,20 +16,20 @@ const LARGEST: usize = 1_000;
 /// Exchanges before a set goes to the next worker.
 const EXCHANGES: usize = 10_000;
 
-/// Sizes of `xmalloc_test`: so many, from the first, so far apart.
+/// Sizes of `xmalloc_test`: `SIZES` sizes, `STEP` bytes apart, starting at `STEP`.
 const STEP: usize = 16;
 const SIZES: usize = 32;
 
-/// `mstress`: its largest blocks have 8 · 2^12 to 8 · 2^13 bytes.
+/// The largest blocks of `mstress` have 8 · 2^12 to 8 · 2^13 bytes.
 const DOUBLINGS: u32 = 12;
-/// Of so many blocks that make room, one is freed by somebody else.
+/// One of this many blocks that are emptied out is freed by another worker.
 const ONE_OF: usize = 4;
 
-/// Words of a task of `producer_consumer`: as many as this, and up to as many again.
+/// Minimum number of words of a task of `producer_consumer`; the maximum is twice that.
 const LEAST_WORDS: usize = 10;
 
-/// A server's set of blocks, one of them freed and another allocated in its place, again and again.
-/// In the original the thread that leaves its set to a new one ends; here it gets another's.
+/// A server's set of blocks, one of which is freed and replaced, repeatedly. In the original the
+/// thread that leaves its set to a new one ends; here it gets another worker's set.
 pub(super) fn larson<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     let (next, before) = neighbours(worker);
     let mut set: Vec<Option<Held<'_, H>>> = (0..SET).map(|_| None).collect();
@@ -74,7 +74,7 @@ fn exchange<'w, H: Heap>(
     Ok(())
 }
 
-/// Passes the whole set on; what finds no room stays.
+/// Passes the whole set on; blocks for which the ring has no space stay.
 fn pass_on<'w, H: Heap>(
     worker: &mut Worker<'w, H>,
     set: &mut [Option<Held<'w, H>>],
@@ -91,8 +91,8 @@ fn pass_on<'w, H: Heap>(
     Ok(())
 }
 
-/// Half of all allocate, and pass what they have, a batch to each, to the others, who free it. One
-/// who is alone does both in turn.
+/// Half of the workers allocate, and pass their blocks, a batch to each, to the others, which free
+/// them. A single worker does both in turn.
 pub(super) fn xmalloc_test<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     let (all, alone) = (worker.workers, worker.workers == 1);
     let (makers, users): (Vec<usize>, Vec<usize>) = (0..all).partition(|seat| seat % 2 == 0);
@@ -129,8 +129,8 @@ pub(super) fn xmalloc_test<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     Ok(())
 }
 
-/// Blocks of many sizes, most of them small; half of all draws allocate, half free, and of those
-/// that are freed some are passed to a worker drawn at random, who keeps them in turn.
+/// Blocks of many sizes, most of them small; half of all draws allocate, half free, and some of the
+/// freed blocks are passed to a worker drawn at random, which keeps them in turn.
 pub(super) fn mstress<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     let mut set: Vec<Option<Held<'_, H>>> = (0..SET).map(|_| None).collect();
     while worker.goes_on()? {
@@ -164,7 +164,8 @@ pub(super) fn mstress<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     free_all(worker, set)
 }
 
-/// The first makes tasks, a list of numbers each, for the others in turn; they read and free them.
+/// The first worker produces tasks, each a list of numbers, for the others in turn; they read and
+/// free them.
 pub(super) fn producer_consumer<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     let alone = worker.workers == 1;
     let (makes, uses) = (worker.seat == 0, worker.seat > 0 || alone);
@@ -202,12 +203,12 @@ fn use_up<'w, H: Heap>(worker: &mut Worker<'w, H>, mut task: Held<'w, H>) -> Res
     let whole = (2..words)
         .all(|at| worker.word(&mut task, at).load(Ordering::Relaxed) == (words * at) as u64);
     if said != words || !whole {
-        return Err(Trouble::fail("a task came with other numbers than were written into it"));
+        return Err(Trouble::fail("a task arrived with other numbers than were written into it"));
     }
     worker.free(task)
 }
 
-/// Whom a worker passes to, and who passes to it.
+/// Returns the worker to which a worker passes, and the worker that passes to it.
 fn neighbours<H: Heap>(worker: &Worker<'_, H>) -> (usize, usize) {
     let all = worker.workers;
     ((worker.seat + 1) % all, (worker.seat + all - 1) % all)

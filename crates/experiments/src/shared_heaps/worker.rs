@@ -1,6 +1,6 @@
-//! One who allocates, frees and passes blocks on: [`Worker`]. Every block that it has carries a
-//! word that says whose it is, which is read before the block is freed or passed on: a heap that
-//! hands out one piece of memory twice is found out.
+//! A worker that allocates, frees and passes on blocks: [`Worker`]. Each of its blocks carries a
+//! word that names its owner, which is read before the block is freed or passed on: this detects a
+//! heap that hands out one piece of memory twice.
 
 #![allow(unsafe_code, reason = "reads and writes inside of blocks")]
 
@@ -15,18 +15,17 @@ use super::dice::Dice;
 use super::heap::Heap;
 use super::ring::{Inbound, Outbound};
 
-/// Looks before the processor is given to others.
+/// Polls before the thread yields.
 const LOOKS: u32 = 1 << 10;
 
-// What a block's first word says: who has it and where, or which entry of which ring it is.
+// The first word of a block: its owner and slot, or its entry in a ring.
 //
 //  63   56 55   48 47       46       40 39       0
 // +-------+-------+-----------+----------+----------+
 // | seat  | 0     | 0         | sat      | place    |
-// | to    | from  | under way | 0        | number   |
+// | to    | from  | in flight | 0        | number   |
 // +-------+-------+-----------+----------+----------+
-//
-// `sat` is how many had the seat before, modulo 128.
+// `sat` is the number of previous workers of the seat, modulo 128.
 const SEAT: u32 = 56;
 const FROM: u32 = 48;
 const UNDER_WAY: u64 = 1 << 47;
@@ -34,17 +33,17 @@ const SAT: u32 = 40;
 const SAT_MASK: u32 = 0x7f;
 const PLACE: u64 = (1 << SAT) - 1;
 
-/// A worker at its seat.
+/// A worker.
 pub(super) struct Worker<'w, H: Heap> {
     heap: &'w H,
     board: &'w Board,
-    /// Which one it is.
+    /// Number of its seat.
     pub(super) seat: usize,
-    /// How many there are.
+    /// Number of workers.
     pub(super) workers: usize,
-    /// What it draws from.
+    /// Its random number generator.
     pub(super) dice: Dice,
-    /// Whether nobody sat here before.
+    /// `true` if the seat had no worker before.
     pub(super) is_first: bool,
     owner: u64,
     freed: u64,
@@ -53,22 +52,22 @@ pub(super) struct Worker<'w, H: Heap> {
     inbound: Vec<Inbound<'w>>,
 }
 
-/// A block and the place at which its worker keeps it.
+/// A block and the slot in which its worker keeps it.
 pub(super) struct Held<'w, H: Heap + 'w> {
     block: H::Block<'w>,
     place: u64,
 }
 
-/// What became of a block that was to be passed on.
+/// Result of passing a block on.
 pub(super) enum Passed<'w, H: Heap + 'w> {
-    /// It is under way, or gone with who should have had it.
+    /// The block is in flight, or was freed because its receiver is dead.
     Gone,
-    /// There was no room for it.
+    /// The ring was full; the block is returned.
     Back(Held<'w, H>),
 }
 
 impl<'w, H: Heap> Worker<'w, H> {
-    /// Sits down.
+    /// Takes a seat.
     pub(super) fn new(heap: &'w H, board: &'w Board, seat: usize) -> Self {
         let before = board.sit(seat, heap.address());
         let workers = board.workers();
@@ -88,7 +87,7 @@ impl<'w, H: Heap> Worker<'w, H> {
         }
     }
 
-    /// Waits until all may begin.
+    /// Waits until the benchmark starts.
     pub(super) fn wait(&self) {
         let mut patience = Patience::default();
         while !self.board.may_go() {
@@ -96,7 +95,7 @@ impl<'w, H: Heap> Worker<'w, H> {
         }
     }
 
-    /// Whether there is more to do; looks after the dead.
+    /// Returns `true` while there is more to do; recovers dead workers.
     ///
     /// # Errors
     /// Those of the heap.
@@ -110,10 +109,10 @@ impl<'w, H: Heap> Worker<'w, H> {
         Ok(!self.board.stopped())
     }
 
-    /// A block of so many bytes for that place.
+    /// Allocates a block of `size` bytes for a slot.
     ///
     /// # Errors
-    /// Failed, where there is none.
+    /// Failed, if there is none.
     #[inline(always)]
     pub(super) fn allocate(&self, size: usize, place: usize) -> Result<Held<'w, H>> {
         debug_assert!(size >= size_of::<u64>());
@@ -121,10 +120,10 @@ impl<'w, H: Heap> Worker<'w, H> {
         Ok(self.keep(block, place))
     }
 
-    /// Checks whose a block is and frees it.
+    /// Checks a block's owner and frees it.
     ///
     /// # Errors
-    /// Failed, where it is somebody else's as well.
+    /// Failed, if the block has another owner as well.
     #[inline(always)]
     pub(super) fn free(&mut self, held: Held<'w, H>) -> Result<()> {
         self.heap.free(self.checked(held)?)?;
@@ -133,10 +132,10 @@ impl<'w, H: Heap> Worker<'w, H> {
         Ok(())
     }
 
-    /// Passes a block on, if there is room; nobody sees it before [`Worker::publish`].
+    /// Passes a block on, if the ring has space; it is invisible before [`Worker::publish`].
     ///
     /// # Errors
-    /// Failed, where the block is somebody else's as well, or the heap refuses.
+    /// Failed, if the block has another owner as well, or the heap refuses.
     #[inline(always)]
     pub(super) fn pass(&mut self, held: Held<'w, H>, to: usize) -> Result<Passed<'w, H>> {
         let Some(number) = self.outbound[to].next() else { return Ok(Passed::Back(held)) };
@@ -148,17 +147,17 @@ impl<'w, H: Heap> Worker<'w, H> {
         Ok(Passed::Gone)
     }
 
-    /// Shows all that was passed to that worker.
+    /// Publishes all blocks passed to a worker.
     #[inline(always)]
     pub(super) fn publish(&mut self, to: usize) {
         self.outbound[to].publish();
     }
 
-    /// Passes a block on and shows it; waits for room. Where the work ends before there is some, it
-    /// is freed.
+    /// Passes a block on and publishes it; waits for space. If the work ends before there is some,
+    /// the block is freed.
     ///
     /// # Errors
-    /// As [`Worker::pass`].
+    /// Those of [`Worker::pass`].
     #[inline(always)]
     pub(super) fn hand(&mut self, mut held: Held<'w, H>, to: usize) -> Result<()> {
         let mut patience = Patience::default();
@@ -176,10 +175,10 @@ impl<'w, H: Heap> Worker<'w, H> {
         Ok(())
     }
 
-    /// What came from that worker next, for that place.
+    /// Receives the next block from a worker, for a slot.
     ///
     /// # Errors
-    /// Failed, where the block is not the one that was passed on.
+    /// Failed, if the block is not the one that was passed on.
     #[inline(always)]
     pub(super) fn receive(&mut self, from: usize, place: usize) -> Result<Option<Held<'w, H>>> {
         while let Some((number, entry)) = self.inbound[from].take() {
@@ -195,7 +194,7 @@ impl<'w, H: Heap> Worker<'w, H> {
         Ok(None)
     }
 
-    /// A block's word number `at`, of those that were asked for, not the first.
+    /// Returns word number `at` of a block's requested bytes; not the first.
     #[inline(always)]
     pub(super) fn word<'b>(&self, held: &'b mut Held<'w, H>, at: usize) -> &'b AtomicU64 {
         debug_assert!(at > 0);
@@ -203,20 +202,20 @@ impl<'w, H: Heap> Worker<'w, H> {
         unsafe { AtomicU64::from_ptr(self.heap.at(&mut held.block).as_ptr().add(at)) }
     }
 
-    /// Writes into the bytes behind the first word, so often.
+    /// Writes into the word after the first, `times` times.
     #[inline(always)]
     pub(super) fn scribble(&self, held: &mut Held<'w, H>, times: u32) {
         let word = self.word(held, 1);
         for _ in 0..times {
-            // A load and a store of memory each time, as nobody else writes it.
+            // A load and a store of memory each time; no other thread writes the word.
             word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
     }
 
-    /// Ends the work: takes what still comes, until nobody passes any more.
+    /// Ends the work: takes the remaining blocks, until no worker passes any more.
     ///
     /// # Errors
-    /// As [`Worker::receive`].
+    /// Those of [`Worker::receive`].
     pub(super) fn finish(mut self) -> Result<()> {
         (0..self.workers).for_each(|to| self.publish(to));
         self.board.finish(self.seat);
@@ -258,16 +257,16 @@ impl<'w, H: Heap> Worker<'w, H> {
     }
 }
 
-/// What the first word says of a block that is under way.
+/// Returns the first word of a block in flight.
 #[inline(always)]
 fn under_way(from: usize, to: usize, number: u64) -> u64 {
     ((to as u64) << SEAT) | ((from as u64) << FROM) | UNDER_WAY | (number & PLACE)
 }
 
-/// Writes a block's first word where all see it.
+/// Writes a block's first word to memory.
 #[inline(always)]
 fn write(at: NonNull<u64>, word: u64) {
-    // SAFETY: by the contract of `Heap::at`; a heap that breaks it is what the word is to find out.
+    // SAFETY: by the contract of `Heap::at`; the word detects a heap that breaks it.
     unsafe { at.write_volatile(word) };
 }
 
@@ -282,7 +281,7 @@ fn twice() -> Trouble {
     Trouble::fail("the heap handed out one piece of memory twice")
 }
 
-/// Waits: looks many times, then lets others run.
+/// A wait that polls many times, then yields.
 #[derive(Debug, Default)]
 pub(super) struct Patience(u32);
 

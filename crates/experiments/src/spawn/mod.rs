@@ -1,10 +1,10 @@
-//! `spawn`: what it costs to make a process, let it end and wait for it, one after another:
+//! `spawn`: the cost of creating a process, letting it end and waiting for it, one after another:
 //! [`Spawn`].
 //!
-//! The ways are [`Creator`]'s. Each process is timed on its own, from before it is made until it
-//! has been reaped.
+//! The ways are those of [`Creator`]. Each process is timed separately, from before its creation
+//! until it has been reaped.
 //!
-//! What it does not do: ask how the parent's size matters, or compare with threads.
+//! The effect of the parent's size, and threads, are measured by `thread-vs-process`.
 
 mod explained;
 
@@ -50,7 +50,7 @@ impl Experiment for Spawn {
     }
 
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
-        // On a single processor both are the same.
+        // On a single processor both placements are the same.
         let several = pin::allowed().is_ok_and(|allowed| allowed.len() > 1);
         let placements: &[&str] = if several { &["same-core", "unpinned"] } else { &["same-core"] };
         let cell =
@@ -68,10 +68,10 @@ impl Experiment for Spawn {
     }
 }
 
-/// The way of that name.
+/// Returns the creator of a variant.
 ///
 /// # Errors
-/// Failed, where there is none; skipped, where what it needs is refused.
+/// Failed, if there is no such variant; skipped, if the system refuses a requirement.
 fn way(variant: &str) -> Result<Creator> {
     match variant {
         "fork" => Ok(Creator::Fork),
@@ -82,7 +82,7 @@ fn way(variant: &str) -> Result<Creator> {
     }
 }
 
-/// Makes so many processes, one after another.
+/// Creates `processes` processes, one after another.
 fn measure(variant: &str, placement: &str, processes: usize) -> Result<Observed> {
     let way = way(variant)?;
     room::for_processes(1, BYTES_EACH)?;
@@ -112,15 +112,17 @@ const VARIANTS: &[Variant] = &[
     Variant { name: "fork", summary: "fork, whose child calls _exit at once; waitpid" },
     Variant {
         name: "vfork",
-        summary: "clone with CLONE_VM and CLONE_VFORK, which is what vfork is; _exit; waitpid",
+        summary: "clone with CLONE_VM and CLONE_VFORK, the flags of vfork; _exit; waitpid",
     },
     Variant {
         name: "posix-spawn",
-        summary: "posix_spawn of a program of under 200 bytes, in memory, that only exits; waitpid",
+        summary: "posix_spawn of a program of less than 200 bytes, in memory, that only exits; \
+                  waitpid",
     },
     Variant {
         name: "clone3",
-        summary: "bare clone3, no flag and SIGCHLD: a fork without the C library; _exit; waitpid",
+        summary: "bare clone3, without flags and with SIGCHLD: a fork without the C library; \
+                  _exit; waitpid",
     },
 ];
 
@@ -144,7 +146,7 @@ mod tests {
                         other => other.map_err(|trouble| format!("{name}: {trouble}"))?,
                     };
                     let samples = &observed.series[0].samples;
-                    // Less than a system call takes is no process.
+                    // A time shorter than a system call cannot be a process.
                     if samples.len() != 20 || samples.iter().any(|&ns| ns < 500.0) {
                         return Err(format!("{name} {placement}: {samples:?}"));
                     }

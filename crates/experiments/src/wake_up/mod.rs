@@ -1,11 +1,10 @@
-//! `wake-up`: what one message costs, one way, after its receiver has slept for a while:
-//! [`WakeUp`].
+//! `wake-up`: the one-way latency of a message whose receiver has slept for a while: [`WakeUp`].
 //!
 //! The mechanisms are those of [`super::round_trip`] that block, between two processes; the
-//! protocol is its `paced`. One invocation measures all pauses, the shortest first, each a cell of
-//! its own.
+//! protocol is its `paced`. One invocation measures all pauses, the shortest first, each as a cell
+//! of its own.
 //!
-//! What it does not do: time the sender's own waking. It spins.
+//! The sender's own wake-up is not timed: the sender spins.
 
 mod explained;
 
@@ -23,7 +22,7 @@ use tontine_mechanisms::about::Asked;
 use super::round_trip::{self, Step};
 use crate::mechanisms;
 
-/// Messages before those that are timed.
+/// Messages of warm-up.
 const WARM_UP: usize = 50;
 /// The variant that the others are compared with.
 const BASELINE: &str = "futex";
@@ -55,7 +54,8 @@ impl Experiment for WakeUp {
         &VARIANTS
     }
 
-    /// The two ends on two processors; in a full run on one, too. The pauses come with the samples.
+    /// Returns cells with the two ends on two processors; in a full run also with both on one. The
+    /// pauses come with the samples.
     fn params(&self, _: &str, topology: &Topology, size: Size) -> Vec<Params> {
         let asked: &[&str] = match size {
             Size::Quick | Size::Default => &["cross-core"],
@@ -71,7 +71,7 @@ impl Experiment for WakeUp {
     }
 
     fn operations(&self, _: &str, size: Size) -> usize {
-        // What an invocation takes is mostly its pauses, so they are what is counted.
+        // An invocation's time is mostly its pauses, so they are counted.
         steps(size).iter().map(|step| step.pause_us as usize * step.messages).sum()
     }
 
@@ -90,7 +90,7 @@ impl Experiment for WakeUp {
     }
 }
 
-/// Pauses, and messages after each: as many as the time allows.
+/// Returns the pauses, and the messages after each: as many as the time allows.
 fn steps(size: Size) -> Vec<Step> {
     let steps: &[(u64, usize)] = match size {
         Size::Quick => &[(1, 150), (100, 50), (10_000, 3)],
@@ -100,7 +100,7 @@ fn steps(size: Size) -> Vec<Step> {
     steps.iter().map(|&(pause_us, messages)| Step { pause_us, messages }).collect()
 }
 
-/// A series for each step.
+/// Measures a series for each step.
 fn measure(
     variant: &str,
     steps: &[Step],
@@ -153,7 +153,8 @@ mod tests {
                 if found != [("1", 20), ("500", 5)] {
                     return Err(format!("{name}: {found:?}"));
                 }
-                // The offset of two counters is known to less than such a message takes.
+                // The offset of two counters is known more precisely than the duration of such a
+                // message.
                 let sums = seen.series.iter().map(|series| series.samples.iter().sum::<f64>());
                 if sums.into_iter().any(|sum| sum <= 0.0) {
                     return Err(format!("{name}: {:?}", seen.series));

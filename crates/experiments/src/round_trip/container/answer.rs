@@ -1,8 +1,8 @@
-//! How a client's samples leave its container: [`write`](write()) and [`read`].
+//! Transfer of a client's samples out of its container: [`write`](write()) and [`read`].
 //!
-//! One line of JSON says how many there are, or why there are none; then the samples follow, eight
-//! bytes each, little-endian, in order. What comes out of a container is a claim until [`read`] has
-//! counted it.
+//! One line of JSON states their number, or why there are none; the samples follow, eight bytes
+//! each, little-endian, in order. The bytes from a container are untrusted until [`read`] has
+//! counted them.
 
 use std::io::{self, Write};
 
@@ -13,21 +13,21 @@ use super::super::Timed;
 
 /// Bytes of a sample.
 const SAMPLE: usize = size_of::<f64>();
-/// What of a strange answer is shown.
+/// Number of characters shown of an invalid answer.
 const SHOWN: usize = 60;
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
 enum Head {
-    /// So many samples follow.
+    /// Number of samples that follow.
     Samples(usize),
-    /// The machine lacks something.
+    /// The machine lacks a requirement.
     Skipped(String),
-    /// Something went wrong.
+    /// The measurement failed.
     Failed(String),
 }
 
-/// Writes what a client measured.
+/// Writes the result of a client.
 pub(super) fn write(out: &mut impl Write, measured: &Result<Timed>) -> io::Result<()> {
     let (head, samples) = match measured {
         Ok(timed) => (Head::Samples(timed.one_way.len()), &timed.one_way[..]),
@@ -41,10 +41,10 @@ pub(super) fn write(out: &mut impl Write, measured: &Result<Timed>) -> io::Resul
     out.flush()
 }
 
-/// Reads what a client measured.
+/// Reads the result of a client.
 ///
 /// # Errors
-/// The client's own trouble; failed, where the bytes are no answer or not all of one.
+/// The client's own error; failed, if the bytes are not a complete answer.
 pub(super) fn read(bytes: &[u8]) -> Result<Timed> {
     let strange = |what: &str| {
         let start: String = String::from_utf8_lossy(bytes).chars().take(SHOWN).collect();
@@ -53,7 +53,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Timed> {
     let end = bytes.iter().position(|&byte| byte == b'\n');
     let (head, body) = bytes.split_at(end.ok_or_else(|| strange("has no first line"))?);
     let body = &body[1..];
-    match serde_json::from_slice(head).map_err(|_| strange("has a strange first line"))? {
+    match serde_json::from_slice(head).map_err(|_| strange("has an invalid first line"))? {
         Head::Skipped(why) => Err(Trouble::Skipped(why)),
         Head::Failed(why) => Err(Trouble::Failed(why)),
         Head::Samples(count) if count.checked_mul(SAMPLE) != Some(body.len()) => {

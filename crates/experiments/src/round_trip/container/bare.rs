@@ -1,12 +1,12 @@
-//! `container-netns`: what an engine does with namespaces, without an engine.
+//! `container-netns`: an engine's namespaces, without an engine.
 //!
 //! A forked *switch* has a network namespace of its own, with a bridge in it. Each end is a process
-//! with network, mount, PID, IPC and UTS namespaces of its own, on a port of that bridge by a veth
-//! pair: the way of a message is the one that an engine's network of the driver `bridge` gives it.
-//! What is missing is a root file system, a cgroup, a seccomp filter and firewall rules.
+//! with its own network, mount, PID, IPC and UTS namespaces, connected to a port of that bridge by
+//! a veth pair: a message takes the same path as in an engine's network of the driver `bridge`. A
+//! root file system, a cgroup, a seccomp filter and firewall rules are missing.
 //!
-//! The real network of the machine is never touched. Everything ends with the processes, and each
-//! of these dies with the one that forked it.
+//! The machine's real network is never changed. Everything ends with the processes, and each of
+//! these dies with its parent.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek};
@@ -29,18 +29,18 @@ use crate::round_trip::harness::Plan;
 
 /// The bridge, in the switch's namespace.
 const BRIDGE: &str = "br0";
-/// The device inside, named as an engine names it.
+/// The device inside, with the name that an engine uses.
 const INSIDE: &str = "eth0";
-/// After how many milliseconds a question for the hardware address behind an address is repeated.
+/// Milliseconds after which a request for the hardware address of an address is repeated.
 const ASK_AGAIN: &str = "/proc/sys/net/ipv4/neigh/eth0/retrans_time_ms";
-/// Addresses of server and client; nobody else is in these namespaces.
+/// Addresses of server and client; no other process is in these namespaces.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 70, 4, 1), Ipv4Addr::new(10, 70, 4, 2)];
-/// How long a server may take to end after its client.
+/// Timeout of the server's end after the client's.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Beside the figure.
-const NOTE: &str = "no engine: network, mount, PID, IPC and UTS namespaces of their own, two veth \
-                    pairs and a bridge, as an engine's default; no seccomp filter, cgroup or \
+/// Note on the figure.
+const NOTE: &str = "no engine: separate network, mount, PID, IPC and UTS namespaces, two veth \
+                    pairs and a bridge, as in an engine's default; no seccomp filter, cgroup or \
                     firewall rule";
 
 /// Times the rounds of a plan.
@@ -54,7 +54,7 @@ pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
         return Err(trouble);
     }
     if !in_time {
-        return Err(Trouble::fail("two processes in namespaces of their own did not end in time"));
+        return Err(Trouble::fail("the two processes in their own namespaces did not end in time"));
     }
     if status.exit_status() != Some(0) {
         return Err(Trouble::fail(format!("the process that holds the bridge ended: {status:?}")));
@@ -65,8 +65,8 @@ pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
     Ok((answer::read(&bytes)?, NOTE.to_owned()))
 }
 
-/// The exit status of one whose trouble is said, unless somebody else's came first: that is its
-/// cause.
+/// Returns the exit status of a process and records its error, unless another process recorded one
+/// first: that one is its cause.
 fn said(words: &Shared<LastWords>, done: Result<()>) -> i32 {
     match done {
         Ok(()) => 0,
@@ -79,7 +79,8 @@ fn said(words: &Shared<LastWords>, done: Result<()>) -> i32 {
     }
 }
 
-/// In a forked process: makes the bridge, starts both ends on it, and waits for the client's end.
+/// Runs in a forked process: creates the bridge, starts both ends on it, and waits for the client's
+/// end.
 fn switch(plan: &Plan, words: &Shared<LastWords>, out: &File) -> Result<()> {
     leave_network()?;
     let mut netlink = Netlink::open()?;
@@ -96,14 +97,14 @@ fn switch(plan: &Plan, words: &Shared<LastWords>, out: &File) -> Result<()> {
     if ended.exit_status() != Some(0) && words.heard().is_none() {
         return Err(Trouble::fail(format!("the client ended: {ended:?}")));
     }
-    // A server whose client failed may wait for ever; dropped, it is killed.
+    // A server whose client failed may wait indefinitely; dropping kills it.
     for server in &ends {
         ends_within(server.pid(), FAREWELL)?;
     }
     Ok(())
 }
 
-/// Starts an end in namespaces of its own and joins it to the bridge.
+/// Starts an end in its own namespaces and connects it to the bridge.
 fn plugged_in(
     netlink: &mut Netlink,
     order: &Order,
@@ -113,7 +114,7 @@ fn plugged_in(
     out: &File,
 ) -> Result<Child> {
     let ((entered, enter), (plugged, plug)) = (pipe()?, pipe()?);
-    // Each closes the other's ends, so that a death reads as an end of file.
+    // Each side closes the other's ends, so that a death reads as an end of file.
     let (outside, inside) = (std::cell::Cell::new(Some((entered, plug))), (enter, plugged));
     let child = Child::fork(|| {
         drop(outside.take());
@@ -132,8 +133,8 @@ fn join(netlink: &mut Netlink, port: &str, process: Pid) -> Result<()> {
     netlink.up(port)
 }
 
-/// In a forked process: enters the namespaces, waits for the device, and obeys the order in a child
-/// that is the first process of its PID namespace.
+/// Runs in a forked process: enters the namespaces, waits for the device, and executes the order in
+/// a child that is the first process of its PID namespace.
 fn end(
     order: &Order,
     address: Ipv4Addr,

@@ -1,9 +1,9 @@
 //! `container-tcp`: two containers of a real engine, on a network of their own.
 //!
-//! The image is this very program (see `tontine_mechanisms::image`), made once a run and removed at
-//! its end; network and containers are an invocation's, with its pid in their names, and go when it
-//! ends. What a killed invocation leaves, `tontine_mechanisms::docker::sweep` removes; until then
-//! the processes in its containers end by themselves.
+//! The image contains this program (see `tontine_mechanisms::image`); it is created once per run
+//! and removed at its end. Network and containers belong to an invocation, have its pid in their
+//! names, and are removed when it ends. `tontine_mechanisms::docker::sweep` removes the leftovers
+//! of a killed invocation; until then the processes in its containers end by themselves.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{COMMAND, Order, answer, patience};
 use crate::round_trip::Timed;
 use crate::round_trip::harness::Plan;
 
-/// How long an engine may take to import an image of a few dozen megabytes.
+/// Timeout of an import of an image of a few dozen megabytes.
 const IMPORT: Duration = Duration::from_secs(120);
 /// The kind of network: an engine's default.
 const DRIVER: &str = "bridge";
@@ -48,7 +48,8 @@ fn timed(plan: &Plan, docker: &Docker, owner: &ProcessIdentity) -> Result<Timed>
     })
 }
 
-/// The image's id: of the one that an earlier invocation of this run made, or of a new one.
+/// Returns the image's id: that of an image from an earlier invocation of this run, or that of a
+/// new one.
 fn image_of_this_program(docker: &Docker, owner: &ProcessIdentity) -> Result<String> {
     let build = image::fingerprint().during("reading /proc/self/exe")?;
     let name = format!("tontine:{}-{build}", owner.name());
@@ -70,7 +71,7 @@ fn image_of_this_program(docker: &Docker, owner: &ProcessIdentity) -> Result<Str
     docker.say(&arguments, Some(archive), IMPORT)
 }
 
-/// An invocation's network and containers. Dropped, they are gone.
+/// An invocation's network and containers, removed on drop.
 struct Scene<'a> {
     docker: &'a Docker,
     label: String,
@@ -80,7 +81,7 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Makes the network.
+    /// Creates the network.
     fn set(docker: &'a Docker, owner: &ProcessIdentity) -> Result<Self> {
         // Several tasks may measure in one process, never at once.
         let name = format!("tontine-{}-{}", owner.name(), std::process::id());
@@ -111,13 +112,13 @@ impl<'a> Scene<'a> {
         let told = self.docker.say(&told, None, PATIENCE)?;
         told.parse().map_err(|_| {
             Trouble::fail(format!(
-                "the server's container has no address: the engine says {told:?}"
+                "the server's container has no address: the engine reported {told:?}"
             ))
         })
     }
 
-    /// Runs the client to its end. Its samples come over its standard output, past the engine's
-    /// log.
+    /// Runs the client to its end. Its samples arrive on its standard output, bypassing the
+    /// engine's log.
     fn run_client(&self, image: &str, order: &Order, plan: &Plan) -> Result<Timed> {
         let Self { label, network, client, .. } = self;
         let order = json(order)?;
@@ -131,7 +132,7 @@ impl<'a> Scene<'a> {
 impl Drop for Scene<'_> {
     fn drop(&mut self) {
         let Self { docker, network, server, client, .. } = self;
-        // One that was never made is no reason to keep the other.
+        // If one was never created, still remove the other.
         let _ = docker.say(&["rm", "--force", client, server], None, PATIENCE);
         let _ = docker.say(&["network", "rm", network], None, PATIENCE);
     }

@@ -1,11 +1,11 @@
-//! The container rows: two processes that see each other through a network only.
+//! The container rows: two processes connected by a network only.
 //!
-//! What runs inside is the same for both: an [`Order`] says which end of a TCP connection to be,
-//! [`serve`] obeys it, and the client's samples leave as an [`answer`]. `engine` has a real engine
-//! start the two (`container-tcp`); `bare` puts two forked processes into namespaces of their own
-//! (`container-netns`).
+//! The code inside is the same for both: an [`Order`] states which end of a TCP connection to be,
+//! [`serve`] executes it, and the client's samples leave as an [`answer`]. `engine` starts the two
+//! ends with a real engine (`container-tcp`); `bare` puts two forked processes into namespaces of
+//! their own (`container-netns`).
 //!
-//! Whoever waits inside gives up after [`Order::within`], so that nothing lives on after an
+//! An end that waits inside gives up after [`Order::within`], so that no process outlives an
 //! invocation that was killed.
 
 mod answer;
@@ -36,31 +36,32 @@ use super::{Stamps, Timed};
 /// The hidden command by which the program starts itself inside a container.
 pub const COMMAND: &str = "__container";
 
-/// Where the server listens. Its network namespace is its own, so the number is free.
+/// The server's port. The server has its own network namespace, so the number is free.
 const PORT: u16 = 7_004;
-/// How long a client tries to reach a server that starts at the same time.
+/// Timeout of a client's connection to a server that starts at the same time.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long one try may take, and the time between two.
+/// Timeout of one attempt.
 const TRY: Duration = Duration::from_millis(200);
+/// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(5);
 /// Exit status of an end that gave up.
 const GAVE_UP: i32 = 124;
 
-/// What an end inside has to do; it crosses as JSON.
+/// The task of an end inside; passed as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Order {
-    /// Where the server is; the server itself has none.
+    /// Address of the server; `None` for the server itself.
     server: Option<Ipv4Addr>,
     rounds: usize,
     warm_up: usize,
     /// The processor to run on.
     cpu: usize,
-    /// Seconds after which it gives up.
+    /// Seconds after which the end gives up.
     within: u64,
 }
 
 impl Order {
-    /// An order for the server.
+    /// Creates an order for the server.
     fn to_serve(plan: &Plan) -> Self {
         Self {
             server: None,
@@ -71,7 +72,7 @@ impl Order {
         }
     }
 
-    /// An order for the client of the server there.
+    /// Creates an order for the client of the server at that address.
     fn to_ask(plan: &Plan, server: Ipv4Addr) -> Self {
         Self { server: Some(server), cpu: plan.placement.here, ..Self::to_serve(plan) }
     }
@@ -89,17 +90,17 @@ impl Order {
     }
 }
 
-/// How long the rounds of a plan may take: on a machine that is busy with other things each can
-/// take a hundred times longer. A run gives an invocation up much earlier; this is for ends whose
-/// invocation is no more.
+/// Returns the timeout for the rounds of a plan: on a busy machine each can take a hundred times
+/// longer. A run gives up an invocation much earlier; this timeout is for ends whose invocation has
+/// ended.
 fn patience(plan: &Plan) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(3) * plan.answers() as u32
 }
 
-/// Obeys an order inside a container; a client writes its answer to standard output.
+/// Executes an order inside a container; a client writes its answer to standard output.
 ///
 /// # Errors
-/// Where the order cannot be understood, the server not serve, or the answer not be written.
+/// If the order cannot be parsed, the server cannot serve, or the answer cannot be written.
 pub fn serve(order: &str) -> io::Result<()> {
     let order: Order = serde_json::from_str(order)?;
     obey(&order, &mut io::stdout().lock()).map_err(io::Error::other)
@@ -113,8 +114,8 @@ fn obey(order: &Order, out: &mut impl Write) -> Result<()> {
     }
 }
 
-/// Ends this process by itself, later. The first process of a PID namespace cannot: a timer's
-/// signal, not caught, does nothing to it.
+/// Ends this process after `time`, in a thread. A timer's signal would not do: it has no effect on
+/// the first process of a PID namespace unless caught.
 fn give_up_after(time: Duration) -> Result<()> {
     let wait = move || {
         thread::sleep(time);
@@ -142,7 +143,8 @@ fn client(order: &Order, server: Ipv4Addr) -> Result<Timed> {
     harness::time(&order.plan(), &mut end)
 }
 
-/// An end of a connection to a process that is not ours: its end closes the connection.
+/// Returns an end of a connection to a process that is not our child: when it ends, the connection
+/// is closed.
 fn to_a_stranger(connection: TcpStream) -> Result<Adapted<'static, Stream<1>, 1>> {
     let read = connection.into();
     let write = again(&read)?;
