@@ -236,8 +236,7 @@ const VARIANTS: &[Variant] = &[
     ),
     variant(
         RECLAIM,
-        "a process with 1,000,000 blocks of 64 bytes is killed: time until they are \
-                      free",
+        "a process with 1,000,000 blocks of 64 bytes is killed: time until they are free",
     ),
     variant("shared-threads", "threads on tontine's shared heap"),
     variant("boost", "processes on Boost.Interprocess's managed_shared_memory: one lock for all"),

@@ -1,8 +1,8 @@
 //! Signals that end their receiver: [`Receiver`], a child that stamps until it dies.
 //!
-//! The protocol is seed 000's: fork; the child writes its counter into shared memory for as long as
-//! it lives; the parent waits for the first stamp, sends, stamps, reaps, and reads the child's last
-//! stamp. One child serves one delivery.
+//! The protocol is that of source 000: fork; the child writes its counter into shared memory as
+//! long as it lives; the parent waits for the first stamp, sends, stamps, reaps, and reads the
+//! child's last stamp. One child serves one delivery.
 
 #![allow(unsafe_code, reason = "resets a signal's disposition and mask")]
 
@@ -20,18 +20,18 @@ use super::sender::{Call, Sender};
 use super::stamps::Stamps;
 use super::tally::{Delivery, Tally};
 
-/// Stamps after which a receiver that no signal ended gives up: some seconds.
+/// Stamps after which a receiver gives up if no signal ended it: some seconds.
 const STAMPS: u64 = 1 << 29;
 /// Status of a receiver that could not pin itself.
 const NOT_PINNED: i32 = 3;
-/// Status of a receiver that the signal did not end.
+/// Status of a receiver that no signal ended.
 const SURVIVED: i32 = 4;
-/// Looks without a change after which the watching parent asks whether the receiver has ended.
+/// Polls without a change after which the watching parent checks whether the receiver has ended.
 const QUIET_LOOKS: u32 = 4096;
-/// Longest watch over one receiver.
+/// Timeout of the watch over one receiver.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// How receivers are made: what they stamp with, what is to end them, where they run.
+/// Parameters of receivers: their clock, the signal that ends them, their processor.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     stamps: Stamps,
@@ -41,20 +41,20 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Receivers that die of `signal`, pinned to `processor` if one is given.
+    /// Creates receivers that die of `signal`, pinned to `processor` if one is given.
     ///
     /// # Errors
-    /// Skipped, where there is no shared memory.
+    /// Skipped, if there is no shared memory.
     pub(crate) fn new(stamps: Stamps, signal: Signal, processor: Option<usize>) -> Result<Self> {
         let line = Shared::posix()?;
         Ok(Self { stamps, signal, processor, line })
     }
 
-    /// Makes `deliveries` by `call` and compares the two processes' stamps.
+    /// Makes `deliveries` deliveries by `call` and compares the two processes' stamps.
     ///
     /// # Errors
-    /// Skipped, where the system refuses the call; failed, where a receiver ended early or of
-    /// something else.
+    /// Skipped, if the system refuses the call; failed, if a receiver ended early or of another
+    /// cause.
     pub(crate) fn compare(&self, call: Call, deliveries: usize, tally: &mut Tally) -> Result<()> {
         call.probe()?;
         for _ in 0..deliveries {
@@ -63,10 +63,10 @@ impl Receiver {
         Ok(())
     }
 
-    /// One delivery as seed 000 makes it.
+    /// Makes one delivery as source 000 does.
     ///
     /// # Errors
-    /// As [`Receiver::compare`].
+    /// Those of [`Receiver::compare`].
     #[inline]
     pub(crate) fn deliver(&self, call: Call) -> Result<Delivery> {
         let mut child = self.started()?;
@@ -80,11 +80,11 @@ impl Receiver {
         Ok(Delivery { before, returned, last })
     }
 
-    /// Makes `deliveries` by `kill` and watches, by our counter alone, when the stamp stops
-    /// changing.
+    /// Makes `deliveries` deliveries by `kill` and watches, by our counter alone, when the stamp
+    /// stops changing.
     ///
     /// # Errors
-    /// As [`Receiver::compare`].
+    /// Those of [`Receiver::compare`].
     pub(crate) fn watch(&self, deliveries: usize, tally: &mut Tally) -> Result<()> {
         Call::Kill.probe()?;
         let clock = self.stamps.clock();
@@ -102,8 +102,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// When the stamp was last seen to change, from now to the receiver's end, and whether that
-    /// change was only found at the end.
+    /// Returns when the stamp was last seen to change, from now to the receiver's end, and whether
+    /// that change was only found at the end.
     fn last_change(&self, child: &Child) -> Result<(Option<u64>, bool)> {
         let clock = self.stamps.clock();
         let mut seen = self.line.load(Ordering::Relaxed);
@@ -126,21 +126,22 @@ impl Receiver {
             }
             if since.get_or_insert_with(Instant::now).elapsed() > WATCH {
                 return Err(Trouble::fail(format!(
-                    "expected the receiver to end within {WATCH:?} of signal {}, but it lives",
+                    "expected the receiver to end within {WATCH:?} of signal {}, but it still \
+                     lives",
                     self.signal.as_raw()
                 )));
             }
         }
     }
 
-    /// A receiver that has left its first stamp.
+    /// Starts a receiver and waits for its first stamp.
     fn started(&self) -> Result<Child> {
         self.line.store(0, Ordering::Relaxed);
         let mut child = Child::fork(|| self.stamp_until_dead())?;
         let line = &self.line;
-        // A pinned child begins on our processor, the only one that it inherits leave to use:
+        // A pinned child begins on our processor, the only one in the mask that it inherits:
         // spinning would keep it off until the next tick, milliseconds later. Unpinned, we spin as
-        // the seed did.
+        // the source did.
         let pass = match self.processor {
             Some(_) => Pass::Yield,
             None => Pass::Spin,
@@ -158,7 +159,7 @@ impl Receiver {
         Ok(child)
     }
 
-    /// The child's part. Allocates nothing.
+    /// Body of the child. Allocates nothing.
     fn stamp_until_dead(&self) -> i32 {
         default_and_unblocked(self.signal);
         if self.processor.is_some_and(|processor| pin::pin_to(processor).is_err()) {
@@ -186,11 +187,11 @@ impl Receiver {
     }
 }
 
-/// Gives `signal` its default action and lets it through: whoever started us may have had it
-/// ignored or blocked, and both are inherited.
+/// Gives `signal` its default action and unblocks it: this process may have inherited it ignored or
+/// blocked.
 pub(crate) fn default_and_unblocked(signal: Signal) {
     // SAFETY: `set` is initialised by sigemptyset before it is used; SIG_DFL installs no code of
-    // ours. For SIGKILL the first call is refused, and rightly: its action cannot be anything else.
+    // ours. For SIGKILL the first call fails, as it should: its action cannot be changed.
     unsafe {
         libc::signal(signal.as_raw(), libc::SIG_DFL);
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -260,8 +261,8 @@ mod tests {
         let (changed, _) = receiver.last_change(&living).expect("it ends by itself");
         assert!(changed.is_some_and(|changed| changed > before), "{changed:?}");
 
-        // It has ended but is not reaped: that is what the watch finds after a signal that came
-        // early.
+        // The child has ended but is not reaped, which is what the watch finds after a signal that
+        // arrived early.
         assert_eq!(receiver.last_change(&living).expect("it has ended"), (None, false));
         assert_eq!(living.wait().expect("wait").exit_status(), Some(0));
     }

@@ -1,8 +1,8 @@
 //! Signals that their receiver handles: from before `kill` to the handler's first instruction.
 //!
-//! One child serves all deliveries. Each starts only when it is known to wait again: the spinning
-//! one says so by a counter that moves, the sleeping one is looked up in `/proc` (so it has slept
-//! for a few microseconds, the time of that look, when the signal comes).
+//! One child serves all deliveries. Each starts only when the child is known to wait again: the
+//! spinning one shows it by a counter that advances, the sleeping one is checked in `/proc` (so it
+//! has slept for a few microseconds, the time of that check, when the signal arrives).
 
 #![allow(unsafe_code, reason = "installs a signal handler")]
 
@@ -22,21 +22,21 @@ use super::patience::{Pass, wait_until};
 use super::sender::{Call, Sender};
 use super::tally::{Delivery, Tally};
 
-/// What the receiver does when the signal comes.
+/// State of the receiver when the signal arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// It counts.
+    /// The receiver counts.
     Spinning,
-    /// It sleeps in `sigsuspend`; the signal is blocked at all other times.
+    /// The receiver sleeps in `sigsuspend`; the signal is blocked at all other times.
     Sleeping,
 }
 
-/// What the two processes share: two words, two cache lines (and their prefetched neighbours)
+/// Memory shared by the two processes: two words, two cache lines (and their prefetched neighbours)
 /// apart.
 type Words = [AtomicU64; 32];
 /// Stamp of the handler's entry; the parent resets it to 0.
 const ENTERED: usize = 0;
-/// Grows whenever the receiver is about to wait, or while it spins.
+/// Incremented whenever the receiver is about to wait, or while it spins.
 const BEAT: usize = 16;
 
 /// Status of a receiver that could not pin itself.
@@ -44,11 +44,11 @@ const NOT_PINNED: i32 = 3;
 /// Status of a receiver whose handler was refused.
 const NO_HANDLER: i32 = 5;
 
-/// Makes `deliveries` to one receiver that waits as told.
+/// Makes `deliveries` deliveries to one receiver that waits in the given way.
 ///
 /// # Errors
-/// Skipped, where `kill` is refused.
-/// Failed, where the receiver ends, or its handler does not run within five seconds.
+/// Skipped, if `kill` is refused. Failed, if the receiver ends, or its handler does not run within
+/// five seconds.
 pub(super) fn serve(
     waiting: Waiting,
     signal: Signal,
@@ -87,7 +87,7 @@ pub(super) fn serve(
     child.kill().map(drop)
 }
 
-/// Tells whether the receiver spins: its counter has moved twice since we began to look. Once is
+/// Detects whether the receiver spins: its counter has advanced twice since the first poll. Once is
 /// not enough: a store from before the handler may become visible late.
 struct Beats<'a> {
     word: &'a AtomicU64,
@@ -112,7 +112,7 @@ impl<'a> Beats<'a> {
     }
 }
 
-/// What the handler needs.
+/// Data for the handler.
 struct Site {
     clock: Clock,
     entered: *const AtomicU64,
@@ -131,7 +131,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// The child's part: waits until it is killed. Allocates nothing.
+/// Body of the child: waits until it is killed. Allocates nothing.
 fn receive(
     waiting: Waiting,
     signal: Signal,
@@ -145,7 +145,7 @@ fn receive(
     default_and_unblocked(signal);
     SITE.store(std::ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
     // SAFETY: both structures are zeroed (valid: plain integers and a null restorer) and then
-    // filled in; `on_signal` does only what a handler may: it reads a counter and stores to memory.
+    // filled in; `on_signal` is async-signal-safe: it reads a counter and stores to memory.
     let outside = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
@@ -166,7 +166,7 @@ fn receive(
     for beats in 1.. {
         beat.store(beats, Ordering::Relaxed);
         if waiting == Waiting::Sleeping {
-            // SAFETY: sigprocmask filled `outside`: the mask of before, without the signal.
+            // SAFETY: sigprocmask filled `outside`: the previous mask, without the signal.
             unsafe { libc::sigsuspend(&outside) };
         }
     }

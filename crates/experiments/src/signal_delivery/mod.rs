@@ -1,17 +1,16 @@
-//! When has a signal arrived: before `kill` returns, or after? [`SignalDelivery`].
+//! Has a signal arrived before `kill` returns, or after? [`SignalDelivery`].
 //!
 //! The receiver leaves its latest time stamp in shared memory; the sender compares the last one
-//! with the stamp that it takes when its call returns. Seed 000 asked this of a receiver that dies
-//! of the signal ([`death`]); the other half asks it of one that handles it ([`handler`]), or that
-//! takes it as a value ([`value`]).
+//! with the stamp that it takes when its call returns. Source 000 does this for a receiver that
+//! dies of the signal ([`death`]); the other half does it for a receiver that handles the signal
+//! ([`handler`]) or takes it as a value ([`value`]).
 //!
-//! [`sender`] holds the calls that send, [`stamps`] what is read as time, [`tally`] turns
-//! deliveries into metrics, [`patience`] bounds every wait. Two processors' counters are compared,
-//! so the band of their offset is measured beside ([`tontine_host::clock::offset`]) and noted;
-//! `one-clock` needs none.
+//! [`sender`] has the calls that send, [`stamps`] the clock, [`tally`] turns deliveries into
+//! metrics, [`patience`] bounds every wait. Two processors' counters are compared, so the band of
+//! their offset is also measured ([`tontine_host::clock::offset`]) and noted; `one-clock` needs
+//! none.
 //!
-//! What it does not do: measure how many signals a second get through (`signal-throughput`), or
-//! which get lost (`lost-signals`).
+//! Signals per second are measured by `signal-throughput`, lost signals by `lost-signals`.
 
 pub(crate) mod death;
 mod explained;
@@ -52,7 +51,8 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "one-clock",
-        summary: "the same, but the parent watches the stamp change and reads only its own counter",
+        summary: "as published, but the parent watches the stamp change and reads only its own \
+                  counter",
     },
     Variant { name: "pidfd", summary: "as published, sent with pidfd_send_signal" },
     Variant {
@@ -65,16 +65,20 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "handler-sleeping",
-        summary: "from before kill to a handler's first instruction; it slept in sigsuspend",
+        summary: "from before kill to a handler's first instruction; the receiver slept in \
+                  sigsuspend",
     },
     Variant {
         name: "value-tontine",
-        summary: "from before kill until tontine::signal's thread, which slept, has the value",
+        summary: "from before kill until tontine::signal's thread, which was asleep, has the value",
     },
-    Variant { name: "value-sigwait", summary: "the same: a thread that does nothing but sigwait" },
+    Variant {
+        name: "value-sigwait",
+        summary: "from before kill until a thread that only calls sigwait has the value",
+    },
     Variant {
         name: "value-signal-hook",
-        summary: "the same: a thread that iterates over signal-hook's signals",
+        summary: "from before kill until a thread that iterates over signal-hook's signals has it",
     },
 ];
 
@@ -103,7 +107,7 @@ impl Experiment for SignalDelivery {
         let (placements, signals): (&[&str], &[&str]) = match variant {
             "as-published" | "one-clock" => (&["cross-core"], &["SIGINT", "SIGKILL"]),
             "pidfd" | "tgkill" => (&["cross-core"], &["SIGINT"]),
-            // No terminal sends SIGUSR1, so that a Ctrl-C never counts as a delivery.
+            // No terminal sends SIGUSR1, so a Ctrl-C never counts as a delivery.
             "handler-spinning" => (&["cross-core"], &["SIGUSR1"]),
             "handler-sleeping" => (&["cross-core", "same-core"], &["SIGUSR1"]),
             _ if Way::of(variant).is_some() => match size {
@@ -137,7 +141,7 @@ fn measure(variant: &str, params: &Params, deliveries: usize) -> Result<Observed
     let signal = signal_of(params)?;
     let placement = placement_of(params)?;
     let clock = Clock::calibrated();
-    // Before pinning and before the first fork: the threads that it starts have ended again.
+    // Before pinning and before the first fork: the threads that this starts have exited by then.
     let band = match (variant, placement.here == placement.there) {
         ("one-clock", _) | (_, true) => None,
         (_, false) => Some(Band::between(clock, placement.here, placement.there)?),
@@ -151,7 +155,7 @@ fn measure(variant: &str, params: &Params, deliveries: usize) -> Result<Observed
         observed.notes.extend(band.map(|Band { low, high }| {
             format!(
                 "offset band: the receiver's counter is {low} to {high} ticks ahead of the \
-                 sender's; receive has that error, the ratios' two sides have the same"
+                 sender's; receive has that error, and both sides of the ratios have the same"
             )
         }));
         return Ok(observed);

@@ -1,5 +1,4 @@
-//! Waits that end: until something is so, until the other process ended, or until it takes too
-//! long.
+//! Bounded waits: until a condition holds, the other process ends, or a timeout expires.
 
 use std::time::{Duration, Instant};
 
@@ -7,24 +6,24 @@ use rustix::process::{WaitId, WaitIdOptions, WaitStatus, waitid};
 use tontine_host::os::child::Child;
 use tontine_host::trouble::{Result, Trouble};
 
-/// Longest wait for another process to do one step.
+/// Timeout of one step of another process.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many looks are taken between two of the costly ones, at the time and at the process.
+/// Polls between two of the expensive checks, of the time and of the process.
 const LOOKS: u32 = 1024;
 
-/// How to pass the time between two looks.
+/// What to do between two polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// Spin: the other process has a processor of its own.
     Spin,
-    /// Give the processor away: the other process needs it.
+    /// Yield the processor: the other process needs it.
     Yield,
 }
 
-/// Waits until `so`; `what` says in an error what was expected of the child.
+/// Waits until `so` returns `true`; `what` names in an error what was expected of the child.
 ///
 /// # Errors
-/// Failed, where the child ended first (with its status) or took longer than five seconds.
+/// Failed, if the child ended first (with its status) or took longer than five seconds.
 pub(crate) fn wait_until(
     child: &mut Child,
     pass: Pass,
@@ -43,7 +42,7 @@ pub(crate) fn wait_until(
             }
         }
         if has_ended(child) {
-            // It may have done its step between our last look and its end.
+            // It may have done its step between our last poll and its end.
             if so() {
                 return Ok(());
             }
@@ -52,20 +51,20 @@ pub(crate) fn wait_until(
         }
         if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return Err(Trouble::fail(format!(
-                "expected {what} within {PATIENCE:?}, but nothing came: is the machine overloaded, \
+                "expected {what} within {PATIENCE:?}, found nothing: is the machine overloaded, \
                  or does a tracer hold the receiver?"
             )));
         }
     }
 }
 
-/// Whether the child has ended; leaves it to be reaped.
+/// Returns `true` if the child has ended; leaves it unreaped.
 pub(crate) fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(child.pid()), options), Ok(Some(_)))
 }
 
-/// The end of a process in words.
+/// Describes the end of a process in words.
 pub(crate) fn describe(status: WaitStatus) -> String {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => format!("exited with status {code}"),

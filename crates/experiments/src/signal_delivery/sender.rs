@@ -1,4 +1,4 @@
-//! The system calls that send a signal: [`Call`], made ready for one process as a [`Sender`].
+//! The system calls that send a signal: [`Call`], prepared for one process as a [`Sender`].
 
 #![allow(unsafe_code, reason = "tgkill and a pidfd_send_signal of signal 0")]
 
@@ -22,11 +22,11 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    /// Asks by signal 0, sent to this process, whether the system lets the call through. Once for
-    /// many deliveries: asked before each, it would warm the way that is timed.
+    /// Checks by signal 0, sent to this process, whether the system permits the call. Once for many
+    /// deliveries: before each, it would warm up the timed path.
     ///
     /// # Errors
-    /// Skipped, where a filter or the kernel refuses the call.
+    /// Skipped, if a filter or the kernel refuses the call.
     pub(crate) fn probe(self) -> Result<()> {
         let ours = getpid();
         match self {
@@ -34,7 +34,7 @@ impl Call {
             Self::Pidfd => {
                 let descriptor = pidfd_open(ours, PidfdFlags::empty()).setting_up("pidfd_open")?;
                 let (call, number) = (libc::SYS_pidfd_send_signal, descriptor.as_raw_fd());
-                // SAFETY: the descriptor is open; a null pointer stands for no information.
+                // SAFETY: the descriptor is open; a null pointer means no information.
                 let sent = unsafe { libc::syscall(call, number, 0, std::ptr::null::<u8>(), 0) };
                 returned(sent).setting_up("pidfd_send_signal")
             }
@@ -55,10 +55,10 @@ pub(crate) enum Sender {
 }
 
 impl Sender {
-    /// Makes `call` ready for `child`. Not to be used once the child was reaped.
+    /// Prepares `call` for `child`. Not to be used after the child was reaped.
     ///
     /// # Errors
-    /// Skipped, where the kernel has no process descriptors.
+    /// Skipped, if the kernel has no process descriptors.
     pub(crate) fn to(child: &Child, call: Call) -> Result<Self> {
         Ok(match call {
             Call::Kill => Self::Kill(child.pid()),
@@ -79,7 +79,7 @@ impl Sender {
         }
     }
 
-    /// The call's name, for errors.
+    /// Returns the call's name, for errors.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Kill(_) => "kill",
@@ -92,11 +92,11 @@ impl Sender {
 /// Signals the first thread of the process, whose thread id is the process id.
 fn tgkill(pid: Pid, signal: libc::c_int) -> std::io::Result<()> {
     let id = pid.as_raw_nonzero().get();
-    // SAFETY: tgkill takes three integers and touches no memory of ours.
+    // SAFETY: tgkill takes three integers and accesses no memory of ours.
     returned(unsafe { libc::syscall(libc::SYS_tgkill, id, id, signal) })
 }
 
-/// What a system call returned, with `errno`.
+/// Converts a system call's result, with `errno`.
 fn returned(value: libc::c_long) -> std::io::Result<()> {
     if value == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
@@ -121,7 +121,7 @@ mod tests {
             let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
             let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
             let filter: BpfProgram = filter.expect("a filter").try_into().expect("a program");
-            // In a process of its own: a filter stays.
+            // In a process of its own: a filter is permanent.
             let mut child = Child::fork(|| match seccompiler::apply_filter(&filter) {
                 Err(_) => 2,
                 Ok(()) => match call.probe() {

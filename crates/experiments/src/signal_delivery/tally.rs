@@ -1,4 +1,4 @@
-//! From deliveries to metrics: [`Delivery`], [`Tally`].
+//! Turns deliveries into metrics: [`Delivery`], [`Tally`].
 
 use tontine_bench::observe::{Observed, Series};
 use tontine_host::clock::offset::Band;
@@ -8,22 +8,23 @@ use super::stamps::Stamps;
 /// The stamps of one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Delivery {
-    /// Ours, before the call.
+    /// The sender's stamp before the call.
     pub(crate) before: u64,
-    /// Ours, after the call.
+    /// The sender's stamp after the call.
     pub(crate) returned: u64,
-    /// The receiver's last one, or the one at its handler's entry.
+    /// The receiver's last stamp, or the one at its handler's entry.
     pub(crate) last: u64,
 }
 
 impl Delivery {
-    /// Ticks by which the call returned after the receiver's last stamp, if the receiver's counter
-    /// is `offset` ticks ahead of ours. Zero (a tie) and less: the receiver was after.
+    /// Returns the ticks by which the call returned after the receiver's last stamp, if the
+    /// receiver's counter is `offset` ticks ahead of ours. Zero (a tie) or less: the receiver was
+    /// later.
     pub(crate) fn lead(&self, offset: i64) -> i64 {
         self.returned.wrapping_add_signed(offset).wrapping_sub(self.last).cast_signed()
     }
 
-    /// Whether the call returned after the receiver's last stamp; a tie says no.
+    /// Returns `true` if the call returned after the receiver's last stamp; a tie returns `false`.
     pub(crate) fn parent_after(&self, offset: i64) -> bool {
         self.lead(offset) > 0
     }
@@ -38,13 +39,13 @@ pub(crate) struct Tally {
     parent_after_by: Vec<i64>,
     send: Vec<i64>,
     receive: Vec<i64>,
-    /// Last changes of a watched receiver that fell between our last look and its end.
+    /// Number of last changes of a watched receiver that fell between our last poll and its end.
     late: usize,
     watched: bool,
 }
 
 impl Tally {
-    /// An empty tally with room for `deliveries`, so that adding one allocates nothing.
+    /// Creates an empty tally with capacity for `deliveries`, so that adding one allocates nothing.
     pub(crate) fn with_capacity(deliveries: usize) -> Self {
         Self {
             compared: Vec::with_capacity(deliveries),
@@ -74,7 +75,8 @@ impl Tally {
     }
 
     /// Adds a delivery seen by one clock: `last_change` is when *we* last saw the receiver's stamp
-    /// change after the call had returned, if we did. `late` says that this is only an upper bound.
+    /// change after the call had returned, if we did. `late` means that this is only an upper
+    /// bound.
     pub(crate) fn add_watched(
         &mut self,
         before: u64,
@@ -95,14 +97,14 @@ impl Tally {
         }
     }
 
-    /// Share of the compared deliveries in which the call returned after the receiver's last stamp,
-    /// if the receiver's counter is `offset` ticks ahead of ours.
+    /// Returns the share of the compared deliveries in which the call returned after the receiver's
+    /// last stamp, if the receiver's counter is `offset` ticks ahead of ours.
     pub(crate) fn share_at(&self, offset: i64) -> f64 {
         let after = self.compared.iter().filter(|one| one.parent_after(offset)).count();
         after as f64 / self.compared.len() as f64
     }
 
-    /// The metrics and what has to be said beside them.
+    /// Returns the metrics with their notes.
     pub(crate) fn into_observed(self, stamps: Stamps, band: Option<Band>) -> Observed {
         let mut observed = Observed::default();
         if let Some(band) = band {
@@ -110,22 +112,22 @@ impl Tally {
         }
         if self.watched {
             observed.notes.push(
-                "one clock: what the receiver did before kill returned is not seen, so there is no \
-                 parent_after_by, and receive is of the child-after deliveries alone"
+                "one clock: what the receiver did before kill returned is not seen, so there is \
+                 no parent_after_by, and receive covers the child-after deliveries only"
                     .into(),
             );
             if self.late > 0 {
                 observed.notes.push(format!(
-                    "{} last changes fell between our last look and the receiver's end: \
-                     upper bounds",
+                    "{} last changes fell between our last poll and the receiver's end: upper \
+                     bounds",
                     self.late
                 ));
             }
         }
         if !stamps.are_cycles() {
             observed.notes.push(
-                "the calibrated clock is no time-stamp counter of an x86-64 processor: no figures \
-                 in cycles"
+                "the calibrated clock is not the time-stamp counter of an x86-64 processor: no \
+                 figures in cycles"
                     .into(),
             );
         }
@@ -161,10 +163,10 @@ impl Tally {
     }
 }
 
-/// Adds the series in nanoseconds, or a note where there is nothing in it.
+/// Adds the series in nanoseconds, or a note if it is empty.
 fn add_ns(observed: &mut Observed, metric: &str, ticks: &[i64], stamps: Stamps) {
     if ticks.is_empty() {
-        observed.notes.push(format!("no delivery had a {metric}: left out"));
+        observed.notes.push(format!("no delivery had a {metric}: omitted"));
     } else {
         let ns = ticks.iter().map(|&ticks| stamps.clock().ns(ticks)).collect();
         observed.series.push(Series::ns(metric, ns));
@@ -194,7 +196,7 @@ mod tests {
         let observed = tally.into_observed(Stamps::new(Clock::monotonic()), None);
         let by = observed.series.iter().find(|series| series.metric == "child_after_by");
         assert_eq!(by.expect("a tie is in it").samples, [0.0]);
-        assert!(observed.notes.iter().any(|note| note.contains("parent_after_by: left out")));
+        assert!(observed.notes.iter().any(|note| note.contains("parent_after_by: omitted")));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Signals that a thread takes as values: from before `kill` to the value in its hand.
+//! Signals that a thread takes as values: from before `kill` until the thread has the value.
 //!
 //! The receiver's main thread sleeps; a second one takes SIGUSR1 in one of three [`Way`]s, stamps,
 //! and waits for the next. A signal is sent when that thread is seen asleep. [`beside`] has one
-//! receiver of each way and sends to them in turn, each first as often as the others: what disturbs
-//! one disturbs all, and cancels in their ratio.
+//! receiver of each way and sends to them in turn, starting with each equally often: a disturbance
+//! affects all of them, and cancels in their ratio.
 
 #![allow(unsafe_code, reason = "sigwait and pause")]
 
@@ -25,7 +25,7 @@ use super::death::default_and_unblocked;
 use super::patience::{Pass, wait_until};
 use super::sender::{Call, Sender};
 
-/// How the thread takes them.
+/// How the thread takes signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// `tontine::signal`'s thread.
@@ -39,7 +39,7 @@ pub(super) enum Way {
 impl Way {
     const ALL: [Self; 3] = [Self::Library, Self::Sigwait, Self::Hook];
 
-    /// Its variant.
+    /// Returns the variant's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Library => "value-tontine",
@@ -48,7 +48,7 @@ impl Way {
         }
     }
 
-    /// The way of a variant.
+    /// Returns the way of a variant.
     pub(super) fn of(variant: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.name() == variant)
     }
@@ -61,25 +61,25 @@ const TAKEN: usize = 0;
 /// 1 once the receiver is set up.
 const READY: usize = 16;
 
-/// Deliveries before those that count.
+/// Number of deliveries of warm-up.
 const WARM_UP: usize = 10;
 /// Status of a receiver that could not pin itself.
 const NOT_PINNED: i32 = 3;
 /// Status of a receiver that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
-/// Ticks of one delivery: until the value is there, and until `kill` returns.
+/// Ticks of one delivery: until the value arrives, and until `kill` returns.
 #[derive(Debug, Clone, Copy)]
 struct Ticks {
     receive: i64,
     send: i64,
 }
 
-/// So many deliveries to one receiver.
+/// Times `deliveries` deliveries to one receiver.
 ///
 /// # Errors
-/// Skipped, where `kill` is refused or there is no `/proc`; failed, where the receiver ends, or
-/// takes nothing within five seconds.
+/// Skipped, if `kill` is refused or there is no `/proc`; failed, if the receiver ends, or takes
+/// nothing within five seconds.
 pub(super) fn serve(
     way: Way,
     placement: Placement,
@@ -90,11 +90,11 @@ pub(super) fn serve(
     Ok(observed(clock, &taken.pop().unwrap_or_default()))
 }
 
-/// So many deliveries to one receiver of each way, in turn: the library's, and its ratios to the
-/// others.
+/// Times `deliveries` deliveries to one receiver of each way, in turn; returns those of the
+/// library, and its ratios to the others.
 ///
 /// # Errors
-/// As [`serve`].
+/// Those of [`serve`].
 pub(super) fn beside(placement: Placement, clock: Clock, deliveries: usize) -> Result<Observed> {
     let all = in_turn(&Way::ALL, placement, clock, deliveries)?;
     let median = |ticks: &[Ticks]| {
@@ -118,7 +118,7 @@ fn observed(clock: Clock, ticks: &[Ticks]) -> Observed {
     Observed { series, ..Observed::default() }
 }
 
-/// Each way's deliveries; the order of the ways turns by one each time.
+/// Returns each way's deliveries; the order of the ways rotates by one each time.
 fn in_turn(
     ways: &[Way],
     placement: Placement,
@@ -147,7 +147,7 @@ struct Receiver {
     words: Shared<Words>,
     child: Child,
     sender: Sender,
-    /// Of the thread that takes them.
+    /// State of the thread that takes signals.
     thread: State,
 }
 
@@ -183,7 +183,7 @@ impl Receiver {
     }
 }
 
-/// The child's part: runs until it is killed. The process has one thread.
+/// Body of the child: runs until it is killed. The process has one thread.
 fn receive(way: Way, processor: usize, clock: Clock, words: &Shared<Words>) -> i32 {
     if pin::pin_to(processor).is_err() {
         return NOT_PINNED;
@@ -195,15 +195,15 @@ fn receive(way: Way, processor: usize, clock: Clock, words: &Shared<Words>) -> i
         Ok(()) => {}
         Err(_) => return NO_SET_UP,
     }
-    // SYNC value-ready: pairs with `Receiver::start`; the second thread is there.
+    // SYNC value-ready: pairs with `Receiver::start`; the second thread exists.
     words[READY].store(1, Ordering::Release);
     loop {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         unsafe { libc::pause() };
     }
 }
 
-/// Where the thread stamps.
+/// The word into which the thread stamps.
 struct Taken(*const AtomicU64);
 
 // SAFETY: an atomic in a mapping that lives as long as the child, which never returns from
@@ -218,7 +218,7 @@ impl Taken {
     }
 }
 
-/// Starts the thread, which stamps for each; nothing ends it but the process's end.
+/// Starts the thread, which stamps for each signal; it ends only with the process.
 fn set_up(
     way: Way,
     stamp: impl Fn() + Send + 'static,
@@ -243,7 +243,7 @@ fn set_up(
         Way::Hook => {
             let mut signals = signal_hook::iterator::Signals::new([libc::SIGUSR1])?;
             std::thread::Builder::new().spawn(move || signals.forever().for_each(|_| stamp()))?;
-            // So that its handler runs in its own thread, and no other is woken first.
+            // So that the handler runs in that thread, and no other is woken first.
             Only::signal().block();
         }
     }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    /// Both ends on the one processor that every machine has.
+    /// Returns a placement of both ends on one processor, which every machine has.
     fn same_core() -> Placement {
         let only = pin::allowed().expect("affinity")[0];
         Placement { name: "same-core", here: only, there: only }

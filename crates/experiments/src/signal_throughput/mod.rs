@@ -1,15 +1,15 @@
-//! `signal-throughput`: how many signals a second reach a handler, with more and more pairs of
-//! processes that send and receive at the same time: [`SignalThroughput`].
+//! `signal-throughput`: the signals per second that reach a handler, with increasing numbers of
+//! pairs of processes that send and receive at the same time: [`SignalThroughput`].
 //!
-//! The protocol is source 001's: [`pair`] has both ends, [`round`] starts all pairs at once and
-//! collects each receiver the moment it ends. [`seats`] says who runs where. [`virtually`] does the
-//! same in each mode of the virtual Unix.
+//! The protocol is that of source 001: [`pair`] has both ends, [`round`] starts all pairs at once
+//! and reaps each receiver the moment it ends. [`seats`] assigns the processors. [`virtually`] runs
+//! the protocol in each mode of the virtual Unix.
 //!
-//! Standard signals do not queue: one that comes while another is pending is merged with it. What
-//! is counted is what the handler saw; how many were sent for it is a metric of its own.
+//! Standard signals do not queue: one that arrives while another is pending is merged with it. The
+//! count is that of the handler; the number sent for it is a metric of its own.
 //!
-//! What it does not do: time a single delivery (`signal-delivery`), or count what is lost on
-//! purpose (`lost-signals`).
+//! A single delivery is timed by `signal-delivery`; signals lost in a program's gaps are counted by
+//! `lost-signals`.
 
 mod explained;
 mod pair;
@@ -34,19 +34,19 @@ use super::levels::{self, asked, crowd, levels};
 use super::modes::{self, System};
 use round::Received;
 
-/// The paper's curve ends here.
+/// The last level of the paper's curve.
 const MOST_PAIRS: usize = 10;
-/// Receivers that are timed in one invocation: of few pairs in more rounds.
+/// Receivers timed in one invocation: with few pairs, in more rounds.
 const RECEIVERS: usize = 10;
-/// No round begins later: where many processes take turns, one is long.
+/// Time after which no round begins: if many processes take turns, a round is long.
 const ROUNDS_MS: u128 = 200;
-/// The same in a virtual Unix, of whose modes and placements there are many.
+/// The same limit in a virtual Unix, which has many modes and placements.
 const VIRTUAL_ROUNDS_MS: u128 = 50;
-/// So many times as many signals in a virtual Unix, where one takes so much less; and where no pair
-/// spans two processors.
+/// Factor for the number of signals in a virtual Unix, where a signal takes much less time; and the
+/// factor if no pair spans two processors.
 const VIRTUAL: usize = 5;
 const VIRTUAL_ALONE: usize = 20;
-/// So many in a model, whose rates settle at once.
+/// Number of signals in a model, whose rates settle at once.
 const MODELLED_SIGNALS: usize = 200;
 /// Memory of a forked process that does little.
 const BYTES_EACH: u64 = 256 << 10;
@@ -89,7 +89,7 @@ impl Experiment for SignalThroughput {
             let placements: &[&str] = match (mode, pairs) {
                 (Some(LockingMode::Uniprocessor), 1) => &["same-core"],
                 (Some(LockingMode::Uniprocessor), _) => &[],
-                // Two pairs that share nothing, each on a processor of its own.
+                // Two pairs without anything shared, each on a processor of its own.
                 (Some(_), 2) => &["apart", "spread"],
                 (Some(_), 1) if modes::two_processors(topology) => {
                     &["cross-core", "off-master", "same-core"]
@@ -132,20 +132,20 @@ impl Experiment for SignalThroughput {
     }
 }
 
-/// Rounds of so many pairs, each receiver of which takes so many signals.
+/// Measures rounds of `pairs` pairs, in which each receiver takes `signals` signals.
 fn measure(pairs: usize, placement: &str, signals: usize) -> Result<Observed> {
     let allowed = pin::allowed()?;
     let seats = seats::of(placement, pairs, &allowed, &Topology::of_this_machine())?;
     room::for_processes(2 * pairs as u64, BYTES_EACH)?;
     let clock = Clock::calibrated();
-    // Not counted: it finds the kernel's caches cold.
+    // Not counted: the kernel's caches are cold.
     round::run(&seats, clock, signals.div_ceil(10))?;
     let receivers = rounds(pairs, ROUNDS_MS, || round::run(&seats, clock, signals))?;
     let notes = crowd(2 * pairs, allowed.len()).into_iter().collect();
     Ok(Observed { series: series(&receivers), notes, ..Observed::default() })
 }
 
-/// The same in a virtual Unix.
+/// Like [`measure`], but in a virtual Unix.
 fn measure_virtually(
     system: System,
     pairs: usize,
@@ -159,7 +159,7 @@ fn measure_virtually(
     } else {
         let spans = matches!(placement, "cross-core" | "spread");
         let signals = signals * if spans { VIRTUAL } else { VIRTUAL_ALONE };
-        // Not counted: it finds the memory cold.
+        // Not counted: the memory is cold.
         virtually::run(system, &places, signals.div_ceil(10))?;
         rounds(pairs, VIRTUAL_ROUNDS_MS, || virtually::run(system, &places, signals))?
     };
@@ -167,7 +167,7 @@ fn measure_virtually(
     Ok(Observed { series: series(&receivers), notes, ..Observed::default() })
 }
 
-/// The receivers of as many rounds as it takes, none of which begins later than `within_ms`.
+/// Returns the receivers of as many rounds as needed, none of which begins later than `within_ms`.
 fn rounds(
     pairs: usize,
     within_ms: u128,
@@ -184,7 +184,7 @@ fn rounds(
     Ok(receivers)
 }
 
-/// What receivers saw, as rates.
+/// Converts the receivers' counts to rates.
 fn series(receivers: &[Received]) -> Vec<Series> {
     let rates = receivers.iter().map(|one| one.received as f64 / one.seconds).collect();
     let kills = receivers.iter().map(|one| one.sent as f64 / one.received as f64).collect();
@@ -230,7 +230,7 @@ mod tests {
                 let sane = (pairs..=most).contains(&rates.samples.len())
                     && rates.samples.len().is_multiple_of(pairs)
                     && rates.samples.iter().all(|&rate| rate > 0.0 && rate < 1e9)
-                    // One signal is taken at least for each that was received.
+                    // At least one signal is sent for each that was received.
                     && kills.samples.iter().all(|&kills| kills >= 1.0)
                     && rates.statistic == Statistic::Mean;
                 if !sane {

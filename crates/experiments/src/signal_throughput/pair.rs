@@ -13,7 +13,7 @@ use tontine_host::os::shared::Shareable;
 use tontine_host::trouble::{During, Result};
 use tontine_mechanisms::muster::Muster;
 
-/// What a pair leaves behind. The halves are written by one end each and lie two cache lines apart.
+/// The counters of a pair. Each half is written by one end only; they lie two cache lines apart.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Desk {
@@ -40,8 +40,8 @@ extern "C" fn count(_: libc::c_int) {
     SEEN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The receiver: takes `signals`, then returns. SIGUSR1 is blocked outside `sigsuspend`, so that
-/// each call takes exactly one and none comes between the look at the count and the sleep.
+/// The receiver: takes `signals` signals, then returns. SIGUSR1 is blocked outside `sigsuspend`, so
+/// that each call takes exactly one and none arrives between the check of the count and the sleep.
 pub(super) fn receive(
     processor: usize,
     start: &Muster,
@@ -66,10 +66,10 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Blocks SIGUSR1 and handles it; the mask without it, for `sigsuspend`.
+/// Blocks SIGUSR1 and installs its handler; returns the mask without it, for `sigsuspend`.
 fn handled() -> Result<libc::sigset_t> {
     // SAFETY: plain C structures, zeroed (which is valid) and then filled in by the calls that take
-    // them first; `count` does only what a handler may: it changes an atomic.
+    // them first; `count` is async-signal-safe: it changes an atomic.
     unsafe {
         let mut usr1: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut usr1);
@@ -86,8 +86,8 @@ fn handled() -> Result<libc::sigset_t> {
     }
 }
 
-/// The sender: sends until the receiver has been reaped. Its number cannot go to a stranger
-/// meanwhile: see [`super::round`].
+/// The sender: sends until the receiver has been reaped. The receiver's number cannot be given to
+/// another process meanwhile: see [`super::round`].
 pub(super) fn send(processor: usize, start: &Muster, desk: &Desk, to: Pid) -> Result<()> {
     pin::pin_to(processor)?;
     start.arrive();

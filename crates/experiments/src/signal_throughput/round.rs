@@ -1,12 +1,12 @@
-//! One round: all pairs are made, start at once, and are followed to their ends: [`run`].
+//! One round: all pairs are created, start at once, and are followed to their ends: [`run`].
 //!
-//! A receiver that has ended stays a zombie until it is reaped, and `kill` to a zombie succeeds.
-//! So we sleep on the pidfds of all of them and reap each at once; that is what ends its sender.
+//! A receiver that has ended stays a zombie until it is reaped, and `kill` to a zombie succeeds. So
+//! the parent sleeps on the pidfds of all processes and reaps each at once; that ends its sender.
 //!
-//! From then on the receiver's number would be free for any new process, which the sender's next
-//! signal would hit. It is not free: each pair is a process group of its own, led by the receiver.
-//! The kernel gives no number to a process while a group has it, and the sender is a member of the
-//! group for as long as it can send.
+//! From then on the receiver's number could be given to a new process, which the sender's next
+//! signal would hit. To prevent that, each pair is a process group of its own, led by the receiver.
+//! The kernel assigns no number that a group still uses, and the sender is a member of the group as
+//! long as it can send.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -25,13 +25,13 @@ use tontine_mechanisms::muster::Muster;
 use super::pair::{self, Desk};
 use super::seats::Seat;
 
-/// How long a round may take: ten pairs on one slow processor need less than a second.
+/// Timeout of a round: ten pairs on one slow processor need less than a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What became of one receiver.
+/// Result of one receiver.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Received {
-    /// From before its first `sigsuspend` to its last receipt.
+    /// Time from before its first `sigsuspend` to its last receipt.
     pub(super) seconds: f64,
     /// Signals that its handler saw.
     pub(super) received: u64,
@@ -39,20 +39,19 @@ pub(super) struct Received {
     pub(super) sent: u64,
 }
 
-/// A process that we follow.
+/// A process that is followed to its end.
 struct End {
     child: Child,
     pidfd: OwnedFd,
-    /// Which pair it belongs to, and whether it is the one that has to end first.
+    /// Its pair, and whether it is the receiver, which has to end first.
     pair: usize,
     receives: bool,
 }
 
-/// Runs one round, in which each receiver takes `signals`.
+/// Runs one round, in which each receiver takes `signals` signals.
 ///
 /// # Errors
-/// Skipped, where the system refuses a process or a signal; failed, where an end does not keep the
-/// protocol.
+/// Skipped, if the system refuses a process or a signal; failed, if an end violates the protocol.
 pub(super) fn run(seats: &[Seat], clock: Clock, signals: usize) -> Result<Vec<Received>> {
     let (start, words) = (Muster::new()?, LastWords::new()?);
     let desks =
@@ -94,7 +93,7 @@ impl End {
     }
 }
 
-/// Reaps every process the moment it ends, until there is none.
+/// Reaps every process the moment it ends, until none is left.
 fn follow(ends: &mut Vec<End>) -> Result<()> {
     let began = Instant::now();
     while !ends.is_empty() {
@@ -106,7 +105,7 @@ fn follow(ends: &mut Vec<End>) -> Result<()> {
             Err(error) => return Err(error).during("poll"),
         }
         let ended: Vec<bool> = waits.iter().map(|wait| !wait.revents().is_empty()).collect();
-        // From the end, so that places before it stay.
+        // From the end, so that earlier indices stay valid.
         for at in (0..ends.len()).rev().filter(|&at| ended[at]) {
             let waited_for = ends.iter().any(|other| other.receives && other.pair == ends[at].pair);
             reap(&mut ends[at], waited_for)?;
@@ -120,7 +119,7 @@ fn follow(ends: &mut Vec<End>) -> Result<()> {
     Ok(())
 }
 
-/// Reaps one; `receiver_lives` says whether the receiver of its pair has yet to be reaped.
+/// Reaps a process; `receiver_lives` is `true` if the receiver of its pair has yet to be reaped.
 fn reap(end: &mut End, receiver_lives: bool) -> Result<()> {
     let who = if end.receives { "a receiver" } else { "a sender" };
     let status = end.child.wait()?;
@@ -133,12 +132,12 @@ fn reap(end: &mut End, receiver_lives: bool) -> Result<()> {
     Ok(())
 }
 
-/// A pair's figures. Both ends have been reaped: what they wrote is there.
+/// Returns a pair's figures. Both ends have been reaped, so their stores are visible.
 fn read(desk: &Desk, clock: Clock, signals: usize) -> Result<Received> {
     let received = desk.received.load(Ordering::Relaxed);
     let sent = desk.sent_by_then.load(Ordering::Relaxed);
     let ns = clock.ns(desk.ticks.load(Ordering::Relaxed).cast_signed());
-    // The sender counts after the call: the last signal may be there before its number.
+    // The sender counts after the call: the last signal may arrive before it is counted.
     if received != signals as u64 || sent + 1 < received || ns <= 0.0 {
         return Err(Trouble::fail(format!(
             "expected {signals} signals to be received, of at least as many sent: found {received} \
@@ -206,7 +205,7 @@ mod tests {
                 })?;
                 setpgid(Some(member.pid()), Some(group)).during("setpgid")?;
                 leader.wait()?;
-                // Nobody has that number as a process, and the group still has it.
+                // No process has that number any more, but the group still has it.
                 let gone = rustix::process::test_kill_process(group) == Err(Errno::SRCH);
                 let kept = rustix::process::test_kill_process_group(group).is_ok();
                 muster.open();

@@ -1,4 +1,4 @@
-//! Who runs where: a [`Seat`] for each pair.
+//! Processors of the pairs: a [`Seat`] for each.
 
 use tontine_bench::machine::topology::Topology;
 use tontine_host::trouble::{Result, Trouble};
@@ -10,10 +10,10 @@ pub(super) struct Seat {
     pub(super) sender: usize,
 }
 
-/// Seats for `pairs` by the rule of that name.
+/// Returns the seats of `pairs` pairs for a placement.
 ///
 /// # Errors
-/// Skipped, where the machine has too few processors for it; failed, where nobody knows the rule.
+/// Skipped, if the machine has too few processors for it; failed, if the placement is unknown.
 pub(super) fn of(
     placement: &str,
     pairs: usize,
@@ -35,9 +35,10 @@ pub(super) fn of(
     }
 }
 
-/// Over all allowed processors, pinned: process after process, receiver and sender in turn, takes
-/// the next processor; every time round begins one further. So every processor gets the same number
-/// of processes (but for the last, shorter round), no pair shares one, and none holds senders only.
+/// Spreads pairs over all allowed processors, pinned: processes take the next processor one after
+/// another, receiver and sender in turn; every round begins one processor further. So every
+/// processor gets the same number of processes (except for the last, shorter round), no pair shares
+/// one, and none has senders only.
 fn spread(pairs: usize, allowed: &[usize]) -> Vec<Seat> {
     let all = allowed.len().max(1);
     let seat = |process: usize| allowed.get((process + process / all) % all).copied().unwrap_or(0);

@@ -1,6 +1,6 @@
-//! The same protocol in a virtual Unix: [`run`].
+//! The protocol in a virtual Unix: [`run`].
 //!
-//! Receivers and senders are virtual processes. All wait at a pipe until all are made; when the
+//! Receivers and senders are virtual processes. All wait at a pipe until all are created; when the
 //! program closes it, all begin.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,23 +12,24 @@ use tontine_unix::{Fd, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 use super::round::Received;
 use crate::modes::{self, System, Watch};
 
-/// A receiver that has waited so long for its signals goes with those that it got: in `master` many
-/// pairs starve each other.
+/// Time after which a receiver stops with the signals that it got: in `master` many pairs starve
+/// each other.
 const PATIENCE_NS: f64 = 20e6;
-/// Signals between two looks at the clock.
+/// Signals between two reads of the clock.
 const LOOK: u64 = 16;
 
-/// On which of the system's processors a pair runs.
+/// The processors of a pair, in the virtual system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) receiver: usize,
     pub(super) sender: usize,
 }
 
-/// Where `pairs` run by the rule of that name, and how many processors the system has for it.
+/// Returns the places of `pairs` pairs for a placement, and the number of processors that the
+/// system needs for it.
 ///
 /// # Errors
-/// Skipped, where there are too few processors; failed, where nobody knows the rule.
+/// Skipped, if there are too few processors; failed, if the placement is unknown.
 pub(super) fn places(
     placement: &str,
     pairs: usize,
@@ -39,7 +40,7 @@ pub(super) fn places(
         "same-core" => (vec![same(0); pairs], 1),
         _ if processors < 2 => return Err(Trouble::skip("needs two processors")),
         "cross-core" => (vec![Place { receiver: 0, sender: 1 }; pairs], 2),
-        // The master is processor 0: here everybody has to go there.
+        // The master is processor 0: from here every process has to migrate there.
         "off-master" => (vec![same(1); pairs], 2),
         "apart" => ((0..pairs).map(|pair| same(pair % processors)).collect(), processors),
         "spread" => {
@@ -52,11 +53,11 @@ pub(super) fn places(
     Ok(places)
 }
 
-/// Runs one round in a system, in which each receiver takes `signals`, or what it got until its
-/// patience ended.
+/// Runs one round in a system, in which each receiver takes `signals` signals, or those that it got
+/// until its time ended.
 ///
 /// # Errors
-/// Failed, where the system does not end as it should.
+/// Failed, if the system does not end with status 0.
 pub(super) fn run(system: System, places: &[Place], signals: usize) -> Result<Vec<Received>> {
     let unix = system.builder().build().map_err(|error| Trouble::fail(error.to_string()))?;
     let all = Arc::new(Mutex::new(Vec::with_capacity(places.len())));
@@ -70,7 +71,7 @@ pub(super) fn run(system: System, places: &[Place], signals: usize) -> Result<Ve
 
 type All = Arc<Mutex<Vec<Received>>>;
 
-/// A count on cache lines of its own: pairs share nothing.
+/// A count on cache lines of its own, so that pairs share nothing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Counter(AtomicU64);
@@ -82,7 +83,7 @@ fn round(
     signals: usize,
     all: &All,
 ) -> tontine_unix::Result<()> {
-    // Whoever is there before the handlers are would die of the first signal.
+    // A process without its handler yet would die of the first signal.
     sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::USR1]))))?;
     let (start, started) = sys.pipe()?;
     for place in places {
@@ -109,7 +110,7 @@ fn round(
     Ok(())
 }
 
-/// Returns when nobody holds the pipe open any more.
+/// Returns when no process holds the pipe open any more.
 fn wait_for_start(sys: &dyn Sys, start: Fd, started: Fd) {
     let closed = sys.close(started).is_ok();
     while closed && !matches!(sys.read(start, &mut [0]), Ok(0) | Err(_)) {}
@@ -121,9 +122,9 @@ fn receive(sys: &dyn Sys, watch: Watch, signals: u64, sent: &Counter) -> Receive
     let count = SigAction::handler(move |_, _| {
         counter.0.fetch_add(1, Ordering::Relaxed);
     });
-    // What was sent before this is pending: it is blocked.
+    // Signals sent before this are pending: the signal is blocked.
     let _ = sys.sigaction(Signal::USR1, Some(count));
-    // What comes before the first wait is one signal, however often it was sent.
+    // All signals sent before the first wait count as one.
     let before = sent.0.load(Ordering::Relaxed);
     let begun = watch.begin(sys);
     loop {

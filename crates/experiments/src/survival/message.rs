@@ -1,4 +1,4 @@
-//! What is sent: [`Message`], 32 bytes that tell whether they are whole.
+//! The messages: [`Message`], 32 bytes that show whether they are whole.
 
 use tontine_mechanisms::about::Carries;
 
@@ -8,18 +8,18 @@ pub(super) const BYTES: usize = 32;
 /// The bytes of a message: its number and the number's complement, twice.
 pub(super) type Message = [u8; BYTES];
 
-/// What the bytes said.
+/// Content of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// The message of that number, whole.
+    /// A whole message with this number.
     Whole(u64),
-    /// A message arrived whose bytes nobody sent together.
+    /// A message whose bytes were never sent together.
     Torn,
-    /// The mechanism told of a message and carries nothing.
+    /// The mechanism reported a message and carries no content.
     Bare,
 }
 
-/// Message number `number`.
+/// Returns message number `number`.
 #[inline(always)]
 pub(super) fn message(number: u64) -> Message {
     let mut bytes = [0; BYTES];

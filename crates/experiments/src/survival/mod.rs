@@ -1,24 +1,24 @@
-//! `survival`: what SIGKILL of one end does to the other, mechanism by mechanism: [`Survival`].
+//! `survival`: the effect of SIGKILL of one end on the other, for each mechanism: [`Survival`].
 //!
-//! Two processes pass numbered messages to and fro; one of them, chosen at random, is killed at a
-//! random moment. [`referee`] starts and kills them and says what became of the survivor;
-//! [`player`] is what each of the two does and writes down; [`message`] tells a torn message from a
-//! whole one. The mechanisms are those of `tontine_mechanisms` whose ends are processes.
+//! Two processes pass numbered messages back and forth; one of them, chosen at random, is killed at
+//! a random moment. [`referee`] starts and kills them and judges the survivor; [`player`] is the
+//! code of each process; [`message`] distinguishes a torn message from a whole one. The mechanisms
+//! are those of `tontine_mechanisms` whose ends are processes.
 //!
 //! - *wedged*: the survivor has not noticed by the deadline and is still blocked or spinning;
-//! - *torn*: it received a message that was never sent so;
-//! - *lost*: a `send` had returned, and its message was not received and never will be: the
-//!   mechanism had taken charge of it and did not deliver. Where the sender was killed that is
-//!   `lost_with_sender`; where the receiver was, unread mail went with it, unless the mechanism
-//!   gave it back to the survivor;
-//! - *notice*: how long until the survivor noticed, of those that did.
+//! - *torn*: it received a message with contents that were never sent;
+//! - *lost*: a `send` had returned, but its message was not received and never will be: the
+//!   mechanism had accepted it and did not deliver. If the sender was killed that is
+//!   `lost_with_sender`; if the receiver was, unread messages were lost with it, unless the
+//!   mechanism gave them back to the survivor;
+//! - *notice*: the time until the survivor noticed, for those that did.
 //!
-//! Mail that nobody has read goes with its reader wherever the mechanism keeps it out of the
-//! sender's reach, and a dying process still takes mail for some ten microseconds: so `lost` is
-//! near 100 % for all of these. The library's mailbox keeps it within reach.
+//! Unread messages vanish with their receiver if the mechanism keeps them out of the sender's
+//! reach, and a dying process still accepts messages for some ten microseconds: so `lost` is near
+//! 100 % for all of these. The library's mailbox keeps them within reach.
 //!
-//! Nobody helps the survivor: no timer, no question about the peer. What it notices, the mechanism
-//! tells. What it does not do: kill at every instruction, or repair anything.
+//! The survivor gets no help: no timer, no check of the peer. Whatever it notices, the mechanism
+//! reports. The experiment does not kill at every instruction, and repairs nothing.
 
 mod explained;
 mod message;
@@ -45,7 +45,7 @@ use crate::mechanisms::{self, spins};
 use message::BYTES;
 use referee::{Fate, Plan, kills};
 
-/// How long after the kill a survivor that has not noticed counts as wedged.
+/// Time after the kill at which a survivor that has not noticed counts as wedged.
 const DEADLINE: Duration = Duration::from_millis(200);
 
 /// The experiment.
@@ -75,7 +75,7 @@ impl Experiment for Survival {
         &VARIANTS
     }
 
-    /// One cell: either end is killed, at random.
+    /// Returns one cell: either end is killed, at random.
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         vec![Params::new()]
     }
@@ -89,7 +89,7 @@ impl Experiment for Survival {
     }
 }
 
-/// Kills so many times and says what became of each survivor.
+/// Kills `count` times and returns the fate of each survivor.
 fn measure(variant: &str, count: usize, deadline: Duration) -> Result<Vec<Fate>> {
     let mechanism = registry::find(variant)
         .filter(|mechanism| mechanism.row(Asked::Survival).is_some())
@@ -100,21 +100,23 @@ fn measure(variant: &str, count: usize, deadline: Duration) -> Result<Vec<Fate>>
     };
     let spins = spins(variant);
     if spins && first == second {
-        return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
+        return Err(Trouble::skip(
+            "needs two processors: two spinning ends on one only wait for each other",
+        ));
     }
     let (processors, carries, clock) = ([first, second], mechanism.carries, Clock::calibrated());
     let plan = Plan { count, processors, spins, carries, deadline, clock };
     registry::pairs(variant, Kills(&plan))?
 }
 
-/// Kills as planned.
+/// Kills according to a plan.
 struct Kills<'p>(&'p Plan);
 
 impl PairUser for Kills<'_> {
     type Out = Result<Vec<Fate>>;
 
     fn threads<P: PairDriver<Half: Send>, const ROUND_TRIP: usize>(self) -> Self::Out {
-        Err(Trouble::fail("a kill of one thread takes the other, too"))
+        Err(Trouble::fail("a kill of one thread ends the other, too"))
     }
 
     fn processes<P: PairDriver, const ROUND_TRIP: usize>(self) -> Self::Out {
@@ -122,7 +124,7 @@ impl PairUser for Kills<'_> {
     }
 }
 
-/// The shares, the times of those that noticed, and the counts behind them.
+/// Returns the shares, the times of those that noticed, and the notes.
 fn observed(fates: &[Fate]) -> Observed {
     let share = |metric: &str, of: fn(&Fate) -> bool| {
         let samples = fates.iter().map(|fate| if of(fate) { 1.0 } else { 0.0 }).collect();

@@ -1,11 +1,11 @@
-//! One of the two processes: [`play`] is what it does with its end of the mechanism, [`Diary`] what
-//! it writes down for the referee, who reads it after its death. It monitors no peer: only the
-//! mechanism can notify it.
+//! One of the two processes: [`PairPlayer::play`] passes messages through its end of the mechanism,
+//! [`Diary`] records its progress for the referee, which reads it after the process's death. The
+//! process monitors no peer: only the mechanism can notify it.
 //!
 //! Message 1 goes from the first player to the second, message 2 back, and so on. A number is
-//! written into the diary right after the call that sent or received it has returned. Died in
-//! between, a message counts as not sent, or as not received: a receiver that never got to write
-//! it down never got to act on it either.
+//! recorded right after the call that sent or received it has returned. If the process dies in
+//! between, the message counts as not sent, or as not received: a receiver that died before
+//! recording it did not act on it either.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -21,7 +21,7 @@ use tontine_mechanisms::end::{TransferError, TwoWay};
 
 use super::message::{Claim, claim, message};
 
-/// What a player has done; only it writes.
+/// Progress of a player; written only by that player.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Diary {
@@ -29,11 +29,11 @@ pub(super) struct Diary {
     pub(super) sent: AtomicU64,
     /// Number of the last message that was received.
     pub(super) received: AtomicU64,
-    /// When it noticed that the other one is gone; 0 before.
+    /// Time when it noticed that the other player is dead; 0 before.
     pub(super) noticed: AtomicU64,
     /// 1 after a torn message.
     pub(super) torn: AtomicU32,
-    /// 1 where the mechanism gave its last message back.
+    /// 1 if the mechanism gave its last message back.
     pub(super) taken_back: AtomicU32,
     pub(super) words: LastWords,
 }
@@ -41,10 +41,10 @@ pub(super) struct Diary {
 // SAFETY: atomics and last words, which are atomics; zero is valid.
 unsafe impl Shareable for Diary {}
 
-/// Both diaries.
+/// The records of both players.
 pub(super) type Diaries = [Diary; 2];
 
-/// One of the two processes: its side, its place, and the kind of its mechanism.
+/// One of the two processes: its side, its processor, and what its mechanism carries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PairPlayer {
     pub(super) side: usize,
@@ -54,7 +54,8 @@ pub(super) struct PairPlayer {
 }
 
 impl PairPlayer {
-    /// Opens an end and plays until the other one is gone. The exit status: 0 noticed, 1 broken.
+    /// Opens an end and passes messages until the other player is dead. Returns the exit status: 0
+    /// noticed, 1 broken.
     pub(super) fn play<E: TwoWay>(self, open: impl FnOnce() -> Result<E>, diary: &Diary) -> i32 {
         let opened = pin::pin_to(self.processor).and_then(|()| open());
         let ended = opened.map(|mut end| (self.pass_messages(&mut end, diary), end));
@@ -63,12 +64,13 @@ impl PairPlayer {
                 let noticed = self.clock.stop();
                 let taken_back = !end.take_back().is_empty();
                 diary.taken_back.store(u32::from(taken_back), Ordering::Relaxed);
-                // SYNC survival-noticed: pairs with the referee's load; the diary comes before.
+                // SYNC survival-noticed: pairs with the referee's load; the record is stored
+                // before.
                 diary.noticed.store(noticed, Ordering::Release);
                 return 0;
             }
             Ok((TransferError::Broken(trouble), end)) => {
-                // Not closed: a library may wait for a peer that is dead.
+                // Not closed: a library may wait for a dead peer.
                 std::mem::forget(end);
                 trouble
             }
@@ -96,7 +98,7 @@ impl PairPlayer {
     }
 }
 
-/// Enters a message; a wrong one that is whole breaks the game.
+/// Records a message; a whole message with a wrong number is an error.
 fn take(claim: Claim, expected: u64, diary: &Diary) -> Result<(), TransferError> {
     match claim {
         Claim::Whole(number) if number != expected => Err(TransferError::Broken(Trouble::fail(

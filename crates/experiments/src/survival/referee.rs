@@ -1,9 +1,9 @@
-//! Starts two players, kills one at random and says what became of the other: [`kills`].
+//! Starts two players, kills one at random and judges the other: [`kills`].
 //!
 //! A survivor that has not noticed after [`ATTENDED`] is set aside and the next pair begins; one
-//! that spins gets the lowest priority, so that it disturbs nobody. It is wedged if it has not
-//! noticed by the deadline. So a mechanism that always wedges does not cost a deadline a
-//! kill. Wedged survivors are killed; nobody is left behind.
+//! that spins gets the lowest priority, so that it disturbs no other process. It is wedged if it
+//! has not noticed by the deadline. So a mechanism that always wedges does not cost a deadline per
+//! kill. Wedged survivors are killed; no process is left behind.
 
 #![allow(unsafe_code, reason = "lowers the priority of a process")]
 
@@ -27,52 +27,53 @@ use tontine_mechanisms::end::TwoWay;
 
 use super::player::{Diaries, PairPlayer};
 
-/// How long it has our attention; those that notice do so far earlier.
+/// Time for which the referee waits for a survivor; survivors that notice do so far earlier.
 const ATTENDED: Duration = Duration::from_millis(3);
-/// How long two players may take to begin.
+/// Timeout of the start of two players.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Messages that must have passed before the kill.
 const BEGUN: u64 = 8;
-/// The kill falls uniformly into this time after the beginning: longer than several rounds of any
-/// mechanism, and far longer than one of most.
+/// The kill falls uniformly into this time after the start: longer than several rounds of any
+/// mechanism, and far longer than one round of most.
 const WINDOW: Duration = Duration::from_micros(500);
-/// Between two looks at whether the game has begun.
+/// Interval between two checks whether messages pass.
 const LOOK: Duration = Duration::from_micros(100);
 
-/// What to do.
+/// The plan of an invocation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
-    /// How many kills.
+    /// Number of kills.
     pub(super) count: usize,
-    /// Where the two players run.
+    /// Processors of the two players.
     pub(super) processors: [usize; 2],
-    /// Whether they spin.
+    /// `true` if the players spin.
     pub(super) spins: bool,
     /// The part of a message that reaches the receiver.
     pub(super) carries: Carries,
-    /// How long after the kill a survivor that has not noticed counts as wedged.
+    /// Time after the kill at which a survivor that has not noticed counts as wedged.
     pub(super) deadline: Duration,
     pub(super) clock: Clock,
 }
 
-/// What became of one survivor, and of the messages.
+/// Fate of one survivor, and of the messages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Fate {
-    /// How long after the kill it noticed; `None` where it is wedged.
+    /// Time from the kill to the notice; `None` if it is wedged.
     pub(super) notice_ns: Option<f64>,
-    /// It received a message that was torn.
+    /// `true` if it received a torn message.
     pub(super) torn: bool,
-    /// A message that the killed one had sent never came.
+    /// `true` if a message that the killed player had sent never arrived.
     pub(super) lost_with_sender: bool,
-    /// A message that the survivor had sent, before or after the kill, was never read.
+    /// `true` if a message that the survivor had sent, before or after the kill, was never read.
     pub(super) lost_with_receiver: bool,
 }
 
-/// Starts a pair and kills one of it, as often as the plan says. Each end is opened in its process.
+/// Starts a pair and kills one of it, as often as the plan requires. Each end is opened in its own
+/// process.
 ///
 /// # Errors
-/// Skipped, where the machine lacks the mechanism; failed, where an end breaks of something else
-/// than a death.
+/// Skipped, if the machine lacks the mechanism; failed, if an end fails for a reason other than a
+/// death.
 pub(super) fn kills<H, E: TwoWay>(
     plan: &Plan,
     pair: impl Fn() -> Result<Couple<H>>,
@@ -101,7 +102,7 @@ pub(super) fn kills<H, E: TwoWay>(
     Ok(fates)
 }
 
-/// Two players who pass messages.
+/// Two players that pass messages.
 struct Game {
     diaries: Shared<Diaries>,
     players: [Child; 2],
@@ -115,8 +116,8 @@ impl Game {
         open: &impl Fn(H) -> Result<E>,
     ) -> Result<Self> {
         let diaries = Shared::<Diaries>::anonymous()?;
-        // Whatever tells of a death must be held by nobody else: each player drops the other's end,
-        // and we drop both with the closures.
+        // A descriptor that reports a death must have no other holder: each player drops the
+        // other's end, and we drop both with the closures.
         let second = Cell::new(Some(second));
         let &Plan { processors, carries, clock, .. } = plan;
         let player = |half: H, side: usize| {
@@ -159,7 +160,7 @@ impl Game {
         let Self { diaries, players: [one, two], stays } = self;
         let victim_side = usize::from(rand::random::<bool>());
         let (mut victim, survivor) = if victim_side == 0 { (one, two) } else { (two, one) };
-        // Before the kill, so that nothing but waiting comes after it.
+        // Before the kill, so that only waiting follows it.
         let ending = pidfd_open(survivor.pid(), PidfdFlags::empty()).setting_up("pidfd_open")?;
         thread::sleep(WINDOW.mul_f64(rand::random::<f64>()));
         let killed_at = Instant::now();
@@ -184,7 +185,7 @@ impl Game {
     }
 }
 
-/// The one that was not killed.
+/// The player that was not killed.
 struct Survivor {
     side: usize,
     process: Child,
@@ -192,14 +193,14 @@ struct Survivor {
     ending: std::os::fd::OwnedFd,
     diaries: Shared<Diaries>,
     _stays: Option<Box<dyn Any>>,
-    /// When the other one was killed, by the clock of the diaries.
+    /// Time of the kill, by the players' clock.
     stamp: u64,
-    /// The same, by the system's.
+    /// Time of the kill, by the system's clock.
     killed_at: Instant,
 }
 
 impl Survivor {
-    /// Whether it ends in that time.
+    /// Returns `true` if the survivor ends within `time`.
     fn ends_within(&mut self, time: Duration) -> Result<bool> {
         let until = Instant::now() + time;
         loop {
@@ -213,21 +214,21 @@ impl Survivor {
         }
     }
 
-    /// How long it still has to notice.
+    /// Returns the time that it still has to notice.
     fn time_left(&self, plan: &Plan) -> Duration {
         plan.deadline.saturating_sub(self.killed_at.elapsed())
     }
 
-    /// Lets everybody else run first. Best effort: where it is refused, figures are noisier.
+    /// Lets all other processes run first. Best effort: if it fails, figures are noisier.
     fn step_back(&self) {
         let nothing = libc::sched_param { sched_priority: 0 };
         let pid = self.process.pid().as_raw_nonzero().get();
         // SAFETY: takes a number and a plain structure that lives for the call; the process is our
-        // child and not reaped, so the number is nobody else's.
+        // child and not reaped, so no other process has the number.
         unsafe { libc::sched_setscheduler(pid, libc::SCHED_IDLE, &nothing) };
     }
 
-    /// What became of it. One that is still there has not noticed, and is killed.
+    /// Returns its fate. A survivor that still runs has not noticed, and is killed.
     fn fate(mut self, plan: &Plan) -> Result<Fate> {
         self.process.kill()?;
         let (own, dead) = (&self.diaries[self.side], &self.diaries[1 - self.side]);
@@ -238,14 +239,14 @@ impl Survivor {
         let noticed = own.noticed.load(Ordering::Acquire);
         let torn = own.torn.load(Ordering::Relaxed) != 0;
         let unread = |sent: u64, received: u64| sent > received;
-        // One that was set aside may be looked at again some time after the deadline.
+        // A survivor that was set aside may be checked again some time after the deadline.
         let notice_ns = (noticed != 0).then(|| plan.clock.ns_between(self.stamp, noticed));
-        // No more than one message is under way.
+        // At most one message is in flight.
         let taken_back = own.taken_back.load(Ordering::Relaxed) != 0;
         Ok(Fate {
             notice_ns: notice_ns.filter(|&ns| ns <= plan.deadline.as_nanos() as f64),
             torn,
-            // A torn message came, if only in part.
+            // A torn message did arrive, if only in part.
             lost_with_sender: !torn
                 && unread(dead.sent.load(Ordering::Relaxed), own.received.load(Ordering::Relaxed)),
             lost_with_receiver: !taken_back

@@ -1,4 +1,5 @@
-//! Every variant at a few kills; who wedges and who does not; what is torn and lost is seen.
+//! Every variant with a few kills; mechanisms that wedge and that notify; detection of torn and
+//! lost messages.
 
 use tontine_host::peer::{PeerHandle, in_a_process_of_its_own};
 use tontine_mechanisms::about::{AfterKill, Carries, Death};
@@ -13,7 +14,7 @@ const KILLS: usize = 4;
 /// Long: a busy machine must not decide a test.
 const PATIENT: Duration = Duration::from_secs(1);
 
-/// The fates of a variant, or nothing where it is skipped.
+/// Returns the fates of a variant, or `None` if it is skipped.
 fn fates(variant: &str) -> std::result::Result<Option<Vec<Fate>>, String> {
     match measure(variant, KILLS, PATIENT) {
         Ok(fates) => Ok(Some(fates)),
@@ -22,7 +23,7 @@ fn fates(variant: &str) -> std::result::Result<Option<Vec<Fate>>, String> {
     }
 }
 
-/// A claim inside a process whose panics nobody would see.
+/// An assertion inside a process whose panics would go unseen.
 fn claim(holds: bool, what: impl std::fmt::Debug) -> std::result::Result<(), String> {
     if holds { Ok(()) } else { Err(format!("{what:?}")) }
 }
@@ -93,12 +94,12 @@ fn nobody_is_left_behind() {
         };
         let before = children();
         measure("futex", KILLS, PATIENT).map_err(|trouble| trouble.to_string())?;
-        // Where the kernel does not list children there is nothing to compare.
+        // If the kernel does not list children there is nothing to compare.
         claim(children() == before, (before, children()))
     });
 }
 
-/// Carries messages through a pipe, cut short or swallowed from a number on.
+/// Carries messages through a pipe, torn or dropped from a number on.
 struct Bad<E> {
     pipe: E,
     from: u64,
@@ -144,8 +145,8 @@ impl<E: TwoWay> Inlet for Bad<E> {
 
 impl<E: TwoWay> TwoWay for Bad<E> {}
 
-/// The fates of pairs whose ends do that from message 11 on: late enough for the referee to see
-/// the game begin.
+/// Returns the fates of pairs whose ends misbehave from message 11 on: late enough for the referee
+/// to see messages pass.
 fn fates_of(what: What) -> std::result::Result<Vec<Fate>, String> {
     let open = |half| Ok(Bad { pipe: Pipe::open::<BYTES>(half, &[])?, from: 11, what });
     kills(&plan(), || Pipe::pair(BYTES), open).map_err(|trouble| trouble.to_string())

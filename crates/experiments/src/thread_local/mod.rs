@@ -1,12 +1,10 @@
-//! What it costs to count in memory that threads share, and in memory of their own:
-//! [`ThreadLocal`].
+//! The cost of counting in memory that threads share, and in thread-local memory: [`ThreadLocal`].
 //!
-//! [`ways`] holds one counter each and the loop that increments it, [`mod@race`] lets one or two
-//! threads run that loop at once and counts what is missing afterwards, `explained` is for readers.
+//! [`ways`] has the counters and the loop that increments them, [`mod@race`] runs that loop in one
+//! or two threads at once and counts the missing increments, `explained` is for readers.
 //!
-//! Source: seed 003, whose program increments a global and a `__thread` variable ten million times
-//! in each of two threads. What it does not do: put two counters on one cache line
-//! (`false-sharing`).
+//! Source: 003, whose program increments a global and a `__thread` variable ten million times in
+//! each of two threads. Two counters on one cache line are measured by `false-sharing`.
 
 mod explained;
 mod race;
@@ -62,7 +60,7 @@ impl Experiment for ThreadLocal {
         VARIANTS
     }
 
-    /// One thread, two on two processors, two on one.
+    /// Returns cells with one thread, two on two processors, and two on one.
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         let cell = |threads: &str, placement: Option<&str>| {
             let mut params = Params::from([("threads".to_owned(), threads.to_owned())]);
@@ -86,8 +84,9 @@ impl Experiment for ThreadLocal {
     }
 }
 
-/// Increments of each thread. A mutex that two threads want is a hundred times as dear as a plain
-/// increment and gets a tenth of them; the other dear ones get a quarter where minutes count.
+/// Returns the number of increments of each thread. A mutex under contention by two threads costs a
+/// hundred times as much as a plain increment and gets a tenth of them; the other expensive
+/// variants get a quarter in a run of default size.
 fn increments(variant: &str, size: Size) -> usize {
     let all = size.increments();
     match (variant, size) {
@@ -97,7 +96,7 @@ fn increments(variant: &str, size: Size) -> usize {
     }
 }
 
-/// One processor for each thread.
+/// Returns one processor for each thread.
 fn processors(params: &Params) -> Result<Vec<usize>> {
     let of = |name: &str| params.get(name).map_or("", String::as_str);
     match of("threads") {

@@ -9,12 +9,12 @@ use tontine_host::trouble::{Result, Trouble};
 
 use super::ways::{Way, repeat};
 
-/// What came of a race.
+/// Result of a race.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Seen {
-    /// From the first thread's start to the last one's end.
+    /// Time from the first thread's start to the last one's end.
     pub(super) ns: f64,
-    /// What the counters hold.
+    /// Sum of the counters.
     pub(super) counted: u64,
 }
 
@@ -25,10 +25,10 @@ struct Lap {
     counted: u64,
 }
 
-/// Lets a thread on each of `processors` increment so many times, all at once.
+/// Lets a thread on each of `processors` increment `increments` times, all at once.
 ///
 /// # Errors
-/// Skipped, where a thread, a processor or what the way needs is refused.
+/// Skipped, if a thread, a processor or a requirement of the way is refused.
 pub(super) fn race<W: Way>(
     way: &W,
     processors: &[usize],
@@ -38,7 +38,7 @@ pub(super) fn race<W: Way>(
     let ready = AtomicUsize::new(0);
     let lap = |processor: usize| -> Result<Lap> {
         let prepared = pin::pin_to(processor).and_then(|()| way.enter());
-        // Also where it cannot run: the others wait for it.
+        // Even if it cannot run: the others wait for it.
         ready.fetch_add(1, Ordering::Relaxed);
         while ready.load(Ordering::Relaxed) < processors.len() {
             thread::yield_now();
@@ -55,7 +55,7 @@ pub(super) fn race<W: Way>(
             thread::Builder::new().spawn_scoped(scope, move || lap(processor))
         };
         let threads: Vec<_> = processors.iter().map(start).collect();
-        // Who could not be started does not come.
+        // Threads that could not be started never arrive.
         let missing = threads.iter().filter(|thread| thread.is_err()).count();
         ready.fetch_add(missing, Ordering::Relaxed);
         let lap = |thread: std::io::Result<thread::ScopedJoinHandle<'_, Result<Lap>>>| match thread

@@ -1,4 +1,4 @@
-//! Every variant at a few thousand increments: what it counts, and what may get lost.
+//! Every variant with a few thousand increments: the count, and the losses.
 
 use tontine_bench::observe::Statistic;
 
@@ -12,7 +12,7 @@ fn series(observed: &Observed, metric: &str) -> f64 {
     found.samples[0]
 }
 
-/// Every cell of every variant, in few increments.
+/// Runs every cell of every variant, with few increments.
 fn all(mut look: impl FnMut(&str, &Params, Observed)) {
     let topology = Topology::of_this_machine();
     for variant in VARIANTS {
@@ -46,8 +46,8 @@ fn every_cell_is_timed_and_only_the_shared_counter_may_lose() {
     assert!(seen >= VARIANTS.len(), "{seen}");
 }
 
-/// The point of it all. Two threads that really run at the same time lose within a moment; how
-/// long that moment is on a busy machine nobody knows, so they get several.
+/// Two threads that run at the same time lose increments within a moment; how long that takes on a
+/// busy machine is unknown, so they get several tries.
 #[test]
 fn two_processors_lose_increments_of_a_plain_shared_counter() {
     let place = Topology::of_this_machine().placement("cross-core");

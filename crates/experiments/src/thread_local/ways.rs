@@ -1,8 +1,8 @@
-//! One counter each: [`Way`], and the loop around it: [`repeat`].
+//! The counters: [`Way`], and the loop around them: [`repeat`].
 //!
 //! A plain increment is a relaxed load, an addition and a relaxed store, which compile to what C's
-//! `x++` does in a loop that nobody merges, without being undefined where two threads race. Every
-//! way's loop is compiled from the same lines.
+//! `x++` does in a loop that is not merged, without being undefined if two threads race. Every
+//! way's loop is compiled from the same source lines.
 
 #![allow(unsafe_code, reason = "pthread keys and mutexes")]
 
@@ -18,21 +18,21 @@ use crate::liveness_check::timing::{align, counted};
 pub(super) trait Way: Sync {
     /// Adds one.
     fn increment(&self);
-    /// What a thread does before its first increment.
+    /// Prepares a thread before its first increment.
     fn enter(&self) -> Result<()> {
         Ok(())
     }
-    /// What a thread does after its last one: it says what its own counter holds.
+    /// Ends a thread's counting after its last increment; returns its own counter.
     fn leave(&self) -> u64 {
         0
     }
-    /// What the counter of all holds.
+    /// Returns the shared counter.
     fn counted(&self) -> u64 {
         0
     }
 }
 
-/// Increments so many times.
+/// Increments `increments` times.
 #[inline(never)]
 pub(super) fn repeat<W: Way>(way: &W, increments: u64) {
     let (mut made, mut increments) = (0_u64, increments);
@@ -49,7 +49,7 @@ fn plainly(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// A plain counter, alone on its cache lines.
+/// A plain counter, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shared(AtomicU64);
@@ -65,7 +65,7 @@ impl Way for Shared {
     }
 }
 
-/// A counter of each thread's own, as `__thread` makes it.
+/// A counter of each thread, as by C's `__thread`.
 #[derive(Debug)]
 pub(super) struct Own;
 
@@ -84,16 +84,16 @@ impl Way for Own {
     }
 }
 
-/// A counter of each thread's own, behind a key.
+/// A counter of each thread, behind a key.
 #[derive(Debug)]
 pub(super) struct Key(libc::pthread_key_t);
 
-/// Alone on its cache lines, like the others.
+/// A counter on cache lines of its own, like the others.
 #[repr(align(128))]
 struct Apart(AtomicU64);
 
 impl Key {
-    /// A new key.
+    /// Creates a key.
     pub(super) fn new() -> Result<Self> {
         let mut key = 0;
         // SAFETY: the pointer is to a live local; no destructor is registered.
@@ -115,7 +115,7 @@ impl Way for Key {
         // SAFETY: the key lives as long as the handle; `leave` takes the counter back.
         let set = check(unsafe { libc::pthread_setspecific(self.0, counter.cast()) });
         if set.is_err() {
-            // SAFETY: made above, and nobody has it.
+            // SAFETY: created above, and referenced nowhere else.
             drop(unsafe { Box::from_raw(counter) });
         }
         set.setting_up("pthread_setspecific")
@@ -123,13 +123,13 @@ impl Way for Key {
 
     #[inline(always)]
     fn increment(&self) {
-        // SAFETY: `enter` has put a counter there, which lives until `leave`.
+        // SAFETY: `enter` stored a counter there, which lives until `leave`.
         plainly(unsafe { &(*self.mine()).0 });
     }
 
     fn leave(&self) -> u64 {
-        // SAFETY: the counter that `enter` made; nobody refers to it any more, and the key forgets
-        // it with the thread, which ends after this.
+        // SAFETY: the counter that `enter` created; no reference to it remains, and the key's value
+        // ends with the thread, which ends after this.
         let counter = unsafe { Box::from_raw(self.mine()) };
         // SAFETY: as in `enter`.
         unsafe { libc::pthread_setspecific(self.0, null()) };
@@ -160,7 +160,7 @@ impl Way for Atomic {
     }
 }
 
-/// A plain counter and the mutex that guards it, on lines of their own.
+/// A plain counter and the mutex that guards it, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Mutex {
@@ -168,11 +168,12 @@ pub(super) struct Mutex {
     counter: AtomicU64,
 }
 
-// SAFETY: a mutex is made for several threads; it is only ever reached through its functions.
+// SAFETY: a mutex is designed for several threads; it is accessed only through its functions.
 unsafe impl Sync for Mutex {}
 
 impl Mutex {
-    /// Unlocked. It must not be moved once a thread has used it: `race` borrows it.
+    /// Creates an unlocked mutex. It must not be moved once a thread has used it: `race` borrows
+    /// it.
     pub(super) fn new() -> Self {
         let mutex = UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER);
         Self { mutex, counter: AtomicU64::new(0) }
@@ -182,8 +183,8 @@ impl Mutex {
 impl Way for Mutex {
     #[inline(always)]
     fn increment(&self) {
-        // SAFETY: initialised, and borrowed so that it stays where it is. A default mutex that
-        // this thread does not hold cannot refuse.
+        // SAFETY: initialised, and borrowed, so that it is not moved. Locking a default mutex that
+        // this thread does not hold cannot fail.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
         plainly(&self.counter);
         // SAFETY: this thread holds it.
@@ -197,12 +198,12 @@ impl Way for Mutex {
 
 impl Drop for Mutex {
     fn drop(&mut self) {
-        // SAFETY: nobody holds it: who did was joined.
+        // SAFETY: no thread holds it: all have been joined.
         unsafe { libc::pthread_mutex_destroy(self.mutex.get()) };
     }
 }
 
-/// The `errno` that functions of the pthread family return.
+/// Converts the `errno` that pthread functions return.
 fn check(returned: libc::c_int) -> std::io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(returned)) }
 }
@@ -221,7 +222,7 @@ mod tests {
         body.iter().filter(is_call).count()
     }
 
-    /// The instructions that write to memory.
+    /// Returns the instructions that write to memory.
     fn writes(body: &[Instruction]) -> Vec<&Instruction> {
         let writes = |one: &&Instruction| {
             let changes = matches!(
@@ -233,7 +234,8 @@ mod tests {
         body.iter().filter(writes).collect()
     }
 
-    /// Load, add, store, in three instructions or in one: but never locked, and once a turn.
+    /// Asserts a load, an addition and a store, in three instructions or in one: never locked, and
+    /// once per iteration.
     fn is_plain(body: &[Instruction]) {
         let [write] = writes(body)[..] else { panic!("{} writes", writes(body).len()) };
         assert!(body.iter().all(|one| !one.has_lock_prefix()), "locked");

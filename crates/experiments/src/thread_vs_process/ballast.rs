@@ -1,7 +1,7 @@
-//! A parent's memory: [`Ballast`], so many bytes, every page written.
+//! A parent's memory: [`Ballast`], with every page written.
 //!
-//! In pages of 4 KiB (the machine's smallest): large ones would have a five-hundredth of the page
-//! table entries, and the copy of those is what a fork of a large process pays for.
+//! It has pages of 4 KiB (the machine's smallest): large ones would have a five-hundredth of the
+//! page table entries, and copying those is the cost of a large process's fork.
 
 #![allow(unsafe_code, reason = "maps memory and advises the kernel on it")]
 
@@ -13,7 +13,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use tontine_host::trouble::{During, Result};
 
-/// Private memory that has been written, page by page, and is given back when dropped.
+/// Private memory that has been written, page by page, and is unmapped on drop.
 #[derive(Debug)]
 pub(super) struct Ballast {
     at: *mut c_void,
@@ -22,24 +22,25 @@ pub(super) struct Ballast {
 }
 
 impl Ballast {
-    /// So many bytes.
+    /// Maps and touches `bytes` bytes.
     ///
     /// # Errors
-    /// Skipped, where the system refuses the memory.
+    /// Skipped, if the system refuses the memory.
     pub(super) fn touched(bytes: u64) -> Result<Self> {
         let bytes = bytes as usize;
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a fresh mapping at an address of the kernel's choice affects no memory of ours.
         let at = unsafe { mmap_anonymous(null_mut(), bytes, protection, flags) };
         let mut ballast = Self { at: at.setting_up("mmap")?, bytes, small_pages: true };
-        // SAFETY: the mapping is ours alone, and both pieces of advice keep what it holds: zeros.
+        // SAFETY: the mapping is ours alone, and both pieces of advice preserve its content: zeros.
         ballast.small_pages = match unsafe { madvise(ballast.at, bytes, Advice::LinuxNoHugepage) } {
             Ok(()) => true,
-            // A kernel that has no large pages does not know the word.
+            // A kernel without large pages does not know the advice.
             Err(Errno::INVAL) => true,
             Err(_) => false,
         };
-        // In one call where the kernel can (5.14), since a fault a page takes three times as long.
+        // In one call if the kernel supports it (5.14), because one fault per page takes three
+        // times as long.
         // SAFETY: as above.
         if unsafe { madvise(ballast.at, bytes, Advice::LinuxPopulateWrite) }.is_err() {
             ballast.write_each_page();
@@ -54,14 +55,14 @@ impl Ballast {
         }
     }
 
-    /// What has to be said of it.
+    /// Returns the notes on the memory.
     pub(super) fn notes(&self) -> Vec<String> {
         let pages = self.bytes / page_size();
         vec![if self.small_pages {
             format!("parent: {pages} touched pages of {} KiB, large pages off", page_size() >> 10)
         } else {
             format!(
-                "parent: {} MiB touched, perhaps in large pages: madvise refused",
+                "parent: {} MiB touched, possibly in large pages: madvise failed",
                 self.bytes >> 20
             )
         }]
@@ -70,7 +71,7 @@ impl Ballast {
 
 impl Drop for Ballast {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone and nobody refers to it.
+        // SAFETY: the mapping is ours alone and no reference to it remains.
         let _ = unsafe { munmap(self.at, self.bytes) };
     }
 }
@@ -79,7 +80,7 @@ impl Drop for Ballast {
 mod tests {
     use super::*;
 
-    /// Alone: what siblings map and unmap meanwhile moves the lines that are read.
+    /// Runs in a process of its own: mappings of other tests would move the lines that are read.
     #[test]
     fn every_page_is_there_and_small() {
         const BYTES: u64 = 8 << 20;

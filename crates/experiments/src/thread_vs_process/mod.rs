@@ -1,10 +1,10 @@
-//! What it costs to make a thread or a process and to wait for its end: [`ThreadVsProcess`].
+//! The cost of creating a thread or a process and waiting for its end: [`ThreadVsProcess`].
 //!
-//! [`ballast`] gives the parent its memory, [`Creator`] has the ways of creating; `explained` is
-//! for readers. Which system calls they make is traced, not told: [`tontine_host::trace`].
+//! [`ballast`] gives the parent its memory, [`Creator`] has the ways to create; `explained` is for
+//! readers. The system calls are traced: [`tontine_host::trace`].
 //!
-//! Source: seed 003, which shows the system calls and no times. What it does not do: count how many
-//! processes fit, or how they disturb each other (`fork-throughput`).
+//! Source: 003, which shows the system calls and no times. How processes disturb each other is
+//! measured by `fork-throughput`; how many fit is not measured.
 
 mod ballast;
 mod explained;
@@ -32,9 +32,9 @@ pub struct ThreadVsProcess;
 
 /// The parents: name and bytes of touched memory.
 const PARENTS: [(&str, u64); 2] = [("1 MiB", 1 << 20), ("1 GiB", 1 << 30)];
-/// Where all run on one processor, and where the scheduler chooses.
+/// Placements: all on one processor, or chosen by the scheduler.
 const PLACES: [&str; 2] = ["same-core", "unpinned"];
-/// Fewest samples of an invocation.
+/// Minimum number of samples of an invocation.
 const FEWEST: usize = 3;
 
 const fn variant(name: &'static str, summary: &'static str) -> Variant {
@@ -51,7 +51,7 @@ const VARIANTS: &[Variant] = &[
     variant("clone3-thread", "bare clone3 with a thread's flags but no stack or TLS to set up"),
 ];
 
-/// How long an invocation may measure, and how many samples it takes at most.
+/// Time and maximum number of samples of an invocation.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     samples: usize,
@@ -90,9 +90,9 @@ impl Experiment for ThreadVsProcess {
         VARIANTS
     }
 
-    /// To touch 1 GiB takes longer than to measure beside it: a look does so for the two of the
-    /// experiment's name alone, a report for what one would use in place of the second, too, and
-    /// only a full run for all.
+    /// Returns the cells. Touching 1 GiB takes longer than measuring with it: a quick run does so
+    /// for the two variants in the experiment's name only, a default run also for posix-spawn, the
+    /// usual replacement of fork, and only a full run for all.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let by_name = ["thread", "fork"].contains(&variant);
         let large = match size {
@@ -112,7 +112,7 @@ impl Experiment for ThreadVsProcess {
         cells
     }
 
-    /// Time, not creations, is what an invocation is given: milliseconds of it.
+    /// The time of an invocation in ms: it is given a time, not a number of creations.
     fn operations(&self, _: &str, size: Size) -> usize {
         Plan::of(size).budget.as_millis() as usize
     }
@@ -158,10 +158,10 @@ fn cell(parent: &str, placement: &str) -> Params {
     ])
 }
 
-/// The way of a variant.
+/// Returns the creator of a variant.
 ///
 /// # Errors
-/// Failed, where there is none; skipped, where what it needs is refused.
+/// Failed, if there is no such variant; skipped, if the system refuses a requirement.
 fn creator(variant: &str) -> Result<Creator> {
     match variant {
         "thread" => Ok(Creator::Thread),
@@ -175,7 +175,7 @@ fn creator(variant: &str) -> Result<Creator> {
     }
 }
 
-/// Creates and waits, over and over, beside so many bytes of touched memory.
+/// Creates and waits, repeatedly, with `bytes` bytes of touched memory in the parent.
 fn measure(variant: &str, bytes: u64, pinned: bool, plan: Plan) -> Result<Observed> {
     room::for_memory(bytes)?;
     let creator = creator(variant)?;
@@ -187,7 +187,8 @@ fn measure(variant: &str, bytes: u64, pinned: bool, plan: Plan) -> Result<Observ
     let _lean = Lean::now();
     let ballast = Ballast::touched(bytes)?;
     let clock = Clock::calibrated();
-    // The first one fills the C library's cache of stacks, and says whether it is permitted at all.
+    // The first creation fills the C library's cache of stacks, and shows whether it is permitted
+    // at all.
     creator.create_and_wait()?;
     let mut samples = Vec::with_capacity(plan.samples);
     let began = Instant::now();
@@ -201,8 +202,8 @@ fn measure(variant: &str, bytes: u64, pinned: bool, plan: Plan) -> Result<Observ
     Ok(Observed { series: vec![Series::ns("create_join", samples)], notes, ..Observed::default() })
 }
 
-/// What was traced of a creation by the C library, in a line or two: after the timing, so that the
-/// tracing thread and its child disturb nothing.
+/// Traces a creation by the C library and describes it in a few lines: after the timing, so that
+/// the tracing thread and its child disturb nothing.
 fn seen(variant: &str) -> Vec<String> {
     let (what, events) = match variant {
         "thread" => ("pthread_create and pthread_join", trace::pthread_create()),
@@ -232,10 +233,11 @@ fn seen(variant: &str) -> Vec<String> {
     notes
 }
 
-/// The two traces of source 003 in full, every flag and field with its meaning: for readers.
+/// Returns the two traces of source 003 in full, every flag and field with its meaning: for
+/// readers.
 ///
 /// # Errors
-/// As [`trace::events`].
+/// Those of [`trace::events`].
 pub fn traces() -> Result<String> {
     let (thread, process) = (trace::pthread_create()?, trace::fork()?);
     let [thread, process] = [thread, process].map(|events| trace::explained(&events));

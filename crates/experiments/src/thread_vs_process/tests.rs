@@ -1,4 +1,4 @@
-//! Every way to make a thread or a process, a few times; what its trace shows.
+//! Every way to create a thread or a process, a few times; and its trace.
 
 use tontine_host::peer::in_a_process_of_its_own;
 
@@ -31,7 +31,7 @@ fn every_variant_creates_and_waits() {
     }
 }
 
-/// What is told of the system calls inside what is timed is held against what is seen there.
+/// Checks the explanation of the system calls in the timed part against a trace.
 #[test]
 fn the_calls_of_the_explanation_are_those_that_are_made() {
     for variant in VARIANTS {

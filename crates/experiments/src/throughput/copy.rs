@@ -6,7 +6,7 @@ use tontine_host::trouble::Result;
 
 use super::harness::{self, Batches, Plan};
 
-/// Times it on the processor on which the calling thread is.
+/// Times the copy on the processor of the calling thread.
 pub(super) fn run(plan: &Plan) -> Result<Batches> {
     let source = vec![1_u8; plan.bytes];
     let mut target = vec![2_u8; plan.bytes];

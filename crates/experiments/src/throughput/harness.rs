@@ -1,15 +1,15 @@
-//! The protocol that all variants share: [`Plan`], and how to bring senders and receiver together:
+//! The protocol of all variants: [`Plan`], and the connection of senders and receiver:
 //! [`from_processes`], or `from_threads` in [`super::threads`].
 //!
-//! A sender labels and sends until it is told to stop; its last message says so itself, so that the
-//! receiver needs no other way to know that all has come. Senders stay until then: a library may
-//! still be sending in the background.
+//! A sender labels and sends until it is told to stop; its last message is marked, so that the
+//! receiver needs no other way to know that everything has arrived. Senders remain until then: a
+//! library may still be sending in the background.
 //!
 //! The receiver warms up, fixes the number of messages between two stamps so that a batch takes
 //! about [`BATCH`], and stamps until the budget is spent. Only then does it tell the senders to
-//! stop: what is timed is a stream that runs before and after.
+//! stop: the timed stream was running before and still runs after.
 //!
-//! It knows no mechanism.
+//! The module knows no mechanism.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -28,37 +28,37 @@ use tontine_mechanisms::end::{Inlet, Outlet};
 
 use super::label::{Label, Ledger};
 
-/// About how long a batch takes.
+/// Approximate duration of a batch.
 const BATCH: Duration = Duration::from_micros(250);
-/// More batches than this say nothing new.
+/// Maximum number of batches; more would add no information.
 const MOST_BATCHES: usize = 20_000;
-/// Messages sent before the first stamp, at least.
+/// Minimum number of messages before the first stamp.
 const WARM_UP: u32 = 16;
-/// What part of the budget the warm-up takes besides.
+/// The budget is divided by this for the minimum time of the warm-up.
 const WARM_UP_PART: u32 = 10;
-/// How often a sender that has sent its last message looks whether it may go.
+/// Polling interval of a sender that has sent its last message.
 const LINGER: Duration = Duration::from_micros(100);
-/// What a message holds between its labels.
+/// Content of a message between its labels.
 const FILLING: u8 = 0x5a;
 
-/// What to time.
+/// The plan of a measurement.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    /// Bytes a message.
+    /// Bytes per message.
     pub(super) bytes: usize,
-    /// How many send.
+    /// Number of senders.
     pub(super) senders: usize,
-    /// How long the receiver stamps.
+    /// Time for which the receiver stamps.
     budget: Duration,
-    /// Where the receiver runs.
+    /// Processor of the receiver.
     pub(super) here: usize,
-    /// Where the senders run, in turn.
+    /// Processors of the senders, in turn.
     there: Vec<usize>,
     clock: Clock,
 }
 
 impl Plan {
-    /// A plan for the processors that we may use: the receiver has the first for itself, where
+    /// Creates a plan for the allowed processors: the receiver has the first one to itself, if
     /// there are others for the senders.
     pub(super) fn new(
         bytes: usize,
@@ -81,33 +81,33 @@ impl Plan {
     }
 }
 
-/// What the receiver stamped.
+/// Batches stamped by the receiver.
 #[derive(Debug)]
 pub(super) struct Batches {
-    /// Nanoseconds a message, of each batch.
+    /// Nanoseconds per message, for each batch.
     pub(super) message_ns: Vec<f64>,
     /// Messages in a batch.
     pub(super) batch: usize,
 }
 
-/// What the receiver tells the senders.
+/// Signals of the receiver to the senders.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Board {
-    /// 1 when the next message shall be the last.
+    /// 1 when the next message is to be the last.
     stop: AtomicU32,
-    /// 1 when everything has come.
+    /// 1 when everything has arrived.
     done: AtomicU32,
 }
 
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for Board {}
 
-/// Runs each sender in a child process and the receiver here, all pinned. Both ends are made after
-/// the forks, `outlet` in each child, with its number.
+/// Runs each sender in a child process and the receiver here, all pinned. Both ends are created
+/// after the forks; `outlet` is called in each child, with its number.
 ///
 /// # Errors
-/// The trouble of whichever end had it first; a dead child is named with its status.
+/// The error of the end that failed first; a dead child is named with its status.
 pub(super) fn from_processes<O: Outlet, I: Inlet>(
     plan: &Plan,
     outlet: impl Fn(usize) -> Result<O>,
@@ -136,14 +136,14 @@ pub(super) fn from_processes<O: Outlet, I: Inlet>(
     let _pinned = Pinned::to(plan.here)?;
     let _nudge = Nudge::this_thread()?;
     let taken = inlet(&peers).and_then(|mut inlet| collect(plan, &board, &mut inlet, &peers));
-    // A sender that ended first knows why better than we do.
+    // A sender that ended first knows the cause better than we do.
     match words.iter().find_map(|words| words.heard()) {
         Some(trouble) => Err(trouble),
         None => taken,
     }
 }
 
-/// Sends until told to stop, then stays until everything has come.
+/// Sends until told to stop, then waits until everything has arrived.
 #[inline(never)]
 pub(super) fn stream(
     plan: &Plan,
@@ -168,7 +168,7 @@ pub(super) fn stream(
     Ok(())
 }
 
-/// Takes and stamps, then takes what is left.
+/// Receives and stamps, then receives the rest.
 pub(super) fn collect(
     plan: &Plan,
     board: &Board,
@@ -189,19 +189,19 @@ pub(super) fn collect(
     Ok(batches)
 }
 
-/// Does something over and over in the calling thread, pinned, with nobody else.
+/// Calls `once` repeatedly in the calling thread, pinned, without any other.
 ///
 /// # Errors
-/// As `once`.
+/// Those of `once`.
 pub(super) fn alone(plan: &Plan, once: impl FnMut() -> Result<()>) -> Result<Batches> {
     let _pinned = Pinned::to(plan.here)?;
     in_batches(plan, once)
 }
 
-/// Does something over and over, in batches, until the budget is spent.
+/// Calls `once` repeatedly, in batches, until the budget is spent.
 #[inline(never)]
 fn in_batches(plan: &Plan, mut once: impl FnMut() -> Result<()>) -> Result<Batches> {
-    // The first may wait for both ends to find each other.
+    // The first call may wait for both ends to connect.
     once()?;
     let (began, mut made) = (Instant::now(), 0_u32);
     while made < WARM_UP || began.elapsed() < plan.budget / WARM_UP_PART {

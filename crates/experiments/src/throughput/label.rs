@@ -1,4 +1,4 @@
-//! What a message says of itself: [`Label`], in its first word and again in its last.
+//! The label of a message: [`Label`], in its first word and again in its last.
 
 use tontine_host::trouble::{Result, Trouble};
 
@@ -7,12 +7,12 @@ pub(super) const BYTES: usize = size_of::<u64>();
 
 /// Set in a sender's last message.
 const LAST: u64 = 1 << 63;
-/// Where the sender's number begins, below [`LAST`].
+/// Position of the sender's number, below [`LAST`].
 const SENDER_AT: u32 = 48;
-/// The message's number.
+/// Mask of the message's number.
 const NUMBER: u64 = (1 << SENDER_AT) - 1;
 
-/// Who sent a message, the how manieth of that sender it is, and whether it is the last.
+/// The sender of a message, its number among that sender's messages, and whether it is the last.
 ///
 /// ```text
 /// 63      62 … 48     47 … 0
@@ -41,7 +41,7 @@ impl Label {
         }
     }
 
-    /// Writes it into both ends of a message, which may be the same word.
+    /// Writes the label into both ends of a message, which may be the same word.
     #[inline(always)]
     pub(super) fn write(self, message: &mut [u8]) {
         let word = self.word().to_ne_bytes();
@@ -50,10 +50,10 @@ impl Label {
         message[end..].copy_from_slice(&word);
     }
 
-    /// The label of a message of `size` bytes.
+    /// Reads the label of a message of `size` bytes.
     ///
     /// # Errors
-    /// Failed, where the message is of another size or torn.
+    /// Failed, if the message has another size or is torn.
     #[inline(always)]
     pub(super) fn read(message: &[u8], size: usize) -> Result<Self> {
         let (Some(first), Some(last)) = (message.first_chunk(), message.last_chunk()) else {
@@ -70,29 +70,29 @@ impl Label {
 #[cold]
 fn torn(found: usize, size: usize) -> Trouble {
     Trouble::fail(format!(
-        "a message came torn: expected {size} bytes with one label at both ends, found {found} \
+        "a message arrived torn: expected {size} bytes with one label at both ends, found {found} \
          bytes or two labels"
     ))
 }
 
-/// What has come from each sender so far.
+/// The messages received from each sender so far.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    /// The number expected next.
+    /// The next expected number of each sender.
     next: Vec<u64>,
     open: usize,
 }
 
 impl Ledger {
-    /// Nothing yet, of so many senders.
+    /// Creates an empty ledger of `senders` senders.
     pub(super) fn new(senders: usize) -> Self {
         Self { next: vec![0; senders], open: senders }
     }
 
-    /// Enters a message.
+    /// Records a message.
     ///
     /// # Errors
-    /// Failed, where one before it is missing, or it has come before.
+    /// Failed, if an earlier one is missing, or it is a duplicate.
     #[inline(always)]
     pub(super) fn enter(&mut self, label: Label) -> Result<()> {
         match self.next.get_mut(label.sender) {
@@ -105,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a sender has not yet sent its last message.
+    /// Returns `true` if a sender's last message has not yet arrived.
     pub(super) fn is_open(&self) -> bool {
         self.open > 0
     }
@@ -118,7 +118,7 @@ fn gap(found: Label, expected: Option<u64>) -> Trouble {
         Some(expected) if expected < number => {
             format!("lost messages {expected} to {} of sender {sender}", number - 1)
         }
-        Some(_) => format!("message {number} of sender {sender} came twice"),
+        Some(_) => format!("message {number} of sender {sender} arrived twice"),
         None => format!("a message of sender {sender}, which was not started"),
     })
 }
@@ -151,7 +151,7 @@ mod tests {
         ledger.enter(from(0, 0)).expect("the first of the first");
         let why = |found: Result<()>| found.expect_err("refused").to_string();
         assert!(why(ledger.enter(from(0, 4))).contains("lost messages 1 to 3 of sender 0"));
-        assert!(why(ledger.enter(from(1, 0))).contains("came twice"));
+        assert!(why(ledger.enter(from(1, 0))).contains("arrived twice"));
         assert!(why(ledger.enter(from(2, 0))).contains("was not started"));
         ledger.enter(Label { last: true, ..from(1, 1) }).expect("its last");
         assert!(ledger.is_open());

@@ -1,15 +1,15 @@
-//! `throughput`: how many messages a second stream from senders to one receiver: [`Throughput`].
+//! `throughput`: the messages per second that stream from senders to one receiver: [`Throughput`].
 //!
-//! Senders send as fast as the mechanism lets them; the receiver takes every message, looks at its
+//! Senders send as fast as the mechanism permits; the receiver takes every message, checks its
 //! [`label`], and stamps batches. The protocol is in [`harness`]; the mechanisms are those of
-//! `tontine_mechanisms`, whose ends [`opened`] opens. `memcpy` is the floor for large messages, a
-//! plain copy without a receiver to notify. A message is in the sender's own memory before and
-//! stays there, and in memory that the receiver can read after; where the mechanism lets it be read
-//! in place, it is read in place.
+//! `tontine_mechanisms`, whose ends [`opened`] opens. `memcpy`, a plain copy without a receiver to
+//! notify, is the floor for large messages. Before, a message is in the sender's own memory and
+//! stays there; afterwards it is in memory that the receiver can read; if the mechanism permits
+//! reading in place, it is read in place.
 //!
-//! Nothing may be lost, come twice or come torn: that is a failure of the row, not a figure.
+//! If a message is lost, duplicated or torn, the row fails.
 //!
-//! It does not time a single message (`round-trip` does), nor what a death loses (`survival`).
+//! A single message is timed by `round-trip`; losses by a death are counted by `survival`.
 
 mod copy;
 mod explained;
@@ -37,7 +37,7 @@ use tontine_mechanisms::registry;
 use crate::mechanisms::{self, spins};
 use opened::Flow;
 
-/// Bytes a message.
+/// Bytes per message.
 const SIZES: [usize; 5] = [8, 64, 1024, 65_536, 1_048_576];
 
 /// The experiment.
@@ -67,7 +67,8 @@ impl Experiment for Throughput {
         &VARIANTS
     }
 
-    /// Every size of a message with every number of senders that the mechanism keeps apart.
+    /// Returns every size of message with every number of senders for which the mechanism keeps
+    /// messages whole.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let sizes: &[usize] = match size {
             Size::Quick => &[SIZES[0], SIZES[SIZES.len() - 1]],
@@ -92,7 +93,7 @@ impl Experiment for Throughput {
         mechanisms::in_brief(cells, variant, Asked::Throughput, size)
     }
 
-    /// Time, not messages, is what an invocation is given: milliseconds of it.
+    /// The time of an invocation in ms: it is given a time, not a number of messages.
     fn operations(&self, _: &str, size: Size) -> usize {
         size.streaming_ms()
     }
@@ -115,7 +116,7 @@ impl Experiment for Throughput {
     }
 }
 
-/// Whether messages of that size from several senders stay whole.
+/// Returns `true` if messages of that size from several senders stay whole.
 fn takes_several(variant: &str, bytes: usize) -> bool {
     registry::find(variant).is_some_and(|mechanism| bytes <= mechanism.shared_up_to)
 }
@@ -127,7 +128,9 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
     }
     let allowed = pin::allowed()?;
     if spins(variant) && allowed.len() < 2 {
-        return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
+        return Err(Trouble::skip(
+            "needs two processors: two spinning ends on one only wait for each other",
+        ));
     }
     if bytes < label::BYTES || !bytes.is_multiple_of(label::BYTES) {
         return Err(Trouble::fail(format!(
@@ -150,9 +153,9 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
     Ok(Observed { series: series(batches, bytes), notes, ..Observed::default() })
 }
 
-/// The time of a message, and the same as two rates. Where a queue fills and drains in bursts, no
-/// batch is typical: only all of them together say how fast the stream is, so the mean stands for
-/// the invocation, and each rate is one figure of all its messages.
+/// Returns the time of a message, and the same as two rates. If a queue fills and drains in bursts,
+/// no batch is typical: only all of them together give the rate of the stream, so the mean
+/// represents the invocation, and each rate is one figure of all its messages.
 fn series(batches: Batches, bytes: usize) -> Vec<Series> {
     let Batches { message_ns, batch } = batches;
     let messages = message_ns.len() * batch;

@@ -6,7 +6,7 @@ use tontine_mechanisms::driver::{StreamDriver, StreamUser};
 use super::harness::{self, Batches, Plan};
 use super::threads;
 
-/// Streams as planned. Returns the batches, and a remark if the driver has one.
+/// Streams according to a plan. Returns the batches, and a remark if the driver has one.
 pub(super) struct Flow<'p>(pub(super) &'p Plan);
 
 impl StreamUser for Flow<'_> {

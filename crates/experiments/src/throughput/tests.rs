@@ -1,4 +1,4 @@
-//! Every variant at a few milliseconds; what is lost, torn or too large is said.
+//! Every variant for a few milliseconds; errors about lost, torn and oversized messages.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn every_variant_streams_every_size_and_number_of_senders_that_it_lists() {
             let observed = match measure(variant.name, bytes, senders.unwrap(), BUDGET) {
                 Ok(observed) => observed,
                 Err(Trouble::Skipped(why)) => {
-                    eprintln!("{} {params:?} is left out here: {why}", variant.name);
+                    eprintln!("{} {params:?}: skipped: {why}", variant.name);
                     continue;
                 }
                 Err(trouble) => panic!("{} {params:?}: {trouble}", variant.name),
@@ -42,7 +42,8 @@ fn every_variant_streams_every_size_and_number_of_senders_that_it_lists() {
     }
 }
 
-/// The median of these batches says a microsecond a message; half of all time passed in one batch.
+/// The median of these batches is a microsecond per message, but half of the time passed in one
+/// batch.
 #[test]
 fn bursts_do_not_count_for_more_than_their_time() {
     let message_ns = vec![1_000.0, 1_000.0, 4_000.0, 1_000.0, 1_000.0];
@@ -135,6 +136,6 @@ fn a_sender_that_dies_is_named_with_its_status() {
         }
         tontine_mechanisms::descriptor::pipe().map(|(read, _)| Sink(read.into()))
     });
-    let why = found.expect_err("nobody sends").to_string();
+    let why = found.expect_err("no sender").to_string();
     assert!(why.contains("exited with status 7"), "{why}");
 }

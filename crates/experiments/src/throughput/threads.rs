@@ -15,7 +15,7 @@ use super::harness::{Batches, Board, Plan, collect, stream};
 /// Runs each sender in a thread and the receiver in the calling one, all pinned.
 ///
 /// # Errors
-/// The trouble of whichever end had it first.
+/// The error of the end that failed first.
 pub(super) fn from_threads<O: Outlet + Send, I: Inlet>(
     plan: &Plan,
     outlets: Vec<O>,
@@ -25,8 +25,8 @@ pub(super) fn from_threads<O: Outlet + Send, I: Inlet>(
     let receiver_ended = AtomicBool::new(false);
     let ended: Vec<AtomicBool> = outlets.iter().map(|_| AtomicBool::new(false)).collect();
     let peers: Vec<PeerHandle<'_>> = ended.iter().map(PeerHandle::Thread).collect();
-    // An end notes its trouble before it tells that it has ended, so an end that fails because
-    // another one went away comes second.
+    // An end records its error before it reports that it has ended, so an end that fails because
+    // another one ended comes second.
     let first = OnceLock::new();
     let note = |trouble: &Trouble| drop(first.set(trouble.clone()));
     thread::scope(|scope| {

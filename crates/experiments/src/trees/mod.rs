@@ -1,12 +1,11 @@
-//! Real builds and sessions as the virtual Unix does them again: [`Load`]; the cells in which it
-//! does, [`cells`].
+//! Real builds and sessions, repeated in the virtual Unix: [`Load`]; its cells: [`cells`].
 //!
-//! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] holds them.
-//! Here each process of theirs is a virtual one that forks, executes, waits, asks about signals and
+//! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] has the traces.
+//! Here each of their processes is a virtual one that forks, executes, waits, queries signals and
 //! moves bytes through pipes as often and in the same order, and computes in between: on real
-//! processors, unless a run has the time, for a part of the time only, so that the calls, which are
-//! as many as they were, follow each other faster. What it does not do: pass data from process to
-//! process (a read finds a byte of its own, and waits for nobody), or share a disk.
+//! processors, except in a full run, for a part of the time only, so that the calls, whose number
+//! is unchanged, follow each other faster. No data passes from process to process (a read finds a
+//! byte of the process's own and never blocks), and no disk is shared.
 
 mod tree;
 
@@ -25,19 +24,19 @@ use crate::levels::{self, crowd, levels};
 use crate::modes::{self, System};
 use tree::{Step, Tree};
 
-/// The program that goes on with a process after its exec.
+/// The program that continues a process after its exec.
 const PROGRAM: &str = "tree";
-/// How much later than the one before it a session starts, as real ones do.
+/// Delay between the starts of two sessions, as with real ones.
 const DELAY: Duration = Duration::from_millis(10);
-/// No load has more processors of this machine.
+/// Maximum number of this machine's processors for a load.
 const MOST_PROCESSORS: usize = 16;
-/// The parameter that says which part of a real one's computing is done.
+/// The parameter for the part of the real computing that is done.
 const COMPUTING: &str = "computing";
-/// What stands before the number of parts.
+/// Prefix of the number of parts.
 const ONE_OF: &str = "1/";
 
-/// How the locks were taken, as rows of the paper's section 9: of each, the share of acquisitions
-/// that waited, and of those that were blocked.
+/// Returns the lock statistics, as rows of the paper's section 9: for each lock, the share of
+/// acquisitions that waited, and of those that blocked.
 pub(super) fn of_locks(locks: &LockStatistics) -> Vec<Series> {
     let taken = locks.rows.iter().filter(|row| row.acquisitions > 0);
     let shares = taken.flat_map(|row| {
@@ -51,7 +50,8 @@ pub(super) fn of_locks(locks: &LockStatistics) -> Vec<Series> {
     shares.collect()
 }
 
-/// The cells of a mode whose levels end at `most`: on this machine's processors, and modelled.
+/// Returns the cells of a mode whose levels end at `most`: on this machine's processors, and
+/// modelled.
 pub(super) fn cells(
     mode: LockingMode,
     size: Size,
@@ -65,7 +65,7 @@ pub(super) fn cells(
     measured.chain(modes::modelled_cells(Some(mode), size, modelled, cell)).collect()
 }
 
-/// A cell on this machine's processors.
+/// Returns a cell on this machine's processors.
 pub(super) fn measured(mut params: Params, size: Size) -> Params {
     let parts = size.computing_parts();
     if parts > 1 {
@@ -74,7 +74,7 @@ pub(super) fn measured(mut params: Params, size: Size) -> Params {
     params
 }
 
-/// Of how many parts of its computing one is done in a cell.
+/// Returns the number of parts of its computing of which a cell does one.
 fn parts(params: &Params) -> Result<u32> {
     let Some(found) = params.get(COMPUTING) else { return Ok(1) };
     let parts = found.strip_prefix(ONE_OF).and_then(|parts| parts.parse().ok());
@@ -83,31 +83,31 @@ fn parts(params: &Params) -> Result<u32> {
     })
 }
 
-/// What a tree is.
-const NOTE: &str = "the processes of a real one, traced: they fork, execute, wait, ask \
-     about signals and compute as it did, share no disk, and wait for no data of each other";
+/// Note on the trees.
+const NOTE: &str = "the processes of a real one, traced: they fork, execute, wait, query signals \
+                    and compute as it did, share no disk, and do not wait for each other's data";
 
-/// So many builds and sessions at once.
+/// A number of builds and sessions at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     pub(super) builds: usize,
     pub(super) sessions: usize,
 }
 
-/// How a load went.
+/// Result of a load.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// What has to be said of it.
+    /// Notes on the result.
     pub(super) notes: Vec<String>,
     /// Seconds of each build.
     pub(super) builds: Vec<f64>,
     /// Seconds of each session.
     pub(super) sessions: Vec<f64>,
-    /// How the locks were taken.
+    /// Lock statistics, if they were requested.
     pub(super) locks: Option<LockStatistics>,
 }
 
-/// Which of the two trees.
+/// The kind of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Build,
@@ -115,10 +115,10 @@ enum Kind {
 }
 
 impl Load {
-    /// Brings it about as a cell of this mode says; locks are counted if `counted`.
+    /// Runs the load as described by a cell of this mode; counts locks if `counted`.
     ///
     /// # Errors
-    /// Failed, where the cell says what cannot be, or the system does not end as it should.
+    /// Failed, if the cell is invalid, or the system does not end with status 0.
     pub(super) fn of_a_cell(
         self,
         mode: LockingMode,
@@ -139,7 +139,7 @@ impl Load {
         Ok(done)
     }
 
-    /// Brings it about in a system, with one of so many `parts` of its computing.
+    /// Runs the load in a system, with one of `parts` parts of its computing.
     fn run(self, system: System, parts: u32, counted: bool) -> Result<Done> {
         let (builds, sessions) = (Arc::new(Tree::build()?), Arc::new(Tree::session()?));
         let (again, too) = (Arc::clone(&builds), Arc::clone(&sessions));
@@ -173,7 +173,7 @@ impl Load {
         Ok(Done { notes: Vec::new(), builds, sessions, locks: report.locks })
     }
 
-    /// Forks a process for each, which times it.
+    /// Forks a process for each tree, which times it.
     fn begin(
         self,
         sys: &dyn Sys,
@@ -192,7 +192,7 @@ impl Load {
                 if !delay.is_zero() && sys.nanosleep(delay).is_err() {
                     return 1;
                 }
-                // As a user who logs in.
+                // Like a user who logs in.
                 if kind == Kind::Session && sys.setsid().is_err() {
                     return 1;
                 }
@@ -213,7 +213,7 @@ impl Load {
     }
 }
 
-/// What all processes of a tree have in common.
+/// Data shared by all processes of a tree.
 #[derive(Clone, Copy)]
 struct Life<'a> {
     tree: &'a Arc<Tree>,
@@ -222,8 +222,8 @@ struct Life<'a> {
     parts: u32,
 }
 
-/// A child stays on its parent's processor, as one that is waited for at once mostly does; in mode
-/// `master` it would begin on the master's.
+/// Forks a child on its parent's processor, like most children that are waited for at once; in mode
+/// `master` it would otherwise begin on the master's.
 fn fork_here(sys: &dyn Sys, life: Life<'_>, process: usize) -> tontine_unix::Result<Pid> {
     sys.place(Some(sys.processor()))?;
     let Life { kind, system, parts, .. } = life;
@@ -231,7 +231,7 @@ fn fork_here(sys: &dyn Sys, life: Life<'_>, process: usize) -> tontine_unix::Res
     sys.fork(move |sys| live(sys, Life { tree: &tree, kind, system, parts }, process, 0))
 }
 
-/// A process's life from one of its steps on; its exit status.
+/// Runs a process from one of its steps on; returns its exit status.
 fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
     let Life { tree, kind, system, parts } = life;
     let mut pipe = None;
@@ -253,7 +253,7 @@ fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
                     children = children.saturating_sub(1);
                     Ok(())
                 }
-                // Those whom an exec's closure forgot were waited for before.
+                // Children forgotten by an exec's closure were waited for before.
                 Err(Errno::ECHILD) => Ok(()),
                 Err(errno) => Err(errno),
             },
@@ -267,7 +267,7 @@ fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
                 sys.close(to)
             }),
             Step::Byte => byte(sys, &mut pipe),
-            // It may lead a group or a session already.
+            // The process may already lead a group or a session.
             Step::Group => sys.setpgid(Pid::number_only(0), Pid::number_only(0)).or(Ok(())),
             Step::Session => sys.setsid().map(|_| ()).or(Ok(())),
         };
@@ -281,7 +281,7 @@ fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
     0
 }
 
-/// A byte into a pipe of the process's own, or out of it.
+/// Writes a byte into a pipe of the process's own, or reads one from it.
 fn byte(
     sys: &dyn Sys,
     pipe: &mut Option<(tontine_unix::Fd, tontine_unix::Fd, bool)>,
@@ -340,7 +340,7 @@ mod tests {
             let watch = Watch::Machine(Clock::calibrated());
             let done = LOAD.run(System { mode, processors, watch }, 4, true).expect("it ends");
             assert_eq!((done.builds.len(), done.sessions.len()), (1, 2), "{mode}");
-            // What a stretch lasts is rounded down, each time by less than a microsecond.
+            // Each interval is rounded down, by less than a microsecond.
             let long = |seconds: &f64| *seconds > 0.9 * alone;
             assert!(done.sessions.iter().all(long), "{mode}: {done:?}, {alone}");
             let locks = done.locks.expect("they were counted");

@@ -1,6 +1,7 @@
-//! The processes of one real thing: [`Tree`], read from what `cargo xtask trees` wrote.
+//! The processes of one real build or session: [`Tree`], read from the output of `cargo xtask
+//! trees`.
 //!
-//! `builds.txt` and `sessions.txt` have a process a line; what its words mean says [`step`].
+//! `builds.txt` and `sessions.txt` have one process per line; [`step`] explains their words.
 
 use std::time::Duration;
 
@@ -9,24 +10,24 @@ use tontine_host::trouble::{Result, Trouble};
 const BUILDS: &str = include_str!("builds.txt");
 const SESSIONS: &str = include_str!("sessions.txt");
 
-/// What a process does.
+/// A step of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Uses its processor for so long.
+    /// Uses its processor for this time.
     Compute(Duration),
-    /// Makes the process of that number.
+    /// Creates the process with this number.
     Fork(usize),
     /// Executes a program.
     Exec,
     /// Waits for any child.
     Wait,
-    /// Says or asks what a signal does.
+    /// Sets or queries the action of a signal.
     Action,
-    /// Says which signals are blocked.
+    /// Sets the signal mask.
     Mask,
-    /// Asks whether it may send a signal.
+    /// Checks whether it may send a signal.
     Kill,
-    /// Makes a pipe.
+    /// Creates a pipe.
     Pipe,
     /// Reads or writes.
     Byte,
@@ -36,23 +37,23 @@ pub(super) enum Step {
     Session,
 }
 
-/// The processes of one real thing, the first one first.
+/// The processes of one real build or session, the first one first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tree(pub(super) Vec<Vec<Step>>);
 
 impl Tree {
-    /// Those of one `make`.
+    /// Returns the processes of one `make`.
     ///
     /// # Errors
-    /// Failed, where its file is none of ours.
+    /// Failed, if its file is invalid.
     pub(super) fn build() -> Result<Self> {
         Self::read(BUILDS).map_err(Trouble::fail)
     }
 
-    /// Those of one session of a pseudo-user.
+    /// Returns the processes of one session of a pseudo-user.
     ///
     /// # Errors
-    /// As [`Tree::build`].
+    /// Those of [`Tree::build`].
     pub(super) fn session() -> Result<Self> {
         Self::read(SESSIONS).map_err(Trouble::fail)
     }
@@ -60,11 +61,11 @@ impl Tree {
     /// Reads a file of processes.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the first error in the file.
     fn read(text: &str) -> std::result::Result<Self, String> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let process = |line: &str| {
-            let (_, words) = line.split_once(':').ok_or(format!("no process: `{line}`"))?;
+            let (_, words) = line.split_once(':').ok_or(format!("not a process: `{line}`"))?;
             let steps =
                 words.split_whitespace().map(step).collect::<std::result::Result<Vec<_>, _>>()?;
             Ok::<_, String>(steps.into_iter().flatten().collect())
@@ -73,9 +74,9 @@ impl Tree {
     }
 }
 
-/// The steps that a word means: `c120`, `f3`, `2*a`.
+/// Returns the steps that a word means: `c120`, `f3`, `2*a`.
 fn step(word: &str) -> std::result::Result<Vec<Step>, String> {
-    let unknown = || format!("no step: `{word}`");
+    let unknown = || format!("not a step: `{word}`");
     let (times, name) = word.split_once('*').unwrap_or(("1", word));
     let times = times.parse().map_err(|_| unknown())?;
     let number = || name[1..].parse::<u64>().map_err(|_| unknown());
