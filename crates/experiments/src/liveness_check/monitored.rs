@@ -41,7 +41,7 @@ use super::word::{Page, Refusal};
 /// Timeout for a monitored process to register, or to execute a command.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
-/// How a process registers for monitoring.
+/// Means by which a process registers for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
     /// Only by its id.
@@ -63,7 +63,7 @@ pub enum Means {
 /// The PID namespace of the monitored process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// That of the monitor.
+    /// The monitor's namespace.
     Here,
     /// A PID namespace of its own.
     OtherPidNamespace,

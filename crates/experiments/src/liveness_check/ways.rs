@@ -14,7 +14,7 @@ use super::monitored::Means;
 pub struct Way {
     /// Name, in both experiments.
     pub name: &'static str,
-    /// How the process must register.
+    /// Means by which the process must register.
     pub means: Means,
     /// `true` if each check is a system call. `mutex-trylock` and the words only access memory.
     pub enters_kernel: bool,

@@ -16,7 +16,7 @@ use tontine_host::os::shared::Shareable;
 use tontine_host::os::signal::{Only, handle};
 use tontine_host::os::state::second_thread;
 
-/// How the second thread waits.
+/// Wait method of the second thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// A handler and `pause`, with the signal unblocked.

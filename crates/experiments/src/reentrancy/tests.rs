@@ -1,5 +1,5 @@
-//! What must break when a signal arrives at the worst moment, and what must not. Each test runs in
-//! a process of its own, which forks while it is single-threaded.
+//! Tests of what must break, and what must not, when a signal arrives at the worst moment. Each
+//! runs in a process of its own, which forks while it is single-threaded.
 
 #![allow(unsafe_code, reason = "raises a signal")]
 

@@ -41,7 +41,7 @@ const SINGLES: usize = 10;
 /// Timeout of a child's exit after the last round.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How rounds are stamped.
+/// Rounds between stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stamps {
     /// Before each round.

@@ -41,7 +41,7 @@ pub(super) struct Worker<'w, H: Heap> {
     pub(super) seat: usize,
     /// Number of workers.
     pub(super) workers: usize,
-    /// Its random number generator.
+    /// The worker's random number generator.
     pub(super) dice: Dice,
     /// `true` if the seat had no worker before.
     pub(super) is_first: bool,

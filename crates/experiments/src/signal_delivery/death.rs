@@ -102,8 +102,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Returns when the stamp was last seen to change, from now to the receiver's end, and whether
-    /// that change was only found at the end.
+    /// Returns the time of the stamp's last observed change, from now to the receiver's end, and
+    /// whether that change was only found at the end.
     fn last_change(&self, child: &Child) -> Result<(Option<u64>, bool)> {
         let clock = self.stamps.clock();
         let mut seen = self.line.load(Ordering::Relaxed);

@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Polls between two of the expensive checks, of the time and of the process.
 const LOOKS: u32 = 1024;
 
-/// What to do between two polls.
+/// Action between two polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// Spin: the other process has a processor of its own.

@@ -25,7 +25,7 @@ use super::death::default_and_unblocked;
 use super::patience::{Pass, wait_until};
 use super::sender::{Call, Sender};
 
-/// How the thread takes signals.
+/// Method by which the thread takes signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// `tontine::signal`'s thread.

@@ -40,7 +40,7 @@ const MOST_PAIRS: usize = 10;
 const RECEIVERS: usize = 10;
 /// Time after which no round begins: if many processes take turns, a round is long.
 const ROUNDS_MS: u128 = 200;
-/// The same limit in a virtual Unix, which has many modes and placements.
+/// Limit of [`ROUNDS_MS`] for a virtual Unix, which has many modes and placements.
 const VIRTUAL_ROUNDS_MS: u128 = 50;
 /// Factor for the number of signals in a virtual Unix, where a signal takes much less time; and the
 /// factor if no pair spans two processors.

@@ -43,7 +43,7 @@ pub(super) struct Received {
 struct End {
     child: Child,
     pidfd: OwnedFd,
-    /// Its pair, and whether it is the receiver, which has to end first.
+    /// Index of the pair; `receives` marks its receiver, which has to end first.
     pair: usize,
     receives: bool,
 }

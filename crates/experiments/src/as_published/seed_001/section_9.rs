@@ -23,7 +23,7 @@ use crate::SUITE;
 const PAPERS_LOAD: usize = 8;
 /// Numbers of processors in the models that answer the question.
 const PROCESSORS: [usize; 7] = [2, 4, 8, PAPERS_PROCESSORS, 16, 32, 64];
-/// Those of a quick run.
+/// Numbers of processors in a quick run.
 const QUICK_PROCESSORS: [usize; 3] = [2, PAPERS_PROCESSORS, 64];
 /// The mode with one lock of all relations, and the lock.
 const GLOBAL: (&str, &str) = ("parallel", "proc_relation_lock");
