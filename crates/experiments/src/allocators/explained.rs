@@ -1,4 +1,4 @@
-//! `allocators` in words: [`EXPLANATION`].
+//! The text of `tontine explain allocators`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

@@ -1,4 +1,4 @@
-//! `builds` in words: [`EXPLANATION`].
+//! The text of `tontine explain builds`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

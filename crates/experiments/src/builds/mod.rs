@@ -28,7 +28,7 @@ use super::modes;
 use super::trees::{self, Load};
 use build::Tools;
 
-/// The paper's last point.
+/// The last level of the paper's curve.
 const MOST: usize = 8;
 /// `make`, the compiler's driver, the compiler or the assembler, and a shell.
 const PROCESSES: u64 = 4;

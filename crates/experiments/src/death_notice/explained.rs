@@ -1,4 +1,4 @@
-//! `death-notice` in words: [`EXPLANATION`].
+//! The text of `tontine explain death-notice`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

@@ -1,4 +1,4 @@
-//! `false-sharing` in words: [`EXPLANATION`].
+//! The text of `tontine explain false-sharing`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

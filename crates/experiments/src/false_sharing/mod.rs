@@ -25,7 +25,7 @@ use tontine_host::trouble::{Result, Trouble};
 
 use counters::{Counters, LINE, Places};
 
-/// The variant that the others are compared with.
+/// The baseline variant.
 const SERIAL: &str = "serial";
 /// The variant that takes a distance.
 const DISTANCE: &str = "distance";

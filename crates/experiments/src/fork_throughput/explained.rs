@@ -1,4 +1,4 @@
-//! `fork-throughput` in words: [`EXPLANATION`].
+//! The text of `tontine explain fork-throughput`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 use tontine_host::os::lean;

@@ -1,4 +1,4 @@
-//! `liveness-check` in words: [`EXPLANATION`].
+//! The text of `tontine explain liveness-check`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

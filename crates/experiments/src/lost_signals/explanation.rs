@@ -1,4 +1,4 @@
-//! `lost-signals` in words.
+//! The text of `tontine explain lost-signals`.
 
 use tontine_bench::about::Explanation;
 

@@ -1,9 +1,9 @@
 //! The receiving process: its first thread blocks the signal and sleeps, a second one waits for it
 //! in one of five [`Way`]s and reports each: [`receive`].
 //!
-//! It is the source's program, but writes a byte into a pipe where that prints. The second thread
-//! also keeps [`Counts`], so that the sender can tell what happened to a signal that was never
-//! announced.
+//! It is the source's program, except that it writes a byte into a pipe instead of printing. The
+//! second thread also keeps [`Counts`], so that the sender can tell what happened to a signal that
+//! was never announced.
 
 #![allow(unsafe_code, reason = "pause, sigsuspend, sigwait and signalfd")]
 

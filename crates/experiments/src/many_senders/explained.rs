@@ -1,4 +1,4 @@
-//! `many-senders` in words: [`EXPLANATION`].
+//! The text of `tontine explain many-senders`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

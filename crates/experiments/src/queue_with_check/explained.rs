@@ -1,4 +1,4 @@
-//! `queue-with-check` in words: [`EXPLANATION`].
+//! The text of `tontine explain queue-with-check`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

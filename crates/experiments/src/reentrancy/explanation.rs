@@ -1,4 +1,4 @@
-//! `reentrancy` in words.
+//! The text of `tontine explain reentrancy`.
 
 use tontine_bench::about::Explanation;
 

@@ -1,4 +1,4 @@
-//! `round-trip` in words: [`EXPLANATION`].
+//! The text of `tontine explain round-trip`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

@@ -1,4 +1,4 @@
-//! `sessions` in words: [`EXPLANATION`].
+//! The text of `tontine explain sessions`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

@@ -35,7 +35,7 @@ use super::modes;
 use super::trees::{self, Load};
 use script::{DONE, Script};
 
-/// The paper's last point.
+/// The last level of the paper's curve.
 const MOST: usize = 8;
 /// The parameter for what runs at the same time: the load of the paper's section 9.
 const BESIDE: &str = "beside";

@@ -1,7 +1,7 @@
 //! The literature's seven benchmarks of allocators: [`Benchmark`].
 //!
 //! They are reimplemented from their authors' descriptions. All run for a given time, and each
-//! freed block counts. Where the original starts a thread, a worker exists here from the beginning
+//! freed block counts. A thread that the original starts later is a worker here from the beginning
 //! to the end; what one thread leaves to another passes through a ring.
 //!
 //! [`alone`] has the benchmarks in which each worker frees its own blocks, [`together`] those in

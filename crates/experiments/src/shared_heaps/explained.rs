@@ -1,4 +1,4 @@
-//! `shared-heaps` in words: [`EXPLANATION`].
+//! The text of `tontine explain shared-heaps`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

@@ -1,4 +1,4 @@
-//! `signal-delivery` in words: [`EXPLANATION`].
+//! The text of `tontine explain signal-delivery`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

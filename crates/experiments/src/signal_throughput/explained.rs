@@ -1,4 +1,4 @@
-//! `signal-throughput` in words: [`EXPLANATION`].
+//! The text of `tontine explain signal-throughput`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

@@ -1,4 +1,4 @@
-//! `spawn` in words: [`EXPLANATION`].
+//! The text of `tontine explain spawn`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 use tontine_host::os::lean;

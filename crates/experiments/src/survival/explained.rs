@@ -1,4 +1,4 @@
-//! `survival` in words: [`EXPLANATION`].
+//! The text of `tontine explain survival`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

@@ -1,4 +1,4 @@
-//! `thread-local` in words: [`EXPLANATION`].
+//! The text of `tontine explain thread-local`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

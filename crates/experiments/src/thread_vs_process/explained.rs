@@ -1,4 +1,4 @@
-//! `thread-vs-process` in words: [`EXPLANATION`].
+//! The text of `tontine explain thread-vs-process`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 use tontine_host::os::lean;

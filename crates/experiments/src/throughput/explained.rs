@@ -1,4 +1,4 @@
-//! `throughput` in words: [`EXPLANATION`].
+//! The text of `tontine explain throughput`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

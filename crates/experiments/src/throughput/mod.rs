@@ -170,7 +170,7 @@ fn series(batches: Batches, bytes: usize) -> Vec<Series> {
     ]
 }
 
-/// The variant that the others are compared with.
+/// The baseline variant.
 const FLOOR: &str = "memcpy";
 
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {

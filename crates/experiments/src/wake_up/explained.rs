@@ -1,4 +1,4 @@
-//! `wake-up` in words: [`EXPLANATION`].
+//! The text of `tontine explain wake-up`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
 

@@ -24,7 +24,7 @@ use crate::mechanisms;
 
 /// Messages of warm-up.
 const WARM_UP: usize = 50;
-/// The variant that the others are compared with.
+/// The baseline variant.
 const BASELINE: &str = "futex";
 
 /// The experiment.

@@ -1,6 +1,6 @@
 //! The checks whether a process is alive, from the monitor's side: [`Check`].
 //!
-//! Each is a small type whose [`Check::look`] is the whole check, so that the timed loops of
+//! A check is a small type whose [`Check::look`] is the whole check, so that the timed loops of
 //! [`super::timing`] and the queue of [`crate::queue_with_check`] compile it in place.
 //! [`with_check!`](crate::with_check) turns a variant's name into the type.
 //!

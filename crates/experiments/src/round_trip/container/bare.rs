@@ -147,9 +147,9 @@ fn end(
     await_byte(&plugged, || "the bridge's holder ended".to_owned())?;
     let mut netlink = Netlink::open()?;
     netlink.add_address(INSIDE, address)?;
-    // The bridge begins to forward a moment after the last device is up, so the first question may
-    // be lost, and would be asked again after a whole second. Where this is refused it just takes
-    // longer.
+    // The bridge begins to forward a moment after the last device is up, so the first request may
+    // be lost, and would only be repeated after a whole second. If this write fails, the connection
+    // takes that long.
     let _ = fs::write(ASK_AGAIN, "10");
     netlink.up(INSIDE)?;
     netlink.up("lo")?;
