@@ -60,7 +60,10 @@ pub(crate) fn asked(task: &Task, name: &str, end: usize) -> Result<usize> {
 pub(crate) fn crowd(processes: usize, processors: usize) -> Option<String> {
     (processes > processors).then(|| {
         let word = if processors == 1 { "processor" } else { "processors" };
-        format!("{processes} processes on {processors} {word}: they take turns, another regime")
+        format!(
+            "{processes} processes on {processors} {word}: they take turns, which is another \
+                 regime"
+        )
     })
 }
 

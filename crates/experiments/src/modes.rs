@@ -188,7 +188,9 @@ pub(super) fn modelled_with(params: &Params) -> Result<Option<usize>> {
     let number = found.split(' ').next().and_then(|number| number.parse().ok());
     let number = number.filter(|number| (1..=MOST_MODELLED).contains(number));
     number.map(Some).ok_or_else(|| {
-        Trouble::fail(format!("expected a model of 1 to {MOST_MODELLED} processors: `{found}`"))
+        Trouble::fail(format!(
+            "expected a model of 1 to {MOST_MODELLED} processors, found `{found}`"
+        ))
     })
 }
 

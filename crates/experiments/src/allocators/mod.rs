@@ -154,7 +154,8 @@ fn measure_heap<H: Heap>(threads: usize, time: Duration) -> Result<Observed> {
         seen.series.push(Series::ns("remote_free", frees).batched(crew::BATCH));
         if threads % 2 == 1 {
             let paired = threads - 1;
-            seen.notes.push(format!("remote_free ran on {paired} of the {threads} threads: pairs"));
+            seen.notes
+                .push(format!("remote_free ran on {paired} of the {threads} threads, in pairs"));
         }
     }
     if threads > processors.len() {
@@ -176,9 +177,12 @@ const VARIANTS: &[Variant] = &[
     variant("shared", "tontine's heap in shared memory, in one process: slabs for each thread"),
     variant("glibc-one-arena", "the C library's, all threads on one arena with one lock"),
     variant("glibc", "the C library's, with its defaults: threads spread over several arenas"),
-    variant("mimalloc", "Microsoft's mimalloc 3: pages with free lists, each a thread's own"),
-    variant("jemalloc", "jemalloc 5: arenas, and a cache of blocks in front for each thread"),
-    variant("snmalloc", "Microsoft's snmalloc: a freed block goes back by message to its thread"),
+    variant("mimalloc", "Microsoft's mimalloc 3: pages with free lists, each owned by one thread"),
+    variant(
+        "jemalloc",
+        "jemalloc 5: arenas, and in front of them a cache of blocks for each thread",
+    ),
+    variant("snmalloc", "Microsoft's snmalloc: a freed block returns to its thread by message"),
 ];
 
 #[cfg(test)]

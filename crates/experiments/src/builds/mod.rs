@@ -103,7 +103,7 @@ fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     let processors = pin::allowed()?.len();
     let place = folder.path().parent().unwrap_or(folder.path()).display().to_string();
     let kind = file_system(folder.path()).unwrap_or_else(|| "an unknown file system".into());
-    let mut notes = vec![format!("{} lines of C a build, on {kind} ({place})", built.lines)];
+    let mut notes = vec![format!("{} lines of C per build, on {kind} ({place})", built.lines)];
     notes.extend(crowd(builds, processors));
     let build = Series {
         metric: "build".into(),
@@ -125,7 +125,7 @@ fn measure_virtually(mode: LockingMode, builds: usize, params: &Params) -> Resul
 
 const VARIANTS: &[Variant] = &modes::beside(Variant {
     name: "linux",
-    summary: "make -j1 of 10,000 lines of C, as many at once as the cell says, by this kernel",
+    summary: "make -j1 of 10,000 lines of C, `builds` at once, by this kernel",
 });
 
 #[cfg(test)]

@@ -80,7 +80,9 @@ fn fork_all(
     for child in &mut children {
         let status = child.wait()?;
         if status.exit_status() != Some(0) {
-            return Err(Trouble::fail(format!("expected a child to exit with 0: {status:?}")));
+            return Err(Trouble::fail(format!(
+                "expected a child to exit with 0, found {status:?}"
+            )));
         }
     }
     Ok(())

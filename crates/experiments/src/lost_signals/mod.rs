@@ -264,7 +264,7 @@ const VARIANTS: &[Variant] = &[
     variant("handler-sigsuspend", "a handler and sigsuspend, which unblocks and waits in one step"),
     variant("sigwait-thread", "a thread that takes the blocked signal by sigwait"),
     variant("signalfd", "a thread that reads the blocked signal from a signalfd"),
-    variant("library", "tontine::signal: its thread takes each and calls a function"),
+    variant("library", "tontine::signal: its thread takes each signal and calls a function"),
     variant("process-directed", "kill to a process of four threads: which of them handles it?"),
     variant("thread-directed", "tgkill to each of the four threads in turn"),
 ];

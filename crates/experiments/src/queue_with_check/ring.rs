@@ -4,7 +4,7 @@
 //! writes one position and reads the other's only when its own copy indicates that the ring is full
 //! or empty. No end is ever woken: both spin.
 
-#![allow(unsafe_code, reason = "promises that the ring may live in shared memory")]
+#![allow(unsafe_code, reason = "declares its layout shareable")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

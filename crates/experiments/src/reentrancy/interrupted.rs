@@ -8,7 +8,7 @@
 //! counters only, waits until a deadline for the interrupted operation to end, and kills a child
 //! that sleeps past it.
 
-#![allow(unsafe_code, reason = "a signal handler finds what the child works on")]
+#![allow(unsafe_code, reason = "a signal handler reaches the child's counters")]
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, compiler_fence};
 use std::time::{Duration, Instant};

@@ -225,7 +225,8 @@ fn of_threads(wrong: &[u32]) -> Observed {
 fn of_signals(outcome: &Outcome, handlers_judge: bool) -> Observed {
     let Outcome { corrupted, deadlocked, beside, crashed } = outcome;
     let mut observed = Observed::default();
-    let judged = if handlers_judge { "handlers that got in" } else { "interrupted operations" };
+    let judged =
+        if handlers_judge { "handlers that got the lock" } else { "interrupted operations" };
     for (metric, of, what) in [
         ("corrupted", corrupted, judged),
         ("deadlocked", deadlocked, "signals that interrupted an operation"),

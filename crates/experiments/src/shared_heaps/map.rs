@@ -58,7 +58,7 @@ pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMembe
     let beyond = all - slabs.len();
     let wrong = report.faults.len() + report.more_faults;
     let first = report.faults.first();
-    let notes = first.map(|fault| format!("{wrong} wrong, the first: {fault}"));
+    let notes = first.map(|fault| format!("{wrong} errors, the first: {fault}"));
     let notes = notes.into_iter().collect();
     HeapMap { moment: moment.into(), notes, members, slabs, beyond }
 }

@@ -1,7 +1,7 @@
 //! The library's heap: [`Ours`], whose workers are processes, each a member, or threads of one
 //! member.
 
-#![allow(unsafe_code, reason = "vouches for its blocks")]
+#![allow(unsafe_code, reason = "asserts that its blocks are valid")]
 
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;

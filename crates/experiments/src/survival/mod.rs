@@ -139,7 +139,7 @@ fn observed(fates: &[Fate]) -> Observed {
     let mut notes = Vec::new();
     let noticed: Vec<f64> = fates.iter().filter_map(|fate| fate.notice_ns).collect();
     if noticed.is_empty() {
-        notes.push("no survivor noticed: no notice".to_owned());
+        notes.push("no survivor noticed: no figure for notice".to_owned());
     } else {
         series.push(Series::ns("notice", noticed));
     }

@@ -146,7 +146,7 @@ impl Game {
             }
             if began.elapsed() > PATIENCE {
                 return Err(Trouble::fail(format!(
-                    "expected messages to pass within {PATIENCE:?}, but they do not: {:?}",
+                    "expected messages to pass within {PATIENCE:?}, found none or too few: {:?}",
                     self.diaries.each_ref().map(|diary| diary.received.load(Ordering::Relaxed))
                 )));
             }

@@ -46,7 +46,7 @@ const VARIANTS: &[Variant] = &[
     variant("fork", "the C library's fork of a child that exits at once, and waitpid"),
     variant("vfork", "the system call vfork of a child that exits at once, and wait4"),
     variant("posix-spawn", "posix_spawn of a program that only exits, and waitpid"),
-    variant("clone3", "bare clone3 with no flag: a fork without the C library"),
+    variant("clone3", "bare clone3 without flags: a fork without the C library"),
     variant("clone3-vfork", "bare clone3 with CLONE_VM|CLONE_VFORK"),
     variant("clone3-thread", "bare clone3 with a thread's flags but no stack or TLS to set up"),
 ];

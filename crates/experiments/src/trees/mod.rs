@@ -79,7 +79,9 @@ fn parts(params: &Params) -> Result<u32> {
     let Some(found) = params.get(COMPUTING) else { return Ok(1) };
     let parts = found.strip_prefix(ONE_OF).and_then(|parts| parts.parse().ok());
     parts.filter(|parts| *parts > 0).ok_or_else(|| {
-        Trouble::fail(format!("expected a part of all computing, such as {ONE_OF}8: `{found}`"))
+        Trouble::fail(format!(
+            "expected a part of the computing, such as {ONE_OF}8, found `{found}`"
+        ))
     })
 }
 

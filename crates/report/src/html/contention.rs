@@ -143,7 +143,7 @@ fn the_question(results: &Results) -> Markup {
                 li {
                     "For " (what) ", in the model: "
                     (answer(modelled).as_deref().unwrap_or("unknown, this run has no such cells"))
-                    ". On the real processors: "
+                    ". On this machine's processors: "
                     (here.as_deref().unwrap_or("not measured")) "."
                 }
             }
@@ -245,7 +245,7 @@ mod tests {
             text.contains("sessions with builds, in the model: yes, from 10 processors on"),
             "{text}"
         );
-        assert!(text.contains("On the real processors: a gain of +100.0 %"), "{text}");
+        assert!(text.contains("On this machine's processors: a gain of +100.0 %"), "{text}");
         assert!(text.contains("forks alone, in the model: unknown"), "{text}");
         let without: Vec<&Cell> = cells.iter().copied().take(4).collect();
         assert!(contention(&results, &without).into_string().is_empty());

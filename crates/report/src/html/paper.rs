@@ -74,8 +74,8 @@ const PAPERS: &[Paper] = &[
         up: "signals per process per second",
         shape: "The kernel with parallel signals stays level up to five pairs on ten processors, \
                 one for each process, and falls beyond, where processes have to take turns. The \
-                old kernel, in which all of it runs on one master processor, falls as 1/pairs \
-                from the start.",
+                old kernel, in which all signal work runs on one master processor, falls as \
+                1/pairs from the start.",
     },
     Paper {
         experiment: "fork-throughput",
@@ -104,7 +104,7 @@ const PAPERS: &[Paper] = &[
         along: "pseudo-users at once",
         up: "elapsed seconds per iteration",
         shape: "Both curves rise unevenly, because each session begins after a delay of its own; \
-                the new kernel's has about the shape of the old one's and lies below it \
+                the new kernel's curve has about the shape of the old one's and lies below it \
                 throughout.",
     },
 ];

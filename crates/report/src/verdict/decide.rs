@@ -214,19 +214,22 @@ fn thread_or_process(results: &Results) -> Decision {
     {
         answer = match times.apart() {
             Apart::Above if times.is_worth_it() => answer
-                .words("Thread, where messages decide: between processes one takes ")
+                .words("Thread, if messages matter: one between processes takes ")
                 .figure(&times.shown())
-                .words(" as long"),
+                .words(" as long as between threads"),
             Apart::Above => answer
-                .words("Messages hardly decide: between processes one takes ")
+                .words("Messages hardly matter: one between processes takes ")
                 .figure(&times.shown())
-                .words(" as long"),
+                .words(" as long as between threads"),
             Apart::Below => answer
-                .words("Process, where messages decide: between two, one takes ")
+                .words("Process, if messages matter: one between processes takes ")
                 .figure(&times.shown())
                 .words(" as long as between threads"),
             Apart::Unresolved => answer
-                .words("Messages do not decide: no difference is resolved, between processes ")
+                .words(
+                    "Messages do not decide: no difference is resolved, one between processes \
+                        takes ",
+                )
                 .figure(&times.shown())
                 .words(" as long as between threads"),
         };

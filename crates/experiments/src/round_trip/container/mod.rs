@@ -120,7 +120,8 @@ fn give_up_after(time: Duration) -> Result<()> {
     let wait = move || {
         thread::sleep(time);
         let seconds = time.as_secs();
-        let _ = writeln!(io::stderr(), "gave up after {seconds} s: the other end is gone or slow");
+        let _ =
+            writeln!(io::stderr(), "gave up after {seconds} s: the other end has ended or is slow");
         exit_at_once(GAVE_UP)
     };
     thread::Builder::new().spawn(wait).map(drop).setting_up("clone of a thread")

@@ -32,7 +32,7 @@ fn each_answer_follows_its_figures() {
     measured(&mut results, "glibc", 1.0);
     let all = answers(&results);
     assert!(all[0].1.starts_with("Sleep: here it is even faster"), "{}", all[0].1);
-    assert!(all[1].1.starts_with("Thread, where messages decide"), "{}", all[1].1);
+    assert!(all[1].1.starts_with("Thread, if messages matter"), "{}", all[1].1);
     assert!(all[5].1.starts_with("glibc"), "{}", all[5].1);
 }
 
@@ -95,10 +95,10 @@ fn thread_or_process_has_three_answers_and_takes_rows_that_can_be_relied_on() {
     let mut results = fixture::run();
     measured(&mut results, "semaphore-process", 9_000.0);
     let answer = |results: &Results| answers(results)[1].1.clone();
-    assert!(answer(&results).starts_with("Thread, where messages decide"));
+    assert!(answer(&results).starts_with("Thread, if messages matter"));
     measured(&mut results, "semaphore-process", 90.0);
     let below = answer(&results);
-    assert!(below.starts_with("Process, where messages decide: between two, one takes 0.0"));
+    assert!(below.starts_with("Process, if messages matter: one between processes takes 0.0"));
     assert!(below.contains("Creating and ending a process (fork) takes 4.12× (4.00× – 4.20×)"));
 
     // The other pair is steady and supplies the answer, at the same placement.
