@@ -30,7 +30,7 @@ pub struct Batch {
     pub checks: u64,
     /// Maximum number of samples.
     pub samples: usize,
-    /// No sample is begun after this time, once there are [`FEWEST`].
+    /// No sample is begun after this time, once there are ten.
     pub budget: Duration,
 }
 
