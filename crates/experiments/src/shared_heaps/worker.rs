@@ -25,6 +25,7 @@ const LOOKS: u32 = 1 << 10;
 // | seat  | 0     | 0         | sat      | place    |
 // | to    | from  | in flight | 0        | number   |
 // +-------+-------+-----------+----------+----------+
+//
 // `sat` is the number of previous workers of the seat, modulo 128.
 const SEAT: u32 = 56;
 const FROM: u32 = 48;
