@@ -52,7 +52,7 @@ fn a_build_that_takes_too_long_fails_and_leaves_nothing() {
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
         let found = measured_in(place.path(), 1, Duration::ZERO);
         match (found, entries(place.path())) {
-            (Err(Trouble::Failed(why)), 0) if why.contains("in its time") => Ok(()),
+            (Err(Trouble::Failed(why)), 0) if why.contains("within its time") => Ok(()),
             (Err(Trouble::Skipped(why)), 0) => {
                 println!("skipped: {why}");
                 Ok(())

@@ -106,7 +106,7 @@ pub fn wait_for(pid: Pid, until: Instant) -> Result<()> {
     loop {
         match poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&left_until(until))) {
             Err(Errno::INTR) => {}
-            Ok(0) => return Err(Trouble::fail("did not end in its time, and was killed")),
+            Ok(0) => return Err(Trouble::fail("did not end within its time, and was killed")),
             other => return other.map(|_| ()).during("poll"),
         }
     }
@@ -173,7 +173,7 @@ mod tests {
             let lived = test_kill_process(grandchild).is_ok();
             drop(herd);
             match (ended, lived, ends(grandchild)) {
-                (Err(Trouble::Failed(why)), true, true) if why.contains("in its time") => Ok(()),
+                (Err(Trouble::Failed(why)), true, true) if why.contains("within its time") => Ok(()),
                 other => Err(format!("{other:?}")),
             }
         });
