@@ -5,7 +5,7 @@ use std::fmt;
 /// The result of a system call of [`Sys`](crate::Sys).
 pub type Result<T> = std::result::Result<T, Errno>;
 
-/// An error number, with Linux's numbers and names.
+/// The error number of a failed system call, with Linux's numbers and names.
 ///
 /// ```
 /// use tontine_unix::Errno;
@@ -64,7 +64,7 @@ errnos! {
 }
 
 impl Errno {
-    /// Creates an error from its number, whether it has a name here or not.
+    /// Creates an error from its number. The number needs no name here.
     pub const fn from_raw(number: i32) -> Self {
         Self(number)
     }
@@ -74,7 +74,8 @@ impl Errno {
         self.0
     }
 
-    /// Returns the name, such as `ESRCH`; `None` for an error that no system call here returns.
+    /// Returns the name, such as `ESRCH`, or `None` if no system call of this crate returns the
+    /// error.
     pub fn name(self) -> Option<&'static str> {
         self.known().map(|(_, name, _)| *name)
     }
@@ -111,7 +112,7 @@ impl From<Errno> for std::io::Error {
 }
 
 impl From<std::io::Error> for Errno {
-    /// Converts an error; one without a number becomes `EIO`.
+    /// Converts an I/O error. An error without a number becomes `EIO`.
     fn from(error: std::io::Error) -> Self {
         error.raw_os_error().map_or(Self::EIO, Self)
     }

@@ -1,8 +1,8 @@
-//! Process and signal code as a trait, and Linux behind it.
+//! The system calls of a Unix process as a trait, [`Sys`], and their implementation for Linux.
 //!
-//! [`Sys`] is the trait: fork, exec, wait, exit, signals, groups, sessions, job control, threads, a
-//! terminal, limits, ptrace. [`Linux`] implements it with real processes. A program is a function
-//! of `&dyn Sys`:
+//! [`Sys`] declares fork, exec, wait, exit, signals, groups, sessions, job control, threads, a
+//! terminal, limits and ptrace. [`Linux`] implements it with real processes. A program is a
+//! function of `&dyn Sys`:
 //!
 //! ```
 //! use tontine_unix::{Linux, Sys};

@@ -3,8 +3,8 @@
 /// A resource with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
-    /// `RLIMIT_CPU`: seconds of processor time of a process. SIGXCPU comes at the soft limit and
-    /// each second after it, SIGKILL at the hard one.
+    /// `RLIMIT_CPU`: seconds of processor time of a process. The system sends SIGXCPU at the soft
+    /// limit and each second after it, and SIGKILL at the hard one.
     Cpu,
     /// `RLIMIT_NPROC`: processes and threads of a user.
     Processes,
@@ -33,7 +33,7 @@ impl Rlimit {
     /// No limit.
     pub const INFINITY: Self = Self { soft: u64::MAX, hard: u64::MAX };
 
-    /// Returns a limit with the same soft and hard value.
+    /// Returns a limit whose soft and hard value are both `limit`.
     pub const fn of(limit: u64) -> Self {
         Self { soft: limit, hard: limit }
     }

@@ -9,13 +9,13 @@ use crate::terminal::Fd;
 /// A handle of a process, or of the group or session that it leads.
 ///
 /// [`Sys::fork_boxed`](crate::Sys::fork_boxed) and [`Sys::waitid`](crate::Sys::waitid) return
-/// handles: after the process was reaped a call with its handle returns `ESRCH`, even if another
+/// handles: after the process was reaped, a call with its handle returns `ESRCH`, even if another
 /// process has the number by then. [`Pid::number_only`] makes a handle of a bare number, which
-/// means the process that has the number at the time of the call.
+/// denotes the process that has the number at the time of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid {
     number: i32,
-    /// Counts the processes of a system; 0 where only the number is known.
+    /// Ordinal of the process among all processes of its system; 0 if only the number is known.
     birth: u32,
 }
 
@@ -26,8 +26,8 @@ impl Pid {
         Self { number, birth }
     }
 
-    /// Returns a handle that means the process that has this number at the time of a call. Any
-    /// integer is accepted, as a program may pass any to a system call.
+    /// Returns a handle of the process that has this number at the time of each call. Any integer
+    /// is accepted, as a program may pass any to a system call.
     pub const fn number_only(number: i32) -> Self {
         Self { number, birth: 0 }
     }
@@ -37,7 +37,8 @@ impl Pid {
         self.number
     }
 
-    /// Returns which of the processes that had the number is meant; `None` for a bare number.
+    /// Returns the ordinal that tells the process from others with the same number; `None` for a
+    /// bare number.
     #[doc(hidden)]
     pub const fn birth(self) -> Option<u32> {
         if self.birth == 0 { None } else { Some(self.birth) }
@@ -74,7 +75,7 @@ pub enum SignalTarget {
 }
 
 impl SignalTarget {
-    /// Returns what the first argument of kill(2) means.
+    /// Returns the target that the first argument of kill(2) denotes.
     pub const fn of(pid: i32) -> Self {
         match pid {
             -1 => Self::Everyone,
@@ -101,13 +102,13 @@ pub struct SpawnRequest {
     pub arguments: Vec<String>,
     /// The process group of the child.
     pub group: SpawnGroup,
-    /// Whether the child leads a session of its own.
+    /// `true` if the child leads a new session.
     pub session: bool,
-    /// The signal mask of the child; `None`: the parent's.
+    /// The signal mask of the child; `None` for the parent's.
     pub mask: Option<SigSet>,
-    /// The signals that are reset to their default disposition.
+    /// The signals that the child resets to their default disposition.
     pub defaults: SigSet,
-    /// Descriptors of the parent, each with its number in the child.
+    /// Descriptors of the parent, each with the number that it has in the child.
     pub descriptors: Vec<(Fd, Fd)>,
 }
 
@@ -124,8 +125,8 @@ pub enum SpawnGroup<G = Pid> {
 }
 
 impl SpawnRequest {
-    /// Creates a request for a program with these arguments, its name included; everything else is
-    /// inherited.
+    /// Creates a request for a program with these arguments, its name included. The child inherits
+    /// everything else.
     pub fn new(path: &str, arguments: &[&str]) -> Self {
         Self {
             path: path.to_owned(),
@@ -151,11 +152,11 @@ pub enum PriorityScope {
 pub struct SigStack {
     /// Size of the alternate stack in bytes; 0 for none.
     pub size: usize,
-    /// Whether a handler runs on it now.
+    /// `true` while a handler runs on the alternate stack.
     pub on_stack: bool,
 }
 
-/// The signals that [`Sys::fault`](crate::Sys::fault) accepts: those that a thread's own execution
-/// causes.
+/// The signals that [`Sys::fault`](crate::Sys::fault) accepts: those that a thread raises by its
+/// own execution.
 pub const FAULTS: SigSet =
     SigSet::of(&[Signal::ILL, Signal::TRAP, Signal::BUS, Signal::FPE, Signal::SEGV, Signal::SYS]);

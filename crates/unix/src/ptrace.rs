@@ -10,8 +10,8 @@ pub enum Ptrace {
     TraceMe,
     /// `PTRACE_ATTACH`: the caller traces this process, which stops.
     Attach(Pid),
-    /// `PTRACE_CONT`: continues a stopped tracee, which gets this signal instead of the one that
-    /// stopped it.
+    /// `PTRACE_CONT`: continues a stopped tracee, which receives this signal instead of the one
+    /// that stopped it.
     Continue(Pid, Option<Signal>),
     /// `PTRACE_KILL`: kills a tracee, stopped or running.
     Kill(Pid),

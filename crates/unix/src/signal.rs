@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A signal, with Linux's number on x86-64 and AArch64.
+/// A signal, by the number that Linux gives it on x86-64 and AArch64.
 ///
-/// Numbers 32 and 33 are reserved for the C library there, and are not signals here either.
+/// The C library reserves 32 and 33 there, so they are not signals here either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signal(u8);
 
@@ -60,7 +60,7 @@ impl Signal {
     /// The last real-time signal.
     pub const RTMAX: Self = Self(64);
 
-    /// Returns the signal with this number: 1 to 31, 34 to 64.
+    /// Returns the signal with this number (1 to 31, 34 to 64), or `None` for any other number.
     pub const fn new(number: i32) -> Option<Self> {
         match number {
             1..=31 | 34..=64 => Some(Self(number as u8)),
@@ -68,7 +68,7 @@ impl Signal {
         }
     }
 
-    /// Returns the `n`th real-time signal: `SIGRTMIN` + `n`, up to `SIGRTMAX`.
+    /// Returns the `n`th real-time signal, `SIGRTMIN` + `n`; `None` if that exceeds `SIGRTMAX`.
     pub const fn realtime(n: u8) -> Option<Self> {
         if n <= Self::RTMAX.0 - Self::RTMIN.0 { Some(Self(Self::RTMIN.0 + n)) } else { None }
     }
@@ -78,7 +78,7 @@ impl Signal {
         self.0 as i32
     }
 
-    /// Returns `true` for a real-time signal, which is queued with a value.
+    /// Returns `true` for a real-time signal. Real-time signals are queued, each with a value.
     pub const fn is_realtime(self) -> bool {
         self.0 >= Self::RTMIN.0
     }
@@ -95,7 +95,7 @@ impl Signal {
         }
     }
 
-    /// Returns all signals, in ascending order.
+    /// Returns an iterator over all signals, in ascending order.
     pub fn all() -> impl Iterator<Item = Self> {
         (1..=64).filter_map(Self::new)
     }
@@ -106,7 +106,7 @@ impl Signal {
 pub enum DefaultAction {
     /// The process terminates.
     Terminate,
-    /// The process terminates, and would dump core.
+    /// The process terminates with a core dump.
     Core,
     /// The process stops.
     Stop,
@@ -132,7 +132,7 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// The error of a text that does not name a signal.
+/// The error of parsing a text that does not name a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown signal `{0}`: expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number \
@@ -182,7 +182,8 @@ pub struct SigSet(u64);
 impl SigSet {
     /// The empty set.
     pub const EMPTY: Self = Self(0);
-    /// The set with all 64 bits, as `sigfillset` sets them; 32 and 33 are not signals.
+    /// The set with all 64 bits, as `sigfillset` fills it; bits 31 and 32 (numbers 32 and 33) are
+    /// not signals.
     pub const ALL: Self = Self(u64::MAX);
     /// The signals that cannot be blocked: SIGKILL and SIGSTOP.
     pub const UNBLOCKABLE: Self = Self(Self::bit(Signal::KILL) | Self::bit(Signal::STOP));
@@ -209,12 +210,12 @@ impl SigSet {
         Self(bits)
     }
 
-    /// Returns the set with these bits.
+    /// Creates a set from its bits.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Returns the bits.
+    /// Returns the bits of the set.
     pub const fn bits(self) -> u64 {
         self.0
     }
@@ -259,12 +260,12 @@ impl SigSet {
         Self(self.0 & !other.0)
     }
 
-    /// Returns the lowest signal of the set.
+    /// Returns the lowest signal of the set, or `None` if it has none.
     pub const fn first(self) -> Option<Signal> {
         if self.0 == 0 { None } else { Signal::new(self.0.trailing_zeros() as i32 + 1) }
     }
 
-    /// Returns the signals of the set, in ascending order.
+    /// Returns an iterator over the signals of the set, in ascending order.
     pub fn iter(self) -> impl Iterator<Item = Signal> {
         Signal::all().filter(move |signal| self.contains(*signal))
     }

@@ -1,4 +1,4 @@
-//! The system calls of both backends: [`Sys`]; those of POSIX and of 4.3BSD.
+//! The system calls of both backends, those of POSIX and of 4.3BSD: [`Sys`].
 
 mod action;
 
@@ -17,7 +17,7 @@ use crate::signal::{SigSet, Signal};
 use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Usage, WaitOptions, WaitedChild};
 
-/// The program of a forked process; its return value is the exit status.
+/// The program of a forked process. The value that it returns is the exit status.
 pub type Program = Box<dyn FnOnce(&dyn Sys) -> i32 + Send>;
 
 /// The program of a new thread.
@@ -25,15 +25,15 @@ pub type ThreadBody = Box<dyn FnOnce(&dyn Sys) + Send>;
 
 /// The system calls of one thread of one process.
 ///
-/// A program is a function of `&dyn Sys`, and runs unchanged on [`Linux`](crate::Linux) (real
+/// A program is a function of `&dyn Sys`. It runs unchanged on [`Linux`](crate::Linux) (real
 /// processes) and on the `Virtual` of `tontine-unix-sim` (a Unix in this process). Each thread has
-/// a handle of its own, which its function gets as an argument ([`Sys::thread_boxed`]).
+/// its own handle, which its function gets as an argument ([`Sys::thread_boxed`]).
 ///
 /// Each call returns the errno that Linux returns for the same mistake. A call that a backend does
-/// not implement returns `ENOSYS`; [`Sys::lacks`] names the reason.
+/// not implement returns `ENOSYS`; [`Sys::lacks`] gives the reason.
 ///
-/// If a signal may interrupt a call, `EINTR` means that a handler ran which was installed
-/// without [`ActionFlags::RESTART`](crate::ActionFlags::RESTART).
+/// If a signal may interrupt a call, `EINTR` means that a handler ran that was installed without
+/// [`ActionFlags::RESTART`](crate::ActionFlags::RESTART).
 pub trait Sys {
     /// Returns the calls that this backend does not implement, each with the reason.
     fn lacks(&self) -> &'static [(&'static str, &'static str)];
@@ -42,7 +42,7 @@ pub trait Sys {
 
     /// Returns the caller's process.
     fn getpid(&self) -> Pid;
-    /// Returns the parent of the caller's process; number 0 if it is outside the system.
+    /// Returns the parent of the caller's process, or number 0 if the parent is outside the system.
     fn getppid(&self) -> Pid;
     /// Returns the calling thread.
     fn gettid(&self) -> Tid;
@@ -50,71 +50,80 @@ pub trait Sys {
     /// the closure.
     ///
     /// # Errors
-    /// `EAGAIN`: the user or the system has reached its limit of processes.
+    /// `EAGAIN` if the user or the system has reached its limit of processes.
     fn fork_boxed(&self, child: Program) -> Result<Pid>;
-    /// Runs another program in place of this one. Returns only if that fails.
+    /// Replaces the caller's program by another one. Returns only on failure.
     ///
     /// # Errors
-    /// `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM`, `E2BIG`; `EINVAL`: an argument contains a
-    /// zero byte.
+    /// 1. `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM` or `E2BIG`, as execve(2) specifies.
+    /// 2. `EINVAL` if an argument contains a zero byte.
     fn exec(&self, path: &str, arguments: &[&str]) -> Result<Infallible>;
     /// Forks and executes in one call. If the child cannot execute the program, the call fails and
-    /// leaves no child: there is none to wait for, and no SIGCHLD is sent.
+    /// leaves no child: no wait finds one, and no SIGCHLD is sent.
     ///
     /// # Errors
-    /// Like [`Sys::fork_boxed`] and [`Sys::exec`]. `EAGAIN` on `Linux` also: the child was killed
-    /// before it had executed.
+    /// 1. The errors of [`Sys::fork_boxed`] and [`Sys::exec`].
+    /// 2. On `Linux`, `EAGAIN` also if the child was killed before it had executed.
     fn spawn(&self, spawn: &SpawnRequest) -> Result<Pid>;
     /// Terminates the process with the low eight bits of `status`.
     ///
-    /// On `Virtual` a destructor must not call it while the stack is unwound, be
-    /// it by the program's panic or because the process is killed, exits or executes: the other
-    /// calls are refused there, but this one can neither return nor unwind any further. It is a
-    /// fault of the program that aborts the host process and says so.
+    /// On `Virtual`, a destructor must not call it while the stack unwinds, be it because the
+    /// program panicked or because the process is killed, exits or executes. The other calls fail
+    /// there, but this one can neither return nor unwind further: it aborts the host process with a
+    /// message that blames the program.
     fn exit(&self, status: i32) -> !;
-    /// Waits until a child changes state as `options` say. Returns `None` with `NOHANG` if none
-    /// has.
+    /// Waits until a child changes state as `options` specify. With `NOHANG`, returns `None` at
+    /// once if no child has.
     ///
     /// # Errors
-    /// `ECHILD`: there is no such child, or another thread has it. `EINTR`. `EINVAL`: `options`
-    /// names nothing to wait for, or something unknown; a number that cannot be a child's or a
-    /// group's.
+    /// 1. `ECHILD` if there is no such child, or another thread has reaped it.
+    /// 2. `EINTR` if a handler interrupted the wait.
+    /// 3. `EINVAL` if `options` contain no change to wait for or an unknown bit, or if the number
+    ///    cannot be a child's or a group's.
     fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>>;
 
     // Signals
 
     /// Sends a signal, or with `None` only checks whether it could be sent. The bare number of any
-    /// thread names its process.
+    /// thread denotes the thread's process.
     ///
     /// # Errors
-    /// `ESRCH`: there is no such process. `EPERM`: the caller may signal none of them. `EINVAL`: a
-    /// negative group, but `ESRCH` for the lowest number.
+    /// 1. `ESRCH` if there is no such process, or `target` is the group with the lowest number,
+    ///    `i32::MIN`.
+    /// 2. `EPERM` if the caller may signal none of the processes.
+    /// 3. `EINVAL` if `target` is a group with any other negative number.
     fn kill(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()>;
     /// Sends a signal to one thread.
     ///
     /// # Errors
-    /// `ESRCH`, `EPERM`; `EAGAIN`: the queue is full; `EINVAL`: a number that cannot be a thread's.
+    /// 1. `ESRCH` if there is no such thread in the process; `EPERM` if the caller may not signal
+    ///    it.
+    /// 2. `EAGAIN` if the queue is full.
+    /// 3. `EINVAL` if a number cannot be a thread's.
     fn tgkill(&self, process: Pid, thread: Tid, signal: Option<Signal>) -> Result<()>;
     /// Sends a signal with a value.
     ///
     /// # Errors
-    /// `ESRCH`, `EPERM`; `EAGAIN`: the queue is full.
+    /// 1. `ESRCH` if there is no such process; `EPERM` if the caller may not signal it.
+    /// 2. `EAGAIN` if the queue is full.
     fn sigqueue(&self, process: Pid, signal: Option<Signal>, value: i32) -> Result<()>;
-    /// Raises a signal that the caller's own execution causes, one of [`FAULTS`](crate::FAULTS): it
-    /// is delivered to this thread at once, and ends the process if it is blocked or ignored.
+    /// Raises a signal that the caller's own execution causes, one of [`FAULTS`](crate::FAULTS).
+    /// The signal is delivered to this thread at once, and ends the process if it is blocked or
+    /// ignored.
     ///
     /// # Errors
-    /// `EINVAL`: another signal.
+    /// `EINVAL` for any other signal.
     fn fault(&self, signal: Signal) -> Result<()>;
-    /// Returns the action for a signal, and with `Some` replaces it.
+    /// Returns the action for a signal; with `Some`, also replaces it.
     ///
     /// # Errors
-    /// `EINVAL`: SIGKILL or SIGSTOP is to be changed.
+    /// `EINVAL` if the action of SIGKILL or SIGSTOP is to be changed.
     fn sigaction(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction>;
-    /// Returns the signal mask, and with `Some` changes it.
+    /// Returns the signal mask; with `Some`, also changes it. The returned mask is the previous
+    /// one.
     ///
     /// # Errors
-    /// None on both backends; the type leaves room for others.
+    /// Neither backend returns an error; another implementation may.
     fn sigprocmask(&self, change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet>;
     /// Returns the signals that are pending and blocked.
     fn sigpending(&self) -> SigSet;
@@ -122,122 +131,137 @@ pub trait Sys {
     fn sigsuspend(&self, mask: SigSet) -> Errno;
     /// Waits until a handler has run. Always returns an error, usually `EINTR`.
     fn pause(&self) -> Errno;
-    /// Takes one of these signals without a handler, the lowest first; waits for at most `timeout`.
-    /// An ignored signal is taken only if it was blocked before.
+    /// Takes one of these signals without running a handler, the lowest first. Waits for at most
+    /// `timeout`. An ignored signal is taken only if it was blocked before.
     ///
     /// # Errors
-    /// `EAGAIN`: the timeout expired. `EINTR`: a handler ran for another signal, or the process was
-    /// stopped.
+    /// 1. `EAGAIN` if the timeout expired.
+    /// 2. `EINTR` if a handler ran for another signal, or the process was stopped.
     fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo>;
-    /// Sends the process SIGALRM after a number of seconds; 0 cancels it. Returns the seconds that
-    /// were left of the previous alarm.
+    /// Sends the process SIGALRM after a number of seconds; 0 cancels the alarm. Returns the
+    /// seconds that were left of the previous one.
     fn alarm(&self, seconds: u32) -> u32;
-    /// Sleeps.
+    /// Sleeps for this long.
     ///
     /// # Errors
-    /// `EINTR` with the time that was left.
+    /// `EINTR` with the time that was left, if a handler interrupted the sleep.
     fn nanosleep(&self, duration: Duration) -> std::result::Result<(), (Errno, Duration)>;
 
     // Groups, sessions, the terminal
 
-    /// Returns the group of a process; number 0 is the caller.
+    /// Returns the group of a process; number 0 denotes the caller.
     ///
     /// # Errors
-    /// `ESRCH`.
+    /// `ESRCH` if there is no such process.
     fn getpgid(&self, process: Pid) -> Result<Pid>;
-    /// Puts a process (0: the caller) into a group (0: its own).
+    /// Puts a process (0: the caller) into a group (0: the one with the process's own number).
     ///
     /// # Errors
-    /// `EACCES`: a child that has executed. `EINVAL`: a negative group. `EPERM`: a session leader,
-    /// a process or group of another session. `ESRCH`: neither the caller nor a child.
+    /// 1. `EACCES` if the process is a child that has executed.
+    /// 2. `EINVAL` if the group's number is negative.
+    /// 3. `EPERM` if the process leads a session, or the process or the group is in another
+    ///    session.
+    /// 4. `ESRCH` if the process is neither the caller nor a child of it.
     fn setpgid(&self, process: Pid, group: Pid) -> Result<()>;
-    /// Returns the session of a process; number 0 is the caller.
+    /// Returns the session of a process; number 0 denotes the caller.
     ///
     /// # Errors
-    /// `ESRCH`.
+    /// `ESRCH` if there is no such process.
     fn getsid(&self, process: Pid) -> Result<Pid>;
-    /// Makes the caller leader of a session and a group of its own, without a terminal.
+    /// Makes the caller leader of a new session and of a new group, without a terminal.
     ///
     /// # Errors
-    /// `EPERM`: the caller leads a group already.
+    /// `EPERM` if the caller leads a group already.
     fn setsid(&self) -> Result<Pid>;
     /// Creates a pseudoterminal. Returns its controlling end, for a user or a program, and the
     /// terminal itself.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`.
+    /// `EMFILE` or `ENFILE` if the process or the system has too many open files.
     fn openpty(&self) -> Result<(Fd, Fd)>;
     /// Opens the controlling terminal, like `/dev/tty`.
     ///
     /// # Errors
-    /// `EMFILE`; `ENXIO`: the session has none, or the caller was there before its leader took it.
+    /// 1. `EMFILE` if the process has too many open files.
+    /// 2. `ENXIO` if the session has no terminal, or its leader took the terminal after the caller
+    ///    had been forked.
     fn open_tty(&self) -> Result<Fd>;
-    /// `TIOCSCTTY`: makes a terminal the session's, and the controlling one of its leader, which
-    /// calls, and of those that are forked from now on: tty(4).
+    /// Makes a terminal the session's (`TIOCSCTTY`). The caller, which leads the session, and the
+    /// processes that it forks from now on have it as their controlling terminal: see tty(4).
     ///
     /// # Errors
-    /// `ENOTTY`. `EPERM`: not a session leader, or there is one already, or it is another
-    /// session's.
+    /// 1. `ENOTTY` if the descriptor is not a terminal.
+    /// 2. `EPERM` if the caller does not lead a session, the session has a terminal, or the
+    ///    terminal is another session's.
     fn set_controlling(&self, terminal: Fd) -> Result<()>;
     /// Returns the foreground group of a terminal.
     ///
     /// # Errors
-    /// `ENOTTY`: no terminal, or not the caller's.
+    /// `ENOTTY` if the descriptor is not a terminal, or not the caller's controlling terminal.
     fn tcgetpgrp(&self, terminal: Fd) -> Result<Pid>;
-    /// Makes a group the foreground group of a terminal.
+    /// Makes a group the foreground group of a terminal. A caller in the background gets SIGTTOU,
+    /// unless it blocks or ignores the signal.
     ///
     /// # Errors
-    /// `ENOTTY`: no terminal, not the caller's, or asked for from an orphaned background group;
-    /// `EPERM`: a group of another session, or a process that leads none, which Linux lets be;
-    /// `EINVAL`: a negative number; `ESRCH`. From the background SIGTTOU is sent, unless it is
-    /// blocked or ignored.
+    /// 1. `ENOTTY` if the descriptor is not a terminal or not the caller's controlling terminal, or
+    ///    the caller is in an orphaned background group.
+    /// 2. `EPERM` if the group is in another session. POSIX also refuses the number of a process of
+    ///    the same session that leads no group; Linux accepts it, and so do both backends.
+    /// 3. `EINVAL` if the number is negative.
+    /// 4. `ESRCH` if there is no such group.
     fn tcsetpgrp(&self, terminal: Fd, group: Pid) -> Result<()>;
     /// Returns the session of a terminal.
     ///
     /// # Errors
-    /// `ENOTTY`.
+    /// `ENOTTY` if the descriptor is not a terminal.
     fn tcgetsid(&self, terminal: Fd) -> Result<Pid>;
     /// Returns the attributes of a terminal.
     ///
     /// # Errors
-    /// `ENOTTY`.
+    /// `ENOTTY` if the descriptor is not a terminal.
     fn tcgetattr(&self, terminal: Fd) -> Result<Termios>;
-    /// Changes the attributes of a terminal.
+    /// Changes the attributes of a terminal. A caller in the background gets SIGTTOU, as from
+    /// [`Sys::tcsetpgrp`].
     ///
     /// # Errors
-    /// `ENOTTY`; `EIO`: from an orphaned background group, or hung up. Else like
-    /// [`Sys::tcsetpgrp`].
+    /// 1. `ENOTTY` if the descriptor is not a terminal.
+    /// 2. `EIO` if the caller is in an orphaned background group, or the terminal has hung up.
     fn tcsetattr(&self, terminal: Fd, termios: &Termios) -> Result<()>;
 
     // Descriptors
 
-    /// Creates a pipe. Returns the end to read from and the end to write to. These and all other
-    /// new descriptors are closed by exec, except for copies that [`Sys::dup2`] or a
-    /// [`SpawnRequest`] makes.
+    /// Creates a pipe. Returns the end to read from and the end to write to. Exec closes these and
+    /// all other new descriptors, except for copies that [`Sys::dup2`] or a [`SpawnRequest`] makes.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`.
+    /// `EMFILE` or `ENFILE` if the process or the system has too many open files.
     fn pipe(&self) -> Result<(Fd, Fd)>;
-    /// Reads the bytes that are available, waiting for at least one. Returns 0 at end-of-file.
+    /// Reads the bytes that are available, and waits for at least one. Returns 0 at end-of-file.
     ///
     /// # Errors
-    /// `EBADF`, `EINTR`; `EIO`: a terminal, from an orphaned background group or with SIGTTIN
-    /// blocked or ignored, or hung up.
+    /// 1. `EBADF` if the descriptor is not open for reading; `EINTR` if a handler interrupted the
+    ///    call.
+    /// 2. `EIO` if the descriptor is a terminal that has hung up, or that a background process
+    ///    reads which is in an orphaned group or blocks or ignores SIGTTIN.
     fn read(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize>;
-    /// Writes bytes; sleeps while there is no free space.
+    /// Writes bytes. Sleeps while there is no free space. Returns the number of bytes written.
     ///
     /// # Errors
-    /// `EBADF`, `EINTR`; `EPIPE`, with SIGPIPE; `EIO`.
+    /// 1. `EBADF` if the descriptor is not open for writing; `EINTR` if a handler interrupted the
+    ///    call.
+    /// 2. `EPIPE`, with SIGPIPE, if the pipe has no reader.
+    /// 3. `EIO` if the terminal has hung up, or has `TOSTOP` and the caller is in an orphaned
+    ///    background group.
     fn write(&self, descriptor: Fd, bytes: &[u8]) -> Result<usize>;
     /// Closes a descriptor.
     ///
     /// # Errors
-    /// `EBADF`.
+    /// `EBADF` if the descriptor is not open.
     fn close(&self, descriptor: Fd) -> Result<()>;
-    /// Makes `to` a copy of `from`, and closes what `to` was.
+    /// Makes `to` a copy of `from`, and closes the file that `to` was.
     ///
     /// # Errors
-    /// `EBADF`.
+    /// `EBADF` if `from` is not open, or `to` is negative or not below the limit of descriptors.
     fn dup2(&self, from: Fd, to: Fd) -> Result<()>;
 
     // Threads
@@ -246,31 +270,34 @@ pub trait Sys {
     /// the closure.
     ///
     /// # Errors
-    /// `EAGAIN`: there are too many threads.
+    /// `EAGAIN` if the user or the system has too many threads.
     fn thread_boxed(&self, body: ThreadBody) -> Result<Tid>;
-    /// Waits until a thread of this process has ended. A thread can be joined once.
+    /// Waits until a thread of this process has ended. Each thread can be joined once.
     ///
     /// # Errors
-    /// `ESRCH`: no such thread of this process; on Linux its first one too. `EDEADLK`: the caller
-    /// itself. `EINVAL`: another thread joins it.
+    /// 1. `ESRCH` if the process has no such thread or it was joined before; on `Linux` also for
+    ///    the first thread of the process.
+    /// 2. `EDEADLK` if the thread is the caller.
+    /// 3. `EINVAL` if another thread joins it already.
     fn join(&self, thread: Tid) -> Result<()>;
-    /// Lets other threads run.
+    /// Yields the processor to other threads.
     fn sched_yield(&self);
-    /// Lets signals interrupt, stop or terminate a program that computes without other calls.
+    /// Lets signals interrupt, stop or terminate a program that computes without making other
+    /// calls.
     fn poll(&self);
     /// Uses the processor for this long; signals may interrupt, stop or terminate the program
-    /// meanwhile. The modelled executor moves its clock; the others poll until
-    /// the system's clock says that it is over.
+    /// meanwhile. The modelled executor advances its clock; the others poll until the system's
+    /// clock has reached the end.
     fn compute(&self, duration: Duration) {
         compute_by_polls(self, duration);
     }
-    /// Sets the processor of the threads and processes that this process creates from now on;
-    /// `None` for any.
+    /// Sets the processor on which the threads and processes run that this process creates from now
+    /// on; `None` for any.
     ///
     /// # Errors
-    /// `EINVAL`: there is no such processor.
+    /// `EINVAL` if there is no such processor.
     fn place(&self, processor: Option<usize>) -> Result<()>;
-    /// Returns the processor that the caller runs on.
+    /// Returns the processor on which the caller runs.
     fn processor(&self) -> usize;
     /// Returns the time of the monotonic clock.
     fn now(&self) -> Duration;
@@ -284,35 +311,40 @@ pub trait Sys {
     /// Sets real and effective user, as setuid(2) does.
     ///
     /// # Errors
-    /// `EPERM`; `EINVAL`: `u32::MAX`, which is not a user.
+    /// 1. `EPERM` if the caller may not become this user.
+    /// 2. `EINVAL` if `uid` is `u32::MAX`, which is not a user.
     fn setuid(&self, uid: u32) -> Result<()>;
     /// Returns a limit of the caller's process.
     fn getrlimit(&self, resource: Resource) -> Rlimit;
     /// Changes a limit of the caller's process.
     ///
     /// # Errors
-    /// `EINVAL`: soft above hard. `EPERM`: hard is raised; more descriptors than the system has for
-    /// one process.
+    /// 1. `EINVAL` if the soft limit exceeds the hard one.
+    /// 2. `EPERM` if the caller may not raise the hard limit, or may not have more descriptors than
+    ///    the system permits one process.
     fn setrlimit(&self, resource: Resource, limit: Rlimit) -> Result<()>;
     /// Returns the lowest nice value (the highest priority) of these processes.
     ///
     /// # Errors
-    /// `ESRCH`.
+    /// `ESRCH` if there is no such process.
     fn getpriority(&self, whose: PriorityScope) -> Result<i32>;
     /// Sets the nice value of these processes, clamped to −20 to 19.
     ///
     /// # Errors
-    /// `ESRCH`; `EPERM`: another user's; `EACCES`: to a lower value without privilege.
+    /// 1. `ESRCH` if there is no such process.
+    /// 2. `EPERM` if a process belongs to another user.
+    /// 3. `EACCES` if the value is lowered without privilege.
     fn setpriority(&self, whose: PriorityScope, nice: i32) -> Result<()>;
     /// Returns the processor time that the process has used.
     fn getrusage(&self) -> Usage;
-    /// `PR_SET_CHILD_SUBREAPER`: orphaned descendants become the caller's children.
+    /// Makes the caller a subreaper, to which orphaned descendants are reparented
+    /// (`PR_SET_CHILD_SUBREAPER`), or ends that.
     ///
     /// # Errors
-    /// None on both backends; the type leaves room for others.
+    /// Neither backend returns an error; another implementation may.
     fn set_subreaper(&self, on: bool) -> Result<()>;
-    /// Counts where the program is, tick by tick: from now on tick n of this thread adds one to
-    /// `counts[mark]`, where the mark is what [`Sys::mark`] said last. `None` ends it.
+    /// Starts to profile the calling thread: each clock tick adds one to `counts[mark]`, with the
+    /// mark that the thread last passed to [`Sys::mark`]. `None` ends the profile.
     ///
     /// # Errors
     /// `ENOSYS` on [`Linux`](crate::Linux).
@@ -325,29 +357,32 @@ pub trait Sys {
     /// Makes a request as a tracer or a tracee.
     ///
     /// # Errors
-    /// `ESRCH`: no such process, not a tracee of the calling thread, or not stopped. `EPERM`:
-    /// traced already, or a process of another user.
+    /// 1. `ESRCH` if there is no such process, or the request needs a stopped tracee of the calling
+    ///    thread and the process is not one.
+    /// 2. `EPERM` if the process is traced already or belongs to another user.
     fn ptrace(&self, request: Ptrace) -> Result<()>;
 
     // 4.3BSD
 
-    /// 4.3BSD's `sigaction`: without it, calls start again.
+    /// Returns and replaces the action for a signal as 4.3BSD does: like [`Sys::sigaction`], but
+    /// interrupted calls always restart.
     ///
     /// # Errors
     /// Like [`Sys::sigaction`].
     fn sigvec(&self, signal: Signal, vector: Option<SigVec>) -> Result<SigVec>;
-    /// 4.3BSD's alternate stack.
+    /// Returns and replaces the alternate signal stack, as 4.3BSD does.
     ///
     /// # Errors
-    /// `EPERM`: a handler runs on it. `ENOMEM`: less than 2048 bytes, or more than there are.
+    /// 1. `EPERM` if a handler runs on the alternate stack.
+    /// 2. `ENOMEM` if the size is below 2048 bytes, or exceeds the available memory.
     fn sigstack(&self, stack: Option<SigStack>) -> Result<SigStack>;
-    /// Blocks the signals 1 to 32 whose bits are set; returns the mask before.
+    /// Blocks the signals 1 to 32 whose bits are set. Returns the previous mask of those 32.
     fn sigblock(&self, mask: u32) -> u32 {
         let set = SigSet::from_bits(mask.into());
         self.sigprocmask(Some((SigmaskHow::Block, set))).map_or(0, |old| old.bits() as u32)
     }
-    /// Blocks the signals 1 to 32 whose bits are set, and no others of those; returns the mask
-    /// before.
+    /// Replaces the mask of the signals 1 to 32 and leaves the others. Returns the previous mask of
+    /// those 32.
     fn sigsetmask(&self, mask: u32) -> u32 {
         let old = self.sigprocmask(None).unwrap_or_default();
         let high = old.bits() & !u64::from(u32::MAX);
@@ -359,12 +394,13 @@ pub trait Sys {
         self.sigsuspend(SigSet::from_bits(mask.into()))
     }
 
-    // Calls that are made of others
+    // Calls that are composed of others
 
-    /// Signals a process group.
+    /// Sends a signal to a process group.
     ///
     /// # Errors
-    /// Like [`Sys::kill`]; `EINVAL`: a negative number.
+    /// 1. The errors of [`Sys::kill`].
+    /// 2. `EINVAL` if the group's number is negative.
     fn killpg(&self, group: Pid, signal: Option<Signal>) -> Result<()> {
         match group.number() {
             ..0 => Err(Errno::EINVAL),
@@ -372,10 +408,10 @@ pub trait Sys {
             _ => self.kill(SignalTarget::Group(group), signal),
         }
     }
-    /// Sends the caller a signal.
+    /// Sends a signal to the calling thread.
     ///
     /// # Errors
-    /// Like [`Sys::tgkill`].
+    /// The errors of [`Sys::tgkill`].
     fn raise(&self, signal: Signal) -> Result<()> {
         self.tgkill(self.getpid(), self.gettid(), Some(signal))
     }
@@ -386,15 +422,17 @@ pub trait Sys {
     /// Waits until any child terminates.
     ///
     /// # Errors
-    /// Like [`Sys::waitid`].
+    /// The errors of [`Sys::waitid`].
     fn wait(&self) -> Result<WaitedChild> {
         self.waitpid(Children::Any, WaitOptions::empty()).map(|found| found.expect("it slept"))
     }
     /// Waits until a child terminates, or changes state in another way that `options` names.
     ///
     /// # Errors
-    /// Like [`Sys::waitid`]; `EINVAL`: [`WaitOptions::NOWAIT`]; `ESRCH`: the lowest number, of
-    /// which there is no group.
+    /// 1. The errors of [`Sys::waitid`].
+    /// 2. `EINVAL` if `options` contain [`WaitOptions::NOWAIT`].
+    /// 3. `ESRCH` if `children` is the group with the lowest number, `i32::MIN`, which cannot
+    ///    exist.
     fn waitpid(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
         if !WaitOptions::all().difference(WaitOptions::NOWAIT).contains(options) {
             return Err(Errno::EINVAL);
@@ -404,24 +442,25 @@ pub trait Sys {
         }
         self.waitid(children, options.union(WaitOptions::EXITED))
     }
-    /// 4.3BSD's `wait3`.
+    /// Waits for any child, as 4.3BSD's `wait3` does.
     ///
     /// # Errors
-    /// Like [`Sys::waitpid`].
+    /// The errors of [`Sys::waitpid`].
     fn wait3(&self, options: WaitOptions) -> Result<Option<WaitedChild>> {
         self.waitpid(Children::Any, options)
     }
-    /// 4.3BSD's `wait4`.
+    /// Waits for some children, as 4.3BSD's `wait4` does.
     ///
     /// # Errors
-    /// Like [`Sys::waitpid`].
+    /// The errors of [`Sys::waitpid`].
     fn wait4(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
         self.waitpid(children, options)
     }
-    /// Takes one of these signals without a handler.
+    /// Takes one of these signals without running a handler. Restarts when a handler interrupts the
+    /// wait.
     ///
     /// # Errors
-    /// Like [`Sys::sigtimedwait`], but never `EINTR`.
+    /// The errors of [`Sys::sigtimedwait`], but never `EINTR`.
     fn sigwait(&self, set: SigSet) -> Result<Signal> {
         loop {
             match self.sigtimedwait(set, None) {
@@ -436,7 +475,7 @@ impl dyn Sys + '_ {
     /// Creates a process that runs `child`, whose return value is the exit status.
     ///
     /// # Errors
-    /// Like [`Sys::fork_boxed`].
+    /// The errors of [`Sys::fork_boxed`].
     pub fn fork(&self, child: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Result<Pid> {
         self.fork_boxed(Box::new(child))
     }
@@ -444,13 +483,13 @@ impl dyn Sys + '_ {
     /// Creates a thread that runs `body`.
     ///
     /// # Errors
-    /// Like [`Sys::thread_boxed`].
+    /// The errors of [`Sys::thread_boxed`].
     pub fn thread(&self, body: impl FnOnce(&dyn Sys) + Send + 'static) -> Result<Tid> {
         self.thread_boxed(Box::new(body))
     }
 }
 
-/// Implements [`Sys::compute`] by calls of [`Sys::poll`].
+/// Implements [`Sys::compute`] by repeated calls of [`Sys::poll`].
 pub fn compute_by_polls<S: Sys + ?Sized>(sys: &S, duration: Duration) {
     let end = sys.now().saturating_add(duration);
     while sys.now() < end {

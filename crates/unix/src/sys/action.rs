@@ -1,4 +1,4 @@
-//! The action for a signal, and what a receiver learns of one: [`SigAction`], [`SigInfo`].
+//! The action for a signal, [`SigAction`], and the information on a received one, [`SigInfo`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use crate::signal::{SigSet, Signal};
 pub struct SigAction {
     /// The disposition of the signal.
     pub disposition: Disposition,
-    /// The signals that are blocked, besides the signal itself, while a handler runs.
+    /// The signals that are blocked while a handler runs, in addition to the signal itself.
     pub mask: SigSet,
     /// The flags.
     pub flags: ActionFlags,
 }
 
 impl SigAction {
-    /// The signal's default action.
+    /// The action that has the signal's default effect.
     pub const DEFAULT: Self = Self {
         disposition: Disposition::Default,
         mask: SigSet::EMPTY,
         flags: ActionFlags::empty(),
     };
-    /// The signal is ignored.
+    /// The action that ignores the signal.
     pub const IGNORE: Self =
         Self { disposition: Disposition::Ignore, mask: SigSet::EMPTY, flags: ActionFlags::empty() };
 
-    /// Returns an action that runs `handler`, with nothing else blocked and no flag set.
+    /// Returns an action that runs `handler`, with an empty mask and no flags.
     pub fn handler(handler: impl Fn(&dyn Sys, &SigInfo) + Send + Sync + 'static) -> Self {
         Self { disposition: Disposition::Handler(Handler::new(handler)), ..Self::DEFAULT }
     }
@@ -51,7 +51,7 @@ impl SigAction {
 /// The action for a signal, as in 4.3BSD's `struct sigvec`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SigVec {
-    /// Disposition and mask, and of the flags those that 4.3BSD has.
+    /// The disposition, the mask and those flags that 4.3BSD has.
     pub action: SigAction,
 }
 
