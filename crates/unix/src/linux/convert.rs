@@ -1,6 +1,7 @@
-//! Between the kernel's words and the crate's: results, sets of signals, times, wait options.
+//! Conversions between the kernel's types and the crate's: results, signal sets, times, wait
+//! options.
 //!
-//! What a signal brings with it is [`super::info`]'s; terminal modes are [`super::terminal`]'s.
+//! [`super::info`] converts a `siginfo_t`, [`super::terminal`] the modes of a terminal.
 
 #![allow(unsafe_code, reason = "a sigset_t is made of bits, and read as bits")]
 
@@ -12,53 +13,53 @@ use crate::process::Pid;
 use crate::signal::{SigSet, Signal};
 use crate::wait::WaitOptions;
 
-/// What the C library's convention says: −1, and errno.
+/// Converts the result of a C function: −1 becomes the error in errno.
 pub(super) fn check(returned: libc::c_int) -> Result<i32> {
     if returned == -1 { Err(last_error()) } else { Ok(returned) }
 }
 
-/// The same for system calls and for sizes.
+/// Like [`check`], for results of system calls and sizes.
 pub(super) fn check_long(returned: libc::c_long) -> Result<libc::c_long> {
     if returned == -1 { Err(last_error()) } else { Ok(returned) }
 }
 
-/// Returns the crate's error for one of rustix, which the public interface does not have.
+/// Converts an error of rustix, which does not appear in the public interface.
 pub(super) fn to_errno(error: rustix::io::Errno) -> Errno {
     Errno::from_raw(error.raw_os_error())
 }
 
-/// What errno says.
+/// Returns the error in errno.
 pub(super) fn last_error() -> Errno {
     io::Error::last_os_error().into()
 }
 
-/// The signal's number, and 0 where only the question is asked.
+/// Returns the signal's number; `None`, which only checks whether a signal could be sent, is 0.
 pub(super) fn number(signal: Option<Signal>) -> i32 {
     signal.map_or(0, Signal::number)
 }
 
-/// Whoever has this number.
+/// Returns a handle without an ordinal for this number.
 pub(super) fn bare(number: i32) -> Pid {
     Pid::number_only(number)
 }
 
-/// The kernel's signal set: 64 bits, of which a `sigset_t` is a longer array.
+/// Converts a set to a `sigset_t`, a longer array whose first 64 bits are the kernel's set.
 pub(super) fn to_sigset(set: SigSet) -> libc::sigset_t {
-    // SAFETY: a sigset_t is plain bits, of which all zeros are the empty set.
+    // SAFETY: a sigset_t is plain bits; all zeros are the empty set.
     let mut kernel: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: it is longer than a u64 and aligned as an unsigned long, which has the alignment of a
-    // u64 here; signal n is bit n - 1 of its first words, little end first.
+    // SAFETY: a sigset_t is longer than a u64 and aligned as an unsigned long, which has the
+    // alignment of a u64 here; signal n is bit n - 1 of its first words, the low word first.
     unsafe { (&raw mut kernel).cast::<u64>().write(set.bits()) };
     kernel
 }
 
-/// The bits of one.
+/// Converts a `sigset_t` to a set.
 pub(super) fn from_sigset(kernel: &libc::sigset_t) -> SigSet {
-    // SAFETY: as above, and every pattern of bits is a u64.
+    // SAFETY: as in `to_sigset`, and every pattern of bits is a u64.
     SigSet::from_bits(unsafe { std::ptr::from_ref(kernel).cast::<u64>().read() })
 }
 
-/// The longest that fits, where it does not.
+/// Converts a duration, saturating at the longest that a timespec can hold.
 pub(super) fn to_timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
@@ -66,12 +67,12 @@ pub(super) fn to_timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// A time that the kernel measured, which is not negative.
+/// Converts a time that the kernel measured, which is not negative.
 pub(super) fn from_timeval(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_usec.unsigned_abs() as u32 * 1000)
 }
 
-/// The options as waitid(2) takes them.
+/// Converts options to the flags of waitid(2).
 pub(super) fn wait_flags(options: WaitOptions) -> i32 {
     let known = [
         (WaitOptions::NOHANG, libc::WNOHANG),

@@ -1,4 +1,4 @@
-//! Descriptors by their numbers: pipe, read, write, close, dup2. Nothing is tried again.
+//! Calls on descriptors by number: pipe, read, write, close, dup2. No call is retried.
 
 #![allow(unsafe_code, reason = "calls that take any descriptor, open or not")]
 
@@ -10,33 +10,33 @@ use super::convert::{check, check_long, to_errno};
 use crate::errno::{Errno, Result};
 use crate::terminal::Fd;
 
-/// `pipe`, both ends closed by exec.
+/// Makes a pipe whose ends exec closes: `pipe`.
 pub(super) fn pipe() -> Result<(Fd, Fd)> {
     let (from, to) = pipe_with(PipeFlags::CLOEXEC).map_err(to_errno)?;
     Ok((Fd(from.into_raw_fd()), Fd(to.into_raw_fd())))
 }
 
-/// `read`.
+/// Reads from a descriptor: `read`.
 pub(super) fn read(descriptor: Fd, buffer: &mut [u8]) -> Result<usize> {
-    // SAFETY: the kernel writes into the buffer, no further than it is long.
+    // SAFETY: the kernel writes only into the buffer.
     let read = unsafe { libc::read(descriptor.0, buffer.as_mut_ptr().cast(), buffer.len()) };
     counted(read)
 }
 
-/// `write`.
+/// Writes to a descriptor: `write`.
 pub(super) fn write(descriptor: Fd, bytes: &[u8]) -> Result<usize> {
-    // SAFETY: the kernel reads the bytes, no further than they are long.
+    // SAFETY: the kernel reads only the bytes of the slice.
     counted(unsafe { libc::write(descriptor.0, bytes.as_ptr().cast(), bytes.len()) })
 }
 
-/// `close`.
+/// Closes a descriptor: `close`.
 pub(super) fn close(descriptor: Fd) -> Result<()> {
-    // SAFETY: it takes an integer. That the descriptor is the caller's to close is what
-    // `Sys::close` says.
+    // SAFETY: the call takes an integer. `Sys::close` leaves it to its caller to close only
+    // descriptors that it owns.
     check(unsafe { libc::close(descriptor.0) }).map(drop)
 }
 
-/// `dup2`; the copy is not closed by exec.
+/// Copies a descriptor: `dup2`. Exec does not close the copy.
 pub(super) fn duplicate(from: Fd, to: Fd) -> Result<()> {
     // SAFETY: as for `close`.
     check(unsafe { libc::dup2(from.0, to.0) }).map(drop)

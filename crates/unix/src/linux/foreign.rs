@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::signal::Signal;
 use crate::sys::Handler;
 
-/// Handlers that others installed, as they are told and as the kernel knows them.
+/// Handlers that other code installed: each as the crate returns it and as the kernel stores it.
 #[derive(Debug)]
 pub(super) struct Foreign(pub(super) BTreeMap<Signal, (Handler, SigactionRecord)>);
 

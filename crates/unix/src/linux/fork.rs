@@ -1,10 +1,10 @@
-//! `fork`, `exec` and the end of a process.
+//! `fork`, `exec` and `exit`.
 //!
-//! The child is a copy of the process with the calling thread alone, made by the C library's fork,
-//! which keeps its own locks sound. The parent opens a pidfd before anybody can reap through the
-//! table.
+//! The C library's fork makes the child, a copy of the process with only the calling thread, and
+//! keeps its own locks consistent. The parent opens a pidfd before another thread can reap the
+//! child through the table.
 //!
-//! Programs started without a copy are [`super::spawn`]'s.
+//! [`super::spawn`] starts programs without a copy.
 
 #![allow(unsafe_code, reason = "fork, execve and _exit")]
 
@@ -23,7 +23,8 @@ use crate::errno::{Errno, Result};
 use crate::process::Pid;
 use crate::sys::Program;
 
-/// What a program's arguments look like to execve(2): pointers to strings, and null.
+/// Path and arguments of a program as execve(2) takes them: pointers to strings, and a null
+/// pointer.
 #[derive(Debug)]
 pub(super) struct Image {
     path: CString,
@@ -32,7 +33,8 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// `ENOENT` for a path and `EINVAL` for an argument with a NUL in it: no file has such a name.
+    /// Returns `ENOENT` for a path and `EINVAL` for an argument that contains a NUL: no file has
+    /// such a name.
     pub(super) fn new<T: AsRef<str>>(path: &str, arguments: &[T]) -> Result<Self> {
         let path = CString::new(path).map_err(|_| Errno::ENOENT)?;
         let arguments = arguments.iter().map(|argument| CString::new(argument.as_ref()));
@@ -43,23 +45,23 @@ impl Image {
         Ok(Self { path, _arguments: arguments, pointers })
     }
 
-    /// Executes it with the process's environment. Allocates nothing.
+    /// Executes the program with the environment of the process. Allocates nothing.
     pub(super) fn execute(&self) -> Errno {
-        // SAFETY: path and arguments end with NUL, the array with null, and all live across the
-        // call.
+        // SAFETY: path and arguments end with NUL, the array ends with null, and all live across
+        // the call.
         unsafe { libc::execv(self.path.as_ptr(), self.pointers.as_ptr()) };
         last_error()
     }
 }
 
-/// `fork`.
+/// Creates a process that runs `child`: `fork`.
 pub(super) fn fork(child: Program) -> Result<Pid> {
     let births = table::no_birth();
     let mut table = table::write();
-    // Said before there is a child: no descriptor to hold it by.
+    // Fails before there is a child, if no descriptor is left to hold it by.
     let room = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(to_errno)?;
-    // SAFETY: the child goes on with the locks that matter here held by its only thread. What other
-    // libraries locked in other threads is the program's to avoid, as `Linux` says.
+    // SAFETY: in the child its only thread holds the locks that matter here. Not to depend on what
+    // other libraries locked in other threads is the program's duty, as the docs of `Linux` say.
     match check(unsafe { libc::fork() })? {
         0 => {
             drop(room);
@@ -79,15 +81,15 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
     }
 }
 
-/// Takes hold of a new child, which may be gone already if SIGCHLD is ignored: then whoever has the
-/// number is somebody else, or a thread of somebody.
+/// Opens a pidfd for a new child. If SIGCHLD is ignored, the child may have vanished, and its
+/// number may belong to another process or to a thread of one.
 fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
     let child = rustix::process::Pid::from_raw(number).expect("a child's number is positive");
     match pidfd_open(child, PidfdFlags::empty()) {
         Ok(pidfd) if is_child(WaitId::PidFd(pidfd.as_fd())) => {
             Ok(table.insert(number, out_of_the_way(pidfd)))
         }
-        // There was a descriptor to hold the child by before the fork; another thread took it.
+        // A descriptor was free before the fork, but another thread took it.
         Err(error @ (KernelErrno::MFILE | KernelErrno::NFILE | KernelErrno::NOMEM))
             if is_child(WaitId::Pid(child)) =>
         {
@@ -99,14 +101,14 @@ fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
     }
 }
 
-/// Whether it is there to be waited for.
+/// Returns `true` if the child can be waited for.
 fn is_child(who: WaitId<'_>) -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(who, look), Err(KernelErrno::CHILD))
 }
 
-/// Runs a forked process's program to its end. A panic never gets to the frames that are copies of
-/// the parent's.
+/// Runs a forked process's program to its end. A panic never unwinds into the frames that were
+/// copied from the parent.
 fn run(program: Program) -> ! {
     match catch_unwind(AssertUnwindSafe(|| program(&Linux(())))) {
         Ok(status) => exit(status),
@@ -114,13 +116,13 @@ fn run(program: Program) -> ! {
     }
 }
 
-/// `_exit`: nothing that the parent has in its buffers is written twice.
+/// Ends the process with `_exit`: data in buffers copied from the parent is not written twice.
 pub(super) fn exit(status: i32) -> ! {
-    // SAFETY: it takes an integer and does not return.
+    // SAFETY: the call takes an integer and does not return.
     unsafe { libc::_exit(status & 0xff) }
 }
 
-/// `exec`.
+/// Replaces the program of the process: `exec`.
 pub(super) fn exec(path: &str, arguments: &[&str]) -> Result<Infallible> {
     let image = Image::new(path, arguments)?;
     Err(handlers::without_ignored(|| image.execute()))

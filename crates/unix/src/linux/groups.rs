@@ -1,6 +1,6 @@
 //! Process groups and sessions.
 //!
-//! A group that a child of this process leads or led is told as that child's handle.
+//! A group that a child of this process leads or led is returned as that child's handle.
 
 #![allow(unsafe_code, reason = "the C library's calls about groups, which take any number")]
 
@@ -9,40 +9,40 @@ use super::table::{self, Table, named, with_number};
 use crate::errno::{Errno, Result};
 use crate::process::Pid;
 
-/// `getpgid`.
+/// Returns the group of a process: `getpgid`.
 pub(super) fn group(process: Pid) -> Result<Pid> {
     with_number(process, of_number).map(named)
 }
 
-/// `setpgid`.
+/// Puts a process into a group: `setpgid`.
 pub(super) fn set_group(process: Pid, group: Pid) -> Result<()> {
-    // Of a process that is gone nothing is asked of the kernel, which looks at the numbers first.
+    // For a reaped process the kernel is not called, so the check that it makes first comes here.
     if group.number() < 0 {
         return Err(Errno::EINVAL);
     }
     let table = table::read();
     let process = table.number(process)?;
-    // As in `terminal::set_foreground`: the kernel looks at the process first, and last of all for
-    // the group.
+    // As in `terminal::set_foreground`: the kernel looks up the process first and the group last,
+    // so a stale group must not hide an error of the process.
     let group = numbered(&table, group).unwrap_or(i32::MAX);
-    // SAFETY: it takes integers.
+    // SAFETY: the call takes integers.
     check(unsafe { libc::setpgid(process, group) }).map(drop)
 }
 
-/// `getsid`.
+/// Returns the session of a process: `getsid`.
 pub(super) fn session(process: Pid) -> Result<Pid> {
-    // SAFETY: it takes an integer.
+    // SAFETY: the call takes an integer.
     with_number(process, |process| check(unsafe { libc::getsid(process) })).map(named)
 }
 
-/// `setsid`.
+/// Starts a session: `setsid`.
 pub(super) fn set_session() -> Result<Pid> {
-    // SAFETY: it takes nothing.
+    // SAFETY: the call takes no arguments.
     check(unsafe { libc::setsid() }).map(Pid::number_only)
 }
 
-/// The number of a group that somebody may be put into; `EPERM`, as for every group that is not
-/// there, if its leader's handle is stale and it has no members.
+/// Returns the number of a group that a process may join. Returns `EPERM`, as for every group that
+/// does not exist, if its leader's handle is stale and it has no members.
 pub(super) fn member_of(group: Pid) -> Result<i32> {
     numbered(&table::read(), group)
 }
@@ -51,13 +51,13 @@ fn numbered(table: &Table, group: Pid) -> Result<i32> {
     table.group_number(group).map_err(|_| Errno::EPERM)
 }
 
-/// The group of a process, by numbers; 0 for the caller.
+/// Returns the number of the group of a process; 0 denotes the caller.
 pub(super) fn of_number(process: i32) -> Result<i32> {
-    // SAFETY: it takes an integer.
+    // SAFETY: the call takes an integer.
     check(unsafe { libc::getpgid(process) })
 }
 
-/// The caller's.
+/// Returns the number of the caller's group.
 pub(super) fn own() -> i32 {
     rustix::process::getpgrp().as_raw_nonzero().get()
 }

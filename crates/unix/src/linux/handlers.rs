@@ -1,11 +1,11 @@
-//! What this process does about signals: `sigaction` and the function that the kernel calls.
+//! Dispositions of this process: `sigaction`, and the function that the kernel calls.
 //!
-//! The kernel knows one handler, [`trampoline`]; a slot for each signal says which [`Handler`] it
-//! stands for. What was put into a slot is never freed: a handler may run on it at any time, in any
-//! thread. A program that installs new closures for ever leaks them.
+//! The kernel knows one handler, [`trampoline`]. A slot for each signal holds the [`Handler`] that
+//! the trampoline calls. The contents of a slot are never freed, since a handler may be running in
+//! any thread; a program that keeps installing new closures leaks them.
 //!
-//! A handler that somebody else installed (the standard library has some) is told as an opaque
-//! [`Handler`]; to install that one again brings the foreign one back.
+//! A handler that other code installed (the standard library installs some) is returned as an
+//! opaque [`Handler`]. Installing that value again restores the foreign handler.
 
 #![allow(unsafe_code, reason = "sigaction(2), and a function that the kernel calls")]
 
@@ -20,10 +20,10 @@ use crate::errno::Result;
 use crate::signal::{SigSet, Signal};
 use crate::sys::{ActionFlags, Disposition, Handler, SigAction};
 
-/// One more than the highest signal.
+/// Length of a table indexed by signal number.
 const SIGNALS: usize = 65;
 
-/// What each signal's handler is, once one was installed.
+/// The handler of each signal, once one was installed.
 static SLOTS: [AtomicPtr<Installed>; SIGNALS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS];
 
@@ -39,14 +39,14 @@ static CHOSEN: AtomicU64 = AtomicU64::new(0);
 /// report stack overflows.
 const RUNTIMES: [Signal; 3] = [Signal::PIPE, Signal::SEGV, Signal::BUS];
 
-/// The handler of a slot, and the action that it came with.
+/// The handler of a slot, and the action with which it was installed.
 #[derive(Debug)]
 struct Installed {
     handler: Handler,
     action: SigAction,
 }
 
-/// `sigaction`.
+/// Returns the action for a signal, and with `Some` replaces it: `sigaction`.
 pub(super) fn action(signal: Signal, new: Option<SigAction>) -> Result<SigAction> {
     let mut table = table::write();
     let old_slot = slot(signal);
@@ -58,7 +58,7 @@ pub(super) fn action(signal: Signal, new: Option<SigAction>) -> Result<SigAction
             Disposition::Handler(handler) => match table.foreign.0.get(&signal) {
                 Some((told, foreign)) if told == handler => foreign.0,
                 _ => {
-                    // The kernel refuses these two; nothing may be put into their slots before.
+                    // The kernel refuses these two, so their slots must stay empty.
                     if !SigSet::UNBLOCKABLE.contains(signal) {
                         fill(signal, handler, &new);
                     }
@@ -78,9 +78,9 @@ pub(super) fn mark_as_program() {
 }
 
 /// Called in a forked child. If the host forked it, resets the dispositions that Rust's runtime
-/// set, and returns `true`. Any handler of SIGSEGV or SIGBUS that was not set through the backend
-/// goes, and SIGPIPE is not ignored. Other ignored signals stay ignored, as under nohup(1), and
-/// other handlers stay: the library that installed one expects it in the child.
+/// set, and returns `true`. Removes any handler of SIGSEGV or SIGBUS that was not set through the
+/// backend, and no longer ignores SIGPIPE. Other ignored signals stay ignored, as under nohup(1),
+/// and other handlers stay, because the library that installed one expects it in the child.
 pub(super) fn begin_program() -> bool {
     if IS_PROGRAM.load(Relaxed) {
         return false;
@@ -134,17 +134,17 @@ pub(super) fn is_foreign(signal: Signal) -> Result<bool> {
     Ok(![libc::SIG_DFL, libc::SIG_IGN, trampoline_address()].contains(&address))
 }
 
-/// What the kernel does about the signal, and with `Some` what it is to do.
+/// Returns the kernel's action for the signal, and with `Some` replaces it.
 fn kernel_action(signal: Signal, new: Option<&libc::sigaction>) -> Result<libc::sigaction> {
     let mut old = plain(libc::SIG_DFL, &SigAction::DEFAULT);
     let new = new.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: both live across the call. A handler in `new` is `trampoline`, whose slot is filled,
-    // or one that somebody installed before.
+    // or one that other code installed before.
     check(unsafe { libc::sigaction(signal.number(), new, &raw mut old) })?;
     Ok(old)
 }
 
-/// An action as the crate tells it.
+/// Converts the kernel's action to the crate's.
 fn told(
     signal: Signal,
     kernel: &libc::sigaction,
@@ -169,21 +169,21 @@ fn told(
     SigAction { disposition, mask: from_sigset(&kernel.sa_mask), flags: flags(kernel.sa_flags) }
 }
 
-/// Puts a handler into the signal's slot, unless it is there.
+/// Stores a handler in the signal's slot, unless the slot holds it already.
 fn fill(signal: Signal, handler: &Handler, action: &SigAction) {
     if slot(signal).is_some_and(|installed| installed.action == *action) {
         return;
     }
     let installed = Installed { handler: handler.clone(), action: action.clone() };
     let installed = Box::into_raw(Box::new(installed));
-    // SYNC handler-slot: pairs with `slot`, which reads what is behind the pointer.
+    // SYNC handler-slot: pairs with `slot`, which reads the value behind the pointer.
     SLOTS[signal.number() as usize].store(installed, Release);
 }
 
 fn slot(signal: Signal) -> Option<&'static Installed> {
     // SYNC handler-slot: pairs with `fill`.
     let installed = SLOTS[signal.number() as usize].load(Acquire);
-    // SAFETY: null, or a box that `fill` leaked and nobody changes.
+    // SAFETY: null, or a box that `fill` leaked and no thread changes.
     unsafe { installed.as_ref() }
 }
 
@@ -214,10 +214,10 @@ extern "C" fn trampoline(
 ) {
     // SAFETY: the call has no conditions.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: a thread's errno has a place that lives as long as the thread.
+    // SAFETY: a thread's errno lives as long as the thread.
     let before = unsafe { *errno };
     wait::take_first();
-    // SAFETY: with SA_SIGINFO the kernel hands over a siginfo_t that is filled in.
+    // SAFETY: with SA_SIGINFO the kernel passes an initialized siginfo_t.
     let info = info::decode(unsafe { &*info });
     let signal = Signal::new(signal);
     if let (Some(info), Some(installed)) = (info, signal.and_then(slot)) {
@@ -226,7 +226,7 @@ extern "C" fn trampoline(
         }
         installed.handler.call(&Linux(()), &info);
     }
-    // SAFETY: as above; the handler's own calls wrote it in between, and nobody borrows it.
+    // SAFETY: as above; the handler's own calls wrote it in between, and no reference to it exists.
     unsafe { *errno = before };
 }
 

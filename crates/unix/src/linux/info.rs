@@ -1,4 +1,5 @@
-//! The information with a signal: `siginfo_t` read as [`SigInfo`], and made as [`Sent`].
+//! The information with a signal: [`decode`] reads a `siginfo_t` as a [`SigInfo`]; [`Sent`] is one
+//! to send.
 
 #![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
 
@@ -6,10 +7,10 @@ use crate::process::FAULTS;
 use crate::signal::Signal;
 use crate::sys::{SigCode, SigInfo};
 
-/// Positive codes of a fault say what kind it was; the first is as good as any.
+/// The code of a sent fault. Positive codes tell the kinds of a fault apart; any of them will do.
 const ANY_FAULT: i32 = 1;
 
-/// A siginfo_t to be sent: the head, and of the union what `sigqueue` fills.
+/// A siginfo_t to be sent: its head, and the fields of the union that `sigqueue` fills.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Sent {
@@ -29,7 +30,7 @@ const _: () = assert!(std::mem::offset_of!(Sent, pid) == 16);
 const _: () = assert!(std::mem::offset_of!(Sent, value) == 24);
 
 impl Sent {
-    /// By `sigqueue`.
+    /// Returns the information for `sigqueue`.
     pub(super) fn queued(signal: i32, value: i32) -> Self {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let uid = rustix::process::getuid().as_raw();
@@ -37,21 +38,22 @@ impl Sent {
         Self { signal, errno: 0, code: libc::SI_QUEUE, pad: 0, pid, uid, value, rest: [0; 12] }
     }
 
-    /// By the thread's own execution; the address where the process's number stands otherwise is 0.
+    /// Returns the information for a fault of the thread itself. The fault's address, which
+    /// overlays the process number, is 0.
     pub(super) fn fault(signal: i32) -> Self {
         Self { signal, errno: 0, code: ANY_FAULT, pad: 0, pid: 0, uid: 0, value: 0, rest: [0; 12] }
     }
 }
 
-/// What the kernel filled in; `None` for the two signals that belong to the C library.
+/// Converts what the kernel wrote; `None` for the two signals that the C library reserves.
 pub(super) fn decode(info: &libc::siginfo_t) -> Option<SigInfo> {
     let signal = Signal::new(info.si_signo)?;
     let code = code(signal, info.si_code);
     let mut decoded = SigInfo { code, ..SigInfo::kernel(signal) };
     match code {
         SigCode::Kernel | SigCode::Fault => {}
-        // SAFETY: these four codes fill si_pid and si_uid, and SI_QUEUE si_value too; the union is
-        // plain integers of which the kernel left none uninitialised.
+        // SAFETY: these three codes fill si_pid and si_uid, and SI_QUEUE si_value too; the union is
+        // plain integers, and the kernel leaves none uninitialized.
         SigCode::User | SigCode::Tkill | SigCode::Queue => unsafe {
             decoded.pid = info.si_pid();
             decoded.uid = info.si_uid();

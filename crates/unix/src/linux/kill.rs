@@ -12,10 +12,10 @@ use super::info::Sent;
 use crate::errno::{Errno, Result};
 use crate::process::Tid;
 
-/// `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9): the group that the process leads, or led.
+/// `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9): addresses the group that the process leads or led.
 const TO_GROUP: libc::c_uint = 1 << 2;
 
-/// Descriptors from this number on hold children.
+/// The lowest number of a descriptor that holds a child.
 pub(super) const LOWEST_PIDFD: i32 = 512;
 
 /// Returns a duplicate of the descriptor, for a caller that releases the table.
@@ -23,19 +23,20 @@ pub(super) fn own(pidfd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(pidfd, LOWEST_PIDFD)
 }
 
-/// The descriptor by a number that no program counts on, if there is one: what a program opens next
-/// is to be the lowest that it has closed, even if a child was forked meanwhile.
+/// Moves the descriptor to a number that no program relies on, if one is free. A program expects
+/// the next file that it opens to get the lowest number that it has closed, even if it forked a
+/// child in between.
 pub(super) fn out_of_the_way(pidfd: OwnedFd) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(&pidfd, LOWEST_PIDFD).unwrap_or(pidfd)
 }
 
-/// kill(2).
+/// Sends a signal to a process or group by number: kill(2).
 pub(super) fn by_number(number: i32, signal: i32) -> Result<()> {
     // SAFETY: the call takes two integers.
     check(unsafe { libc::kill(number, signal) }).map(drop)
 }
 
-/// To the process of a pidfd.
+/// Sends a signal to the process of a pidfd.
 pub(super) fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
     pidfd_send(pidfd, signal, None, 0)
 }
@@ -45,17 +46,18 @@ pub(super) fn is_anybody(pidfd: BorrowedFd<'_>) -> bool {
     through(pidfd, 0) != Err(Errno::ESRCH)
 }
 
-/// Returns `true` if the group that it leads or led has members; always `false` before Linux 6.9.
+/// Returns `true` if the group that the process leads or led has members; always `false` before
+/// Linux 6.9.
 pub(super) fn is_group(pidfd: BorrowedFd<'_>) -> bool {
     matches!(to_group(pidfd, 0), Ok(()) | Err(Errno::EPERM))
 }
 
-/// To the group that it leads or led; `EINVAL` before Linux 6.9.
+/// Sends a signal to the group that the process leads or led; `EINVAL` before Linux 6.9.
 pub(super) fn to_group(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
     pidfd_send(pidfd, signal, None, TO_GROUP)
 }
 
-/// pidfd_send_signal(2).
+/// Sends a signal with information: pidfd_send_signal(2).
 pub(super) fn pidfd_send(
     pidfd: BorrowedFd<'_>,
     signal: i32,
@@ -64,8 +66,8 @@ pub(super) fn pidfd_send(
 ) -> Result<()> {
     let call = libc::SYS_pidfd_send_signal;
     let sent = sent.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the descriptor is open; `sent` is null, or a reference that lives across the call, to
-    // what has the layout of a siginfo_t.
+    // SAFETY: the descriptor is open; `sent` is null or refers to a value with the layout of a
+    // siginfo_t, and lives across the call.
     check_long(unsafe { libc::syscall(call, pidfd.as_raw_fd(), signal, sent, flags) }).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Users, limits, priorities, time used.
+//! Users, limits, priorities, processor time.
 
 #![allow(
     unsafe_code,
@@ -14,22 +14,23 @@ use crate::limit::{Resource, Rlimit};
 use crate::process::{Pid, PriorityScope};
 use crate::wait::Usage;
 
-/// What getpriority(2) takes a nice value from, so as to return no negative number.
+/// The system call getpriority(2) returns this minus the nice value, so as to return no negative
+/// number.
 const NICE_FROM: i32 = 20;
 
-/// `setuid`, of all threads.
+/// Sets the user of all threads: `setuid`.
 pub(super) fn set_user(uid: u32) -> Result<()> {
-    // SAFETY: it takes an integer.
+    // SAFETY: the call takes an integer.
     check(unsafe { libc::setuid(uid) }).map(drop)
 }
 
-/// `getrlimit`.
+/// Returns a limit: `getrlimit`.
 pub(super) fn limit(resource: Resource) -> Rlimit {
     let limit = rustix::process::getrlimit(kernel_resource(resource));
     Rlimit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
 }
 
-/// `setrlimit`.
+/// Sets a limit: `setrlimit`.
 pub(super) fn set_limit(resource: Resource, limit: Rlimit) -> Result<()> {
     let finite = |limit: u64| (limit != u64::MAX).then_some(limit);
     let new = rustix::process::Rlimit { current: finite(limit.soft), maximum: finite(limit.hard) };
@@ -45,19 +46,19 @@ fn kernel_resource(resource: Resource) -> rustix::process::Resource {
     }
 }
 
-/// `getpriority`.
+/// Returns the lowest nice value: `getpriority`.
 pub(super) fn priority(whose: PriorityScope) -> Result<i32> {
     with_whose(whose, |which, who| {
-        // SAFETY: it takes integers.
+        // SAFETY: the call takes integers.
         let found = check_long(unsafe { libc::syscall(libc::SYS_getpriority, which, who) })?;
         Ok(NICE_FROM - found as i32)
     })
 }
 
-/// `setpriority`.
+/// Sets a nice value: `setpriority`.
 pub(super) fn set_priority(whose: PriorityScope, nice: i32) -> Result<()> {
     with_whose(whose, |which, who| {
-        // SAFETY: it takes integers.
+        // SAFETY: the call takes integers.
         let set = unsafe { libc::syscall(libc::SYS_setpriority, which, who, nice) };
         check_long(set).map(drop)
     })
@@ -80,10 +81,10 @@ fn with_group<T>(group: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
     act(table.group_number(group)?)
 }
 
-/// `getrusage`, of the process.
+/// Returns the processor time of the process: `getrusage`.
 pub(super) fn usage() -> Usage {
-    // SAFETY: an rusage is plain integers, and lives across the call, which fails for a bad address
-    // only.
+    // SAFETY: an rusage is plain integers and lives across the call, which fails only for a bad
+    // address.
     used(&unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -91,9 +92,9 @@ pub(super) fn usage() -> Usage {
     })
 }
 
-/// `PR_SET_CHILD_SUBREAPER`.
+/// Makes the process a subreaper or ends that: `PR_SET_CHILD_SUBREAPER`.
 pub(super) fn set_subreaper(on: bool) -> Result<()> {
-    // SAFETY: it takes integers.
+    // SAFETY: the call takes integers.
     let set =
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, libc::c_ulong::from(on), 0, 0, 0) };
     check(set)?;

@@ -1,6 +1,7 @@
 //! The mask of the calling thread, and waiting for signals.
 //!
-//! rt_sigtimedwait is called by itself: the C library's tells SI_TKILL as SI_USER.
+//! [`timed_wait`] makes the system call itself: the C library's sigtimedwait turns SI_TKILL into
+//! SI_USER.
 
 #![allow(unsafe_code, reason = "the C library's calls about masks")]
 
@@ -13,10 +14,10 @@ use crate::errno::{Errno, Result};
 use crate::signal::SigSet;
 use crate::sys::{SigInfo, SigmaskHow};
 
-/// Bytes of the kernel's signal set.
+/// Size of the kernel's signal set in bytes.
 const SET_BYTES: usize = 8;
 
-/// `sigprocmask`, of this thread.
+/// Returns and changes the mask of this thread: `sigprocmask`.
 pub(super) fn change(change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
     let (how, set) = change.map_or((SigmaskHow::Block, SigSet::EMPTY), |(how, set)| (how, set));
     let how = match how {
@@ -32,15 +33,15 @@ pub(super) fn change(change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
     }
 }
 
-/// `sigpending`.
+/// Returns the pending signals: `sigpending`.
 pub(super) fn pending() -> SigSet {
     let mut set = to_sigset(SigSet::EMPTY);
-    // SAFETY: the set lives across the call, which fails for a bad address only.
+    // SAFETY: the set lives across the call, which fails only for a bad address.
     unsafe { libc::sigpending(&raw mut set) };
     from_sigset(&set)
 }
 
-/// `sigsuspend`.
+/// Waits with a mask: `sigsuspend`.
 pub(super) fn suspend(mask: SigSet) -> Errno {
     let mask = to_sigset(mask);
     // SAFETY: the set lives across the call, which never succeeds.
@@ -48,14 +49,14 @@ pub(super) fn suspend(mask: SigSet) -> Errno {
     last_error()
 }
 
-/// `pause`.
+/// Waits for a handler: `pause`.
 pub(super) fn pause() -> Errno {
-    // SAFETY: it takes nothing, and never succeeds.
+    // SAFETY: the call takes no arguments, and never succeeds.
     unsafe { libc::pause() };
     last_error()
 }
 
-/// `sigtimedwait`.
+/// Takes a pending signal of the set: `sigtimedwait`.
 pub(super) fn timed_wait(set: SigSet, timeout: Option<Duration>) -> Result<SigInfo> {
     let set = to_sigset(set);
     let timeout = timeout.map(to_timespec);
@@ -68,20 +69,20 @@ pub(super) fn timed_wait(set: SigSet, timeout: Option<Duration>) -> Result<SigIn
             check_long(libc::syscall(libc::SYS_rt_sigtimedwait, set, to, timeout, SET_BYTES))?;
             info
         };
-        // 32 and 33 belong to the C library; it does not block them, and they do not come here.
+        // The C library reserves 32 and 33 and does not block them, so they do not arrive here.
         if let Some(info) = info::decode(&found) {
             return Ok(info);
         }
     }
 }
 
-/// `alarm`.
+/// Sets the alarm: `alarm`.
 pub(super) fn alarm(seconds: u32) -> u32 {
-    // SAFETY: it takes an integer and cannot fail.
+    // SAFETY: the call takes an integer and cannot fail.
     unsafe { libc::alarm(seconds) }
 }
 
-/// `nanosleep`.
+/// Sleeps: `nanosleep`.
 pub(super) fn sleep(duration: Duration) -> std::result::Result<(), (Errno, Duration)> {
     let request = to_timespec(duration);
     let mut left = to_timespec(Duration::ZERO);

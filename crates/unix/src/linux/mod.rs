@@ -1,11 +1,11 @@
-//! Real processes: [`Linux`].
+//! The backend with real processes: [`Linux`].
 //!
-//! Children are held by pidfds in a table ([`table`]); they come in by [`fork`] and [`spawn`] and
-//! leave by [`wait`]. Signals go out by [`send`] and arrive in [`handlers`] and [`masks`]. The rest
-//! stands in files named after what they speak of; [`convert`] and [`info`] translate.
+//! [`table`] holds this process's children by pidfds; [`fork`] and [`spawn`] insert them, [`wait`]
+//! removes them. [`send`] sends signals; [`handlers`] and [`masks`] receive them. The other modules
+//! are named after the calls that they make; [`convert`] and [`info`] translate between the
+//! kernel's types and the crate's.
 //!
-//! Nothing here decides what a call means: that is the kernel's, and each returns the kernel's
-//! errno.
+//! No module decides what a call means: the kernel does, and each call returns the kernel's errno.
 
 mod convert;
 mod descriptors;
@@ -44,44 +44,47 @@ use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Usage, WaitOptions, WaitedChild};
 use convert::to_errno;
 
-/// The backend with real processes, for Linux 5.5 and later on x86-64; it builds for AArch64, and
+/// The backend with real processes, for Linux 5.5 and later on x86-64. It compiles for AArch64, but
 /// is untested there.
 ///
-/// All state belongs to the process: every `Linux` of a process is the same, and any thread may use
-/// any of them.
+/// All state belongs to the process: all `Linux` values of a process are equal, and any thread may
+/// use any of them.
 ///
-/// - **Children** that [`Sys::fork_boxed`] and [`Sys::spawn`] make are held by pidfds. A handle of
-///   one that was reaped is `ESRCH` (`ECHILD` to wait for), whoever has its number by now. A handle
-///   as a *group* goes on to mean the group that the process led while that has members (Linux 6.9;
-///   before, it is stale with the process). Calls for which the kernel wants a number, as
-///   [`Sys::setpgid`], [`Sys::tgkill`] and [`Sys::ptrace`], look first whether the child has it
-///   yet, as it does until it is waited for; only where SIGCHLD is ignored may it vanish, and the
-///   number be another's, in between.
-/// - [`Children::Any`] and groups find **children that were made here** only; those of
-///   [`std::process::Command`] stay `Command`'s, unless [`Sys::set_subreaper`] is or was on, or the
-///   process is number 1: then whoever comes is reaped. By bare number any child can be waited for.
-///   If another thread takes the last child while one waits for any, and the program has children
-///   of others, then the waiter learns of it when one of those changes.
-/// - [`Sys::fork_boxed`] really forks: the child has the calling thread alone, the parent's memory
-///   as it was, and other threads' locks as they were; in a program of many threads it should do
-///   little. It ends with `_exit`, without flushing what is buffered; by SIGABRT if it panics.
-/// - A child of this program **begins** with the dispositions that [`Sys::sigaction`] has set here,
+/// - **Children** that [`Sys::fork_boxed`] and [`Sys::spawn`] create are held by pidfds. A call
+///   with the handle of a reaped child returns `ESRCH` (`ECHILD` if it waits), whichever process
+///   has the number by then. As a *group*, a handle denotes the group that the child led as long as
+///   the group has members (since Linux 6.9; before, the handle becomes stale with the process).
+///   For calls that need a number, such as [`Sys::setpgid`], [`Sys::tgkill`] and [`Sys::ptrace`],
+///   the backend first checks that the child still has it; a child keeps its number until it is
+///   waited for. Only if SIGCHLD is ignored may the child vanish between check and call, and
+///   another process get the number.
+/// - [`Children::Any`] and groups match only **children that this backend created**. Children of
+///   [`std::process::Command`] stay with `Command`, unless [`Sys::set_subreaper`] is or was on, or
+///   the process has number 1: then a wait reaps any child. By its bare number any child can be
+///   waited for. If one thread waits for any child, another thread reaps the last one, and the
+///   program has children that the backend did not create, then the waiter returns when one of
+///   those changes state.
+/// - [`Sys::fork_boxed`] calls fork(2): the child has only the calling thread, a copy of the
+///   parent's memory, and the locks of other threads in the state in which they were; in a program
+///   with many threads it should do little. The child ends with `_exit`, without flushing buffers,
+///   and by SIGABRT if it panics.
+/// - A child of this program **starts** with the dispositions that [`Sys::sigaction`] has set here,
 ///   and without those of Rust's runtime. The runtime ignores SIGPIPE, handles SIGSEGV and SIGBUS,
-///   and gives each thread an alternate stack; in the child the three signals have their defaults,
-///   and there is no alternate stack. A library's handler of SIGSEGV or SIGBUS goes too; its other
-///   handlers stay, and so do other ignored signals, as nohup(1) requires. SIGPIPE also has its
-///   default in programs that [`Sys::spawn`] and [`Sys::exec`] start, as with
-///   [`std::process::Command`]. To ignore it there, call [`Sys::sigaction`]. The calling process
+///   and gives each thread an alternate stack; in the child the three signals have their default
+///   actions, and there is no alternate stack. A library's handler of SIGSEGV or SIGBUS is removed
+///   too; its other handlers stay, and so do other ignored signals, as nohup(1) requires. SIGPIPE
+///   also has its default action in programs that [`Sys::spawn`] and [`Sys::exec`] start, as with
+///   [`std::process::Command`]; to ignore it there, call [`Sys::sigaction`]. The calling process
 ///   itself is not changed: a program that you run on a `Linux` without a fork finds SIGPIPE
 ///   ignored. Children of a child inherit everything, as fork(2) specifies.
-/// - [`Sys::spawn`] copies nothing. Its path is one; `PATH` is not searched. An ignored signal
-///   stays ignored unless it is among the defaults.
-/// - **Descriptors** made here are closed by exec; [`Sys::dup2`] and [`SpawnRequest::descriptors`]
-///   pass them on.
+/// - [`Sys::spawn`] copies no memory. Its path is used as it is; `PATH` is not searched. An ignored
+///   signal stays ignored unless it is among the defaults.
+/// - **Descriptors** that the backend creates are closed by exec; [`Sys::dup2`] and
+///   [`SpawnRequest::descriptors`] pass them on.
 /// - [`Sys::sigaction`] installs real handlers: see [`Handler`](crate::Handler) for what they may
-///   do. Those calls that allocate are not among it: to make or reap a child or a thread, to wait
-///   for any or a group, to install a handler or a stack. A handler never finds a lock of this type
-///   held by the thread that it interrupts.
+///   do. They may not make the calls that allocate: those that create or reap a child or a thread,
+///   wait for any child or a group, or install a handler or a stack. A handler never finds a lock
+///   of this type held by the thread that it interrupts.
 ///
 /// ```
 /// use tontine_unix::{Linux, WaitStatus, Sys};
@@ -100,7 +103,8 @@ impl Linux {
     /// Creates the backend, after a check that the kernel supports it.
     ///
     /// # Errors
-    /// `ENOSYS`: the kernel has no pidfds, or no clone3 (older than 5.5, or forbidden by a filter).
+    /// `ENOSYS` if the kernel has no pidfds or no clone3, because it is older than 5.5 or a filter
+    /// forbids them.
     pub fn new() -> Result<Self> {
         use rustix::process::{PidfdFlags, getpid, pidfd_open};
         pidfd_open(getpid(), PidfdFlags::empty()).map_err(to_errno)?;
@@ -108,10 +112,11 @@ impl Linux {
         Ok(Self(()))
     }
 
-    /// The same for a process that has no children but its own, those from before it executed its
-    /// program among them, where no number is given out again soon: it waits in one call, as any
-    /// program would, and so do the processes that it forks. Dispositions are taken to be the
-    /// program's own. The caller has asked the kernel before.
+    /// Creates the backend for a process that has no children but its own (those from before it
+    /// executed its program included), in a system that does not soon reuse a process number. Such
+    /// a process, and those that it forks, wait in one call, as any program would. All dispositions
+    /// are taken to be the program's own. The caller has checked that the kernel supports the
+    /// backend.
     #[doc(hidden)]
     pub fn alone() -> Self {
         wait::take_at_once();
@@ -288,7 +293,7 @@ impl Sys for Linux {
         rustix::thread::sched_yield();
     }
 
-    /// Nothing: the kernel interrupts, stops and ends a program anywhere.
+    /// Does nothing: the kernel interrupts, stops and ends a program at any instruction.
     fn poll(&self) {}
 
     fn place(&self, processor: Option<usize>) -> Result<()> {
@@ -346,7 +351,7 @@ impl Sys for Linux {
         Err(Errno::ENOSYS)
     }
 
-    /// Nothing: there is no [`Sys::profil`].
+    /// Does nothing, because there is no [`Sys::profil`].
     fn mark(&self, _mark: usize) {}
 
     fn ptrace(&self, request: Ptrace) -> Result<()> {

@@ -1,28 +1,29 @@
-//! On which processor things run: [`Placement`].
+//! The processor for new threads and children: [`Placement`].
 //!
-//! A placed process's new threads and children set their own affinity before they do anything
-//! else. The caller stays where it is.
+//! Once the caller has placed its process, each new thread and child sets its own affinity before
+//! it does anything else. The caller itself does not move.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::convert::to_errno;
 use crate::errno::{Errno, Result};
 
-/// Where new threads and children run.
+/// The affinity of new threads and children.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placement {
     wanted: Option<CpuSet>,
-    /// Where this process, or the one that it was forked by, might run before it was placed.
+    /// The affinity that this process, or the one that forked it, had before it was placed.
     before: Option<CpuSet>,
 }
 
 impl Placement {
-    /// Wherever their maker may.
+    /// Returns the placement that leaves the affinity as inherited.
     pub(super) const fn new() -> Self {
         Self { wanted: None, before: None }
     }
 
-    /// On `processor` from now on; `None`: where things ran before they were placed.
+    /// Returns the placement on `processor`; with `None`, the affinity from before the first
+    /// placement.
     pub(super) fn moved_to(self, processor: Option<usize>) -> Result<Self> {
         let Self { before, .. } = self;
         Ok(match processor {
@@ -35,7 +36,8 @@ impl Placement {
         })
     }
 
-    /// In the new thread or process. A processor that has gone meanwhile places nothing.
+    /// Sets the affinity of the calling thread, a new one or the first of a new process. Does
+    /// nothing if the processor has gone since.
     pub(super) fn apply(self) {
         if let Some(set) = self.wanted {
             let _ = sched_setaffinity(None, &set);
@@ -43,7 +45,8 @@ impl Placement {
     }
 }
 
-/// That processor alone, if the kernel takes it: this thread goes there and back.
+/// Returns the set of this processor alone, after a check that the kernel accepts it: this thread
+/// moves there and back.
 fn only(processor: usize) -> Result<CpuSet> {
     if processor >= CpuSet::MAX_CPU {
         return Err(Errno::EINVAL);

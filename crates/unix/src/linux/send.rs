@@ -1,7 +1,6 @@
 //! Sending signals: by number, through a pidfd, to a group, to a thread, with a value, as a fault.
 //!
-//! The system calls are in [`super::kill`]. What is done about signals at the other end is
-//! [`super::handlers`]'.
+//! [`super::kill`] makes the system calls. [`super::handlers`] receives signals.
 
 #![allow(unsafe_code, reason = "system calls that send")]
 
@@ -17,17 +16,18 @@ use crate::process::{FAULTS, Pid, SignalTarget, Tid};
 use crate::signal::{SigSet, Signal};
 use crate::sys::{Disposition, SigAction, SigmaskHow};
 
-/// `kill`. A handle's process is signalled through its descriptor.
+/// Sends a signal: `kill`. To the process of a handle it is sent through the pidfd.
 pub(super) fn kill(target: SignalTarget, signal: Option<Signal>) -> Result<()> {
     let signal = number(signal);
     match target {
         SignalTarget::Process(pid) if pid.birth().is_some() => {
             to_child(pid, |child| through(child, signal))
         }
-        // To kill(2), 0 and less would not be a process.
+        // kill(2) takes numbers of 0 and less for groups.
         SignalTarget::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
         SignalTarget::Process(pid) => by_number(pid.number(), signal),
-        // Not under the table's lock: that blocks signals, and what is blocked is not ignored.
+        // Not under the table's lock, which blocks signals: an ignored signal stays pending if it
+        // is blocked.
         SignalTarget::Group(group) if group.number() == 0 => by_number(0, signal),
         SignalTarget::Group(group) => kill_group(group, signal),
         SignalTarget::OwnGroup => by_number(0, signal),
@@ -35,7 +35,7 @@ pub(super) fn kill(target: SignalTarget, signal: Option<Signal>) -> Result<()> {
     }
 }
 
-/// As [`to_child`], to the group that a child leads or led.
+/// Like [`to_child`], for the group that a child leads or led.
 fn kill_group(group: Pid, signal: i32) -> Result<()> {
     let (number, own) = {
         let table = table::read();
@@ -49,10 +49,10 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
     };
     match (own, number) {
         (Some(leader), _) => to_led(number, leader.as_fd(), signal, false),
-        // What kill(2) says where there is no number to make positive.
+        // As kill(2): the number has no positive counterpart.
         (None, i32::MIN) => Err(Errno::ESRCH),
         (None, ..=0) => Err(Errno::EINVAL),
-        // To kill(2), -1 is everyone.
+        // kill(2) takes -1 for all processes.
         (None, 1) => {
             let init = rustix::process::Pid::INIT;
             let leader = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())
@@ -63,13 +63,14 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
     }
 }
 
-/// To the group of this number and leader; `held`: the caller has the table.
+/// Sends to the group with this number and leader. With `held`, the caller holds the table.
 fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32, held: bool) -> Result<()> {
     match to_group(leader, signal) {
-        // Before Linux 6.9 a pidfd cannot name a group. Its number can, and stays the group's as
-        // long as its leader has it.
+        // Before Linux 6.9 a pidfd cannot name a group. The number can, and stays the group's as
+        // long as the leader has it.
         Err(Errno::EINVAL) => {
-            // Nobody reaps it meanwhile. The table must not be locked twice: a writer may wait.
+            // Keeps the leader from being reaped. The table must not be locked twice: a writer may
+            // be waiting.
             let _table = (!held).then(table::read);
             if is_anybody(leader) { by_number(-number, signal) } else { Err(Errno::ESRCH) }
         }
@@ -77,16 +78,16 @@ fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32, held: bool) -> Resul
     }
 }
 
-/// `tgkill`.
+/// Sends a signal to a thread: `tgkill`.
 pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Result<()> {
-    // Of a process that is gone nothing is asked of the kernel, which looks at the numbers first.
+    // For a reaped process the kernel is not called, so the check that it makes first comes here.
     if process.number() <= 0 || thread.0 <= 0 {
         return Err(Errno::EINVAL);
     }
     with_number(process, |process| to_thread(process, thread, number(signal)))
 }
 
-/// `sigqueue`.
+/// Sends a signal with a value: `sigqueue`.
 pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<()> {
     let signal = number(signal);
     let sent = Sent::queued(signal, value);
@@ -100,12 +101,12 @@ pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<
     check_long(sent).map(drop)
 }
 
-/// A fault of this thread: as the kernel does it, a signal that is blocked or ignored first gets
-/// its default back, which ends the process.
+/// Raises a fault of this thread. As in the kernel, a signal that is blocked or ignored first gets
+/// its default action back, which ends the process.
 ///
 /// A handler that the backend did not install, such as that of Rust's runtime, may restore the
-/// default and return, because a faulting instruction would fault again. The signal is then sent
-/// again.
+/// default action and return, because a faulting instruction would fault again. The signal is then
+/// sent a second time.
 pub(super) fn fault(signal: Signal) -> Result<()> {
     if !FAULTS.contains(signal) {
         return Err(Errno::EINVAL);
@@ -136,9 +137,9 @@ fn send_fault(signal: Signal) -> Result<()> {
     check_long(sent).map(drop)
 }
 
-/// Sends by a descriptor of its own, with the table unlocked: the lock blocks signals, and what is
-/// blocked is not ignored. A child that this ends tells its parent meanwhile. Where no descriptor
-/// is left it is sent under the lock.
+/// Sends through a duplicate of the child's descriptor, with the table unlocked: the lock blocks
+/// signals, and a blocked signal is not discarded even if it is ignored. If the signal ends the
+/// child, SIGCHLD arrives meanwhile. If no descriptor is left, sends under the lock.
 fn to_child(child: Pid, send: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<()> {
     let own = {
         let table = table::read();

@@ -1,13 +1,13 @@
-//! `spawn`: a program in a new process, without a copy of this one.
+//! `spawn`: starts a program in a new process without copying this one.
 //!
-//! The child runs in this process's memory, on this thread's stack below what is in use, while this
-//! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). It therefore costs the same however much memory the
-//! process has, and it can write down why it could not go on: [`Order::error`]. All signals are
-//! blocked meanwhile, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`): no handler ever
-//! runs in the shared memory.
+//! The child runs in this process's memory, on the free part of this thread's stack, while this
+//! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). Its cost therefore does not depend on the size of the
+//! process, and if it fails it can store the reason in [`Order::error`]. All signals are blocked
+//! meanwhile, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`), so no handler ever runs
+//! in the shared memory.
 //!
-//! Nothing is sent when a child ends that has not executed: its exit signal is none, and who waits
-//! for children in the usual way does not see it. exec makes SIGCHLD of it (execve(2)).
+//! A child that ends before it has executed sends no signal: its exit signal is 0, and an ordinary
+//! wait does not find it. exec sets the exit signal to SIGCHLD (execve(2)).
 
 #![allow(unsafe_code, reason = "clone3 with shared memory, and what the child calls there")]
 
@@ -25,10 +25,10 @@ use crate::errno::{Errno, Result};
 use crate::process::{Pid, SpawnGroup, SpawnRequest};
 use crate::signal::SigSet;
 
-/// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit beyond those of clone(2).
+/// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit beyond those that clone(2) accepts.
 const CLEAR_HANDLERS: u64 = 1 << 32;
 
-/// `struct clone_args`, as it was when it came.
+/// `struct clone_args`, in its first version.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct CloneArguments {
@@ -44,7 +44,7 @@ struct CloneArguments {
 
 const _: () = assert!(size_of::<CloneArguments>() == 64);
 
-/// What the child is to do, and why it could not.
+/// The tasks of the child, and the error that kept it from executing.
 struct Order {
     image: Image,
     session: bool,
@@ -56,26 +56,26 @@ struct Order {
     error: Option<Errno>,
 }
 
-/// A descriptor of the parent, and the number under which the child has it.
+/// A descriptor of the parent, and the number that the child gives it.
 #[derive(Clone, Copy)]
 struct Move {
     from: i32,
     to: i32,
-    /// Whether another move would overwrite `from` before it was used.
+    /// `true` if an earlier move overwrites `from`.
     in_the_way: bool,
 }
 
-/// Whether the kernel has clone3: with no arguments it refuses them, not the call.
+/// Checks that the kernel has clone3: it then rejects the missing arguments, not the call.
 pub(super) fn probe() -> Result<()> {
     let nothing = std::ptr::null::<CloneArguments>();
-    // SAFETY: a size of 0 is refused before anything is read.
+    // SAFETY: the kernel refuses a size of 0 before it reads anything.
     match check_long(unsafe { libc::syscall(libc::SYS_clone3, nothing, 0) }) {
         Err(Errno::ENOSYS) => Err(Errno::ENOSYS),
         _ => Ok(()),
     }
 }
 
-/// `spawn`.
+/// Starts a program: `spawn`.
 pub(super) fn spawn(spawn: &SpawnRequest) -> Result<Pid> {
     let births = table::birth();
     let group = match spawn.group {
@@ -97,19 +97,20 @@ pub(super) fn spawn(spawn: &SpawnRequest) -> Result<Pid> {
     let executed = !reap_unexecuted(&pidfd);
     match order.error {
         Some(error) => Err(error),
-        // Somebody killed it.
+        // A signal killed it.
         None if !executed => Err(Errno::EAGAIN),
         None => Ok(table::write().insert(number, out_of_the_way(pidfd))),
     }
 }
 
-/// Reaps a child that was let go and has not executed, for it ends; whether it was one.
+/// Reaps a child that no longer sleeps in `clone` and has not executed, because it ends. Returns
+/// `true` if the child was one.
 ///
-/// Its exit signal tells: exec makes it SIGCHLD before the parent goes on, and then this kind of
-/// wait has no such child.
+/// The exit signal tells: exec sets it to SIGCHLD before the parent resumes, and then this kind of
+/// wait does not find the child.
 fn reap_unexecuted(pidfd: &OwnedFd) -> bool {
     let unexecuted = WaitIdOptions::from_bits_retain(libc::__WCLONE as u32);
-    // Signals are blocked: nothing interrupts it.
+    // Signals are blocked, so none interrupts the wait.
     waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | unexecuted).is_ok()
 }
 
@@ -122,7 +123,7 @@ fn moves(spawn: &SpawnRequest) -> Vec<Move> {
     moves.collect()
 }
 
-/// Makes the child, which carries out the order; returns when it executed or ended.
+/// Creates the child, which carries out the order. Returns when the child has executed or ended.
 fn clone(order: &mut Order) -> Result<(i32, OwnedFd)> {
     let mut pidfd = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
@@ -135,20 +136,20 @@ fn clone(order: &mut Order) -> Result<(i32, OwnedFd)> {
     if number < 0 {
         return Err(Errno::from_raw(-number));
     }
-    // SAFETY: the kernel opened it for us and wrote its number there.
+    // SAFETY: the kernel opened the descriptor for this process and stored its number there.
     Ok((number, unsafe { OwnedFd::from_raw_fd(pidfd) }))
 }
 
-/// clone3, with the child's side of it: the child calls [`carry_out`] on the stack below this frame
-/// and never comes back to it.
+/// Calls clone3. The child calls [`carry_out`] on the stack below this frame and never returns to
+/// it.
 #[cfg(target_arch = "x86_64")]
 fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
     let result: i64;
-    // SAFETY: the system call reads `arguments`, which lives across it and asks for a child in this
+    // SAFETY: the system call reads `arguments`, which lives across it and requests a child in this
     // memory on this stack, with the parent asleep until the child executes or ends. In the child
-    // rax is 0 and nothing of this frame is touched: it aligns the stack, calls a function that
-    // does not return and writes below the stack pointer only, where nothing is kept across an asm
-    // block without `nostack`. The child has registers of its own; in the parent the system call
+    // rax is 0, and it does not change this frame: it aligns the stack, calls a function that does
+    // not return, and writes only below the stack pointer, where nothing is kept across an asm
+    // block without `nostack`. The child has its own registers; in the parent the system call
     // changes rax, rcx and r11.
     unsafe {
         asm!(
@@ -173,12 +174,13 @@ fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
     result as i32
 }
 
-/// The same. The kernel keeps all registers but x0, and the stack pointer is aligned already.
+/// Like the version for x86-64. The kernel preserves all registers but x0, and the stack pointer is
+/// aligned already.
 #[cfg(target_arch = "aarch64")]
 fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
     let result: i64;
-    // SAFETY: as above, with x0 in place of rax: the child calls a function that does not return
-    // and writes below the stack pointer only, where nothing is kept across an asm block without
+    // SAFETY: as above, with x0 instead of rax: the child calls a function that does not return and
+    // writes only below the stack pointer, where nothing is kept across an asm block without
     // `nostack`; in the parent the system call changes x0.
     unsafe {
         asm!(
@@ -199,9 +201,11 @@ fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
     result as i32
 }
 
-/// The child. It allocates nothing and takes no lock: the memory is the parent's.
+/// The entry point of the child. It allocates nothing and takes no lock, because the memory is the
+/// parent's.
 unsafe extern "C" fn carry_out(order: *mut Order) -> ! {
-    // SAFETY: the parent sleeps and does not look at it until the child has left this memory.
+    // SAFETY: the parent sleeps, and does not access the order until the child has left this
+    // memory.
     let order = unsafe { &mut *order };
     order.error = Some(match prepare(order) {
         Ok(()) => order.image.execute(),
@@ -212,15 +216,16 @@ unsafe extern "C" fn carry_out(order: *mut Order) -> ! {
 
 fn prepare(order: &mut Order) -> Result<()> {
     if order.session {
-        // SAFETY: it takes nothing.
+        // SAFETY: the call takes no arguments.
         check(unsafe { libc::setsid() })?;
     }
     if let Some(group) = order.group {
-        // SAFETY: it takes integers.
+        // SAFETY: the call takes integers.
         check(unsafe { libc::setpgid(0, group) })?;
     }
     for signal in order.defaults.difference(SigSet::UNBLOCKABLE).iter() {
-        // SAFETY: handlers are not shared with the parent, and SIG_DFL is none.
+        // SAFETY: the child does not share its handlers with the parent, and SIG_DFL is not a
+        // handler.
         unsafe { libc::signal(signal.number(), libc::SIG_DFL) };
     }
     place_descriptors(&mut order.descriptors)?;
@@ -231,15 +236,16 @@ fn prepare(order: &mut Order) -> Result<()> {
     if error == 0 { Ok(()) } else { Err(Errno::from_raw(error)) }
 }
 
-/// The descriptors are not shared with the parent (no `CLONE_FILES`).
+/// Moves the descriptors, which the child does not share with the parent (no `CLONE_FILES`).
 fn place_descriptors(moves: &mut [Move]) -> Result<()> {
     let above = moves.iter().map(|one| one.to).max().unwrap_or(0).saturating_add(1);
     for one in moves.iter_mut().filter(|one| one.in_the_way) {
-        // SAFETY: it takes integers.
+        // SAFETY: the call takes integers.
         one.from = check(unsafe { libc::fcntl(one.from, libc::F_DUPFD_CLOEXEC, above) })?;
     }
     for one in moves.iter() {
-        // SAFETY: they take integers. dup2 to the same number would leave it to be closed by exec.
+        // SAFETY: the calls take integers. dup2 to the same number would leave the close-on-exec
+        // flag.
         unsafe {
             if one.from == one.to {
                 check(libc::fcntl(one.from, libc::F_SETFD, 0))?;

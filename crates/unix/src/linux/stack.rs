@@ -1,7 +1,7 @@
 //! The alternate stack of a thread: 4.3BSD's `sigstack` over sigaltstack(2).
 //!
-//! The memory is the thread's until it ends: what a handler changes is undone when it returns, and
-//! the stack before is in use again.
+//! The memory belongs to the thread until it ends: when a handler returns, its change of the stack
+//! is undone, and the previous stack is in use again.
 
 #![allow(unsafe_code, reason = "sigaltstack(2) and the memory under it")]
 
@@ -16,18 +16,18 @@ use crate::errno::Result;
 use crate::process::SigStack;
 
 thread_local! {
-    /// The stacks that were made here.
+    /// The stacks that this backend has mapped for the thread.
     static OWN: RefCell<Vec<Area>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Mapped memory.
+/// A mapped region.
 #[derive(Debug)]
 struct Area {
     start: *mut c_void,
     size: usize,
 }
 
-/// `sigstack`.
+/// Returns the alternate stack, and with `Some` replaces it: `sigstack`.
 pub(super) fn sigstack(new: Option<SigStack>) -> Result<SigStack> {
     match new {
         None => exchange(None),
@@ -37,7 +37,7 @@ pub(super) fn sigstack(new: Option<SigStack>) -> Result<SigStack> {
     .map(|old| told(&old))
 }
 
-/// A stack of this size: one that is there and out of use, or a new one.
+/// Installs a stack of this size: one that is mapped and unused, or a new one.
 fn install(size: usize) -> Result<libc::stack_t> {
     let current = exchange(None)?;
     OWN.with_borrow_mut(|own| {
@@ -50,13 +50,13 @@ fn install(size: usize) -> Result<libc::stack_t> {
     })
 }
 
-/// The alternate stack that the language's runtime gives each thread is not used: a thread begins
-/// without one, and so does a child that the host forks; `sigstack` reports none. An alternate
-/// stack that the backend allocated stays, in a child too.
+/// Removes the alternate stack that Rust's runtime gives each thread. So a thread starts without
+/// one, as does a child that the host forks, and `sigstack` reports none. An alternate stack that
+/// the backend allocated stays, in a child too.
 pub(super) fn forget() {
     let Ok(current) = exchange(None) else { return };
     if !OWN.with_borrow(|own| own.iter().any(|area| area.start == current.ss_sp)) {
-        // It fails on the stack itself alone, and nothing runs there.
+        // Fails only while a handler runs on the stack, and none does.
         let _ = exchange(Some(&disabled()));
     }
 }
@@ -76,8 +76,8 @@ fn disabled() -> libc::stack_t {
 fn exchange(new: Option<&libc::stack_t>) -> Result<libc::stack_t> {
     let mut old = disabled();
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both live across the call; the memory of a new stack stays mapped while it is the
-    // thread's.
+    // SAFETY: both live across the call; the memory of a new stack stays mapped while the thread
+    // uses it.
     check(unsafe { libc::sigaltstack(new, &raw mut old) })?;
     Ok(old)
 }
@@ -86,7 +86,7 @@ impl Area {
     fn map(size: usize) -> Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::STACK;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, flags) }
             .map_err(to_errno)?;
         Ok(Self { start, size })

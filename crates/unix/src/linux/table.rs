@@ -1,16 +1,16 @@
-//! What this process knows of its own children: [`Table`], and the locks around it.
+//! The children that this process created: [`Table`], and the locks around it.
 //!
-//! A child is its number, its birth and a pidfd. The table says which child a [`Pid`] means, so
-//! that a reaped one is nobody and never another process that got its number. An entry goes when
-//! the child is reaped, under the lock: whoever holds the lock for reading and finds a child has a
-//! number that stays the child's.
+//! An entry holds a child's number, ordinal and pidfd. The table resolves a [`Pid`] to a child, so
+//! that the handle of a reaped child resolves to none, and never to another process that got its
+//! number. An entry is removed when the child is reaped, under the lock: while a thread holds the
+//! lock for reading, a child that it finds keeps its number.
 //!
-//! Signals are blocked while a lock is held. A handler may therefore call whatever signal-safety(7)
-//! allows: it never finds the lock held by the thread that it interrupted.
+//! Signals are blocked while a lock is held. A handler may therefore make any call that
+//! signal-safety(7) permits: it never finds the lock held by the thread that it interrupted.
 //!
-//! [`super::fork`] and [`super::spawn`] put children in, [`super::wait`] takes them out, and
-//! [`super::threads`] keeps its [`Threads`] here, so that one lock makes the whole of it sound in a
-//! forked child.
+//! [`super::fork`] and [`super::spawn`] insert children, [`super::wait`] removes them, and
+//! [`super::threads`] keeps its [`Threads`] here, so that one lock makes all of this consistent in
+//! a forked child.
 
 #![allow(unsafe_code, reason = "the signal mask is the C library's")]
 
@@ -28,20 +28,21 @@ use crate::errno::{Errno, Result};
 use crate::process::{Pid, Tid};
 use crate::signal::SigSet;
 
-/// The table of this process. Taken after [`BIRTHS`], if both are.
+/// The table of this process. If both locks are taken, [`BIRTHS`] comes first.
 static TABLE: RwLock<Table> = RwLock::new(Table::new());
 
-/// Read by whoever is making a child that is not in the table yet; written by whoever forks or
-/// reaps children that nobody here made.
+/// Held for reading while a child is created and not yet in the table; held for writing to fork, or
+/// to reap a child that this backend did not create.
 static BIRTHS: RwLock<()> = RwLock::new(());
 
-/// Entries at which the table is first searched for children that somebody else reaped.
+/// Number of entries at which the table is first searched for children that were reaped elsewhere.
 const FIRST_SWEEP: usize = 64;
 
-/// The same of groups without their leaders: each that is gone holds a descriptor until then.
+/// Like [`FIRST_SWEEP`], for groups without a leader: each such entry holds a descriptor, even if
+/// its group has gone, until the next search.
 const FIRST_SWEEP_OF_GROUPS: usize = 8;
 
-/// One child that was not reaped.
+/// A child that was not reaped.
 #[derive(Debug)]
 pub(super) struct Child {
     birth: u32,
@@ -49,39 +50,39 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Its descriptor, while the lock is held.
+    /// Returns the descriptor, for use under the lock.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// Its descriptor, to be waited for outside of the lock.
+    /// Returns the descriptor, for use after the lock is released.
     pub(super) fn pidfd(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.pidfd)
     }
 }
 
-/// See the module.
+/// The state of the backend that belongs to the process: see the module.
 #[derive(Debug)]
 pub(super) struct Table {
     children: BTreeMap<i32, Child>,
-    /// Reaped children whose group has members yet; the descriptor still names the group.
+    /// Reaped children whose group still has members. The descriptor still names the group.
     groups: BTreeMap<i32, Child>,
     births: u32,
     sweep_at: usize,
     sweep_groups_at: usize,
-    /// The threads that were made here.
+    /// The threads that this backend created.
     pub(super) threads: Threads,
-    /// Whether it asked for orphans once. Those that came stay its children.
+    /// `true` if the process was once a subreaper. Orphans that it adopted then stay its children.
     pub(super) has_adopted: bool,
-    /// Where they run, and the children.
+    /// The placement of new threads and children.
     pub(super) placement: Placement,
-    /// Handlers that others installed.
+    /// Handlers that other code installed.
     pub(super) foreign: Foreign,
 }
 
-/// Threads that were made here and not joined; `None` while somebody joins.
+/// Threads that this backend created and that are not joined; `None` while a thread joins one.
 ///
-/// One that ended and is never joined stays until a new thread has its number.
+/// A thread that ended and is never joined stays until a new thread has its number.
 #[derive(Debug)]
 pub(super) struct Threads(pub(super) BTreeMap<Tid, Option<JoinHandle<()>>>);
 
@@ -90,18 +91,18 @@ impl Threads {
         Self(BTreeMap::new())
     }
 
-    /// In a forked child, which has none of them. Their handles are leaked: to drop one would
-    /// detach a thread that is not there.
+    /// Called in a forked child, which has none of the threads. Leaks their handles: dropping one
+    /// would detach a thread that does not exist.
     fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.0));
     }
 }
 
-/// What a [`Pid`] stands for as a group.
+/// The group that a [`Pid`] denotes.
 pub(super) enum Group<'a> {
-    /// Whichever has this number.
+    /// The group that has this number.
     Number(i32),
-    /// The one that this process leads, or led before it was reaped.
+    /// The group that this child leads, or led before it was reaped.
     Of(i32, BorrowedFd<'a>),
 }
 
@@ -120,7 +121,7 @@ impl Table {
         }
     }
 
-    /// A new child, and the handle for it.
+    /// Inserts a new child and returns its handle.
     pub(super) fn insert(&mut self, number: i32, pidfd: OwnedFd) -> Pid {
         if self.children.len() >= self.sweep_at {
             self.sweep();
@@ -132,38 +133,38 @@ impl Table {
         pid
     }
 
-    /// A handle for a child that was gone before anybody could hold it.
+    /// Returns a handle for a child that vanished before it could be held.
     pub(super) fn next(&mut self, number: i32) -> Pid {
         self.births += 1;
         Pid::handle(number, self.births)
     }
 
-    /// The child that `pid` means.
+    /// Returns the child that `pid` denotes.
     pub(super) fn child(&self, pid: Pid) -> Option<&Child> {
         known(&self.children, pid)
     }
 
-    /// The handle of whoever has this number, where it is a child here.
+    /// Returns the handle of the child with this number, or a bare number if there is none.
     pub(super) fn named(&self, number: i32) -> Pid {
         let child = self.children.get(&number).or_else(|| self.groups.get(&number));
         child.map_or(Pid::number_only(number), |child| Pid::handle(number, child.birth))
     }
 
-    /// All children and their descriptors.
+    /// Returns all children with their numbers.
     pub(super) fn children(&self) -> impl Iterator<Item = (i32, &Child)> {
         self.children.iter().map(|(number, child)| (*number, child))
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there is no child.
     pub(super) fn is_empty(&self) -> bool {
         self.children.is_empty()
     }
 
-    /// The number to give to a system call that takes no descriptor.
+    /// Returns the number for a system call that takes no descriptor.
     pub(super) fn number(&self, pid: Pid) -> Result<i32> {
         if pid.birth().is_some() {
             let child = self.child(pid).ok_or(Errno::ESRCH)?;
-            // Somebody else may have reaped it.
+            // Other code may have reaped it.
             if !is_anybody(child.as_fd()) {
                 return Err(Errno::ESRCH);
             }
@@ -171,7 +172,7 @@ impl Table {
         Ok(pid.number())
     }
 
-    /// The group that `pid` means.
+    /// Returns the group that `pid` denotes.
     pub(super) fn group(&self, pid: Pid) -> Result<Group<'_>> {
         if pid.birth().is_none() {
             return Ok(Group::Number(pid.number()));
@@ -180,8 +181,8 @@ impl Table {
         Ok(Group::Of(pid.number(), leader.as_fd()))
     }
 
-    /// The number of that group, for a system call that takes no descriptor. A child need not lead
-    /// a group yet.
+    /// Returns the number of that group, for a system call that takes no descriptor. A child need
+    /// not lead a group yet.
     pub(super) fn group_number(&self, pid: Pid) -> Result<i32> {
         match self.group(pid)? {
             Group::Of(_, leader) if !is_anybody(leader) && !is_group(leader) => Err(Errno::ESRCH),
@@ -189,7 +190,7 @@ impl Table {
         }
     }
 
-    /// Forgets a child that was reaped, but not its group while that has members.
+    /// Removes a child that was reaped, but keeps its group while that has members.
     pub(super) fn remove(&mut self, number: i32) {
         let Some(child) = self.children.remove(&number) else { return };
         if !is_group(child.as_fd()) {
@@ -201,7 +202,7 @@ impl Table {
         self.groups.insert(number, child);
     }
 
-    /// Forgets children that are nobody's to wait for: SIGCHLD was ignored, or somebody reaped them
+    /// Removes children that cannot be waited for: SIGCHLD was ignored, or other code reaped them
     /// without the table.
     pub(super) fn sweep(&mut self) {
         self.children.retain(|_, child| is_anybody(child.as_fd()));
@@ -209,13 +210,13 @@ impl Table {
         self.sweep_groups();
     }
 
-    /// Forgets groups that are gone.
+    /// Removes groups that no longer have members.
     fn sweep_groups(&mut self) {
         self.groups.retain(|_, led| is_group(led.as_fd()));
         self.sweep_groups_at = (2 * self.groups.len()).max(FIRST_SWEEP_OF_GROUPS);
     }
 
-    /// In a forked child: it has neither the parent's children nor its threads.
+    /// Called in a forked child, which has neither the parent's children nor its threads.
     pub(super) fn forget(&mut self) {
         self.children.clear();
         self.groups.clear();
@@ -232,7 +233,7 @@ fn known(children: &BTreeMap<i32, Child>, pid: Pid) -> Option<&Child> {
     pid.birth().is_none_or(|birth| birth == child.birth).then_some(child)
 }
 
-/// A lock's guard; when it goes, the lock goes first and then the mask comes back.
+/// Guard of a lock. On drop, it first releases the lock and then restores the mask.
 #[derive(Debug)]
 pub(super) struct Held<G> {
     guard: G,
@@ -240,7 +241,7 @@ pub(super) struct Held<G> {
 }
 
 impl<G> Held<G> {
-    /// The mask that comes back.
+    /// Returns the mask that the drop restores.
     pub(super) fn mask_before(&self) -> &libc::sigset_t {
         &self.blocked.before
     }
@@ -260,19 +261,20 @@ impl<G: DerefMut> DerefMut for Held<G> {
     }
 }
 
-/// The table, to look at.
+/// Locks the table for reading.
 pub(super) fn read() -> Held<RwLockReadGuard<'static, Table>> {
     let blocked = Blocked::new();
     Held { guard: TABLE.read().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
-/// The table, to change.
+/// Locks the table for writing.
 pub(super) fn write() -> Held<RwLockWriteGuard<'static, Table>> {
     let blocked = Blocked::new();
     Held { guard: TABLE.write().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
-/// The process of this number, from wherever; `ESRCH` for a handle of one that was reaped.
+/// Calls `act` with the number of a process, a child or not; `ESRCH` for the handle of a reaped
+/// one.
 pub(super) fn with_number<T>(process: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
     if process.birth().is_none() {
         return act(process.number());
@@ -281,24 +283,26 @@ pub(super) fn with_number<T>(process: Pid, act: impl FnOnce(i32) -> Result<T>) -
     act(table.number(process)?)
 }
 
-/// The handle of a process where it is a child here, else its number.
+/// Returns the handle of a process if it is a child in the table, else its bare number.
 pub(super) fn named(number: i32) -> Pid {
     if number <= 0 { bare(number) } else { read().named(number) }
 }
 
-/// While it is held, no child that nobody here made is reaped, and nobody forks.
+/// Announces a child to come. While the guard exists, no thread forks, and none reaps a child that
+/// this backend did not create.
 pub(super) fn birth() -> Held<RwLockReadGuard<'static, ()>> {
     let blocked = Blocked::new();
     Held { guard: BIRTHS.read().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
-/// While it is held, every child that was made here is in the table.
+/// Excludes children to come. While the guard exists, the table has every child that this backend
+/// has created.
 pub(super) fn no_birth() -> Held<RwLockWriteGuard<'static, ()>> {
     let blocked = Blocked::new();
     Held { guard: BIRTHS.write().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
-/// All signals blocked in this thread, until it goes.
+/// Blocks all signals in this thread until it is dropped.
 #[derive(Debug)]
 pub(super) struct Blocked {
     before: libc::sigset_t,
@@ -316,7 +320,7 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: the set lives across the call; no set is asked for.
+        // SAFETY: the set lives across the call, which returns no set.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
         };

@@ -1,7 +1,7 @@
-//! Terminals: a new one, the controlling one, its groups, how it behaves.
+//! Terminals: new ones, the controlling one, their groups and their attributes.
 //!
-//! All descriptors that are made here are closed by exec, and none makes a terminal the session's
-//! by being opened: [`set_controlling`] does.
+//! Exec closes all descriptors that are created here. Opening a terminal never makes it the
+//! session's: [`set_controlling`] does.
 
 #![allow(unsafe_code, reason = "termios, whose calls take any descriptor")]
 
@@ -17,7 +17,7 @@ use crate::errno::Result;
 use crate::process::Pid;
 use crate::terminal::{Fd, Modes, Termios};
 
-/// `openpty`.
+/// Creates a pseudoterminal: `openpty`.
 pub(super) fn open_pair() -> Result<(Fd, Fd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let controlling = openpt(flags).map_err(to_errno)?;
@@ -34,34 +34,34 @@ pub(super) fn open_own() -> Result<Fd> {
     Ok(Fd(terminal.into_raw_fd()))
 }
 
-/// `TIOCSCTTY`, which takes no terminal away from another session.
+/// Makes a terminal the session's (`TIOCSCTTY`), but takes none from another session.
 pub(super) fn set_controlling(terminal: Fd) -> Result<()> {
     // SAFETY: the request takes an integer.
     check(unsafe { libc::ioctl(terminal.0, libc::TIOCSCTTY, 0) }).map(drop)
 }
 
-/// `tcgetpgrp`.
+/// Returns the foreground group: `tcgetpgrp`.
 pub(super) fn foreground(terminal: Fd) -> Result<Pid> {
-    // SAFETY: it takes an integer.
+    // SAFETY: the call takes an integer.
     check(unsafe { libc::tcgetpgrp(terminal.0) }).map(named)
 }
 
-/// `tcsetpgrp`.
+/// Sets the foreground group: `tcsetpgrp`.
 pub(super) fn set_foreground(terminal: Fd, group: Pid) -> Result<()> {
-    // For a group that is gone the kernel is given a number that nobody has: it then finds other
-    // mistakes first, as it would for any group.
+    // For a stale group the kernel gets a number that no group has: it then finds other mistakes
+    // first, as it would for any group.
     let group = groups::member_of(group).unwrap_or(i32::MAX);
-    // SAFETY: it takes integers.
+    // SAFETY: the call takes integers.
     check(unsafe { libc::tcsetpgrp(terminal.0, group) }).map(drop)
 }
 
-/// `tcgetsid`.
+/// Returns the session: `tcgetsid`.
 pub(super) fn session(terminal: Fd) -> Result<Pid> {
-    // SAFETY: it takes an integer.
+    // SAFETY: the call takes an integer.
     check(unsafe { libc::tcgetsid(terminal.0) }).map(named)
 }
 
-/// `tcgetattr`.
+/// Returns the attributes: `tcgetattr`.
 pub(super) fn attributes(terminal: Fd) -> Result<Termios> {
     let kernel = kernel_attributes(terminal)?;
     let mut modes = Modes::empty();
@@ -82,7 +82,7 @@ pub(super) fn attributes(terminal: Fd) -> Result<Termios> {
     })
 }
 
-/// `tcsetattr`, at once. What [`Termios`] does not know stays as it is.
+/// Sets the attributes at once: `tcsetattr`. Settings that [`Termios`] lacks are left as they are.
 pub(super) fn set_attributes(terminal: Fd, termios: &Termios) -> Result<()> {
     let mut kernel = kernel_attributes(terminal)?;
     put(&mut kernel.c_iflag, libc::ICRNL, termios.modes.contains(Modes::ICRNL));

@@ -1,4 +1,5 @@
-//! Threads of this process: made by the standard library, known by their number, joined once.
+//! Threads of this process: the standard library creates them, their number names them, each is
+//! joined once.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::process::Tid;
 use crate::sys::ThreadBody;
 
-/// `thread`. A body that panics ends its thread alone.
+/// Creates a thread: `thread`. If the body panics, only its thread ends.
 pub(super) fn start(body: ThreadBody) -> Result<Tid> {
     let placement = table::read().placement;
     let (tell, told) = mpsc::sync_channel(1);
@@ -20,7 +21,8 @@ pub(super) fn start(body: ThreadBody) -> Result<Tid> {
     let handle = Builder::new().spawn(move || {
         placement.apply();
         stack::forget();
-        // The maker waits for it, and lets it go once it is known: both ends are there.
+        // The creator waits for the number and releases the new thread once it has stored it, so
+        // both ends of the channels exist.
         let _ = tell.send(current());
         let _ = gone.recv();
         let _ = catch_unwind(AssertUnwindSafe(|| body(&Linux(()))));
@@ -31,7 +33,7 @@ pub(super) fn start(body: ThreadBody) -> Result<Tid> {
     Ok(thread)
 }
 
-/// `join`.
+/// Waits until a thread has ended: `join`.
 pub(super) fn join(thread: Tid) -> Result<()> {
     if thread == current() {
         return Err(Errno::EDEADLK);
@@ -44,17 +46,18 @@ pub(super) fn join(thread: Tid) -> Result<()> {
     let _ = handle.join();
     await_removal(thread);
     let mut table = table::write();
-    // A new thread may have the number by now.
+    // A new thread may have got the number.
     if let Some(None) = table.threads.0.get(&thread) {
         table.threads.0.remove(&thread);
     }
     Ok(())
 }
 
-/// Number of looks whether the kernel has removed a joined thread before each waits for 100 µs.
+/// Number of checks whether the kernel has removed a joined thread, before each further check
+/// sleeps for 100 µs.
 const QUICK_LOOKS: u32 = 10_000;
 
-/// Maximum number of looks: more than a second, where removal takes microseconds.
+/// Maximum number of checks: more than a second in total; removal takes microseconds.
 const MAX_LOOKS: u32 = 2 * QUICK_LOOKS;
 
 /// `PF_EXITING`, in the flags of /proc/PID/stat: the thread is exiting.
@@ -72,8 +75,8 @@ fn await_removal(thread: Tid) {
         if to_thread(process, thread, 0) == Err(Errno::ESRCH) {
             return;
         }
-        // The number may name another thread: see `is_removed`. It reads files, so that it is
-        // called only for every 64th look.
+        // The number may name another thread: see `is_removed`. That function reads files, so it is
+        // called only after every 64th check.
         if look % 64 == 63 && is_removed(thread) {
             return;
         }
@@ -105,7 +108,7 @@ fn is_removed(thread: Tid) -> bool {
     is_another || (letter == Some("Z") && is_kept())
 }
 
-/// The caller.
+/// Returns the calling thread.
 pub(super) fn current() -> Tid {
     Tid(rustix::thread::gettid().as_raw_nonzero().get())
 }

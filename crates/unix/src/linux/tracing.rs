@@ -1,6 +1,6 @@
-//! ptrace(2), as little of it as [`Ptrace`] names.
+//! The part of ptrace(2) that [`Ptrace`] names.
 //!
-//! A tracee belongs to the thread that attached to it; requests by other threads are ESRCH.
+//! A tracee belongs to the thread that attached to it; requests by other threads return ESRCH.
 
 #![allow(unsafe_code, reason = "ptrace(2)")]
 
@@ -13,13 +13,13 @@ use crate::process::Pid;
 use crate::ptrace::Ptrace;
 use crate::signal::Signal;
 
-/// `ptrace`.
+/// Makes a request: `ptrace`.
 ///
 /// An attach is made under the table's lock: if the child were reaped before it, its number might
 /// name a stranger. The other requests are made with the table unlocked, because the lock blocks
-/// signals, and a SIGCHLD that the request causes would not be ignored but wake another thread. If
-/// another thread reaps the tracee and its number is reused meanwhile, they return ESRCH: the
-/// kernel accepts them only for a tracee of this thread.
+/// signals: a SIGCHLD that the request causes would then stay pending and wake another thread, even
+/// if it is ignored. If another thread reaps the tracee and its number is reused meanwhile, they
+/// return ESRCH: the kernel accepts them only for a tracee of this thread.
 pub(super) fn ptrace(request: Ptrace) -> Result<()> {
     match request {
         Ptrace::TraceMe => ask(libc::PTRACE_TRACEME, 0, None),

@@ -1,18 +1,18 @@
-//! `waitid`: first to look, which may sleep, then to take, under the table's lock.
+//! `waitid`: looks, which may sleep, and then takes under the table's lock.
 //!
-//! A look (`WNOWAIT`) leaves the child as it is. To take it goes through its pidfd and removes it
-//! from the table in the same critical section; of several waiters one takes a child, and the
-//! others go on looking or learn that there is none.
+//! A look (`WNOWAIT`) does not change the child. The thread then takes the child through its pidfd
+//! and removes it from the table in the same critical section. Of several waiters one takes the
+//! child; the others look again or return that there is none.
 //!
-//! One waitid(2) that takes has taken when it sees to signals. So here too: a handler that runs
-//! behind a look, which SIGCHLD's mostly does, takes first what the look has found
-//! ([`take_first`]). It may end its process or wait itself. A stop or an end by default comes
-//! between the two all the same. Where every child is one of ours, and no number is given out again
+//! A single waitid(2) that takes has taken before it handles signals. The same holds here: a
+//! handler that runs after a look, as that of SIGCHLD mostly does, first takes what the look has
+//! found ([`take_first`]), since it may end the process or wait itself. Only a stop or an end by
+//! default can come between look and take. If every child is the backend's and no number is reused
 //! meanwhile, look and take are one call ([`take_at_once`]).
 //!
-//! [`Children::Any`] and the groups mean children that were made here. Those that somebody else in
-//! the program made, with `std::process::Command` or posix_spawn(3), stay theirs to wait for,
-//! unless this process takes orphans in ([`adopts`]): an orphan cannot be told from them.
+//! [`Children::Any`] and the groups match children that this backend created. Those that other code
+//! of the program creates, with `std::process::Command` or posix_spawn(3), are left to that code,
+//! unless this process adopts orphans ([`adopts`]): an orphan cannot be told from them.
 
 #![allow(unsafe_code, reason = "waitid(2), whose fifth argument the C library does not pass on")]
 
@@ -32,12 +32,12 @@ use crate::process::Pid;
 use crate::signal::Signal;
 use crate::wait::{Children, Usage, WaitOptions, WaitStatus, WaitedChild};
 
-/// While children of others hide ours from a look, each of ours is looked at so often, in
-/// milliseconds. Ends are seen at once; this is for stops, and for children that another thread
-/// makes.
+/// Period of a poll, in milliseconds, while a foreign child hides the backend's children from a
+/// look. The end of a child wakes the poll at once; the period is for stops, and for children that
+/// another thread creates.
 const LOOK_AGAIN_MS: i64 = 5;
 
-/// Whom the kernel is asked about: `idtype_t` and id.
+/// The children that the kernel is asked about: `idtype_t` and id.
 #[derive(Debug, Clone, Copy)]
 enum Whom<'a> {
     Number(i32),
@@ -46,14 +46,14 @@ enum Whom<'a> {
     All,
 }
 
-/// What there was to take.
+/// The result of an attempt to take a child.
 #[derive(Debug, Clone, Copy)]
 enum Taken {
-    /// This.
+    /// The child was taken.
     Yes(WaitedChild),
-    /// Somebody else was first.
+    /// Another thread took it first.
     No,
-    /// It is a child of somebody else in the program.
+    /// The child belongs to other code of the program.
     Foreign,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn interrupt() {
     INTERRUPTED.set(true);
 }
 
-/// `waitid`.
+/// Waits for a child: `waitid`.
 pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<WaitedChild>> {
     if !options.are_valid() {
         return Err(Errno::EINVAL);
@@ -87,7 +87,7 @@ pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<Wa
 fn one(pid: Pid, options: WaitOptions) -> Result<Option<WaitedChild>> {
     let held = table::read().child(pid).map(table::Child::pidfd);
     let Some(pidfd) = held else {
-        // By a bare number a program means a child of its own making, too.
+        // A bare number may also name a child that the program created without the backend.
         let bare = pid.birth().is_none();
         return if bare { ask(Whom::Number(pid.number()), options) } else { Err(Errno::ECHILD) };
     };
@@ -104,10 +104,10 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<WaitedChild>> {
             Ok(Some(Taken::Yes(waited))) => return Ok(Some(waited)),
             Ok(Some(Taken::No | Taken::Foreign)) => {}
             Ok(None) => return Ok(None),
-            // Another thread has waited for it, or nobody can, because SIGCHLD is ignored.
+            // Another thread has waited for it, or none can, because SIGCHLD is ignored.
             Err(Errno::ECHILD) => {
                 let mut table = table::write();
-                // A zombie is no child to a caller that asks for stops alone; it is still there.
+                // A caller that asks only for stops does not find a zombie, which is still there.
                 let gone = options.contains(WaitOptions::EXITED) && !takes_at_once();
                 if gone && holds(&table, pid.number(), &pidfd) {
                     table.remove(pid.number());
@@ -129,7 +129,7 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
         let whom = group.map_or(Whom::All, Whom::Group);
         match look(whom, options, &|found| take_found(found, options, adopts)) {
             Err(Errno::ECHILD) => {
-                // Who has just taken one at once has yet to look its handle up.
+                // A thread that takes at once has yet to look up the handle.
                 if !takes_at_once() {
                     table::write().sweep();
                 }
@@ -141,8 +141,8 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
             Ok(Some(Taken::No)) => continue,
             Ok(Some(Taken::Foreign)) => {}
         }
-        // The kernel would tell of that foreign child at each look. So each child of this program
-        // is asked by itself.
+        // Each further look would find the same foreign child, so every child of the backend is
+        // queried on its own.
         let ours = ours(group);
         for (number, pidfd) in &ours {
             if let Some(waited) = take_if_there(*number, pidfd, options)? {
@@ -156,12 +156,12 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
     }
 }
 
-/// Whether any of the table is meant.
+/// Returns `true` if the table has a child in the group, or any child for `None`.
 fn any_ours(group: Option<i32>) -> bool {
     if group.is_none() { !table::read().is_empty() } else { !ours(group).is_empty() }
 }
 
-/// Those of the table that are meant.
+/// Returns the children of the table that are in the group, or all for `None`.
 fn ours(group: Option<i32>) -> Vec<(i32, Arc<OwnedFd>)> {
     let table = table::read();
     let group = group.map(|group| if group == 0 { groups::own() } else { group });
@@ -174,7 +174,8 @@ fn ours(group: Option<i32>) -> Vec<(i32, Arc<OwnedFd>)> {
 /// Takes the child that a look found.
 fn take_found(found: WaitedChild, options: WaitOptions, adopts: bool) -> Result<Taken> {
     let number = found.pid.number();
-    // While this is held no child is made. So one that is not in the table is not about to be.
+    // While this is held, no child is created, so a child that is not in the table will not be
+    // inserted.
     let births = adopts.then(table::no_birth);
     let mut table = table::write();
     let Some(pidfd) = table.child(Pid::number_only(number)).map(table::Child::pidfd) else {
@@ -203,7 +204,7 @@ fn take_if_there(
     if holds(&table, number, pidfd) { take(&mut table, pidfd, options) } else { Ok(None) }
 }
 
-/// The handle of a child of which something was taken; the table forgets one that has ended.
+/// Replaces the number of a taken child by its handle. Removes it from the table if it has ended.
 fn noted(table: &mut Table, mut taken: WaitedChild, options: WaitOptions) -> WaitedChild {
     let number = taken.pid.number();
     taken.pid = table.named(number);
@@ -213,7 +214,7 @@ fn noted(table: &mut Table, mut taken: WaitedChild, options: WaitOptions) -> Wai
     taken
 }
 
-/// Takes, without sleeping, what there is to take of a child of the table.
+/// Takes the change of a child of the table, if there is one. Does not sleep.
 fn take(table: &mut Table, pidfd: &OwnedFd, options: WaitOptions) -> Result<Option<WaitedChild>> {
     let taken = match ask(Whom::Held(pidfd), options | WaitOptions::NOHANG) {
         Err(Errno::ECHILD) => None,
@@ -222,31 +223,31 @@ fn take(table: &mut Table, pidfd: &OwnedFd, options: WaitOptions) -> Result<Opti
     Ok(taken.map(|taken| noted(table, taken, options)))
 }
 
-/// Whether this very child is in the table yet.
+/// Returns `true` if the table still has this child.
 fn holds(table: &Table, number: i32, pidfd: &Arc<OwnedFd>) -> bool {
     let child = table.child(Pid::number_only(number));
     child.is_some_and(|child| Arc::ptr_eq(&child.pidfd(), pidfd))
 }
 
-/// Sleeps until one of ours ends, or it is time to look again.
+/// Sleeps until a child of the backend ends, or the period has passed.
 fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
     let mut ends: Vec<_> =
         ours.iter().map(|(_, pidfd)| PollFd::new(&**pidfd, PollFlags::IN)).collect();
     let while_ms = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN_MS * 1_000_000 };
     match poll(&mut ends, Some(&while_ms)) {
-        // poll never starts again by itself; the others of this call do, as the handler asked.
+        // poll never restarts; the other calls of a wait do if the handler's flags say so.
         Ok(_) | Err(rustix::io::Errno::INTR) if !INTERRUPTED.get() => Ok(()),
         Ok(_) => Err(Errno::EINTR),
         Err(error) => Err(to_errno(error)),
     }
 }
 
-/// Whether a look takes.
+/// `true` if a look also takes.
 static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
-/// From now on every child is one of ours, for those that this process had before it executed its
-/// program cannot be told from others; and a look takes, for no number is given out again before
-/// the table knows that its child is gone. Forked processes have it so too.
+/// From now on treats every child as the backend's, because a child from before this process
+/// executed its program cannot be told from others; and takes with each look, because no number is
+/// reused before the table knows that its child has gone. Forked processes inherit both.
 pub(super) fn take_at_once() {
     AT_ONCE.store(true, Relaxed);
 }
@@ -255,9 +256,9 @@ fn takes_at_once() -> bool {
     AT_ONCE.load(Relaxed)
 }
 
-/// Whether children that were not made here are to be found: orphans come to this process, or may
-/// have come, for it asked for them, a program before it did, or it is the first of its system; or
-/// all are ours.
+/// Returns `true` if a wait also finds children that the backend did not create: this process
+/// adopts orphans, or may have adopted some, because it was made a subreaper, by itself or by an
+/// earlier program, or is the first of its system; or all children are the backend's.
 fn adopts() -> bool {
     if takes_at_once() {
         return true;
@@ -269,25 +270,27 @@ fn adopts() -> bool {
     asks || rustix::process::getpid().is_init() || table::read().has_adopted
 }
 
-/// A look, until what it found is taken.
+/// A look, until its result is taken.
 struct Look<'a> {
-    /// What the kernel found: no number, as long as it has found nothing.
+    /// The result of the look, with number 0 until the kernel has found a child.
     found: UnsafeCell<Found>,
-    /// Takes it, or notes that the look has.
+    /// Takes the child, or records that the look has taken it.
     take: &'a dyn Fn(WaitedChild) -> Result<Taken>,
-    /// What came of it, once somebody has tried: who looked, or a handler in between.
+    /// The result of the attempt to take, made by the looking thread or by a handler.
     taken: Cell<Option<Result<Taken>>>,
 }
 
 thread_local! {
-    /// What this thread looks at, if it does.
+    /// The look of this thread, if it is in one.
     static LOOK: Cell<*const Look<'static>> = const { Cell::new(ptr::null()) };
 }
 
 impl Look<'_> {
-    /// Takes what was found, unless nothing was or it is taken. No handler comes in between.
+    /// Takes the child that was found, if there is one and it is not taken yet. No handler runs in
+    /// between.
     fn finish(&self) {
-        // SAFETY: this thread's alone, and the kernel does not write it meanwhile: it has returned.
+        // SAFETY: only this thread accesses it, and the kernel no longer writes it: the call has
+        // returned.
         let found = unsafe { ptr::read_volatile(self.found.get()) }.told();
         if let Some(found) = found {
             let _blocked = table::Blocked::new();
@@ -298,29 +301,28 @@ impl Look<'_> {
     }
 }
 
-/// Before a handler: takes what this thread's look has found and not taken yet.
+/// Called before a handler: takes the child that this thread's look has found and not taken yet.
 pub(super) fn take_first() {
-    // SAFETY: null, or a look on this thread's stack, below this frame: `look` takes it away before
-    // it goes.
+    // SAFETY: null, or a look on this thread's stack, below this frame: `look` removes the pointer
+    // before the look is dropped.
     if let Some(look) = unsafe { LOOK.get().as_ref() } {
         look.finish();
     }
 }
 
-/// The look that a handler interrupted, if it did; back in its place when this goes.
+/// The look that a handler interrupted, if one was in progress. Restored on drop.
 struct Outer(*const Look<'static>);
 
 impl Drop for Outer {
     fn drop(&mut self) {
         LOOK.set(self.0);
-        // SYNC look: a handler that interrupts this very thread behind it finds no look that has
-        // gone.
+        // SYNC look: a handler that interrupts this thread after the fence finds no dropped look.
         compiler_fence(SeqCst);
     }
 }
 
-/// Looks, and takes what it found, as `take` says, before anything else of this program runs in
-/// this thread.
+/// Looks, and takes the child that was found, as `take` specifies, before other code of this
+/// program runs in this thread.
 fn look(
     whom: Whom<'_>,
     options: WaitOptions,
@@ -334,7 +336,7 @@ fn look(
     let look = Look { found: UnsafeCell::new(Found::nothing()), take, taken: Cell::new(None) };
     // A handler may look while its thread does.
     let outer = Outer(LOOK.replace(ptr::from_ref(&look).cast()));
-    // SYNC look: a handler that interrupts this very thread from here on finds the look.
+    // SYNC look: a handler that interrupts this thread from here on finds the look.
     compiler_fence(SeqCst);
     let asked = ask_into(whom, look_options, look.found.get());
     if asked.is_ok() {
@@ -345,7 +347,7 @@ fn look(
     look.taken.get().transpose()
 }
 
-/// What waitid(2) writes.
+/// The values that waitid(2) writes.
 #[derive(Clone, Copy)]
 struct Found {
     info: libc::siginfo_t,
@@ -354,14 +356,14 @@ struct Found {
 
 impl Found {
     fn nothing() -> Self {
-        // SAFETY: both are plain integers, of which all zeros are a value.
+        // SAFETY: both are plain integers, for which all zeros are a value.
         unsafe { std::mem::zeroed() }
     }
 
-    /// How a child was found, if one was.
+    /// Returns the child that was found, or `None`.
     fn told(&self) -> Option<WaitedChild> {
         let Self { info, usage } = self;
-        // SAFETY: the call filled in the members that belong to a child, or left the zeros.
+        // SAFETY: the call filled in the fields that belong to a child, or left the zeros.
         let (number, uid, status) = unsafe { (info.si_pid(), info.si_uid(), info.si_status()) };
         let pid = Pid::number_only(number);
         let status = decode(info.si_code, status);
@@ -369,14 +371,14 @@ impl Found {
     }
 }
 
-/// waitid(2), with the resources used.
+/// Queries the kernel with waitid(2), resource usage included.
 fn ask(whom: Whom<'_>, options: WaitOptions) -> Result<Option<WaitedChild>> {
     let mut found = Found::nothing();
     ask_into(whom, options, &raw mut found)?;
     Ok(found.told())
 }
 
-/// The same, into what a handler may look at.
+/// Like [`ask`], but stores the result where a handler may read it.
 fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut Found) -> Result<()> {
     let (kind, id) = match whom {
         Whom::Number(number) => (libc::P_PID, number),
@@ -384,7 +386,7 @@ fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut Found) -> Result<(
         Whom::Group(group) => (libc::P_PGID, group),
         Whom::All => (libc::P_ALL, 0),
     };
-    // SAFETY: the caller's place lives across the call, and both are parts of it.
+    // SAFETY: the pointee belongs to the caller and lives across the call; both are fields of it.
     let (info_to, usage_to) = unsafe { (&raw mut (*found).info, &raw mut (*found).usage) };
     let flags = wait_flags(options);
     // SAFETY: as above; the call writes nothing else.
@@ -392,7 +394,7 @@ fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut Found) -> Result<(
     Ok(())
 }
 
-/// How the child is. Signals 32 and 33, which the C library keeps to itself, are told as SIGKILL.
+/// Converts code and status. Signals 32 and 33, which the C library reserves, become SIGKILL.
 fn decode(code: i32, status: i32) -> WaitStatus {
     // A stop of ptrace's own has an event above the signal, or a bit that marks a system call.
     let signal = Signal::new(status & 0x7f).unwrap_or(Signal::KILL);
@@ -406,7 +408,7 @@ fn decode(code: i32, status: i32) -> WaitStatus {
     }
 }
 
-/// User and system time of a `struct rusage`.
+/// Returns user and system time of a `struct rusage`.
 pub(super) fn used(usage: &libc::rusage) -> Usage {
     Usage { user: from_timeval(usage.ru_utime), system: from_timeval(usage.ru_stime) }
 }
