@@ -1,8 +1,8 @@
-//! A scenario as a tree: [`Scenario`] of [`ScenarioBlock`]s of [`Statement`]s, and [`Expectation`]s
-//! of the whole run.
+//! The syntax tree of a scenario: a [`Scenario`] has [`ScenarioBlock`]s of [`Statement`]s, and
+//! [`Expectation`]s of the whole run.
 //!
-//! `parse/` makes it of text, `print/` text of it, `program.rs` runs it. Calls and their
-//! arguments stand in `call.rs`, results in `expected.rs`.
+//! `parse/` reads it from text, `print/` writes it as text, `program.rs` runs it. Calls and their
+//! arguments are in `call.rs`, results in `expected.rs`.
 
 use tontine_unix::{ActionFlags, SigSet, Signal};
 
@@ -11,7 +11,7 @@ use super::expected::{Expected, StatusPattern};
 use super::term::Term;
 use super::word::Relation;
 
-/// A scenario. Its first process is run; the others are forked, executed or spawned.
+/// A scenario. A run executes its first process; the others are forked, executed or spawned.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {
     /// The processes and threads, in the order of the text.
@@ -26,13 +26,13 @@ impl Scenario {
         self.blocks.iter().find(|block| block.name == name)
     }
 
-    /// Returns the process that is run.
+    /// Returns the process that a run starts with.
     pub fn first(&self) -> Option<&ScenarioBlock> {
         self.blocks.iter().find(|block| block.kind == BlockKind::Process)
     }
 }
 
-/// The line of an element in the text. All source lines are equal, so that statements compare equal
+/// The line of an element in the text. All source lines compare equal, so that statements are equal
 /// wherever they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SourceLine {
@@ -55,7 +55,7 @@ pub struct ScenarioBlock {
     pub kind: BlockKind,
     /// The name.
     pub name: String,
-    /// The statements; at the end a process exits with 0, and a thread ends.
+    /// The statements. After the last one a process exits with 0, and a thread ends.
     pub body: Vec<Statement>,
 }
 
@@ -103,14 +103,14 @@ pub struct CallStatement {
     pub into: Option<String>,
     /// The call.
     pub call: SystemCall,
-    /// The expected result; `None`: any result but an error.
+    /// The expected result; with `None`, any result but an error.
     pub expected: Option<Expected>,
 }
 
 /// `on SIGNAL [FLAGS] [mask SET] [-> EXPECTED]` and the handler's body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HandlerStatement {
-    /// Whether it is 4.3BSD's `sigvec`, written so.
+    /// `true` for 4.3BSD's call, which is written `sigvec`.
     pub bsd: bool,
     /// The signal.
     pub signal: Signal,
@@ -118,7 +118,7 @@ pub struct HandlerStatement {
     pub flags: ActionFlags,
     /// The signals that are blocked while the handler runs.
     pub mask: SigSet,
-    /// The expected result of the installation; `None`: any result but an error.
+    /// The expected result of the installation; with `None`, any result but an error.
     pub expected: Option<Expected>,
     /// The statements of the handler.
     pub body: Vec<Statement>,
@@ -133,7 +133,7 @@ pub enum NotePart {
     Value(Term),
 }
 
-/// `A`, `A + B` or `A - B`; beyond 32 bits it wraps.
+/// `A`, `A + B` or `A - B`. A result beyond 32 bits wraps.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
     /// A term.
@@ -144,18 +144,18 @@ pub enum Expression {
     Difference(Term, Term),
 }
 
-/// `A == B`. Processes are compared by their numbers.
+/// A comparison such as `A == B`. Processes are compared by their numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     /// A.
     pub left: Expression,
-    /// How they must relate.
+    /// The required relation.
     pub relation: Relation,
     /// B.
     pub right: Expression,
 }
 
-/// `expect …`.
+/// A line `expect …`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
     /// The line in the text.
@@ -167,35 +167,35 @@ pub struct Expectation {
 /// An expectation of a whole run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunExpectation {
-    /// `[COUNT of] NAME STATUS or STATUS`: so many processes with this name, all where no number is
-    /// said, ended in one of these ways.
+    /// `[COUNT of] NAME STATUS or STATUS`: the number of processes with this name whose end matches
+    /// one of the patterns. Without a count, all of them must match.
     Ended {
-        /// How many; all, and at least one, where nothing is said.
+        /// The number; with `None`, all, and at least one.
         count: Option<Count>,
         /// The process's name.
         name: String,
-        /// How.
+        /// The permitted statuses.
         ways: Vec<StatusPattern>,
     },
-    /// `note TEXT [of NAME] [COUNT times]`: so many notes have this text.
+    /// `note TEXT [of NAME] [COUNT times]`: the number of notes with this text.
     Note {
         /// The text.
         text: String,
-        /// Whose; anybody's where nothing is said.
+        /// The process; with `None`, any process.
         of: Option<String>,
-        /// How many.
+        /// The number.
         count: Count,
     },
-    /// `notes [of NAME] [in any order] A, B or C, D`: these are all the notes.
+    /// `notes [of NAME] [in any order] A, B or C, D`: the complete list of notes.
     Notes {
-        /// Whose; everybody's where nothing is said.
+        /// The process; with `None`, all processes.
         of: Option<String>,
-        /// Whether their order counts.
+        /// `true` if the notes must have this order.
         ordered: bool,
-        /// What is allowed.
+        /// The permitted lists.
         sequences: Vec<Vec<String>>,
     },
-    /// `A before B`: both were noted, the first A before the first B.
+    /// `A before B`: both notes were written, the first A before the first B.
     Before(String, String),
 }
 

@@ -1,7 +1,7 @@
-//! The calls that a scenario can say: [`SystemCall`], one variant for each shape of arguments.
+//! The calls of a scenario: [`SystemCall`], with one variant for each form of arguments.
 //!
-//! A call says which, and with what; `perform.rs` makes it of a [`Sys`](tontine_unix::Sys).
-//! Handlers are statements (`ast.rs`), because they have a body.
+//! A value names the call and its arguments; `perform.rs` makes the call on a
+//! [`Sys`](tontine_unix::Sys). Handlers are statements (`ast.rs`), because they have a body.
 
 use std::time::Duration;
 
@@ -16,25 +16,26 @@ use super::word::{
 /// A system call and its arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SystemCall {
-    /// Without arguments: `getpid`.
+    /// A call without arguments: `getpid`.
     Plain(PlainCall),
-    /// With a value: `getsid child`.
+    /// A call with one value: `getsid child`.
     Value(ValueCall, Term),
-    /// With two: `setpgid child 0`.
+    /// A call with two values: `setpgid child 0`.
     Values(TwoValueCall, Term, Term),
-    /// With a set of signals: `block {INT QUIT}`.
+    /// A call with a set of signals: `block {INT QUIT}`.
     Set(SetCall, SigSet),
-    /// With a signal: `raise USR1`.
+    /// A call with a signal: `raise USR1`.
     Signal(SignalCall, Signal),
     /// `ignore SIGNAL [FLAGS]`, `default SIGNAL [FLAGS]`.
     Action(SimpleAction, Signal, ActionFlags),
     /// `fork NAME`: a child that runs this process.
     Fork(String),
-    /// `thread NAME`: a thread that runs this.
+    /// `thread NAME`: a thread that runs this block.
     Thread(String),
-    /// `exec NAME`: runs a process's statements in place of the caller's, with no variable set.
+    /// `exec NAME`: replaces the caller's statements by those of a process. All variables start at
+    /// 0.
     Exec(ExecTarget),
-    /// `spawn NAME …`: both in one.
+    /// `spawn NAME …`: forks and executes in one call.
     Spawn(Spawning),
     /// `wait`, `waitid`, `wait3`, `wait4`.
     Wait(WaitCall, WaitTarget, WaitOptions),
@@ -50,30 +51,30 @@ pub enum SystemCall {
     Sigtimedwait(SigSet, Duration),
     /// `sleep DURATION`.
     Sleep(Duration),
-    /// `compute DURATION`: polls until the process has used so much processor time.
+    /// `compute DURATION`: polls until the process has used this much processor time.
     Compute(Duration),
-    /// `pipe R W`: both variables are set.
+    /// `pipe R W`: sets both variables.
     Pipe(String, String),
-    /// `openpty USER TERMINAL`: both variables are set.
+    /// `openpty USER TERMINAL`: sets both variables.
     Openpty(String, String),
     /// `read DESCRIPTOR [BYTES]`.
     Read(Term, Option<Term>),
-    /// `write DESCRIPTOR TEXT`, or `type` where a user at a terminal is meant.
+    /// `write DESCRIPTOR TEXT`, or `type` for what a user types at a terminal.
     Write {
-        /// Whether it is written `type`.
+        /// `true` if the call is written `type`.
         typed: bool,
-        /// Where.
+        /// The descriptor.
         descriptor: Term,
-        /// What.
+        /// The text.
         text: String,
     },
     /// `tcsetattr TERMINAL +MODE -MODE …`.
     Tcsetattr {
-        /// Which terminal.
+        /// The terminal.
         terminal: Term,
-        /// What is switched on.
+        /// The modes to set.
         on: Modes,
-        /// What is switched off.
+        /// The modes to clear.
         off: Modes,
     },
     /// `getrlimit RESOURCE`.
@@ -84,7 +85,7 @@ pub enum SystemCall {
     Getpriority(PriorityTarget),
     /// `setpriority WHOSE NICE`.
     Setpriority(PriorityTarget, Term),
-    /// `source any`, `source PROCESSOR`.
+    /// `place any`, `place PROCESSOR`.
     Place(Option<Term>),
     /// `sigstack`, `sigstack BYTES`.
     Sigstack(Option<Term>),
@@ -97,7 +98,7 @@ pub enum SystemCall {
 pub enum ExecTarget {
     /// A process of the scenario.
     Process(String),
-    /// Another program, by its path: one that does not exist, to see the error.
+    /// Another program, by its path: a program that does not exist, to test the error.
     Other(String),
 }
 
@@ -115,11 +116,11 @@ impl ExecTarget {
 pub struct Spawning {
     /// The program.
     pub path: ExecTarget,
-    /// `group new`, `group VALUE`; the parent's where nothing is said.
+    /// `group new`, `group VALUE`; the parent's group by default.
     pub group: SpawnGroup<Term>,
     /// `session`.
     pub session: bool,
-    /// `mask SET`; the parent's where nothing is said.
+    /// `mask SET`; the parent's mask by default.
     pub mask: Option<SigSet>,
     /// `defaults SET`.
     pub defaults: SigSet,
@@ -130,7 +131,7 @@ pub struct Spawning {
 /// The children that `wait` waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WaitTarget {
-    /// `any`, or nothing said.
+    /// `any`, which is the default.
     Any,
     /// `VALUE`: this child.
     One(Term),
@@ -189,7 +190,7 @@ pub enum Tracing {
 }
 
 impl SystemCall {
-    /// Words that begin a call and are not in the families of `word.rs`.
+    /// Words that start a call and are not in the families of `word.rs`.
     pub const WORDS: &'static [&'static str] = &[
         "fork",
         "thread",
@@ -217,7 +218,7 @@ impl SystemCall {
         "ptrace",
     ];
 
-    /// Returns every word that begins a call.
+    /// Returns every word that starts a call.
     pub fn words() -> impl Iterator<Item = &'static str> {
         let families = [
             PlainCall::WORDS,
@@ -233,8 +234,8 @@ impl SystemCall {
             .copied()
     }
 
-    /// Returns `true` if a handler may make the call: it allocates nothing, and signal-safety(7)
-    /// names it.
+    /// Returns `true` if a handler may make the call: the call allocates nothing and is
+    /// async-signal-safe by signal-safety(7).
     pub const fn is_for_handlers(&self) -> bool {
         match self {
             Self::Plain(plain) => !matches!(plain, PlainCall::Opentty | PlainCall::Getrusage),

@@ -1,8 +1,9 @@
-//! Who decides when a thread of a scenario makes its next call: [`Conduct`].
+//! Control over the calls of a scenario's threads: [`Conduct`].
 //!
-//! Without one, threads run as their system lets them. With one, each stands at a *gate* before
-//! each call until it is let through, and what it makes has a *seat*: a name that does not depend
-//! on the system. The two conductors are [`check`](crate::check)'s.
+//! Without a conductor, threads run as their system schedules them. With one, each thread stops at
+//! a *gate* before each call until it is released, and each thread that it creates gets a *seat*:
+//! an identifier that does not depend on the system. The two conductors are in
+//! [`check`](crate::check).
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -12,17 +13,17 @@ use tontine_unix::Sys;
 use super::ast::SourceLine;
 use super::log::Log;
 
-/// A thread of a run, by the order in which they were asked for: the same on every system as long
-/// as the same threads were let through.
+/// A thread of a run, identified by the order in which threads were requested. The seats are the
+/// same on every system as long as the same threads are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Seat(pub(crate) u32);
 
 impl Seat {
-    /// Who begins the run: `init` in the text.
+    /// The process that begins the run: `init` in the text.
     pub(crate) const INIT: Self = Self(0);
 }
 
-/// What is about to be made.
+/// The kind of a thread to be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A process.
@@ -35,26 +36,26 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) path: String,
-    /// An argument that stands before those which the process is handed.
+    /// An argument before those that the process receives.
     pub(crate) mark: Option<&'static str>,
 }
 
 /// A call that a thread is about to make.
 pub(crate) struct Due<'d> {
-    /// Its line.
+    /// The line of the call.
     pub(crate) line: u32,
     /// The call. Printing it allocates nothing.
     pub(crate) what: &'d dyn Display,
-    /// Time after which it ends, if nothing ends it before.
+    /// The time after which the call ends, if nothing ends it before.
     pub(crate) timeout: Option<Duration>,
-    /// The descriptor to which it writes, which may be a terminal's.
+    /// The descriptor that the call writes to, which may be a terminal's.
     pub(crate) writes: Option<i32>,
-    /// The descriptor from which it reads.
+    /// The descriptor that the call reads from.
     pub(crate) reads: Option<i32>,
 }
 
 impl<'d> Due<'d> {
-    /// What comes behind the last statement of a block: the end of its process or thread.
+    /// Returns the end of a process or thread, after the last statement of its block.
     pub(crate) fn end(source: SourceLine) -> Self {
         Self::simple(source, &"its end")
     }
@@ -65,15 +66,15 @@ impl<'d> Due<'d> {
     }
 }
 
-/// See the module. Handlers call the [`Log`] too, and [`Conduct::gate`], [`Conduct::lasting`],
-/// [`Conduct::alarm`] and [`Conduct::passed`]; on Linux these do not allocate. Handlers create no
-/// processes or threads, and execute no program.
+/// Controls when threads make their calls: see the module. Handlers too call [`Log`],
+/// [`Conduct::gate`], [`Conduct::lasting`], [`Conduct::alarm`] and [`Conduct::passed`]; on Linux
+/// these do not allocate. Handlers create no processes or threads, and execute no program.
 pub(crate) trait Conduct: Log {
-    /// Holds the caller until it may make its next call. Handlers run meanwhile.
+    /// Blocks the caller until it may make its next call. Handlers run meanwhile.
     fn gate(&self, sys: &dyn Sys, due: &Due<'_>);
-    /// The call has been made.
+    /// Records that the call has been made.
     fn passed(&self, due: &Due<'_>);
-    /// How long a call really takes that is to end by itself after so long.
+    /// Returns the duration to request for a call that ends after `duration`.
     fn lasting(&self, duration: Duration) -> Duration {
         duration
     }
@@ -81,18 +82,19 @@ pub(crate) trait Conduct: Log {
     fn alarm(&self, sys: &dyn Sys, seconds: u32) -> u32 {
         sys.alarm(seconds)
     }
-    /// Gives what the caller is about to make a seat.
+    /// Assigns a seat to the process or thread that the caller is about to create.
     fn expect(&self, sys: &dyn Sys, kind: Kind) -> Seat;
-    /// It was made and has this number, or was not.
+    /// Records the number of the created process or thread, or that the creation failed.
     fn made(&self, seat: Seat, number: Option<i32>);
-    /// What is executed to run this process of the scenario.
+    /// Returns the program that runs this process of the scenario.
     fn image(&self, process: &str) -> Image {
         Image { path: process.to_owned(), mark: None }
     }
-    /// The caller is about to execute; its process goes on in this seat.
+    /// Announces that the caller is about to execute, and returns the seat in which its process
+    /// continues.
     fn executes(&self, sys: &dyn Sys) -> Seat;
-    /// It could not, and stays what it is.
+    /// Records that the execution failed and the process runs on.
     fn stays(&self, _: Seat) {}
-    /// The caller is the one in this seat.
+    /// Seats the caller.
     fn sit(&self, sys: &dyn Sys, seat: Seat);
 }

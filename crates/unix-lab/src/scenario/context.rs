@@ -1,7 +1,8 @@
-//! What a process that runs a scenario knows: [`Context`]; and what runs one of its statements:
-//! [`Frame`].
+//! The state of a process that runs a scenario, [`Context`], and of a thread in one of its
+//! statements, [`Frame`].
 //!
-//! All threads of a process share its context; a forked child gets a copy; `exec` begins a new one.
+//! All threads of a process share its context; a forked child gets a copy; `exec` creates a new
+//! one.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -20,13 +21,13 @@ use super::print::Name;
 use super::term::Term;
 use super::word::{BuiltinValue, SignalField};
 
-/// What is the same in all processes of a run.
+/// The state that all processes of a run share.
 pub(super) struct Run {
     pub(super) scenario: Scenario,
     pub(super) log: Arc<dyn Log>,
-    /// Who decides when a thread makes its next call, if somebody does.
+    /// The conductor that decides when a thread makes its next call, if the run has one.
     pub(super) conduct: Option<Arc<dyn Conduct>>,
-    /// All variables of the text, sorted: a variable's slot is its place here.
+    /// All variables of the text, sorted. A variable's slot is its index here.
     variables: Vec<String>,
 }
 
@@ -35,7 +36,7 @@ impl Run {
         Self::with(scenario, log, None)
     }
 
-    /// One whose threads stand at gates.
+    /// Creates the state of a run whose threads stop at gates.
     pub(super) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Self {
         let log: Arc<dyn Log> = Arc::<dyn Conduct>::clone(&conduct);
         Self::with(scenario, log, Some(conduct))
@@ -52,7 +53,7 @@ impl Run {
     }
 }
 
-/// The variables that statements set.
+/// Collects the variables that statements set.
 fn collect(body: &[Statement], into: &mut Vec<String>) {
     for Statement { kind, .. } in body {
         match kind {
@@ -72,30 +73,32 @@ fn collect(body: &[Statement], into: &mut Vec<String>) {
     }
 }
 
-/// What one process knows. Handlers read and set variables, so these are atomic.
+/// The state of one process. Handlers read and set variables, so these are atomic.
 pub(super) struct Context {
     pub(super) run: Arc<Run>,
     /// The block that the process runs.
     pub(super) name: String,
-    /// Who began the run.
+    /// The number of the process that began the run.
     pub(super) init: i32,
-    /// When the run began, on the monotonic clock.
+    /// The time at which the run began, on the monotonic clock.
     pub(super) began: Duration,
-    /// Its first thread's seat, where somebody conducts.
+    /// The seat of the first thread, if the run has a conductor.
     pub(super) seat: Option<Seat>,
     /// The process's number, once it runs.
     pub(super) pid: AtomicI32,
-    /// Whose variables a handler sets that it or a child of its installs. They are gone with the
-    /// last of these processes: one text may be run a million times.
+    /// The contexts among which a handler finds that of its process, installed by it or by an
+    /// ancestor. They are dropped with the last of these processes, because one scenario may be run
+    /// a million times.
     pub(super) contexts: Arc<Contexts<Self>>,
-    /// Number in the low half, birth in the high one.
+    /// Each variable, with the number in the low half and the ordinal of the process in the high
+    /// one.
     variables: Box<[AtomicU64]>,
-    /// What `profil` counts into.
+    /// The counters of `profil`.
     pub(super) profile: Mutex<Option<Arc<[AtomicU32]>>>,
 }
 
 impl Context {
-    /// That of a program which begins to run this block, all variables 0.
+    /// Creates the context of a program that starts to run this block, with all variables 0.
     pub(super) fn new(run: Arc<Run>, name: &str, init: i32, began: Duration) -> Self {
         let variables = run.variables.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -111,8 +114,8 @@ impl Context {
         }
     }
 
-    /// That of a child which runs this block, and has the variables as they are now. Of a process
-    /// among them it has the number alone: who is not its parent cannot hold it.
+    /// Creates the context of a child that runs this block, with the current variables. A variable
+    /// that holds a process keeps only its number: a process that is not the parent has no handle.
     pub(super) fn forked(&self, name: &str) -> Self {
         let mut child = Self::new(Arc::clone(&self.run), name, self.init, self.began);
         child.contexts = Arc::clone(&self.contexts);
@@ -144,12 +147,12 @@ impl Context {
 pub(super) struct Frame<'f> {
     pub(super) sys: &'f dyn Sys,
     pub(super) context: &'f Arc<Context>,
-    /// In a handler, what is known of the signal.
+    /// In a handler, the information on the signal.
     pub(super) info: Option<&'f SigInfo>,
 }
 
 impl Frame<'_> {
-    /// What a term is worth.
+    /// Returns the value of a term.
     pub(super) fn value(&self, term: &Term) -> Pid {
         match term {
             Term::Number(number) => Pid::number_only(*number),
@@ -161,12 +164,12 @@ impl Frame<'_> {
         }
     }
 
-    /// Its number.
+    /// Returns the number of a term's value.
     pub(super) fn number(&self, term: &Term) -> i32 {
         self.value(term).number()
     }
 
-    /// What a handler knows of its signal; 0 outside of handlers.
+    /// Returns a field of the handler's signal; 0 outside of handlers.
     fn known(&self, what: SignalField) -> i32 {
         let Some(info) = self.info else { return 0 };
         match what {
@@ -189,14 +192,14 @@ impl Frame<'_> {
         Pid::number_only(number)
     }
 
-    /// Both sides of a condition, and whether it holds.
+    /// Returns both sides of a condition, and `true` if it holds.
     pub(super) fn compare(&self, condition: &Condition) -> (i32, i32, bool) {
         let left = self.evaluate(&condition.left).number();
         let right = self.evaluate(&condition.right).number();
         (left, right, condition.relation.holds(left, right))
     }
 
-    /// Tells the log.
+    /// Sends an event to the log.
     pub(super) fn record(&self, told: Told<'_>) {
         self.context.run.log.record(&LogEvent {
             at: self.sys.now().saturating_sub(self.context.began),
@@ -213,7 +216,7 @@ impl Frame<'_> {
     }
 }
 
-/// What of an event is not the same in all events of a frame.
+/// The part of an event that differs between the events of a frame.
 pub(super) struct Told<'t> {
     pub(super) source: SourceLine,
     pub(super) kind: EventKind,
@@ -224,7 +227,7 @@ pub(super) struct Told<'t> {
 }
 
 impl<'t> Told<'t> {
-    /// An event with nothing but its subject.
+    /// Creates an event that has only a subject.
     pub(super) fn new(source: SourceLine, kind: EventKind, what: &'t dyn Display) -> Self {
         Self { source, kind, what, result: &"", found: &"", about: RelatedProcess::None }
     }

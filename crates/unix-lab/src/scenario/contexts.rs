@@ -1,13 +1,13 @@
-//! The processes of one memory and what each has as its context: [`Contexts`].
+//! The contexts of the processes that share one memory: [`Contexts`].
 //!
-//! A forked child inherits its parent's handlers. What they set are the child's variables, not
-//! those of the process that installed them, so a handler looks for the process that it runs in.
-//! It may interrupt anything: looking takes no lock and allocates nothing. A signal that is there
-//! before the child's first statement finds no entry, and sets the installer's variables.
+//! A forked child inherits its parent's handlers. They set the child's variables, not those of the
+//! process that installed them, so a handler looks up the process in which it runs. It may
+//! interrupt any code: the lookup takes no lock and allocates nothing. A signal that arrives before
+//! the child's first statement finds no entry, and its handler sets the variables of the installer.
 
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Processes that live in one memory and have forked each other, in the order of their births.
+/// Processes in one memory that have forked each other, in the order of their creation.
 pub(super) struct Contexts<C> {
     first: OnceLock<Box<Entry<C>>>,
 }
@@ -25,19 +25,19 @@ impl<C> Default for Contexts<C> {
 }
 
 impl<C> Contexts<C> {
-    /// From now on the process `pid` has this one.
+    /// Adds the context of process `pid`.
     pub(super) fn add(&self, pid: i32, context: &Arc<C>) {
         let context = Arc::downgrade(context);
         let mut entry = Box::new(Entry { pid, context, next: OnceLock::new() });
         let mut end = &self.first;
-        // Another processor's process may be at the same place.
+        // A process on another processor may append at the same time.
         while let Err(refused) = end.set(entry) {
             entry = refused;
             end = &end.get().expect("it refused because there is one").next;
         }
     }
 
-    /// The one of process `pid`: the youngest, where the number was used again.
+    /// Returns the context of process `pid`: the latest, if the number was reused.
     pub(super) fn of(&self, pid: i32) -> Option<Arc<C>> {
         let entries = std::iter::successors(self.first.get(), |entry| entry.next.get());
         entries.filter(|entry| entry.pid == pid).last()?.context.upgrade()
@@ -45,7 +45,7 @@ impl<C> Contexts<C> {
 }
 
 impl<C> Drop for Contexts<C> {
-    /// One after another: as many as there may be must not be as many calls deep.
+    /// Drops the entries in a loop: their number must not become the depth of a recursion.
     fn drop(&mut self) {
         let mut next = self.first.take();
         while let Some(mut entry) = next {

@@ -1,9 +1,9 @@
-//! What is wrong with a text: [`SyntaxError`], with line, column, and the line itself under it.
+//! The errors of a text, [`SyntaxError`]: line, column, and the line itself with a marker.
 
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 
-/// The error of a text that is not a scenario, with line, column and the line's text.
+/// The error of a text that is not a scenario, with its line, its column and the text of the line.
 ///
 /// ```
 /// use tontine_unix_lab::scenario::Scenario;
@@ -20,15 +20,15 @@ pub struct SyntaxError {
     pub line: usize,
     /// The column, in characters, from 1.
     pub column: usize,
-    /// The number of characters that are wrong.
+    /// The number of characters that the error concerns.
     pub width: usize,
-    /// The expected text, the one that was found, and a suggestion if there is one.
+    /// The expected text, the actual one, and a suggestion if there is one.
     pub message: String,
     /// The line's text.
     pub text: String,
 }
 
-/// Characters of a line that are shown, and of a message.
+/// Maximum number of characters displayed of a line, and of a message.
 const SHOWN: usize = 100;
 const MESSAGE: usize = 400;
 
@@ -41,7 +41,7 @@ impl Display for SyntaxError {
         if text.is_empty() {
             return Ok(());
         }
-        // Of a long line what is around the place.
+        // Of a long line, the part around the column.
         let start = column.saturating_sub(SHOWN / 2 + 1);
         let start = if *column + *width < SHOWN { 0 } else { start };
         let shown: String = text.chars().skip(start).take(SHOWN).collect();
@@ -55,7 +55,7 @@ impl Display for SyntaxError {
     }
 }
 
-/// The beginning of a text that is too long.
+/// Returns the text, cut to `most` characters.
 fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -63,7 +63,7 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// A text as a terminal may get it: no character of it moves the cursor or does more.
+/// Displays a text without characters that would move a terminal's cursor or have another effect.
 pub(super) struct Printable<'t>(pub(super) &'t str);
 
 impl Display for Printable<'_> {
@@ -77,9 +77,9 @@ impl Display for Printable<'_> {
     }
 }
 
-/// ``; did you mean `fork`?``, if one of `known` is near enough to be meant.
+/// Returns ``; did you mean `fork`?`` if one of `known` resembles the word, else an empty string.
 pub(super) fn hint<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
-    // Longer ones are like none, and the distance takes its time.
+    // A longer word resembles none, and the distance takes long to compute.
     let known = known.into_iter().filter(|_| word.len() <= SHOWN);
     let near = known
         .map(|candidate| (strsim::osa_distance(word, candidate), candidate))

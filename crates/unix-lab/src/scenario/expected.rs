@@ -1,6 +1,6 @@
-//! What must come of a call: [`Expected`], alternatives of [`Pattern`]s.
+//! The expected result of a call: [`Expected`], a list of alternative [`Pattern`]s.
 //!
-//! `outcome.rs` compares them with what came.
+//! `outcome.rs` compares the patterns with the result.
 
 use tontine_unix::{Errno, Modes, SigSet, Signal, WaitStatus};
 
@@ -19,38 +19,38 @@ pub enum Pattern {
     Anything,
     /// `ok`: no error.
     Ok,
-    /// `nothing`: `wait nohang` found nobody.
+    /// `nothing`: `wait nohang` found no child.
     Nothing,
     /// `ECHILD`.
     Errno(Errno),
     /// A number or a process.
     Value(Term),
-    /// What was read.
+    /// The bytes that were read.
     Text(String),
     /// `{INT USR1}` or `all`.
     Set(SigSet),
-    /// `[VALUE] STATUS`: a child, and how it is.
+    /// `[VALUE] STATUS`: a child and its status.
     Status(Option<Term>, StatusPattern),
-    /// `SIGNAL [from VALUE] [value VALUE] [code CODE]`: what was taken.
+    /// `SIGNAL [from VALUE] [value VALUE] [code CODE]`: a signal that was taken.
     Taken(TakenPattern),
     /// `by-default`, `ignored`, `handled`.
     Done(ActionKind),
     /// `soft N hard N`.
     Limit(Bounds),
-    /// `modes M M …`: these are on, and no others.
+    /// `modes M M …`: exactly these modes are set.
     Modes(Modes),
 }
 
 /// A pattern for a signal that `sigwait` or `sigtimedwait` takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TakenPattern {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// Who sent it; anybody where nothing is said.
+    /// The sender; with `None`, any.
     pub from: Option<Term>,
-    /// With which value; any where nothing is said.
+    /// The value; with `None`, any.
     pub value: Option<Term>,
-    /// Why; anyhow where nothing is said.
+    /// The cause; with `None`, any.
     pub code: Option<SignalCause>,
 }
 
@@ -59,7 +59,7 @@ pub struct TakenPattern {
 pub enum StatusPattern {
     /// `exited N`, `exited`.
     Exited(Option<i32>),
-    /// `killed SIGNAL`, with or without a core; `killed SIGNAL core`: with one.
+    /// `killed SIGNAL`, with or without a core dump; `killed SIGNAL core`, with one.
     Killed(Signal, bool),
     /// `stopped SIGNAL`.
     Stopped(Signal),
@@ -70,7 +70,7 @@ pub enum StatusPattern {
 }
 
 impl StatusPattern {
-    /// The words that begin a pattern.
+    /// The words that start a pattern.
     pub const WORDS: &'static [&'static str] =
         &["exited", "killed", "stopped", "trapped", "continued"];
 

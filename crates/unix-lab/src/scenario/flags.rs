@@ -1,8 +1,8 @@
-//! Words for the flags of `sigaction`, the options of `wait` and the modes of terminals.
+//! The words for the flags of `sigaction`, the options of `wait` and the modes of terminals.
 
 use tontine_unix::{ActionFlags, Modes, WaitOptions};
 
-/// How a handler is installed.
+/// The flags of a handler.
 pub(super) const ACTION_FLAGS: &[(&str, ActionFlags)] = &[
     ("nocldstop", ActionFlags::NOCLDSTOP),
     ("nocldwait", ActionFlags::NOCLDWAIT),
@@ -13,7 +13,7 @@ pub(super) const ACTION_FLAGS: &[(&str, ActionFlags)] = &[
     ("resethand", ActionFlags::RESETHAND),
 ];
 
-/// For what `wait` waits, and how.
+/// The options of `wait`.
 pub(super) const WAIT_OPTIONS: &[(&str, WaitOptions)] = &[
     ("nohang", WaitOptions::NOHANG),
     ("exited", WaitOptions::EXITED),
@@ -22,7 +22,7 @@ pub(super) const WAIT_OPTIONS: &[(&str, WaitOptions)] = &[
     ("nowait", WaitOptions::NOWAIT),
 ];
 
-/// How a terminal behaves.
+/// The modes of a terminal.
 pub(super) const MODES: &[(&str, Modes)] = &[
     ("icrnl", Modes::ICRNL),
     ("onlcr", Modes::ONLCR),

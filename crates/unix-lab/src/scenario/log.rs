@@ -1,7 +1,7 @@
-//! The observations of a process: [`Log`] takes [`LogEvent`]s, and keeps them as [`Record`]s.
+//! The observations of processes: a [`Log`] receives [`LogEvent`]s, which are kept as [`Record`]s.
 //!
-//! Processes share no memory, so a log is all that leaves one. [`MemoryLog`] is for processes
-//! within this one; `wire.rs` has one for real processes.
+//! Processes share no memory, so the log is the only output of one. [`MemoryLog`] is for processes
+//! within this one; `wire.rs` has a log for real processes.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use super::ast::SourceLine;
 
 /// Receives the events that processes observe.
 ///
-/// It is called from handlers too. For real processes it must keep to what signal-safety(7) allows:
-/// no allocation, no lock. An [`LogEvent`] borrows all it has for that reason, and printing one
-/// allocates nothing.
+/// Handlers call it too. For real processes it must therefore be async-signal-safe
+/// (signal-safety(7)): no allocation, no lock. For that reason a [`LogEvent`] borrows all its data,
+/// and printing one allocates nothing.
 pub trait Log: Send + Sync {
-    /// Receives one event. Events of one process come in their order.
+    /// Receives one event. Events of one process arrive in their order.
     fn record(&self, event: &LogEvent<'_>);
 }
 
@@ -29,9 +29,9 @@ pub struct LogEvent<'e> {
     pub at: Duration,
     /// The process's number.
     pub pid: i32,
-    /// The thread's.
+    /// The thread's number.
     pub tid: i32,
-    /// The process's name: that of the block which it runs.
+    /// The process's name, that of the block that it runs.
     pub name: &'e str,
     /// The line in the text.
     pub source: SourceLine,
@@ -39,11 +39,11 @@ pub struct LogEvent<'e> {
     pub kind: EventKind,
     /// The text of the note or call.
     pub what: &'e dyn Display,
-    /// The result; of a miss, what was expected.
+    /// The result; for a miss, the expected result.
     pub result: &'e dyn Display,
-    /// Of a miss, what was found.
+    /// For a miss, the actual result.
     pub found: &'e dyn Display,
-    /// The other process that it concerns.
+    /// The other process that the event concerns.
     pub about: RelatedProcess<'e>,
 }
 
@@ -52,9 +52,9 @@ pub struct LogEvent<'e> {
 pub enum EventKind {
     /// The process began to run its block.
     Began,
-    /// A call returned, or was made that does not return.
+    /// A call returned, or a call that does not return was made.
     Call,
-    /// A handler began.
+    /// A handler started.
     Handler,
     /// A note.
     Note,
@@ -78,35 +78,35 @@ pub enum RelatedProcess<'e> {
     Observed(i32, WaitStatus),
 }
 
-/// An event as it is kept.
+/// An event as a log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The time since the run began.
     pub at: Duration,
     /// The process's number.
     pub pid: i32,
-    /// The thread's.
+    /// The thread's number.
     pub tid: i32,
     /// The process's name.
     pub name: String,
-    /// Line in the text; 0 for what stands nowhere.
+    /// The line in the text; 0 if the event has none.
     pub line: u32,
     /// The kind of an event.
     pub kind: EventKind,
     /// The text of the note or call.
     pub what: String,
-    /// The result; of a miss, what was expected.
+    /// The result; for a miss, the expected result.
     pub result: String,
-    /// Of a miss, what was found.
+    /// For a miss, the actual result.
     pub found: String,
-    /// The process that it made, and its name.
+    /// The process that was created, and its name.
     pub made: Option<(i32, String)>,
-    /// The process that it saw, and how that was.
+    /// The process that was observed, and its status.
     pub seen: Option<(i32, WaitStatus)>,
 }
 
 impl LogEvent<'_> {
-    /// Whether no expectation of a whole run depends on it.
+    /// Returns `true` if no expectation of a whole run depends on the event.
     fn is_nothing_to_a_verdict(&self) -> bool {
         let tells = matches!(self.kind, EventKind::Began | EventKind::Note | EventKind::Miss);
         !tells && matches!(self.about, RelatedProcess::None)
@@ -114,7 +114,7 @@ impl LogEvent<'_> {
 }
 
 impl Record {
-    /// Without the text of a call.
+    /// Creates a record without the text of a call.
     fn terse(event: &LogEvent<'_>) -> Self {
         match event.kind {
             EventKind::Note | EventKind::Miss => Self::from(event),
@@ -146,10 +146,10 @@ impl From<&LogEvent<'_>> for Record {
     }
 }
 
-/// A log for processes that live within this one. Clones are the same log.
+/// A log for processes that live within this one. Clones share one log.
 ///
-/// It takes [`MemoryLog::RECORDS`] events and [`MemoryLog::BYTES`] bytes of text; when there is
-/// more, it has the run stopped, and drops what comes until that has happened.
+/// It keeps [`MemoryLog::RECORDS`] events and [`MemoryLog::BYTES`] bytes of text. When it is full,
+/// it stops the run and drops further events.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryLog(Arc<Shared>);
 
@@ -157,7 +157,7 @@ pub struct MemoryLog(Arc<Shared>);
 struct Shared {
     taken: Mutex<Taken>,
     stopper: Stopper,
-    /// Whether it takes only what a verdict needs.
+    /// `true` if it keeps only the events that a verdict needs.
     sparse: bool,
 }
 
@@ -170,7 +170,7 @@ struct Taken {
 impl MemoryLog {
     /// Maximum number of events.
     pub const RECORDS: usize = 200_000;
-    /// Maximum number of bytes of their text.
+    /// Maximum number of bytes of their texts.
     pub const BYTES: usize = 1 << 26;
 
     /// Creates a log that stops the run when it is full.
@@ -178,7 +178,8 @@ impl MemoryLog {
         Self::of(stopper, false)
     }
 
-    /// The same, but it takes only what a verdict needs: nothing of calls that went well.
+    /// Creates a log that keeps only the events that a verdict needs: no call that met its
+    /// expectation.
     pub(crate) fn sparse(stopper: &Stopper) -> Self {
         Self::of(stopper, true)
     }
@@ -187,7 +188,7 @@ impl MemoryLog {
         Self(Arc::new(Shared { taken: Mutex::default(), stopper: stopper.clone(), sparse }))
     }
 
-    /// What was taken so far, in order; it begins anew.
+    /// Returns the records so far, in order, and empties the log.
     pub(crate) fn take(&self) -> Vec<Record> {
         let mut taken = self.taken();
         taken.bytes = 0;

@@ -1,4 +1,4 @@
-//! What came of a call: [`Outcome`], and whether that is what was expected.
+//! The result of a call, [`Outcome`], and its comparison with the expected one.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -14,40 +14,40 @@ use super::print::{Braced, Name};
 use super::term::Term;
 use super::word::{ActionKind, SignalCause};
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
-    /// No error, and nothing to tell.
+    /// Success without a value.
     Ok,
     /// A number, or a process.
     Value(Pid),
-    /// What was read.
+    /// Bytes that were read.
     Bytes(Vec<u8>),
     /// A set of signals.
     Set(SigSet),
-    /// A child that changed.
+    /// A child that changed state.
     Waited(WaitedChild),
-    /// No child has changed.
+    /// No child has changed state.
     Nothing,
-    /// A signal was taken without a handler; all that is known of it, where the call tells.
+    /// A signal that was taken without a handler, with its information if the call returns that.
     Taken(Signal, Option<SigInfo>),
-    /// What is, or was before, done about a signal.
+    /// The present or previous action for a signal.
     Done(ActionKind),
     /// A limit.
     Limit(Rlimit),
-    /// How a terminal behaves.
+    /// The modes of a terminal.
     Modes(Modes),
-    /// The call refused.
+    /// The call failed.
     Error(Errno),
 }
 
 impl Outcome {
-    /// A number.
+    /// Returns a number as a result.
     pub(super) fn number(number: impl TryInto<i32>) -> Self {
         Self::Value(Pid::number_only(number.try_into().unwrap_or(i32::MAX)))
     }
 
-    /// What a variable gets: the number or process; −1 for an error, else 0.
+    /// Returns the value for a variable: the number or process; −1 for an error, else 0.
     pub(super) fn value(&self) -> Pid {
         match self {
             Self::Value(value) => *value,
@@ -58,7 +58,7 @@ impl Outcome {
         }
     }
 
-    /// Whether one of the patterns fits; `value` says what a term is worth.
+    /// Returns `true` if one of the patterns matches; `value` evaluates a term.
     pub(super) fn is(&self, expected: &Expected, value: impl Fn(&Term) -> i32) -> bool {
         expected.0.iter().any(|pattern| self.fits(pattern, &value))
     }
@@ -89,8 +89,8 @@ impl Outcome {
     }
 }
 
-/// Whether two sets have the same signals; `all` has bits of no signal too, and those that cannot
-/// be blocked.
+/// Returns `true` if two sets have the same signals. `all` also has bits that are not signals, and
+/// signals that cannot be blocked.
 fn same(wanted: SigSet, found: SigSet) -> bool {
     if wanted == SigSet::ALL {
         let all: SigSet = Signal::all().collect();
@@ -99,7 +99,7 @@ fn same(wanted: SigSet, found: SigSet) -> bool {
     wanted.iter().eq(found.iter())
 }
 
-/// Whether what is known of a signal is what the pattern says of it.
+/// Returns `true` if the information on a signal matches the pattern.
 fn known(wanted: &TakenPattern, info: Option<&SigInfo>, value: impl Fn(&Term) -> i32) -> bool {
     let says_more = wanted.from.is_some() || wanted.value.is_some() || wanted.code.is_some();
     let Some(info) = info else { return !says_more };
@@ -108,7 +108,7 @@ fn known(wanted: &TakenPattern, info: Option<&SigInfo>, value: impl Fn(&Term) ->
         && wanted.code.is_none_or(|code| code == cause(info.code))
 }
 
-/// The word for a code.
+/// Returns the word for a code.
 pub(super) const fn cause(code: SigCode) -> SignalCause {
     match code {
         SigCode::User => SignalCause::User,
@@ -125,7 +125,7 @@ pub(super) const fn cause(code: SigCode) -> SignalCause {
     }
 }
 
-/// The word for a disposition.
+/// Returns the word for a disposition.
 pub(super) const fn done(disposition: &Disposition) -> ActionKind {
     match disposition {
         Disposition::Default => ActionKind::Default,
@@ -134,7 +134,7 @@ pub(super) const fn done(disposition: &Disposition) -> ActionKind {
     }
 }
 
-/// The limit that bounds say.
+/// Converts bounds to a limit.
 pub(super) fn limit(bounds: Bounds) -> Rlimit {
     let of = |bound: Option<u32>| bound.map_or(u64::MAX, u64::from);
     Rlimit { soft: of(bounds.soft), hard: of(bounds.hard) }
@@ -162,7 +162,7 @@ impl From<Result<Option<WaitedChild>>> for Outcome {
     }
 }
 
-/// As an expectation would be written.
+/// Displays a result in the syntax of an expectation.
 impl Display for Outcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -197,7 +197,7 @@ impl Display for Outcome {
     }
 }
 
-/// A status as expectations write it.
+/// Displays a status in the syntax of an expectation.
 pub(super) struct Short(pub(super) WaitStatus);
 
 impl Display for Short {
@@ -214,7 +214,7 @@ impl Display for Short {
     }
 }
 
-/// All that is known of a signal, as expectations write it.
+/// Displays the information on a signal in the syntax of an expectation.
 pub(super) struct Known<'i>(pub(super) &'i SigInfo);
 
 impl Display for Known<'_> {

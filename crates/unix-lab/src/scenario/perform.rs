@@ -1,4 +1,4 @@
-//! Makes a [`SystemCall`] of a [`Sys`](tontine_unix::Sys), and returns its result.
+//! Makes a [`SystemCall`] on a [`Sys`](tontine_unix::Sys), and returns its result.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
@@ -21,17 +21,17 @@ use super::word::{
     WaitCall,
 };
 
-/// How much `read` reads where nothing is said, in bytes.
+/// Maximum number of bytes that `read` reads if the text gives none.
 const READ: i32 = 256;
-/// How much it reads at most.
+/// Maximum number of bytes that `read` reads in any case.
 const MOST_READ: i32 = 1 << 16;
-/// At how many marks `profil` counts at most.
+/// Maximum number of marks of `profil`.
 const MOST_MARKS: i32 = 1 << 12;
-/// How often `compute` polls at most, should no time pass.
+/// Maximum number of polls of `compute`, for the case that no time passes.
 const MOST_POLLS: u32 = 100_000_000;
 
 impl Frame<'_> {
-    /// Makes the call.
+    /// Makes the call, and returns its result.
     pub(super) fn perform(&self, call: &SystemCall) -> Outcome {
         let sys = self.sys;
         match call {
@@ -332,7 +332,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Polls until the process has used so much more processor time.
+    /// Polls until the process has used this much more processor time.
     fn compute(&self, duration: Duration) -> Outcome {
         let enough = self.used() + duration;
         for _ in 0..MOST_POLLS {
@@ -344,7 +344,7 @@ impl Frame<'_> {
         Outcome::Error(Errno::ETIMEDOUT)
     }
 
-    /// Processor time that the process used.
+    /// Returns the processor time that the process has used.
     fn used(&self) -> Duration {
         let usage = self.sys.getrusage();
         usage.user + usage.system

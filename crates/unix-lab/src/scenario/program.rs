@@ -1,7 +1,6 @@
-//! A process of a scenario as a [`Program`]: statement after statement, over any [`Sys`].
+//! Runs a process of a scenario as a [`Program`], statement by statement, on any [`Sys`].
 //!
-//! `perform.rs` makes the calls; `context.rs` has the variables. What is observed goes to the
-//! [`Log`].
+//! `perform.rs` makes the calls; `context.rs` holds the variables. Observations go to the [`Log`].
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -25,37 +24,37 @@ use super::log::{EventKind, Log, RelatedProcess};
 use super::outcome::{Known, Outcome, done};
 use super::word::{PlainCall, SetCall, ValueCall};
 
-/// What the process is called that begins a run: `init` in the text.
+/// Name of the process that begins a run: `init` in the text.
 pub(super) const HARNESS: &str = "init";
 
-/// How often a `while` may go round before it counts as one that never ends.
+/// Maximum number of iterations of a `while` before it counts as endless.
 const MOST_ROUNDS: u32 = 1_000_000;
 
-/// Returns the program that begins a run: it adopts orphans, creates the first process, waits until
-/// no child is left, and returns the exit status of the first process, or 128 plus the number of
-/// the signal that terminated it.
+/// Returns the program that begins a run. It adopts orphans, creates the first process and waits
+/// until no child is left. Its exit status is that of the first process, or 128 plus the number of
+/// the signal that terminated the first process.
 ///
-/// The first process leads a session of its own, with nothing blocked.
+/// The first process leads a session of its own, with no signal blocked.
 ///
 /// # Panics
-/// If `scenario` was not parsed and has no process, or a name that nothing defines.
+/// If `scenario` was not parsed, and has no process or uses an undefined name.
 pub fn root(scenario: &Scenario, log: impl Log + 'static) -> Program {
     root_of(&Arc::new(Run::new(scenario, Arc::new(log))))
 }
 
-/// [`root`] of what is known already.
+/// Implements [`root`] for an existing run.
 pub(super) fn root_of(run: &Arc<Run>) -> Program {
     let run = Arc::clone(run);
     Box::new(move |sys| begin(sys, &run))
 }
 
-/// The same with threads that stand at gates.
+/// Like [`root`], but the threads stop at gates.
 pub(crate) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Program {
     let run = Arc::new(Run::conducted(scenario, conduct));
     Box::new(move |sys| begin(sys, &run))
 }
 
-/// What [`executed`] is, with threads that stand at gates.
+/// Like [`executed`], but the threads stop at gates.
 pub(crate) fn conducted_program(
     scenario: &Scenario,
     name: &str,
@@ -64,7 +63,7 @@ pub(crate) fn conducted_program(
     executed_in(Arc::new(Run::conducted(scenario, conduct)), name)
 }
 
-/// Returns the program of one process of the scenario, without the work of [`root`].
+/// Returns the program of one process of the scenario, without the process that [`root`] runs.
 ///
 /// # Panics
 /// Like [`root`].
@@ -77,8 +76,8 @@ pub fn program(scenario: &Scenario, name: &str, log: impl Log + 'static) -> Prog
     })
 }
 
-/// Returns the program that `exec` and `spawn` run, to be registered under the name of the process.
-/// Its arguments are those that a scenario's `exec` passes.
+/// Returns the program that `exec` and `spawn` start, for registration under the name of the
+/// process. It expects the arguments that a scenario's `exec` passes.
 ///
 /// # Panics
 /// Like [`root`].
@@ -90,7 +89,7 @@ pub fn executed(
     executed_in(Arc::new(Run::new(scenario, Arc::new(log))), name)
 }
 
-/// [`executed`] of what is known already.
+/// Implements [`executed`] for an existing run.
 pub(super) fn executed_in(
     run: Arc<Run>,
     name: &str,
@@ -106,8 +105,8 @@ pub(super) fn executed_in(
     }
 }
 
-/// The path of what is executed, and the arguments by which [`executed`] learns what it cannot
-/// inherit: its seat too, where it has one.
+/// Returns the path to execute, and the arguments that pass [`executed`] the state that it cannot
+/// inherit, the seat included if there is one.
 pub(super) fn image(
     context: &Context,
     path: &ExecTarget,
@@ -125,7 +124,7 @@ pub(super) fn image(
 }
 
 fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
-    // Signals that a scenario sends to everyone are not for this one.
+    // Signals that a scenario sends to everyone must not reach this process.
     let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL)));
     let _ = sys.set_subreaper(true);
     let first = run.scenario.first().expect("a parsed scenario has a process");
@@ -168,7 +167,7 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
     }
 }
 
-/// Runs a process from its first statement to its end.
+/// Runs a process from its first statement to its end. Returns its exit status.
 pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
     let context = Arc::new(context);
     context.pid.store(sys.getpid().number(), Relaxed);
@@ -186,7 +185,7 @@ pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
     0
 }
 
-/// What a thread of a process runs.
+/// Returns the function of a thread of a process.
 pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> ThreadBody {
     let (context, name) = (Arc::clone(context), name.to_owned());
     Box::new(move |sys| {
@@ -203,7 +202,7 @@ pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> 
 }
 
 impl Frame<'_> {
-    /// Runs statements, one after another.
+    /// Runs statements in order.
     pub(super) fn run(&self, body: &[Statement]) {
         for statement in body {
             self.step(statement);
@@ -268,33 +267,33 @@ impl Frame<'_> {
         }
     }
 
-    /// Waits at the gate, where there is one.
+    /// Waits at the gate, if the run has gates.
     fn gate(&self, due: &Due<'_>) {
         if let Some(conduct) = &self.context.run.conduct {
             conduct.gate(self.sys, due);
         }
     }
 
-    /// The call was made.
+    /// Records that the call was made.
     fn passed(&self, due: &Due<'_>) {
         if let Some(conduct) = &self.context.run.conduct {
             conduct.passed(due);
         }
     }
 
-    /// A seat for what is about to be made, where somebody conducts.
+    /// Requests a seat for a process or thread to be created, if the run has a conductor.
     pub(super) fn expect(&self, kind: Kind) -> Option<Seat> {
         self.context.run.conduct.as_ref().map(|conduct| conduct.expect(self.sys, kind))
     }
 
-    /// It was made, or not.
+    /// Records the creation, or its failure.
     pub(super) fn made(&self, seat: Option<Seat>, made: Option<Pid>) {
         if let (Some(conduct), Some(seat)) = (&self.context.run.conduct, seat) {
             conduct.made(seat, made.map(Pid::number));
         }
     }
 
-    /// When a call ends by itself.
+    /// Returns the duration after which a call ends by itself.
     const fn timeout(call: &SystemCall) -> Option<Duration> {
         match call {
             SystemCall::Sleep(duration) | SystemCall::Sigtimedwait(_, duration) => Some(*duration),
@@ -302,7 +301,7 @@ impl Frame<'_> {
         }
     }
 
-    /// How long a call is to last.
+    /// Returns the duration to request for a call.
     pub(super) fn lasting(&self, duration: Duration) -> Duration {
         let conduct = self.context.run.conduct.as_ref();
         conduct.map_or(duration, |conduct| conduct.lasting(duration))
@@ -316,7 +315,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The descriptor into which a call writes.
+    /// Returns the descriptor to which a call writes.
     fn written(&self, call: &SystemCall) -> Option<i32> {
         match call {
             SystemCall::Write { descriptor, .. } => Some(self.number(descriptor)),
@@ -332,7 +331,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Says so if that is not what was expected.
+    /// Records a miss if the result is not the expected one.
     fn judge(
         &self,
         source: SourceLine,
@@ -392,17 +391,17 @@ impl Frame<'_> {
         }
         let (left, right, _) = self.compare(condition);
         let told = Told::new(source, EventKind::Miss, condition);
-        self.record(Told { result: &"an end to it", found: &Sides(left, right), ..told });
+        self.record(Told { result: &"the loop to end", found: &Sides(left, right), ..told });
     }
 }
 
 impl SystemCall {
-    /// Whether the process goes on behind it, unless it is refused.
+    /// Returns `true` if the process continues after the call, unless the call fails.
     fn returns(&self) -> bool {
         !matches!(self, Self::Exec(_) | Self::Value(ValueCall::Exit, _))
     }
 
-    /// Whether `EINTR` is how it ends well.
+    /// Returns `true` if the call succeeds by returning `EINTR`.
     pub(super) fn ends_by_handler(&self) -> bool {
         matches!(
             self,
@@ -411,7 +410,7 @@ impl SystemCall {
     }
 }
 
-/// Both sides of a comparison.
+/// The values of both sides of a comparison.
 struct Sides(i32, i32);
 
 impl Display for Sides {

@@ -1,7 +1,7 @@
 //! Runs a scenario on a [`Virtual`](tontine_unix_sim::Virtual) system: [`run`].
 //!
-//! The programs of a scenario are ordinary ones over [`Sys`](tontine_unix::Sys) (`program.rs`);
-//! this file and `stage.rs` alone know the virtual system that they run on here.
+//! The programs of a scenario run on any [`Sys`](tontine_unix::Sys) (`program.rs`); only this file
+//! and `stage.rs` depend on the virtual system.
 
 use tontine_unix_sim::{BuildError, Builder, RunReport};
 
@@ -15,14 +15,14 @@ use super::verdict::ScenarioVerdict;
 pub struct ScenarioRun {
     /// The events of the run.
     pub timeline: Timeline,
-    /// The verdict on the expectations; a run that did not end is a failure too.
+    /// The verdict on the expectations. A run that did not end counts as a failure.
     pub verdict: ScenarioVerdict,
     /// The report of the system.
     pub report: RunReport,
 }
 
-/// Runs a scenario on the system that `builder` describes; its processes are registered as programs
-/// under their names.
+/// Runs a scenario on the system that `builder` describes, with its processes registered as
+/// programs under their names.
 ///
 /// ```
 /// use tontine_unix_lab::scenario::{Scenario, run};
@@ -41,13 +41,13 @@ pub struct ScenarioRun {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A run that observes more than a [`MemoryLog`](super::MemoryLog) takes is stopped.
+/// Stops a run that observes more events than a [`MemoryLog`](super::MemoryLog) keeps.
 ///
 /// # Errors
-/// The settings of the builder are out of range, or contradict each other.
+/// The error of [`Builder::build`]: a setting is out of range, or two contradict each other.
 ///
 /// # Panics
-/// If `scenario` was not parsed and has no process, or a name that nothing defines.
+/// If `scenario` was not parsed, and has no process or uses an undefined name.
 pub fn run(scenario: &Scenario, builder: Builder) -> Result<ScenarioRun, BuildError> {
     let stage = Stage::new(scenario, &builder.its_stopper());
     let report = stage.set(builder).build()?.run(stage.root());

@@ -1,4 +1,4 @@
-//! A scenario with its log, to be run once or again and again: [`Stage`].
+//! A scenario with its log, to be run any number of times: [`Stage`].
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::program::{executed_in, root_of};
 use super::timeline::Timeline;
 use super::verdict::{Failure, ScenarioVerdict};
 
-/// What the runs of a scenario have in common.
+/// The state that the runs of a scenario share.
 pub(crate) struct Stage {
     run: Arc<Run>,
     log: MemoryLog,
@@ -20,12 +20,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// One that keeps everything that is observed, and stops runs that observe too much.
+    /// Creates a stage that keeps all observations, and stops a run that makes too many.
     pub(crate) fn new(scenario: &Scenario, stopper: &Stopper) -> Self {
         Self::with_log(scenario, stopper, MemoryLog::new(stopper))
     }
 
-    /// One that keeps only what a verdict needs.
+    /// Creates a stage that keeps only the observations that a verdict needs.
     pub(crate) fn sparse(scenario: &Scenario) -> Self {
         let stopper = Stopper::new();
         Self::with_log(scenario, &stopper, MemoryLog::sparse(&stopper))
@@ -45,21 +45,21 @@ impl Stage {
         })
     }
 
-    /// What begins a run.
+    /// Returns the program that begins a run.
     pub(crate) fn root(&self) -> Program {
         root_of(&self.run)
     }
 
-    /// What was observed in the run that has ended, and whether that was expected.
+    /// Returns the observations of the run that has ended, and the verdict on them.
     pub(crate) fn judge(&self, report: &RunReport) -> (Timeline, ScenarioVerdict) {
         let timeline = Timeline { records: self.log.take() };
         let mut verdict = ScenarioVerdict::new(&self.run.scenario, &timeline);
         let found = match report.ending {
             EndReason::Finished => None,
-            EndReason::Deadlocked => Some("that all threads are blocked".to_owned()),
+            EndReason::Deadlocked => Some("all threads blocked".to_owned()),
             EndReason::Stopped => Some(match self.stopper.reason() {
                 Some(why) => why.to_owned(),
-                None => format!("none within {} steps, the limit", report.steps),
+                None => format!("none within {} steps (the limit)", report.steps),
             }),
         };
         verdict.failures.extend(found.map(|found| Failure {

@@ -1,4 +1,4 @@
-//! The smallest part of an expression: [`Term`].
+//! The smallest part of an expression, [`Term`].
 
 use super::word::{BuiltinValue, SignalField};
 
@@ -11,6 +11,6 @@ pub enum Term {
     Variable(String),
     /// `self`, `parent`, `init`.
     Own(BuiltinValue),
-    /// `signal`, `sender`, …; in handlers.
+    /// `signal`, `sender`, …, in handlers.
     Info(SignalField),
 }

@@ -1,4 +1,4 @@
-//! What happened in a run, in order: [`Timeline`].
+//! The events of a run in order: [`Timeline`].
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -6,10 +6,10 @@ use std::fmt::{self, Display, Formatter};
 use super::error::Printable;
 use super::log::{EventKind, Record};
 
-/// The records of a run, in the order in which the log took them.
+/// The records of a run, in the order in which the log received them.
 ///
-/// Displayed as a table: time in milliseconds, process (and thread, where that is another), name,
-/// event.
+/// Displayed as a table of time in milliseconds, process (with the thread, if it is not the first),
+/// name and event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Timeline {
     /// The records.
@@ -17,19 +17,19 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Processes, by number, and what each was called last.
+    /// Returns the processes by number, each with its name, the last name first.
     pub(crate) fn names(&self) -> Vec<(i32, String)> {
         let records = self.records.iter().rev();
         records.map(|record| (record.pid, record.name.clone())).collect()
     }
 
-    /// Returns the notes in order: the process's name and the text.
+    /// Returns the notes in order, each as the process's name and the text.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         let notes = self.records.iter().filter(|record| record.kind == EventKind::Note);
         notes.map(|record| (record.name.as_str(), record.what.as_str()))
     }
 
-    /// Returns the timeline with a column for each process.
+    /// Returns the timeline as a table with a column for each process.
     pub fn columns(&self) -> Columns<'_> {
         Columns(self)
     }
@@ -58,18 +58,18 @@ impl Display for Timeline {
     }
 }
 
-/// A [`Timeline`] with a column for each process; where there are more than
-/// [`Columns::MOST`], the others share the last one, and say who they are.
+/// A [`Timeline`] with a column for each process. From [`Columns::MOST`] processes on, the others
+/// share the last column, where each event names its process.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'t>(&'t Timeline);
 
 impl Columns<'_> {
     /// Maximum number of processes with a column of their own.
     pub const MOST: usize = 16;
-    /// Maximum width of a column in characters; a longer event is cut.
+    /// Maximum width of a column in characters. Longer events are cut.
     pub const WIDEST: usize = 60;
 
-    /// Each process's column, and each column's head.
+    /// Returns the column of each process, and the head of each column.
     fn places(self) -> (BTreeMap<i32, usize>, Vec<String>) {
         let (mut places, mut heads) = (BTreeMap::new(), Vec::new());
         for Record { pid, name, .. } in &self.0.records {
@@ -143,7 +143,7 @@ fn what(record: &Record) -> String {
         EventKind::Began => format!("begins {what}"),
         EventKind::Call if result.is_empty() => what.clone(),
         EventKind::Call => format!("{what} -> {result}"),
-        EventKind::Handler => format!("takes {what}"),
+        EventKind::Handler => format!("handles {what}"),
         EventKind::Note => format!("notes \"{what}\""),
         EventKind::Miss => {
             format!("MISSED at line {line}: {what}: expected {result}, found {found}")

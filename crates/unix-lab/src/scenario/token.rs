@@ -1,25 +1,25 @@
-//! Lines of tokens of a text: [`Line`], [`Token`].
+//! The lexer of scenarios: [`Line`]s of [`Token`]s.
 //!
-//! A line that is empty or holds only a comment is none. What tokens mean, `parse/` knows.
+//! Empty lines and lines with only a comment are dropped. `parse/` interprets the tokens.
 
 use std::time::Duration;
 
 use super::error::SyntaxError;
 
-/// A line that says something.
+/// A line that has tokens.
 #[derive(Debug)]
 pub(super) struct Line<'t> {
-    /// From 1.
+    /// The number of the line, from 1.
     pub(super) number: usize,
-    /// The spaces before it.
+    /// The number of spaces before the first token.
     pub(super) indent: usize,
-    /// What it says; not empty.
+    /// The tokens, at least one.
     pub(super) tokens: Vec<Token>,
-    /// As it stands.
+    /// The text of the line.
     pub(super) text: &'t str,
 }
 
-/// A token, and where in its line it is, in characters from 1.
+/// A token, with its position and width in characters; columns count from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -27,7 +27,7 @@ pub(super) struct Token {
     pub(super) width: usize,
 }
 
-/// What a token is.
+/// The kind of a token, with its content.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     /// `fork`, `own-group`: letters in lower case, digits, hyphens.
@@ -44,18 +44,18 @@ pub(super) enum Kind {
     Symbol(&'static str),
 }
 
-/// Longer ones first.
+/// All symbols, longer ones first.
 const SYMBOLS: &[&str] =
     &["->", "==", "!=", "<=", ">=", "..", "=", "<", ">", "+", "-", "{", "}", ":", ";", ","];
 
-/// The units of durations, and their nanoseconds.
+/// The units of durations, in nanoseconds.
 pub(super) const UNITS: &[(&str, u64)] =
     &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// The lines of a text.
+/// Splits a text into lines of tokens.
 pub(super) fn lines(text: &str) -> Result<Vec<Line<'_>>, SyntaxError> {
     let mut lines = Vec::new();
-    // What some editors put before a text says nothing.
+    // Some editors put a byte order mark before the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, text) in text.lines().enumerate() {
         let number = index + 1;
@@ -69,7 +69,7 @@ pub(super) fn lines(text: &str) -> Result<Vec<Line<'_>>, SyntaxError> {
     Ok(lines)
 }
 
-/// Reads one line.
+/// The lexer of one line.
 struct Reader<'t> {
     characters: Vec<char>,
     at: usize,
@@ -114,7 +114,7 @@ impl Reader<'_> {
                     symbol.len() <= rest.len() && symbol.chars().zip(rest).all(|(a, b)| a == *b)
                 });
                 let symbol = symbol.ok_or_else(|| match first {
-                    '\t' => self.error(self.at, 1, "a tab; use spaces".into()),
+                    '\t' => self.error(self.at, 1, "found a tab; use spaces".into()),
                     _ if first.is_alphanumeric() || first.is_ascii_graphic() => {
                         self.error(self.at, 1, format!("unexpected character `{first}`"))
                     }
@@ -138,7 +138,7 @@ impl Reader<'_> {
         self.characters[from..self.at].iter().collect()
     }
 
-    /// `RTMIN+2` is one name, `RTMIN + 2` is not.
+    /// Reads a name. `RTMIN+2` is one name, `RTMIN + 2` is not.
     fn name(&mut self) -> String {
         let mut name = self.taken(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
         let behind = self.characters.get(self.at + 1);
@@ -159,13 +159,13 @@ impl Reader<'_> {
         if self.peek() == Some('.') && behind.is_some_and(char::is_ascii_digit) {
             self.at += 1;
             self.taken(|c| c.is_ascii_alphanumeric());
-            let message = "expected a whole number, of a smaller unit: 1500ms, not 1.5s";
+            let message = "expected a whole number of a smaller unit: 1500ms, not 1.5s";
             return Err(self.error(from, self.at - from, message.into()));
         }
         let unit = self.taken(|c| c.is_ascii_alphanumeric());
         let width = self.at - from;
         let wrong = |message: &str| self.error(from, width, message.into());
-        let number: i64 = digits.parse().map_err(|_| wrong("a number beyond 64 bits"))?;
+        let number: i64 = digits.parse().map_err(|_| wrong("the number exceeds 64 bits"))?;
         if unit.is_empty() {
             return Ok(Kind::Number(number));
         }
@@ -173,7 +173,7 @@ impl Reader<'_> {
         let (_, nanoseconds) =
             unit.ok_or_else(|| wrong("expected a number or a duration: 10ms, 2s, 500us"))?;
         let total = u64::try_from(number).ok().and_then(|n| n.checked_mul(*nanoseconds));
-        let total = total.ok_or_else(|| wrong("a duration below 0 or beyond 500 years"))?;
+        let total = total.ok_or_else(|| wrong("the duration is negative or exceeds 500 years"))?;
         Ok(Kind::Duration(Duration::from_nanos(total)))
     }
 
@@ -185,7 +185,7 @@ impl Reader<'_> {
             let c = self.peek();
             self.at += 1;
             match c {
-                None => return Err(self.error(from, 1, "a text without its closing `\"`".into())),
+                None => return Err(self.error(from, 1, "the text has no closing `\"`".into())),
                 Some('"') => return Ok(Kind::Text(text)),
                 Some('\\') => text.push(self.escaped()?),
                 Some(c) => text.push(c),
@@ -193,7 +193,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What stands behind a backslash.
+    /// Reads the character after a backslash.
     fn escaped(&mut self) -> Result<char, SyntaxError> {
         let from = self.at - 1;
         let c = self.peek();

@@ -1,7 +1,7 @@
-//! Whether what was observed is what a scenario expects: [`ScenarioVerdict`].
+//! The comparison of a run with the scenario's expectations: [`ScenarioVerdict`].
 //!
-//! An inline expectation was judged by the process itself, where it stands; it left a miss in the
-//! log. Here those are gathered, and the expectations of the whole run are judged.
+//! The process itself judges an inline expectation, when it makes the call, and logs a miss. This
+//! module collects the misses, and judges the expectations of the whole run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -22,29 +22,30 @@ pub struct ScenarioVerdict {
     pub failures: Vec<Failure>,
     /// The number of expectations of the whole run.
     pub expectations: usize,
-    /// The number of inline expectations in the text: of calls, and checks.
+    /// The number of inline expectations in the text: results of calls, and checks.
     pub inline: usize,
 }
 
 /// An expectation that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The line in the text; 0 if it has none.
+    /// The line in the text; 0 if the failure has none.
     pub line: u32,
-    /// The process, of an inline expectation.
+    /// The process, for an inline expectation.
     pub process: Option<String>,
-    /// The number of the thread, if the process had several.
+    /// The number of the thread, if the process has had several.
     pub thread: Option<i32>,
     /// The call or the expectation.
     pub what: String,
-    /// What was expected.
+    /// The expected result.
     pub expected: String,
-    /// The observation.
+    /// The actual result.
     pub found: String,
 }
 
 impl ScenarioVerdict {
-    /// Maximum number of failed inline expectations that are displayed: a loop may fail many times.
+    /// Maximum number of failed inline expectations that are displayed, because a loop may fail
+    /// many times.
     pub const SHOWN: usize = 10;
 
     /// Judges a run of `scenario`.
@@ -76,7 +77,7 @@ impl ScenarioVerdict {
         Self { failures, expectations: scenario.expectations.len(), inline }
     }
 
-    /// Whether all expectations held.
+    /// Returns `true` if all expectations held.
     pub fn holds(&self) -> bool {
         self.failures.is_empty()
     }
@@ -86,9 +87,9 @@ impl Display for ScenarioVerdict {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.holds() {
             return f.write_str(match (self.expectations, self.inline) {
-                (0, 0) => "no expectation: nothing was judged",
-                (0, _) => "holds: every expectation of a call (no `expect` judges the run)",
-                _ => "holds: every expectation",
+                (0, 0) => "no expectations: nothing was judged",
+                (0, _) => "holds: all expectations of calls (no `expect` judges the run)",
+                _ => "holds: all expectations",
             });
         }
         let (inline, whole): (Vec<_>, Vec<_>) =
@@ -122,7 +123,7 @@ impl Display for Failure {
     }
 }
 
-/// How many inline expectations there are.
+/// Returns the number of inline expectations in statements.
 fn inline_of(body: &[Statement]) -> usize {
     let of = |Statement { kind, .. }: &Statement| match kind {
         StatementKind::Call(step) => usize::from(step.expected.is_some()),
@@ -136,12 +137,12 @@ fn inline_of(body: &[Statement]) -> usize {
     body.iter().map(of).sum()
 }
 
-/// Who ended how, by name.
+/// The ends of processes: each the process's name and its status.
 type Ends = Vec<(String, WaitStatus)>;
 
-/// A process's name is that of the block which it ran last; one that ran none has the name under
-/// which it was made. The log may take that a process was made after it took that it began, or even
-/// ended.
+/// Collects the ends. A process is named after the block that it ran last, or, if it ran none,
+/// after the block for which it was created. The log may receive the creation of a process after
+/// its beginning, or even after its end.
 fn ends(timeline: &Timeline) -> Ends {
     let mut names: BTreeMap<i32, &str> = BTreeMap::new();
     let mut nameless: BTreeMap<i32, WaitStatus> = BTreeMap::new();
@@ -160,7 +161,7 @@ fn ends(timeline: &Timeline) -> Ends {
                 names.entry(*pid).or_insert(name);
             }
         }
-        // One that was looked at with `nowait` is seen twice.
+        // A wait with `nowait` observes the same end as the next wait.
         let seen =
             record.seen.filter(|(pid, status)| status.is_terminated() && !ended.contains(pid));
         if let Some((pid, status)) = seen {
@@ -175,7 +176,7 @@ fn ends(timeline: &Timeline) -> Ends {
     ends
 }
 
-/// `Err` says what was found instead.
+/// Judges an expectation of the whole run; the error describes what was found instead.
 fn judge(expectation: &Expectation, timeline: &Timeline, ends: &Ends) -> Result<(), String> {
     match &expectation.what {
         RunExpectation::Ended { count, name, ways } => judge_ends(*count, name, ways, ends),
@@ -197,7 +198,7 @@ fn judge(expectation: &Expectation, timeline: &Timeline, ends: &Ends) -> Result<
             let at = |text: &str| timeline.notes().position(|(_, what)| what == text);
             match (at(first), at(then)) {
                 (Some(earlier), Some(later)) if earlier < later => Ok(()),
-                (Some(_), Some(_)) => Err("them the other way round".into()),
+                (Some(_), Some(_)) => Err("them in the opposite order".into()),
                 (None, _) => Err(format!("no note \"{first}\"")),
                 (_, None) => Err(format!("no note \"{then}\"")),
             }
@@ -222,7 +223,7 @@ fn judge_ends(
         return Ok(());
     }
     if all.is_empty() {
-        return Err(format!("that nobody saw a {name} end"));
+        return Err(format!("no observed end of {name}"));
     }
     let shown: Vec<String> = all.iter().map(|status| Short(*status).to_string()).collect();
     Err(shown.join(", "))
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(ends_of(vec![made(5, "a"), seen(5, WaitStatus::Stopped(Signal::STOP))]), []);
     }
 
-    /// Whether `expectation` holds of these notes, all by `main`.
+    /// Returns `true` if `expectation` holds for these notes, all by `main`.
     fn holds(expectation: &str, notes: &[&str]) -> bool {
         let text = format!("process main\nexpect {expectation}\n");
         let scenario: Scenario = text.parse().expect("a scenario");
@@ -385,9 +386,9 @@ mod tests {
             let scenario: Scenario = text.parse().expect("a scenario");
             ScenarioVerdict::new(&scenario, &Timeline::default()).to_string()
         };
-        assert_eq!(said("process a\n  raise USR1\n"), "no expectation: nothing was judged");
+        assert_eq!(said("process a\n  raise USR1\n"), "no expectations: nothing was judged");
         let inline = said("process a\n  repeat 2\n    setsid -> EPERM\n");
         assert!(inline.contains("no `expect` judges the run"), "{inline}");
-        assert_eq!(said("process a\nexpect notes none\n"), "holds: every expectation");
+        assert_eq!(said("process a\nexpect notes none\n"), "holds: all expectations");
     }
 }

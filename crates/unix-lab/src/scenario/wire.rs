@@ -1,8 +1,8 @@
 //! A log for real processes: [`PipeLog`] writes each event as one line into a pipe, [`read_log`]
 //! reads them.
 //!
-//! A line is written by one `write` of at most `PIPE_BUF` bytes, so lines of several processes
-//! never mix. It is put together on the stack: a handler may write one. What is too long is cut.
+//! Each line is written by one `write` of at most `PIPE_BUF` bytes, so lines of several processes
+//! never mix. It is composed on the stack, because a handler may write one. Longer lines are cut.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write as _};
@@ -14,7 +14,7 @@ use tontine_unix::{Signal, WaitStatus};
 
 use super::log::{EventKind, Log, LogEvent, Record, RelatedProcess};
 
-/// The longest line, in bytes: Linux's `PIPE_BUF`.
+/// Maximum length of a line in bytes: Linux's `PIPE_BUF`.
 const LONGEST: usize = 4096;
 
 /// A log that writes events into a pipe. Clones, and copies in forked children, write into the same
@@ -23,17 +23,18 @@ const LONGEST: usize = 4096;
 pub struct PipeLog(Arc<PipeWriter>);
 
 impl PipeLog {
-    /// Creates a log, and the end of the pipe for [`read_log`]. The pipe ends when all processes
-    /// that have the log have ended; it holds 64 KiB of unread events.
+    /// Creates a log and the end of the pipe for [`read_log`]. The reader reaches the end of the
+    /// pipe when all processes that have the log have ended. The pipe holds 64 KiB of unread
+    /// events.
     ///
     /// # Errors
-    /// Those of pipe(2).
+    /// The errors of pipe(2).
     pub fn new() -> io::Result<(Self, PipeReader)> {
         let (reader, writer) = io::pipe()?;
         Ok((Self(Arc::new(writer)), reader))
     }
 
-    /// Creates a log that writes into an existing pipe, such as a named one for an executed
+    /// Creates a log that writes into an existing pipe, for example a named pipe in an executed
     /// process.
     pub fn to(pipe: impl Into<OwnedFd>) -> Self {
         Self(Arc::new(pipe.into().into()))
@@ -43,17 +44,17 @@ impl PipeLog {
 impl Log for PipeLog {
     fn record(&self, event: &LogEvent<'_>) {
         with_line(event, |line| {
-            // Nobody reads any more: there is nobody to tell.
+            // The reader has gone, so no process needs the event.
             let _ = (&*self.0).write_all(line);
         });
     }
 }
 
-/// Hands over the line that says this event, with its end; what is too long is cut. Allocates
-/// nothing.
+/// Passes the line for the event, with its newline, to `take`. Cuts a line that is too long.
+/// Allocates nothing.
 pub(crate) fn with_line(event: &LogEvent<'_>, take: impl FnOnce(&[u8])) {
     let mut line = Stack { bytes: [0; LONGEST], length: 0 };
-    // It fails where the line is full: what fits is written.
+    // Fails if the line is full; the part that fits is written.
     let _ = encode(&mut line, event);
     let end = line.length.min(LONGEST - 1);
     line.bytes[end] = b'\n';
@@ -63,7 +64,8 @@ pub(crate) fn with_line(event: &LogEvent<'_>, take: impl FnOnce(&[u8])) {
 /// Reads a log to its end.
 ///
 /// # Errors
-/// Those of reading; `InvalidData`: a line that [`PipeLog`] did not write.
+/// 1. The errors of reading.
+/// 2. `InvalidData` for a line that [`PipeLog`] did not write.
 pub fn read_log(from: impl Read) -> io::Result<Vec<Record>> {
     let lines = BufReader::new(from).lines();
     lines.map(|line| line.and_then(|line| decode(&line).ok_or_else(|| wrong(&line)))).collect()
@@ -76,7 +78,7 @@ fn wrong(line: &str) -> io::Error {
     )
 }
 
-/// A line on the stack.
+/// A line under construction, on the stack.
 struct Stack {
     bytes: [u8; LONGEST],
     length: usize,
@@ -92,7 +94,7 @@ impl fmt::Write for Stack {
     }
 }
 
-/// Writes what separates fields with a backslash.
+/// Escapes the characters that separate fields with a backslash.
 struct Field<'s>(&'s mut Stack);
 
 impl fmt::Write for Field<'_> {
@@ -112,10 +114,10 @@ impl fmt::Write for Field<'_> {
     }
 }
 
-/// The letters of [`EventKind::ALL`].
+/// The letters of [`EventKind::ALL`], in the same order.
 const KINDS: [&str; 5] = ["B", "C", "H", "N", "M"];
 
-/// Numbers first: they are never cut.
+/// Encodes the numbers first, so that they are never cut.
 fn encode(line: &mut Stack, event: &LogEvent<'_>) -> fmt::Result {
     let kind = EventKind::ALL.iter().zip(KINDS).find(|(kind, _)| **kind == event.kind);
     let kind = kind.map_or("", |(_, letter)| letter);
@@ -146,7 +148,7 @@ fn encode(line: &mut Stack, event: &LogEvent<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// What a line says; fields that were cut are empty.
+/// Decodes a line. Fields that were cut off are empty.
 pub(crate) fn decode(line: &str) -> Option<Record> {
     let mut fields = line.split('\t');
     let at = Duration::from_nanos(fields.next()?.parse().ok()?);

@@ -1,9 +1,9 @@
-//! Words of the language that stand for one value each: [`PlainCall`], [`ValueCall`],
-//! [`TwoValueCall`], [`SetCall`], [`SignalCall`] and smaller families. Each is written once, here;
-//! the parser, the printer and the tests of the documentation read it. What a call takes beside a
-//! word stands in `call.rs`.
+//! The keywords that stand for one value each: [`PlainCall`], [`ValueCall`], [`TwoValueCall`],
+//! [`SetCall`], [`SignalCall`] and smaller families. Each keyword is defined once, here; the
+//! parser, the printer and the tests of the documentation read it. Calls with further arguments are
+//! in `call.rs`.
 
-/// An enumeration whose members are words.
+/// Defines an enumeration whose members are keywords.
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $Name:ident { $($Member:ident $word:literal $doc:literal,)* }) => {
         $(#[$meta])*
@@ -42,43 +42,43 @@ macro_rules! words {
 words! {
     /// A call without arguments.
     pub enum PlainCall {
-        Getpid "getpid" "the caller's process",
-        Getppid "getppid" "its parent",
-        Gettid "gettid" "the calling thread",
-        Getpgrp "getpgrp" "the caller's group",
-        Setsid "setsid" "makes a session",
-        Sigpending "sigpending" "what was sent and is blocked",
-        Getmask "getmask" "what is blocked",
+        Getpid "getpid" "returns the caller's process",
+        Getppid "getppid" "returns the parent of the caller's process",
+        Gettid "gettid" "returns the calling thread",
+        Getpgrp "getpgrp" "returns the caller's group",
+        Setsid "setsid" "starts a session",
+        Sigpending "sigpending" "returns the signals that are pending and blocked",
+        Getmask "getmask" "returns the blocked signals",
         Pause "pause" "waits for a handler",
         Opentty "opentty" "opens the controlling terminal",
-        Yield "yield" "lets others run",
-        Poll "poll" "a place to be interrupted",
-        Processor "processor" "where the caller runs",
-        Now "now" "milliseconds since the run began",
-        Getuid "getuid" "the real user",
-        Geteuid "geteuid" "the effective user",
-        Getrusage "getrusage" "milliseconds of processor time that the process used",
+        Yield "yield" "yields the processor to other threads",
+        Poll "poll" "lets signals interrupt the caller",
+        Processor "processor" "returns the processor on which the caller runs",
+        Now "now" "returns the milliseconds since the run began",
+        Getuid "getuid" "returns the real user",
+        Geteuid "geteuid" "returns the effective user",
+        Getrusage "getrusage" "returns the milliseconds of processor time that the process used",
     }
 }
 
 words! {
     /// A call with one value.
     pub enum ValueCall {
-        Exit "exit" "ends the process with this status",
-        Alarm "alarm" "SIGALRM after so many seconds; the seconds left before",
-        Getpgid "getpgid" "a process's group",
-        Getsid "getsid" "a process's session",
-        Join "join" "waits for a thread's end",
+        Exit "exit" "terminates the process with this status",
+        Alarm "alarm" "requests SIGALRM after a number of seconds; returns the seconds left before",
+        Getpgid "getpgid" "returns the group of a process",
+        Getsid "getsid" "returns the session of a process",
+        Join "join" "waits for the end of a thread",
         Close "close" "closes a descriptor",
         Controlling "controlling" "makes a terminal the session's",
-        Tcgetpgrp "tcgetpgrp" "a terminal's foreground group",
-        Tcgetsid "tcgetsid" "a terminal's session",
-        Tcgetattr "tcgetattr" "a terminal's modes",
-        Setuid "setuid" "becomes a user",
-        Mark "mark" "says where the program is, for `profil`",
-        Counts "counts" "ticks that `profil` counted at a mark",
-        Profil "profil" "counts ticks at so many marks, 0 to end it",
-        Subreaper "subreaper" "whether orphaned descendants become the caller's: 1 or 0",
+        Tcgetpgrp "tcgetpgrp" "returns the foreground group of a terminal",
+        Tcgetsid "tcgetsid" "returns the session of a terminal",
+        Tcgetattr "tcgetattr" "returns the modes of a terminal",
+        Setuid "setuid" "sets the user",
+        Mark "mark" "sets the mark at which `profil` counts",
+        Counts "counts" "returns the ticks that `profil` counted at a mark",
+        Profil "profil" "starts to count ticks at this number of marks, or ends it with 0",
+        Subreaper "subreaper" "makes the caller a subreaper with 1, and ends that with 0",
     }
 }
 
@@ -86,55 +86,55 @@ words! {
     /// A call with two values.
     pub enum TwoValueCall {
         Setpgid "setpgid" "puts a process into a group",
-        Tcsetpgrp "tcsetpgrp" "puts a group into a terminal's foreground",
-        Dup2 "dup2" "another name of a descriptor",
+        Tcsetpgrp "tcsetpgrp" "makes a group the foreground group of a terminal",
+        Dup2 "dup2" "copies a descriptor to a number",
     }
 }
 
 words! {
     /// A call with a set of signals.
     pub enum SetCall {
-        Block "block" "blocks these too",
-        Unblock "unblock" "blocks these no longer",
-        Setmask "setmask" "blocks these and no others",
+        Block "block" "adds these signals to the mask",
+        Unblock "unblock" "removes these signals from the mask",
+        Setmask "setmask" "replaces the mask by these signals",
         Sigsuspend "sigsuspend" "waits for a handler with this mask",
-        Sigwait "sigwait" "takes one of these without a handler",
-        Sigwaitinfo "sigwaitinfo" "the same, and tells what is known of it",
-        Sigblock "sigblock" "4.3BSD's `block`",
-        Sigsetmask "sigsetmask" "4.3BSD's `setmask`",
-        Sigpause "sigpause" "4.3BSD's `sigsuspend`",
+        Sigwait "sigwait" "takes one of these signals without a handler",
+        Sigwaitinfo "sigwaitinfo" "takes one of these signals, and returns its information",
+        Sigblock "sigblock" "adds signals to the mask, as 4.3BSD's call",
+        Sigsetmask "sigsetmask" "replaces the mask, as 4.3BSD's call",
+        Sigpause "sigpause" "waits for a handler with this mask, as 4.3BSD's call",
     }
 }
 
 words! {
     /// A call with one signal.
     pub enum SignalCall {
-        Raise "raise" "sends the calling thread a signal",
-        Fault "fault" "raises what the thread's own execution causes",
-        Sigaction "sigaction" "what is done about a signal",
+        Raise "raise" "sends a signal to the calling thread",
+        Fault "fault" "raises a signal that the thread's own execution causes",
+        Sigaction "sigaction" "returns the action for a signal",
     }
 }
 
 words! {
     /// An action for a signal without a handler.
     pub enum SimpleAction {
-        Ignore "ignore" "throws it away",
-        Default "default" "does what the system does",
+        Ignore "ignore" "discards the signal",
+        Default "default" "restores the default action",
     }
 }
 
 words! {
     /// A call that waits for children.
     pub enum WaitCall {
-        Wait "wait" "`waitpid`: ended children, and what the options add",
-        Waitid "waitid" "exactly what the options name",
-        Wait3 "wait3" "4.3BSD's, of any child",
-        Wait4 "wait4" "4.3BSD's, of those named",
+        Wait "wait" "waits as `waitpid`, for ended children and the changes in the options",
+        Waitid "waitid" "waits for exactly the changes in the options",
+        Wait3 "wait3" "waits for any child, as 4.3BSD's call",
+        Wait4 "wait4" "waits for the given children, as 4.3BSD's call",
     }
 }
 
 words! {
-    /// A value that every process knows without a variable.
+    /// A value that every process has without a variable.
     pub enum BuiltinValue {
         Itself "self" "the process",
         Parent "parent" "its parent",
@@ -143,18 +143,18 @@ words! {
 }
 
 words! {
-    /// A value that a handler knows of its signal.
+    /// A field of the signal that a handler runs for.
     pub enum SignalField {
-        Signal "signal" "which",
-        Sender "sender" "who sent it, or the child that it is about",
-        Value "value" "what `sigqueue` was given",
+        Signal "signal" "the signal",
+        Sender "sender" "the sender, or the child that changed",
+        Value "value" "the value that `sigqueue` sent",
         Status "status" "the child's exit status or signal",
-        Code "code" "why it was sent",
+        Code "code" "the cause",
     }
 }
 
 words! {
-    /// A relation of two numbers.
+    /// A relation between two numbers.
     pub enum Relation {
         Equal "==" "equal",
         Differs "!=" "not equal",
@@ -192,14 +192,14 @@ words! {
 words! {
     /// The action for a signal, as `sigaction` returns it.
     pub enum ActionKind {
-        Default "by-default" "what the system does",
-        Ignored "ignored" "nothing",
+        Default "by-default" "the default action",
+        Ignored "ignored" "the signal is discarded",
         Handled "handled" "a handler runs",
     }
 }
 
 words! {
-    /// Why a signal was sent.
+    /// The cause of a signal.
     pub enum SignalCause {
         User "user" "by `kill`",
         Queue "queue" "by `sigqueue`",
@@ -207,10 +207,10 @@ words! {
         Kernel "kernel" "by the system",
         Fault "by-fault" "by the thread's own execution",
         Exited "child-exited" "a child exited",
-        Killed "child-killed" "a signal ended a child",
-        Dumped "child-dumped" "a signal ended a child, with a core",
+        Killed "child-killed" "a signal terminated a child",
+        Dumped "child-dumped" "a signal terminated a child, with a core dump",
         Trapped "child-trapped" "a traced child stopped",
         Stopped "child-stopped" "a child stopped",
-        Continued "child-continued" "a child went on",
+        Continued "child-continued" "a child was continued",
     }
 }

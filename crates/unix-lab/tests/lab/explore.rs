@@ -169,9 +169,11 @@ fn report_at_step_limit_names_limit_and_running_threads() {
     let scenario: Scenario = text.parse().expect("a scenario");
     let exploration = Exploration::scenario(&scenario).max_steps(500);
     let found = exploration.run().violation.expect("it never ends").what;
-    for said in
-        ["none within 500 steps, the limit", "--steps N", "running: process 3 (main), in or after "]
-    {
+    for said in [
+        "none within 500 steps (the limit)",
+        "--steps N",
+        "running: process 3 (main), in or after ",
+    ] {
         assert!(found.contains(said), "no {said:?}: {found}");
     }
     let program = Exploration::new(|| {

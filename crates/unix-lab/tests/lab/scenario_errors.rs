@@ -21,8 +21,8 @@ fn an_unknown_word_is_answered_with_the_nearest() {
         about("wait stoped"),
         "2:8: neither a variable nor an option: `stoped`; did you mean `stopped`?"
     );
-    assert_eq!(about("raise USR3"), "2:9: no signal is named `USR3`; did you mean `USR1`?");
-    assert_eq!(about("wait -> ECHLD"), "2:11: no error is named `ECHLD`; did you mean `ECHILD`?");
+    assert_eq!(about("raise USR3"), "2:9: unknown signal `USR3`; did you mean `USR1`?");
+    assert_eq!(about("wait -> ECHLD"), "2:11: unknown error `ECHLD`; did you mean `ECHILD`?");
     assert_eq!(
         about("on USR1 restrat: n = 1"),
         "2:11: unknown flag `restrat`; did you mean `restart`?"
@@ -45,19 +45,24 @@ fn a_word_that_is_like_none_gets_no_hint() {
 
 #[test]
 fn a_name_that_nobody_defines_is_refused_where_it_stands() {
-    assert_eq!(about("fork wroker"), "2:8: no process is named `wroker`; did you mean `worker`?");
-    assert_eq!(about("thread worker"), "2:10: no thread is named `worker`");
-    assert_eq!(about("kill m TERM"), "2:8: nothing sets a variable `m`; did you mean `n`?");
-    assert_eq!(about("note \"is {m}\""), "2:8: nothing sets a variable `m`; did you mean `n`?");
+    assert_eq!(about("fork wroker"), "2:8: unknown process `wroker`; did you mean `worker`?");
+    assert_eq!(about("thread worker"), "2:10: unknown thread `worker`");
+    assert_eq!(about("kill m TERM"), "2:8: no statement sets a variable `m`; did you mean `n`?");
+    assert_eq!(
+        about("note \"is {m}\""),
+        "2:8: no statement sets a variable `m`; did you mean `n`?"
+    );
     let text = "process a\n\nexpect b exited 0\n";
-    assert!(error(text).starts_with("3:8: no process is named `b`; did you mean `a`?"));
+    assert!(error(text).starts_with("3:8: unknown process `b`; did you mean `a`?"));
 }
 
 #[test]
 fn a_handler_does_only_what_a_real_one_may() {
-    assert!(about("on USR1: fork worker").starts_with("2:12: a handler cannot `fork`: it makes"));
+    assert!(
+        about("on USR1: fork worker").starts_with("2:12: a handler cannot call `fork`: it may")
+    );
     assert_eq!(about("on USR1: on USR2"), "2:12: a handler cannot install a handler");
-    assert_eq!(about("exit sender"), "2:8: `sender` is known in handlers only");
+    assert_eq!(about("exit sender"), "2:8: `sender` is available only in handlers");
 }
 
 #[test]
@@ -77,7 +82,7 @@ fn the_caret_stands_under_the_word() {
 #[test]
 fn layout_is_checked() {
     assert!(error("process a\n  exit 0\n   exit 1\n").starts_with("3:4: expected 2 spaces"));
-    assert!(error("process a\n\texit 0\n").starts_with("2:1: a tab; use spaces"));
+    assert!(error("process a\n\texit 0\n").starts_with("2:1: found a tab; use spaces"));
     assert!(error("  process a\n").starts_with("1:3: expected no indentation here"));
     assert!(error("process a\nexit 0\n").starts_with("2:1: expected `process`, `thread` or"));
     assert!(error("process a\nprocess a\n").starts_with("2:9: `a` is defined above"));
@@ -86,21 +91,21 @@ fn layout_is_checked() {
     for depth in 1..30 {
         deep.push_str(&format!("{:1$}repeat 2\n", "", depth));
     }
-    assert!(error(&deep).contains("blocks more than 16 deep"), "{}", error(&deep));
+    assert!(error(&deep).contains("blocks are nested more than 16 deep"), "{}", error(&deep));
 }
 
 #[test]
 fn what_beginners_write_is_answered() {
-    let stands = "begins its line: expected no indentation here";
+    let stands = "starts a line: expected no indentation here";
     assert_eq!(about("expect a exited 0"), format!("2:3: `expect` {stands}"));
     assert_eq!(about("process b"), format!("2:3: `process` {stands}"));
     let name = error("process Main\n");
     assert!(name.starts_with("1:9: expected the name of a process, in lower case; found `M"));
-    let whole = "expected a whole number, of a smaller unit: 1500ms, not 1.5s";
+    let whole = "expected a whole number of a smaller unit: 1500ms, not 1.5s";
     assert_eq!(about("sleep 1.5s"), format!("2:9: {whole}"));
     let spaces = "expected the end of the line, or spaces around `-`; found `-1`";
     assert_eq!(about("x = self -1"), format!("2:12: {spaces}"));
-    assert_eq!(about("check 0 == n-1"), "2:14: nothing sets `n-1`; put spaces around `-`");
+    assert_eq!(about("check 0 == n-1"), "2:14: no statement sets `n-1`; put spaces around `-`");
     assert!(about("kill worker TERM").starts_with("2:8: `worker` is a process of the text, not a"));
     assert!("process a: exit 3\nexpect a exited 3\n".parse::<Scenario>().is_ok());
     assert!("\u{feff}process a\n".parse::<Scenario>().is_ok());
@@ -124,24 +129,21 @@ fn an_error_shows_a_place_whatever_stands_there() {
 
 #[test]
 fn numbers_durations_and_texts_are_checked() {
-    assert_eq!(about("alarm 4294967296"), "2:9: 4294967296 is beyond 32 bits");
+    assert_eq!(about("alarm 4294967296"), "2:9: 4294967296 exceeds 32 bits");
     assert_eq!(about("sleep 10"), "2:9: expected a duration: 10ms, 2s, 500us; found `10`");
     assert_eq!(about("sleep 10m"), "2:9: expected a number or a duration: 10ms, 2s, 500us");
-    assert_eq!(about("note \"x"), "2:8: a text without its closing `\"`");
+    assert_eq!(about("note \"x"), "2:8: the text has no closing `\"`");
     assert_eq!(about(r#"note "\xff""#), r"2:9: expected \x00 to \x7f");
-    assert_eq!(about("note \"a } b\""), "2:8: a `}` without `{`; write `}}` for a brace");
-    assert_eq!(
-        about("wait = 3"),
-        "2:3: `wait` is a word of the language; name the variable otherwise"
-    );
+    assert_eq!(about("note \"a } b\""), "2:8: `}` without `{`; write `}}` for a brace");
+    assert_eq!(about("wait = 3"), "2:3: `wait` is a keyword; choose another name for the variable");
 }
 
 #[test]
 fn a_status_with_which_nobody_exits_is_refused() {
     let refused = |at: &str, found: i32, told: i32| {
         format!(
-            "{at}: expected an exit status, 0 to 255; found {found}, of which a parent is told \
-             {told}: write that"
+            "{at}: expected an exit status from 0 to 255; found {found}, of which a parent \
+             receives {told}: write that"
         )
     };
     assert_eq!(about("exit 256"), refused("2:8", 256, 0));
@@ -160,7 +162,7 @@ fn a_status_with_which_nobody_exits_is_refused() {
 
 #[test]
 fn what_is_done_less_often_than_never_is_refused() {
-    let never = "expected how often, from 0; found -3: write 0, or take out what is never done";
+    let never = "expected a count of at least 0; found -3: write 0, or remove what is never done";
     assert_eq!(about("repeat -3: n = 1"), format!("2:10: {never}"));
     assert!("process a\n  repeat 0: exit 1\n".parse::<Scenario>().is_ok());
 }

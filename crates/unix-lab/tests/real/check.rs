@@ -139,7 +139,7 @@ fn another_rule_of_delivery_is_a_difference() {
     options.builder = Virtual::builder().delivery(Delivery::Oldest);
     let found = checker.check(&scenario, &options).expect("compared");
     let difference = found.difference().expect("main blocks the signal").to_string();
-    for part in ["seed 1", "virtual:", "linux:", "takes USR1 from main"] {
+    for part in ["seed 1", "virtual:", "linux:", "handles USR1 from main"] {
         assert!(difference.contains(part), "{difference}");
     }
 }

@@ -49,7 +49,8 @@ fn run_without_an_end_names_limit_and_option() {
     let output = explore(&["--mode", "parallel", "--steps", "9000"], file.path());
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
-    for said in ["none within 9000 steps, the limit", "--steps N", "running: process", "more turns"]
+    for said in
+        ["none within 9000 steps (the limit)", "--steps N", "running: process", "more turns"]
     {
         assert!(printed.contains(said), "no {said:?}: {printed}");
     }

@@ -1,4 +1,4 @@
-//! Calls and their arguments, of tokens.
+//! Parses calls and their arguments.
 
 use tontine_unix::{ActionFlags, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
 
@@ -15,7 +15,7 @@ use crate::scenario::word::{
     WaitCall,
 };
 
-/// A call, from its word on, which must be one of [`SystemCall::words`].
+/// Parses a call. The next token must be one of [`SystemCall::words`].
 pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<SystemCall, SyntaxError> {
     let start = cursor.error(String::new());
     let word = cursor.peek_word().unwrap_or_default();
@@ -42,15 +42,15 @@ pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<SystemCall, SyntaxError> {
     };
     if cursor.in_handler && !call.is_for_handlers() {
         let message = format!(
-            "a handler cannot `{word}`: it makes only calls that need no memory, as it may \
-             interrupt anything; let it set a variable at which the process looks"
+            "a handler cannot call `{word}`: it may interrupt anything, so it makes only calls \
+             that allocate no memory; set a variable in the handler, and check it in the process"
         );
         return Err(SyntaxError { message, ..start });
     }
     Ok(call)
 }
 
-/// One of [`SystemCall::WORDS`], behind its word.
+/// Parses the arguments of one of [`SystemCall::WORDS`].
 fn other(cursor: &mut Cursor<'_>, word: &str) -> Result<SystemCall, SyntaxError> {
     Ok(match word {
         "fork" => SystemCall::Fork(cursor.block(BlockKind::Process)?),
@@ -127,7 +127,7 @@ fn aim(cursor: &mut Cursor<'_>) -> Result<KillTarget, SyntaxError> {
     })
 }
 
-/// Flags of `sigaction`, as many as there are.
+/// Parses any number of flags of `sigaction`.
 pub(super) fn action_flags(cursor: &mut Cursor<'_>) -> ActionFlags {
     let mut flags = ActionFlags::empty();
     while let Some(flag) = cursor.takes_of(ACTION_FLAGS) {
@@ -181,7 +181,7 @@ fn tcsetattr(cursor: &mut Cursor<'_>) -> Result<SystemCall, SyntaxError> {
     }
 }
 
-/// The word of a terminal's mode.
+/// Parses a mode of a terminal.
 pub(super) fn mode(cursor: &mut Cursor<'_>) -> Result<Modes, SyntaxError> {
     let words: Vec<&str> = MODES.iter().map(|(word, _)| *word).collect();
     let of = |word: &str| MODES.iter().find(|(name, _)| *name == word).map(|(_, mode)| *mode);
@@ -192,7 +192,7 @@ fn limited(cursor: &mut Cursor<'_>) -> Result<LimitedResource, SyntaxError> {
     cursor.one_of("resource", LimitedResource::WORDS, LimitedResource::of)
 }
 
-/// `soft N hard N`.
+/// Parses `soft N hard N`.
 pub(super) fn bounds(cursor: &mut Cursor<'_>) -> Result<Bounds, SyntaxError> {
     cursor.needs_word("soft")?;
     let soft = bound(cursor)?;

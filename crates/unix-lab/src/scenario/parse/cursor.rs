@@ -1,4 +1,4 @@
-//! One line, read from left to right: [`Cursor`]; and the names that a text defines: [`Names`].
+//! A position in one line, [`Cursor`], and the names that a text defines, [`Names`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::scenario::term::Term;
 use crate::scenario::token::{Kind, Line, Token};
 use crate::scenario::word::{ActionKind, BuiltinValue, SignalField};
 
-/// Words that begin a statement and no call.
+/// Words that start a statement that is not a call.
 pub(super) const STATEMENTS: &[&str] =
     &["on", "sigvec", "note", "check", "repeat", "while", "expect", "process"];
 
-/// Words that neither begin a statement nor stand for a value, but would be misread as a variable.
+/// Words that neither start a statement nor stand for a value, but would be misread as a variable.
 const OTHERS: &[&str] = &[
     "any",
     "group",
@@ -37,7 +37,7 @@ const OTHERS: &[&str] = &[
     "from",
 ];
 
-/// What a text defines, wherever it does.
+/// The names that a text defines, at any place.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     processes: BTreeSet<String>,
@@ -46,7 +46,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Those of all lines.
+    /// Collects the names of all lines.
     pub(super) fn of(lines: &[Line<'_>]) -> Self {
         let mut names = Self::default();
         for line in lines {
@@ -82,13 +82,13 @@ impl Names {
     }
 }
 
-/// A line, and how far it was read.
+/// A line, and the number of tokens that were read.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     pub(super) line: &'a Line<'a>,
     names: &'a Names,
     at: usize,
-    /// Whether it reads a handler's body.
+    /// `true` while it reads a handler's body.
     pub(super) in_handler: bool,
 }
 
@@ -97,22 +97,22 @@ impl<'a> Cursor<'a> {
         Self { line, names, at: 0, in_handler }
     }
 
-    /// The same line with nothing left to read.
+    /// Returns a cursor over the same line with no token left.
     pub(super) fn ended(&self) -> Self {
         Self { at: self.line.tokens.len(), ..*self }
     }
 
-    /// The next token.
+    /// Returns the next token.
     pub(super) fn peek(&self) -> Option<&'a Kind> {
         self.line.tokens.get(self.at).map(|token| &token.kind)
     }
 
-    /// The token behind the next.
+    /// Returns the token after the next.
     pub(super) fn peek_behind(&self) -> Option<&'a Kind> {
         self.line.tokens.get(self.at + 1).map(|token| &token.kind)
     }
 
-    /// The next token, if it is a word.
+    /// Returns the next token, if it is a word.
     pub(super) fn peek_word(&self) -> Option<&'a str> {
         match self.peek() {
             Some(Kind::Word(word)) => Some(word),
@@ -128,21 +128,21 @@ impl<'a> Cursor<'a> {
         self.at == self.line.tokens.len()
     }
 
-    /// Takes this symbol, if it is next.
+    /// Consumes this symbol, if it is next.
     pub(super) fn takes(&mut self, symbol: &str) -> bool {
         let is_next = matches!(self.peek(), Some(Kind::Symbol(found)) if *found == symbol);
         self.at += usize::from(is_next);
         is_next
     }
 
-    /// Takes this word, if it is next.
+    /// Consumes this word, if it is next.
     pub(super) fn takes_word(&mut self, word: &str) -> bool {
         let is_next = self.peek_word() == Some(word);
         self.at += usize::from(is_next);
         is_next
     }
 
-    /// Takes the next word, if the table has it.
+    /// Consumes the next word, if the table has it.
     pub(super) fn takes_of<T: Copy>(&mut self, table: &[(&str, T)]) -> Option<T> {
         let word = self.peek_word()?;
         let (_, found) = table.iter().find(|(name, _)| *name == word)?;
@@ -164,7 +164,7 @@ impl<'a> Cursor<'a> {
         if self.takes_word(word) { Ok(()) } else { Err(self.expected(&format!("`{word}`"))) }
     }
 
-    /// A word that `of` knows; `what` says what the known words stand for.
+    /// Parses a word that `of` accepts; `what` describes the accepted words.
     pub(super) fn one_of<T>(
         &mut self,
         what: &str,
@@ -181,7 +181,7 @@ impl<'a> Cursor<'a> {
         Ok(found)
     }
 
-    /// The name of a process or thread that the text defines.
+    /// Parses the name of a process or thread that the text defines.
     pub(super) fn block(&mut self, kind: BlockKind) -> Result<String, SyntaxError> {
         let what = match kind {
             BlockKind::Process => "process",
@@ -193,25 +193,25 @@ impl<'a> Cursor<'a> {
         };
         if !known.contains(word) {
             let hint = hint(word, known.iter().map(String::as_str));
-            return Err(self.error(format!("no {what} is named `{word}`{hint}")));
+            return Err(self.error(format!("unknown {what} `{word}`{hint}")));
         }
         self.at += 1;
         Ok(word.to_owned())
     }
 
-    /// A variable that is to be set.
+    /// Parses a variable to be set.
     pub(super) fn variable(&mut self) -> Result<String, SyntaxError> {
         let Some(word) = self.peek_word() else { return Err(self.expected("a variable")) };
         if is_reserved(word) {
-            return Err(self.error(format!(
-                "`{word}` is a word of the language; name the variable otherwise"
-            )));
+            return Err(
+                self.error(format!("`{word}` is a keyword; choose another name for the variable"))
+            );
         }
         self.at += 1;
         Ok(word.to_owned())
     }
 
-    /// Whether the next token can only be a value.
+    /// Returns `true` if the next token can only be a value.
     pub(super) fn is_at_term(&self) -> bool {
         match self.peek() {
             Some(Kind::Number(_)) => true,
@@ -224,7 +224,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A number, a variable, `self` …
+    /// Parses a number, a variable, `self` …
     pub(super) fn term(&mut self) -> Result<Term, SyntaxError> {
         let term = match self.peek() {
             Some(Kind::Number(_)) => return self.integer().map(Term::Number),
@@ -235,7 +235,7 @@ impl<'a> Cursor<'a> {
         Ok(term)
     }
 
-    /// The value that a word means; the cursor stays.
+    /// Returns the value that a word denotes. Does not move the cursor.
     pub(super) fn named(&self, word: &str) -> Result<Term, SyntaxError> {
         if let Some(own) = BuiltinValue::of(word) {
             return Ok(Term::Own(own));
@@ -244,7 +244,7 @@ impl<'a> Cursor<'a> {
             return if self.in_handler {
                 Ok(Term::Info(info))
             } else {
-                Err(self.error(format!("`{word}` is known in handlers only")))
+                Err(self.error(format!("`{word}` is available only in handlers")))
             };
         }
         if self.names.variables.contains(word) {
@@ -257,7 +257,7 @@ impl<'a> Cursor<'a> {
             )));
         }
         if word.split_once('-').is_some_and(|(left, _)| self.names.variables.contains(left)) {
-            return Err(self.error(format!("nothing sets `{word}`; put spaces around `-`")));
+            return Err(self.error(format!("no statement sets `{word}`; put spaces around `-`")));
         }
         let known = self
             .names
@@ -265,42 +265,42 @@ impl<'a> Cursor<'a> {
             .iter()
             .map(String::as_str)
             .chain(BuiltinValue::WORDS.iter().copied());
-        Err(self.error(format!("nothing sets a variable `{word}`{}", hint(word, known))))
+        Err(self.error(format!("no statement sets a variable `{word}`{}", hint(word, known))))
     }
 
-    /// A number of 32 bits.
+    /// Parses a number of 32 bits.
     pub(super) fn integer(&mut self) -> Result<i32, SyntaxError> {
         let Some(Kind::Number(number)) = self.peek() else { return Err(self.expected("a number")) };
-        let number = i32::try_from(*number)
-            .map_err(|_| self.error(format!("{number} is beyond 32 bits")))?;
+        let number =
+            i32::try_from(*number).map_err(|_| self.error(format!("{number} exceeds 32 bits")))?;
         self.at += 1;
         Ok(number)
     }
 
-    /// That a number, if one is next, is a status with which a process can exit.
+    /// Checks that a number, if one is next, is a possible exit status.
     pub(super) fn check_status(&self) -> Result<(), SyntaxError> {
         match self.peek() {
             Some(Kind::Number(number)) if !(0..=0xff).contains(number) => Err(self.error(format!(
-                "expected an exit status, 0 to 255; found {number}, of which a parent is told {}: \
-                 write that",
+                "expected an exit status from 0 to 255; found {number}, of which a parent \
+                 receives {}: write that",
                 number & 0xff
             ))),
             _ => Ok(()),
         }
     }
 
-    /// That a number, if one is next, says how often something can be done.
+    /// Checks that a number, if one is next, is not negative.
     pub(super) fn check_times(&self) -> Result<(), SyntaxError> {
         match self.peek() {
             Some(Kind::Number(number)) if *number < 0 => Err(self.error(format!(
-                "expected how often, from 0; found {number}: write 0, or take out what is never \
-                 done"
+                "expected a count of at least 0; found {number}: write 0, or remove what is \
+                 never done"
             ))),
             _ => Ok(()),
         }
     }
 
-    /// A number from 0.
+    /// Parses a number of at least 0.
     pub(super) fn count(&mut self) -> Result<u32, SyntaxError> {
         let Some(Kind::Number(number)) = self.peek() else { return Err(self.expected("a number")) };
         let number = u32::try_from(*number)
@@ -332,13 +332,13 @@ impl<'a> Cursor<'a> {
         let signal = name.parse().map_err(|_| {
             let known: Vec<String> = Signal::all().map(|signal| signal.to_string()).collect();
             let hint = hint(name, known.iter().map(|known| &known[3..]));
-            self.error(format!("no signal is named `{name}`{hint}"))
+            self.error(format!("unknown signal `{name}`{hint}"))
         })?;
         self.at += 1;
         Ok(signal)
     }
 
-    /// A signal, or 0 for none.
+    /// Parses a signal, or 0 for none.
     pub(super) fn signal_or_zero(&mut self) -> Result<Option<Signal>, SyntaxError> {
         if matches!(self.peek(), Some(Kind::Number(0))) {
             self.at += 1;
@@ -347,7 +347,7 @@ impl<'a> Cursor<'a> {
         self.signal().map(Some)
     }
 
-    /// `{INT USR1}`, `all`, `INT`.
+    /// Parses `{INT USR1}`, `all` or `INT`.
     pub(super) fn set(&mut self) -> Result<SigSet, SyntaxError> {
         if self.takes_word("all") {
             return Ok(SigSet::ALL);
@@ -369,7 +369,7 @@ impl<'a> Cursor<'a> {
         Ok(set)
     }
 
-    /// That something else should stand here.
+    /// Returns the error that another token was expected here.
     pub(super) fn expected(&self, what: &str) -> SyntaxError {
         let found = match self.line.tokens.get(self.at) {
             None => "the end of the line".to_owned(),
@@ -382,7 +382,7 @@ impl<'a> Cursor<'a> {
         self.line.text.chars().skip(token.column - 1).take(token.width).collect()
     }
 
-    /// That something is wrong with the next token.
+    /// Returns an error about the next token.
     pub(super) fn error(&self, message: String) -> SyntaxError {
         let (column, width) = match self.line.tokens.get(self.at) {
             Some(token) => (token.column, token.width),
@@ -393,7 +393,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Whether a word cannot be a variable.
+/// Returns `true` if a word cannot be a variable.
 fn is_reserved(word: &str) -> bool {
     let families = [
         STATEMENTS,

@@ -1,4 +1,4 @@
-//! What must come of a call, and of the whole run, of tokens.
+//! Parses the expected results of calls, and the expectations of the whole run.
 
 use tontine_unix::{Errno, Modes};
 
@@ -12,10 +12,10 @@ use crate::scenario::flags::MODES;
 use crate::scenario::token::Kind;
 use crate::scenario::word::{ActionKind, SignalCause};
 
-/// The highest number that an error has on Linux.
+/// The highest number of an error on Linux.
 const LAST_ERRNO: i32 = 133;
 
-/// `-> A or B`, if it is next.
+/// Parses `-> A or B`, if it is next.
 pub(super) fn behind_arrow(cursor: &mut Cursor<'_>) -> Result<Option<Expected>, SyntaxError> {
     if !cursor.takes("->") {
         return Ok(None);
@@ -64,7 +64,7 @@ fn pattern(cursor: &mut Cursor<'_>) -> Result<Pattern, SyntaxError> {
             },
         },
         Some(Kind::Number(_)) => value(cursor),
-        _ => Err(cursor.expected("what must come of the call")),
+        _ => Err(cursor.expected("the expected result of the call")),
     }
 }
 
@@ -74,7 +74,7 @@ fn unknown(cursor: &Cursor<'_>, word: &str) -> SyntaxError {
     cursor.error(format!("neither a variable nor a result: `{word}`{}", hint(word, known)))
 }
 
-/// A value, or a child and how it is.
+/// Parses a value, or a child and its status.
 fn value(cursor: &mut Cursor<'_>) -> Result<Pattern, SyntaxError> {
     let term = cursor.term()?;
     match cursor.peek_word() {
@@ -90,7 +90,7 @@ fn errno(cursor: &mut Cursor<'_>, name: &str) -> Result<Pattern, SyntaxError> {
     let found = all.clone().find(|errno| errno.name() == Some(name));
     let errno = found.ok_or_else(|| {
         let hint = hint(name, all.filter_map(Errno::name));
-        cursor.error(format!("no error is named `{name}`{hint}"))
+        cursor.error(format!("unknown error `{name}`{hint}"))
     })?;
     cursor.skip();
     Ok(Pattern::Errno(errno))
@@ -132,7 +132,7 @@ fn status(cursor: &mut Cursor<'_>) -> Result<StatusPattern, SyntaxError> {
     })
 }
 
-/// What stands behind `expect`.
+/// Parses the rest of an `expect` line.
 pub(super) fn expectation(cursor: &mut Cursor<'_>) -> Result<Expectation, SyntaxError> {
     let source = source(cursor);
     let what = match cursor.peek() {
@@ -184,7 +184,7 @@ fn count(cursor: &mut Cursor<'_>) -> Result<Count, SyntaxError> {
     }
     match cursor.peek() {
         Some(Kind::Number(most)) if *most < i64::from(least) => {
-            Err(cursor.error(format!("{least}..{most} has no number in it")))
+            Err(cursor.error(format!("the range {least}..{most} is empty")))
         }
         _ => Ok(Count { min: least, max: cursor.count()? }),
     }

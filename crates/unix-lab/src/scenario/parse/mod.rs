@@ -1,8 +1,8 @@
-//! A scenario of text: [`Scenario`]'s [`FromStr`].
+//! The parser of scenarios: [`Scenario`]'s [`FromStr`].
 //!
-//! `token.rs` has cut the text into lines of tokens. Here lines become blocks and statements by
-//! their indentation; `cursor.rs` reads within a line, `call.rs` calls, `expected.rs` what must
-//! come of them.
+//! `token.rs` splits the text into lines of tokens. This file forms blocks and statements by
+//! indentation; `cursor.rs` parses within a line, `call.rs` parses calls, `expected.rs` their
+//! expected results.
 
 mod call;
 mod cursor;
@@ -23,7 +23,7 @@ use super::flags::ACTION_FLAGS;
 use super::token::{Kind, Line, lines};
 use super::word::Relation;
 
-/// How deep blocks may lie in each other.
+/// Maximum depth of nested blocks.
 const DEEPEST: usize = 16;
 
 impl FromStr for Scenario {
@@ -36,7 +36,7 @@ impl FromStr for Scenario {
     }
 }
 
-/// All lines, and how many were read.
+/// The parser: all lines, and the index of the next one.
 struct Parser<'a> {
     lines: &'a [Line<'a>],
     names: &'a Names,
@@ -83,12 +83,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Of the line that is next.
+    /// Returns a cursor over the next line.
     fn cursor(&self, in_handler: bool) -> Option<Cursor<'a>> {
         self.lines.get(self.next).map(|line| Cursor::new(line, self.names, in_handler))
     }
 
-    /// `process NAME` or `thread NAME`, from the first word on.
+    /// Parses `process NAME` or `thread NAME`, and the body.
     fn block(
         &mut self,
         mut cursor: Cursor<'a>,
@@ -99,8 +99,8 @@ impl<'a> Parser<'a> {
         cursor.skip();
         let wrong = match cursor.peek_word() {
             Some(name) if before.block(name).is_some() => Some("is defined above"),
-            // Behind `expect` they would be read as something else.
-            Some("note" | "notes") => Some("is a word of the language"),
+            // After `expect` these names would be read as keywords.
+            Some("note" | "notes") => Some("is a keyword"),
             _ => None,
         };
         if let (Some(wrong), Some(name)) = (wrong, cursor.peek_word()) {
@@ -112,7 +112,7 @@ impl<'a> Parser<'a> {
         Ok(ScenarioBlock { source, kind, name, body })
     }
 
-    /// The lines below `above` that are indented more.
+    /// Parses the lines below `above` that are indented more.
     fn indented(
         &mut self,
         above: &Line<'_>,
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
                 break;
             }
             if depth > DEEPEST {
-                return Err(cursor.error(format!("blocks more than {DEEPEST} deep")));
+                return Err(cursor.error(format!("blocks are nested more than {DEEPEST} deep")));
             }
             if indent != own {
                 return Err(cursor.error(format!("expected {own} spaces before it, or fewer")));
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
         Ok(body)
     }
 
-    /// `STATEMENT; STATEMENT` to the end of the line, and what is indented below the last.
+    /// Parses `STATEMENT; STATEMENT` to the end of the line, and the indented body of the last one.
     fn sequence(
         &mut self,
         mut cursor: Cursor<'a>,
@@ -169,18 +169,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `: STATEMENT; STATEMENT`, or what is indented below.
+    /// Parses `: STATEMENT; STATEMENT`, or the indented lines below.
     fn body(
         &mut self,
         cursor: &mut Cursor<'a>,
         depth: usize,
     ) -> Result<Vec<Statement>, SyntaxError> {
         if depth > DEEPEST {
-            return Err(cursor.error(format!("blocks more than {DEEPEST} deep")));
+            return Err(cursor.error(format!("blocks are nested more than {DEEPEST} deep")));
         }
         if cursor.takes(":") && !cursor.is_at_end() {
             let mut body = Vec::new();
-            // The rest of the line belongs to the body: it is read by a cursor of its own.
+            // The rest of the line belongs to the body and gets its own cursor.
             let rest = std::mem::replace(cursor, cursor.ended());
             self.sequence(rest, depth + 1, &mut body)?;
             return Ok(body);
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
         self.indented(cursor.line, depth + 1, cursor.in_handler)
     }
 
-    /// `on SIGNAL [FLAGS] [mask SET] [-> EXPECTED]`, and its body.
+    /// Parses `on SIGNAL [FLAGS] [mask SET] [-> EXPECTED]`, and the body.
     fn handler(
         &mut self,
         cursor: &mut Cursor<'a>,
@@ -219,7 +219,7 @@ fn source(cursor: &Cursor<'_>) -> SourceLine {
     SourceLine { line: u32::try_from(cursor.line.number).unwrap_or(u32::MAX) }
 }
 
-/// A statement without a body.
+/// Parses a statement without a body.
 fn simple(cursor: &mut Cursor<'_>) -> Result<StatementKind, SyntaxError> {
     if let (Some(Kind::Word(_)), Some(Kind::Symbol("="))) = (cursor.peek(), cursor.peek_behind()) {
         let name = cursor.variable()?;
@@ -242,7 +242,7 @@ fn simple(cursor: &mut Cursor<'_>) -> Result<StatementKind, SyntaxError> {
         }
         Some(word) if SystemCall::words().any(|known| known == word) => call_step(cursor, None),
         Some(word @ ("expect" | "process")) => {
-            Err(cursor.error(format!("`{word}` begins its line: expected no indentation here")))
+            Err(cursor.error(format!("`{word}` starts a line: expected no indentation here")))
         }
         Some(word) => {
             let known = SystemCall::words().chain(STATEMENTS.iter().copied());
@@ -280,7 +280,7 @@ fn condition(cursor: &mut Cursor<'_>) -> Result<Condition, SyntaxError> {
     Ok(Condition { left, relation, right: expression(cursor)? })
 }
 
-/// The text of a note: `{VALUE}` is filled in, `{{` is a brace.
+/// Parses the text of a note: `{VALUE}` is filled in, `{{` is a brace.
 fn note(cursor: &mut Cursor<'_>) -> Result<Vec<NotePart>, SyntaxError> {
     let Some(Kind::Text(text)) = cursor.peek() else {
         return Err(cursor.expected("a text in quotes"));
@@ -291,11 +291,11 @@ fn note(cursor: &mut Cursor<'_>) -> Result<Vec<NotePart>, SyntaxError> {
     while let Some(c) = rest.next() {
         match c {
             '{' | '}' if rest.next_if_eq(&c).is_some() => literal.push(c),
-            '}' => return Err(cursor.error("a `}` without `{`; write `}}` for a brace".into())),
+            '}' => return Err(cursor.error("`}` without `{`; write `}}` for a brace".into())),
             '{' => {
                 let word: String = std::iter::from_fn(|| rest.next_if(|c| *c != '}')).collect();
                 if rest.next().is_none() {
-                    let message = "a `{` without `}`; write `{{` for a brace";
+                    let message = "`{` without `}`; write `{{` for a brace";
                     return Err(cursor.error(message.into()));
                 }
                 let value = match word.parse() {

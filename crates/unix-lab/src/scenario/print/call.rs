@@ -1,4 +1,4 @@
-//! Text of calls and their arguments.
+//! Displays calls and their arguments.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -75,7 +75,7 @@ impl Display for SystemCall {
     }
 }
 
-/// With a space before each.
+/// Writes flags, each after a space.
 pub(super) fn action_flags(f: &mut Formatter<'_>, flags: ActionFlags) -> fmt::Result {
     let set = ACTION_FLAGS.iter().filter(|(_, flag)| flags.contains(*flag));
     set.into_iter().try_for_each(|(word, _)| write!(f, " {word}"))
@@ -116,7 +116,7 @@ impl Display for Spawning {
     }
 }
 
-/// With a space before it, or nothing for any child.
+/// Displays the children after a space; any child is an empty text.
 impl Display for WaitTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! Text of what must come of calls, and of the whole run.
+//! Displays the expected results of calls and the expectations of the whole run.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,8 +1,8 @@
-//! Text of a scenario: what [`std::fmt::Display`] writes, the parser reads as the same scenario.
+//! The text of a scenario: the parser reads what [`std::fmt::Display`] writes as the same scenario.
 //!
-//! Here are blocks and statements; `call.rs` has calls, `expected.rs` what must come of them,
-//! `piece.rs` what both are made of. Bodies are always indented blocks; comments and layout are not
-//! kept. Nothing here allocates: a log may print a call from within a handler.
+//! This file prints blocks and statements; `call.rs` prints calls, `expected.rs` their expected
+//! results, `piece.rs` the parts of both. Bodies are always indented blocks; comments and layout
+//! are not kept. Printing allocates nothing, because a handler may log a call.
 
 mod call;
 mod expected;
@@ -47,7 +47,7 @@ impl Display for ScenarioBlock {
     }
 }
 
-/// Statements, each on a line of its own.
+/// Writes statements, each on its own line.
 fn body(f: &mut Formatter<'_>, depth: usize, statements: &[Statement]) -> fmt::Result {
     for Statement { kind, .. } in statements {
         writeln!(f, "{:1$}{kind}", "", depth * 2)?;
@@ -64,7 +64,7 @@ fn body(f: &mut Formatter<'_>, depth: usize, statements: &[Statement]) -> fmt::R
     Ok(())
 }
 
-/// Without the body, where it has one.
+/// Displays a statement without its body.
 impl Display for StatementKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,7 +94,7 @@ impl Display for StatementKind {
     }
 }
 
-/// Without what is expected.
+/// Displays a call without its expected result.
 impl Display for CallStatement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(into) = &self.into {
@@ -104,7 +104,7 @@ impl Display for CallStatement {
     }
 }
 
-/// Without what is expected, and without the body.
+/// Displays a handler without its expected result and its body.
 impl Display for HandlerStatement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", if self.bsd { "sigvec" } else { "on" }, Name(self.signal))?;

@@ -1,4 +1,4 @@
-//! Text of signals, sets of them, durations and texts.
+//! Displays signals, signal sets, durations and quoted texts.
 
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tontine_unix::{SigSet, Signal};
 
 use crate::scenario::token::UNITS;
 
-/// A signal as scenarios write it: without `SIG`.
+/// Displays a signal as scenarios write it, without `SIG`.
 pub(in crate::scenario) struct Name(pub(in crate::scenario) Signal);
 
 impl Display for Name {
@@ -16,7 +16,7 @@ impl Display for Name {
     }
 }
 
-/// Leaves out the first bytes, all ASCII.
+/// Skips the first bytes, which are ASCII.
 struct Without<'f, 'g> {
     rest: usize,
     f: &'f mut Formatter<'g>,
@@ -30,7 +30,7 @@ impl Write for Without<'_, '_> {
     }
 }
 
-/// A signal, or 0.
+/// Displays a signal, or 0 for none.
 pub(super) struct OrZero(pub(super) Option<Signal>);
 
 impl Display for OrZero {
@@ -42,7 +42,7 @@ impl Display for OrZero {
     }
 }
 
-/// A set of signals as an argument: one signal needs no braces.
+/// Displays a set of signals as an argument: a single signal needs no braces.
 pub(super) struct Set(pub(super) SigSet);
 
 impl Display for Set {
@@ -55,7 +55,7 @@ impl Display for Set {
     }
 }
 
-/// A set of signals in braces.
+/// Displays a set of signals in braces.
 pub(in crate::scenario) struct Braced(pub(in crate::scenario) SigSet);
 
 impl Display for Braced {
@@ -72,7 +72,7 @@ impl Display for Braced {
     }
 }
 
-/// A duration in the largest unit that divides it.
+/// Displays a duration in the largest unit that divides it.
 pub(super) struct Time(pub(super) Duration);
 
 impl Display for Time {
@@ -85,7 +85,7 @@ impl Display for Time {
     }
 }
 
-/// A text in quotes.
+/// Displays a text in quotes.
 pub(super) struct Quoted<'t>(pub(super) &'t str);
 
 impl Display for Quoted<'_> {
@@ -96,7 +96,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// The inside of a text; of a note braces are doubled.
+/// Writes the inside of a quoted text. In a note, braces are doubled.
 pub(super) fn escaped(f: &mut Formatter<'_>, text: &str, note: bool) -> fmt::Result {
     for c in text.chars() {
         match c {
