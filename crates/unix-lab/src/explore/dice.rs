@@ -1,20 +1,21 @@
-//! Dice for sampled schedules, the same on every machine.
+//! Random preemptions for sampled schedules, the same on every machine.
 
 use tontine_unix_sim::internal::SplitMix;
 
-/// Throws dice.
+/// Chooses at random the decisions at which the running fiber is preempted, and the fiber that runs
+/// next.
 #[derive(Debug, Clone)]
 pub(super) struct Dice {
     random: SplitMix,
-    /// Decisions to a preemption, on average.
+    /// Mean number of decisions from one preemption to the next.
     odds: u32,
-    /// The next one that is.
+    /// The next decision at which the running fiber is preempted.
     next: u32,
 }
 
 impl Dice {
-    /// Dice that the seed says everything of: some races want somebody to stand still for long,
-    /// others many turns in a short time.
+    /// Creates a sampler whose choices, and the mean, depend only on the seed: some races need a
+    /// fiber that pauses for long, others many turns in a short time.
     pub(super) fn new(seed: u64) -> Self {
         let mut dice = Self { random: SplitMix::new(seed), odds: 1, next: 0 };
         dice.odds = [2, 8, 32, 128][dice.below(4) as usize];
@@ -22,7 +23,7 @@ impl Dice {
         dice
     }
 
-    /// Whether whoever runs is interrupted at this decision.
+    /// Returns `true` if the running fiber is preempted at this decision.
     #[inline]
     pub(super) fn interrupts(&mut self, decision: u32) -> bool {
         if decision < self.next {
@@ -33,18 +34,18 @@ impl Dice {
         true
     }
 
-    /// The next decision at which it may be.
+    /// Returns the next decision at which it may be preempted.
     #[inline]
     pub(super) fn next(&self) -> u32 {
         self.next
     }
 
     fn wait(&mut self) {
-        // Uniform, of mean `odds`.
+        // Uniform, with mean `odds`.
         self.next += 1 + self.below(2 * self.odds - 1);
     }
 
-    /// A number below `bound`.
+    /// Returns a random number below `bound`.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
         self.random.below(bound)
     }

@@ -1,4 +1,4 @@
-//! Decides for the simulated executor at each point, and remembers what came of it: [`Guide`].
+//! Decides for the simulated executor at each point, and records the run: [`Guide`].
 
 #![allow(unsafe_code, reason = "a guide outlives the runs in which it decides")]
 
@@ -12,33 +12,34 @@ use super::order::{Order, gives_way};
 use super::path::Path;
 use super::schedule::Schedule;
 
-/// Who decides.
+/// The source of decisions.
 #[derive(Debug)]
 enum Policy {
-    /// Each schedule in its turn.
+    /// The search through all schedules.
     All(Path),
-    /// Dice, and preemptions that they have made.
+    /// Random choices, and the number of preemptions so far.
     Dice(Dice, u32),
-    /// A schedule that is given; how many of its turns were had, and preemptions.
+    /// A given schedule, the number of its departures that were taken, and the number of
+    /// preemptions.
     Given(Schedule, usize, u32),
 }
 
-/// Decides in one run after another.
+/// Decides in any number of runs, one after another.
 #[derive(Debug)]
 pub(crate) struct Guide {
     policy: Policy,
     order: Order,
-    /// Decisions of this run.
+    /// Number of decisions in this run.
     decisions: u32,
-    /// The next one at which who runs may not go on.
+    /// The next decision at which the running fiber may not simply continue.
     next: u32,
-    /// Where it departed from what would have been chosen.
+    /// The departures of this run from the default choice.
     taken: Schedule,
-    /// What each fiber has done in this run, as a hash, by its number, if that is wanted.
+    /// A hash of the steps of each fiber in this run, indexed by its number, if that is requested.
     histories: Option<Vec<u64>>,
-    /// Whether who left last lets others run first.
+    /// `true` if the fiber that left last lets others run first.
     gave_way: bool,
-    /// What happened, if it is to be told.
+    /// The steps of this run, if they are requested.
     steps: Option<Vec<Step>>,
 }
 
@@ -56,30 +57,30 @@ impl Guide {
         }
     }
 
-    /// One that goes through all schedules of at most so many preemptions.
+    /// Creates a guide that searches all schedules with at most `bound` preemptions.
     pub(super) fn all(bound: u32, reduces: bool) -> Self {
         let mut path = Path::default();
         path.begin(bound, reduces);
         Self::new(Policy::All(path))
     }
 
-    /// One that throws dice.
+    /// Creates a guide that samples schedules.
     pub(super) fn sampled() -> Self {
         Self::new(Policy::Dice(Dice::new(0), 0))
     }
 
-    /// One that follows a schedule.
+    /// Creates a guide that follows a schedule.
     pub(super) fn given(schedule: &Schedule) -> Self {
         Self::new(Policy::Given(schedule.clone(), 0, 0))
     }
 
-    /// The next run is decided by dice with this seed.
+    /// Makes random choices with this seed decide the next run.
     pub(super) fn seed(&mut self, seed: u64) {
         self.policy = Policy::Dice(Dice::new(seed), 0);
         self.begin_run();
     }
 
-    /// Goes on to the next of all schedules; false if there is none.
+    /// Advances to the next of all schedules. Returns `false` if there is none.
     pub(super) fn advance(&mut self) -> bool {
         self.begin_run();
         match &mut self.policy {
@@ -98,24 +99,24 @@ impl Guide {
         }
     }
 
-    /// From now on it remembers what each run comes to.
+    /// Makes it record the equivalence class of each run.
     pub(super) fn with_classes(mut self) -> Self {
         self.histories = Some(Vec::new());
         self
     }
 
-    /// From now on it remembers what happens.
+    /// Makes it record the steps of a run.
     pub(super) fn with_steps(mut self) -> Self {
         self.steps = Some(Vec::new());
         self
     }
 
-    /// The schedule of this run.
+    /// Returns the schedule of this run.
     pub(super) fn taken(&self) -> &Schedule {
         &self.taken
     }
 
-    /// How often this run took the processor from who could go on.
+    /// Returns how many times this run took the processor from a fiber that could continue.
     pub(super) fn preemptions(&self) -> u32 {
         match &self.policy {
             Policy::All(path) => path.spent(),
@@ -123,12 +124,12 @@ impl Guide {
         }
     }
 
-    /// Whether this run comes to the same as another one.
+    /// Returns `true` if this run is equivalent to another one.
     pub(super) fn repeats(&self) -> bool {
         matches!(&self.policy, Policy::All(path) if path.is_over())
     }
 
-    /// A hash of what everybody did: the same for schedules that come to the same.
+    /// Returns a hash of the steps of all fibers, which is equal for equivalent schedules.
     pub(super) fn class(&self) -> u64 {
         let mix = |all: u64, (fiber, history): (usize, &u64)| {
             let one = history.wrapping_add(fiber as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -137,7 +138,7 @@ impl Guide {
         self.histories.iter().flatten().enumerate().fold(0, mix)
     }
 
-    /// What happened.
+    /// Returns the recorded steps.
     pub(super) fn steps(&mut self) -> Vec<Step> {
         self.steps.take().unwrap_or_default()
     }
@@ -153,7 +154,7 @@ impl Guide {
             *history = (history.rotate_left(23) ^ step).wrapping_mul(0x0000_0100_0000_01b3);
         }
         if let Some(steps) = &mut self.steps {
-            // A fiber that has ended has let go of its thread.
+            // A fiber that has ended no longer has its thread.
             let is_there = left.leave != SwitchReason::End && left.leave != SwitchReason::Overflow;
             // SAFETY: the fiber has not ended.
             let call = if is_there { unsafe { call_of(left.context) } } else { None };
@@ -161,7 +162,7 @@ impl Guide {
         }
     }
 
-    /// Whether each step is told.
+    /// Returns `true` if each step must be reported.
     #[inline]
     fn notes(&self) -> bool {
         self.histories.is_some() || self.steps.is_some()
@@ -176,7 +177,7 @@ impl Guide {
         true
     }
 
-    /// All schedules have no choice where something is handed over: nobody else is concerned.
+    /// In a search through all schedules a handover is not a choice: it concerns no other fiber.
     fn hands_over(&mut self, several: bool) -> bool {
         let is_choice = several && !matches!(self.policy, Policy::All(_));
         if is_choice && self.decisions + 1 >= self.next {
@@ -232,7 +233,7 @@ impl Guide {
         let (fiber, preemptions) = match &mut self.policy {
             Policy::All(path) => (path.choose(&self.order, self.decisions), None),
             Policy::Dice(dice, preemptions) => {
-                // Time passes as a preemption only.
+                // Time passes only as a preemption.
                 let clocks = u32::from(!goes_on && ready.last() == Some(&CLOCK));
                 let others = ready.len() as u32 - u32::from(*goes_on) - clocks;
                 let fiber = match goes_on {
@@ -264,7 +265,7 @@ impl Guide {
     }
 }
 
-/// Keeps a guide where it is, while it is lent to runs.
+/// Keeps a guide at its address while it is lent to runs.
 #[derive(Debug)]
 pub(super) struct Kept(*mut Guide);
 
@@ -273,12 +274,12 @@ impl Kept {
         Self(Box::into_raw(Box::new(guide)))
     }
 
-    /// Lends it to runs. With `passes_time` it may let time pass while fibers are runnable.
+    /// Lends the guide to runs. With `passes_time` it may let time pass while fibers are runnable.
     ///
     /// # Safety
-    ///
-    /// They are on this thread, and over before this is dropped. Nobody uses the guide while one is
-    /// under way.
+    /// 1. The runs are on this thread.
+    /// 2. The runs end before `self` is dropped.
+    /// 3. The guide is not accessed through `self` during a run.
     pub(super) unsafe fn lend(&self, passes_time: bool) -> Guided {
         Guided { guide: self.0, passes_time }
     }
@@ -288,7 +289,7 @@ impl Deref for Kept {
     type Target = Guide;
 
     fn deref(&self) -> &Guide {
-        // SAFETY: made of a box, and no run is under way, says `Kept::lend`.
+        // SAFETY: made from a box, and no run is in progress, by the contract of `Kept::lend`.
         unsafe { &*self.0 }
     }
 }
@@ -302,19 +303,19 @@ impl DerefMut for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: made of a box, once; no run is left to use it.
+        // SAFETY: made from a box, once; no run is left that uses it.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
-/// A guide that outlives the run in which it decides.
+/// A guide as one run uses it; the guide outlives the run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guided {
     guide: *mut Guide,
     passes_time: bool,
 }
 
-// SAFETY: a run has one thread, which made the guide, says `Kept::lend`.
+// SAFETY: by the contract of `Kept::lend`, the run has one thread, which made the guide.
 unsafe impl Send for Guided {}
 // SAFETY: as above.
 unsafe impl Sync for Guided {}

@@ -1,22 +1,22 @@
-//! A run as text: who ran, up to which point, and who was next. [`told`].
+//! The text of a run, turn by turn: [`told`].
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason, lock_name, named_by};
 
-/// What a fiber did between two points.
+/// The part of a run between two points of a fiber.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) left: SwitchEvent,
-    /// The system call that its thread is in, or was in last.
+    /// The system call that the thread is in, or made last.
     pub(super) call: Option<&'static str>,
-    /// Decisions before it.
+    /// The number of decisions before it.
     pub(super) decision: u32,
 }
 
-/// Returns a line for each turn; `name` returns the names of processes. If a process has several
-/// threads, each of its turns names the thread.
+/// Returns the text of a run, with a line for each turn; `name` returns the names of processes. If
+/// a process has several threads, each of its turns names the thread.
 pub(super) fn told(steps: &[Step], name: impl Fn(i32) -> Option<String>) -> String {
     let numbers = |step: &Step| named_by(step.left.name);
     let other_threads = steps.iter().map(numbers).filter(|(pid, tid)| pid != tid);
@@ -61,19 +61,19 @@ fn who(
     if several.contains(&pid) { format!("{process}, thread {tid}") } else { process }
 }
 
-/// How a turn ended.
+/// Returns how a turn ended.
 fn end(step: &Step) -> String {
     let lock = |rank: u8, instance: u32| format!("{} {instance}", lock_name(rank));
     let within = step.call.map_or(String::new(), |call| format!(" in {call}"));
     match (step.left.leave, step.left.at) {
         (SwitchReason::Park, _) => format!("sleeps{within}"),
         (SwitchReason::Spin, At::Lock(rank, instance)) => {
-            format!("spins at {}{within}", lock(rank, instance))
+            format!("spins on {}{within}", lock(rank, instance))
         }
         (SwitchReason::Spin, _) => format!("spins{within}"),
         (SwitchReason::Yield, _) => "yields".to_owned(),
         (SwitchReason::End, _) => "ends".to_owned(),
-        (SwitchReason::Abandon | SwitchReason::Overflow, _) => "is given up".to_owned(),
+        (SwitchReason::Abandon | SwitchReason::Overflow, _) => "is abandoned".to_owned(),
         (SwitchReason::Point, At::Call) => format!("before {}", step.call.unwrap_or("a call")),
         (SwitchReason::Point, At::Return) => format!("after {}", step.call.unwrap_or("a call")),
         (SwitchReason::Point, At::Lock(rank, instance)) => {

@@ -1,16 +1,17 @@
-//! All schedules of a program or a scenario, up to a bound of preemptions: [`Exploration`].
+//! The search through all schedules of a program or a scenario, up to a bound of preemptions:
+//! [`Exploration`].
 //!
-//! A system on the simulated executor is run again and again, each time with other choices at its
+//! A system on the simulated executor runs again and again, each time with other choices at its
 //! points: locks, system calls, sleeps. A *preemption* takes the processor from a fiber that could
-//! continue; a switch is free if the fiber sleeps, spins, yields or ends. First all schedules
-//! without a preemption are run, then those with at most one, and so on: the first violation that
-//! is found has the fewest.
+//! continue; a switch is free if the fiber sleeps, spins, yields or ends. All schedules without a
+//! preemption run first, then those with at most one, and so on, so the first violation that is
+//! found has the fewest.
 //!
 //! ```
 //! use tontine_unix_lab::explore::Exploration;
 //! use tontine_unix::{Signal, Sys};
 //!
-//! // Waits once for two children, and believes that both have ended.
+//! Waits once for two children, and assumes that the first one has ended.
 //! let exploration = Exploration::new(|| {
 //!     |sys: &dyn Sys| {
 //!         let first = sys.fork(|_| 0).expect("there is room");
@@ -24,10 +25,10 @@
 //! assert_eq!(exploration.replay(&schedule).violation, Some(violation.what));
 //! ```
 //!
-//! `guide.rs` decides at each point, `path.rs` goes through all schedules and leaves out those
-//! that come to the same, `order.rs` says who is tried first, `dice.rs` samples; `subject.rs` runs
-//! and judges, `schedule.rs` and `interleaving.rs` are what is printed. The executor
-//! carries the choices out, and the machine defines what a system is.
+//! `guide.rs` decides at each point; `path.rs` is the search through all schedules, and prunes
+//! equivalent ones; `order.rs` defines the order in which fibers are tried; `dice.rs` samples;
+//! `subject.rs` runs and judges; `schedule.rs` and `interleaving.rs` are the printed texts. The
+//! executor carries out the choices, and `tontine_unix_sim` defines the system.
 #![allow(unsafe_code, reason = "lends guides to runs")]
 
 mod dice;
@@ -69,7 +70,7 @@ pub struct ExplorationReport {
     /// Number of runs.
     pub schedules: u64,
     /// Number of runs for each bound of preemptions, from 0. Runs that turned out to be equivalent
-    /// to others count too, and each bound starts from scratch.
+    /// to others count too, and the search starts from scratch at each bound.
     pub by_bound: Vec<u64>,
     /// `true` if every schedule up to the bound was run, or one that is equivalent. Always `false`
     /// for a sample.
@@ -110,8 +111,8 @@ impl Exploration {
     /// Maximum number of steps of a run, unless [`Exploration::max_steps`] sets another.
     pub const DEFAULT_MAX_STEPS: u64 = 20_000;
 
-    /// Creates the exploration of a program, which `make` returns for each run. A run fails if the
-    /// program exits with another status than 0. The defaults are mode
+    /// Creates the exploration of a program; `make` returns the program for each run. A run fails
+    /// if the program exits with a status other than 0. The defaults are mode
     /// [`Parallel`](LockingMode::Parallel), two processors and two preemptions.
     pub fn new<P>(make: impl Fn() -> P + 'static) -> Self
     where
@@ -120,7 +121,7 @@ impl Exploration {
         Self::of(Subject::Program(Box::new(move || Box::new(make()))))
     }
 
-    /// Creates the exploration of a scenario. A run fails if an expectation of the text does.
+    /// Creates the exploration of a scenario. A run fails if an expectation of the scenario fails.
     pub fn scenario(scenario: &Scenario) -> Self {
         Self::of(Subject::Scenario(Box::new(Stage::sparse(scenario))))
     }
@@ -139,7 +140,7 @@ impl Exploration {
         }
     }
 
-    /// Sets the mode: which locks the system has, and where its calls run.
+    /// Sets the locking mode, which determines the locks of the system and where its calls run.
     #[must_use]
     pub fn mode(mut self, mode: LockingMode) -> Self {
         self.mode = mode;
@@ -154,7 +155,7 @@ impl Exploration {
         self
     }
 
-    /// Configures the system further, with programs or limits for example.
+    /// Sets a function that configures the system further, for example with programs or limits.
     #[must_use]
     pub fn configure(mut self, configure: impl Fn(Builder) -> Builder + 'static) -> Self {
         self.configure = Box::new(configure);
@@ -176,35 +177,37 @@ impl Exploration {
         self
     }
 
-    /// Sets the maximum number of runs. By default there is none.
+    /// Sets the maximum number of runs. By default the number is not limited.
     #[must_use]
     pub fn max_schedules(mut self, schedules: u64) -> Self {
         self.max_schedules = schedules;
         self
     }
 
-    /// Sets whether schedules that are equivalent to others are left out. The default is `true`.
+    /// Sets whether the search prunes schedules that are equivalent to others. The default is
+    /// `true`.
     #[must_use]
     pub fn reduced(mut self, reduced: bool) -> Self {
         self.reduces = reduced;
         self
     }
 
-    /// Sets whether time passes only while no thread is runnable: for programs that rely on a timer
-    /// being far off. The default is `false`: time may pass at any point, as a preemption.
+    /// Sets whether time passes only while no thread is runnable, for programs that rely on a timer
+    /// not expiring soon. The default is `false`: time may pass at any point, as a preemption.
     #[must_use]
     pub fn idle_clock(mut self, idle_clock: bool) -> Self {
         self.idle_clock = idle_clock;
         self
     }
 
-    /// Runs all schedules, those with the fewest preemptions first, until one fails.
+    /// Runs all schedules up to the bound, those with the fewest preemptions first, until one
+    /// fails.
     pub fn run(&self) -> ExplorationReport {
         self.run_all(|guide| guide, |_| {})
     }
 
-    /// What the schedules up to the bound come to, as hashes, and a schedule that comes to each:
-    /// the same hashes with and without those that are left out. For tests.
+    /// Returns the equivalence classes of the schedules up to the bound, as hashes, each with a
+    /// schedule of the class. The classes are the same with and without pruning. For tests.
     #[doc(hidden)]
     pub fn classes(&self) -> (ExplorationReport, BTreeMap<u64, Schedule>) {
         let mut classes = BTreeMap::new();
@@ -250,8 +253,8 @@ impl Exploration {
         outcome
     }
 
-    /// Runs randomly chosen schedules, one for each of `seeds` seeds from `first` on, until one
-    /// fails.
+    /// Runs randomly chosen schedules until one fails: one for each of `seeds` seeds, starting at
+    /// `first`.
     pub fn sample(&self, first: u64, seeds: u64) -> ExplorationReport {
         let mut outcome = ExplorationReport {
             schedules: 0,
@@ -274,20 +277,19 @@ impl Exploration {
         outcome
     }
 
-    /// Runs one schedule and returns how the run went, whether it failed or not.
+    /// Runs one schedule, and reports the run whether it failed or not.
     pub fn replay(&self, schedule: &Schedule) -> ReplayReport {
         self.told(Guide::given(schedule))
     }
 
-    /// Runs the schedule that [`Exploration::sample`] chooses with this seed, and returns how the
-    /// run went.
+    /// Runs the schedule that [`Exploration::sample`] chooses with this seed, and reports the run.
     pub fn replay_seed(&self, seed: u64) -> ReplayReport {
         let mut guide = Guide::sampled();
         guide.seed(seed);
         self.told(guide)
     }
 
-    /// One run as the guide decides, and how it went.
+    /// Makes one run with the guide's decisions, and reports it.
     fn told(&self, guide: Guide) -> ReplayReport {
         let mut guide = Kept::new(guide.with_steps());
         let seen = self.subject.run(&self.system(&guide, None));
@@ -301,7 +303,7 @@ impl Exploration {
         }
     }
 
-    /// The violation that the guide has met, by running it again.
+    /// Returns the violation that the guide has met. Runs its schedule again for the interleaving.
     fn violation(&self, guide: &Guide, seen: Seen, seed: Option<u64>) -> Violation {
         let schedule = guide.taken().clone();
         let what = seen.wrong.unwrap_or_default();
@@ -317,7 +319,7 @@ impl Exploration {
         Violation { what, schedule, seed, preemptions: guide.preemptions(), interleaving }
     }
 
-    /// A system in whose runs the guide decides, one after another.
+    /// Builds a system in whose runs the guide decides, one after another.
     fn system(&self, guide: &Kept, reused: Option<&Reused>) -> Virtual {
         let usual = if self.mode == LockingMode::Uniprocessor { 1 } else { 2 };
         let builder = Virtual::builder()
@@ -325,14 +327,14 @@ impl Exploration {
             .processors(self.processors.unwrap_or(usual))
             .pids(PIDS)
             .stop_at(self.max_steps);
-        // SAFETY: a run is over when `Subject::run` returns, and nobody uses the guide meanwhile;
-        // whoever asked keeps it as long as the system.
+        // SAFETY: a run is over when `Subject::run` returns; until then the callers of this
+        // function do not access the guide, and they keep it as long as the system.
         let guided = unsafe { guide.lend(!self.idle_clock) };
         self.subject.system((self.configure)(builder).guided(guided, reused))
     }
 }
 
-/// The highest number of a process.
+/// The highest process number.
 const PIDS: usize = 300;
 
 impl Debug for Exploration {

@@ -1,49 +1,49 @@
-//! Whose turn it may be at a decision, and in which order they are tried: [`Order`].
+//! The fibers that may run at a decision, and the order in which the search tries them: [`Order`].
 //!
-//! Whoever runs comes first if it can go on; then the others, the one first that has waited
-//! longest. A fiber that yields, or polls, is not chosen again before each of those that could run
-//! then has had a turn or cannot run any more: without that a loop that polls would have no end
-//! where it is chosen again and again.
+//! The running fiber comes first if it can continue, then the others, longest-waiting first. A
+//! fiber that yields, or polls, is not chosen again before each fiber that could run at that time
+//! has had a turn or can no longer run. Without that rule a loop that polls would never end in a
+//! schedule that always chooses it.
 
 use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason};
 
-/// What decides the order, in one run.
+/// The state that decides the order, in one run.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// When each fiber left last, by its number; 0: never.
+    /// The time at which each fiber last left the processor, indexed by its number; 0 for never.
     last: Vec<u32>,
-    /// Stretches so far.
+    /// Number of turns so far.
     clock: u32,
     yielded: Vec<Yielded>,
-    /// The fibers that may run now, in the order in which they are tried, and last the clock.
+    /// The fibers that may run now, in the order in which they are tried; the clock is last.
     pub(super) ready: Vec<u32>,
-    /// Whether the first of them is who ran last and could go on.
+    /// `true` if the first of them is the running fiber and can continue.
     pub(super) goes_on: bool,
 }
 
-/// Who yielded, and those that come first.
+/// A fiber that yielded, and the fibers that must run before it.
 #[derive(Debug)]
 struct Yielded {
     fiber: u32,
-    /// Not known before the decision that follows.
+    /// `None` until the next decision.
     before: Option<Vec<u32>>,
 }
 
-/// Whether a fiber that leaves so lets others run first.
+/// Returns `true` if a fiber that leaves in this way lets others run first.
 pub(super) fn gives_way(left: &SwitchEvent) -> bool {
     left.leave == SwitchReason::Yield
         || (left.leave == SwitchReason::Point && left.at == At::Within)
 }
 
 impl Order {
-    /// A new run begins.
+    /// Starts a new run.
     pub(super) fn clear(&mut self) {
         self.last.clear();
         self.yielded.clear();
         self.clock = 0;
     }
 
-    /// A fiber has had a turn.
+    /// Records that a fiber has had a turn.
     #[inline]
     pub(super) fn left(&mut self, left: &SwitchEvent, gives_way: bool) {
         self.clock += 1;
@@ -63,13 +63,13 @@ impl Order {
         }
     }
 
-    /// Whether a fiber that has yielded is not to go on yet.
+    /// Returns `true` if a fiber has yielded and must not run yet.
     #[inline]
     pub(super) fn waits(&self, fiber: u32) -> bool {
         self.yielded.iter().any(|one| one.fiber == fiber)
     }
 
-    /// Who may go on, of those that can.
+    /// Determines the fibers that may run, among those that can.
     pub(super) fn decide(&mut self, runnable: &[u32], running: Option<u32>) {
         let Self { last, yielded, ready, goes_on, .. } = self;
         let has_clock = runnable.last() == Some(&CLOCK);

@@ -1,63 +1,65 @@
-//! Goes through all schedules, one after another: [`Path`].
+//! The depth-first search through all schedules: [`Path`].
 //!
-//! A run is a path through the tree of decisions. The next one repeats it up to its last decision
-//! at which there is something left to try. That is depth first, and needs no state of the system.
+//! A run is a path through the tree of decisions. The next run repeats it up to its last decision
+//! with an untried choice. That needs no saved state of the system.
 //!
-//! Of schedules that come to the same, because steps change places that have nothing in common,
-//! one is enough: the first in the order in which they are tried. Three rules leave others out;
-//! docs/explore.md says why none of them leaves out what needs as many preemptions or fewer.
+//! Two schedules are equivalent if they differ only in the order of steps whose footprints do not
+//! conflict. Of equivalent schedules it suffices to run one, the first in the order of the search.
+//! Three rules prune others; docs/explore.md explains why no rule prunes a schedule that needs as
+//! many preemptions or fewer.
 //!
-//! - *Asleep*: who was interrupted before a step goes on only when somebody has reached what that
-//!   step reaches. Otherwise the step could have been made before the interruption.
-//! - *Out of order*: a turn that could have been had earlier, by one that is tried before who had
-//!   it then, and that has nothing in common with what lies between.
-//! - *Nothing to come*: where the step (the turn) that was tried first has nothing in common with
-//!   anything that others did after it in any run, nobody else need be tried there.
+//! - *Sleep set*: a fiber that was interrupted before a step continues only after another fiber has
+//!   made a step that conflicts with it. Otherwise the step could have been made before the
+//!   interruption.
+//! - *Out of order*: a turn that could have come earlier, because its fiber is tried before the one
+//!   that ran then, and it conflicts with no turn in between.
+//! - *No conflict ahead*: if the first choice's step (or turn) conflicts with no step that other
+//!   fibers made after it in any run, no other choice is tried there.
 
 use smallvec::SmallVec;
 use tontine_unix_sim::internal::{CLOCK, Footprint, SwitchEvent, SwitchReason};
 
 use super::order::Order;
 
-/// The tree, as far as it is known.
+/// The search tree, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Path {
     nodes: Vec<Node>,
-    /// Preemptions that a schedule may have.
+    /// Maximum number of preemptions of a schedule.
     bound: u32,
-    /// Whether schedules that come to the same are left out.
+    /// `true` if equivalent schedules are pruned.
     reduces: bool,
     run: Run,
 }
 
-/// A decision at which several may go on.
+/// A decision at which several fibers may continue.
 #[derive(Debug)]
 struct Node {
-    /// Its number among the decisions of the run.
+    /// The number of the decision in the run.
     decision: u32,
-    /// In the order in which they are tried.
+    /// The fibers, in the order in which they are tried.
     ready: Vec<u32>,
-    /// Whether the first of them is who ran and can go on.
+    /// `true` if the first of them was running and can continue.
     goes_on: bool,
-    /// Who of them is not tried, by place.
+    /// The fibers that are not tried, by their index in `ready`.
     asleep: Places,
-    /// Who was tried first, and who is now, by place.
+    /// The fiber that was tried first, and the one that is tried now, by index.
     first: usize,
     now: usize,
-    /// What that first one reached: with its next step if it went on, else in its whole turn.
+    /// The footprint of the first choice: of its next step if it continued, else of its whole turn.
     reached: Footprint,
-    /// What was reached after this in all runs, by fiber.
+    /// The footprints of all steps after this decision in all runs, by fiber.
     after: Reached,
 }
 
-/// What fibers reached.
+/// The footprints of fibers.
 #[derive(Debug, Clone, Default)]
 struct Reached(Vec<Footprint>);
 
-/// Fibers that are told apart; those above are one.
+/// Number of fibers that are distinguished; all further ones count as one.
 const TOLD_APART: u32 = 24;
 
-/// A set of places among those that are ready, however many there are.
+/// A set of indices into the ready fibers, of any size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Places(SmallVec<[u64; 1]>);
 
@@ -98,7 +100,7 @@ impl Reached {
         }
     }
 
-    /// By everybody but this one.
+    /// Returns the footprint of all fibers but this one.
     fn by_others(&self, fiber: u32) -> Footprint {
         let own = if fiber < TOLD_APART { fiber as usize } else { usize::MAX };
         let others = self.0.iter().enumerate().filter(|(place, _)| *place != own);
@@ -106,36 +108,36 @@ impl Reached {
     }
 }
 
-/// What is known of the run under way.
+/// The state of the run in progress.
 #[derive(Debug, Default)]
 struct Run {
-    /// Nodes that were passed.
+    /// Number of nodes that were passed.
     passed: usize,
-    /// Preemptions so far.
+    /// Number of preemptions so far.
     spent: u32,
-    /// It is not worth while any more: nothing is tried after this.
+    /// `true` if the run is equivalent to another one, so that no further choice is tried.
     is_over: bool,
     turns: Vec<Turn>,
-    /// Whether whoever has the last turn still has it.
+    /// `true` while the fiber of the last turn continues it.
     in_turn: bool,
-    /// Who was interrupted, and what its next step reaches.
+    /// The sleep set: interrupted fibers, each with the footprint of its next step.
     asleep: Vec<(u32, Footprint)>,
-    /// The node whose first step, or first turn, is being made for the first time.
+    /// The node whose first step, or first turn, runs for the first time.
     step_of: Option<usize>,
     turn_of: Option<usize>,
 }
 
-/// What a fiber does without another one in between.
+/// A turn of a fiber: its steps without another fiber in between.
 #[derive(Debug)]
 struct Turn {
     fiber: u32,
     touched: Footprint,
-    /// Who would have been tried before it.
+    /// The fibers that would have been tried before this one.
     before: Vec<u32>,
 }
 
 impl Path {
-    /// From the beginning, with at most so many preemptions.
+    /// Starts a search from scratch with at most `bound` preemptions.
     pub(super) fn begin(&mut self, bound: u32, reduces: bool) {
         self.nodes.clear();
         (self.bound, self.reduces) = (bound, reduces);
@@ -150,17 +152,17 @@ impl Path {
         (run.step_of, run.turn_of) = (None, None);
     }
 
-    /// Preemptions of the run under way.
+    /// Returns the number of preemptions of the run in progress.
     pub(super) fn spent(&self) -> u32 {
         self.run.spent
     }
 
-    /// Whether the run under way comes to the same as another one.
+    /// Returns `true` if the run in progress is equivalent to another one.
     pub(super) fn is_over(&self) -> bool {
         self.run.is_over
     }
 
-    /// Goes on to the next schedule; false if there is none.
+    /// Advances to the next schedule. Returns `false` if there is none.
     pub(super) fn advance(&mut self) -> bool {
         self.begin_run();
         while let Some(node) = self.nodes.last_mut() {
@@ -168,7 +170,7 @@ impl Path {
             let is_all = node.now == node.first
                 && self.reduces
                 && !node.reached.conflicts(node.after.by_others(fiber));
-            // The clock is always tried: the first choice may cancel the timer.
+            // The clock is always tried, because the first choice may cancel the timer.
             let is_left = |at: &usize| !is_all || node.ready[*at] == CLOCK;
             let awake = (node.now + 1..node.ready.len()).filter(|at| !node.asleep.has(*at));
             if let Some(next) = awake.into_iter().find(is_left) {
@@ -183,7 +185,7 @@ impl Path {
         false
     }
 
-    /// Who goes on, of those that are ready.
+    /// Chooses the fiber that continues, among those that are ready.
     pub(super) fn choose(&mut self, order: &Order, decision: u32) -> u32 {
         let Self { nodes, bound, reduces, run } = self;
         run.pass(nodes, decision);
@@ -204,7 +206,8 @@ impl Path {
         if interrupts {
             run.spent += 1;
             // A turn that the clock cuts short does not end here for the reduction: moved to an
-            // earlier place, it would have to be cut short there by one more preemption.
+            // earlier place, the clock would have to cut it short there, which is one more
+            // preemption.
             if *reduces && fiber != CLOCK {
                 run.end_turn();
             }
@@ -218,14 +221,15 @@ impl Path {
         fiber
     }
 
-    /// Whether whoever can go on does, without a look at the others.
+    /// Returns `true` if the running fiber continues without a look at the others.
     #[inline]
     pub(super) fn leaves_alone(&self) -> bool {
         self.run.is_over || self.run.spent == self.bound
     }
 
-    /// The next decision at which who runs is not simply the one that goes on. Up to there nothing
-    /// need be known of each step alone: what it conflicts with, they conflict with together.
+    /// Returns the next decision at which the running fiber does not simply continue. Until then
+    /// the footprints of single steps are not needed: a step conflicts with the union if it
+    /// conflicts with any of them.
     pub(super) fn next_decision(&self) -> u32 {
         if self.leaves_alone() {
             return u32::MAX;
@@ -235,11 +239,11 @@ impl Path {
         next.map_or(0, |node| node.decision)
     }
 
-    /// A fiber has made a step.
+    /// Records a step of a fiber.
     pub(super) fn left(&mut self, left: &SwitchEvent, gives_way: bool) {
         let Self { nodes, run, .. } = self;
         let is_last = left.leave != SwitchReason::Point || gives_way;
-        // Who yields depends on whether there is somebody else.
+        // Whether a fiber yields depends on whether another one can run.
         let touched = if gives_way { Footprint::EVERYTHING } else { left.touched };
         if !run.in_turn || run.turns.last().is_none_or(|turn| turn.fiber != left.fiber) {
             let turn = Turn { fiber: left.fiber, touched: Footprint::NOTHING, before: Vec::new() };
@@ -266,7 +270,7 @@ impl Path {
 }
 
 impl Run {
-    /// Passes the nodes before a decision: those at which whoever ran went on.
+    /// Passes the nodes before a decision, at which the running fiber continued.
     fn pass(&mut self, nodes: &[Node], decision: u32) {
         while let Some(node) = nodes.get(self.passed).filter(|node| node.decision < decision) {
             debug_assert!(node.goes_on && node.now == node.first, "nothing was chosen there");
@@ -274,7 +278,7 @@ impl Run {
         }
     }
 
-    /// Who is tried: as the path has it, or at its end the first.
+    /// Returns the choice of the path, or, at the end of the path, the first choice of a new node.
     fn try_one(
         &mut self,
         nodes: &mut Vec<Node>,
@@ -319,7 +323,7 @@ impl Run {
         ready[node.now]
     }
 
-    /// The turn has ended: the run is over if it could have been had earlier.
+    /// Ends the turn. The run is over if the turn could have come earlier.
     fn end_turn(&mut self) {
         self.in_turn = false;
         let Some((turn, earlier)) = self.turns.split_last() else { return };
@@ -340,8 +344,8 @@ mod tests {
     use super::*;
     use tontine_unix_sim::internal::At;
 
-    /// Beyond the sixty-fourth of those that could go on nobody was tried, and all schedules were
-    /// said to have been seen.
+    /// With more than 64 runnable fibers, those after the sixty-fourth were never tried, and the
+    /// search was reported as complete.
     #[test]
     fn each_of_many_is_tried() {
         let many = 150;

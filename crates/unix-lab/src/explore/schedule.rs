@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// in the order in which they begin. `-` is the schedule without departures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Schedule {
-    /// Decisions and fibers, in order.
+    /// The decision and the chosen fiber of each departure, in order.
     pub(super) turns: Vec<(u32, u32)>,
 }
 
@@ -20,7 +20,7 @@ pub struct Schedule {
 #[error("expected a schedule such as `17>3.40>2` or `-`, with ascending decisions, found {0:?}")]
 pub struct ParseScheduleError(String);
 
-/// Bytes of the longest text.
+/// Maximum length of a text in bytes.
 const LONGEST: usize = 1 << 20;
 
 impl Display for Schedule {

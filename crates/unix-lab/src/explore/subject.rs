@@ -1,4 +1,4 @@
-//! What is explored: [`Subject`], a program or a scenario, and how one run of it is judged.
+//! The explored program or scenario, [`Subject`], and the verdict on one run of it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,27 +8,27 @@ use tontine_unix_sim::{Builder, EndReason, RunReport, Virtual};
 
 use crate::scenario::Stage;
 
-/// What is run again and again.
+/// The program or scenario that runs repeatedly.
 pub(super) enum Subject {
-    /// A program, made anew for each run: it held if its exit status is 0.
+    /// A program, created for each run. A run holds if the exit status is 0.
     Program(Box<dyn Fn() -> Program>),
-    /// A scenario: it held if its verdict does.
+    /// A scenario. A run holds if the verdict does.
     Scenario(Box<Stage>),
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(super) struct Seen {
-    /// What was wrong, if anything.
+    /// Description of the failure, if the run failed.
     pub(super) wrong: Option<String>,
     /// Processes and their names.
     pub(super) names: Vec<(i32, String)>,
 }
 
 impl Subject {
-    /// The system on which it runs.
+    /// Returns the system on which it runs.
     ///
     /// # Panics
-    /// What the builder was asked for does not go together.
+    /// If the settings of the builder are out of range or contradict each other.
     pub(super) fn system(&self, builder: Builder) -> Virtual {
         let builder = match self {
             Self::Program(_) => builder,
@@ -37,7 +37,7 @@ impl Subject {
         builder.build().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs it once, on a system that [`Subject::system`] made.
+    /// Runs it once, on a system that [`Subject::system`] has built.
     pub(super) fn run(&self, system: &Virtual) -> Seen {
         let run = || match self {
             Self::Program(make) => {
@@ -58,28 +58,28 @@ impl Subject {
     }
 }
 
-/// What a panic says.
+/// Returns the text of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("a check failed: {}", text.unwrap_or("without a word"))
+    format!("a check failed: {}", text.unwrap_or("no message"))
 }
 
-/// What is wrong with a run, whose program `held` if that says so of how it ended.
+/// Returns the failure of a run, if it failed; `held` judges the program's exit status.
 fn wrong(report: &RunReport, held: impl Fn(WaitStatus) -> bool) -> Option<String> {
     let RunReport { status, ending, panicked, abandoned, .. } = report;
     let ended = match ending {
         EndReason::Finished => None,
         EndReason::Deadlocked => Some("all threads are blocked".to_owned()),
         EndReason::Stopped => {
-            Some(format!("it did not end within {} steps, the limit", report.steps))
+            Some(format!("the run did not end within {} steps (the limit)", report.steps))
         }
     };
     let panicked = || (!panicked.is_empty()).then(|| format!("a program panicked: {panicked:?}"));
-    let abandoned = || (*abandoned > 0).then(|| format!("{abandoned} stacks were given up"));
+    let abandoned = || (*abandoned > 0).then(|| format!("{abandoned} stacks were abandoned"));
     let status = || match status {
         Some(status) if held(*status) => None,
-        Some(status) => Some(format!("the program ended so: {status}")),
+        Some(status) => Some(format!("the program failed: {status}")),
         None => Some("the program did not end".to_owned()),
     };
     let wrong = ended.or_else(panicked).or_else(abandoned).or_else(status)?;
@@ -96,7 +96,7 @@ fn left(report: &RunReport) -> String {
         let running = state.running();
         format!(
             "running: {running}\n\
-             if it ends after more steps, raise the limit: --steps N, or Exploration::max_steps\n"
+             if the run needs more steps, raise the limit: --steps N, or Exploration::max_steps\n"
         )
     });
     format!("{}{}", limit.unwrap_or_default(), state.brief())

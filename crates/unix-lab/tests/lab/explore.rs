@@ -158,7 +158,7 @@ fn a_run_without_an_end_is_a_violation() {
         }
     });
     let found = exploration.max_steps(500).run().violation.expect("it never ends");
-    assert!(found.what.starts_with("it did not end"), "{}", found.what);
+    assert!(found.what.starts_with("the run did not end"), "{}", found.what);
 }
 
 /// The report of a run that was cut at the step limit said only that it was stopped. It named
@@ -182,7 +182,7 @@ fn report_at_step_limit_names_limit_and_running_threads() {
         }
     });
     let found = program.max_steps(700).run().violation.expect("it never ends").what;
-    for said in ["within 700 steps, the limit", "Exploration::max_steps", "running: process 2"] {
+    for said in ["within 700 steps (the limit)", "Exploration::max_steps", "running: process 2"] {
         assert!(found.contains(said), "no {said:?}: {found}");
     }
 }
