@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::trace::{StepRecord, Trace, TraceEnd, TraceEntry};
 
-/// Entries that are shown before the first that differs, and from it on.
+/// Maximum number of entries displayed before the first that differs, and from it on.
 const SHOWN_BEFORE: usize = 12;
 const SHOWN_AFTER: usize = 8;
 
@@ -20,7 +20,7 @@ pub struct TraceDifference {
     pub on_virtual: Trace,
     /// The trace of Linux.
     pub on_linux: Trace,
-    /// Where in `entries` both part.
+    /// The index in `entries` at which the two traces diverge.
     at: usize,
 }
 
@@ -66,7 +66,7 @@ impl TraceDifference {
             let runs = begun.map_or(String::new(), |block| format!(" ({block})"));
             match name.split_once('/') {
                 Some((process, ordinal)) => {
-                    writeln!(f, "{name}{runs}: thread {ordinal} that process {process} made")?;
+                    writeln!(f, "{name}{runs}: thread {ordinal} created by process {process}")?;
                 }
                 None => {
                     let thread = format!("{name}/");
@@ -91,14 +91,14 @@ impl TraceDifference {
         }
         let left = trace.entries.len().saturating_sub(self.at + SHOWN_AFTER);
         match left {
-            0 => writeln!(f, "  and then {}", trace.ending),
-            _ => writeln!(f, "  {left} more, and then {}", trace.ending),
+            0 => writeln!(f, "  end: {}", trace.ending),
+            _ => writeln!(f, "  {left} more entries; end: {}", trace.ending),
         }?;
         match trace.steps.get(self.at_step()) {
             Some(StepRecord { who, line }) => {
-                writeln!(f, "  step {} is {who}'s, at line {line}", self.step)
+                writeln!(f, "  step {} releases {who} at line {line}", self.step)
             }
-            None => writeln!(f, "  there is no step {}", self.step),
+            None => writeln!(f, "  no step {}: the run had ended", self.step),
         }
     }
 }
@@ -106,7 +106,7 @@ impl TraceDifference {
 impl Display for TraceDifference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}: the systems diverge in step {}", self.seed, self.step)?;
-        writeln!(f, "   step  who          line  what")?;
+        writeln!(f, "   step  thread       line  event")?;
         self.side(f, "virtual", &self.on_virtual)?;
         self.side(f, "linux", &self.on_linux)?;
         self.names(f)

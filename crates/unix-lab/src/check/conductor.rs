@@ -1,10 +1,11 @@
-//! The conductor of real processes: [`conduct`], in the keeper.
+//! The conductor of real processes, which runs in the keeper: [`conduct`].
 //!
-//! It lets one thread through its gate, then looks until the whole system is at rest, and goes on.
-//! *At rest* is: two looks in a row, between which nobody came anywhere or told anything, found
-//! each thread in the same place, and none that runs. One look is not enough, for it is not one
-//! moment: a thread that was seen asleep may have been woken by one that was seen later. Whatever
-//! it does then shows in the second look, as a thread that runs or as a word that has changed.
+//! It releases one thread from its gate, inspects all threads until the system is quiescent, and
+//! releases the next. The system is *quiescent* if two inspections in a row, between which no
+//! thread has reached a gate or written to the log, find each thread at the same place and none
+//! running. One inspection does not suffice, because it does not happen at one moment: a thread
+//! that was seen asleep may be woken by one that is seen later. The second inspection shows what it
+//! then does, as a running thread or as a word that has changed.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -18,40 +19,41 @@ use super::trace::RawEnding;
 use super::typing;
 use tontine_unix_sim::internal::SplitMix;
 
-/// So long a timer that is due is waited for.
+/// Maximum wait for a thread whose timer has expired.
 const LATE_NS: u64 = 50_000_000;
-/// A timer that ends so soon may end before the step that is about to begin.
+/// A timer that expires within this time may expire before the step that is about to start.
 const MARGIN_NS: u64 = 300_000;
-/// A timer that is farther off is not waited for.
+/// The run does not wait for a timer that is further off.
 const FARTHEST_NS: u64 = FARTHEST.as_nanos() as u64;
-/// The longest nap while time passes, or somebody settles.
+/// Maximum sleep while time passes, or a thread settles.
 const NAP_NS: u64 = 1_000_000;
-/// So long a thread that was asked for is waited for if who asked has ended.
+/// Maximum wait for a requested thread whose creator has ended.
 const BIRTH_NS: u64 = 50_000_000;
 /// Time for which all threads must be quiescent after a write, if the conductor cannot see whether
 /// the terminal has received it.
 const BLIND_NS: u64 = 2_000_000;
 /// Maximum time for which a thread may sleep in a read of a terminal that is readable.
 const WAKES_NS: u64 = 50_000_000;
-/// The time between two looks where a look at once is of no use.
+/// Time between two inspections if an immediate one is of no use.
 const BETWEEN_LOOKS_NS: u64 = 40_000;
-/// How often the processor is yielded at most to who was let through before the first look.
+/// Maximum number of yields to a released thread before the first inspection.
 const YIELDS: u32 = 4;
-/// Fruitless looks before it is asked whether somebody has ended who seems to run.
+/// Number of unsuccessful inspections before threads that seem to run are checked for having ended.
 const QUICK_LOOKS: u32 = 6;
-/// Fruitless looks after which it naps between them: whoever runs may be on another processor.
+/// Number of unsuccessful inspections after which the conductor sleeps in between, because the
+/// running thread may be on another processor.
 const EAGER_LOOKS: u32 = 200;
 
-/// Why a run came to no ending.
+/// The reason why a run has no end to report.
 #[derive(Debug)]
 pub(super) enum Lost {
-    /// This.
+    /// A failure, described in words.
     Words(String),
-    /// A timer ended before it was its turn: steps took too long.
+    /// A timer expired out of turn, because steps took too long.
     Late,
 }
 
-/// What is known of a seat.
+/// The conductor's knowledge of a seat.
 #[derive(Debug, Default)]
 struct Known {
     task: Option<Task>,
@@ -60,7 +62,7 @@ struct Known {
     is_zombie: bool,
 }
 
-/// Where a thread was found.
+/// The place at which a thread was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     AtGate,
@@ -85,17 +87,17 @@ enum Carried {
 struct Conductor<'s> {
     shared: &'s Shared,
     known: Vec<Known>,
-    /// The last look, and the one before.
+    /// The results of the last inspection, and of the one before.
     found: Vec<Found>,
     before: Vec<Found>,
-    /// The seat that was let through last.
+    /// The seat that was released last.
     last: usize,
     deadline_ns: u64,
-    /// Timers until then have ended in their turn.
+    /// Timers up to this time have expired in their turn.
     passed_ns: u64,
 }
 
-/// Conducts a run whose first process has been made.
+/// Conducts a run whose first process has been created.
 pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
     let timeout = Duration::from_millis(u64::from(shared.order.patience_ms.load(SeqCst)));
     let mut conductor = Conductor {
@@ -144,7 +146,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         // Timers of equal length that are set in different steps expire in the order of the steps.
         shared.clock_ns.fetch_add(1, SeqCst);
         conductor.last = chosen;
-        // It is not at its gate any more, though it has not gone yet.
+        // The thread has left its gate, although it has not run yet.
         words.place.store(place::THROUGH, SeqCst);
         words.go.store(go::OPEN, SeqCst);
         futex_wake(&words.go);
@@ -153,8 +155,8 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
 }
 
 impl Conductor<'_> {
-    /// Lets whoever was let through have the processor, if it has not had it already: most calls
-    /// return at once, and then nobody has to be asked before.
+    /// Yields the processor to the thread that was released, unless it has already run: most calls
+    /// return at once, and then no inspection is needed before the thread is at its next gate.
     fn make_way(words: &SeatWords) {
         for _ in 0..YIELDS {
             rustix::thread::sched_yield();
@@ -164,7 +166,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// Looks until everybody is at rest.
+    /// Inspects the threads until they are quiescent.
     fn await_rest(&mut self) -> Result<(), Lost> {
         let mut is_first = true;
         let mut looks = 0;
@@ -207,7 +209,7 @@ impl Conductor<'_> {
                 continue;
             }
             looks += 1;
-            // The thread may have been killed meanwhile, which a closer look shows.
+            // The thread may have been killed meanwhile, which a closer inspection shows.
             if self.shared.seats[self.last].place.load(SeqCst) == place::SETTLES {
                 nap(NAP_NS);
                 continue;
@@ -220,7 +222,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// Gives the run up once it has taken too long: in a step, over many, or while time passes.
+    /// Aborts the run once it has taken too long: in a step, over many steps, or while time passes.
     fn in_time(&self) -> Result<(), Lost> {
         if now_ns() <= self.deadline_ns { Ok(()) } else { Err(Lost::Words(self.who_runs())) }
     }
@@ -263,19 +265,20 @@ impl Conductor<'_> {
         carried
     }
 
-    /// What changes whenever somebody goes on in user mode.
+    /// Returns counters of which at least one changes when a thread continues in user mode.
     fn mark(&self) -> (u32, u32, u32) {
         let Shared { arrivals, log_length, seats_taken, .. } = self.shared;
         (arrivals.load(SeqCst), log_length.load(SeqCst), seats_taken.load(SeqCst))
     }
 
-    /// Where everybody is; false if somebody runs. `closely`: who seems to run may have ended.
+    /// Inspects all threads. Returns `false` if one runs. With `closely`, a thread that seems to
+    /// run is checked for having ended.
     fn look(&mut self, closely: bool) -> Result<bool, Lost> {
         let seats = (self.shared.seats_taken.load(SeqCst) as usize).min(SEATS);
         self.known.resize_with(seats, Known::default);
         self.found.clear();
         self.found.resize(seats, Found::Ended);
-        // Who was let through is most likely to run.
+        // The thread that was released is the most likely to run.
         if self.last < seats && !self.look_at(self.last, closely)? {
             return Ok(false);
         }
@@ -287,7 +290,7 @@ impl Conductor<'_> {
         Ok(seats > 0)
     }
 
-    /// Where one thread is; false if it runs.
+    /// Inspects one thread. Returns `false` if it runs.
     fn look_at(&mut self, seat: usize, closely: bool) -> Result<bool, Lost> {
         let known = &mut self.known[seat];
         let words = &self.shared.seats[seat];
@@ -313,7 +316,7 @@ impl Conductor<'_> {
             .map_err(proc_fails)?;
         let executes = words.executes.load(SeqCst) != 0;
         self.found[seat] = match (state, place) {
-            // What the seat says is of before.
+            // The words of the seat describe the previous program.
             (State::Sleeps, _) if executes => return Ok(false),
             // The thread is inspected again: when the last of the other threads ends, its number is
             // freed if the parent ignores SIGCHLD.
@@ -321,7 +324,7 @@ impl Conductor<'_> {
                 self.known[seat].is_zombie = true;
                 Found::Ended
             }
-            // The two are treated alike, reaped or not.
+            // Both are treated alike, whether reaped or not.
             (State::Gone | State::Zombie, _) => {
                 if self.shared.has_come_early(&words.alarm) {
                     // The alarm may have expired before the process ended.
@@ -346,7 +349,8 @@ impl Conductor<'_> {
         others.any(|(other, known)| !known.has_ended && is_of_it(other))
     }
 
-    /// Whether a thread that was asked for will not come: who asked was killed before it was made.
+    /// Returns `true` if a requested thread will not come, because its creator was killed before it
+    /// had created it.
     fn was_never_born(&mut self, seat: usize) -> bool {
         let maker = self.shared.seats[seat].maker.load(SeqCst) as usize;
         let is_orphan = self.known.get(maker).is_some_and(|maker| maker.has_ended);
@@ -357,7 +361,8 @@ impl Conductor<'_> {
         self.known[seat].has_ended
     }
 
-    /// The timers that are set of those who live: their ends here, and on the run's clock.
+    /// Returns the timers that are set by living threads: their real ends, and their due times on
+    /// the run's clock.
     fn timers(&self) -> impl Iterator<Item = (u64, u64)> {
         self.found.iter().enumerate().flat_map(|(seat, found)| {
             let words = &self.shared.seats[seat];
@@ -371,14 +376,14 @@ impl Conductor<'_> {
         })
     }
 
-    /// Whether a timer has ended, or is about to, before it was its turn.
+    /// Returns `true` if a timer has expired, or is about to, before its turn.
     fn is_late(&self) -> bool {
         let soon = now_ns() + MARGIN_NS;
         let mut timers = self.timers();
         timers.any(|(real, _)| self.passed_ns < real && real < soon)
     }
 
-    /// Naps if somebody will be woken by the clock; whether it did.
+    /// Sleeps for a while if a timer will wake a thread. Returns `true` if it did.
     fn let_time_pass(&mut self) -> bool {
         let now = now_ns();
         let to_come = self.timers().filter(|(real, _)| now < real.saturating_add(LATE_NS));
@@ -386,20 +391,22 @@ impl Conductor<'_> {
         if due.saturating_sub(self.shared.clock_ns.load(SeqCst)) > FARTHEST_NS {
             return false;
         }
-        // Before the nap: whom the timer wakes looks at once whether it was its turn.
+        // Before the sleep, because the thread that the timer wakes checks at once whether it was
+        // its turn.
         self.passed_ns = self.passed_ns.max(real);
         self.shared.clock_ns.fetch_max(due, SeqCst);
         self.shared.passed_due_ns.fetch_max(due, SeqCst);
         if now < real {
             nap((real - now).min(NAP_NS));
         } else {
-            // It has rung, and whoever it is for is about to wake; or sleeps on, for it is blocked.
+            // The timer has expired, and its thread is about to wake, or sleeps on because the
+            // signal is blocked.
             nap(BETWEEN_LOOKS_NS);
         }
         true
     }
 
-    /// Who waits for ever, a line each.
+    /// Reports the threads that are blocked, one per line.
     fn say_who_waits(&self) {
         let mut words = String::new();
         for (seat, found) in self.found.iter().enumerate().skip(1) {
@@ -415,9 +422,9 @@ impl Conductor<'_> {
         self.shared.put_words(&words);
     }
 
-    /// Why there is no end.
+    /// Returns why the run has not ended.
     fn who_runs(&self) -> String {
-        let mut words = "expected an end within the time that a run has, found".to_owned();
+        let mut words = "expected an end within the timeout, found".to_owned();
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {
             let one = &self.shared.seats[seat];
             let state = known.task.as_ref().and_then(|task| task.state(true).ok());

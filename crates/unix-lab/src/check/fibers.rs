@@ -1,11 +1,11 @@
 //! The conductor of the virtual Unix: [`run`].
 //!
-//! A gate is a park of the fiber in user mode: the thread is in no system call, and no signal
-//! interrupts it there. The simulated executor asks the conductor when nobody can go on; first all
-//! who have something to see to do so, which is what an interrupt does to a real thread in user
-//! mode, then one of those at a gate is let through.
+//! At a gate the fiber is parked in user mode: the thread is in no system call, and no signal
+//! interrupts it there. The simulated executor asks the conductor when no fiber can continue. All
+//! threads at a gate that have a signal, a stop or an end to handle do so first, which corresponds
+//! to an interrupt of a real thread in user mode. Then one of the threads at a gate is released.
 
-#![allow(unsafe_code, reason = "a parked fiber is known by its context")]
+#![allow(unsafe_code, reason = "a parked fiber is identified by its context")]
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,15 +26,15 @@ use tontine_unix_sim::{BuildError, Builder, EndReason, Stopper};
 
 /// The number of the first process, far from those that scenarios write.
 pub(super) const FIRST_NUMBER: i32 = 10_001;
-/// A timer that is farther off is not waited for: all threads are blocked.
+/// The run does not wait for a timer that is further off: it counts as deadlocked.
 pub(super) const FARTHEST: Duration = Duration::from_secs(10);
-/// Points after which a run is given up that makes no call.
+/// Maximum number of points of a run, for a run that makes no call.
 const MOST_POINTS: u64 = 5_000_000;
-/// Events that are kept.
+/// Maximum number of events that are kept.
 const MOST_RECORDS: usize = 100_000;
 
 thread_local! {
-    /// The stacks of one run after another.
+    /// The stacks that consecutive runs reuse.
     static REUSED: RefCell<Reused> = RefCell::new(Reused::default());
 }
 
@@ -103,12 +103,12 @@ pub(super) fn run(
     Ok(Trace::new(raw, ending))
 }
 
-/// Where the threads of a run sit.
+/// The gates and seats of the threads of a run.
 struct House {
     inner: Mutex<Inner>,
     stopper: Stopper,
     max_steps: u32,
-    /// What the dice of the step under way begin with.
+    /// The random seed of the current step.
     dice: AtomicU64,
     rolls: Rolls,
 }
@@ -121,12 +121,12 @@ struct Inner {
     step: u32,
 }
 
-/// A thread.
+/// The state of a thread at its gate.
 #[derive(Default)]
 struct Sitting {
-    /// At its gate: its fiber, and what the kernel knows it by.
+    /// While it is at its gate, its fiber and the context by which the kernel knows it.
     at_gate: Option<(Fiber, usize)>,
-    /// It may go on.
+    /// `true` if it was released.
     may_go: bool,
     line: u32,
     call: String,
@@ -139,20 +139,20 @@ impl House {
 }
 
 impl Inner {
-    /// The caller's seat.
+    /// Returns the caller's seat.
     fn seat(&self, sys: &dyn Sys) -> usize {
         let number = sys.gettid().0;
         self.by_thread.get(&number).map_or(0, |seat| *seat as usize)
     }
 }
 
-/// Whether the calling thread has something to see to.
+/// Returns `true` if the calling thread has a signal, a stop or an end to handle.
 fn is_wanted_here() -> bool {
-    // SAFETY: its fiber runs.
+    // SAFETY: the caller's fiber is running.
     unsafe { is_wanted(internal::context()) }
 }
 
-/// Takes a thread from its gate, also where it is unwound there.
+/// Removes a thread from its gate on drop, also if it is unwound there.
 struct Leaving<'h>(&'h House, usize);
 
 impl Drop for Leaving<'_> {
@@ -173,13 +173,13 @@ impl Conduct for House {
                 if std::mem::take(&mut sitting.may_go) {
                     return;
                 }
-                // Handlers that ran meanwhile stood here too.
+                // A handler that ran meanwhile has used the same seat.
                 sitting.at_gate = Some((internal::current(), internal::context()));
                 sitting.line = due.line;
                 sitting.call.clone_from(&call);
             }
-            // A signal wakes it at once, and what it does about that comes before or behind what
-            // who sent it does next.
+            // A signal wakes the thread at once; it handles the signal before or after the next
+            // action of the sender.
             internal::enter_kernel();
             stands(true);
             if !is_wanted_here() {
@@ -193,7 +193,7 @@ impl Conduct for House {
                 sitting.at_gate = None;
                 !sitting.may_go
             };
-            // It sees to what it was marked for; a stop lasts as long as it lasts.
+            // It handles what it was woken for; if that is a stop, until it is continued.
             if is_called {
                 sys.poll();
             }
@@ -238,7 +238,7 @@ impl Log for House {
         let mut inner = self.inner();
         if inner.raw.records.len() >= MOST_RECORDS {
             drop(inner);
-            return self.stopper.stop("more events than are kept");
+            return self.stopper.stop("more events than the maximum");
         }
         let seat = inner.by_thread.get(&event.tid).copied().unwrap_or(0);
         let step = inner.step;
@@ -252,7 +252,7 @@ impl Conductor for House {
         let mut is_any_woken = false;
         for sitting in &inner.sitting {
             let Some((fiber, context)) = &sitting.at_gate else { continue };
-            // SAFETY: a fiber that stands at a gate has not ended: it leaves the gate before that.
+            // SAFETY: a fiber at a gate has not ended: it leaves the gate before that.
             if unsafe { is_wanted(*context) } {
                 fiber.unpark();
                 is_any_woken = true;
@@ -269,7 +269,7 @@ impl Conductor for House {
         }
         if inner.step >= self.max_steps {
             drop(inner);
-            self.stopper.stop("more steps than are allowed");
+            self.stopper.stop("more steps than the maximum");
             return true;
         }
         let chosen = waiting[inner.choice.index(waiting.len())];

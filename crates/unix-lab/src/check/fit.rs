@@ -1,5 +1,5 @@
-//! Which scenarios can be compared: [`unfit`] says why one cannot, [`reaches_out`] why one cannot
-//! outside of a namespace.
+//! Checks whether a scenario can be compared: [`unfit`], and outside of a namespace also
+//! [`reaches_out`].
 
 use super::image;
 use crate::scenario::{
@@ -7,10 +7,10 @@ use crate::scenario::{
     StatementKind, SystemCall, Term, Tracing, TwoValueCall, ValueCall,
 };
 
-/// Why a process of a scenario cannot be executed.
+/// The reason why a process of a scenario cannot be executed.
 const NOT_EXECUTED: &str = "this program cannot be executed as a process of the scenario";
 
-/// Why a scenario cannot be compared, with the line of the call that it is about.
+/// Returns why a scenario cannot be compared, with the line of the call.
 pub(super) fn unfit(scenario: &Scenario) -> Option<(u32, &'static str)> {
     first(scenario, |step| match step {
         StatementKind::Call(step) => why_not(&step.call),
@@ -18,10 +18,10 @@ pub(super) fn unfit(scenario: &Scenario) -> Option<(u32, &'static str)> {
     })
 }
 
-/// Why a scenario might reach processes that are not its own, with the line.
+/// Returns why a scenario might reach processes that are not its own, with the line.
 ///
-/// A process that it made it knows by a handle. A number that it writes or computes may be
-/// anybody's.
+/// A scenario holds the processes that it creates by handles. A number that it writes or computes
+/// may belong to any process.
 pub(super) fn reaches_out(scenario: &Scenario) -> Option<(u32, &'static str)> {
     first(scenario, |step| match step {
         StatementKind::Call(step) if is_at_large(&step.call) => {
@@ -34,7 +34,7 @@ pub(super) fn reaches_out(scenario: &Scenario) -> Option<(u32, &'static str)> {
     })
 }
 
-/// The first statement of which `why` says something, those in bodies too.
+/// Returns the first statement for which `why` returns a reason, bodies included.
 fn first(
     scenario: &Scenario,
     why: impl Fn(&StatementKind) -> Option<&'static str>,
@@ -59,9 +59,9 @@ fn in_body(
     })
 }
 
-/// Whether a call names processes otherwise than by what made them.
+/// Returns `true` if a call names a process other than by the result of the call that created it.
 fn is_at_large(call: &SystemCall) -> bool {
-    // 0 is the caller, or its group.
+    // 0 denotes the caller or its group.
     let is_number = |term: &Term| matches!(term, Term::Number(number) if *number != 0);
     let is_bare = |term: &Term| is_number(term) || matches!(term, Term::Info(_));
     match call {

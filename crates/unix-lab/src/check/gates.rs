@@ -1,8 +1,8 @@
-//! The gates of real threads: [`Gates`], words that everybody shares.
+//! The gates of real threads, words in shared memory: [`Gates`].
 //!
-//! A thread that comes to its gate says so and sleeps on a futex in user mode: its handlers run, it
-//! is stopped and killed as anywhere. Nothing that handlers come to allocates or locks: the gate
-//! itself, what is behind it, and the log.
+//! A thread that reaches its gate records that and sleeps on a futex in user mode: there its
+//! handlers run, and it can be stopped and killed as anywhere. The code that handlers reach, which
+//! is the gate itself, the code after it and the log, neither allocates nor locks.
 
 #![allow(unsafe_code, reason = "futexes")]
 
@@ -23,26 +23,26 @@ use crate::scenario::wire::with_line;
 use crate::scenario::{Log, LogEvent};
 
 thread_local! {
-    /// The calling thread's seat.
+    /// The seat of the calling thread.
     static SEAT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// No run lasts so long.
+/// A timeout in seconds that no run reaches.
 const LONG_S: i64 = 1 << 20;
 
-/// So many spacings a timer ends behind an alarm at least.
+/// Minimum number of spacings from an alarm to the next timer.
 const BEHIND_ALARM: u64 = 16;
 /// Length of a timer, on the run's clock, that takes one spacing of real time.
 const UNIT_NS: u64 = 3_000_000;
 /// Additional spacings of a timer longer than [`FARTHEST`], whose end the run does not wait for.
 const FAR: u64 = 1_000;
 
-/// The first argument of a process that a scenario's `exec` or `spawn` started.
+/// The first argument of a process that a scenario's `exec` or `spawn` has started.
 pub(super) const MARK: &str = "tontine-unix: a process of a scenario";
 /// The program that such a process executes.
 const ITSELF: &str = "/proc/self/exe";
 
-/// See the module.
+/// The conductor's side in each real thread: see the module.
 #[derive(Debug, Clone)]
 pub(super) struct Gates(pub(super) Arc<Region>);
 
@@ -51,10 +51,9 @@ impl Gates {
         &self.0.seats[seat as usize % SEATS]
     }
 
-    /// Sets when a call ends by itself. It is to end in its turn, which the run's own clock says,
-    /// and behind the steps that others can take before: so timers are a spacing apart at least,
-    /// and the longer the longer they are to be. If there is no place for it among the others, the
-    /// run is late.
+    /// Sets when a call ends by itself. It must end in its turn on the run's own clock, and after
+    /// the steps that other threads can take before. Timers are therefore at least a spacing apart,
+    /// and further the longer they are. If it does not fit between the others, the run is late.
     fn set_end(&self, ends: &Timer, duration: Duration) {
         let spacing = self.0.order.spacing_ns.load(SeqCst);
         let due = self.0.clock_ns.load(SeqCst) + nanoseconds(duration);
@@ -63,7 +62,7 @@ impl Gates {
         let mut next = u64::MAX;
         let seats = (self.0.seats_taken.load(SeqCst) as usize).min(SEATS);
         for seat in &self.0.seats[..seats] {
-            // An alarm ends late by as much as its process waits for the processor.
+            // An alarm expires late by the time that its process waits for the processor.
             for (timer, room) in [(&seat.ends, 1), (&seat.alarm, BEHIND_ALARM)] {
                 match (timer.real_ns.load(SeqCst), timer.due_ns.load(SeqCst)) {
                     (0, _) => {}
@@ -79,8 +78,8 @@ impl Gates {
         ends.real_ns.store(real, SeqCst);
     }
 
-    /// Says that the caller stands at its gate. A gate that one of its handlers passes from here on
-    /// leaves its mark, before the caller sleeps too: this one is told anew then.
+    /// Records that the caller is at its gate. If one of its handlers passes a gate from here on,
+    /// before the caller sleeps, the handler leaves a mark, and the caller records its place again.
     fn come(&self, words: &SeatWords, due: &Due<'_>) {
         let _ = words.go.compare_exchange(go::PASSED, go::CLOSED, SeqCst, SeqCst);
         words.line.store(due.line, Relaxed);
@@ -89,7 +88,7 @@ impl Gates {
         self.0.arrivals.fetch_add(1, SeqCst);
     }
 
-    /// The seat of the first thread of a thread's process.
+    /// Returns the seat of the first thread of a thread's process.
     fn process_of(&self, mut seat: u32) -> u32 {
         while self.words(seat).is_thread.load(Relaxed) != 0 {
             seat = self.words(seat).maker.load(Relaxed);
@@ -137,16 +136,16 @@ fn seconds_left(left_ns: u64) -> u32 {
     u32::try_from(seconds.as_secs().max(1)).unwrap_or(u32::MAX)
 }
 
-/// Sleeps until the gate is open, and goes through; false if it is to be told anew where the caller
-/// is.
+/// Sleeps until the gate is open, and passes it. Returns `false` if the caller must record its
+/// place again.
 fn goes_through(words: &SeatWords) -> bool {
     futex_wait(&words.go);
     words.go.swap(go::PASSED, SeqCst) == go::OPEN
 }
 
-/// Sleeps while the gate is closed; may return for nothing, and does so whenever a handler has run:
-/// a wait without an end would go on by itself behind one that has `SA_RESTART`, and that may have
-/// stood at gates of its own.
+/// Sleeps while the gate is closed. May return spuriously, and returns whenever a handler has run:
+/// a wait without a timeout would restart after a handler with `SA_RESTART`, and that handler may
+/// have passed gates of its own.
 fn futex_wait(word: &AtomicU32) {
     let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };
     // SAFETY: the word and the time live across the call.
@@ -161,14 +160,15 @@ fn futex_wait(word: &AtomicU32) {
     }
 }
 
-/// Wakes whoever sleeps there.
+/// Wakes the threads that sleep on the word.
 pub(super) fn futex_wake(word: &AtomicU32) {
     // SAFETY: the call takes an address, and integers.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
-// All words are SeqCst: what the keeper concludes from two looks at several words of several
-// threads is sound where these have one order. None of it is hot beside the system calls.
+// All words are SeqCst: the keeper draws conclusions from two inspections of several words of
+// several threads, which is sound only if all accesses have one order. Their cost is small compared
+// with the system calls.
 impl Conduct for Gates {
     fn gate(&self, _: &dyn Sys, due: &Due<'_>) {
         let words = self.words(SEAT.get());
@@ -186,7 +186,7 @@ impl Conduct for Gates {
         }
         let place = match due.timeout {
             None => place::THROUGH,
-            // The kernel sleeps for a moment all the same.
+            // The kernel sleeps for a moment nevertheless.
             Some(Duration::ZERO) => place::SETTLES,
             Some(duration) => {
                 self.set_end(&words.ends, duration);
@@ -225,7 +225,8 @@ impl Conduct for Gates {
             self.0.late.store(1, SeqCst);
         }
         clear(ends);
-        // No handler reads: it does not interrupt another call's read here.
+        // Handlers do not read, so this clears no descriptor that another call of the thread has
+        // set.
         if due.reads.is_some() {
             words.reads.store(0, SeqCst);
         }
@@ -309,9 +310,9 @@ mod tests {
         Due::simple(SourceLine { line }, &"pause")
     }
 
-    /// A signal came between the word that its thread is at its gate and the sleep there; its
-    /// handler passed a gate. Then the thread slept at a gate of which nobody knew: it looked like
-    /// a sleep within a call, and the run was stuck.
+    /// A signal arrived after its thread had recorded that it is at its gate, and before it slept
+    /// there; the handler passed a gate. The thread then slept at a gate that the record did not
+    /// show: the sleep looked like one within a call, and the run counted as deadlocked.
     #[test]
     fn who_had_a_signal_before_it_slept_at_its_gate_tells_of_it_again() {
         let (region, _memory) = Region::new().expect("memory");
@@ -334,7 +335,7 @@ mod tests {
                 words.go.store(go::OPEN, SeqCst);
                 futex_wake(&words.go);
             });
-            assert!(!goes_through(words), "it slept where nobody looks for it");
+            assert!(!goes_through(words), "it slept at a gate that the record does not show");
             gates.come(words, &due(7));
             assert!(goes_through(words));
         });

@@ -1,9 +1,9 @@
-//! The keeper: a process that runs scenarios on the real system, one after another, in a PID
-//! namespace of its own, whose first process it is. Where the system has none for it, it adopts
-//! whoever a scenario leaves behind.
+//! The keeper: a process that runs scenarios on the real system, one after another, as the init
+//! process of its own PID namespace. If the system provides no namespace, the keeper adopts the
+//! orphans of a scenario instead.
 //!
-//! Whatever is left is killed and waited for before the next scenario. If the keeper of a namespace
-//! ends, the kernel ends everybody in it.
+//! Processes that are left are killed and reaped before the next scenario. If the keeper of a
+//! namespace ends, the kernel kills all processes in it.
 
 #![allow(unsafe_code, reason = "namespaces, mounts, limits")]
 
@@ -32,14 +32,14 @@ use crate::scenario::conduct::{Conduct, Kind, Seat};
 use crate::scenario::wire::decode;
 use crate::scenario::{Scenario, conducted};
 
-/// The scenario's ending, as the keeper says it.
+/// The end of a scenario, as the keeper reports it.
 const FINISHED: u32 = 1;
 const STUCK: u32 = 2;
 const CUT: u32 = 3;
 const LOST: u32 = 4;
 const LATE: u32 = 5;
 
-/// How far timers are apart at least; the next is tried where steps took longer.
+/// Minimum distance between timers. The next one is tried if steps took longer.
 const SPACINGS: [Duration; 6] = [
     Duration::from_millis(3),
     Duration::from_millis(12),
@@ -49,31 +49,31 @@ const SPACINGS: [Duration; 6] = [
     Duration::from_secs(5),
 ];
 
-/// How much longer than a run's patience its keeper is waited for.
+/// Additional wait for the keeper after the timeout of a run.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The keeper, as the checker has it.
+/// The checker's side of the keeper.
 #[derive(Debug)]
 pub(super) struct Keeper {
     region: Arc<Region>,
     line: UnixStream,
     process: Pid,
     place: Place,
-    /// It did not answer once: what it says from now on may be of the run before.
+    /// `true` if the keeper failed to answer once: a later answer may belong to the earlier run.
     silent: bool,
 }
 
-/// Where real processes are kept.
+/// The isolation of real processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In a PID namespace of their own.
+    /// In their own PID namespace.
     Namespace,
-    /// Among all others, as descendants of the keeper.
+    /// In the namespace of the checker, as descendants of the keeper.
     Open,
 }
 
 impl Keeper {
-    /// Starts it.
+    /// Starts the keeper.
     pub(super) fn start(place: Place) -> io::Result<Self> {
         let (region, memory) = Region::new()?;
         let region = Arc::new(region);
@@ -90,7 +90,7 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Where its processes are.
+    /// Returns the isolation of its processes.
     pub(super) fn place(&self) -> Place {
         self.place
     }
@@ -104,7 +104,7 @@ impl Keeper {
         timeout: Duration,
     ) -> io::Result<Result<Trace, Lost>> {
         if self.silent {
-            return Err(io::Error::other("the keeper hung in a run before: make another checker"));
+            return Err(io::Error::other("it hung in an earlier run"));
         }
         if !text::put(&self.region, scenario) {
             return Ok(Err(Lost::Words("the scenario is too long".into())));
@@ -118,7 +118,7 @@ impl Keeper {
         patience_ms.store(u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX), SeqCst);
         for spacing in SPACINGS {
             spacing_ns.store(u64::try_from(spacing.as_nanos()).unwrap_or(0), SeqCst);
-            // Until it has answered.
+            // Until the keeper has answered.
             self.silent = true;
             (&self.line).write_all(&[1])?;
             self.await_word(timeout + GRACE)?;
@@ -131,16 +131,16 @@ impl Keeper {
         Ok(Err(Lost::Late))
     }
 
-    /// Waits for a byte.
+    /// Waits for a byte from the keeper.
     fn await_word(&self, timeout: Duration) -> io::Result<()> {
         self.line.set_read_timeout(Some(timeout))?;
         let mut word = [0];
         (&self.line).read_exact(&mut word).map_err(|error| {
-            io::Error::new(error.kind(), format!("the keeper has ended or hangs: {error}"))
+            io::Error::new(error.kind(), format!("it has ended or hangs: {error}"))
         })
     }
 
-    /// What the last run did.
+    /// Returns the trace of the last run.
     fn trace(&self) -> Result<Trace, Lost> {
         let region = &*self.region;
         let ending = match region.ending.load(SeqCst) {
@@ -199,7 +199,7 @@ fn to_io(errno: tontine_unix::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.raw())
 }
 
-/// Becomes the keeper, or makes it in a namespace and waits for its end.
+/// Becomes the keeper, or forks it into a namespace and waits for its end.
 fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> io::Result<()> {
     sys.setsid().map_err(to_io)?;
     if place == Place::Open {
@@ -224,14 +224,14 @@ fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> 
     Ok(())
 }
 
-/// Closes all descriptors but the line, standard error, and the region's memory under its number,
-/// and opens the null device as 0 and 1.
+/// Closes all descriptors but the line, standard error, and the region's memory under its fixed
+/// number. Opens the null device as 0 and 1.
 fn keep(line: UnixStream, memory: OwnedFd) -> io::Result<UnixStream> {
     let kept = UnixStream::from(fcntl_dupfd_cloexec(&line, REGION + 1)?);
     drop(line);
     pass_on(memory)?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    // Its own number may be 0 or 1.
+    // The number that the open returned may be 0 or 1.
     let null = fcntl_dupfd_cloexec(OwnedFd::from(null), REGION + 1)?;
     duplicate(null.as_raw_fd(), libc::STDIN_FILENO)?;
     duplicate(null.as_raw_fd(), libc::STDOUT_FILENO)?;
@@ -243,7 +243,7 @@ fn keep(line: UnixStream, memory: OwnedFd) -> io::Result<UnixStream> {
     Ok(kept)
 }
 
-/// Makes `to` a duplicate of `from`. Nothing in this process may use `to` any more.
+/// Makes `to` a duplicate of `from`. No object in this process may own `to`.
 fn duplicate(from: i32, to: i32) -> io::Result<()> {
     // SAFETY: the call takes integers; no object in this process owns `to`, as the caller ensures.
     match unsafe { libc::dup2(from, to) } {
@@ -252,15 +252,16 @@ fn duplicate(from: i32, to: i32) -> io::Result<()> {
     }
 }
 
-/// Closes the descriptors from `first` to `last`, which nobody in this process uses any more.
+/// Closes the descriptors from `first` to `last`, which no object in this process may own.
 fn close(first: i32, last: i32) {
     if first <= last {
-        // SAFETY: it takes integers; who calls says that they are nobody's.
+        // SAFETY: the call takes integers; no object in this process owns the descriptors, as the
+        // caller ensures.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     }
 }
 
-/// What the keeper does until nobody is at the other end of the line.
+/// Runs scenarios on request, until the other end of the line is closed.
 fn serve(
     sys: &dyn Sys,
     region: &Arc<Region>,
@@ -296,14 +297,14 @@ fn serve(
     Ok(())
 }
 
-/// Makes this the namespace whose processes /proc shows, and says where its last number stands.
+/// Mounts /proc for this namespace, and opens the file with the namespace's last process number.
 fn own_numbers() -> io::Result<File> {
     // SAFETY: plain calls; strings end with NUL.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let (none, root) = (std::ptr::null(), c"/".as_ptr());
         let flags = libc::MS_REC | libc::MS_PRIVATE;
-        // Else what is mounted next would be seen outside.
+        // Otherwise the next mount would be visible outside.
         if libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null()) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -319,7 +320,7 @@ fn own_numbers() -> io::Result<File> {
 /// has ignored. Disables core dumps, which take long.
 fn as_after_login(sys: &dyn Sys) {
     for signal in Signal::all() {
-        // Of those that cannot be changed nothing is changed.
+        // Dispositions that cannot be changed are left as they are.
         let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));
     }
     let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY)));
@@ -352,13 +353,13 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     region.passed_due_ns.store(0, SeqCst);
     stay_on(region.order.processor.load(SeqCst));
     let scenario = text::get(region)
-        .map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
+        .map_err(|error| Lost::Words(format!("the scenario's text was rejected: {error}")))?;
     let gates = Arc::new(Gates(Arc::clone(region)));
     let seat = gates.expect(sys, Kind::Process);
     assert_eq!(seat, Seat::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
     let first = sys.fork_boxed(Box::new(move |_| {
-        // A virtual process begins with the null device as its standard descriptors, and no others.
+        // A virtual process starts with the null device as its standard descriptors, and no others.
         if duplicate(libc::STDIN_FILENO, libc::STDERR_FILENO).is_err() {
             return 1;
         }
@@ -375,26 +376,26 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     conduct(region)
 }
 
-/// Lets this process and its children run on one processor: nobody is woken across two.
+/// Binds this process and its children to one processor, so that no wake-up crosses processors.
 fn stay_on(processor: u32) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(processor as usize);
-    // Where it may not, everything takes longer.
+    // If that fails, the run only takes longer.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Kills and reaps whoever is left in the namespace.
+/// Kills and reaps all processes that are left in the namespace.
 fn clear_namespace(sys: &dyn Sys) {
     let _ = sys.kill(SignalTarget::Everyone, Some(Signal::KILL));
-    // SAFETY: it takes integers and a null pointer.
+    // SAFETY: the call takes integers and a null pointer.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
 }
 
-/// Kills and reaps the keeper's children until there are none. Whose parent is killed becomes one,
-/// and nobody else reaps them: a number that is found is still its own.
+/// Kills and reaps the keeper's children until there are none. A process whose parent is killed
+/// becomes a child, and no other process reaps it, so a number that was found still belongs to it.
 fn clear_children(sys: &dyn Sys) -> io::Result<()> {
     loop {
-        // SAFETY: it takes integers and a null pointer.
+        // SAFETY: the call takes integers and a null pointer.
         match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) } {
             -1 => return Ok(()),
             0 => {}
@@ -416,9 +417,9 @@ fn own_number(sys: &dyn Sys) -> i32 {
     sys.getpid().number()
 }
 
-/// Whose child a process is, as /proc has it.
+/// Returns the parent of a process, as /proc shows it.
 fn parent_of(number: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // The name before it, in brackets, may be anything.
+    // The process's name, in parentheses before it, may contain any characters.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

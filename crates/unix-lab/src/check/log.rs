@@ -1,29 +1,29 @@
-//! The log of a real run in the [`Region`](super::region::Region): [`write`] by everybody at once,
-//! [`parts`] once nobody writes any more.
+//! The log of a real run in the [`Region`](super::region::Region): any number of threads [`write`]
+//! at once; [`parts`] reads the log after the last write.
 //!
-//! A *part* is reserved by adding to a counter, then filled by whoever reserved it. That one may be
-//! killed at any moment, so what can be read at each is what tells a part from none:
+//! A thread reserves a *part* by adding to a counter, and then fills it. It may be killed at any
+//! moment, so the reader tells a part from its absence by these words:
 //!
-//! | words of a part | | seen if its writer was killed before it stored |
+//! | words of a part | | reading if the writer was killed before it stored them |
 //! | --- | --- | --- |
-//! | how long it is, in units | stored first | nothing there: passed over, unit by unit |
-//! | step, seat, and the line's bytes | | |
-//! | how long the line is | stored last | an empty part, passed over as a whole |
+//! | length of the part in units | stored first | no part: skipped unit by unit |
+//! | step, seat, and the bytes of the line | | |
+//! | length of the line | stored last | an empty part, skipped as a whole |
 //!
-//! A part is whole units, so that the next one begins at a unit; [`clear`] makes all of them zero
-//! before a run.
+//! A part consists of whole units, so that the next one starts at a unit; [`clear`] zeroes all of
+//! them before a run.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::region::{LOG, Shared};
 
-/// Words in front of a part's line: its length in units, step, seat, the line's length.
+/// Number of words before a part's line: the part's length in units, step, seat, the line's length.
 const HEAD: usize = 4;
-/// Bytes of a word, and of a unit.
+/// Size in bytes of a word, and of a unit.
 const WORD: usize = 4;
 const UNIT: usize = HEAD * WORD;
 
-/// What somebody told.
+/// A line of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) step: u32,
@@ -31,7 +31,7 @@ pub(super) struct Part {
     pub(super) line: Vec<u8>,
 }
 
-/// Writes a line; there is none of it if it does not fit. Allocates nothing.
+/// Writes a line, or nothing if it does not fit. Allocates nothing.
 pub(super) fn write(shared: &Shared, step: u32, seat: u32, line: &[u8]) {
     let Some(at) = reserve(shared, line.len()) else { return };
     let words = &shared.log[at / WORD..];
@@ -45,7 +45,7 @@ pub(super) fn write(shared: &Shared, step: u32, seat: u32, line: &[u8]) {
     words[3].store(u32::try_from(line.len()).unwrap_or(0), Release);
 }
 
-/// Reserves a part for a line of so many bytes: where it begins.
+/// Reserves a part for a line of `length` bytes. Returns its offset, if it fits.
 fn reserve(shared: &Shared, length: usize) -> Option<usize> {
     let units = 1 + length.div_ceil(UNIT);
     let whole = u32::try_from(units * UNIT).ok()?;
@@ -57,21 +57,21 @@ fn reserve(shared: &Shared, length: usize) -> Option<usize> {
     fits.then_some(at)
 }
 
-/// Makes what a run has written zero again. Nobody writes any more.
+/// Zeroes the log of a run. No thread may be writing.
 pub(super) fn clear(shared: &Shared) {
     let length = (shared.log_length.load(SeqCst) as usize).min(LOG);
     shared.log[..length / WORD].iter().for_each(|word| word.store(0, Relaxed));
     shared.log_length.store(0, SeqCst);
 }
 
-/// The parts that were written, in order. Nobody writes any more.
+/// Returns the parts in order. No thread may be writing.
 pub(super) fn parts(shared: &Shared) -> Vec<Part> {
     let length = (shared.log_length.load(SeqCst) as usize).min(LOG);
     let mut log = &shared.log[..length / WORD];
     let mut parts = Vec::new();
     while log.len() >= HEAD {
         let word = |at: usize| log[at].load(Relaxed);
-        // One that was reserved and not even begun is as long as what is zero there.
+        // A part that was reserved and not started is as long as the zeros there.
         let units = (word(0) as usize).max(1);
         let used = log[3].load(Acquire) as usize;
         let (part, rest) = log.split_at((units * HEAD).min(log.len()));
@@ -105,8 +105,9 @@ mod tests {
         assert!(parts(&region).iter().zip(0..).all(|(part, at)| (part.step, part.seat) == (7, at)));
     }
 
-    /// Who is killed between reserving a part and writing it leaves one that says nothing; what
-    /// came behind it was read at the wrong place, and what an earlier run had left there again.
+    /// A thread that was killed between reserving a part and writing it left a part without
+    /// content. The parts after it were then read at a wrong offset, and contents of an earlier run
+    /// were read again.
     #[test]
     fn a_part_that_was_never_written_hides_none_behind_it() {
         let (region, _memory) = Region::new().expect("memory");
@@ -118,12 +119,12 @@ mod tests {
         write(&region, 1, 1, b"before");
         let begun = reserve(&region, 100).expect("there is room");
         write(&region, 1, 2, b"between");
-        // Its writer did not come to the first word.
+        // The writer was killed before the first word.
         let bare = reserve(&region, 50).expect("there is room");
         region.log[bare / WORD].store(0, Relaxed);
         write(&region, 1, 3, b"behind");
         assert_eq!(lines(&region), ["before", "between", "behind"]);
-        // Its writer came to the line, not to its length.
+        // The writer was killed after the line, before its length.
         region.log[begun / WORD + HEAD].store(u32::MAX, Relaxed);
         assert_eq!(lines(&region), ["before", "between", "behind"]);
     }

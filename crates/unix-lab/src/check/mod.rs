@@ -1,4 +1,5 @@
-//! A scenario on both backends in lock-step, and the first difference: [`Checker`].
+//! The comparison of a scenario's run on Linux with its run on the virtual Unix, in lock-step:
+//! [`Checker`].
 //!
 //! Each thread of a scenario stops at a *gate* before each call. A conductor releases one thread,
 //! waits until all threads are quiescent, and releases the next one; a seed and the threads' names
@@ -16,9 +17,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// `fibers` conducts the virtual Unix, `conductor` real processes, in a `keeper`; `gates` are
-// theirs, and `image` is what they execute; what they tell is in the `log`. `trace` is what either
-// system did, `compare` finds the first difference of two.
+// `fibers` conducts the virtual Unix; `conductor` conducts real processes, in a `keeper`, with the
+// gates of `gates`. `image` is the program that these processes execute, `log` collects their
+// events. `trace` describes a run on either system, `compare` finds the first difference of two.
 mod compare;
 mod conductor;
 mod fibers;
@@ -52,16 +53,16 @@ use tontine_unix_sim::{BuildError, Builder, Executor, Virtual};
 pub struct CheckOptions {
     /// The seed that decides which thread is released next.
     pub seed: u64,
-    /// Builder of the virtual Unix, for example with its mode. The checker sets executor, programs
-    /// and process numbers.
+    /// The builder of the virtual Unix, for example with its mode. The checker sets executor,
+    /// programs and process numbers.
     pub builder: Builder,
-    /// Maximum number of steps, after which both runs are cut.
+    /// Maximum number of steps. Both runs are cut after it.
     pub max_steps: u32,
     /// Maximum duration of the run on Linux.
     pub timeout: Duration,
-    /// Maximum number of schedules of the virtual Unix within the steps, where several threads are
-    /// woken at once: the one of Linux must be among them. Each schedule keeps the choices before
-    /// the step in which the last one diverged.
+    /// Maximum number of schedules of the virtual Unix within the steps. If a step wakes several
+    /// threads, their order is not determined, and one of the schedules must match the run on
+    /// Linux. Each schedule keeps the choices before the step in which the previous one diverged.
     pub max_schedules: u32,
 }
 
@@ -88,7 +89,7 @@ impl Default for CheckOptions {
 /// The result of a comparison of both systems.
 #[derive(Debug, Clone)]
 pub enum TraceComparison {
-    /// Both systems did the same; with what the virtual Unix did.
+    /// Both systems did the same. Contains the trace of the virtual Unix.
     Same(Trace),
     /// The systems diverge.
     Differs(Box<TraceDifference>),
@@ -104,7 +105,7 @@ impl TraceComparison {
     }
 }
 
-/// The reason why there is nothing to compare.
+/// The error of a comparison that has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The scenario has a statement whose result cannot be compared.
@@ -121,22 +122,22 @@ pub enum CheckError {
     /// The virtual Unix cannot be built from [`CheckOptions::builder`].
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The run on Linux did not end, and not all its threads are blocked.
-    #[error("the run on Linux was given up: {0}")]
+    /// The run on Linux did not end in time, although not all its threads are blocked.
+    #[error("the run on Linux was aborted: {0}")]
     RunFailed(String),
-    /// Timers expired out of turn: steps took longer than the distance between the timers, however
-    /// far the checker set them apart.
+    /// Timers expired out of turn, at every spacing that the checker tried: steps took longer than
+    /// the time between two timers.
     #[error(
         "timers on Linux expired before steps that other threads could take; \
          try again while the machine is less busy"
     )]
     TimersLate,
-    /// The init process of the run on Linux failed.
-    #[error("the init process of the run on Linux failed: {0}; make another checker")]
+    /// The init process of the runs on Linux failed.
+    #[error("the init process of the run on Linux failed: {0}; create another checker")]
     InitFailed(#[from] io::Error),
 }
 
-/// The reason why [`Checker::new`] cannot run scenarios on Linux.
+/// The error of [`Checker::new`] if no scenario can run on Linux.
 #[derive(Debug, thiserror::Error)]
 #[error("the init process for runs on Linux cannot be started: {0}")]
 pub struct Unavailable(#[from] io::Error);
@@ -149,10 +150,10 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Starts the init process, in a PID namespace of its own if the kernel permits one.
+    /// Starts the init process, in its own PID namespace if the kernel permits one.
     ///
     /// # Errors
-    /// The kernel refuses a process.
+    /// [`Unavailable`] if the kernel refuses to create the process.
     pub fn new() -> Result<Self, Unavailable> {
         match Keeper::start(Place::Namespace) {
             Ok(keeper) => Ok(Self { keeper }),
@@ -160,24 +161,24 @@ impl Checker {
         }
     }
 
-    /// Like [`Checker::new`], but without a namespace: at the end only descendants of the init
-    /// process are killed, and scenarios that could reach other processes are refused.
+    /// Like [`Checker::new`], but without a namespace. At the end of a run only descendants of the
+    /// init process are killed, and scenarios that could reach other processes are refused.
     ///
     /// # Errors
-    /// The kernel refuses a process.
+    /// [`Unavailable`] if the kernel refuses to create the process.
     pub fn without_namespace() -> Result<Self, Unavailable> {
         Ok(Self { keeper: Keeper::start(Place::Open)? })
     }
 
-    /// Returns `true` if the processes on Linux are in a PID namespace of their own.
+    /// Returns `true` if the processes on Linux are in their own PID namespace.
     pub fn has_namespace(&self) -> bool {
         self.keeper.place() == Place::Namespace
     }
 
-    /// Runs a scenario on Linux and on the virtual Unix, and compares.
+    /// Runs a scenario on Linux and on the virtual Unix, and compares the two runs.
     ///
     /// # Errors
-    /// As [`Checker::on_linux`] and [`on_virtual`].
+    /// The errors of [`Checker::on_linux`] and [`on_virtual`].
     pub fn check(
         &mut self,
         scenario: &Scenario,
@@ -187,10 +188,12 @@ impl Checker {
         against(scenario, options, &on_linux)
     }
 
-    /// Runs a scenario on Linux alone.
+    /// Runs a scenario on Linux only.
     ///
     /// # Errors
-    /// The scenario cannot be compared, the run did not end in time, or the init process failed.
+    /// 1. [`CheckError::Unsupported`] if the scenario cannot be compared.
+    /// 2. [`CheckError::RunFailed`] or [`CheckError::TimersLate`] if the run did not end in time.
+    /// 3. [`CheckError::InitFailed`] if the init process failed.
     pub fn on_linux(
         &mut self,
         scenario: &Scenario,
@@ -213,13 +216,13 @@ impl Checker {
     }
 }
 
-/// Runs without an end that are tried where the real one has an end.
+/// Maximum number of endless runs that are tried if the run on Linux has ended.
 const MOST_ENDLESS: u32 = 32;
 
-/// Runs a scenario on the virtual Unix, and compares with what Linux did.
+/// Runs a scenario on the virtual Unix, and compares the run with the trace of Linux.
 ///
 /// # Errors
-/// As [`on_virtual`].
+/// The errors of [`on_virtual`].
 pub fn against(
     scenario: &Scenario,
     options: &CheckOptions,
@@ -233,7 +236,8 @@ pub fn against(
         let Some(difference) = compare(options.seed, &on_virtual, on_linux) else {
             return Ok(TraceComparison::Same(on_virtual));
         };
-        // Who goes on for ever mostly does so under any schedule, and that takes long.
+        // A run that is endless under one schedule is mostly endless under any, and each takes
+        // long.
         let is_endless =
             difference.on_virtual.ending == TraceEnd::Cut && on_linux.ending != TraceEnd::Cut;
         endless += u32::from(is_endless);
@@ -248,10 +252,11 @@ pub fn against(
     Ok(TraceComparison::Differs(Box::new(difference)))
 }
 
-/// Runs a scenario on the virtual Unix alone, by the `schedule`th schedule.
+/// Runs a scenario on the virtual Unix only, under the `schedule`th schedule.
 ///
 /// # Errors
-/// The scenario cannot be compared, or the system cannot be built.
+/// 1. [`CheckError::Unsupported`] if the scenario cannot be compared.
+/// 2. [`CheckError::Build`] if the system cannot be built.
 pub fn on_virtual(
     scenario: &Scenario,
     options: &CheckOptions,

@@ -1,11 +1,11 @@
-//! What the checker, its keeper and the processes of a scenario share: [`Region`], a mapping that
-//! every fork inherits, of memory that exec leaves open.
+//! The memory that the checker, its keeper and the processes of a scenario share: [`Region`], a
+//! mapping that every fork inherits, of a memfd that exec leaves open.
 //!
 //! | part | written by | read by |
 //! | --- | --- | --- |
-//! | [`Order`]: the scenario and how to run it | the checker | the keeper |
-//! | [`SeatWords`], one a thread | the thread, its maker, the keeper | the keeper |
-//! | the log | everybody, each a part of its own | the conductor (its length), the checker |
+//! | [`Order`]: the scenario and the settings of the run | the checker | the keeper |
+//! | [`SeatWords`], one per thread | the thread, its creator, the keeper | the keeper |
+//! | the log | all threads, each in its own parts | the conductor (its length), the checker |
 //! | steps and the ending | the keeper | the checker |
 
 #![allow(unsafe_code, reason = "memory that processes share")]
@@ -25,95 +25,99 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::time::now_ns;
 
-/// Threads of a run.
+/// Maximum number of threads of a run.
 pub(super) const SEATS: usize = 512;
-/// Steps of a run.
+/// Maximum number of steps of a run.
 pub(super) const STEPS: usize = 1 << 16;
-/// Bytes of a scenario's text.
+/// Maximum size of a scenario's text in bytes.
 pub(super) const TEXT: usize = 1 << 20;
-/// Lines of a scenario that make a step.
+/// Maximum number of lines of a scenario that make a step.
 pub(super) const LINES: usize = 1 << 16;
-/// Bytes of a log.
+/// Size of the log in bytes.
 pub(super) const LOG: usize = 1 << 24;
-/// The number by which every process of a scenario has the memory open: above any that a scenario
-/// counts on, and above the first of those that hold children. A process begins with a table of
-/// descriptors that has room for its highest one; were that below them, the first child would make
-/// the table grow, for which one that has threads waits for all processors, ten milliseconds long.
+/// The number of the memory's descriptor in every process of a scenario: above the numbers that
+/// scenarios rely on, and above the first of those that hold children. A process starts with a
+/// descriptor table that is large enough for its highest number. If that were lower than the
+/// numbers for children, the first child would make the table grow, and a process with threads
+/// would wait ten milliseconds for all processors.
 pub(super) const REGION: i32 = 767;
-/// Bytes of a call's text that are kept for who waits in it.
+/// Maximum size in bytes of a call's text, kept for reports of blocked threads.
 const CALL: usize = 120;
 
-/// Where a thread is.
+/// The place of a thread.
 pub(super) mod place {
-    /// It was asked for and does not run yet.
+    /// The thread was requested and does not run yet.
     pub(in super::super) const EXPECTED: u32 = 1;
-    /// It was never made.
+    /// The thread was never created.
     pub(in super::super) const REFUSED: u32 = 2;
-    /// It goes its way: in a call, or between one and the next gate.
+    /// The thread was released: it is in a call, or between one and the next gate.
     pub(in super::super) const THROUGH: u32 = 3;
-    /// It stands at a gate.
+    /// The thread is at a gate.
     pub(in super::super) const AT_GATE: u32 = 4;
-    /// It does something that soon ends by itself. It is not quiescent, although it sleeps.
+    /// The thread does something that soon ends by itself. It is not quiescent, although it sleeps.
     pub(in super::super) const SETTLES: u32 = 5;
 }
 
-/// Whether a thread may leave its gate.
+/// The state of a thread's gate.
 pub(super) mod go {
-    /// It may not. It sleeps as long as that is so.
+    /// The thread may not pass, and sleeps while that is so.
     pub(in super::super) const CLOSED: u32 = 0;
-    /// It may.
+    /// The thread may pass.
     pub(in super::super) const OPEN: u32 = 1;
-    /// It has: what it says of itself may be of another gate than the one it sleeps at next.
+    /// The thread has passed: the place that it records may be that of another gate than the one at
+    /// which it sleeps next.
     pub(in super::super) const PASSED: u32 = 2;
 }
 
-/// A thread.
+/// The shared state of a thread.
 #[repr(C)]
 pub(super) struct SeatWords {
-    /// One of [`place`].
+    /// One of the values in [`place`].
     pub(super) place: AtomicU32,
-    /// One of [`go`]. It waits here.
+    /// One of the values in [`go`]. The thread waits on this word.
     pub(super) go: AtomicU32,
-    /// The seat that asked for it.
+    /// The seat of the thread that requested this one.
     pub(super) maker: AtomicU32,
     /// 1 for a thread, 0 for a process.
     pub(super) is_thread: AtomicU32,
-    /// Its process's number, and its own.
+    /// The number of the process, and that of the thread.
     pub(super) pid: AtomicI32,
     pub(super) tid: AtomicI32,
     pub(super) line: AtomicU32,
-    /// 1: its process is about to be executed, and will sit down here.
+    /// 1 while a program that will use this seat is about to be executed.
     pub(super) executes: AtomicU32,
-    /// The terminal from which its call reads (`typing::to_word`); 0 if it reads from none.
+    /// The terminal from which the call reads (`typing::to_word`); 0 if it reads from none.
     pub(super) reads: AtomicU32,
-    /// The terminal that it has typed to while there was unread input, until the bytes have arrived
-    /// (`typing::to_word`); else 0.
+    /// The terminal to which the thread has typed while there was unread input, until the bytes
+    /// have arrived (`typing::to_word`); else 0.
     pub(super) typed: AtomicU32,
-    /// When its call ends by itself; 0 if never.
+    /// The end of the call's timer; 0 for none.
     pub(super) ends: Timer,
-    /// When its process gets SIGALRM; 0 if never. Of a process's first thread.
+    /// The time at which the process gets SIGALRM; 0 for none. Used in the seat of a process's
+    /// first thread.
     pub(super) alarm: Timer,
     pub(super) call: CallText,
 }
 
-/// A time to come.
+/// The expiration of a timer.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Timer {
-    /// On the monotonic clock.
+    /// The time on the monotonic clock.
     pub(super) real_ns: AtomicU64,
-    /// On the run's own clock, which goes on only while everybody sleeps.
+    /// The time on the run's own clock, which advances only while all threads sleep.
     pub(super) due_ns: AtomicU64,
 }
 
-/// The text of a call: written by its thread, mostly read while that is at rest. A handler of that
-/// thread may write in the middle of it; a torn text is a text of other bytes. What the gate stores
-/// behind it (`gates.rs`) publishes it to who finds the thread at rest.
+/// The text of a call. Its thread writes it; the conductor mostly reads it while that thread is
+/// quiescent. A handler of the thread may write in the middle of it; a torn text consists of other
+/// bytes. The stores of the gate after it (`gates.rs`) publish it to a reader that finds the thread
+/// quiescent.
 #[repr(C)]
 pub(super) struct CallText([AtomicU8; CALL]);
 
 impl CallText {
-    /// Puts a text down. Allocates nothing.
+    /// Stores a text. Allocates nothing.
     pub(super) fn put(&self, what: &dyn fmt::Display) {
         let mut short = Short { bytes: &self.0, length: 0 };
         let _ = write!(short, "{what}");
@@ -126,7 +130,7 @@ impl CallText {
     }
 }
 
-/// A text that is cut where there is no room for more.
+/// A writer that cuts the text at the end of the buffer.
 struct Short<'b> {
     bytes: &'b [AtomicU8; CALL],
     length: usize,
@@ -142,56 +146,56 @@ impl fmt::Write for Short<'_> {
     }
 }
 
-/// What the keeper is asked for.
+/// A request to the keeper.
 #[repr(C)]
 pub(super) struct Order {
     pub(super) seed: AtomicU64,
     pub(super) max_steps: AtomicU32,
-    /// The processor that the checker is on: there everybody runs.
+    /// The processor on which the checker is, and on which all processes run.
     pub(super) processor: AtomicU32,
-    /// How far timers are apart at least.
+    /// Minimum distance between timers.
     pub(super) spacing_ns: AtomicU64,
-    /// How long it may take, in milliseconds.
+    /// Maximum duration of the run, in milliseconds.
     pub(super) patience_ms: AtomicU32,
     pub(super) text_length: AtomicU32,
     pub(super) lines_length: AtomicU32,
 }
 
-/// See the module.
+/// The contents of the memory: see the module.
 #[repr(C)]
 pub(super) struct Shared {
     pub(super) order: Order,
-    /// How many threads have been let through.
+    /// Number of threads that were released.
     pub(super) step: AtomicU32,
-    /// How often somebody came to a gate or passed one.
+    /// Number of times that a thread has reached or passed a gate.
     pub(super) arrivals: AtomicU32,
     pub(super) seats_taken: AtomicU32,
-    /// Bytes of the log, those that did not fit among them.
+    /// Size of the log in bytes, lines that did not fit included.
     pub(super) log_length: AtomicU32,
     /// The run's own clock.
     pub(super) clock_ns: AtomicU64,
     /// The due time of the last timer to which time has passed.
     pub(super) passed_due_ns: AtomicU64,
-    /// Whether a timer could not be set so that it ends in its turn.
+    /// 1 if a timer could not be set so that it expires in its turn.
     pub(super) late: AtomicU32,
-    /// 1: a thread wrote in this step, and the bytes may be in flight to a terminal.
+    /// 1 if a thread wrote in this step, and the bytes may be in flight to a terminal.
     pub(super) wrote: AtomicU32,
-    /// 1: a thread has typed and waits until the bytes have arrived.
+    /// 1 if a thread has typed and waits until the bytes have arrived.
     pub(super) settling: AtomicU32,
-    /// How it ended, and how many steps there were.
+    /// The end of the run, one of the constants in `keeper.rs`.
     pub(super) ending: AtomicU32,
     pub(super) seats: [SeatWords; SEATS],
-    /// Seat in the upper half, line in the lower one.
+    /// For each step, the seat in the upper half and the line in the lower one.
     pub(super) steps: [AtomicU64; STEPS],
     text: UnsafeCell<[u8; TEXT]>,
     pub(super) lines: [AtomicU32; LINES],
-    /// See `log.rs`.
+    /// The log: see `log.rs`.
     pub(super) log: [AtomicU32; LOG / size_of::<AtomicU32>()],
-    /// Who waits for ever, or what went wrong.
+    /// The blocked threads, or a description of the failure.
     words: UnsafeCell<[u8; 1 << 16]>,
 }
 
-// SAFETY: the texts are written and read by turns.
+// SAFETY: checker and keeper access the texts alternately.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -202,57 +206,57 @@ impl Shared {
         real != 0 && real <= now_ns() && self.passed_due_ns.load(SeqCst) < due
     }
 
-    /// Puts the scenario's text down.
+    /// Stores the scenario's text.
     pub(super) fn put_text(&self, text: &str) {
-        // SAFETY: the keeper reads when it is told to, which comes later.
+        // SAFETY: the keeper reads when it is asked to run, which happens later.
         unsafe { (&mut *self.text.get())[..text.len()].copy_from_slice(text.as_bytes()) };
     }
 
-    /// The scenario's text.
+    /// Returns the scenario's text.
     pub(super) fn text(&self, length: usize) -> &str {
-        // SAFETY: written before the keeper was told to read.
+        // SAFETY: the text was written before the keeper was asked to read it.
         let bytes = unsafe { &(&*self.text.get())[..length.min(TEXT)] };
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Puts the keeper's words down; what is too long is cut.
+    /// Stores the keeper's report. Cuts it if it is too long.
     pub(super) fn put_words(&self, text: &str) {
-        // SAFETY: the checker reads when it is told to, which comes later.
+        // SAFETY: the checker reads when the keeper has answered, which happens later.
         let words = unsafe { &mut *self.words.get() };
         let length = text.floor_char_boundary(words.len() - 1);
         words[..length].copy_from_slice(&text.as_bytes()[..length]);
         words[length] = 0;
     }
 
-    /// The keeper's words.
+    /// Returns the keeper's report.
     pub(super) fn words(&self) -> String {
-        // SAFETY: written before the checker was told to read.
+        // SAFETY: the report was written before the keeper answered.
         let words = unsafe { &*self.words.get() };
         let text = words.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
     }
 }
 
-/// The mapping.
+/// The mapping of the shared memory.
 #[derive(Debug)]
 pub(super) struct Region(NonNull<Shared>);
 
-// SAFETY: what it points to is shared by design.
+// SAFETY: the pointee is shared by design.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A new one, and its memory.
+    /// Creates a region. Also returns its memory.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let memory = memfd_create("tontine-check", MemfdFlags::CLOEXEC)?;
         ftruncate(&memory, size_of::<Shared>() as u64)?;
         Ok((Self::map(memory.as_fd())?, memory))
     }
 
-    /// The one whose memory this process has open by its number.
+    /// Maps the region whose memory this process has inherited.
     pub(super) fn inherited() -> io::Result<Self> {
-        // SAFETY: nobody closes it while it is looked at and mapped.
+        // SAFETY: no code of this process closes the descriptor until it is mapped.
         Self::map(unsafe { BorrowedFd::borrow_raw(REGION) })
     }
 
@@ -261,18 +265,21 @@ impl Region {
         if fstat(memory)?.st_size.unsigned_abs() < length as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // SAFETY: a new mapping, of memory that is at least so long; zeroes are a value of what is
-        // there at first.
+        // SAFETY: a new mapping of memory that is at least as long; zeros are a value of the
+        // initial contents.
         let at = unsafe { mmap(null_mut(), length, access, MapFlags::SHARED, memory, 0) }?;
         NonNull::new(at.cast()).map(Self).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
-/// Gives this process a region's memory by its number, and whoever it makes and executes.
+/// Makes a region's memory available under its fixed number to this process, its children, and the
+/// programs that they execute.
 pub(super) fn pass_on(memory: OwnedFd) -> io::Result<()> {
-    // A copy by another number: to duplicate a descriptor to itself changes nothing.
+    // Copied through another number: duplicating a descriptor to itself would leave its
+    // close-on-exec flag.
     let copy = fcntl_dupfd_cloexec(memory, REGION + 1)?;
-    // SAFETY: it takes integers; the caller says that nobody uses what had the number.
+    // SAFETY: the call takes integers; no object in this process owns the number, as the caller
+    // ensures.
     match unsafe { libc::dup2(copy.as_raw_fd(), REGION) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -283,14 +290,14 @@ impl Deref for Region {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
-        // SAFETY: mapped until this goes.
+        // SAFETY: the memory is mapped until `self` is dropped.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and nobody refers to it any more.
+        // SAFETY: mapped by `map`, and no reference to it exists.
         let _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<Shared>()) };
     }
 }

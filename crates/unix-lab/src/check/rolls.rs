@@ -1,28 +1,28 @@
-//! Schedules of the virtual Unix within the steps: [`Rolls`], and the [`Search`] for the one that
-//! is what Linux did.
+//! Schedules of the virtual Unix within the steps: [`Rolls`], and the [`Search`] for the schedule
+//! that Linux followed.
 //!
-//! Whoever is woken in a step may go on before or after who woke it. A run on Linux is one of the
-//! many ways in which all steps together can go; to roll all dice anew until each of them falls so
-//! takes for ever. So each step has dice of its own: those of the steps before the one in which two
-//! runs part are kept.
+//! A thread that is woken in a step may continue before or after the thread that woke it. A run on
+//! Linux is one of many combinations over all steps; random choices for all steps at once would
+//! practically never hit it. Therefore each step has its own random seed, and when two runs diverge
+//! in a step, the seeds of the earlier steps are kept.
 
 use tontine_unix_sim::internal::SplitMix;
 
-/// What the dice of each step begin with.
+/// The random seed of each step.
 #[derive(Debug, Clone)]
 pub(super) struct Rolls {
     seed: u64,
-    /// The steps whose dice were rolled anew, and which time that was.
+    /// The steps from which new seeds were drawn, each with the ordinal of the attempt.
     again: Vec<(u32, u32)>,
 }
 
 impl Rolls {
-    /// Those of a seed.
+    /// Returns the seeds that derive from `seed`.
     pub(super) const fn new(seed: u64) -> Self {
         Self { seed, again: Vec::new() }
     }
 
-    /// What the dice of this step begin with; never 0.
+    /// Returns the random seed of this step, which is never 0.
     pub(super) fn of(&self, step: u32) -> u64 {
         let times = self.again.iter().rev().find(|(of, _)| *of <= step).map_or(0, |(_, n)| *n);
         let mixed = self.seed ^ u64::from(times) << 32 ^ u64::from(step);
@@ -30,19 +30,19 @@ impl Rolls {
     }
 }
 
-/// Looks for the rolls under which the virtual Unix does what Linux did.
+/// Searches for the seeds under which the virtual Unix does what Linux did.
 #[derive(Debug)]
 pub(super) struct Search {
-    /// The nearest so far, and the step in which it parts.
+    /// The attempt that diverged latest so far, and the step in which it diverged.
     nearest: Rolls,
     parts_in: u32,
-    /// What is tried.
+    /// The current attempt.
     tried: Rolls,
     times: u32,
     choice: SplitMix,
 }
 
-/// One try in so many goes back to a step before.
+/// One in this many attempts also draws a new seed for the step before.
 const STEPS_BACK: usize = 3;
 
 impl Search {
@@ -51,18 +51,20 @@ impl Search {
         Self { nearest, parts_in: 0, tried, times: 0, choice: SplitMix::new(seed) }
     }
 
-    /// What is to be tried next.
+    /// Returns the seeds of the next attempt.
     pub(super) fn rolls(&self) -> Rolls {
         self.tried.clone()
     }
 
-    /// Says that it parts in this step; whether that is as far as any did.
+    /// Records that the attempt diverged in this step. Returns `true` if no earlier attempt
+    /// diverged later.
     pub(super) fn parts_in(&mut self, step: u32) -> bool {
         let is_nearest = step >= self.parts_in;
         if is_nearest {
             (self.nearest, self.parts_in) = (self.tried.clone(), step);
         }
-        // Where they part may follow from a step before: that somebody is at a gate does.
+        // The cause may lie in an earlier step, for example the one that brought a thread to its
+        // gate.
         let mut from = self.parts_in;
         while from > 0 && self.choice.index(STEPS_BACK) == 0 {
             from -= 1;

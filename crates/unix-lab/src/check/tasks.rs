@@ -1,48 +1,48 @@
-//! How real threads are, as the system says: [`Task`], open files of `/proc/PID/task/TID`.
+//! The states of real threads, read from files of `/proc/PID/task/TID`: [`Task`].
 
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// How a thread is.
+/// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It runs, or will before anybody else does something, or nobody can say.
+    /// The thread runs, or will run before another thread acts, or its state is unknown.
     Runs,
-    /// It sleeps, so that a signal can wake it.
+    /// The thread sleeps, and a signal can wake it.
     Sleeps,
-    /// It is stopped, by a signal or for its tracer.
+    /// The thread is stopped, by a signal or for its tracer.
     Stopped,
-    /// It has ended and still has its number: its process is not reaped, or another thread of the
-    /// process has not ended.
+    /// The thread has ended and still has its number: its process is not reaped, or another thread
+    /// of the process has not ended.
     Zombie,
-    /// It has ended, and its number is free.
+    /// The thread has ended, and its number is free.
     Gone,
 }
 
-/// A thread.
+/// A thread, with its open files.
 #[derive(Debug)]
 pub(super) struct Task {
     pid: i32,
     tid: i32,
     wchan: File,
-    /// What is asked where `wchan` says too little, and then where `stat` does.
+    /// Read if `wchan` does not suffice, and then if `stat` does not.
     stat: OnceCell<File>,
     syscall: OnceCell<File>,
 }
 
-/// Its files.
+/// The names of the files.
 const WCHAN: &str = "wchan";
 const STAT: &str = "stat";
 const SYSCALL: &str = "syscall";
 
-/// Bytes that are read: the number, the name of at most 15 bytes, and the letter behind it; or the
-/// name of a function.
+/// Number of bytes that are read. They contain the number, the name of at most 15 bytes and the
+/// letter after it, or the name of a function.
 const HEAD: usize = 64;
 
-/// The functions of the kernel in which calls sleep so that a signal wakes them, by how their names
-/// begin. One that is not here is only asked about more slowly.
+/// The beginnings of the names of kernel functions in which calls sleep interruptibly. A function
+/// that is not listed only takes longer to classify.
 const SLEEPS: [&[u8]; 10] = [
     b"futex_",
     b"do_wait",
@@ -55,11 +55,11 @@ const SLEEPS: [&[u8]; 10] = [
     b"wait_woken",
     b"__do_sys_pause",
 ];
-/// Those in which one is stopped.
+/// The beginnings of the names of kernel functions in which a thread is stopped.
 const STOPS: [&[u8]; 2] = [b"do_signal_stop", b"ptrace_stop"];
 
 impl Task {
-    /// The thread with these numbers; `None` if it is gone.
+    /// Opens the files of the thread with these numbers; `None` if it is gone.
     pub(super) fn open(pid: i32, tid: i32) -> io::Result<Option<Self>> {
         let wchan = open(pid, tid, WCHAN)?;
         Ok(wchan.map(|wchan| Self {
@@ -71,9 +71,9 @@ impl Task {
         }))
     }
 
-    /// How it is at this moment. `wchan` names the function in which it sleeps once it has left its
-    /// processor, and costs the kernel a third of what `stat` does. For one
-    /// that runs or has ended it names none; only asked `closely`, which of the two is told.
+    /// Returns the current state. `wchan` names the function in which the thread sleeps once it has
+    /// left its processor, and costs the kernel a third of the time of `stat`. It names no function
+    /// for a thread that runs or has ended; only with `closely` are the two told apart.
     pub(super) fn state(&self, closely: bool) -> io::Result<State> {
         let mut head = [0; HEAD];
         let Some(length) = self.read(&self.wchan, WCHAN, &mut head)? else {
@@ -92,9 +92,9 @@ impl Task {
         self.state_closer()
     }
 
-    /// The same by the letter in `stat`. That alone does not say that a thread sleeps: it is marked
-    /// so before it leaves the processor, and a wait looks at its children in between. `syscall`
-    /// makes the kernel wait until it has left.
+    /// Returns the state by the letter in `stat`. The letter alone does not prove that a thread
+    /// sleeps: the thread is marked before it leaves the processor, and a wait looks at its
+    /// children in between. Reading `syscall` makes the kernel wait until it has left.
     fn state_closer(&self) -> io::Result<State> {
         let mut head = [0; HEAD];
         let Some(length) = self.ask(&self.stat, STAT, &mut head)? else {
@@ -119,7 +119,7 @@ impl Task {
         })
     }
 
-    /// Reads the beginning of one of its files, opened the first time; `None` if it is gone.
+    /// Reads the beginning of a file, opening it if necessary; `None` if the thread is gone.
     fn ask(
         &self,
         file: &OnceCell<File>,
@@ -133,7 +133,7 @@ impl Task {
         file.get().map_or(Ok(None), |file| self.read(file, name, head))
     }
 
-    /// Reads the beginning of one of its files; `None` if it is gone.
+    /// Reads the beginning of a file; `None` if the thread is gone.
     fn read(&self, file: &File, name: &str, head: &mut [u8; HEAD]) -> io::Result<Option<usize>> {
         unless_gone(file.read_at(head, 0), || path(self.pid, self.tid, name))
     }
@@ -148,8 +148,8 @@ fn open(pid: i32, tid: i32, name: &str) -> io::Result<Option<File>> {
     unless_gone(File::open(&path), || path.clone())
 }
 
-/// What came of asking for a thread; `None` if there is no such thread. Any other error says
-/// nothing about the thread: a run that went on would take it for ended.
+/// Returns the result of a system call on a thread's file; `None` if there is no such thread. Any
+/// other error says nothing about the thread: a run that went on would take it for ended.
 fn unless_gone<T>(asked: io::Result<T>, path: impl Fn() -> String) -> io::Result<Option<T>> {
     let error = match asked {
         Ok(answer) => return Ok(Some(answer)),
@@ -158,10 +158,10 @@ fn unless_gone<T>(asked: io::Result<T>, path: impl Fn() -> String) -> io::Result
     let remedy = match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) => return Ok(None),
         Some(libc::EACCES | libc::EPERM) => {
-            "let this user trace its own processes (kernel.yama.ptrace_scope, hidepid), or be root"
+            "let this user trace its processes (kernel.yama.ptrace_scope, hidepid), or run as root"
         }
         Some(libc::EMFILE | libc::ENFILE) => "allow more open files (ulimit -n)",
-        _ => "run it again, or without what limits /proc here",
+        _ => "run it again, or remove the restriction on /proc",
     };
     let words = format!("expected to read {}, found: {error}; {remedy}", path());
     Err(io::Error::new(error.kind(), words))
@@ -183,7 +183,7 @@ mod tests {
         let (said, (stop, stopped)) = (mpsc::channel(), mpsc::channel::<()>());
         let (say, hear) = said;
         let thread = thread::spawn(move || {
-            say.send(own()).expect("somebody hears");
+            say.send(own()).expect("the receiver exists");
             let _ = stopped.recv();
         });
         let (pid, tid) = hear.recv().expect("it begins");
@@ -199,11 +199,12 @@ mod tests {
         assert!(Task::open(pid, tid).expect("/proc is read").is_none());
     }
 
-    /// Where /proc refused to say, everybody counted as ended, and the run went on without them.
+    /// A run in which /proc refused to answer counted all threads as ended and continued without
+    /// them.
     #[test]
     fn what_cannot_be_read_is_no_end() {
         let (pid, tid) = own();
-        let refuses = File::open("/").expect("a directory, which nobody reads so");
+        let refuses = File::open("/").expect("a directory, which cannot be read so");
         let task =
             Task { pid, tid, wchan: refuses, stat: OnceCell::new(), syscall: OnceCell::new() };
         let error = task.state(true).expect_err("it is there, and nothing is known of it");

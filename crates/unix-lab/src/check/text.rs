@@ -1,14 +1,15 @@
-//! The scenario in the [region](super::region): [`put`] by the checker, [`get`] by whoever runs it.
+//! The scenario in the [region](super::region): the checker stores it with [`put`], the processes
+//! that run it load it with [`get`].
 //!
-//! It goes as the text that it prints, in which its statements stand in other lines. The lines of
-//! the text that it was read from go beside it.
+//! It is stored as the text that it prints, in which statements have other lines. The lines of the
+//! original text are stored in addition.
 
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::region::{LINES, Order, Shared, TEXT};
 use crate::scenario::{Scenario, Statement, StatementKind, SyntaxError};
 
-/// Puts a scenario down; false if it is too long.
+/// Stores a scenario. Returns `false` if it is too long.
 pub(super) fn put(region: &Shared, scenario: &Scenario) -> bool {
     let text = scenario.to_string();
     let mut lines = Vec::new();
@@ -26,7 +27,7 @@ pub(super) fn put(region: &Shared, scenario: &Scenario) -> bool {
     true
 }
 
-/// The scenario that was put down.
+/// Loads the scenario.
 pub(super) fn get(region: &Shared) -> Result<Scenario, SyntaxError> {
     let Order { text_length, lines_length, .. } = &region.order;
     let mut scenario: Scenario = region.text(text_length.load(SeqCst) as usize).parse()?;
@@ -38,7 +39,7 @@ pub(super) fn get(region: &Shared) -> Result<Scenario, SyntaxError> {
     Ok(scenario)
 }
 
-/// Every line of a scenario, in the order of the text.
+/// Calls `see` with every line of a scenario, in the order of the text.
 fn each_line(scenario: &mut Scenario, see: &mut impl FnMut(&mut u32)) {
     for block in &mut scenario.blocks {
         see(&mut block.source.line);

@@ -1,9 +1,9 @@
-//! What one system did, in words that do not depend on it: [`Trace`].
+//! The steps and observations of a run, in terms that do not depend on the system: [`Trace`].
 //!
-//! A conductor notes who was let through ([`StepRecord`]) and keeps the log's records with the
-//! step in which they came and the seat of the thread that noted them. [`Trace::new`] replaces
-//! numbers by names, and sorts the records of one step by seat: within a step several threads may
-//! have run at once.
+//! A conductor records which thread it released ([`StepRecord`]), and each record of the log with
+//! the step in which it came and the seat of the thread that wrote it. [`Trace::new`] replaces
+//! numbers by names, and sorts the records of one step by seat, because several threads may run at
+//! once within a step.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -18,7 +18,7 @@ pub enum TraceEnd {
     Finished,
     /// All threads are blocked, each in this call.
     Deadlocked(Vec<BlockedThread>),
-    /// The run was cut, after the maximum number of steps or with more events than a log takes.
+    /// The run was cut, after the maximum number of steps or of events.
     Cut,
 }
 
@@ -31,7 +31,7 @@ pub struct BlockedThread {
     pub line: u32,
     /// The call.
     pub call: String,
-    /// Whether it is stopped rather than asleep.
+    /// `true` if the thread is stopped rather than asleep.
     pub is_stopped: bool,
 }
 
@@ -71,26 +71,26 @@ pub struct Trace {
 /// A seat as a conductor knows it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SeatFacts {
-    /// The thread that asked for it.
+    /// The seat of the thread that requested this one.
     pub(super) maker: u32,
     pub(super) kind: Kind,
-    /// Its thread's number; 0 where nothing was made.
+    /// The number of the thread; 0 if none was created.
     pub(super) number: i32,
 }
 
-/// What a conductor hands over; seats in the place of names.
+/// The record of a conductor, with seats instead of names.
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     pub(super) seats: Vec<SeatFacts>,
-    /// Seat and line.
+    /// For each step, the seat and the line.
     pub(super) steps: Vec<(u32, u32)>,
-    /// Step, seat, record.
+    /// For each record, the step and the seat.
     pub(super) records: Vec<(u32, u32, Record)>,
-    /// Seat, line, call, whether stopped: of those that wait for ever.
+    /// Seat, line and call of each thread that is blocked at the end, and `true` if it is stopped.
     pub(super) waiting: Vec<(u32, u32, String, bool)>,
 }
 
-/// How a conductor's run ended.
+/// The end of a conductor's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RawEnding {
     Finished,
@@ -115,7 +115,7 @@ impl Trace {
             line: record.line,
             what: said(&record, &numbers),
         };
-        // Of several orphans that end in one step `init` finds now one first, now the other.
+        // If several orphans end in one step, the order in which `init` finds them varies.
         let key = |(step, seat, record): &(u32, u32, Record)| {
             let told_by_init = if *seat == 0 { said(record, &numbers) } else { String::new() };
             (*step, *seat, told_by_init)
@@ -147,7 +147,8 @@ impl Trace {
     }
 }
 
-/// The names of the seats: `init`, `main`, then `main.1` for a child and `main/1` for a thread.
+/// Returns the names of the seats: `init`, `main`, then `main.1` for a child and `main/1` for a
+/// thread.
 fn names(seats: &[SeatFacts]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(seats.len());
     let mut made = BTreeMap::<(usize, char), u32>::new();
@@ -156,7 +157,8 @@ fn names(seats: &[SeatFacts]) -> Vec<String> {
             0 => "init".to_owned(),
             1 => "main".to_owned(),
             _ => {
-                // Children and threads are their process's, whichever thread made them.
+                // Children and threads are numbered per process, whichever of its threads created
+                // them.
                 let process = process_of(seats, seat.maker as usize);
                 let mark = if seat.kind == Kind::Process { '.' } else { '/' };
                 let ordinal = made.entry((process, mark)).or_default();
@@ -169,7 +171,7 @@ fn names(seats: &[SeatFacts]) -> Vec<String> {
     names
 }
 
-/// The seat of the first thread of a thread's process.
+/// Returns the seat of the first thread of a thread's process.
 fn process_of(seats: &[SeatFacts], mut seat: usize) -> usize {
     while seats[seat].kind == Kind::Thread {
         seat = seats[seat].maker as usize;
@@ -177,14 +179,14 @@ fn process_of(seats: &[SeatFacts], mut seat: usize) -> usize {
     seat
 }
 
-/// What a record says, with names in the place of numbers.
+/// Returns the text of a record, with names instead of numbers.
 fn said(record: &Record, numbers: &BTreeMap<i32, &str>) -> String {
     let Record { what, result, found, .. } = record;
     match record.kind {
         EventKind::Began => format!("begins {what}"),
         EventKind::Call if result.is_empty() => what.clone(),
         EventKind::Call => format!("{what} -> {}", comparable(what, result, numbers)),
-        EventKind::Handler => format!("takes {}", named(what, numbers)),
+        EventKind::Handler => format!("handles {}", named(what, numbers)),
         EventKind::Note => format!("notes \"{}\"", named(what, numbers)),
         EventKind::Miss => {
             format!("missed: {what}: {result}, {}", comparable(what, found, numbers))
@@ -192,10 +194,10 @@ fn said(record: &Record, numbers: &BTreeMap<i32, &str>) -> String {
     }
 }
 
-/// Calls whose results say where and when, which is not compared.
+/// Calls whose results depend on time or place, and are not compared.
 const ELSEWHERE: [&str; 4] = ["now", "getrusage", "processor", "opentty"];
 
-/// A result without what may differ.
+/// Returns a result without the parts that may differ.
 fn comparable(call: &str, result: &str, numbers: &BTreeMap<i32, &str>) -> String {
     let call = call.split_once(" = ").map_or(call, |(_, call)| call);
     let word = call.split(' ').next().unwrap_or_default();
@@ -206,8 +208,8 @@ fn comparable(call: &str, result: &str, numbers: &BTreeMap<i32, &str>) -> String
     named(result, numbers)
 }
 
-/// A text with names in the place of the numbers of processes and threads, and without cores: they
-/// depend on a limit, and on where a file can be written.
+/// Returns a text with names instead of the numbers of processes and threads, and without core
+/// dumps, which depend on a limit and on where a file can be written.
 fn named(text: &str, numbers: &BTreeMap<i32, &str>) -> String {
     let text = text.replace("child-dumped", "child-killed");
     let text = text.strip_suffix(" core").unwrap_or(&text);
@@ -242,15 +244,15 @@ impl Display for BlockedThread {
 impl Display for TraceEnd {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Finished => f.write_str("an end"),
+            Self::Finished => f.write_str("all processes have ended"),
             Self::Deadlocked(waiting) => {
-                f.write_str("that all threads are blocked")?;
+                f.write_str("all threads are blocked")?;
                 for (index, one) in waiting.iter().enumerate() {
                     write!(f, "{}{one}", if index == 0 { ": " } else { "; " })?;
                 }
                 Ok(())
             }
-            Self::Cut => f.write_str("no end within the steps that were allowed"),
+            Self::Cut => f.write_str("cut at the maximum number of steps or events"),
         }
     }
 }

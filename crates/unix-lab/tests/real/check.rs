@@ -51,7 +51,7 @@ fn report_of_difference_explains_names_of_threads() {
     let difference = found.difference().expect("main blocks the signal").to_string();
     for name in [
         "\nmain (main): process, its first thread\n",
-        "\nmain/1 (worker): thread 1 that process main made\n",
+        "\nmain/1 (worker): thread 1 created by process main\n",
     ] {
         assert!(difference.contains(name), "{difference}");
     }

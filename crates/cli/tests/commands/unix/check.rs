@@ -59,5 +59,5 @@ fn a_real_run_without_rest_is_given_up() {
     let file = scenario("process main\n  while 1 == 1\n    while 1 == 1: x = x + 1\n");
     let output = check(&["--limit", "1"], file.path());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(text(&output.stderr).contains("was given up"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("was aborted"), "{}", text(&output.stderr));
 }
