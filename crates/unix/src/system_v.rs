@@ -1,8 +1,7 @@
-//! How System V holds, releases, ignores and catches signals (`sighold`, `sigrelse`, `sigignore`,
-//! `sigset`), and C's `signal`.
+//! The signal calls of System V (`sighold`, `sigrelse`, `sigignore`, `sigset`), and C's `signal`.
 //!
-//! Made of [`Sys::sigaction`] and [`Sys::sigprocmask`], so that both backends have them. System
-//! V's `sigpause`, which names one signal, is not here: the name is 4.3BSD's
+//! They are composed of [`Sys::sigaction`] and [`Sys::sigprocmask`], so that both backends have
+//! them. System V's `sigpause`, which takes one signal, is not included: the name is 4.3BSD's
 //! ([`Sys::sigpause`]), and `sigsuspend(mask.without(signal))` does the same.
 
 use crate::errno::Result;

@@ -1,4 +1,4 @@
-//! Seed after seed on both backends: [`Campaign`].
+//! The comparison of random scenarios, seed by seed: [`Campaign`].
 
 use tontine_unix_sim::{Builder, LockingMode, Virtual};
 
@@ -8,11 +8,11 @@ use crate::check::{
 };
 use crate::scenario::Scenario;
 
-/// Steps after which both runs are cut.
+/// Maximum number of steps of a run.
 const STEPS: u32 = 400;
-/// How often a difference has to show.
+/// Number of further runs that must all diverge.
 const CONFIRMED: u32 = 3;
-/// Tries to make a scenario smaller.
+/// Maximum number of attempts to shrink a scenario.
 const TRIES: u32 = 800;
 
 /// Compares random scenarios on both backends, one after another.
@@ -24,12 +24,12 @@ pub struct Campaign(Checker);
 pub enum SeedResult {
     /// Both systems did the same.
     Same,
-    /// The systems diverge every time; with the smallest scenario in which they do.
+    /// The systems diverge reproducibly. Contains the smallest scenario in which they do.
     Diverges(Box<Divergence>),
-    /// The systems diverged once and not again: what Linux did depends on more than on the order
-    /// of the steps.
+    /// The systems diverged once and not again: the run on Linux depends on more than the order of
+    /// the steps.
     Flaky(Box<TraceDifference>),
-    /// There is nothing to compare, for this reason.
+    /// There is no result, for this reason.
     Failed(CheckError),
 }
 
@@ -48,7 +48,7 @@ impl Campaign {
     /// Starts a process to run the scenarios on Linux.
     ///
     /// # Errors
-    /// Like [`Checker::new`].
+    /// The errors of [`Checker::new`].
     pub fn new() -> Result<Self, Unavailable> {
         Checker::new().map(Self)
     }
@@ -61,7 +61,8 @@ impl Campaign {
     /// Runs a seed's scenario on both backends, and shrinks it if they diverge.
     ///
     /// # Errors
-    /// The init process of the runs on Linux failed, and another one cannot be started.
+    /// [`Unavailable`] if the init process of the runs on Linux failed, and another one cannot be
+    /// started.
     pub fn run(&mut self, seed: u64, mode: LockingMode) -> Result<SeedResult, Unavailable> {
         let made = scenario(seed);
         let first = match self.parts(&made, seed, mode) {
@@ -73,7 +74,7 @@ impl Campaign {
             Err(error) => return self.lost(error),
         };
         let small = shrink(&made, TRIES, |candidate| self.parts_always(candidate, seed, mode));
-        // It has parted several times in a row, and mostly will once more.
+        // The systems have diverged several times in a row, and mostly will once more.
         for _ in 0..TRIES {
             match self.parts(&small, seed, mode) {
                 Ok(Some(difference)) => {
@@ -87,7 +88,7 @@ impl Campaign {
         Ok(SeedResult::Flaky(Box::new(first)))
     }
 
-    /// Nothing to compare; a keeper that has gone or hangs is replaced.
+    /// Returns a failure. Replaces a keeper that has gone or hangs.
     fn lost(&mut self, error: CheckError) -> Result<SeedResult, Unavailable> {
         if let CheckError::InitFailed(_) = error {
             self.0 = Checker::new()?;

@@ -1,8 +1,8 @@
-//! Where random scenarios come from: [`Chance`].
+//! The source of randomness for scenarios: [`Chance`].
 
 use tontine_unix_sim::internal::SplitMix;
 
-/// A seeded choice.
+/// A seeded random number generator.
 #[derive(Debug, Clone)]
 pub(super) struct Chance(SplitMix);
 
@@ -11,22 +11,22 @@ impl Chance {
         Self(SplitMix::new(seed))
     }
 
-    /// A number below `count`.
+    /// Returns a number below `count`.
     pub(super) fn below(&mut self, count: usize) -> usize {
         self.0.index(count)
     }
 
-    /// Yes in so many of so many cases.
+    /// Returns `true` in `yes` of `of` cases.
     pub(super) fn odds(&mut self, yes: usize, of: usize) -> bool {
         self.below(of) < yes
     }
 
-    /// One of them.
+    /// Returns one element.
     pub(super) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
-    /// One of them, each as often as its weight says.
+    /// Returns one element, with a probability proportional to its weight.
     pub(super) fn weighted<'a, T>(&mut self, all: &'a [T], weight: impl Fn(&T) -> usize) -> &'a T {
         let mut left = self.below(all.iter().map(&weight).sum());
         for one in all {

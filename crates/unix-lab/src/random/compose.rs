@@ -1,33 +1,33 @@
-//! Puts phrases together: [`text`] is a random scenario.
+//! The generator of random scenarios from phrases: [`text`].
 //!
-//! Each scenario has a few signals, so that what is sent meets what is blocked, and some features,
-//! so that now this and now that is dense. Processes stand in a tree: each is forked by one other,
-//! mostly early.
+//! Each scenario uses a few signals, so that sent signals often meet blocked ones, and some of the
+//! features, so that each is dense in some scenarios. Processes form a tree: each is forked by one
+//! other, mostly early.
 
 use std::fmt::Write as _;
 
 use super::chance::Chance;
 use super::phrase::{Feature, Phrase, phrases};
 
-/// Processes of a scenario, at least and at most, and those that phrases make beside.
+/// The numbers of processes to choose from, and the maximum with those that phrases add.
 const PROCESSES: [usize; 4] = [2, 2, 3, 4];
 const MOST_PROCESSES: usize = 6;
-/// Programs beside, which processes execute.
+/// Maximum number of additional programs, which processes execute.
 const MOST_PROGRAMS: usize = 3;
-/// Statements, at least, and how many more.
+/// Minimum number of statements, and the range above it.
 const FEWEST: usize = 5;
 const MORE: usize = 24;
-/// Phrases within phrases.
+/// Maximum depth of phrases within phrases.
 const DEPTH: usize = 2;
 
-/// Signals that most scenarios choose theirs from.
+/// Signals among which most scenarios choose.
 const PLAIN: &[&str] = &["USR1", "USR2", "HUP", "TERM"];
 const QUIET: &[&str] = &["WINCH", "URG", "CHLD"];
 const STOPS: &[&str] = &["STOP", "TSTP", "TTIN", "TTOU"];
-/// What nobody who adopts is harmed by: who began the run blocks it.
+/// Signals that do not affect the adopter of orphans: the process that began the run blocks them.
 const SOFT: &[&str] = &["USR1", "USR2", "HUP", "CONT", "WINCH"];
 
-/// A random scenario; the same seed gives the same.
+/// Returns the random scenario of a seed.
 pub(super) fn text(seed: u64) -> String {
     let mut chance = Chance::new(seed);
     let features: Vec<Feature> =
@@ -43,7 +43,7 @@ pub(super) fn text(seed: u64) -> String {
     composer.to_string()
 }
 
-/// The few signals of a scenario.
+/// Chooses the few signals of a scenario.
 fn signals(chance: &mut Chance, features: &[Feature]) -> Vec<&'static str> {
     let mut all = vec![chance.of(PLAIN), chance.of(PLAIN)];
     if features.contains(&Feature::Stops) || chance.odds(1, 8) {
@@ -66,11 +66,12 @@ fn signals(chance: &mut Chance, features: &[Feature]) -> Vec<&'static str> {
 struct Block {
     is_thread: bool,
     is_program: bool,
-    /// Whether somebody may trace it, which makes no threads then: on Linux one thread is traced.
+    /// `true` if a process may trace it. It then creates no threads, because on Linux only one
+    /// thread is traced.
     is_traced: bool,
-    /// Units of statements, in their order.
+    /// Groups of statements, in order.
     units: Vec<String>,
-    /// Processes that it forks.
+    /// The processes that it forks.
     children: Vec<usize>,
 }
 
@@ -78,14 +79,14 @@ struct Composer {
     chance: Chance,
     features: Vec<Feature>,
     signals: Vec<&'static str>,
-    /// Processes first; the threads follow when everything else stands.
+    /// Processes first. Threads are appended when everything else is complete.
     blocks: Vec<Block>,
     threads: usize,
-    /// How many there are.
+    /// Number of phrases so far.
     phrases: usize,
 }
 
-/// What the words of one phrase stand for.
+/// The values of the words in one phrase.
 #[derive(Debug, Clone)]
 struct Words {
     of: usize,
@@ -94,7 +95,7 @@ struct Words {
     new: usize,
     program: usize,
     thread: usize,
-    /// Which phrase it is.
+    /// The ordinal of the phrase.
     nth: usize,
 }
 
@@ -115,7 +116,7 @@ impl Composer {
         let all: Vec<&Phrase> = all.collect();
         let wanted = FEWEST + self.chance.below(MORE);
         let mut statements = 0;
-        // A phrase that needs a process more says nothing where there are enough.
+        // A phrase that needs one more process is empty if there are enough.
         for _ in 0..wanted {
             if statements >= wanted {
                 break;
@@ -133,7 +134,8 @@ impl Composer {
             let mut units = Vec::new();
             for _ in 0..self.chance.below(4) {
                 let phrase = *self.chance.weighted(&all, |phrase| phrase.weight);
-                // A thread that made processes of its own would make them as often as it is made.
+                // A thread that created processes would create them each time that the thread is
+                // created.
                 if phrase.there.is_empty() && !phrase.here.iter().any(|line| is_forking(line)) {
                     units.push(self.phrase(0, phrase, DEPTH));
                 }
@@ -148,7 +150,7 @@ impl Composer {
         self.leave_out();
     }
 
-    /// Takes out what the two systems are known to do otherwise: docs/check.md says why.
+    /// Removes statements in which the two systems are known to differ: docs/check.md says why.
     fn leave_out(&mut self) {
         let handles = |unit: &String| unit.contains("on CHLD") || unit.contains("sigvec CHLD");
         let handles = self.blocks.iter().flat_map(|block| &block.units).any(handles);
@@ -170,7 +172,7 @@ impl Composer {
         }
     }
 
-    /// What must come first in the first process, and how processes end.
+    /// Adds the statements that must come first in the first process, and the ends of processes.
     fn begin_and_end(&mut self, processes: usize) {
         if self.features.contains(&Feature::Pipes) {
             self.blocks[0].units.insert(0, "pipe r w\n".to_owned());
@@ -189,7 +191,7 @@ impl Composer {
         }
     }
 
-    /// Puts the forks among the statements of a process, mostly early.
+    /// Inserts the forks among the statements of a process, mostly early.
     fn fork_children(&mut self, parent: usize) {
         let mut at = 0;
         for child in self.blocks[parent].children.clone() {
@@ -201,7 +203,7 @@ impl Composer {
         }
     }
 
-    /// The statements of a phrase, in this process.
+    /// Returns the statements of a phrase for this process.
     fn phrase(&mut self, of: usize, phrase: &Phrase, depth: usize) -> String {
         let a = self.chance.of(&self.signals);
         let others: Vec<&str> = self.signals.iter().copied().filter(|other| *other != a).collect();
@@ -252,7 +254,7 @@ impl Composer {
         text
     }
 
-    /// A line with its words filled in; `$more` may be several.
+    /// Replaces the words in a line. `$more` may yield several lines.
     fn line(&mut self, words: &Words, line: &str, depth: usize) -> String {
         let mut text = String::new();
         let mut rest = line;
@@ -308,7 +310,7 @@ impl Composer {
         chosen.to_owned()
     }
 
-    /// A phrase within a phrase, or nothing.
+    /// Returns a phrase within a phrase, or nothing.
     fn more(&mut self, of: usize, depth: usize) -> String {
         let all = phrases().iter().filter(|phrase| self.features.contains(&phrase.feature));
         let all: Vec<&Phrase> = all.collect();
@@ -319,7 +321,7 @@ impl Composer {
         self.phrase(of, phrase, depth)
     }
 
-    /// One process more, which does a phrase.
+    /// Adds a process that runs a phrase, and returns its fork.
     fn fork(&mut self, depth: usize) -> String {
         let new = self.blocks.len();
         if self.processes().count() >= MOST_PROCESSES {
@@ -331,7 +333,7 @@ impl Composer {
         format!("k{new} = fork p{new}")
     }
 
-    /// The processes that are there, threads and programs aside.
+    /// Returns the processes so far, without threads and programs.
     fn processes(&self) -> impl Iterator<Item = usize> {
         let is_process = |at: &usize| !self.blocks[*at].is_thread && !self.blocks[*at].is_program;
         (0..self.blocks.len()).filter(is_process)
@@ -351,7 +353,7 @@ impl Composer {
         format!("{{{}}}", chosen.join(" "))
     }
 
-    /// A process that the writer of this block may know.
+    /// Returns a process that this block may know.
     fn who(&mut self, of: usize) -> String {
         match self.chance.below(8) {
             0 | 1 => "self".to_owned(),
@@ -366,7 +368,7 @@ impl Composer {
         }
     }
 
-    /// A child of it, if it has one.
+    /// Returns a child of the process, if it has one.
     fn kid(&mut self, of: usize) -> String {
         match self.blocks[of].children.as_slice() {
             [] => "self".to_owned(),
@@ -378,20 +380,21 @@ impl Composer {
         match self.chance.below(6) {
             0..=2 => "any".to_owned(),
             3 => self.kid(of),
-            // Who waits for a group is not told on Linux when its last child leaves that.
+            // On Linux a thread that waits for a group is not woken when its last child leaves the
+            // group.
             4 => format!("group {} nohang", self.kid(of)),
             _ => "own-group nohang".to_owned(),
         }
     }
 }
 
-/// A line of a scenario with terminals: nobody reads for ever in the background.
+/// Changes a line of a scenario with terminals, so that no process reads forever in the background.
 fn calmed(line: &str) -> String {
     let line = line.replace("sigvec TT", "on TT");
     if line.contains("on TT") { line.replace(" restart", "") } else { line }
 }
 
-/// Some of the words, mostly one.
+/// Returns some of the words, mostly one.
 fn some(chance: &mut Chance, words: &[&str]) -> String {
     let mut chosen: Vec<&str> = Vec::new();
     while chance.odds(3, 5) && chosen.len() < words.len() {
@@ -403,7 +406,7 @@ fn some(chance: &mut Chance, words: &[&str]) -> String {
     chosen.join(" ")
 }
 
-/// Whether a line makes a process or a thread.
+/// Returns `true` if a line creates a process or a thread.
 fn is_forking(line: &str) -> bool {
     ["fork", "$new", "= thread", "openpty"].iter().any(|word| line.contains(word))
 }
@@ -426,7 +429,7 @@ impl std::fmt::Display for Composer {
     }
 }
 
-/// Whatever comes of a call is right: two systems are compared, and no expectation is.
+/// Any result of a call is right, because the systems are compared with each other.
 fn allowance(line: &str) -> &'static str {
     let says = |word| line.trim_start().starts_with(word);
     if line.is_empty() || says("note ") || says("exit ") { "" } else { " -> anything" }

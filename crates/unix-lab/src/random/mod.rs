@@ -1,9 +1,9 @@
 //! Random scenarios: [`scenario`] generates one from a seed, a [`Campaign`] compares many on both
 //! backends, [`shrink`] reduces one that shows a difference.
 //!
-//! They are made for comparisons on both backends: a scenario expects nothing but that both do the
-//! same. `phrase.rs` has what they are made of, `compose.rs` puts it together.
-//! `cargo xtask mutants --rules` counts which rules of the semantics they meet.
+//! They are made for comparisons: a scenario has no expectations but that both backends do the
+//! same. `phrase.rs` holds their elements, `compose.rs` combines them. `cargo xtask mutants
+//! --rules` counts which rules of the semantics the scenarios exercise.
 
 mod campaign;
 mod chance;
@@ -24,7 +24,7 @@ use crate::scenario::Scenario;
 /// ```
 ///
 /// # Panics
-/// Never: a generated text is always a scenario.
+/// Never, because a generated text is always a scenario.
 pub fn scenario(seed: u64) -> Scenario {
     let text = compose::text(seed);
     match text.parse() {

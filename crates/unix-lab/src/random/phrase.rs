@@ -1,29 +1,29 @@
-//! What random scenarios are made of: [`Phrase`]s, read from `phrases.txt`, and [`Feature`]s, of
+//! The elements of random scenarios: [`Phrase`]s, read from `phrases.txt`, and [`Feature`]s, of
 //! which each scenario uses some.
 //!
-//! | word | stands for |
+//! | word | replaced by |
 //! | --- | --- |
 //! | `$a`, `$b` | two different signals of the scenario's few, the same in the whole phrase |
-//! | `$sig`, `$set` | one of the few; some of them |
-//! | `$quiet`, `$stop` | one that is ignored by default; that stops |
-//! | `$mine` | a variable of this phrase alone |
-//! | `$soft`, `$last` | one that harms nobody who adopted the caller; that cannot be caught |
+//! | `$sig`, `$set` | one of the few; a set of some of them |
+//! | `$quiet`, `$stop` | a signal that is ignored by default; one that stops |
+//! | `$mine` | a variable of this phrase only |
+//! | `$soft`, `$last` | a signal that the adopter of orphans blocks; one that cannot be caught |
 //! | `$who`, `$kid` | a process; a child of the caller |
-//! | `$whom`, `$opts` | what stands behind `wait` |
+//! | `$whom`, `$opts` | the target and the options of `wait` |
 //! | `$flags`, `$calm`, `$child` | flags of a handler; of one that may signal itself; for SIGCHLD |
-//! | `$new`, `$new-pid` | a process made for the phrase; the variable that has it |
+//! | `$new`, `$new-pid` | a process made for the phrase; the variable that holds it |
 //! | `$program` | a process made for the phrase, which is executed |
 //! | `$thread`, `$thread-block` | a variable; a thread |
-//! | `$key`, `$modes`, `$n` | a key that makes a signal; what `tcsetattr` switches; a number |
+//! | `$key`, `$modes`, `$n` | a key that generates a signal; modes for `tcsetattr`; a number |
 //! | `$ttou`, `$ttin` | a statement about this signal, or none |
-//! | `$more`, `$fork` | a phrase; the fork of one process more |
+//! | `$more`, `$fork` | a phrase; the fork of one more process |
 
 use std::sync::OnceLock;
 
-/// An enumeration of what a scenario may be about.
+/// Defines the enumeration of features.
 macro_rules! features {
     ($($Feature:ident $name:literal,)*) => {
-        /// What a scenario may be about.
+        /// A subject of scenarios.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Feature {
             $($Feature,)*
@@ -65,30 +65,30 @@ features! {
     Executing "executing",
 }
 
-/// A few statements.
+/// A few statements that belong together.
 #[derive(Debug)]
 pub(super) struct Phrase {
     pub(super) feature: Feature,
-    /// How often, beside the others.
+    /// The weight with which it is chosen.
     pub(super) weight: usize,
-    /// What the process does.
+    /// The statements of the process.
     pub(super) here: Vec<&'static str>,
-    /// What its child does that it makes for this.
+    /// The statements of the child that the process creates for this phrase.
     pub(super) there: Vec<&'static str>,
-    /// What the program does that one of them executes.
+    /// The statements of the program that one of the two executes.
     pub(super) program: Vec<&'static str>,
 }
 
-/// All of them.
+/// Returns all phrases.
 ///
 /// # Panics
-/// `phrases.txt` is none.
+/// If `phrases.txt` is malformed.
 pub(super) fn phrases() -> &'static [Phrase] {
     static PHRASES: OnceLock<Vec<Phrase>> = OnceLock::new();
     PHRASES.get_or_init(|| read(include_str!("phrases.txt")))
 }
 
-/// Who does the lines that are read.
+/// The process to which the lines that are read belong.
 enum Part {
     Here,
     There,

@@ -1,9 +1,9 @@
-//! Makes a scenario smaller that shows something: [`shrink`], delta debugging (Zeller and
+//! Reduces a scenario that has some property: [`shrink`], by delta debugging (Zeller and
 //! Hildebrandt 2002) over its statements.
 //!
-//! What is left out: processes and threads, statements one by one and many at once, bodies of
-//! handlers, results that nobody reads, flags, options, signals of sets. A candidate that is no
-//! scenario any more, for a variable that nothing sets, is passed over.
+//! It leaves out processes and threads, statements one by one and many at once, bodies of handlers,
+//! results that no statement uses, flags, options, and signals of sets. A candidate that is not a
+//! scenario, for example because no statement sets a variable, is skipped.
 
 use tontine_unix::{ActionFlags, SigSet, WaitOptions};
 
@@ -11,8 +11,8 @@ use crate::scenario::{
     CallStatement, HandlerStatement, Scenario, ScenarioBlock, Statement, StatementKind, SystemCall,
 };
 
-/// Returns the smallest scenario found for which `shows` still returns `true`, after at most
-/// `tries` calls of it.
+/// Returns the smallest scenario found for which `shows` still returns `true`. Calls `shows` at
+/// most `tries` times.
 ///
 /// ```
 /// use tontine_unix_lab::random::{scenario, shrink};
@@ -43,12 +43,12 @@ struct Search<F> {
 }
 
 impl<F: FnMut(&Scenario) -> bool> Search<F> {
-    /// Takes a candidate over if it shows the same.
+    /// Adopts a candidate if it still has the property. Returns `true` if so.
     fn take(&mut self, candidate: &Scenario) -> bool {
         if self.tries == 0 {
             return false;
         }
-        // The lines of the text count, and every name has to mean something.
+        // The candidate must parse, and its lines are those of its own text.
         let Ok(read) = candidate.to_string().parse::<Scenario>() else { return false };
         self.tries -= 1;
         let takes = (self.shows)(&read);
@@ -58,7 +58,7 @@ impl<F: FnMut(&Scenario) -> bool> Search<F> {
         takes
     }
 
-    /// Leaves out blocks, and what begins them.
+    /// Leaves out blocks, with the statements that start them.
     fn drop_blocks(&mut self) {
         let mut at = self.best.blocks.len();
         while at > 1 {
@@ -72,7 +72,7 @@ impl<F: FnMut(&Scenario) -> bool> Search<F> {
         }
     }
 
-    /// Leaves out runs of statements, half of a body first.
+    /// Leaves out runs of statements, starting with half of a body.
     fn drop_statements(&mut self) {
         for block in 0..self.best.blocks.len() {
             let mut size = self.best.blocks[block].body.len();
@@ -91,7 +91,7 @@ impl<F: FnMut(&Scenario) -> bool> Search<F> {
         }
     }
 
-    /// Says less in each statement.
+    /// Simplifies each statement.
     fn simplify(&mut self) {
         for block in 0..self.best.blocks.len() {
             for at in 0..self.best.blocks[block].body.len() {
@@ -108,7 +108,7 @@ impl<F: FnMut(&Scenario) -> bool> Search<F> {
     }
 }
 
-/// Whether a statement makes what runs this block.
+/// Returns `true` if a statement creates the process or thread that runs this block.
 fn begins(statement: &Statement, block: &ScenarioBlock) -> bool {
     match &statement.kind {
         StatementKind::Call(step) => match &step.call {
@@ -119,7 +119,7 @@ fn begins(statement: &Statement, block: &ScenarioBlock) -> bool {
     }
 }
 
-/// The `nth` way to say less.
+/// Returns the `nth` simplification of a statement.
 fn simpler(step: &StatementKind, nth: usize) -> Option<StatementKind> {
     ways(step).into_iter().nth(nth)
 }
@@ -179,7 +179,7 @@ fn simpler_calls(call: &SystemCall) -> Vec<SystemCall> {
     }
 }
 
-/// The set without one of its signals; all of them at first as none.
+/// Returns the empty set, then the set without each one of its signals.
 fn fewer_signals(set: SigSet) -> impl Iterator<Item = SigSet> {
     let none = (!set.is_empty()).then_some(SigSet::EMPTY);
     none.into_iter().chain(set.iter().map(move |signal| set.without(signal)))

@@ -41,7 +41,7 @@ impl Display for SyntaxError {
         if text.is_empty() {
             return Ok(());
         }
-        // Of a long line, the part around the column.
+        // A long line is cut to the part around the column.
         let start = column.saturating_sub(SHOWN / 2 + 1);
         let start = if *column + *width < SHOWN { 0 } else { start };
         let shown: String = text.chars().skip(start).take(SHOWN).collect();

@@ -1,4 +1,4 @@
-//! The commands that act on the shell itself: [`HELP`] lists them.
+//! The commands that act on the shell itself; [`HELP`] lists them.
 
 use tontine_unix::{Pid, SigSet, Signal, SignalTarget};
 
@@ -9,27 +9,27 @@ use super::programs;
 use super::run::Woken;
 use super::say::say;
 
-/// What `help` says, the programs behind it.
+/// The text of `help`, before the list of programs.
 const HELP: &str = "\
-A line is a pipeline `program | program`, or several with ; & && || between
-them. Words are quoted with ' and \", and $? $! $$ are known. There are no files.
+A line is a pipeline `program | program`, or several joined by ; & && or ||.
+Words are quoted with ' and \", and $? $! $$ are replaced. There are no files.
 
-  jobs                   what runs and what is stopped
+  jobs                   lists running and stopped jobs
   fg [%n]                brings a job to the foreground
-  bg [%n]                sends a stopped job on in the background
-  kill [-SIG] %n|pid…    sends a signal, SIGTERM without one; -pid is a group
+  bg [%n]                continues a stopped job in the background
+  kill [-SIG] %n|pid…    sends a signal, by default SIGTERM; -pid is a group
   kill -l                lists the signals
   wait [%n|pid…]         waits until jobs end or stop
-  trap 'commands' SIG…   runs commands when a signal comes; '' ignores it,
-                         - forgets it
-  help                   says this
+  trap 'commands' SIG…   runs commands when a signal arrives; '' ignores it,
+                         - restores the default
+  help                   prints this text
   exit [n]               ends the shell
 
-A job is meant by its number %1, the current one by %% or %+, the one before by
-%-, and the one whose line begins so by %name. ^C interrupts the job in the
-foreground, ^Z stops it, ^\\ ends it with a core, ^D ends its input.
+A job is named by its number %1, the current one by %% or %+, the previous one
+by %-, and the one whose line starts with a name by %name. ^C interrupts the job
+in the foreground, ^Z stops it, ^\\ ends it with a core dump, ^D ends its input.
 
-Programs that are made for this shell, beside `ps`:
+Programs of this shell, in addition to `ps`:
 
 ";
 
@@ -39,7 +39,7 @@ const TRAP: &str = "trap ['commands'|'' |-] SIG…";
 type Done = Result<i32, Complaint>;
 
 impl Shell<'_> {
-    /// Does what `commands` say, if that is for the shell itself to do.
+    /// Runs a command that acts on the shell itself. Returns `None` for other commands.
     pub(super) fn builtin(&mut self, commands: &[Vec<String>], background: bool) -> Option<Done> {
         let run = |name: &str| -> Option<fn(&mut Self, &[&str]) -> Done> {
             Some(match name {
@@ -84,7 +84,7 @@ impl Shell<'_> {
         self.say_lines(lines)
     }
 
-    /// The one job that is meant.
+    /// Returns the job that the arguments name.
     fn meant(&mut self, arguments: &[&str], usage: &'static str) -> Result<usize, Complaint> {
         self.look_around();
         match arguments {
@@ -149,7 +149,7 @@ impl Shell<'_> {
         self.sys.killpg(job.group, Some(signal)).map_err(wrong)?;
         let wakes = matches!(signal, Signal::TERM | Signal::HUP | Signal::CONT | Signal::KILL);
         if job.state().is_stopped() && wakes {
-            // It would not notice the first two before somebody sends it on.
+            // A stopped job would not receive the first two before it is continued.
             let _ = self.sys.killpg(job.group, Some(Signal::CONT));
             self.jobs.sent_on(number);
         }
@@ -213,7 +213,8 @@ impl Shell<'_> {
         Ok(self.status)
     }
 
-    /// Ends the shell after this line, unless jobs are stopped and a user was not told just now.
+    /// Ends the shell after this line, unless jobs are stopped and the user was not warned just
+    /// before.
     pub(super) fn leave_with(&mut self, status: i32) {
         self.look_around();
         let told = self.told_at.is_some_and(|line| line + 1 == self.lines);
@@ -226,7 +227,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Says to the jobs that the user is gone.
+    /// Sends SIGHUP to the jobs, because the user has gone.
     pub(super) fn hang_up(&mut self) {
         self.look_around();
         for job in self.jobs.iter().filter(|job| !job.state().is_over()) {

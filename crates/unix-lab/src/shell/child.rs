@@ -1,7 +1,7 @@
-//! What a process does between its fork from the shell and its program: [`Child`].
+//! The steps of a process between its fork from the shell and its program: [`Child`].
 //!
-//! It enters its job's group and takes the terminal for it. The shell does the same from its side:
-//! neither may go on before it is done, and nobody knows who runs first.
+//! It enters its job's group, and makes that the foreground group of the terminal. The shell does
+//! the same: neither may continue before it is done, and either may run first.
 
 use tontine_unix::{Fd, Pid, Result, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
@@ -11,26 +11,26 @@ use super::launch::Launch;
 pub(super) struct Child {
     pub(super) arguments: Vec<String>,
     pub(super) launch: Launch,
-    /// The number of the job's group; none for its first process, which leads it. The shell's
-    /// handle of it may mean nothing in another process.
+    /// The number of the job's group; `None` for the job's first process, which leads it. The
+    /// shell's handle of the group may not be valid in another process.
     pub(super) group: Option<i32>,
-    /// The terminal to be taken, in the foreground.
+    /// The terminal on which the job gets the foreground.
     pub(super) terminal: Option<Fd>,
     pub(super) input: Option<Fd>,
     pub(super) output: Option<Fd>,
-    /// The other end of the pipe that it writes to.
+    /// The read end of the pipe to which the process writes.
     pub(super) close: Option<Fd>,
-    /// Signals that the shell treats in its own way.
+    /// Signals that the shell ignores or catches.
     pub(super) defaults: SigSet,
-    /// What the program begins with blocked. Until then, all is.
+    /// The signals that are blocked when the program starts. Until then all signals are.
     pub(super) mask: SigSet,
 }
 
 impl Child {
-    /// Becomes the command; returns its exit status.
+    /// Becomes the command. Returns its exit status.
     pub(super) fn run(self, sys: &dyn Sys) -> i32 {
         let group = Pid::number_only(self.group.unwrap_or(sys.getpid().number()));
-        // The shell does it too, and sees the errors.
+        // The shell does the same, and handles the errors.
         let _ = sys.setpgid(Pid::number_only(0), group);
         if let Some(terminal) = self.terminal {
             let _ = hand_over(sys, terminal, group);
@@ -51,10 +51,10 @@ impl Child {
     }
 }
 
-/// Puts a group into the terminal's foreground, from the background too.
+/// Makes a group the foreground group of the terminal, from the background too.
 ///
 /// # Errors
-/// As [`Sys::tcsetpgrp`].
+/// The errors of [`Sys::tcsetpgrp`].
 pub(super) fn hand_over(sys: &dyn Sys, terminal: Fd, group: Pid) -> Result<()> {
     let mask = sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::TTOU]))))?;
     let done = sys.tcsetpgrp(terminal, group);

@@ -1,10 +1,10 @@
-//! What the shell says when it cannot do something: [`Complaint`].
+//! The error messages of the shell: [`Complaint`].
 
 use tontine_unix::{Errno, ParseSignalError};
 
 use super::parse::ParseError;
 
-/// Why a command did not do what it says.
+/// The reason why a command failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Complaint {
     #[error("no such job: {0}")]
@@ -13,9 +13,9 @@ pub(super) enum Complaint {
     ManyJobs(String),
     #[error("no current job")]
     NoCurrentJob,
-    #[error("job {0} is over")]
+    #[error("job {0} has ended")]
     Over(usize),
-    #[error("there is no terminal to bring a job to")]
+    #[error("cannot bring a job to the foreground: the shell has no terminal")]
     NoTerminal,
     #[error("usage: {0}")]
     Usage(&'static str),
@@ -32,7 +32,7 @@ pub(super) enum Complaint {
 }
 
 impl Complaint {
-    /// What `$?` is then: 2 where the line is wrong, 1 where the world is.
+    /// Returns the value of `$?`: 2 if the line is wrong, 1 if the command fails.
     pub(super) fn status(&self) -> i32 {
         match self {
             Self::Usage(_) | Self::Parse(_) | Self::InPipeline(_) => 2,
@@ -40,7 +40,7 @@ impl Complaint {
         }
     }
 
-    /// Names what was tried when a system call refused.
+    /// Returns a function that names the attempted operation when a system call fails.
     pub(super) fn call(what: impl ToString) -> impl FnOnce(Errno) -> Self {
         let what = what.to_string();
         move |errno| Self::Call(what, errno)

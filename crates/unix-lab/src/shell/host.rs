@@ -1,10 +1,10 @@
-//! The user's own terminal joined with the controlling end of another: [`attend`].
+//! The connection of the user's terminal with the controlling end of another: [`attend`].
 //!
-//! While it lasts, the user's terminal is in raw mode: every key goes to the other terminal, which
-//! makes lines and signals of what is typed. On every way out it becomes what it was: a panic, and
-//! each signal that would end the process and can be caught, also while nobody takes what is shown.
-//! A stop gives it back too, and it is raw again when the process goes on. After SIGKILL it stays
-//! raw: `reset` or `stty sane`, typed blindly, make it usable. Its size is not passed on.
+//! Meanwhile the user's terminal is in raw mode: every key goes to the other terminal, which forms
+//! lines and signals from the keys. The user's terminal is restored on every exit: on a panic, and
+//! on each signal that would end the process and can be caught, even if its output is not being
+//! read. A stop restores it too, and it becomes raw again when the process continues. After SIGKILL
+//! it stays raw: `reset` or `stty sane`, typed blindly, make it usable. Its size is not passed on.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,19 +27,21 @@ use tontine_unix_sim::TerminalController;
 
 use super::suspend::suspend;
 
-/// How long it may take to notice that the other side is over.
+/// Maximum time until the end of the other side is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is typed when the user's input ends: ^D.
+/// The byte that is typed when the user's input ends: ^D.
 const END: &[u8] = b"\x04";
 
-/// Types the bytes of `input`, in raw mode if it is a terminal, and copies the output of the other
-/// terminal to `output`, until no process of the other side is left.
+/// Types the bytes of `input` at the other terminal, and copies that terminal's output to `output`,
+/// until no process of the other side is left. If `input` is a terminal, it is in raw mode
+/// meanwhile.
 ///
-/// A signal that is caught ends the process, as it does by default; SIGTSTP stops it.
+/// A caught signal ends the process, as it does by default; SIGTSTP stops it.
 ///
 /// # Errors
-/// A call on the user's terminal fails. Its modes are restored nevertheless, if possible.
+/// The error of a failed call on the user's terminal. Its modes are restored nevertheless, if
+/// possible.
 ///
 /// # Panics
 /// If `seat` panics.
@@ -66,7 +68,7 @@ pub fn attend(
         let typed = pass_on(seat, input, &signals, &raw, || screen.is_finished());
         leaving.store(true, Ordering::Relaxed);
         if let Some(signal) = signals.caught() {
-            // The other pump may wait for ever for somebody who looks.
+            // The other thread may be blocked in a write that no process reads.
             raw.end();
             signal_hook::low_level::emulate_default_handler(signal)?;
         }
@@ -75,7 +77,7 @@ pub fn attend(
     })
 }
 
-/// Passes keys on until a signal is caught or `is_over` says so.
+/// Passes keys on until a signal is caught or `is_over` returns `true`.
 fn pass_on(
     seat: &dyn TerminalController,
     input: BorrowedFd<'_>,
@@ -123,7 +125,7 @@ fn pass_on(
     Ok(())
 }
 
-/// Shows what there is to see until the seat is over, or the other pump is.
+/// Shows the output until the other side has ended or `leaving` is set.
 fn show(
     seat: &dyn TerminalController,
     output: BorrowedFd<'_>,
@@ -131,7 +133,7 @@ fn show(
 ) -> io::Result<()> {
     let pause = Timespec::try_from(LOOK).expect("it is short");
     while !leaving.load(Ordering::Relaxed) {
-        // Asked first: what was written before the end is shown.
+        // Queried first, so that output from before the end is shown.
         let over = seat.is_over();
         let bytes = seat.output(LOOK);
         if over && bytes.is_empty() {
@@ -142,7 +144,7 @@ fn show(
             match rustix::io::write(output, rest) {
                 Ok(n) => rest = &rest[n..],
                 Err(Errno::INTR) => {}
-                // Whoever made it non-blocking may still use it: it stays so.
+                // The process that made it non-blocking may still use it, so it stays non-blocking.
                 Err(Errno::AGAIN) if leaving.load(Ordering::Relaxed) => return Ok(()),
                 Err(Errno::AGAIN) => {
                     let mut ready = [PollFd::from_borrowed_fd(output, PollFlags::OUT)];
@@ -155,7 +157,7 @@ fn show(
     Ok(())
 }
 
-/// Tells the pump that shows that the one that types has ended, also when that panics.
+/// Tells the thread that shows output that the typing thread has ended, also if it panics.
 struct Leave<'a>(&'a AtomicBool);
 
 impl Drop for Leave<'_> {
@@ -164,16 +166,16 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// A terminal in raw mode; as it was, when dropped.
+/// A terminal in raw mode, which is restored on drop.
 struct Raw<'a> {
     terminal: BorrowedFd<'a>,
-    /// As it was, and raw; nothing, where it is no terminal.
+    /// The original and the raw modes; `None` if it is not a terminal.
     modes: Option<(Termios, Termios)>,
 }
 
 impl<'a> Raw<'a> {
-    /// Where `output` is no terminal, what is shown may reach this one by way of somebody else, who
-    /// counts on the terminal to make its lines.
+    /// Sets raw mode. If `output` is not a terminal, the output may reach this terminal through
+    /// another process, which relies on the terminal to process newlines.
     fn begin(terminal: BorrowedFd<'a>, output: BorrowedFd<'_>) -> io::Result<Self> {
         let before = match tcgetattr(terminal) {
             Ok(before) => before,
@@ -190,16 +192,16 @@ impl<'a> Raw<'a> {
         Ok(this)
     }
 
-    /// Makes it raw, once more after somebody else had it. In the background that stops the process
-    /// until it is in the foreground.
+    /// Sets raw mode, again if another process has had the terminal. In the background that stops
+    /// the process until it is in the foreground.
     fn again(&self) -> io::Result<()> {
         self.modes.as_ref().map_or(Ok(()), |(_, raw)| self.set(raw))
     }
 
-    /// Makes it what it was. What is still to be shown is not waited for: nobody may be looking.
+    /// Restores the modes. Does not wait for pending output, because it may never be read.
     fn end(&self) {
         if let Some((before, _)) = &self.modes {
-            // Who does this leaves anyway; there is nobody to tell.
+            // The caller is about to exit, so the error is dropped.
             let _ = self.set(before);
         }
     }
@@ -220,21 +222,21 @@ impl Drop for Raw<'_> {
     }
 }
 
-/// Those that end a process by default, without a fault of its own.
+/// The signals that end a process by default, without a fault of its own.
 const ENDING: [i32; 12] = [
     SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF,
     SIGXCPU, SIGXFSZ,
 ];
 
-/// Signals that would end or stop the process without restoring anything, caught.
+/// Handlers for the signals that would end or stop the process without restoring the terminal.
 struct Signals {
-    /// The last one that came; 0 for none.
+    /// The last signal that arrived; 0 for none.
     number: Arc<AtomicUsize>,
-    /// The user wants the process stopped.
+    /// `true` once the process is to be stopped.
     stop: Arc<AtomicBool>,
-    /// It was, and goes on.
+    /// `true` once the process was continued.
     went_on: Arc<AtomicBool>,
-    /// Has something to read when one came.
+    /// Readable when a signal has arrived.
     pipe: PipeReader,
     ids: Vec<SigId>,
 }
@@ -266,7 +268,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Empties the pipe, which has something to read.
+    /// Empties the pipe, which is readable.
     fn take_note(&self) {
         let _ = rustix::io::read(&self.pipe, &mut [0; 64]);
     }

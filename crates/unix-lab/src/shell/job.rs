@@ -1,7 +1,8 @@
 //! Jobs: [`Jobs`], [`Job`], [`State`].
 //!
-//! A job is a pipeline with a process group of its own. The table knows what [`Sys::waitid`] told
-//! of each process, and which job is meant by `%1`, `%%` and their like. It makes no system calls.
+//! A job is a pipeline with its own process group. The table stores the last status that
+//! [`Sys::waitid`] returned for each process, and resolves `%1`, `%%` and similar names. It makes
+//! no system calls.
 //!
 //! [`Sys::waitid`]: tontine_unix::Sys::waitid
 
@@ -14,32 +15,32 @@ use super::complaint::Complaint;
 /// A pipeline that was started.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// What it is called by.
+    /// The number by which the user names it.
     pub(super) number: usize,
-    /// Its process group.
+    /// The process group.
     pub(super) group: Pid,
-    /// As it was typed.
+    /// The command line, as it was typed.
     pub(super) command: String,
-    /// How it had left the terminal when it stopped in the foreground.
+    /// The modes that it left on the terminal when it stopped in the foreground.
     pub(super) modes: Option<Termios>,
-    /// Its processes in the pipeline's order, and what was last heard of each.
+    /// The processes in the order of the pipeline, each with its last known status.
     members: Vec<(Pid, Option<WaitStatus>)>,
-    /// Whether the user has not been told yet.
+    /// `true` if the user has not been informed of the last change.
     news: bool,
-    /// When it was last started, stopped or sent on, counted.
+    /// The ordinal of the event at which it was last started, stopped or continued.
     turn: u64,
 }
 
-/// How a job is.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// At least one process runs.
     Running,
-    /// None runs, and at least one was stopped by this signal.
+    /// No process runs, and at least one was stopped by this signal.
     Stopped(Signal),
-    /// All ended; the last one exited with this status.
+    /// All processes ended; the last one exited with this status.
     Done(i32),
-    /// All ended; the last one by this signal, and whether with a core.
+    /// All processes ended; this signal terminated the last one, with a core dump if `true`.
     Killed(Signal, bool),
 }
 
@@ -52,7 +53,7 @@ impl State {
         matches!(self, Self::Done(_) | Self::Killed(..))
     }
 
-    /// What `$?` is then.
+    /// Returns the value of `$?`.
     pub(super) fn status(self) -> i32 {
         match self {
             Self::Running => 0,
@@ -95,13 +96,13 @@ impl Job {
         })
     }
 
-    /// Its processes.
+    /// Returns the processes of the job.
     pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = Pid> {
         self.members.iter().map(|(pid, _)| *pid)
     }
 }
 
-/// All jobs that are not over, and those over that the user was not told of.
+/// The jobs that have not ended, and those that ended without the user being informed.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     list: Vec<Job>,
@@ -109,7 +110,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Adds one that runs; returns its number.
+    /// Adds a running job. Returns its number.
     pub(super) fn add(&mut self, group: Pid, members: Vec<Pid>, command: &str) -> usize {
         let number = self.list.last().map_or(1, |job| job.number + 1);
         self.turns += 1;
@@ -125,7 +126,7 @@ impl Jobs {
         number
     }
 
-    /// Takes note of what `wait` told of a process.
+    /// Records the status of a process.
     pub(super) fn note(&mut self, pid: Pid, status: WaitStatus) {
         let member = |job: &Job| job.members().any(|member| member.number() == pid.number());
         let Some(job) = self.list.iter_mut().find(|job| !job.state().is_over() && member(job))
@@ -146,7 +147,7 @@ impl Jobs {
         }
     }
 
-    /// Takes note that a job is sent on: its stopped processes run.
+    /// Records that a job is continued: its stopped processes run.
     pub(super) fn sent_on(&mut self, number: usize) {
         self.turns += 1;
         if let Some(job) = self.list.iter_mut().find(|job| job.number == number) {
@@ -158,7 +159,7 @@ impl Jobs {
         }
     }
 
-    /// Takes note that nothing can be learned of processes any more: what ran is over.
+    /// Records that no further status will arrive: running processes count as ended.
     pub(super) fn lost(&mut self) {
         for (_, last) in self.list.iter_mut().flat_map(|job| &mut job.members) {
             last.get_or_insert(WaitStatus::Exited(127));
@@ -173,7 +174,7 @@ impl Jobs {
         self.list.iter_mut().find(|job| job.number == number)
     }
 
-    /// Strikes a job off; the user knows how it ended.
+    /// Removes a job, of whose end the user is informed.
     pub(super) fn remove(&mut self, number: usize) {
         self.list.retain(|job| job.number != number);
     }
@@ -182,21 +183,21 @@ impl Jobs {
         self.list.iter()
     }
 
-    /// How `number` is; over, if it is not in the table.
+    /// Returns the state of job `number`, which has ended if it is not in the table.
     pub(super) fn state(&self, number: usize) -> State {
         self.get(number).map_or(State::Done(127), Job::state)
     }
 
-    /// The job with this process.
+    /// Returns the job that contains this process.
     pub(super) fn of_process(&self, pid: i32) -> Option<usize> {
         let member = |job: &&Job| job.members().any(|member| member.number() == pid);
         self.list.iter().find(member).map(|job| job.number)
     }
 
-    /// The job that `%1`, `%%`, `%-` or `%name` means; without a text the current one.
+    /// Returns the job that `%1`, `%%`, `%-` or `%name` denotes; without a text, the current one.
     ///
     /// # Errors
-    /// There is none, or `%name` fits several.
+    /// If there is no such job, or several match `%name`.
     pub(super) fn find(&self, text: Option<&str>) -> Result<usize, Complaint> {
         let text = text.unwrap_or("%%");
         let none = || Complaint::NoJob(text.to_owned());
@@ -216,14 +217,15 @@ impl Jobs {
         }
     }
 
-    /// The jobs, the current one first: stopped ones before others, the latest before older ones.
+    /// Returns the jobs, the current one first: stopped ones before others, later ones before
+    /// earlier ones.
     fn by_turn(&self) -> impl Iterator<Item = usize> {
         let mut jobs: Vec<_> = self.list.iter().filter(|job| !job.state().is_over()).collect();
         jobs.sort_by_key(|job| std::cmp::Reverse((job.state().is_stopped(), job.turn)));
         jobs.into_iter().map(|job| job.number)
     }
 
-    /// What is said of a job: `[1]+ Stopped   sleep 100 | cat`.
+    /// Returns the line about a job: `[1]+ Stopped   sleep 100 | cat`.
     pub(super) fn line(&self, number: usize) -> String {
         let mut order = self.by_turn();
         let mark = match (order.next(), order.next()) {
@@ -237,17 +239,17 @@ impl Jobs {
         })
     }
 
-    /// What is said of one job, which is no news then.
+    /// Returns the line about one job, and records that the user is informed.
     pub(super) fn told(&mut self, number: usize) -> String {
         self.tell(|job| job.number == number).concat()
     }
 
-    /// What is said of every job; those over are struck off.
+    /// Returns the lines about all jobs, and removes those that have ended.
     pub(super) fn lines(&mut self) -> Vec<String> {
         self.tell(|_| true)
     }
 
-    /// What the user has not been told yet; those over are struck off.
+    /// Returns the lines about jobs with news, and removes those that have ended.
     pub(super) fn news(&mut self) -> Vec<String> {
         self.tell(|job| job.news)
     }
@@ -272,7 +274,7 @@ mod tests {
         Pid::number_only(number)
     }
 
-    /// Three jobs: of process 10, of 20 and 21, of 30.
+    /// Returns three jobs: of process 10, of 20 and 21, and of 30.
     fn three() -> Jobs {
         let mut jobs = Jobs::default();
         jobs.add(pid(10), vec![pid(10)], "sleep 100");
@@ -364,7 +366,7 @@ mod tests {
         jobs.note(pid(10), WaitStatus::Stopped(Signal::TSTP));
         jobs.sent_on(1);
         jobs.note(pid(10), WaitStatus::Continued);
-        assert!(jobs.news().is_empty(), "what the shell did itself is no news");
+        assert!(jobs.news().is_empty(), "the shell reports no change that it made itself");
     }
 
     #[test]

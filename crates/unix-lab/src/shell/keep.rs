@@ -1,8 +1,8 @@
-//! Who is there when a shell stops: [`keep`].
+//! The parent that continues a stopped shell: [`keep`].
 //!
-//! A shell's jobs have the shell to continue them; the shell itself has the process that started
-//! it, as a user's own shell has a terminal's window or `login`. Where that does nothing, a stopped
-//! shell is one for ever.
+//! A shell continues its jobs; the shell itself is continued by the process that started it, as
+//! `login` or a terminal window does for a user's shell. Without such a parent, a stopped shell
+//! stays stopped.
 
 use tontine_unix::{
     Children, Fd, Pid, Program, SigSet, SigmaskHow, Signal, Sys, WaitOptions, WaitStatus,
@@ -11,12 +11,12 @@ use tontine_unix::{
 use super::child::hand_over;
 use super::say::{complain, say};
 
-/// Runs a shell in a process and a foreground group of its own. Returns its exit status, or 128
-/// plus the number of the signal that terminated it. If the shell stops, the user at standard input
-/// is asked whether to continue it; if that is not a terminal, the shell is killed.
+/// Runs a shell in its own process and foreground group. Returns its exit status, or 128 plus the
+/// number of the signal that terminated it. If the shell stops, the user at standard input is asked
+/// whether to continue it; if standard input is not a terminal, the shell is killed.
 ///
-/// For the leader of a session with a terminal at its standard output. All signals stay blocked in
-/// it; the shell begins with none blocked.
+/// The caller must lead a session with a terminal at its standard output. All signals stay blocked
+/// in it; the shell starts with none blocked.
 pub fn keep(sys: &dyn Sys, shell: Program) -> i32 {
     let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL)));
     let made = sys.fork(move |sys| {
@@ -50,7 +50,7 @@ pub fn keep(sys: &dyn Sys, shell: Program) -> i32 {
     }
 }
 
-/// Asks the user what is to become of a shell that has stopped, and does it.
+/// Asks the user whether to continue or kill a shell that has stopped, and does so.
 fn see_to(sys: &dyn Sys, shell: Pid, signal: Signal) {
     let group = sys.tcgetpgrp(Fd::STDOUT);
     let _ = hand_over(sys, Fd::STDOUT, sys.getpgrp());
@@ -62,7 +62,7 @@ fn see_to(sys: &dyn Sys, shell: Pid, signal: Signal) {
         let _ = say(sys, question);
         matches!(sys.read(Fd::STDIN, &mut [0; 256]), Ok(read) if read > 0)
     } else {
-        let why = format!("the shell has stopped ({signal}), and nobody is there to continue it");
+        let why = format!("the shell has stopped ({signal}), and no user can continue it");
         complain(sys, "tontine", why);
         false
     };

@@ -1,4 +1,4 @@
-//! How a program is run in the process that was made for it: [`Launch`], [`execute`], [`call`].
+//! The ways to run a program in its process: [`Launch`], [`execute`], [`call`].
 
 use std::sync::Arc;
 
@@ -7,13 +7,14 @@ use tontine_unix::{Disposition, Errno, SigAction, Signal, Sys};
 use super::programs::Main;
 use super::say::complain;
 
-/// Runs a program in a child of the shell: given its name and arguments, returns its exit status.
+/// Runs a program in a child of the shell. Gets the program's name and arguments, and returns its
+/// exit status.
 pub type Launch = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
 
-/// Where a program is looked for whose name is no path.
+/// The directories that are searched for a program whose name is not a path.
 const DIRECTORIES: [&str; 3] = ["", "/usr/bin/", "/bin/"];
 
-/// Returns a launch that executes the registered program of a name, or on Linux the file.
+/// Returns a launch that executes the registered program of this name, or on Linux the file.
 pub fn execute() -> Launch {
     Arc::new(|sys, arguments| {
         let name = &arguments[0];
@@ -30,8 +31,8 @@ pub fn execute() -> Launch {
     })
 }
 
-/// Returns a launch that resets handlers, like exec, and calls one of `programs`: for programs that
-/// are not files.
+/// Returns a launch that resets handlers, as exec does, and calls one of `programs`. It serves
+/// programs that are not files.
 pub fn call(programs: Vec<(&'static str, Main)>) -> Launch {
     Arc::new(move |sys, arguments| {
         let name = &arguments[0];
@@ -48,7 +49,7 @@ pub fn call(programs: Vec<(&'static str, Main)>) -> Launch {
     })
 }
 
-/// Says why nothing runs; 127 where there is no such program, 126 where it does not run.
+/// Reports why the program does not run. Returns 127 if there is no such program, else 126.
 fn refuse(sys: &dyn Sys, name: &str, error: Errno) -> i32 {
     if error == Errno::ENOENT {
         complain(sys, "tontine", format_args!("no such program: {name}"));

@@ -1,13 +1,12 @@
 //! A job-control shell, for trials and teaching: [`shell`].
 //!
 //! The shell is an ordinary program of [`Sys`]: it runs at a virtual terminal and at a real one.
-//! Each pipeline is a job with a process group of its own, which gets the terminal, loses it when
-//! it stops, and gets it again from `fg`; `help` lists what there is. Lines are edited by the
-//! terminal.
+//! Each pipeline is a job with its own process group. The job gets the terminal, loses it when it
+//! stops, and gets it again from `fg`; `help` lists the commands. The terminal edits the lines.
 //!
-//! [`programs()`] are the programs that it runs where there are no files; a [`Launch`] runs them.
-//! [`log_in`] creates a session at a terminal for it, [`keep()`] continues it if it stops, and
-//! [`attend`] connects the user's terminal with it.
+//! [`programs()`] returns the programs that it runs on a system without files; a [`Launch`] runs
+//! them. [`log_in`] creates a session at a terminal for it, [`keep()`] continues it if it stops,
+//! and [`attend`] connects the user's terminal with it.
 
 mod builtins;
 mod child;
@@ -39,15 +38,15 @@ use self::trap::Traps;
 
 const PROMPT: &str = "tontine$ ";
 
-/// Runs a shell at standard input, or `-c commands`; returns its exit status.
+/// Runs a shell on standard input, or runs the commands after `-c`. Returns its exit status.
 ///
-/// The dispositions that it sets for the calling process are not restored. Programs are executed. A
-/// shell that leads a session gets a terminal from [`log_in`].
+/// The shell executes programs. It does not restore the dispositions that it sets for the calling
+/// process. A shell that leads a session gets a terminal from [`log_in`].
 pub fn shell(sys: &dyn Sys, arguments: &[String]) -> i32 {
     shell_with(sys, arguments, &execute())
 }
 
-/// Like [`shell`], but `launch` runs the programs.
+/// Like [`shell`], but runs programs with `launch`.
 ///
 /// ```
 /// use tontine_unix_lab::shell::{call, programs, shell_with};
@@ -82,17 +81,18 @@ pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {
 }
 
 /// Makes the caller leader of a session at `terminal`, which becomes its standard input, output and
-/// error. Signals get their default dispositions, those too that its runtime ignored for it.
+/// error. Signals get their default dispositions, those that the caller's runtime ignored included.
 ///
 /// # Errors
-/// Like [`Sys::setsid`], [`Sys::set_controlling`] and [`Sys::dup2`].
+/// The errors of [`Sys::setsid`], [`Sys::set_controlling`] and [`Sys::dup2`].
 pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
     for signal in Signal::all().filter(|signal| !SigSet::UNBLOCKABLE.contains(*signal)) {
         sys.sigaction(signal, Some(SigAction::DEFAULT))?;
     }
     sys.setsid()?;
     sys.set_controlling(terminal)?;
-    // Another name first: a copy of a descriptor to its own number would still be closed by exec.
+    // Copied to another number first: exec would still close a copy of a descriptor to its own
+    // number.
     sys.dup2(terminal, ASIDE)?;
     for standard in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
         sys.dup2(ASIDE, standard)?;
@@ -101,20 +101,20 @@ pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
     if terminal > Fd::STDERR { sys.close(terminal) } else { Ok(()) }
 }
 
-/// A number that nobody else uses.
+/// A number that is not in use otherwise.
 const ASIDE: Fd = Fd(255);
 
 /// A shell.
 struct Shell<'a> {
     sys: &'a dyn Sys,
     launch: Launch,
-    /// Whether a user talks to it.
+    /// `true` if a user types the commands.
     interactive: bool,
-    /// The terminal that jobs are given in the foreground, if there is one.
+    /// The terminal on which the shell gives jobs the foreground, if there is one.
     terminal: Option<Fd>,
-    /// The number of the group that had it before; gets it back in the end.
+    /// The number of the group that had the terminal before, and gets it back at the end.
     group: i32,
-    /// How it behaves when the shell has it.
+    /// The modes of the terminal while the shell has it.
     modes: Option<Termios>,
     /// The mask that the shell was started with.
     mask: SigSet,
@@ -124,9 +124,9 @@ struct Shell<'a> {
     status: i32,
     /// `$!`
     background: Option<Pid>,
-    /// Lines read, the end of input too.
+    /// Number of lines that were read, the end of input included.
     lines: u64,
-    /// At which of them the user was told of stopped jobs.
+    /// The number of the line at which the user was last warned of stopped jobs.
     told_at: Option<u64>,
     /// The exit status, once the shell is to end.
     over: Option<i32>,
@@ -167,7 +167,7 @@ impl<'a> Shell<'a> {
         Ok(shell)
     }
 
-    /// Runs `commands`, or the lines of standard input.
+    /// Runs `commands`, or the lines of standard input. Returns the exit status.
     fn run(mut self, commands: Option<&str>) -> i32 {
         match commands {
             Some(commands) => self.execute(commands),

@@ -1,19 +1,20 @@
-//! Command lines: [`parse`], [`Step`], [`Pipeline`], [`Word`].
+//! The parser of command lines: [`parse`], [`Step`], [`Pipeline`], [`Word`].
 //!
-//! A line is pipelines with `;`, `&`, `&&` and `||` between them; a pipeline is commands with `|`
-//! between them; a command is words. Quotes and the backslash do what they do in sh(1); `$?`, `$!`
-//! and `$$` are known, other variables and files are not. What a command means is not known here.
+//! A line consists of pipelines separated by `;`, `&`, `&&` or `||`; a pipeline consists of
+//! commands separated by `|`; a command consists of words. Quotes and the backslash have the
+//! meaning that they have in sh(1). `$?`, `$!` and `$$` are replaced; there are no other variables,
+//! and no files. The parser does not interpret commands.
 
 use std::ops::Range;
 
-/// A pipeline, and whether it runs.
+/// A pipeline, and the condition on which it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) when: When,
     pub(super) pipeline: Pipeline,
 }
 
-/// After which status a pipeline runs.
+/// The status of the previous pipeline on which a pipeline runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Always,
@@ -23,17 +24,17 @@ pub(super) enum When {
     Failure,
 }
 
-/// Commands, each reading what the one before writes.
+/// Commands, each of which reads the output of the previous one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pipeline {
     pub(super) commands: Vec<Vec<Word>>,
     /// `&`
     pub(super) background: bool,
-    /// As it was typed.
+    /// The text, as it was typed.
     pub(super) text: String,
 }
 
-/// A word with what is still to be put in for `$`.
+/// A word, with the variables that are still to be replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Word(Vec<Part>);
 
@@ -43,18 +44,18 @@ enum Part {
     Value(Variable),
 }
 
-/// What `$` stands before.
+/// A variable, written after `$`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variable {
     /// `$?`: the last status.
     Status,
-    /// `$!`: the last process sent into the background.
+    /// `$!`: the last process that was started in the background.
     Background,
     /// `$$`: the shell.
     Shell,
 }
 
-/// That a line is none.
+/// The error of a text that is not a command line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ParseError {
     #[error("the quote {0} is not closed")]
@@ -63,14 +64,14 @@ pub(super) enum ParseError {
     Before(&'static str),
     #[error("expected a command after `{0}`")]
     After(&'static str),
-    #[error("`{0}`: there are no files here to read from or write to")]
+    #[error("`{0}`: the shell has no files to read from or write to")]
     File(char),
     #[error("`&` sends one pipeline into the background, not several joined by `&&` or `||`")]
     BackgroundList,
 }
 
 impl Word {
-    /// The word with the variables' values.
+    /// Returns the word with the values of its variables.
     pub(super) fn expand(&self, value: impl Fn(Variable) -> String) -> String {
         let parts = self.0.iter().map(|part| match part {
             Part::Text(text) => text.clone(),
@@ -87,10 +88,10 @@ impl Word {
     }
 }
 
-/// What a line says; nothing for an empty one or a comment.
+/// Parses a line. Returns no step for an empty line or a comment.
 ///
 /// # Errors
-/// Where it says nothing.
+/// If the text is not a command line.
 pub(super) fn parse(text: &str) -> Result<Vec<Step>, ParseError> {
     let mut steps = Vec::new();
     let mut open = Open::default();
@@ -98,7 +99,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Step>, ParseError> {
         match token {
             Token::Word(word) => open.word(word, place),
             Token::Operator("|") => open.pipe()?,
-            // A line's end closes what is there, if anything is.
+            // The end of a line ends a pipeline, if one was started.
             Token::Operator("\n") if open.is_empty() => open.need("\n")?,
             Token::Operator(operator) => {
                 let step = open.close(operator, text)?;
@@ -115,9 +116,9 @@ struct Open {
     commands: Vec<Vec<Word>>,
     command: Vec<Word>,
     place: Option<Range<usize>>,
-    /// The operator before it, of those that want a command behind them.
+    /// The operator before the next command, if it needs one after it.
     after: Option<&'static str>,
-    /// The one of `&&` and `||` before the whole pipeline.
+    /// The `&&` or `||` before the pipeline.
     joined: Option<&'static str>,
 }
 
@@ -133,7 +134,7 @@ impl Open {
         self.after = None;
     }
 
-    /// That there is a command before `operator`.
+    /// Checks that there is a command before `operator`.
     fn need(&self, operator: &'static str) -> Result<(), ParseError> {
         match self.after {
             Some(before) if self.command.is_empty() => Err(ParseError::After(before)),
@@ -179,10 +180,10 @@ enum Token {
     Operator(&'static str),
 }
 
-/// The longer ones first.
+/// All operators, longer ones first.
 const OPERATORS: [&str; 6] = ["&&", "||", "|", "&", ";", "\n"];
 
-/// Words and operators with their places; the last one is a newline.
+/// Splits a text into words and operators, with their positions. The last one is a newline.
 fn tokens(text: &str) -> Result<Vec<(Token, Range<usize>)>, ParseError> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -208,7 +209,7 @@ fn tokens(text: &str) -> Result<Vec<(Token, Range<usize>)>, ParseError> {
     }
 }
 
-/// Reads one word, and leaves in `rest` what is behind it.
+/// Reads one word. Leaves the text after it in `rest`.
 fn word(rest: &mut &str) -> Result<Word, ParseError> {
     let mut word = Word::default();
     let mut quote = None;
@@ -259,7 +260,7 @@ mod tests {
 
     use super::*;
 
-    /// Words with every variable's value `7`, pipelines in `[]`.
+    /// Returns the structure as text, with `7` for every variable and pipelines in `[]`.
     fn shape(text: &str) -> String {
         let steps = match parse(text) {
             Ok(steps) => steps,
@@ -316,7 +317,7 @@ mod tests {
             ("a && ; b", "expected a command after `&&`"),
             ("a ;; b", "expected a command before `;`"),
             ("& a", "expected a command before `&`"),
-            ("a > b", "`>`: there are no files here to read from or write to"),
+            ("a > b", "`>`: the shell has no files to read from or write to"),
         ] {
             assert_eq!(shape(text), expected, "{text}");
         }

@@ -1,29 +1,30 @@
-//! Where the shell's lines come from: [`Lines`].
+//! The source of the shell's lines: [`Lines`].
 
 use tontine_unix::{Errno, Fd, Sys};
 
 use super::say::say;
 
-/// Bytes of the longest line; a terminal has no longer ones.
+/// Maximum length of a line in bytes; a terminal has no longer ones.
 const LONGEST: usize = 65_536;
 
 /// Lines from standard input.
 ///
-/// One byte is read at a time where lines are not a terminal's, so that what the shell does not
-/// need is left to the programs that it starts.
+/// If the lines do not come from a terminal, one byte is read at a time, so that input that the
+/// shell does not need is left to the programs that it starts.
 #[derive(Debug)]
 pub(super) struct Lines {
     terminal: bool,
-    /// Lines that are read and not taken yet, and the beginning of one.
+    /// Bytes that were read and not returned yet: lines, and the beginning of one.
     bytes: Vec<u8>,
 }
 
-/// What came.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Line(String),
-    /// A signal was caught while it waited; what was typed is gone. One that is caught just before
-    /// the wait begins is noticed with the next line: reading takes no mask as sigsuspend does.
+    /// A signal was caught during the wait, and the typed text is discarded. A signal that is
+    /// caught just before the wait starts is noticed with the next line: unlike sigsuspend, read
+    /// takes no mask.
     Interrupted,
     End,
 }
@@ -49,7 +50,7 @@ impl Lines {
                 Ok(0) | Err(Errno::EIO | Errno::EBADF) if self.bytes.is_empty() => {
                     return Next::End;
                 }
-                // ^D behind text, in a terminal: the line goes on.
+                // ^D after text at a terminal: the line continues.
                 Ok(0) if self.terminal => {}
                 Ok(n) if n > 0 => self.bytes.extend(&buffer[..n]),
                 Err(Errno::EINTR) => {

@@ -1,4 +1,4 @@
-//! Running command lines: pipelines are started, waited for, and the terminal changes hands.
+//! Runs command lines: starts pipelines, waits for them, and passes the terminal on.
 
 use tontine_unix::{Children, Errno, Fd, Pid, SigSet, SigmaskHow, Signal, WaitOptions};
 
@@ -9,19 +9,19 @@ use super::job::State;
 use super::parse::{Pipeline, Variable, When, Word, parse};
 use super::say::{complain, say};
 
-/// What ended a wait.
+/// The event that ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// A child changed.
+    /// A child changed state.
     Child,
-    /// The shell caught one of the signals that it waited for too.
+    /// The shell caught one of the signals that it also waited for.
     Signal(Signal),
-    /// There is no child left.
+    /// There is no child.
     Childless,
 }
 
 impl Shell<'_> {
-    /// Runs a line; the last status is in [`Shell::status`].
+    /// Runs a line. Stores the last status in [`Shell::status`].
     pub(super) fn execute(&mut self, text: &str) {
         let steps = match parse(text) {
             Ok(steps) => steps,
@@ -40,15 +40,16 @@ impl Shell<'_> {
         }
     }
 
-    /// Says what is wrong.
+    /// Reports an error.
     pub(super) fn refuse(&mut self, complaint: &Complaint) {
         complain(self.sys, "tontine", complaint);
         self.status = complaint.status();
     }
 
-    /// Runs what `trap` was told to for the signals that arrived; an interrupt is in `$?` too.
+    /// Runs the commands of `trap` for the signals that arrived. An interrupt also sets `$?`.
     pub(super) fn run_traps(&mut self) {
-        // What these commands cause comes next time, so that they cannot keep the shell for ever.
+        // Signals that these commands cause are handled next time, so that they cannot keep the
+        // shell busy forever.
         let (arrived, due) = self.traps.due();
         if arrived.contains(Signal::INT) {
             self.status = 128 + Signal::INT.number();
@@ -86,7 +87,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Starts a pipeline, and waits for it in the foreground.
+    /// Starts a pipeline. Waits for it if it is in the foreground.
     fn start(&mut self, pipeline: &Pipeline, commands: Vec<Vec<String>>) -> Result<i32, Complaint> {
         let mut members = Vec::new();
         let started = self.fork_all(commands, pipeline.background, &mut members);
@@ -95,7 +96,7 @@ impl Shell<'_> {
         };
         let number = self.jobs.add(group, members, &pipeline.text);
         if let Err(complaint) = started {
-            // A part of a pipeline is none: what was started ends, and is waited for.
+            // A partial pipeline must not run: its processes are killed and waited for.
             let _ = self.sys.killpg(group, Some(Signal::KILL));
             self.foreground(number);
             return Err(complaint);
@@ -110,7 +111,7 @@ impl Shell<'_> {
         Ok(self.foreground(number))
     }
 
-    /// Makes a process for each command, all of one group.
+    /// Creates a process for each command, all in one group.
     fn fork_all(
         &self,
         commands: Vec<Vec<String>>,
@@ -137,7 +138,8 @@ impl Shell<'_> {
                     defaults: self.traps.child_defaults(),
                     mask: self.mask,
                 };
-                // A signal that comes before the child has its own dispositions waits until then.
+                // A signal that arrives before the child has its own dispositions stays pending
+                // until then.
                 let _ = sys.sigprocmask(Some((SigmaskHow::Block, SigSet::ALL)));
                 let forked = sys.fork(move |sys| child.run(sys));
                 let _ = sys.sigprocmask(Some((SigmaskHow::Set, self.mask)));
@@ -154,7 +156,7 @@ impl Shell<'_> {
             let (pid, next) = made?;
             input = next;
             members.push(pid);
-            // It may have done so itself and executed, or be gone already.
+            // The child may have done so and executed, or may have ended.
             let _ = sys.setpgid(pid, members[0]);
             if let Some(terminal) = terminal {
                 let _ = hand_over(sys, terminal, members[0]);
@@ -163,7 +165,7 @@ impl Shell<'_> {
         Ok(())
     }
 
-    /// Waits until a job that has the terminal is over or stopped, and takes the terminal back.
+    /// Waits until a job in the foreground has ended or stopped, and takes the terminal back.
     pub(super) fn foreground(&mut self, number: usize) -> i32 {
         while self.jobs.state(number) == State::Running {
             match self.wait_for_change(SigSet::of(&[Signal::HUP])) {
@@ -185,7 +187,7 @@ impl Shell<'_> {
             State::Killed(..) => say(self.sys, format_args!("{state}\n")),
             State::Running | State::Done(_) => Ok(()),
         };
-        // Without a terminal to write to the shell finds its end when it reads.
+        // If the terminal has gone, the shell finds its end when it reads.
         let _ = shown;
         if state.is_over() {
             self.jobs.remove(number);
@@ -193,7 +195,7 @@ impl Shell<'_> {
         state.status()
     }
 
-    /// Leaves the terminal to whom it belonged before the shell.
+    /// Returns the terminal to the group that had it before the shell.
     pub(super) fn give_terminal_back(&self) {
         let before = Pid::number_only(self.group);
         if let Some(terminal) = self.terminal.filter(|_| self.sys.getpgrp().number() != self.group)
@@ -210,7 +212,7 @@ impl Shell<'_> {
         if let Some(job) = self.jobs.get_mut(number).filter(|job| job.state().is_stopped()) {
             job.modes = left;
         } else if self.jobs.state(number) == State::Done(0) {
-            // A program that ended well, as one that sets modes, means them.
+            // If a program succeeded, the modes that it left are intended, as after stty(1).
             self.modes = left.or(self.modes);
         }
         if let Some(modes) = self.modes.filter(|modes| Some(*modes) != left) {
@@ -218,7 +220,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Sends a stopped job on; in the foreground it gets the terminal as it left it.
+    /// Continues a stopped job. In the foreground it gets the terminal with the modes that it left.
     pub(super) fn send_on(&mut self, number: usize, foreground: bool) -> Result<(), Complaint> {
         let Some(job) = self.jobs.get(number) else { return Err(Complaint::Over(number)) };
         let (group, modes, stopped) = (job.group, job.modes, job.state().is_stopped());
@@ -233,11 +235,11 @@ impl Shell<'_> {
         sent.map_err(Complaint::call(format_args!("%{number}")))
     }
 
-    /// Sleeps until a child changes or one of `signals` is caught, whichever came first: also one
-    /// that came before.
+    /// Sleeps until a child changes state or one of `signals` is caught. Returns at once if either
+    /// has happened before.
     pub(super) fn wait_for_change(&mut self, signals: SigSet) -> Woken {
         let sys = self.sys;
-        // What is blocked between looking and sleeping cannot fall between them.
+        // A signal that is blocked between the check and the sleep cannot be missed between them.
         let _ = sys.sigprocmask(Some((SigmaskHow::Block, self.traps.caught())));
         let woken = loop {
             match self.look() {
@@ -255,12 +257,12 @@ impl Shell<'_> {
         woken
     }
 
-    /// Takes note of children that changed, without waiting.
+    /// Records all children that changed state. Does not wait.
     pub(super) fn look_around(&mut self) {
         while matches!(self.look(), Ok(true)) {}
     }
 
-    /// Takes note of one child that changed; false if none did.
+    /// Records one child that changed state. Returns `false` if none did.
     fn look(&mut self) -> Result<bool, Errno> {
         let options = WaitOptions::NOHANG | WaitOptions::STOPPED | WaitOptions::CONTINUED;
         let found = self.sys.waitpid(Children::Any, options)?;
@@ -270,9 +272,9 @@ impl Shell<'_> {
         Ok(found.is_some())
     }
 
-    /// The terminal that the shell was started at, when it is in the foreground there.
+    /// Returns the terminal at which the shell was started, if the shell is in its foreground.
     ///
-    /// In the background it stops, as everybody there who wants to read.
+    /// In the background the shell stops, as every process that wants to read from a terminal.
     pub(super) fn find_terminal(&self) -> Option<Fd> {
         const TRIES: u32 = 100;
         let terminal = Fd::STDIN;

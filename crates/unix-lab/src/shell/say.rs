@@ -1,4 +1,4 @@
-//! Writing to descriptors: [`say`], [`complain`], [`write_all`].
+//! Writes to descriptors: [`say`], [`complain`], [`write_all`].
 
 use std::fmt::Display;
 
@@ -7,21 +7,21 @@ use tontine_unix::{Errno, Fd, Result, Sys};
 /// Writes a text to standard output.
 ///
 /// # Errors
-/// As [`Sys::write`], but never `EINTR`.
+/// The errors of [`Sys::write`], but never `EINTR`.
 pub(super) fn say(sys: &dyn Sys, text: impl Display) -> Result<()> {
     write_all(sys, Fd::STDOUT, text.to_string().as_bytes())
 }
 
-/// Writes a line to standard error, with the name of who writes it. Nobody is left to hear of an
-/// error here.
+/// Writes a line to standard error, after the name of the program. An error is dropped, because
+/// there is no other place to report it.
 pub(super) fn complain(sys: &dyn Sys, who: &str, text: impl Display) {
     let _ = write_all(sys, Fd::STDERR, format!("{who}: {text}\n").as_bytes());
 }
 
-/// Writes all of it.
+/// Writes all bytes.
 ///
 /// # Errors
-/// As [`Sys::write`], but never `EINTR`.
+/// The errors of [`Sys::write`], but never `EINTR`.
 pub(super) fn write_all(sys: &dyn Sys, to: Fd, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         match sys.write(to, bytes) {

@@ -1,6 +1,6 @@
-//! Being stopped by SIGTSTP although it is caught: [`suspend`].
+//! A stop by SIGTSTP in a process that catches the signal: [`suspend`].
 
-#![allow(unsafe_code, reason = "a signal's default action is had by restoring it for a moment")]
+#![allow(unsafe_code, reason = "restores a signal's default action for a moment")]
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,18 +8,18 @@ use std::ptr;
 
 use libc::{SIG_DFL, SIGTSTP, raise, sigaction};
 
-/// Does what SIGTSTP does by default, and catches it again once the process goes on. A process
-/// whose group is orphaned is not stopped.
+/// Stops the process as SIGTSTP does by default, and catches the signal again once the process
+/// continues. A process whose group is orphaned is not stopped.
 pub(super) fn suspend() -> io::Result<()> {
-    // SAFETY: all zeroes is a value of it: no flags, an empty mask, the default action.
+    // SAFETY: all zeros are a value: no flags, an empty mask, the default action.
     let mut default: sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     default.sa_sigaction = SIG_DFL;
     let mut caught = default;
-    // SAFETY: both are valid; the default action calls nothing.
+    // SAFETY: both are valid, and the default action calls no function.
     if unsafe { sigaction(SIGTSTP, &default, &mut caught) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a call with a number, and one that puts back what was found above.
+    // SAFETY: the first call takes a number; the second restores the action that was read above.
     let restored = unsafe {
         raise(SIGTSTP);
         sigaction(SIGTSTP, &caught, ptr::null_mut())

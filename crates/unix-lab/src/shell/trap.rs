@@ -1,7 +1,7 @@
-//! Which signals the shell ignores and catches, and what `trap` makes of them: [`Traps`].
+//! The signals that the shell ignores and catches, and the effect of `trap`: [`Traps`].
 //!
-//! A handler only notes that its signal arrived; the shell looks at the notes between two commands,
-//! before a prompt, and while it waits.
+//! A handler only records that its signal arrived. The shell checks the record between two
+//! commands, before a prompt, and while it waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,28 +9,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine_unix::{ActionFlags, Result, SigAction, SigSet, Signal, Sys};
 
-/// What a shell ignores that a user talks to: nothing typed for its jobs stops or ends it.
+/// The signals that an interactive shell ignores, so that no key typed for its jobs stops or ends
+/// it.
 const IGNORED: SigSet =
     SigSet::of(&[Signal::QUIT, Signal::TERM, Signal::TSTP, Signal::TTIN, Signal::TTOU]);
-/// What such a shell catches: a new prompt, the end, a job that changed.
+/// The signals that an interactive shell catches: for a new prompt, its end, a job that changed
+/// state.
 const CAUGHT: SigSet = SigSet::of(&[Signal::INT, Signal::HUP, Signal::CHLD]);
 
-/// What is done about signals.
+/// The dispositions of the shell.
 #[derive(Debug, Default)]
 pub(super) struct Traps {
-    /// Whether a user talks to the shell. If not, only a child's change is caught.
+    /// `true` if a user types the commands. If not, only SIGCHLD is caught.
     interactive: bool,
-    /// Bit n−1 is set when signal n was caught. Handlers run in the shell's own thread.
+    /// Bit n−1 is set once signal n was caught. Handlers run in the shell's only thread.
     arrived: Arc<AtomicU64>,
-    /// The commands of `trap`; none for a signal that is to be ignored.
+    /// The commands of `trap`; an empty text for a signal that is ignored.
     commands: BTreeMap<Signal, String>,
 }
 
 impl Traps {
-    /// Ignores and catches what a shell does.
+    /// Sets the dispositions of a shell.
     ///
     /// # Errors
-    /// As [`Sys::sigaction`].
+    /// The errors of [`Sys::sigaction`].
     pub(super) fn begin(sys: &dyn Sys, interactive: bool) -> Result<Self> {
         let traps = Self { interactive, ..Self::default() };
         for signal in traps.own().iter() {
@@ -39,10 +41,10 @@ impl Traps {
         Ok(traps)
     }
 
-    /// `trap 'commands' signal`.
+    /// Runs `trap 'commands' signal`.
     ///
     /// # Errors
-    /// As [`Sys::sigaction`].
+    /// The errors of [`Sys::sigaction`].
     pub(super) fn set(&mut self, sys: &dyn Sys, signal: Signal, commands: &str) -> Result<()> {
         let action = if commands.is_empty() { SigAction::IGNORE } else { self.catch(signal) };
         sys.sigaction(signal, Some(action))?;
@@ -50,17 +52,17 @@ impl Traps {
         Ok(())
     }
 
-    /// `trap - signal`.
+    /// Runs `trap - signal`.
     ///
     /// # Errors
-    /// As [`Sys::sigaction`].
+    /// The errors of [`Sys::sigaction`].
     pub(super) fn unset(&mut self, sys: &dyn Sys, signal: Signal) -> Result<()> {
         self.reset(sys, signal)?;
         self.commands.remove(&signal);
         Ok(())
     }
 
-    /// What was set, as `trap` takes it again.
+    /// Returns the settings, as `trap` accepts them.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let line = |(signal, commands): (&Signal, &String)| {
             format!("trap '{}' {signal}", commands.replace('\'', r"'\''"))
@@ -68,7 +70,7 @@ impl Traps {
         self.commands.iter().map(line)
     }
 
-    /// What arrived, and the commands for it; once.
+    /// Returns the signals that arrived, and the commands for them. Clears the record.
     pub(super) fn due(&self) -> (SigSet, Vec<String>) {
         let arrived = self.arrived.fetch_and(self.hang_up_bits(), Ordering::Relaxed);
         let arrived = SigSet::from_bits(arrived);
@@ -76,7 +78,8 @@ impl Traps {
         (arrived, commands.collect())
     }
 
-    /// What was caught and not yet seen to, but for a child's change.
+    /// Returns the signals that arrived and were not handled yet, without SIGCHLD unless it has
+    /// commands.
     pub(super) fn arrived(&self) -> SigSet {
         let arrived = SigSet::from_bits(self.arrived.load(Ordering::Relaxed));
         if self.commands.contains_key(&Signal::CHLD) {
@@ -86,25 +89,27 @@ impl Traps {
         }
     }
 
-    /// Whether SIGHUP arrived, and nobody asked for anything else than to end.
+    /// Returns `true` if SIGHUP arrived, and no commands are set for it.
     pub(super) fn hung_up(&self) -> bool {
         self.arrived.load(Ordering::Relaxed) & self.hang_up_bits() != 0
     }
 
-    /// What the shell catches, to be blocked while it looks whether there is something to wait for.
+    /// Returns the signals that the shell catches. They are blocked while it checks whether to
+    /// wait.
     pub(super) fn caught(&self) -> SigSet {
         let trapped = self.commands.iter().filter(|(_, commands)| !commands.is_empty());
         let own = self.own().intersection(CAUGHT);
         own.union(trapped.map(|(signal, _)| *signal).collect())
     }
 
-    /// What a child begins with the default of: all but what the user wants ignored.
+    /// Returns the signals that a child resets to the default: all but those that the user wants
+    /// ignored.
     pub(super) fn child_defaults(&self) -> SigSet {
         let ignored = self.commands.iter().filter(|(_, commands)| commands.is_empty());
         self.own().union(self.caught()).difference(ignored.map(|(signal, _)| *signal).collect())
     }
 
-    /// What is not as it was when the shell began.
+    /// Returns the signals whose dispositions the shell has changed.
     fn own(&self) -> SigSet {
         let all = IGNORED.union(CAUGHT);
         if self.interactive { all } else { all.intersection(SigSet::of(&[Signal::CHLD])) }

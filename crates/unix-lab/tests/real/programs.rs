@@ -55,7 +55,7 @@ fn programs_write_what_they_say() {
         ("seq 100000 | cat | wc", "100000 100000 588895\n", 0),
         ("yes a b | head -n 2", "a b\na b\n", 0),
         ("count 1", "1\n", 0),
-        ("family 1", "1 processes: all came and went\n", 0),
+        ("family 1", "1 processes: all have exited\n", 0),
         ("spin 0.01; sleep 0.01", "", 0),
     ]);
 }

@@ -143,7 +143,7 @@ fn a_pipeline_passes_bytes_on_and_ends_with_its_reader() {
         user.types("\x04");
         user.expects_status(127);
         user.enters("family 20");
-        user.sees("20 processes: all came and went\r\n");
+        user.sees("20 processes: all have exited\r\n");
     });
 }
 
@@ -378,7 +378,7 @@ fn what_cannot_be_done_is_said_plainly() {
             ("jobs | cat", "`jobs` acts on the shell itself and cannot be part of a pipeline"),
             ("kill -NO %1", "unknown signal `NO`"),
             ("echo |", "expected a command after `|`"),
-            ("cat > x", "`>`: there are no files here to read from or write to"),
+            ("cat > x", "`>`: the shell has no files to read from or write to"),
             ("kill", "usage: kill [-SIG] %n|pid…"),
             ("wait 1", "no such job: 1"),
         ] {

@@ -1,7 +1,7 @@
 //! `waitid`: looks, which may sleep, and then takes under the table's lock.
 //!
 //! A look (`WNOWAIT`) does not change the child. The thread then takes the child through its pidfd
-//! and removes it from the table in the same critical section. Of several waiters one takes the
+//! and removes it from the table in the same critical section. If several wait, one takes the
 //! child; the others look again or return that there is none.
 //!
 //! A single waitid(2) that takes has taken before it handles signals. The same holds here: a

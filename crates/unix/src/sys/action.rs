@@ -180,7 +180,7 @@ pub enum SigCode {
     Continued,
 }
 
-/// How [`Sys::sigprocmask`] changes the mask.
+/// The way in which [`Sys::sigprocmask`] changes the mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SigmaskHow {
     /// `SIG_BLOCK`: adds the signals to the mask.

@@ -220,7 +220,10 @@ fn without_a_terminal_nothing_waits_for_ever() {
     for mode in [&["-c"][..], &["--seed", "1", "-c"]] {
         let output = without_a_terminal(&[mode, &["kill -STOP $$"]].concat());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(said.contains("the shell has stopped (SIGSTOP), and nobody is there"), "{said}");
+        assert!(
+            said.contains("the shell has stopped (SIGSTOP), and no user can continue it"),
+            "{said}"
+        );
         assert_eq!(output.status.code(), Some(128 + 9));
         let output = without_a_terminal(&[mode, &["seq 2; catch USR1"]].concat());
         assert!(String::from_utf8_lossy(&output.stdout).starts_with("1\n2\n"));

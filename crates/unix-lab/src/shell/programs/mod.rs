@@ -1,7 +1,7 @@
 //! Programs for pipelines: [`programs`].
 //!
-//! Each is a function of [`Sys`] and its arguments, the name first, and returns its exit status.
-//! They are registered under their names where there are no files to execute.
+//! Each is a function of [`Sys`] and its arguments, the name first, and returns its exit status. On
+//! a system without files they are registered under their names.
 
 mod process;
 mod text;
@@ -16,12 +16,12 @@ use super::say::complain;
 /// The function of a program.
 pub type Main = fn(&dyn Sys, &[String]) -> i32;
 
-/// Returns the programs with their names. [`ps`] needs an argument, and is not among them.
+/// Returns the programs with their names. [`ps`] needs an argument, and is not included.
 pub fn programs() -> Vec<(&'static str, Main)> {
     PROGRAMS.iter().map(|program| (program.name, program.main)).collect()
 }
 
-/// What `help` says of them, a line for each.
+/// Returns the lines of `help` about the programs.
 pub(super) fn help() -> String {
     let line = |program: &Known| {
         let usage = format!("{} {}", program.name, program.arguments);
@@ -48,22 +48,22 @@ const fn known(
 
 const PROGRAMS: [Known; 14] = [
     known("cat", text::cat, "", "copies its input"),
-    known("catch", process::catch, "[-n times] SIG…", "catches signals and says so"),
-    known("count", time::count, "[last]", "writes a number a second"),
+    known("catch", process::catch, "[-n times] SIG…", "catches signals and reports them"),
+    known("count", time::count, "[last]", "writes one number per second"),
     known("echo", text::echo, "word…", "writes words"),
     known("false", |_, _| 1, "", "fails"),
-    known("family", process::family, "members", "makes a tree of so many processes"),
+    known("family", process::family, "members", "creates a tree of processes"),
     known("head", text::head, "[-n lines]", "copies the first lines of its input"),
-    known("orphan", process::orphan, "[seconds]", "leaves a child behind"),
+    known("orphan", process::orphan, "[seconds]", "leaves an orphan behind"),
     known("seq", text::seq, "[first] last", "writes numbers"),
     known("sleep", time::sleep, "seconds", "sleeps"),
     known("spin", time::spin, "[seconds]", "computes"),
     known("true", |_, _| 0, "", "does nothing"),
     known("wc", text::wc, "", "counts lines, words and bytes"),
-    known("yes", text::yes, "[word…]", "writes the same line for ever"),
+    known("yes", text::yes, "[word…]", "writes the same line until killed"),
 ];
 
-/// Why a program ends early.
+/// The error with which a program ends early.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("usage: {0}")]
@@ -72,7 +72,7 @@ enum Failure {
     Call(#[from] Errno),
 }
 
-/// The exit status, after saying what failed.
+/// Returns the exit status. Reports the failure, if there is one.
 fn finish(sys: &dyn Sys, arguments: &[String], done: Result<i32, Failure>) -> i32 {
     done.unwrap_or_else(|failure| {
         complain(sys, &arguments[0], &failure);

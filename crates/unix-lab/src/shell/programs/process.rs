@@ -1,4 +1,4 @@
-//! Programs that show processes and signals: `catch`, `family`, `orphan`, `ps`.
+//! Programs that demonstrate processes and signals: `catch`, `family`, `orphan`, `ps`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use super::super::say::say;
 use super::time::rest;
 use super::{Failure, finish};
 
-/// The most processes that `family` makes.
+/// Maximum number of processes that `family` creates.
 const LARGEST_FAMILY: u32 = 10_000;
 
 /// Returns the program `ps`, which writes the table that `processes` returns.
@@ -23,7 +23,7 @@ pub fn ps(
     }
 }
 
-/// Installs handlers and says what they get, for ever or so many times.
+/// Installs handlers and reports the signals that they get, indefinitely or a number of times.
 pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
     const USAGE: Failure = Failure::Usage("catch [-n times] SIG…");
     let caught = || {
@@ -39,7 +39,7 @@ pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
         if signals.is_empty() {
             return Err(USAGE);
         }
-        // Blocked but in sigsuspend, so that none comes between looking and sleeping.
+        // Blocked except in sigsuspend, so that none arrives between the check and the sleep.
         let mask = sys.sigprocmask(Some((SigmaskHow::Block, signals)))?;
         let arrived = Arc::new(AtomicU64::new(0));
         for signal in signals.iter() {
@@ -64,7 +64,7 @@ pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, caught())
 }
 
-/// Leaves a child behind, which says who its parent is before and after.
+/// Leaves an orphan behind, which reports its parent before and after.
 pub(super) fn orphan(sys: &dyn Sys, arguments: &[String]) -> i32 {
     const LOOK: Duration = Duration::from_millis(10);
     let left = || {
@@ -89,7 +89,7 @@ pub(super) fn orphan(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, left())
 }
 
-/// Makes a tree of so many processes, each of which waits for its children.
+/// Creates a tree of processes, each of which waits for its children.
 pub(super) fn family(sys: &dyn Sys, arguments: &[String]) -> i32 {
     const USAGE: Failure = Failure::Usage("family members (1 to 10000)");
     let made = || {
@@ -99,14 +99,14 @@ pub(super) fn family(sys: &dyn Sys, arguments: &[String]) -> i32 {
         };
         let members = members.ok_or(USAGE)?;
         let status = grow(sys, members);
-        let outcome = if status == 0 { "all came and went" } else { "some could not be made" };
+        let outcome = if status == 0 { "all have exited" } else { "some could not be created" };
         say(sys, format_args!("{members} processes: {outcome}\n"))?;
         Ok(status)
     };
     finish(sys, arguments, made())
 }
 
-/// Is a family of so many: two children share what is left, this process counted.
+/// Runs as the root of a tree of `members` processes: two children share the rest.
 fn grow(sys: &dyn Sys, members: u32) -> i32 {
     let left = members - 1;
     let mut status = 0;

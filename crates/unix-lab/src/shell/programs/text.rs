@@ -14,13 +14,13 @@ pub(super) fn cat(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, copied().map(|()| 0))
 }
 
-/// Writes its arguments.
+/// Writes the arguments.
 pub(super) fn echo(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let said = say(sys, arguments[1..].join(" ") + "\n");
     finish(sys, arguments, said.map(|()| 0).map_err(Failure::Call))
 }
 
-/// Copies the first lines, ten without `-n`.
+/// Copies the first lines; ten without `-n`.
 pub(super) fn head(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let copied = || {
         let usage = Failure::Usage("head [-n lines]");
@@ -48,7 +48,7 @@ pub(super) fn head(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, copied().map(|()| 0))
 }
 
-/// Writes the numbers from the first, or 1, to the last.
+/// Writes the numbers from the first, by default 1, to the last.
 pub(super) fn seq(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let counted = || {
         let number = |text: &String| text.parse::<i64>();
@@ -88,7 +88,7 @@ pub(super) fn wc(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, counted())
 }
 
-/// Writes the same line for ever: its arguments, or `y`.
+/// Writes the same line until it is killed: the arguments, or `y`.
 pub(super) fn yes(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let text = if arguments.len() > 1 { arguments[1..].join(" ") } else { "y".to_owned() };
     loop {
@@ -98,7 +98,7 @@ pub(super) fn yes(sys: &dyn Sys, arguments: &[String]) -> i32 {
     }
 }
 
-/// Reads to the end, or until `see` says false of a part.
+/// Reads to the end, or until `see` returns `false` for a part.
 fn each_part(
     sys: &dyn Sys,
     mut see: impl FnMut(&[u8]) -> Result<bool>,

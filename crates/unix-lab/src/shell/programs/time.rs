@@ -7,7 +7,7 @@ use tontine_unix::Sys;
 use super::super::say::say;
 use super::{Failure, finish};
 
-/// Writes a number a second, for ever or to the last.
+/// Writes one number per second, up to the last or until it is killed.
 pub(super) fn count(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let counted = || {
         let last = match &arguments[1..] {
@@ -24,7 +24,7 @@ pub(super) fn count(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, counted())
 }
 
-/// Sleeps so many seconds.
+/// Sleeps for a number of seconds.
 pub(super) fn sleep(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let slept = seconds(&arguments[1..]).ok_or(Failure::Usage("sleep seconds")).map(|duration| {
         rest(sys, duration);
@@ -33,7 +33,7 @@ pub(super) fn sleep(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, slept)
 }
 
-/// Computes, for ever or so many seconds.
+/// Computes for a number of seconds, or until it is killed.
 pub(super) fn spin(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let end = match &arguments[1..] {
         [] => Some(Duration::MAX),
@@ -57,7 +57,7 @@ fn seconds(arguments: &[String]) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse().ok()?).ok()
 }
 
-/// Sleeps all of it, whatever handlers run.
+/// Sleeps for this long, restarting when a handler interrupts the sleep.
 pub(super) fn rest(sys: &dyn Sys, mut duration: Duration) {
     while let Err((_, left)) = sys.nanosleep(duration) {
         duration = left;
