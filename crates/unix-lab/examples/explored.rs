@@ -1,5 +1,5 @@
-//! Goes through the schedules of the known races and of the scenarios in `examples/unix`: what
-//! docs/explore.md says of them is what this prints.
+//! Explores the schedules of the known races and of the scenarios in `examples/unix`. Prints the
+//! figures that docs/explore.md contains.
 //!
 //! ```console
 //! $ cargo run --release -p tontine-unix-lab --example explored -- races 3
@@ -11,7 +11,7 @@
 //! It stops at the first violation. `cargo xtask mutants` runs `find` in a copy whose kernel lacks
 //! a protection.
 
-#![allow(clippy::disallowed_types, reason = "it says how long real runs take")]
+#![allow(clippy::disallowed_types, reason = "it measures the duration of real runs")]
 
 #[path = "../tests/examples/mod.rs"]
 mod examples;
@@ -25,9 +25,9 @@ use scenes::{KNOWN, lost};
 use tontine_unix_lab::explore::{Exploration, ExplorationReport};
 use tontine_unix_sim::LockingMode;
 
-/// They use seconds of processor time, which only clock ticks count.
+/// Scenarios that use seconds of processor time, which only clock ticks count.
 const COMPUTE: [&str; 2] = ["limits/processor-limit", "limits/hard-processor-limit-kills"];
-/// Their expectations rely on a timer that is far off.
+/// Scenarios whose expectations rely on a timer not expiring soon.
 const PUNCTUAL: [&str; 9] = [
     "actions/restart-or-eintr",
     "exec/alarm-stays",
@@ -39,9 +39,9 @@ const PUNCTUAL: [&str; 9] = [
     "taking/sleep-is-interrupted-and-not-restarted",
     "threads/alarm-is-the-processs",
 ];
-/// The known races by how many schedules they have.
+/// The indices of the known races, by ascending number of schedules.
 const QUICK_FIRST: [usize; 9] = [0, 8, 3, 6, 5, 7, 1, 2, 4];
-/// Of the scenarios, whose speed by dice is told.
+/// The scenarios whose speed of sampling is measured.
 const DICED: [&str; 4] = [
     "taking/ping-pong",
     "waits/two-waiters-one-child",
@@ -50,7 +50,7 @@ const DICED: [&str; 4] = [
 ];
 /// Maximum number of schedules until a violation is found.
 const MOST_TO_FIND: u64 = 20_000;
-/// Runs of one scene in a row.
+/// Number of consecutive runs of one scene.
 const IN_A_ROW: u64 = 1000;
 
 fn main() -> ExitCode {
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what was wrong, if anything.
+/// Reports the violation, if there is one. Returns `true` if there is none.
 fn held(what: &str, outcome: &ExplorationReport) -> bool {
     if let Some(found) = &outcome.violation {
         let seed = found.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
@@ -93,7 +93,7 @@ fn held(what: &str, outcome: &ExplorationReport) -> bool {
     outcome.violation.is_none()
 }
 
-/// The known races in the modes up to a bound: those that are named, or all.
+/// Explores the known races in the modes up to a bound: those that are named, or all.
 fn races(bound: u32, names: &[&str]) -> bool {
     let modes = LockingMode::ALL.map(|mode| (mode, mode.to_string()));
     let races = QUICK_FIRST.map(|place| &KNOWN[place]);
@@ -101,7 +101,7 @@ fn races(bound: u32, names: &[&str]) -> bool {
         modes.iter().any(|(_, mode)| mode == name) || races.iter().any(|race| race.name == *name)
     };
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        println!("{unknown:?} is no mode and no race");
+        println!("{unknown:?} is neither a mode nor a race");
         return false;
     }
     let all_modes = !modes.iter().any(|(_, mode)| names.contains(&mode.as_str()));
@@ -123,8 +123,9 @@ fn races(bound: u32, names: &[&str]) -> bool {
     true
 }
 
-/// Looks for a violation of one race in one mode, with and without the reduction. Returns `true` if
-/// both find one with equally few preemptions, and its schedule shows it again.
+/// Searches for a violation of one race in one mode, with and without pruning. Returns `true` if
+/// both searches find one with equally few preemptions, and a replay of its schedule shows it
+/// again.
 fn find(bound: u32, mode: &str, race: &str) -> bool {
     let mode = LockingMode::ALL.into_iter().find(|one| one.to_string() == mode);
     let (Some(mode), Some(known)) = (mode, KNOWN.iter().find(|known| known.name == race)) else {
@@ -164,7 +165,7 @@ fn lost_signals() -> bool {
     })
 }
 
-/// So many schedules by dice, over all scenes and modes in turn.
+/// Samples `runs` schedules, over all scenes and modes in turn.
 fn sample(from: u64, runs: u64) -> bool {
     let scenarios =
         examples::examples().into_iter().filter(|(name, _)| !COMPUTE.contains(&&**name));
@@ -195,7 +196,7 @@ fn sample(from: u64, runs: u64) -> bool {
             }
             if began.elapsed() >= next_word {
                 let rate = done as f64 / began.elapsed().as_secs_f64();
-                println!("{done} schedules, seeds from {seed}, {rate:.0} a second");
+                println!("{done} schedules, seeds from {seed}, {rate:.0} per second");
                 next_word = began.elapsed() + Duration::from_secs(10);
             }
         }
@@ -206,7 +207,7 @@ fn sample(from: u64, runs: u64) -> bool {
     true
 }
 
-/// How many schedules a second.
+/// Measures the number of schedules per second.
 fn speed() -> bool {
     for (name, exploration) in [
         ("killpg against exit (4 processes)", KNOWN[4].exploration(LockingMode::Parallel)),
@@ -216,7 +217,7 @@ fn speed() -> bool {
         let began = Instant::now();
         let outcome = exploration.preemption_bound(3).max_schedules(200_000).run();
         let rate = outcome.schedules as f64 / began.elapsed().as_secs_f64();
-        println!("{name}: {} schedules, {rate:.0} a second", outcome.schedules);
+        println!("{name}: {} schedules, {rate:.0} per second", outcome.schedules);
         if !held(name, &outcome) {
             return false;
         }
@@ -227,7 +228,7 @@ fn speed() -> bool {
         let began = Instant::now();
         let outcome = Exploration::scenario(scenario).sample(1, 20_000);
         let rate = outcome.schedules as f64 / began.elapsed().as_secs_f64();
-        println!("{name}, by dice: {} schedules, {rate:.0} a second", outcome.schedules);
+        println!("{name}, sampled: {} schedules, {rate:.0} per second", outcome.schedules);
     }
     true
 }

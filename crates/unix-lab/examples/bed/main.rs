@@ -1,10 +1,10 @@
 //! Races of well-known programs, as they were reported, found and replayed in a simulated Unix.
 //!
-//! `cargo run -p tontine-unix-lab --example bed` names them; `-- NAME` finds the schedule at which
-//! one goes wrong, runs it again, and goes through all schedules of the program without the
-//! mistake;
-//! `-- NAME replay SCHEDULE` shows one; `-- NAME linux` runs the program without the mistake on
-//! real processes. `docs/bed.md` tells how to test a program of one's own like this.
+//! `cargo run -p tontine-unix-lab --example bed` lists them. `-- NAME` finds a schedule at which
+//! the program with the mistake fails, replays it, and explores all schedules of the program
+//! without the mistake. `-- NAME replay SCHEDULE` shows one schedule. `-- NAME linux` runs the
+//! program without the mistake on real processes. `docs/bed.md` describes how to test a program of
+//! your own like this.
 
 mod races;
 
@@ -39,51 +39,48 @@ fn list() -> bool {
     true
 }
 
-/// All schedules of a program.
+/// Returns the exploration of a program.
 fn exploration(program: Program) -> Exploration {
     Exploration::new(move || program).preemption_bound(BOUND)
 }
 
-/// Whether the mistake is found and seen again, and what keeps it right keeps right.
+/// Explores the program with the mistake and without. Returns `true` if the mistake is found and
+/// replayed, and the program without it holds.
 fn hunt(race: &Race) -> bool {
     println!("{}: {}\n{}: {}", race.name, race.what, race.project, race.report);
     let wrong = exploration(race.wrong);
     let outcome = wrong.run();
     let Some(found) = outcome.violation else {
-        println!("\nwith the mistake: nothing was seen in {} schedules", outcome.schedules);
+        println!("\nwith the mistake: no violation in {} schedules", outcome.schedules);
         return false;
     };
     println!("\nwith the mistake, schedule {} of {}:", found.schedule, outcome.schedules);
     println!("{}\n{}", found.what, found.interleaving);
     let again = wrong.replay(&found.schedule).violation == Some(found.what);
-    println!("again, by its schedule: {}", if again { "the same" } else { "something else" });
+    println!("replay of the schedule: {}", if again { "the same" } else { "another result" });
     let kept = exploration(race.right).run();
     match kept.violation {
         Some(found) => println!("without it, schedule {}: {}", found.schedule, found.what),
         None => println!(
-            "without it: all {} schedules with at most {BOUND} preemptions went well",
+            "without it: all {} schedules with at most {BOUND} preemptions hold",
             kept.schedules
         ),
     }
     again && kept.complete
 }
 
-/// Shows who ran when, with the mistake.
+/// Shows the interleaving of one schedule of the program with the mistake.
 fn replay(race: &Race, schedule: &str) -> bool {
     let Ok(schedule) = schedule.parse::<Schedule>() else {
-        eprintln!("`{schedule}` is no schedule");
+        eprintln!("`{schedule}` is not a schedule");
         return false;
     };
     let replayed = exploration(race.wrong).replay(&schedule);
-    println!(
-        "{}{}",
-        replayed.interleaving,
-        replayed.violation.as_deref().unwrap_or("all went well")
-    );
+    println!("{}{}", replayed.interleaving, replayed.violation.as_deref().unwrap_or("holds"));
     true
 }
 
-/// What the program without the mistake exits with on real processes.
+/// Runs the program without the mistake on real processes. Returns its exit status.
 fn on_linux(race: &Race) -> Result<Option<i32>, Errno> {
     let linux: &dyn Sys = &Linux::new()?;
     let child = linux.fork(race.right)?;

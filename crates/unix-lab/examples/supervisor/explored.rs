@@ -1,23 +1,26 @@
-//! The supervisor at all schedules up to a bound of preemptions: [`exploration`].
+//! The exploration of the supervisor at all schedules up to a bound of preemptions:
+//! [`exploration`].
 
 use tontine_unix::{Children, Errno, SigSet, SigmaskHow, Signal, Sys, WaitOptions};
 use tontine_unix_lab::explore::Exploration;
 
 use crate::supervise::{Groups, Service, supervise};
 
-/// Preemptions.
+/// Maximum number of preemptions.
 const BOUND: u32 = 1;
 
-/// It goes wrong where it leaves a service behind when it is stopped.
+/// Returns the exploration. A run fails if the supervisor leaves a service behind when it is
+/// stopped.
 pub(crate) fn exploration(groups: Groups) -> Exploration {
     Exploration::new(move || move |sys: &dyn Sys| stopped_at_any_moment(sys, groups))
         .preemption_bound(BOUND)
 }
 
-/// The supervisor stopped with 0, and a child of it is there.
+/// Exit status if the supervisor stopped with 0, but has a child.
 const LEFT_BEHIND: i32 = 9;
 
-/// One service, and SIGTERM at any moment, which is blocked until the supervisor looks for it.
+/// Runs the supervisor with one service, and sends it SIGTERM at any time. The signal is blocked
+/// until the supervisor waits for it.
 fn stopped_at_any_moment(sys: &dyn Sys, groups: Groups) -> i32 {
     sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::TERM])))).expect("it is allowed");
     let steady = Service::new("steady", |sys| {

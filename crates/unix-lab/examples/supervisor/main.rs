@@ -1,15 +1,16 @@
-//! A small supervisor: starts services, starts a failed one again, and on SIGTERM stops them all
-//! and whatever they left behind.
+//! A small supervisor. It starts services, restarts a failed one, and on SIGTERM stops all of them
+//! with the processes that they left behind.
 //!
-//! `supervise` is written against `Sys` and knows no backend; `main` picks one.
+//! `supervise` is written against `Sys` and does not depend on a backend; `main` selects one.
 //!
-//! `cargo run -p tontine-unix-lab --example supervisor -- linux`, and then `kill -TERM` its number;
-//! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
+//! `cargo run -p tontine-unix-lab --example supervisor -- linux` runs it; `kill -TERM` with its
+//! number stops it. `-- virtual` does the same in a simulated system, where no real time passes in
+//! sleeps.
 //!
-//! `-- explore` stops it at all schedules of a simulated system, up to a bound, `-- dice` at many
-//! by dice, one seed each. A last argument, `planted`, plants a mistake: `-- explore planted` and
-//! `-- dice planted` find it, `-- replay SCHEDULE planted` and `-- seed SEED planted` show it
-//! again.
+//! `-- explore` stops the supervisor at all schedules of a simulated system up to a bound, `--
+//! sample` at many random schedules, one per seed. A last argument, `planted`, plants a mistake:
+//! `-- explore planted` and `-- sample planted` find it, `-- replay SCHEDULE planted` and `-- seed
+//! SEED planted` show it again.
 
 mod explored;
 mod supervise;
@@ -25,9 +26,9 @@ use tontine_unix_sim::{Console, Executor, TerminalController as _, Virtual};
 
 use crate::supervise::{Groups, Service, supervise};
 
-/// Schedules by dice.
+/// Number of sampled schedules.
 const SEEDS: u64 = 10_000;
-/// How long it runs in a virtual system.
+/// Time for which the supervisor runs in a virtual system.
 const RUN: Duration = Duration::from_secs(3);
 
 fn main() {
@@ -41,40 +42,40 @@ fn main() {
         ["linux"] => on_linux(groups),
         ["virtual"] => in_a_virtual_system(groups),
         ["explore"] => search(groups, Exploration::run),
-        ["dice"] => search(groups, |exploration| exploration.sample(1, SEEDS)),
+        ["sample"] => search(groups, |exploration| exploration.sample(1, SEEDS)),
         ["replay", schedule] => match schedule.parse::<Schedule>() {
             Ok(schedule) => show(&explored::exploration(groups).replay(&schedule)),
             Err(error) => refuse(&error.to_string()),
         },
         ["seed", seed] => match seed.parse() {
             Ok(seed) => show(&explored::exploration(groups).replay_seed(seed)),
-            Err(_) => refuse(&format!("`{seed}` is no seed")),
+            Err(_) => refuse(&format!("`{seed}` is not a seed")),
         },
         _ => refuse(
-            "usage: supervisor linux|virtual|explore|dice|replay SCHEDULE|seed SEED [planted]",
+            "usage: supervisor linux|virtual|explore|sample|replay SCHEDULE|seed SEED [planted]",
         ),
     };
     std::process::exit(status);
 }
 
-/// Runs the supervisor on real processes until it is told to stop; its exit status.
+/// Runs the supervisor on real processes until it is stopped. Returns its exit status.
 fn on_linux(groups: Groups) -> i32 {
     match Linux::new() {
         Ok(linux) => supervise(&linux, services(), groups),
         Err(error) => {
-            eprintln!("this kernel does not do: {error}");
+            eprintln!("this kernel is not supported: {error}");
             1
         }
     }
 }
 
-/// Says what is wrong with what was asked for; the exit status.
+/// Reports wrong usage. Returns the exit status.
 fn refuse(why: &str) -> i32 {
     eprintln!("{why}");
     2
 }
 
-/// Stops it at many schedules; 1 if at one of them somebody is left behind.
+/// Stops the supervisor at many schedules. Returns 1 if it leaves a process behind at one of them.
 fn search(groups: Groups, run: impl FnOnce(&Exploration) -> ExplorationReport) -> i32 {
     let outcome = run(&explored::exploration(groups));
     match outcome.violation {
@@ -90,13 +91,13 @@ fn search(groups: Groups, run: impl FnOnce(&Exploration) -> ExplorationReport) -
     }
 }
 
-/// Shows one schedule; 1 if somebody is left behind.
+/// Shows one schedule. Returns 1 if a process is left behind.
 fn show(replayed: &ReplayReport) -> i32 {
-    println!("{}\n{}", replayed.violation.as_deref().unwrap_or("it held"), replayed.interleaving);
+    println!("{}\n{}", replayed.violation.as_deref().unwrap_or("holds"), replayed.interleaving);
     i32::from(replayed.violation.is_some())
 }
 
-/// Runs the supervisor in a virtual system and shows what it says; its exit status.
+/// Runs the supervisor in a virtual system and shows its output. Returns its exit status.
 fn in_a_virtual_system(groups: Groups) -> i32 {
     let console = Console::new();
     let executor = Executor::Simulated { seed: 1 };
@@ -105,13 +106,13 @@ fn in_a_virtual_system(groups: Groups) -> i32 {
         let running = scope.spawn(|| unix.run(move |sys| ask_it_to_stop(sys, groups)));
         let mut out = std::io::stdout();
         loop {
-            // Asked first: what was said before the end is shown.
+            // Queried first, so that output from before the end is shown.
             let over = console.is_over();
             let bytes = console.output(Duration::from_millis(50));
             if over && bytes.is_empty() {
                 break;
             }
-            // The supervisor goes on if nobody reads.
+            // The supervisor continues if its output is not read.
             let _ = out.write_all(&bytes).and_then(|()| out.flush());
         }
         running.join().expect("the system does not panic")
@@ -119,7 +120,8 @@ fn in_a_virtual_system(groups: Groups) -> i32 {
     report.status.and_then(|status| status.exited()).unwrap_or(1)
 }
 
-/// The first program: a supervisor, SIGTERM for it after a while, and what became of it.
+/// Runs as the first program: starts the supervisor, sends SIGTERM to it after a while, and returns
+/// its exit status.
 fn ask_it_to_stop(sys: &dyn Sys, groups: Groups) -> i32 {
     let ended = || {
         let supervisor = sys.fork(move |sys| supervise(sys, services(), groups))?;
@@ -130,7 +132,8 @@ fn ask_it_to_stop(sys: &dyn Sys, groups: Groups) -> i32 {
     ended().ok().flatten().and_then(|waited| waited.status.exited()).unwrap_or(1)
 }
 
-/// Three of each kind: one that runs, one that fails, one that leaves an orphan and will not hear.
+/// Returns the services: one that runs, one that fails, and one that leaves an orphan and ignores
+/// SIGTERM.
 fn services() -> Vec<Service> {
     vec![
         Service::new("steady", |sys| {

@@ -1,8 +1,8 @@
-//! The supervisor: [`supervise`] starts [`Service`]s, starts a failed one again, and on SIGTERM
-//! stops them all and whatever they left behind.
+//! The supervisor: [`supervise`] starts [`Service`]s, restarts a failed one, and on SIGTERM stops
+//! all of them with the processes that they left behind.
 //!
-//! It is written against `Sys` and knows no backend. [`Groups::ByTheChild`] is a mistake that is
-//! planted in it, for `explored` to find.
+//! It is written against `Sys` and does not depend on a backend. [`Groups::ByTheChild`] plants a
+//! mistake in it, for `explored` to find.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use tontine_unix::{
     WaitStatus, WaitedChild,
 };
 
-/// How often a service is started again before it is given up.
+/// Maximum number of restarts of a service.
 const RESTARTS: u32 = 3;
 
-/// What services have, after SIGTERM, before SIGKILL.
+/// Time from SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What the supervisor waits for: that a child changed, that it is to stop.
+/// The signals that the supervisor waits for: a child changed state, or the supervisor is to stop.
 const WATCHED: SigSet = SigSet::of(&[Signal::CHLD, Signal::TERM, Signal::INT]);
 
-/// Who puts a service into its group.
+/// The processes that put a service into its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Groups {
-    /// The service and the supervisor, whoever is first.
+    /// The service and the supervisor, in either order.
     ByBoth,
-    /// The service alone. A mistake: who is to stop before that ran finds no such group, believes
-    /// the service gone, and leaves it behind.
+    /// The service only. This is a mistake: a supervisor that is stopped before the service has run
+    /// finds no such group, assumes that the service has ended, and leaves it behind.
     ByTheChild,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Service {
     run: Arc<Run>,
 }
 
-/// What a service does; it returns its exit status.
+/// The function of a service, which returns its exit status.
 type Run = dyn Fn(&dyn Sys) -> i32 + Send + Sync;
 
 impl Service {
@@ -51,7 +51,7 @@ impl Service {
     }
 }
 
-/// Runs the services until all have ended or SIGTERM comes. 0 if it was asked to stop, else 1.
+/// Runs the services until all have ended or SIGTERM arrives. Returns 0 on SIGTERM, else 1.
 pub(crate) fn supervise(sys: &dyn Sys, services: Vec<Service>, groups: Groups) -> i32 {
     match Supervisor::run(sys, services, groups) {
         Ok(true) => 0,
@@ -63,20 +63,21 @@ pub(crate) fn supervise(sys: &dyn Sys, services: Vec<Service>, groups: Groups) -
     }
 }
 
-/// Services that run, by their process.
+/// The running services, by process.
 struct Supervisor<'a> {
     sys: &'a dyn Sys,
     by: Groups,
     running: BTreeMap<Pid, (Service, u32)>,
-    /// Every group that was made, as its leader's handle: a group may outlive its leader.
+    /// Every group that was created, by its leader's handle, because a group may outlive its
+    /// leader.
     groups: Vec<Pid>,
 }
 
 impl<'a> Supervisor<'a> {
-    /// Whether it was asked to stop.
+    /// Returns `true` if it was asked to stop.
     fn run(sys: &'a dyn Sys, services: Vec<Service>, by: Groups) -> Result<bool> {
         sys.set_subreaper(true)?;
-        // Taken by sigtimedwait; a signal that is ignored would not wait for it.
+        // sigtimedwait takes the signal; an ignored signal would not stay pending for it.
         sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {})))?;
         let before = sys.sigprocmask(Some((SigmaskHow::Block, WATCHED)))?;
         let mut supervisor = Self { sys, by, running: BTreeMap::new(), groups: Vec::new() };
@@ -88,11 +89,11 @@ impl<'a> Supervisor<'a> {
         Ok(asked)
     }
 
-    /// Forks the service into a group of its own.
+    /// Forks the service into its own group.
     fn start(&mut self, service: Service, restarts: u32, mask: SigSet) -> Result<()> {
         let run = Arc::clone(&service.run);
         let child = self.sys.fork(move |sys| {
-            // The parent says the same: whoever is first.
+            // The parent makes the same call: either may be first.
             let own = Pid::number_only(0);
             let ready = sys
                 .setpgid(own, own)
@@ -101,7 +102,7 @@ impl<'a> Supervisor<'a> {
             ready.map_or(1, |()| run(sys))
         })?;
         if self.by == Groups::ByBoth {
-            // It may have ended.
+            // The child may have ended.
             let _ = self.sys.setpgid(child, child);
         }
         say(self.sys, &format!("{} started", service.name));
@@ -110,7 +111,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Until SIGTERM (true), or until nothing runs.
+    /// Waits until SIGTERM arrives, then returns `true`; or until no service runs.
     fn watch(&mut self, mask: SigSet) -> Result<bool> {
         while !self.running.is_empty() {
             match self.sys.sigtimedwait(WATCHED, None) {
@@ -135,7 +136,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Reaps all that have ended, orphans too; returns the services that failed.
+    /// Reaps all processes that have ended, orphans included. Returns the services that failed.
     fn reap(&mut self) -> Result<Vec<(Service, u32)>> {
         let mut failed = Vec::new();
         loop {
@@ -148,7 +149,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The service, if it is one and did not end well.
+    /// Returns the service, if the process was one and failed.
     fn ended(&mut self, waited: &WaitedChild) -> Option<(Service, u32)> {
         let Some((service, restarts)) = self.running.remove(&waited.pid) else {
             say(self.sys, &format!("an orphan {}", waited.status));
@@ -158,7 +159,8 @@ impl<'a> Supervisor<'a> {
         (waited.status != WaitStatus::Exited(0)).then_some((service, restarts))
     }
 
-    /// SIGTERM to every group, SIGKILL after the grace, until nobody is left.
+    /// Sends SIGTERM to every group, and SIGKILL after the grace period. Returns when no process is
+    /// left.
     fn stop(&mut self) -> Result<()> {
         say(self.sys, "stopping");
         self.signal_all(Signal::TERM);
@@ -166,14 +168,15 @@ impl<'a> Supervisor<'a> {
         if self.has_members() {
             say(self.sys, "still there after the grace: killing");
             self.signal_all(Signal::KILL);
-            // Each of them ends, but on a busy machine there is no bound on the time that it takes.
+            // Each of them ends, but on a busy machine there is no bound on the time that this
+            // takes.
             self.await_gone(None)?;
         }
         say(self.sys, "all stopped");
         Ok(())
     }
 
-    /// Reaps until no process of a group is left, but no longer than `timeout`, if there is one.
+    /// Reaps until no process of a group is left, or `timeout` has passed, if there is one.
     fn await_gone(&mut self, timeout: Option<Duration>) -> Result<()> {
         let end = timeout.map(|timeout| self.sys.now() + timeout);
         loop {
@@ -189,7 +192,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Groups without members answer `ESRCH`, and are no more.
+    /// Sends a signal to all groups. Removes the groups for which that returns `ESRCH`, because
+    /// they have no members.
     fn signal_all(&mut self, signal: Signal) {
         self.groups.retain(|group| self.sys.killpg(*group, Some(signal)) != Err(Errno::ESRCH));
     }

@@ -91,7 +91,7 @@ fn the_planted_mistake_is_found_and_replayed_by_its_schedule() {
 #[allow(clippy::disallowed_types, reason = "a minute of the clock on the wall")]
 fn the_planted_mistake_is_found_by_dice_within_a_minute_and_replayed_from_the_seed() {
     let began = std::time::Instant::now();
-    let (found, status) = explored(&["dice", "planted"]);
+    let (found, status) = explored(&["sample", "planted"]);
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!(status, Some(1), "{found}");
     let (which, seen) = found.split_once(":\n").expect("a seed, a schedule and what was seen");
@@ -105,7 +105,7 @@ fn the_planted_mistake_is_found_by_dice_within_a_minute_and_replayed_from_the_se
 #[test]
 #[ignore = "explores every schedule"]
 fn without_it_nobody_is_left_behind_at_any_schedule() {
-    for how in ["explore", "dice"] {
+    for how in ["explore", "sample"] {
         let (said, status) = explored(&[how]);
         assert_eq!(status, Some(0), "{said}");
         assert!(said.starts_with("no process was left behind at any of "), "{said}");

@@ -1,11 +1,12 @@
-//! A child ends before its parent has written down which child it is.
+//! A child ends before its parent has stored the child's number.
 //!
 //! OpenRC, `openrc-run`, reported as <https://github.com/OpenRC/openrc/issues/895>. The handler of
-//! SIGCHLD waits for whoever has ended, and tells the main loop by a pipe if that was the service.
-//! Which process the service is the main program writes down when `fork` returns. A service that
-//! ends at once is none yet when the handler looks: nobody is told, and the boot hangs.
+//! SIGCHLD waits for each child that has ended, and notifies the main loop through a pipe if the
+//! child was the service. The main program stores the number of the service when `fork` returns. If
+//! a service ends at once, the handler does not recognize it: no notification is sent, and the boot
+//! hangs.
 //!
-//! What keeps it right: SIGCHLD is blocked from before the fork until the number is written down.
+//! The fix: block SIGCHLD from before the fork until the number is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -20,12 +21,12 @@ pub(crate) const RACE: Race = Race {
     name: "early-handler",
     project: "OpenRC",
     report: "https://github.com/OpenRC/openrc/issues/895",
-    what: "a child ends before its number is written down, and its handler knows no such child",
+    what: "a child ends before its number is stored, and the handler does not recognize it",
     wrong: |sys| run_a_service(sys, false),
     right: |sys| run_a_service(sys, true),
 };
 
-/// 0 when the service's end was told.
+/// Returns 0 if the end of the service was notified.
 fn run_a_service(sys: &dyn Sys, blocks: bool) -> i32 {
     let (told, tells) = sys.pipe().expect("there is room");
     let service = Arc::new(AtomicI32::new(0));
@@ -33,7 +34,7 @@ fn run_a_service(sys: &dyn Sys, blocks: bool) -> i32 {
     let reap = SigAction::handler(move |sys, _| {
         while let Ok(Some(waited)) = sys.waitpid(Children::Any, WaitOptions::NOHANG) {
             if waited.pid.number() == known.load(Ordering::Relaxed) {
-                // One byte in an empty pipe: there is room.
+                // One byte in an empty pipe always fits.
                 let _ = sys.write(tells, &[0]);
             }
         }

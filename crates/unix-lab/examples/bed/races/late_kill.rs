@@ -1,13 +1,14 @@
-//! A signal by number, after the number was given back.
+//! A signal is sent to a number after the child that had it was reaped.
 //!
 //! Go's `os.Process`, reported as <https://github.com/golang/go/issues/13987>. One thread waits for
-//! a child; another ends it when its time is over. That looks whether the child was waited for, and
-//! then kills the number; in between the wait returns, and the number is anybody's.
+//! a child; another kills it when its time is over. The second checks whether the child was waited
+//! for, and then sends the signal to the number; if the wait returns in between, the number may
+//! belong to any process.
 //!
-//! Here the number stays free, so that the late `kill` shows as ESRCH; on a busy system it would
-//! reach whoever has it next. What keeps it right: wait without reaping, and reap under the lock
-//! under which the other looks and kills. (The handles of this library make it right by themselves:
-//! a [`Pid`] from `fork` never means who has the number next.)
+//! Here the number stays free, so that the late `kill` returns ESRCH; on a busy system it would
+//! reach the next process with the number. The fix: wait without reaping, and reap under the lock
+//! that the other thread holds while it checks and kills. (The handles of this library rule the
+//! mistake out: a [`Pid`] from `fork` never denotes the next process with the number.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +21,12 @@ pub(crate) const RACE: Race = Race {
     name: "late-kill",
     project: "Go, os.Process",
     report: "https://github.com/golang/go/issues/13987",
-    what: "a number is killed that is the child's no more",
+    what: "a number is signalled that no longer belongs to the child",
     wrong: |sys| wait_and_kill(sys, false),
     right: |sys| wait_and_kill(sys, true),
 };
 
-/// A lock that several threads may sleep for: a pipe with one byte, which who has it has taken out.
+/// A lock on which threads sleep: a pipe with one byte, which the holder of the lock has taken out.
 #[derive(Clone, Copy)]
 struct Token(Fd, Fd);
 
@@ -38,7 +39,7 @@ impl Token {
     }
 
     fn take(self, sys: &dyn Sys) {
-        assert_eq!(sys.read(self.0, &mut [0]), Ok(1), "who waits for it gets it");
+        assert_eq!(sys.read(self.0, &mut [0]), Ok(1), "the byte arrives");
     }
 
     fn release(self, sys: &dyn Sys) {
@@ -46,7 +47,7 @@ impl Token {
     }
 }
 
-/// 0 if no signal was sent to a number that was nobody's.
+/// Returns 0 if no signal was sent to a free number.
 fn wait_and_kill(sys: &dyn Sys, locked: bool) -> i32 {
     let child = sys.fork(|_| 0).expect("there is room");
     let token = locked.then(|| Token::new(sys));

@@ -1,15 +1,15 @@
-//! A signal comes between the look and the sleep, and is slept through.
+//! A signal arrives between a check and a sleep, and the program sleeps on.
 //!
 //! HAProxy, reported as <https://github.com/haproxy/haproxy/issues/1841>. The handler of SIGTERM
-//! makes a note; the loop looks at the notes and then waits for work. What is noted between the two
-//! is seen when the wait ends by something else: a stop took a minute.
+//! sets a flag; the loop checks the flag and then waits for work. A signal between the two is
+//! noticed only when another event ends the wait: a stop took a minute.
 //!
-//! Where nothing else comes the program sleeps for ever, as here. What keeps it right: the handler
-//! also makes work, a byte in a pipe that the loop waits for.
+//! If no other event comes, as here, the program sleeps forever. The fix: the handler also writes a
+//! byte to a pipe that the loop waits for.
 //!
 //! A signal that arrives between two calls is delivered before the second one begins, on Linux as
 //! in the virtual Unix. So exploration finds the mistake in the program as it is, without a
-//! [`Sys::poll`] between the look and the sleep.
+//! [`Sys::poll`] between check and sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,12 @@ pub(crate) const RACE: Race = Race {
     name: "lost-signal",
     project: "HAProxy",
     report: "https://github.com/haproxy/haproxy/issues/1841",
-    what: "SIGTERM comes after the look and before the sleep, and nobody wakes up",
+    what: "SIGTERM arrives between the check and the sleep, and the program sleeps on",
     wrong: |sys| serve_until_told(sys, false),
     right: |sys| serve_until_told(sys, true),
 };
 
-/// 0 if it stops when it is told to.
+/// Returns 0 if the server stops on SIGTERM.
 fn serve_until_told(sys: &dyn Sys, wakes: bool) -> i32 {
     let (work, arrives) = sys.pipe().expect("there is room");
     let asked = Arc::new(AtomicBool::new(false));
@@ -35,7 +35,7 @@ fn serve_until_told(sys: &dyn Sys, wakes: bool) -> i32 {
     let note = SigAction::handler(move |sys, _| {
         noted.store(true, Ordering::Relaxed);
         if wakes {
-            // A pipe that is full wakes whoever reads it, too.
+            // A full pipe wakes its reader, too.
             let _ = sys.write(arrives, &[0]);
         }
     });
@@ -45,7 +45,7 @@ fn serve_until_told(sys: &dyn Sys, wakes: bool) -> i32 {
         sys.fork(move |sys| i32::from(sys.kill(server.into(), Some(Signal::TERM)).is_err()));
     let operator = operator.expect("there is room");
     while !asked.load(Ordering::Relaxed) {
-        // Here the server did what there was to do, and computed how long it may sleep.
+        // A real server does its work here, and computes how long it may sleep.
         match sys.read(work, &mut [0]) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => return 2,

@@ -1,7 +1,7 @@
-//! Races that were reported in public, as programs: [`Race`], [`RACES`].
+//! Publicly reported races, as programs: [`Race`], [`RACES`].
 //!
-//! Each file names its report, and has the program with the mistake and without. They know no
-//! backend, and nothing of how schedules are found.
+//! Each file cites its report, and contains the program with the mistake and without. The programs
+//! depend neither on a backend nor on the search for schedules.
 
 mod early_handler;
 mod late_kill;
@@ -12,31 +12,31 @@ mod two_waiters;
 
 use tontine_unix::Sys;
 
-/// A program that exits with 0 if all went well. It makes all that its threads share, so that each
-/// run begins anew.
+/// A program that exits with 0 if it succeeds. It creates everything that its threads share, so
+/// that each run starts from the same state.
 pub(crate) type Program = fn(&dyn Sys) -> i32;
 
-/// A race of somebody's program, with the mistake and without.
+/// A race of a published program, with the mistake and without.
 #[derive(Clone, Copy)]
 pub(crate) struct Race {
-    /// How it is called here.
+    /// The name of the race.
     pub(crate) name: &'static str,
-    /// Whose program it was.
+    /// The project in which it occurred.
     pub(crate) project: &'static str,
-    /// Where it was reported.
+    /// The address of the report.
     pub(crate) report: &'static str,
-    /// What goes wrong, in a line.
+    /// A summary of the failure, in one line.
     pub(crate) what: &'static str,
-    /// With the mistake.
+    /// The program with the mistake.
     pub(crate) wrong: Program,
-    /// With what keeps it right.
+    /// The program with the fix.
     pub(crate) right: Program,
 }
 
-/// Preemptions with which all schedules are gone through. Each mistake shows with one.
+/// Maximum number of preemptions in the exploration. One suffices for each mistake.
 pub(crate) const BOUND: u32 = 2;
 
-/// All of them.
+/// All races.
 pub(crate) const RACES: [Race; 6] = [
     two_waiters::RACE,
     late_kill::RACE,
@@ -46,7 +46,7 @@ pub(crate) const RACES: [Race; 6] = [
     early_handler::RACE,
 ];
 
-/// The one of this name.
+/// Returns the race with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Race> {
     RACES.iter().find(|race| race.name == name)
 }

@@ -1,10 +1,10 @@
-//! Two children end, one SIGCHLD comes, and one child is waited for.
+//! Two children end, one SIGCHLD arrives, and one child is waited for.
 //!
-//! Neovim, reported as <https://github.com/neovim/neovim/issues/8740>. A signal that is pending
-//! already is not pending twice: several children that end close together make one SIGCHLD. Who
-//! waits for one child a signal waits for a second signal that never comes.
+//! Neovim, reported as <https://github.com/neovim/neovim/issues/8740>. A signal that is pending is
+//! not queued a second time: several children that end close together cause one SIGCHLD. A program
+//! that waits for one child per signal waits for a second signal that never comes.
 //!
-//! What keeps it right: wait until there is nobody left that has ended.
+//! The fix: wait until no ended child is left.
 
 use tontine_unix::{Children, Errno, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions};
 
@@ -14,15 +14,15 @@ pub(crate) const RACE: Race = Race {
     name: "one-a-signal",
     project: "Neovim",
     report: "https://github.com/neovim/neovim/issues/8740",
-    what: "two children make one SIGCHLD, and the second is never waited for",
+    what: "two children cause one SIGCHLD, and the second is never waited for",
     wrong: |sys| reap_by_signal(sys, 1),
     right: |sys| reap_by_signal(sys, CHILDREN + 1),
 };
 
-/// How many end.
+/// Number of children.
 const CHILDREN: usize = 2;
 
-/// 0 when all have been waited for; `most` at each signal.
+/// Returns 0 if all children were waited for, at most `most` per signal.
 fn reap_by_signal(sys: &dyn Sys, most: usize) -> i32 {
     let blocked = SigSet::of(&[Signal::CHLD]);
     let before = sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("it is allowed");

@@ -1,13 +1,13 @@
-//! A child takes the terminal, and its parent is stopped when it sets the terminal right.
+//! A child takes the terminal, and its parent is stopped when it restores the terminal's modes.
 //!
 //! nextest, a test runner, reported as <https://github.com/nextest-rs/nextest/issues/2878>. The
-//! runner sees that it is in the foreground, and switches echo off. A test starts an interactive
-//! shell; that opens the controlling terminal and puts itself into the foreground. When the runner
-//! ends it restores the terminal's modes, from the background now: SIGTTOU, and it is stopped.
+//! runner checks that it is in the foreground, and switches echo off. A test starts an interactive
+//! shell, which opens the controlling terminal and puts itself into the foreground. When the runner
+//! ends, it restores the terminal's modes, now from the background: SIGTTOU stops it.
 //!
-//! Looking once more before the modes are restored narrows the gap, and that is what is wrong here;
-//! the child may take the terminal between the look and the call. What keeps it right is to ignore
-//! SIGTTOU: then the call is allowed from the background too.
+//! A second check before the modes are restored narrows the window, and is the mistake here: the
+//! child may take the terminal between the check and the call. The fix is to ignore SIGTTOU: then
+//! the call is permitted from the background too.
 
 use tontine_unix::{
     Errno, Fd, Modes, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions, WaitStatus,
@@ -19,19 +19,19 @@ pub(crate) const RACE: Race = Race {
     name: "taken-terminal",
     project: "nextest",
     report: "https://github.com/nextest-rs/nextest/issues/2878",
-    what: "a child takes the terminal, and SIGTTOU stops its parent as that restores the modes",
+    what: "a child takes the terminal, and SIGTTOU stops its parent, which restores the modes",
     wrong: |sys| in_a_session(sys, false),
     right: |sys| in_a_session(sys, true),
 };
 
 /// The caller, in calls that name a process.
 const OWN: Pid = Pid::number_only(0);
-/// The runner was stopped.
+/// Exit status if the runner was stopped.
 const STOPPED: i32 = 1;
-/// Something else went wrong.
+/// Exit status for any other failure.
 const BROKEN: i32 = 2;
 
-/// A session with a terminal, whose leader starts the runner; what became of that.
+/// Creates a session with a terminal, whose leader starts the runner. Returns the runner's result.
 fn in_a_session(sys: &dyn Sys, ignores: bool) -> i32 {
     let leader = sys.fork(move |sys| {
         sys.setsid().expect("it leads no group");
@@ -51,13 +51,13 @@ fn in_a_session(sys: &dyn Sys, ignores: bool) -> i32 {
     change(sys, leader.expect("there is room")).exited().unwrap_or(BROKEN)
 }
 
-/// How a child ended or stopped.
+/// Waits until a child ends or stops. Returns its status.
 fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     let waited = sys.waitpid(child.into(), WaitOptions::STOPPED);
     waited.expect("it is my child").expect("it changed").status
 }
 
-/// The test runner: echo off, a test, echo on again.
+/// Runs as the test runner: switches echo off, runs a test, switches echo on.
 fn run_a_test(sys: &dyn Sys, terminal: Fd, ignores: bool) -> Result<(), Errno> {
     enter_foreground(sys, terminal)?;
     if ignores {
@@ -78,7 +78,7 @@ fn run_a_test(sys: &dyn Sys, terminal: Fd, ignores: bool) -> Result<(), Errno> {
     Ok(())
 }
 
-/// As an interactive shell does: into a group of its own, and that into the foreground.
+/// Creates a group and makes it the foreground group, as an interactive shell does.
 fn enter_foreground(sys: &dyn Sys, terminal: Fd) -> Result<(), Errno> {
     sys.setpgid(OWN, OWN)?;
     let before = sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::TTOU]))))?;

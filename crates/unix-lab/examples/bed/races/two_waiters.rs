@@ -1,11 +1,11 @@
-//! Two threads wait for one child, and one of them hears of no status.
+//! Two threads wait for one child, and one of them gets no status.
 //!
 //! `System.Process` of Haskell, `waitForProcess`, reported as
-//! <https://github.com/haskell/process/issues/46>. Both threads find that nobody knows the status
-//! yet, and both call `waitpid`. The child is there for one of them; the other gets ECHILD, which
-//! went on to the program as an exception.
+//! <https://github.com/haskell/process/issues/46>. Both threads find that the status is not known
+//! yet, and both call `waitpid`. One of them gets the child; the other gets ECHILD, which reached
+//! the program as an exception.
 //!
-//! A child has one waiter. Whoever comes second must wait for the first, not for the child.
+//! The fix: a child has one waiter. A second thread waits for the first one, not for the child.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -18,28 +18,28 @@ pub(crate) const RACE: Race = Race {
     name: "two-waiters",
     project: "process (Haskell)",
     report: "https://github.com/haskell/process/issues/46",
-    what: "two threads wait for a child, and one is told that there is none",
+    what: "two threads wait for a child, and one gets ECHILD",
     wrong: |sys| both_wait(sys, Handle::ask),
     right: |sys| both_wait(sys, Handle::ask_once),
 };
 
-/// What the child exits with.
+/// The exit status of the child.
 const STATUS: i32 = 7;
-/// Nobody knows it yet.
+/// The value of an unknown status.
 const UNKNOWN: i32 = -1;
 
-/// A child, for several threads.
+/// A child for which several threads wait.
 struct Handle {
     child: Pid,
     status: AtomicI32,
-    /// Whether somebody waits for the child.
+    /// `true` once a thread waits for the child.
     claimed: AtomicBool,
-    /// It ends, for its readers, when the status is known.
+    /// A pipe that its readers see end when the status is known.
     known: (Fd, Fd),
 }
 
 impl Handle {
-    /// The status; waits for the child where it is not known.
+    /// Returns the status. Waits for the child if it is not known.
     fn ask(&self, sys: &dyn Sys) -> Option<i32> {
         if self.status.load(Ordering::Relaxed) == UNKNOWN {
             self.await_child(sys)?;
@@ -47,7 +47,7 @@ impl Handle {
         Some(self.status.load(Ordering::Relaxed))
     }
 
-    /// The status; waits for the child, or for who does.
+    /// Returns the status. Waits for the child, or for the thread that waits for it.
     fn ask_once(&self, sys: &dyn Sys) -> Option<i32> {
         if self.claimed.swap(true, Ordering::Relaxed) {
             sys.read(self.known.0, &mut [0]).ok()?;
@@ -65,7 +65,7 @@ impl Handle {
     }
 }
 
-/// 0 if both threads hear of the status.
+/// Returns 0 if both threads get the status.
 fn both_wait(sys: &dyn Sys, ask: fn(&Handle, &dyn Sys) -> Option<i32>) -> i32 {
     let handle = Arc::new(Handle {
         child: sys.fork(|_| STATUS).expect("there is room"),
