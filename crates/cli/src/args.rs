@@ -16,8 +16,8 @@ pub(crate) use unix::{
     Shown, Unix, UnixCommand, UnixShell,
 };
 
-/// Columns of the help texts, where the terminal is wider or there is none.
-const WIDTH: usize = 80;
+/// Columns of texts for readers, if the terminal is wider or there is none.
+pub(crate) const WIDTH: usize = 80;
 
 /// Pass messages that survive `kill -9`, and measure what that costs.
 #[derive(Debug, Parser)]
@@ -299,7 +299,7 @@ pub(crate) struct Crash {
     #[arg(value_name = "TARGET")]
     pub(crate) targets: Vec<String>,
 
-    /// Where to kill.
+    /// Points at which to kill.
     #[arg(long, value_enum, default_value_t = Mode::Fast)]
     pub(crate) mode: Mode,
 
@@ -326,11 +326,11 @@ pub(crate) struct Crash {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// At one point of each class that looks the same from outside.
+    /// One point of each class: the other processes cannot tell its points apart.
     Fast,
-    /// Like fast, and then the successor as well.
+    /// One point of each class, and then one of each class of the successor.
     Pairs,
-    /// At every instruction.
+    /// Every instruction.
     Full,
 }
 

@@ -9,7 +9,7 @@ use tontine_bench::machine::{Machine, card};
 use tontine_experiments::SUITE;
 
 use crate::args::{Doctor, Format};
-use crate::{Refusal, print};
+use crate::{Refusal, fill, print};
 
 /// Prints the machine's card and the advice.
 pub(crate) fn doctor(asked: &Doctor) -> Result<ExitCode, Refusal> {
@@ -27,12 +27,13 @@ pub(crate) fn doctor(asked: &Doctor) -> Result<ExitCode, Refusal> {
 }
 
 fn text(machine: &Machine) -> String {
-    let mut text = format!("{}\n\n", machine.one_line());
+    let mut text = format!("{}\n\n", fill("", "", &machine.one_line()));
     for (topic, facts) in card(machine) {
         let _ = writeln!(text, "{topic}");
         let width = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         for (name, value) in facts {
-            let _ = writeln!(text, "  {name:width$}  {value}");
+            let first = format!("  {name:width$}  ");
+            let _ = writeln!(text, "{}", fill(&first, &" ".repeat(width + 4), &value));
         }
         text.push('\n');
     }
@@ -48,11 +49,30 @@ fn text(machine: &Machine) -> String {
             text.push_str("\nNotes:\n");
         }
         for one in advice.iter().filter(|advice| advice.severity == severity) {
-            let _ = writeln!(text, "  - {}\n    {}", one.finding, one.effect);
+            let _ = writeln!(text, "{}", fill("  - ", "    ", &one.finding));
+            let _ = writeln!(text, "{}", fill("    ", "    ", one.effect));
             if !one.mend.is_empty() {
-                let _ = writeln!(text, "    fix: {}", one.mend);
+                let _ = writeln!(text, "{}", fill("    fix: ", "      ", &one.mend));
             }
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::WIDTH;
+
+    #[test]
+    fn doctor_lines_fit_80_columns() {
+        let mut machine = Machine::default();
+        machine.build.processor_features = Some(vec!["avx512bitalg".to_owned(); 20]);
+        machine.power.turbo = Some(true);
+        let text = text(&machine);
+        assert!(text.contains("intel_pstate"), "expected advice about turbo: {text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+    }
 }

@@ -4,10 +4,11 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use tontine_bench::engine::plan;
+use tontine_bench::suite::Experiment;
 use tontine_experiments::SUITE;
 
 use crate::args::List;
-use crate::{Refusal, print};
+use crate::{Refusal, fill, print};
 
 /// Prints the named experiments, or all if none is named.
 pub(crate) fn list(asked: &List) -> Result<ExitCode, Refusal> {
@@ -17,15 +18,39 @@ pub(crate) fn list(asked: &List) -> Result<ExitCode, Refusal> {
         if !wanted.is_empty() && !wanted.iter().any(|(name, _)| *name == experiment.name()) {
             continue;
         }
-        let _ = writeln!(text, "{}\n    {}", experiment.name(), experiment.summary());
-        let variants = experiment.variants();
-        let width = variants.iter().map(|variant| variant.name.len()).max().unwrap_or(0);
-        for variant in variants {
-            let _ = writeln!(text, "      {:width$}  {}", variant.name, variant.summary);
-        }
+        text.push_str(&entry(*experiment));
         text.push('\n');
     }
     text.push_str("Measure one with `tontine measure NAME` or `tontine measure NAME/VARIANT`.\n");
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns an experiment, its question and its variants.
+fn entry(experiment: &dyn Experiment) -> String {
+    let mut text =
+        format!("{}\n{}\n", experiment.name(), fill("    ", "    ", experiment.summary()));
+    let variants = experiment.variants();
+    let width = variants.iter().map(|variant| variant.name.len()).max().unwrap_or(0);
+    for variant in variants {
+        let first = format!("      {:width$}  ", variant.name);
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}", fill(&first, &" ".repeat(first.len()), variant.summary));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::WIDTH;
+
+    #[test]
+    fn list_lines_fit_80_columns() {
+        for experiment in SUITE.experiments {
+            for line in entry(*experiment).lines() {
+                assert!(line.chars().count() <= WIDTH, "{line}");
+            }
+        }
+    }
 }

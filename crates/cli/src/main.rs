@@ -22,6 +22,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use textwrap::Options;
 use tontine_experiments::SUITE;
 
 use crate::args::{Cli, Command};
@@ -115,6 +116,13 @@ pub(crate) fn print(text: &[u8]) -> io::Result<()> {
         )),
         Ok(()) => Ok(()),
     }
+}
+
+/// Wraps a paragraph to [`args::WIDTH`] columns, with `first` before its first line and `rest`
+/// before the others.
+pub(crate) fn fill(first: &str, rest: &str, text: &str) -> String {
+    let options = Options::new(args::WIDTH).initial_indent(first).subsequent_indent(rest);
+    textwrap::fill(text, options.break_words(false))
 }
 
 /// Prints one page for the command and one for each of its subcommands, in one roff text.

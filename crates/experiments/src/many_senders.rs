@@ -59,7 +59,7 @@ impl Experiment for ManySenders {
     }
 
     fn summary(&self) -> &'static str {
-        "What does the number of a mailbox's senders cost, and a send to a dead receiver?"
+        "What does a mailbox's sender count cost, and a send to a dead receiver?"
     }
 
     fn topic(&self) -> Topic {

@@ -48,7 +48,7 @@ impl Experiment for ForkThroughput {
     }
 
     fn summary(&self) -> &'static str {
-        "How many forks per second does a process complete, next to others that fork too?"
+        "How many forks per second does a process complete, next to others that fork?"
     }
 
     fn topic(&self) -> Topic {

@@ -50,7 +50,7 @@ impl Experiment for LivenessCheck {
     }
 
     fn summary(&self) -> &'static str {
-        "What does it cost to check whether a process is alive, and when is the answer wrong?"
+        "What does a liveness check of a process cost, and when is its answer wrong?"
     }
 
     fn topic(&self) -> Topic {

@@ -73,7 +73,7 @@ impl Experiment for QueueWithCheck {
     }
 
     fn summary(&self) -> &'static str {
-        "How much of a queue's throughput does a liveness check inside every send cost?"
+        "How much of a queue's throughput does a liveness check in every send cost?"
     }
 
     fn topic(&self) -> Topic {

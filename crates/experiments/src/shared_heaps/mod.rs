@@ -65,7 +65,7 @@ impl Experiment for SharedHeaps {
     }
 
     fn summary(&self) -> &'static str {
-        "What does a heap shared by several processes cost, and what does a kill do to it?"
+        "What does a heap shared by processes cost, and what does a kill do to it?"
     }
 
     fn topic(&self) -> Topic {

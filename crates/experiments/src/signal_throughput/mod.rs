@@ -61,7 +61,7 @@ impl Experiment for SignalThroughput {
     }
 
     fn summary(&self) -> &'static str {
-        "How many signals per second does a process receive, next to other pairs that do the same?"
+        "How many signals per second does a process receive, next to other pairs?"
     }
 
     fn topic(&self) -> Topic {

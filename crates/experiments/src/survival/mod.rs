@@ -58,7 +58,7 @@ impl Experiment for Survival {
     }
 
     fn summary(&self) -> &'static str {
-        "After random kills of either end: is the survivor wedged, what is torn, what is lost?"
+        "After random kills of either end: what is wedged, torn or lost?"
     }
 
     fn topic(&self) -> Topic {

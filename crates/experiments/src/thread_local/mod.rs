@@ -45,7 +45,7 @@ impl Experiment for ThreadLocal {
     }
 
     fn summary(&self) -> &'static str {
-        "What does an increment cost in shared and in thread-local memory, and which get lost?"
+        "What do increments of shared and thread-local memory cost; which get lost?"
     }
 
     fn topic(&self) -> Topic {
