@@ -1,4 +1,4 @@
-//! `tontine compare`: two runs, row by row.
+//! `tontine compare`: compares two runs row by row.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
@@ -141,8 +141,8 @@ impl Listener for Show {
     }
 }
 
-/// A column: its title, its text, whether it holds figures, and in which order it is given up on a
-/// narrow terminal: the highest first, 0 never.
+/// A column: title, text of a row, `true` if it holds figures, and the order in which it is left
+/// out on a narrow terminal (the highest first, 0 never).
 type Column = (&'static str, fn(&ComparisonRow) -> &str, bool, u8);
 
 const COLUMNS: [Column; 9] = [
@@ -157,7 +157,7 @@ const COLUMNS: [Column; 9] = [
     ("by", |row| &row.by, false, 4),
 ];
 
-/// Space around a column's text, and between columns.
+/// Columns of the terminal around and between the texts of two columns.
 const PADDING: usize = 3;
 
 fn text(comparison: &Comparison) -> String {
@@ -196,7 +196,7 @@ fn drawn(rows: &[&ComparisonRow]) -> Table {
     table
 }
 
-/// The columns that say anything and fit into `width`.
+/// Returns the columns that have a text in some row and fit into `width`, if there is a width.
 fn fitting(rows: &[&ComparisonRow], width: Option<usize>) -> Vec<&'static Column> {
     let says = |column: &&Column| rows.iter().any(|row| !column.1(row).is_empty());
     let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();

@@ -1,7 +1,7 @@
 //! `tontine explain`: describes an experiment to readers new to its topic.
 //!
-//! The text is that of [`About`](tontine_bench::about::About), which the report shows too; here it
-//! is found by name and wrapped to the width of the terminal.
+//! The text is that of [`About`](tontine_bench::about::About), which the report shows too. This
+//! module finds it by name and wraps it to the width of the terminal.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ fn found(name: &str) -> Result<String, Refusal> {
     let known = plan::resolve_all(&SUITE, &whole).map_err(|why| {
         let names = Topic::ALL.map(Topic::name).into_iter();
         match names.max_by(|a, b| alike(name, a).total_cmp(&alike(name, b))) {
-            // The plan has no topics, and would offer a name that is less alike.
+            // The plan knows no topics, and would offer a less similar name.
             Some(topic) if alike(name, topic) > NEAR => Refusal::usage(format!(
                 "no experiment or topic is named '{name}'; did you mean '{topic}'? \
                      `tontine explain` lists all"
@@ -99,8 +99,8 @@ fn width() -> usize {
     Table::new().width().map_or(WIDTH, |width| usize::from(width).clamp(20, WIDEST))
 }
 
-/// Wraps every line to `width`; a numbered one hangs after its number, an indented one keeps its
-/// indentation.
+/// Wraps every line to `width`. A numbered line is continued below its text, an indented line at
+/// its own indentation.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! The `tontine` command: parses, calls, prints. The libraries do the work.
+//! The `tontine` command: parses arguments, calls the libraries, and prints their results.
 //!
 //! Floors, from the bottom up: `args`; `progress`, `table`; `results`, `repetitions`;
 //! `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`, `unix`.
@@ -66,12 +66,12 @@ fn main() -> ExitCode {
     })
 }
 
-/// Returns the exit status of a command that a signal ended.
+/// Returns the exit code of a command that a signal ended.
 pub(crate) fn stopped_by(signal: i32) -> ExitCode {
     ExitCode::from(signalled(signal))
 }
 
-/// Returns the number of that exit status.
+/// Returns the exit status of a command that a signal ended: 128 plus the signal's number.
 pub(crate) fn signalled(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(FAILED)
 }

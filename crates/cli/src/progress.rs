@@ -1,4 +1,4 @@
-//! What `measure` shows on standard error while it works: [`Show`].
+//! Progress of `measure` on standard error: [`Show`].
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
@@ -9,7 +9,7 @@ use tontine_bench::engine::invoked::InvocationResult;
 use tontine_bench::engine::plan::Plan;
 use tontine_bench::task::Task;
 
-/// A bar on a terminal, one line per cell elsewhere.
+/// Shows progress: a bar on a terminal, one line per cell elsewhere.
 pub(crate) struct Show {
     bar: ProgressBar,
     terminal: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// For a run that has not begun.
+    /// Returns the progress of a run that has not begun.
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::no_length();
         let style = "{bar:32} {pos}/{len} invocations, {eta} left  {wide_msg}";

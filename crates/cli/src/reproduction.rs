@@ -1,8 +1,8 @@
-//! `tontine measure --as-published`: a source's own programs, repeated: [`reproduce`].
+//! `tontine measure --as-published`: repeats the programs of a source: [`reproduce`].
 //!
-//! They run in a child, this program started again, so that a signal ends them at any point and
-//! their leftovers are removed afterwards: processes end with the child, files and containers are
-//! swept. When the child has ended, its output goes to a file as well.
+//! The programs run in a child process, which is this executable started again. So a signal can end
+//! them at any point, and the parent removes what they leave: processes end with the child; files
+//! and containers are deleted. The child also writes its output to a file when it has finished.
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, ExitCode};
@@ -79,7 +79,7 @@ fn carry_out(seed: &Seed, asked: &Measure) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints, and keeps the text.
+/// Prints text, and keeps it.
 struct Both {
     text: Vec<u8>,
 }

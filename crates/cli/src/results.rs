@@ -1,4 +1,4 @@
-//! Where the results of a run go.
+//! Writes and prints the results of a run: [`publish`].
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use tontine_report::write;
 use crate::args::{Format, Measure};
 use crate::{Refusal, print, table};
 
-/// Fails *before* the measurement if the results could not be written after it.
+/// Checks before the measurement that the results can be written after it.
 pub(crate) fn writable(folder: &Path) -> Result<(), Refusal> {
     write::check_folder(folder).map_err(|error| {
         let folder = folder.display();
@@ -30,7 +30,7 @@ pub(crate) fn samples_folder(folder: &Path) -> Result<PathBuf, Refusal> {
     })
 }
 
-/// Writes the files first, so that a failure of standard output loses no result.
+/// Writes the files, then prints: a failure of standard output loses no result.
 pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal> {
     let written = write::write_all(results, &asked.out);
     let mut said = String::from("\n");

@@ -1,7 +1,7 @@
 //! The tables that `measure` prints: one for each metric of each experiment.
 //!
-//! A narrow terminal gets fewer columns, never broken names or figures: [`COLUMNS`] says which go
-//! first. What has to be said of a row stands below its table.
+//! On a narrow terminal, columns are left out in the order of [`Column::expendable`]; names and
+//! figures are never broken. Remarks on a row are printed below its table.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use tontine_bench::schema::Results;
 use tontine_report::text::{TextRow, rows};
 
-/// A line under the header and none elsewhere: rows are what is read.
+/// Tables have one line, below the header.
 pub(crate) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
@@ -17,9 +17,9 @@ pub(crate) const STYLE: TableStyle =
 struct Column {
     title: &'static str,
     text: fn(&TextRow) -> &str,
-    /// Whether it holds figures, which stand to the right.
+    /// `true` if the column holds figures, which are aligned to the right.
     figures: bool,
-    /// In which order columns are given up where there is no room: the highest first; 0 never.
+    /// Order in which columns are left out for lack of space: the highest first; 0 never.
     expendable: u8,
 }
 
@@ -43,10 +43,10 @@ const COLUMNS: [Column; 8] = [
     column("ratio", false, 1, |row| &row.ratio),
 ];
 
-/// Space around a column's text, and between columns.
+/// Columns of the terminal around and between the texts of two columns.
 const PADDING: usize = 3;
 
-/// Draws the rows of a run, as wide as the terminal is.
+/// Returns the tables of a run, at most as wide as the terminal.
 pub(crate) fn render(results: &Results) -> String {
     let rows = rows(results);
     let mut text = String::new();
@@ -68,7 +68,7 @@ pub(crate) fn render(results: &Results) -> String {
     text
 }
 
-/// The metrics of some rows, each once, in their order.
+/// Returns the metrics of the rows, each once, in order of appearance.
 fn metrics<'a>(rows: &[&'a TextRow]) -> Vec<&'a str> {
     let mut metrics: Vec<&str> = Vec::new();
     for row in rows {
@@ -99,7 +99,7 @@ fn table(rows: &[&TextRow]) -> Table {
     table
 }
 
-/// The columns that say anything and fit into `width`; all that say anything where there is none.
+/// Returns the columns that have a text in some row and fit into `width`, if there is a width.
 fn fitting(rows: &[&TextRow], width: Option<usize>) -> Vec<&'static Column> {
     let says = |column: &&Column| rows.iter().any(|row| !(column.text)(row).is_empty());
     let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();

@@ -1,45 +1,45 @@
-//! Messages out of a stream of bytes: [`Lines`].
+//! Splits a stream of bytes into messages: [`Lines`].
 
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-/// Bytes read in one go.
+/// Maximum number of bytes per read.
 const AT_ONCE: usize = 64 * 1024;
 
-/// Takes lines, none longer than a message may be, out of what was read so far.
+/// Splits the bytes read so far into lines, none longer than a message may be.
 #[derive(Debug)]
 pub(super) struct Lines {
     separator: u8,
-    /// Bytes of the longest line.
+    /// Maximum length of a line, in bytes.
     longest: usize,
     read: Vec<u8>,
-    /// Where the next line begins.
+    /// Position at which the next line begins.
     begin: usize,
-    /// Up to here there is no separator.
+    /// Position up to which there is no separator.
     searched: usize,
     is_ended: bool,
-    /// Lines taken.
+    /// Number of lines returned.
     count: u64,
 }
 
-/// What there is to take.
+/// Result of [`Lines::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<'a> {
-    /// A line, without what ends it.
+    /// A line, without its separator.
     Line(&'a [u8]),
-    /// Nothing whole: read more.
+    /// No whole line has been read; read more.
     More,
-    /// Nothing any more.
+    /// The end of the input; no line is left.
     End,
 }
 
-/// A line that no message holds.
+/// Error: a line is longer than a message may be.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub(super) number: u64,
-    /// The most that a line may have.
+    /// Maximum length of a line, in bytes.
     pub(super) longest: usize,
 }
 
@@ -56,7 +56,7 @@ impl Lines {
         }
     }
 
-    /// Takes the next line. What stands behind the last separator is a line too.
+    /// Returns the next line. Bytes after the last separator are a line too.
     pub(super) fn next(&mut self) -> Result<Next<'_>, TooLong> {
         let rest = &self.read[self.searched..];
         let found = rest.iter().position(|byte| *byte == self.separator);
@@ -80,7 +80,7 @@ impl Lines {
         Ok(Next::Line(line))
     }
 
-    /// Reads once, after [`Next::More`].
+    /// Reads once; for use after [`Next::More`].
     pub(super) fn read(&mut self, from: impl AsFd) -> Result<(), Errno> {
         self.read.drain(..self.begin);
         self.searched -= self.begin;
@@ -99,7 +99,7 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// All lines of a text that arrives in pieces.
+    /// Returns all lines of a text that arrives in pieces.
     fn lines(pieces: &[&str], longest: usize) -> Result<Vec<String>, TooLong> {
         let (readable, writable) = rustix::pipe::pipe().expect("a pipe");
         let mut pieces = pieces.iter();

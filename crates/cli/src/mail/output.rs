@@ -1,4 +1,4 @@
-//! Standard output that is written at once, and given up on a signal: [`Output`].
+//! Unbuffered standard output, whose writes a signal ends: [`Output`].
 
 use std::io::{self, Stdout};
 use std::os::fd::AsFd;
@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tontine_bench::engine::stop::Stop;
 
-/// Bytes that a writable pipe takes at once (`PIPE_BUF`).
+/// Number of bytes that a writable pipe takes at once (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
-/// Writes lines; each is with the kernel when [`Output::write`] returns.
+/// Writes lines; the kernel has each line when [`Output::write`] returns.
 #[derive(Debug)]
 pub(super) struct Output {
     stdout: Stdout,
@@ -20,9 +20,9 @@ pub(super) struct Output {
 /// Result of writing a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
-    /// It was written.
+    /// The whole line was written.
     Whole,
-    /// The reader has ended.
+    /// The reader of standard output has ended.
     Unread,
     /// A signal arrived first; a part may have been written.
     Stopped,

@@ -52,7 +52,7 @@ pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, Refusal> {
     let mut count = 0;
     let end = receive(asked, &mut mailbox, &stop, &mut count);
     tell_faults(&mut mailbox);
-    // Dropping it removes the socket in every case.
+    // Dropping the mailbox removes the socket in every case.
     drop(mailbox);
     let missing = asked.count.filter(|most| count < *most);
     match (end.map_err(|failed| failed.into_refusal(&at))?, missing) {
@@ -178,7 +178,7 @@ fn wait(
     let mut polled = [
         PollFd::new(&*mailbox, PollFlags::IN),
         PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
-        // Only to see whether it is in error.
+        // Without events: reports only an error of standard output.
         PollFd::new(output.stdout(), PollFlags::empty()),
     ];
     match poll(&mut polled, timeout.as_ref()) {

@@ -63,7 +63,7 @@ struct Lane {
     sender: Sender,
     address: Address,
     wait: bool,
-    /// Taken from standard input or back from a receiver, and not sent yet.
+    /// Messages from standard input or taken back from a receiver that are not sent yet.
     at_hand: VecDeque<Vec<u8>>,
 }
 
@@ -92,7 +92,7 @@ impl Lane {
         loop {
             if let Err(error) = self.sender.service() {
                 if is_gone(&error) && self.nothing_is_left()? {
-                    // There may be no other line; then its receiver has finished its work.
+                    // If no line follows, the receiver has finished its work.
                     return wait_for(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None);
                 }
                 self.outlive(error)?;
@@ -106,7 +106,8 @@ impl Lane {
                 return Ok(());
             }
             if polled[1].revents().contains(PollFlags::HUP) {
-                // It stays readable: until a successor starts, only the input can change.
+                // After the hang-up the socket stays readable: until a successor starts, only the
+                // input can change.
                 wait_for(&mut polled[..1], Some(BETWEEN_LOOKS))?;
             }
         }
@@ -131,7 +132,7 @@ impl Lane {
                     let mut polled = [PollFd::new(&self.sender, PollFlags::IN)];
                     wait_for(&mut polled, Some(left))?;
                     if left.is_zero() {
-                        // It is alive and busy: it finds the lane when it next polls.
+                        // The receiver is alive and busy: it finds the lane when it next polls.
                         return Ok(());
                     }
                 }
@@ -183,7 +184,7 @@ impl Lane {
         };
         let mut left: VecDeque<Vec<u8>> = self.sender.take_unread().unwrap_or_default().into();
         left.append(&mut self.at_hand);
-        // Already taken from standard input.
+        // Lines already read from standard input.
         while let Ok(Next::Line(line)) = lines.next() {
             left.push_back(line.to_vec());
         }

@@ -1,10 +1,10 @@
 //! Standard output that was closed before the program began: [`was_closed`].
 //!
 //! Rust's runtime opens `/dev/null` for descriptors 0 to 2 that are closed, before `main`. From
-//! then on a closed standard output looks like a `/dev/null` that the user chose, and takes
-//! everything. A function in `.init_array` runs before the runtime and looks.
+//! then on a closed standard output is the same as a `/dev/null` that the user chose, and accepts
+//! everything. A function in `.init_array` runs before the runtime and checks the descriptor.
 
-#![allow(unsafe_code, reason = "runs before main, and looks at a descriptor that may be closed")]
+#![allow(unsafe_code, reason = "runs before main, and checks a descriptor that may be closed")]
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the loader calls each function in this section once, before `main`, with arguments that a
-// function without parameters ignores. Only a system call and a store are made: nothing that the
-// runtime must have prepared.
+// function without parameters ignores. It makes only a system call and a store, which need no
+// preparation by the runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;

@@ -1,10 +1,10 @@
-//! What stops runs that come to no end: [`Bound`].
+//! The limit on the time of runs, and their end by a signal: [`Bound`].
 //!
-//! A thread of its own waits for the first of three: the runs' end, the user's signal, the limit.
-//! After the last two the run in progress is to stop, and what happened is printed as ever. A run
-//! that cannot be stopped, because a thread computes in it without a system call, is given up after
-//! [`LOOKS`] looks. After the first signal the thread restores the dispositions: a later one ends
-//! the command, whatever it is doing, unless it was ignored at the start.
+//! A separate thread waits for the first of three events: the end of the runs, a signal of the
+//! user, the time limit. On a signal or at the limit it asks the run in progress to stop, and the
+//! events so far are printed. A run in which a thread computes without a system call cannot be
+//! stopped; it is abandoned after [`LOOKS`] polls. After the first signal the thread restores the
+//! dispositions: a second signal ends the command at any point, unless it was ignored at the start.
 
 use std::io::{self, PipeWriter, Write};
 use std::panic::resume_unwind;
@@ -20,21 +20,21 @@ use tontine_unix_sim::{RunningThread, Stopper};
 
 use crate::{FAILED, signalled};
 
-/// Looks after which a run that was to stop is given up, and the time between two: 2 s, and more
-/// where the machine does not let this thread run in time either.
+/// Number of polls after which a run that was asked to stop is abandoned, and the time between two
+/// polls: 2 s in all, and more if the machine delays this thread too.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Stops runs after some time of the host's clock, and after the signals of [`Stop::on_signals`].
+/// Stops runs after a time limit of the host's clock, or on a signal of [`Stop::on_signals`].
 #[derive(Debug)]
 pub(super) struct Bound {
-    /// Closed when the runs have ended.
+    /// Open while the runs last; closing it reports their end to the thread.
     runs: PipeWriter,
     waiting: JoinHandle<Option<i32>>,
 }
 
 impl Bound {
-    /// The time begins; 0 seconds are for ever.
+    /// Starts the time limit; 0 seconds mean no limit.
     pub(super) fn begin(seconds: u64, stopper: &Stopper) -> io::Result<Self> {
         let stop = Stop::on_signals()?;
         let (ended, runs) = io::pipe()?;
@@ -43,7 +43,7 @@ impl Bound {
             let limit = Some(Duration::from_secs(seconds)).filter(|_| seconds > 0);
             let has_ended = await_either(&ended, Some(&stop), limit);
             let signal = stop.signal();
-            // From now on the next signal does what it does to a program without handlers.
+            // From now on the next signal acts as in a program without handlers.
             let stop = signal.is_none().then_some(stop);
             if let Some(why) = why(signal, seconds, has_ended) {
                 stopper.stop(&why);
@@ -54,15 +54,15 @@ impl Bound {
         Ok(Self { runs, waiting })
     }
 
-    /// The runs have ended; the signal that stopped them, if one did. From now on the first one
-    /// ends the command.
+    /// Ends the limit when the runs have ended. Returns the signal that stopped them, if one did.
+    /// From now on the first signal ends the command.
     pub(super) fn end(self) -> Option<i32> {
         drop(self.runs);
         self.waiting.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
-/// What there was in place of an end, if the runs are to stop.
+/// Returns the reason to stop the runs, in words, or `None` if they have ended.
 fn why(signal: Option<i32>, seconds: u64, has_ended: bool) -> Option<String> {
     match signal.and_then(Signal::new) {
         Some(signal) => Some(format!("{signal} before it")),
@@ -71,18 +71,19 @@ fn why(signal: Option<i32>, seconds: u64, has_ended: bool) -> Option<String> {
     }
 }
 
-/// Waits for the runs' end, a wish to stop, or the end of the time; whether the runs have ended.
+/// Waits for the end of the runs, a signal, or the time limit. Returns `true` if the runs have
+/// ended.
 fn await_either(ended: &io::PipeReader, stop: Option<&Stop>, limit: Option<Duration>) -> bool {
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     let mut ready = vec![PollFd::new(ended, PollFlags::IN)];
     ready.extend(stop.map(|stop| PollFd::new(stop, PollFlags::IN)));
-    // Signals are for other threads where they can be; a wait cut short waits anew.
+    // The kernel prefers other threads for signals; an interrupted wait starts again.
     while poll(&mut ready, limit.as_ref()) == Err(Errno::INTR) {}
     !ready[0].revents().is_empty()
 }
 
-/// Waits for the end of a run that was told to stop. If none comes, says why, and ends the command.
-/// A signal during the wait is the first one, if there was none before.
+/// Waits for the end of a run that was asked to stop. If the run does not end, prints the reason
+/// and ends the command. If no signal arrived before, one during the wait counts as the first.
 fn await_end(
     ended: &io::PipeReader,
     stopper: &Stopper,
@@ -98,7 +99,7 @@ fn await_end(
         stop = stop.filter(|stop| !stop.requested());
         seen = stopper.running_threads();
         if seen.is_none() {
-            // What happened is being judged, which takes as long as it takes.
+            // The run has ended and its verdict is computed, which has no time limit.
             return;
         }
     }

@@ -72,7 +72,7 @@ pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
         let modes: Vec<String> = modes.iter().map(ToString::to_string).collect();
         let _ = writeln!(
             printed,
-            "{file}, {seeds}, mode {}: the same on both; {} steps; {}",
+            "{file}, {seeds}, mode {}: both sides observed the same; {} steps; {}",
             modes.join(", "),
             trace.steps.len(),
             trace.ending

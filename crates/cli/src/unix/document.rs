@@ -1,4 +1,4 @@
-//! What a run of a scenario was, for programs: [`document`].
+//! A run of a scenario as JSON, for programs: [`document`].
 
 use serde_json::{Value, json};
 use tontine_unix::SigSet;
@@ -8,7 +8,7 @@ use tontine_unix_sim::{LockRow, ProcessState, SystemState, ThreadState};
 use super::{mode, processors};
 use crate::args::{self, RunScenario};
 
-/// Everything.
+/// Returns the run with its verdict, events, state, locks and times.
 pub(super) fn document(asked: &RunScenario, seed: u64, observed: &ScenarioRun) -> Value {
     let ScenarioRun { timeline, verdict, report } = observed;
     let is_simulated = asked.executor == args::ExecutorName::Simulated;
@@ -60,7 +60,7 @@ fn record(record: &Record) -> Value {
     })
 }
 
-/// Those that were left when the run came to no end.
+/// Returns the processes that were left in a run that did not end.
 fn state(state: &SystemState) -> Vec<Value> {
     let thread = |thread: &ThreadState| {
         json!({

@@ -66,7 +66,7 @@ fn exploration(asked: &ExploreScenario, scenario: &Scenario, mode: LockingMode) 
     }
 }
 
-/// Runs, and returns whether all held, and a text with result and time.
+/// Runs the exploration; returns whether all runs held, and a text with the result and the time.
 fn timed(
     asked: &ExploreScenario,
     mode: LockingMode,
@@ -93,7 +93,7 @@ fn timed(
     (violation.is_none(), text)
 }
 
-/// A violation, and how to see it again.
+/// Returns a violation as text, with the commands that repeat it.
 fn told(asked: &ExploreScenario, mode: LockingMode, violation: &Violation) -> String {
     let Violation { what, schedule, seed, preemptions, interleaving } = violation;
     let processors = match asked.processors {
@@ -113,7 +113,7 @@ fn told(asked: &ExploreScenario, mode: LockingMode, violation: &Violation) -> St
         None => String::new(),
     };
     format!(
-        "{what}\n\n{interleaving}\nafter {preemptions} preemptions; again:\n\
+        "{what}\n\n{interleaving}\nafter {preemptions} preemptions; to repeat it:\n\
          {command} --replay '{schedule}' {file}\n{by_seed}"
     )
 }

@@ -15,7 +15,7 @@ use tontine_unix_sim::{Delivery, LockingMode, Masks};
 use crate::Refusal;
 use crate::args::{self, RunScenario, Unix, UnixCommand};
 
-/// Carries out one of its commands.
+/// Carries out a subcommand of `unix`.
 pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, Refusal> {
     match &asked.command {
         UnixCommand::Run(asked) => run::run(asked),
@@ -25,7 +25,7 @@ pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, Refusal> {
     }
 }
 
-/// The library's name for it.
+/// Converts an argument into the library's type.
 fn delivery(asked: args::DeliveryName) -> Delivery {
     match asked {
         args::DeliveryName::Oldest => Delivery::Oldest,
@@ -33,7 +33,7 @@ fn delivery(asked: args::DeliveryName) -> Delivery {
     }
 }
 
-/// The library's name for it.
+/// Converts an argument into the library's type.
 fn masks(asked: args::MasksName) -> Masks {
     match asked {
         args::MasksName::PerProcess => Masks::PerProcess,
@@ -41,7 +41,7 @@ fn masks(asked: args::MasksName) -> Masks {
     }
 }
 
-/// The library's name for it.
+/// Converts an argument into the library's type.
 fn mode(asked: args::ModeName) -> LockingMode {
     match asked {
         args::ModeName::Uniprocessor => LockingMode::Uniprocessor,
@@ -52,7 +52,7 @@ fn mode(asked: args::ModeName) -> LockingMode {
     }
 }
 
-/// Two where the mode has more than one.
+/// Returns the number of processors asked for; the default is 2, or 1 in mode uniprocessor.
 fn processors(asked: &RunScenario) -> usize {
     let usual = if asked.mode == args::ModeName::Uniprocessor { 1 } else { 2 };
     asked.processors.map_or(usual, usize::from)

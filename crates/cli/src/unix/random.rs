@@ -67,7 +67,7 @@ pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refus
     Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
-/// A difference, with the scenario to be kept as a file.
+/// Returns a difference as text, with the scenario to save in a file.
 fn parted(parting: &Divergence, mode: LockingMode) -> String {
     let Divergence { seed, scenario, difference } = parting;
     format!(

@@ -1,6 +1,7 @@
-//! `tontine unix run`: runs a scenario on a virtual system, and says whether what it expects holds.
+//! `tontine unix run`: runs a scenario on a virtual system, and prints whether its expectations
+//! hold.
 //!
-//! `document.rs` is the JSON of it, `bound.rs` what stops a run.
+//! `document.rs` makes the JSON of a run, `bound.rs` stops runs at the limit or on a signal.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -19,9 +20,9 @@ use super::{delivery, masks, mode, processors};
 use crate::args::{self, RunScenario, Shown};
 use crate::{FAILED, Refusal, print, stopped_by};
 
-/// Bytes of the longest text.
+/// Maximum size of a scenario's text, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// Threads that may live at once.
+/// Maximum number of threads that live at once.
 const MOST_THREADS: usize = 4096;
 
 /// Carries out `unix run`.
@@ -32,7 +33,7 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
         Bound::begin(asked.limit, &stopper).map_err(Refusal::cannot("install signal handlers"))?;
     let mut seed = asked.seed;
     let last = asked.seed.saturating_add(asked.runs - 1);
-    // One run that fails is what matters: the others would hide it.
+    // Only the first run that fails is printed: later runs would hide it.
     let observed = loop {
         let system = system(asked, seed).stopper(&stopper);
         let observed = observe(&scenario, system).map_err(Refusal::usage)?;
@@ -58,14 +59,14 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
     })
 }
 
-/// The scenario in a file.
+/// Reads and parses the scenario in a file.
 pub(super) fn scenario(file: &Path) -> Result<Scenario, Refusal> {
     let named = file.display();
     let text = read(file).map_err(|why| Refusal::usage(format!("{named}: {why}")))?;
     text.parse().map_err(|error| Refusal::usage(format!("{named}:{error}")))
 }
 
-/// The text of a scenario.
+/// Reads the text of a scenario.
 pub(super) fn read(file: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
     let opened = File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
@@ -83,7 +84,7 @@ pub(super) fn read(file: &Path) -> Result<String, String> {
     })
 }
 
-/// The system that was asked for, with this seed.
+/// Returns a builder for the system that the arguments describe, with this seed.
 fn system(asked: &RunScenario, seed: u64) -> Builder {
     let executor = match asked.executor {
         args::ExecutorName::Simulated => Executor::Simulated { seed },
@@ -100,8 +101,8 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
     with_spin(builder, asked)
 }
 
-/// A program that cannot be stopped, which no scenario can write: it computes for so many seconds
-/// without a system call.
+/// Adds a program that cannot be stopped, which no scenario can express: it computes for `--spin`
+/// seconds without a system call.
 #[cfg(debug_assertions)]
 fn with_spin(builder: Builder, asked: &RunScenario) -> Builder {
     let Some(seconds) = asked.spin else { return builder };
@@ -114,13 +115,13 @@ fn with_spin(builder: Builder, asked: &RunScenario) -> Builder {
     })
 }
 
-/// Builds for use have none.
+/// Adds nothing: release builds have no `--spin`.
 #[cfg(not(debug_assertions))]
 fn with_spin(builder: Builder, _: &RunScenario) -> Builder {
     builder
 }
 
-/// The timeline and the verdict.
+/// Returns the timeline and the verdict as text.
 fn report(asked: &RunScenario, seed: u64, observed: &ScenarioRun) -> String {
     let ScenarioRun { timeline, verdict, report } = observed;
     let mut text = match asked.format {

@@ -1,7 +1,7 @@
 //! `tontine unix shell`: a shell in a virtual system, at the user's own terminal.
 //!
-//! The system has a thread of its own; this one carries bytes between the two terminals. Without a
-//! terminal there is no input, and the output is not a terminal's.
+//! The virtual system runs in a separate thread; the calling thread carries bytes between the two
+//! terminals. Without a terminal, standard input is empty and output is not formatted for one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal};
@@ -18,7 +18,7 @@ use super::mode;
 use crate::args::{ExecutorName, UnixShell};
 use crate::{Refusal, stopped_by};
 
-/// The seed where a simulation is asked for without one.
+/// Seed of a simulation for which the user names none.
 const SEED: u64 = 1;
 
 /// Carries out `unix shell`.
@@ -36,7 +36,7 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
     let arguments = arguments(asked.commands.as_deref());
     let nothing = File::open("/dev/null").map_err(Refusal::cannot("open /dev/null"))?;
     let typed: BorrowedFd<'_> = if seat.typed { input.as_fd() } else { nothing.as_fd() };
-    // It is not waited for where the user's terminal fails: the process ends with it.
+    // Not joined if the user's terminal fails: the thread ends with the process.
     let running = thread::spawn(move || {
         system.run(move |sys| match seat.prepare(sys) {
             Ok(()) => {
@@ -61,7 +61,7 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
     status(&running.join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// The system that was asked for, with the shell's programs.
+/// Returns a builder for the system that the arguments describe, with the shell's programs.
 fn system(asked: &UnixShell) -> Builder {
     let executor = match (asked.seed, asked.executor) {
         (Some(seed), _) => Executor::Simulated { seed },
@@ -81,7 +81,7 @@ fn arguments(commands: Option<&str>) -> Vec<String> {
     ["shell"].into_iter().chain(commands).map(str::to_owned).collect()
 }
 
-/// What the user has of a terminal.
+/// Standard streams of the command that are terminals.
 #[derive(Clone, Copy)]
 struct Place {
     typed: bool,
@@ -89,8 +89,8 @@ struct Place {
 }
 
 impl Place {
-    /// Makes the system's terminal fit: the user's is in raw mode and wants carriage returns, files
-    /// and pipes do not. Where nobody types, standard input is at its end.
+    /// Sets the modes of the system's terminal: the user's terminal is in raw mode and needs
+    /// carriage returns, files and pipes do not. Without a terminal, standard input is at its end.
     fn prepare(self, sys: &dyn Sys) -> Result<(), Errno> {
         let mut termios = sys.tcgetattr(Fd::STDIN)?;
         termios.modes.set(Modes::ONLCR, self.typed && self.shown);
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-/// The shell's.
+/// Converts the shell's exit status.
 fn status(report: &RunReport) -> Result<ExitCode, Refusal> {
     match report.status {
         Some(WaitStatus::Exited(status)) => Ok(ExitCode::from(status as u8)),
