@@ -1,27 +1,27 @@
-//! What the counts have to be: [`expected`], [`broken`].
+//! The expected counts: [`expected`], [`broken`].
 
 use tontine_bench::stats::simulate::Model;
 
 use super::trial::{Method, Trial};
 
-/// An interval whose assumptions hold has to hold the truth this often. 2,000 runs at a true 95 %
-/// vary by ± 0.5 percentage points, so this is three deviations below.
+/// Minimum share of runs in which an interval whose assumptions hold contains the true value. 2,000
+/// runs at a true 95 % vary by ± 0.5 percentage points, so this is three deviations below.
 pub(super) const LIMIT: f64 = 0.935;
-/// The widest that the median's interval should be, beside Student's, on independent samples.
+/// Maximum width of the median's interval ÷ that of Student's, on independent samples.
 pub(super) const WIDEST: f64 = 1.3;
 
-/// What a method promises on a model.
+/// The promise of a method on a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// Its assumptions hold: at least [`LIMIT`].
+    /// The assumptions hold: at least [`LIMIT`].
     Holds,
-    /// They do not, in a way that may or may not show: printed, not promised.
+    /// The assumptions do not hold, and the interval may or may not fail: printed, not promised.
     Unpromised,
-    /// They are broken so that it has to show: below [`LIMIT`].
+    /// The assumptions are violated so that the interval must fail: below [`LIMIT`].
     Fails,
 }
 
-/// What is expected of a method on a model.
+/// Returns the promise of a method on a model.
 pub(super) fn expected(model: Model, method: Method) -> Expected {
     match (method, model) {
         (Method::Paired, _) => Expected::Holds,
@@ -30,13 +30,14 @@ pub(super) fn expected(model: Model, method: Method) -> Expected {
         (Method::Naive, _) => Expected::Fails,
         (Method::Mean, Model::Spikes) => Expected::Unpromised,
         (Method::Mean | Method::Trimmed, Model::ModesBetween) => Expected::Unpromised,
-        // Where the fences fall decides whether the rarer mode is an outlier: the page explains.
+        // The position of the fences decides whether the rarer mode is an outlier; the page
+        // explains it.
         (Method::Trimmed, Model::ModesWithin) => Expected::Unpromised,
         _ => Expected::Holds,
     }
 }
 
-/// The statements of the page that these trials contradict.
+/// Returns the statements of the page that these trials contradict.
 pub(super) fn broken(trials: &[Trial]) -> Vec<String> {
     let mut broken = Vec::new();
     for trial in trials {

@@ -1,8 +1,9 @@
-//! `cargo xtask coverage`: how often the intervals hold the truth, in docs/coverage.md.
+//! `cargo xtask coverage`: counts how often the intervals contain the true value, in
+//! docs/coverage.md.
 //!
 //! [`trial`] draws runs from the models of [`tontine_bench::stats::simulate`] and counts;
-//! [`claims`] says what the counts have to be; [`page`] writes them down. Seeds are fixed: the page
-//! is the same after every run, and `--check` compares it.
+//! [`claims`] has the expected counts; [`page`] writes the page. Seeds are fixed: every run writes
+//! the same page, and `--check` compares it.
 
 mod claims;
 mod page;
@@ -11,7 +12,7 @@ mod trial;
 use std::path::PathBuf;
 use std::{fs, io};
 
-/// Simulates, then writes the page or checks it. `Ok(false)` if a statement does not hold.
+/// Simulates, then writes or checks the page. Returns `Ok(false)` if a statement does not hold.
 pub(crate) fn run(check: bool) -> io::Result<bool> {
     let trials = trial::all();
     let widths = trial::alternatives();
@@ -27,7 +28,7 @@ pub(crate) fn run(check: bool) -> io::Result<bool> {
     }
     let current = fs::read_to_string(&path)? == text;
     if !current {
-        eprintln!("coverage: docs/coverage.md is stale; run `cargo xtask coverage` and commit it");
+        eprintln!("coverage: docs/coverage.md is out of date; run `cargo xtask coverage` and commit it");
     }
     Ok(broken.is_empty() && current)
 }

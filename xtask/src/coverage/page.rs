@@ -7,11 +7,11 @@ use tontine_bench::stats::simulate::Model;
 use super::claims::{Expected, LIMIT, WIDEST, expected};
 use super::trial::{Alternative, Method, RUNS, SAMPLES, TRUTH_INVOCATIONS, Trial};
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn render(trials: &[Trial], tried: &[Alternative], broken: &[String]) -> String {
     let mut page = introduction();
     page.push_str(
-        "| model | invocations | truth: median, mean, trimmed | median | mean | trimmed mean | \
+        "| model | invocations | true median, mean, trimmed mean | median | mean | trimmed mean | \
          A/A ratio | naive | flagged |\n|---|--:|---|--:|--:|--:|--:|--:|--:|\n",
     );
     for trial in trials {
@@ -44,23 +44,24 @@ pub(super) fn render(trials: &[Trial], tried: &[Alternative], broken: &[String])
 
 fn introduction() -> String {
     format!(
-        "# How often the intervals hold the truth\n\n\
+        "# How often the intervals contain the true value\n\n\
          Written by `cargo xtask coverage`; `cargo xtask coverage --check` fails if a statement \
          here does not hold.\n\n\
-         Each row draws {RUNS} runs with fixed seeds, {SAMPLES} consecutive samples an \
-         invocation, and counts in per cent how often a 95 % interval held the truth. The truth \
-         is that of the statistic which stands for an invocation: in closed form or by \
-         symmetry, and where there is neither (medians and trimmed means of spikes, modes and \
-         ticks) from {TRUTH_INVOCATIONS} invocations.\n\n\
+         Each row draws {RUNS} runs with fixed seeds and {SAMPLES} consecutive samples per \
+         invocation, and counts in per cent how often a 95 % interval contained the true value. \
+         The true value is that of the statistic that represents an invocation. It is computed in \
+         closed form or by symmetry; if neither exists (medians and trimmed means of spikes, modes \
+         and ticks), from {TRUTH_INVOCATIONS} invocations.\n\n\
          - **median**: exact order statistics over the invocations' medians.\n\
          - **mean**, **trimmed mean**: Kalibera and Jones over the invocations' means.\n\
-         - **A/A ratio**: sign test over paired ratios of two equal arms; the truth is 1, so \
-         what is missing from 100 are false positives.\n\
-         - **naive**: mean ± 1.96·s/√n over all consecutive samples, as seed 004 has it: the \
-         control that should fail.\n\
+         - **A/A ratio**: sign test over paired ratios of two equal arms; the true value is 1, so \
+         the difference from 100 is the rate of false positives.\n\
+         - **naive**: mean ± 1.96·s/√n over all consecutive samples, as source 004 computes it: \
+         the control that should fail.\n\
          - **flagged**: runs that the diagnosis between invocations marks *unstable*.\n\n\
-         Plain figures: the assumptions hold, and at least {:.1} % is promised. *Italics*: they \
-         do not, nothing is promised. **Bold**: they are broken, and it shows.\n\n",
+         Plain figures: the assumptions hold, and at least {:.1} % is promised. *Italics*: the \
+         assumptions do not hold, and nothing is promised. **Bold**: they are violated so that \
+         the interval must fail.\n\n",
         LIMIT * 100.0,
     )
 }
@@ -77,21 +78,22 @@ fn cell(trial: &Trial, method: Method) -> String {
 const NOTES: &str = "
 Where the assumptions do not hold:
 
-- **Drift.** The truth is the level at the end of the run, which the next run will meet. No interval
-  over the run holds it; only ratios of pairs taken next to each other are untouched.
+- **Drift.** The true value is the level at the end of the run, from which the next run starts. No
+  interval over the run contains it; only ratios of adjacent pairs are unaffected.
 - **Two modes between few invocations.** The mean's interval assumes nearly normal means. With few
-  invocations the rarer mode is often not seen at all, and then the interval is short and wrong. The
-  median's interval needs no shape and holds, but it spans both modes: look at the dots.
-- **Spikes.** A spike in a thousand, 50 times as large, decides the mean of the invocation that has
-  it. Means are skewed then and their interval is not to be trusted; median and trimmed mean are.
+  invocations the rarer mode often does not occur at all, and then the interval is short and wrong.
+  The median's interval assumes no shape and holds, but it spans both modes: inspect the dots.
+- **Spikes.** A spike in a thousand, 50 times as large, dominates the mean of the invocation that
+  contains it. Then means are skewed and their interval cannot be trusted; those of median and
+  trimmed mean can.
 - **Two modes within, trimmed mean.** The rarer mode has 30 % of the samples. In a few invocations
-  in a hundred it gets less than a quarter, the interquartile range shrinks to the other mode's, and
-  trimming takes the rarer mode away whole. So the trimmed mean has two modes *between* invocations.
-  This was found here, not foreseen: the row was first expected to hold.
+  in a hundred it has less than a quarter, the interquartile range shrinks to that of the other
+  mode, and trimming removes the rarer mode entirely. So the trimmed mean has two modes *between*
+  invocations. This result was not expected: the row was first listed as holding.
 - **Ticks.** Medians that fall on the same few ticks make intervals that hold more often than
-  promised, and with few invocations the diagnosis takes two neighbouring ticks for two modes too
-  often.
-- **Period 2.** Neighbours are opposed, and the naive interval is too *wide* for once.
+  promised, and with few invocations the diagnosis too often takes two neighbouring ticks for two
+  modes.
+- **Period 2.** Neighbouring samples are opposed, and the naive interval is too *wide*.
 ";
 
 fn widths(page: &mut String, trials: &[Trial]) {
@@ -99,8 +101,8 @@ fn widths(page: &mut String, trials: &[Trial]) {
         page,
         "\n## Width\n\n\
          Median width of the median's interval ÷ that of Student's on the same medians, \
-         independent normal samples. Wanted: at most {WIDEST} × Student's at 95 %.\n\n\
-         | invocations | ÷ Student's at 95 % | ÷ Student's at the same confidence | wanted |\n\
+         independent normal samples. Target: at most {WIDEST} × Student's at 95 %.\n\n\
+         | invocations | ÷ Student's at 95 % | ÷ Student's at the same confidence | target |\n\
          |--:|--:|--:|---|\n",
     );
     for trial in trials.iter().filter(|trial| trial.model == Model::Normal) {
@@ -113,15 +115,15 @@ fn widths(page: &mut String, trials: &[Trial]) {
     }
     page.push_str(
         "\nWith 10 invocations the target is missed: the next inner pair, [x₃, x₈], has 89.1 %, \
-        so the narrowest exact pair with 95 % has 97.9 %, and pays for it in width.\n",
+        so the narrowest exact pair with at least 95 % has 97.9 %, and is wider for it.\n",
     );
 }
 
 fn alternatives(page: &mut String, tried: &[Alternative]) {
     page.push_str(
-        "\n## What was tried instead\n\n\
-         [Decision 2](decisions/0002-intervals.md) says why the exact interval stays.\n\n\
-         | interval for the median | model | invocations | held the truth, % \
+        "\n## Alternatives\n\n\
+         [Decision 2](decisions/0002-intervals.md) explains why the exact interval was kept.\n\n\
+         | interval for the median | model | invocations | contained the true value, % \
          | ÷ Student's at 95 % |\n\
          |---|---|--:|--:|--:|\n",
     );

@@ -1,4 +1,4 @@
-//! Draws runs and counts which intervals held the truth: [`all`], [`alternatives`].
+//! Draws runs and counts the intervals that contain the true value: [`all`], [`alternatives`].
 
 use std::thread;
 
@@ -8,13 +8,13 @@ use tontine_bench::stats::order::{median, median_interval, quantile};
 use tontine_bench::stats::simulate::{DRIFT, LEVEL, MODES, Model, RunSimulator, TICK};
 use tontine_bench::stats::{diagnose, naive, outliers, ratio};
 
-/// Runs a row.
+/// Number of runs per row.
 pub(super) const RUNS: usize = 2_000;
-/// Samples an invocation.
+/// Number of samples per invocation.
 pub(super) const SAMPLES: usize = 200;
-/// Numbers of invocations: those of `--quick`, of a default run, and of `--full`.
+/// Numbers of invocations: of `--quick`, of a default run, and of `--full`.
 pub(super) const INVOCATIONS: [usize; 3] = [6, 10, 20];
-/// Invocations drawn to find a truth that has no closed form.
+/// Number of invocations drawn to compute a true value that has no closed form.
 pub(super) const TRUTH_INVOCATIONS: usize = 40_000;
 
 /// The intervals under test.
@@ -32,7 +32,7 @@ impl Method {
         [Self::Median, Self::Mean, Self::Trimmed, Self::Paired, Self::Naive];
 }
 
-/// What a statistic of an invocation is in the population.
+/// True values, in the population, of the statistics of an invocation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Truth {
     pub median: f64,
@@ -46,18 +46,18 @@ pub(super) struct Trial {
     pub model: Model,
     pub invocations: usize,
     pub truth: Truth,
-    /// Runs in which each of [`Method::ALL`] held its truth.
+    /// Number of runs in which each of [`Method::ALL`] contained its true value.
     pub held: [usize; 5],
-    /// Runs in which the diagnosis between invocations gave a reason.
+    /// Number of runs that the diagnosis between invocations marked unstable.
     pub flagged: usize,
     /// Median width of the median's interval ÷ that of Student's on the same medians, at 95 %.
     pub width: f64,
-    /// The same with Student's at the confidence that the order statistics have.
+    /// Like `width`, but with Student's at the confidence of the order statistics.
     pub width_alike: f64,
 }
 
 impl Trial {
-    /// The share of runs in which a method held its truth.
+    /// Returns the share of runs in which a method contained its true value.
     pub(super) fn share(&self, method: Method) -> f64 {
         self.held[method as usize] as f64 / RUNS as f64
     }
@@ -73,7 +73,7 @@ pub(super) struct Alternative {
     pub width: f64,
 }
 
-/// Finds the median's interval from the invocations' figures.
+/// Computes the median's interval from the invocations' figures.
 type Find = fn(&[f64]) -> Option<Interval>;
 
 /// The figures of the invocations of one run.
@@ -84,7 +84,7 @@ struct Figures {
     trimmed: Vec<f64>,
 }
 
-/// All rows, models over two threads.
+/// Returns all rows; two threads share the models.
 pub(super) fn all() -> Vec<Trial> {
     let (first, rest) = Model::ALL.split_at(Model::ALL.len() / 2);
     let rows = |models: &[Model], from: usize| -> Vec<Trial> {
@@ -156,14 +156,14 @@ fn figures(run: &[Vec<f64>]) -> Figures {
     figures
 }
 
-/// The truth of each statistic: by symmetry or in closed form where there is one, else from many
-/// invocations drawn with a seed of their own.
+/// Returns the true value of each statistic: by symmetry or in closed form if possible, otherwise
+/// from many invocations drawn with a seed of their own.
 fn truth(model: Model, seed: u64) -> Truth {
     let same = |level| Truth { median: level, mean: level, trimmed: level };
     let closed_mean = match model {
         Model::Normal | Model::Autoregressive(_) | Model::RandomEffect => return same(LEVEL),
         Model::PeriodTwo => return same(LEVEL + MODES / 2.0),
-        // The level at the end of the run: what the next run will meet.
+        // The level at the end of the run, from which the next run starts.
         Model::Drift => return same(LEVEL + DRIFT),
         Model::Spikes => LEVEL * 0.005_f64.exp() * (1.0 + 0.001 * 49.0),
         Model::ModesWithin | Model::ModesBetween => LEVEL + 0.3 * MODES,
@@ -173,7 +173,7 @@ fn truth(model: Model, seed: u64) -> Truth {
     Truth { median: middle(&drawn.medians), mean: closed_mean, trimmed: mean(&drawn.trimmed) }
 }
 
-/// What was tried instead of the exact interval, on the models that tell them apart.
+/// Returns the alternatives to the exact interval, on the models that distinguish them.
 pub(super) fn alternatives() -> Vec<Alternative> {
     let models = [Model::Normal, Model::Spikes, Model::ModesBetween];
     let tries: [(&str, usize, Find); 4] = [
@@ -203,8 +203,8 @@ pub(super) fn alternatives() -> Vec<Alternative> {
     rows
 }
 
-/// Hettmansperger and Sheather's interval (1986): between the exact pair and the next inner one,
-/// weighted so that the confidence comes near 95 % for a wide class of distributions.
+/// Returns Hettmansperger and Sheather's interval (1986): between the exact pair and the next inner
+/// one, weighted so that the confidence is close to 95 % for a wide class of distributions.
 fn interpolated(values: &[f64]) -> Option<Interval> {
     let exact = median_interval(values)?;
     let mut sorted = values.to_vec();
