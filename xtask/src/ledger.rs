@@ -1,8 +1,9 @@
-//! `cargo xtask ledger`: the seconds that each experiment takes, in docs/ledger.md.
+//! `cargo xtask ledger`: writes the seconds that each experiment takes into docs/ledger.md.
 //!
-//! A run of `tontine measure` records them in its `results.json`. [`run`] writes one such run into
-//! the page, or checks the page against it: every experiment listed, none far slower than it says,
-//! the sums within what the README promises. The page has a column for each size of a run.
+//! A run of `tontine measure` records these seconds in its `results.json`. [`run`] writes one such
+//! run into the page, or checks the page against it: every experiment is listed, none is far slower
+//! than listed, and the sums are within the promise of the README. The page has one column for each
+//! size of a run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,28 +13,30 @@ use tontine_bench::schema::Results;
 use tontine_bench::size::Size;
 use tontine_experiments::SUITE;
 
-/// The page.
+/// Path of the page.
 const PAGE: &str = "docs/ledger.md";
 
-/// The sizes that have a column, and the seconds that a whole run may take on two processors.
+/// The sizes that have a column, each with the maximum seconds of a whole run on two processors.
 const SIZES: [(Size, &str, f64); 2] =
     [(Size::Quick, "quick", 240.0), (Size::Default, "default", 720.0)];
 
-/// How much slower than the page says an experiment may be before the page is wrong: machines that
-/// share their processors differ by that much between two runs.
+/// Maximum ratio of an experiment's time to the listed time: machines that share their processors
+/// differ that much between two runs.
 const SLACK: f64 = 2.0;
-/// Seconds on top of it: what starting processes costs on a loaded machine.
+/// Additional seconds, for the start of processes on a loaded machine.
 const SPARE_SECONDS: f64 = 5.0;
 
 /// Seconds of each experiment, by size.
 type Ledger = BTreeMap<String, [Option<f64>; SIZES.len()]>;
 
-/// Writes the run in `results` into the page below `root`, or checks the page against it.
-/// `Ok(false)` if something does not hold.
+/// Writes the run in `results` into the page below `root`, or checks the page against it. Returns
+/// `Ok(false)` if a rule is broken.
 pub(crate) fn run(root: &Path, results: &Path, check: bool) -> io::Result<bool> {
     let results: Results = serde_json::from_slice(&fs::read(results)?)?;
     let Some(column) = SIZES.iter().position(|(size, ..)| *size == results.size) else {
-        return Err(io::Error::other("expected a quick or a default run, found a full one"));
+        return Err(io::Error::other(
+            "expected a quick or a default run, found a full one; measure without --full",
+        ));
     };
     let page = root.join(PAGE);
     let text = fs::read_to_string(&page).unwrap_or_default();
@@ -54,7 +57,7 @@ pub(crate) fn run(root: &Path, results: &Path, check: bool) -> io::Result<bool> 
     Ok(complaints.is_empty())
 }
 
-/// What the page says, whatever stands around its table.
+/// Parses the table of the page, and ignores the text around it.
 fn parse(text: &str) -> Ledger {
     let mut ledger = Ledger::new();
     for line in text.lines() {
@@ -71,22 +74,23 @@ fn parse(text: &str) -> Ledger {
     ledger
 }
 
-/// Where a run and the page disagree.
+/// Returns the differences between a run and the page.
 fn compare(ledger: &Ledger, column: usize, results: &Results) -> Vec<String> {
     let mut complaints = within(ledger, column);
     let (_, size, most) = SIZES[column];
     let all: f64 = results.ledger.values().sum();
     if all > most {
-        complaints.push(format!("this {size} run took {all:.0} s; promised are {most:.0} s"));
+        complaints
+            .push(format!("this {size} run took {all:.0} s, more than the promised {most:.0} s"));
     }
     for (name, took) in &results.ledger {
         match ledger.get(name).and_then(|seconds| seconds[column]) {
             None => complaints.push(format!(
                 "{name} took {took:.0} s and has no figure in {PAGE}; run `cargo xtask ledger` \
-                 with this run's results"
+                 with the results of this run"
             )),
             Some(said) if *took > said * SLACK + SPARE_SECONDS => complaints.push(format!(
-                "{name} took {took:.0} s, {PAGE} says {said:.0} s; mend it, or the page"
+                "{name} took {took:.0} s, {PAGE} has {said:.0} s; fix the experiment or the page"
             )),
             Some(_) => {}
         }
@@ -94,7 +98,7 @@ fn compare(ledger: &Ledger, column: usize, results: &Results) -> Vec<String> {
     complaints
 }
 
-/// Experiments that the page lacks, and a sum that is more than is promised.
+/// Returns the experiments that are missing on the page, and a sum above the promise.
 fn within(ledger: &Ledger, column: usize) -> Vec<String> {
     let (_, size, most) = SIZES[column];
     let all = SUITE.experiments.iter().map(|experiment| experiment.name());
@@ -104,7 +108,8 @@ fn within(ledger: &Ledger, column: usize) -> Vec<String> {
         .collect();
     let sum = sum(ledger, column);
     if sum > most {
-        complaints.push(format!("a {size} run takes {sum:.0} s; promised are {most:.0} s"));
+        complaints
+            .push(format!("a {size} run takes {sum:.0} s, more than the promised {most:.0} s"));
     }
     complaints
 }
@@ -116,11 +121,11 @@ fn sum(ledger: &Ledger, column: usize) -> f64 {
 fn render(ledger: &Ledger) -> String {
     let heads: Vec<&str> = SIZES.iter().map(|(_, name, _)| *name).collect();
     let mut page = format!(
-        "# Seconds\n\nWhat each experiment takes in a run of everything, on two processors of a \
-         virtual machine: all its\ninvocations together, in seconds. Written by `cargo xtask \
-         ledger RESULTS` from a run's own record, and\nchecked against another run by `cargo \
-         xtask ledger --check RESULTS`. A `--full` run is not listed: it says\nin advance how \
-         long it will take on the machine at hand.\n\n| experiment | {} |\n| --- |{}\n",
+        "# Duration of the experiments\n\nSeconds that each experiment takes in a run of all \
+         experiments on two processors of a virtual machine, sum over\nits invocations. `cargo \
+         xtask ledger RESULTS` writes this page from the record of a run, and `cargo xtask \
+         ledger\n--check RESULTS` checks it against another run. A `--full` run is not listed: \
+         it estimates its time in advance.\n\n| experiment | {} |\n| --- |{}\n",
         heads.join(" | "),
         " --: |".repeat(SIZES.len())
     );
@@ -134,7 +139,7 @@ fn render(ledger: &Ledger) -> String {
         (0..SIZES.len()).map(|column| format!("**{:.0}**", sum(ledger, column))).collect();
     let limits: Vec<String> = SIZES.iter().map(|(.., most)| format!("{most:.0}")).collect();
     page.push_str(&format!("| **sum** | {} |\n", sums.join(" | ")));
-    page.push_str(&format!("| promised at most | {} |\n", limits.join(" | ")));
+    page.push_str(&format!("| promised maximum | {} |\n", limits.join(" | ")));
     page
 }
 
@@ -159,6 +164,6 @@ mod tests {
         let mut ledger = full_ledger(1.0);
         ledger.remove("round-trip");
         assert!(within(&ledger, 0)[0].contains("round-trip"));
-        assert!(within(&full_ledger(100.0), 0)[0].contains("promised are 240 s"));
+        assert!(within(&full_ledger(100.0), 0)[0].contains("the promised 240 s"));
     }
 }

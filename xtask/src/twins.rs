@@ -1,11 +1,11 @@
-//! Ours against plain C: `cargo xtask twins`.
+//! `cargo xtask twins`: compares the experiments with plain C.
 //!
 //! Each mechanism has a twin in `twins/`, a small C program that times its whole loop by two clock
-//! readings. Both run in turn, each time in a fresh process, and the ratios of the pairs say
-//! whether the instrument adds anything to what it measures. The means are compared: that is what a
-//! program with two clock readings knows.
+//! readings. Experiment and twin run in turn, each time in a fresh process, and the ratios of the
+//! pairs show whether the instrument adds to what it measures. The means are compared, because a
+//! program with two clock readings knows only its mean.
 //!
-//! It judges our figures, not the machine: both sides suffer from the same noise.
+//! The task judges the instrument's figures, not the machine: both sides have the same noise.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,23 +23,24 @@ use tontine_experiments::SUITE;
 
 use crate::invocation;
 
-/// Pairs of runs, as many as a default run has invocations.
+/// Number of pairs of runs: that of the invocations of a default run.
 const PAIRS: usize = 10;
 
-/// The same for ends that spin: a run of them is over in milliseconds and meets the machine in one
-/// mood.
+/// Number of pairs if both ends spin: such a run takes milliseconds and samples only one state of
+/// the machine.
 const SPINNING_PAIRS: usize = 40;
 
-/// Checks that a C program times: enough that its two clock readings disappear.
+/// Number of checks that a C program times: enough to make its two clock readings negligible.
 const CHECKS: usize = 1_000_000;
 
-/// Rounds of signals and of forks, as many as one of our invocations counts.
+/// Number of rounds of signals and of forks: that of one invocation of the experiment.
 const ROUNDS: usize = 10;
 
-/// Bytes that the parent of a thread or a process has touched, in `thread-vs-process`.
+/// Bytes that the parent of a thread or a process has touched in `thread-vs-process`.
 const PARENT: usize = 1 << 20;
 
-/// What `posix_spawn` starts in C: nothing of the C library, one segment, like ours.
+/// Flags for the program that `posix_spawn` starts: one segment and no C library, as in the
+/// experiment.
 const NOTHING: [&str; 4] = ["-nostdlib", "-static", "-fno-stack-protector", BARE];
 const BARE: &str = "-Wl,-z,noseparate-code,--build-id=none";
 
@@ -47,13 +48,13 @@ const BARE: &str = "-Wl,-z,noseparate-code,--build-id=none";
 struct Pair {
     /// Name of the experiment.
     experiment: &'static str,
-    /// Its variant.
+    /// Name of the variant.
     ours: &'static str,
-    /// Its parameters.
+    /// Parameters of the cell.
     params: &'static [(&'static str, &'static str)],
-    /// Files in `twins/`; where there are several, the fastest counts.
+    /// Files in `twins/`; if there are several, the fastest counts.
     twins: &'static [&'static str],
-    /// Largest ratio ours / twin that is still good.
+    /// Maximum ratio of experiment to twin.
     limit: f64,
 }
 
@@ -61,7 +62,7 @@ const fn trip(ours: &'static str, twins: &'static [&'static str], limit: f64) ->
     Pair { experiment: "round-trip", ours, params: &[("placement", "cross-core")], twins, limit }
 }
 
-/// The experiment gives ratios to `load` and `lock-cmpxchg` of its own.
+/// Returns a pair for `liveness-check`, which itself prints ratios to `load` and `lock-cmpxchg`.
 const fn check(ours: &'static str) -> Pair {
     Pair { experiment: "liveness-check", ours, params: &[], twins: &["liveness"], limit: 1.15 }
 }
@@ -126,11 +127,11 @@ const TABLE: &[Pair] = &[
     beside_a_mebibyte("fork"),
 ];
 
-/// Compiles the twins, runs the pairs whose names hold one of `only` (all, where there is none),
-/// prints a line each. False where a ratio is resolved to lie above its limit.
+/// Compiles the twins, runs the pairs whose names contain one of `only` (all pairs if it is empty),
+/// and prints one line for each. Returns `Ok(false)` if a ratio is certainly above its limit.
 ///
 /// # Errors
-/// Where something cannot be compiled or run.
+/// A program cannot be compiled or run.
 pub(crate) fn run(only: &[String]) -> io::Result<bool> {
     let topology = Topology::of_this_machine();
     let folder = tempfile::tempdir()?;
@@ -162,7 +163,7 @@ pub(crate) fn run(only: &[String]) -> io::Result<bool> {
 }
 
 impl Pair {
-    /// As the table shows it. The parameters that all round trips share are left out.
+    /// Returns the name in the table. The parameters that all round trips share are left out.
     fn name(&self) -> String {
         let mut name = format!("{}/{}", self.experiment, self.ours);
         if self.experiment != "round-trip" {
@@ -181,11 +182,11 @@ impl Pair {
         }
     }
 
-    /// What the C program is told: how often, on which processors, and what.
+    /// Returns the arguments of the C program: number of operations, processors, and operation.
     fn arguments(&self, topology: &Topology, folder: &Path) -> io::Result<Vec<OsString>> {
         let place = self.params.iter().find(|(name, _)| *name == "placement");
         let place = place.map_or("cross-core", |(_, place)| place);
-        let needs_two = || io::Error::other("needs two processors");
+        let needs_two = || io::Error::other("expected two processors, found one");
         let place = topology.placement(place).ok_or_else(needs_two)?;
         let operations = experiment_of(self).operations(self.ours, Size::Quick);
         let (times, what) = match self.experiment {
@@ -205,13 +206,13 @@ impl Pair {
         Ok(arguments)
     }
 
-    /// Nanoseconds out of the figure of one of our invocations.
+    /// Converts the figure of an invocation into nanoseconds.
     fn ns(&self, figure: &Summary) -> f64 {
         if self.experiment.ends_with("-throughput") { 1e9 / figure.mean } else { figure.mean }
     }
 }
 
-/// Means of both sides, nanoseconds of one operation, in pairs.
+/// Returns the means of both sides in pairs, in nanoseconds per operation.
 fn measure(
     pair: &Pair,
     twins: &[PathBuf],
@@ -221,7 +222,7 @@ fn measure(
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let spins = pair.ours == "flag" || pair.ours.starts_with("spinlock");
     for turn in 0..if spins { SPINNING_PAIRS } else { PAIRS } {
-        // Whoever runs first has it warmer or colder: they take turns.
+        // The side that runs first finds warmer or colder caches, so the sides take turns.
         if turn.is_multiple_of(2) {
             ours.push(pair.ns(&invocation::figure(&task)?));
             theirs.push(fastest(twins, arguments)?);
@@ -237,7 +238,7 @@ fn experiment_of(pair: &Pair) -> &'static dyn Experiment {
     SUITE.find(pair.experiment).expect("the table names experiments that exist")
 }
 
-/// Runs each twin once; the smallest of the numbers that they print.
+/// Runs each twin once; returns the smallest of the printed numbers.
 fn fastest(twins: &[PathBuf], arguments: &[OsString]) -> io::Result<f64> {
     let mut fastest = f64::INFINITY;
     for twin in twins {

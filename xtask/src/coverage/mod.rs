@@ -28,7 +28,9 @@ pub(crate) fn run(check: bool) -> io::Result<bool> {
     }
     let current = fs::read_to_string(&path)? == text;
     if !current {
-        eprintln!("coverage: docs/coverage.md is out of date; run `cargo xtask coverage` and commit it");
+        eprintln!(
+            "coverage: docs/coverage.md is outdated; run `cargo xtask coverage` and commit it"
+        );
     }
     Ok(broken.is_empty() && current)
 }
