@@ -60,7 +60,7 @@ pub fn render(report: &CrashReport) -> String {
 /// Returns the meaning of the figures in this mode.
 pub(super) fn legend(mode: Mode) -> &'static str {
     match mode {
-        Mode::Fast => "one kill for each class of points that look the same from outside",
+        Mode::Fast => "one kill for each class of points that other processes cannot distinguish",
         Mode::Pairs => {
             "one kill per class, then one kill of its successor per class of the successor"
         }
