@@ -1,8 +1,8 @@
-//! `cargo xtask aa`: the instrument compared with itself.
+//! `cargo xtask aa`: compares the instrument with itself.
 //!
-//! Each comparison takes ten interleaved pairs of invocations of one and the same cell, in random
-//! order within the pair, and asks the paired ratio's interval whether there is a difference. There
-//! is none, so every interval that leaves out 1 is a false positive. At most 7 % may be.
+//! Each comparison takes ten interleaved pairs of invocations of a single cell, in random order
+//! within the pair, and computes the interval of the paired ratio. The true ratio is 1, so every
+//! interval that excludes 1 is a false positive. At most 7 % of the intervals may be.
 
 use std::io;
 
@@ -17,20 +17,21 @@ use tontine_experiments::SUITE;
 
 use crate::invocation::figure;
 
-/// The cells that are compared with themselves: one that spins, one that blocks, one system call.
+/// Cells that are compared with themselves: one spins, one blocks, one is a system call.
 const CELLS: [&str; 3] = ["round-trip/flag", "round-trip/pipe", "liveness-check/kill-0"];
 
-/// Pairs in a comparison, as many as a default run has invocations.
+/// Number of pairs in a comparison: that of the invocations of a default run.
 const PAIRS: usize = 10;
 
-/// The share of false positives that is allowed.
+/// Maximum share of false positives.
 const ALLOWED: f64 = 0.07;
 
-/// Makes `comparisons` of each cell and prints how many found a difference.
+/// Makes `comparisons` of each cell and prints the number that found a difference. Returns
+/// `Ok(false)` if the share is above [`ALLOWED`].
 pub(crate) fn run(comparisons: usize) -> io::Result<bool> {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let (mut all, mut false_positives) = (0, 0);
-    println!("| cell | comparisons | false positives | median half width |");
+    println!("| cell | comparisons | false positives | median half-width |");
     println!("| --- | --- | --- | --- |");
     for task in tasks() {
         let mut found = 0;

@@ -1,18 +1,20 @@
-//! `cargo xtask header`: the header for C, from the sources of `bindings/c` ([`run`], [`stale`]).
+//! `cargo xtask header`: generates the C header from the sources of `bindings/c` ([`run`],
+//! [`stale`]).
 //!
-//! cbindgen reads the files one by one, without asking cargo, in the order that the header has.
-//! `tidy` compares. Why it is a chore and no build script: `docs/decisions/0007-header.md`.
+//! cbindgen reads the files one by one, without cargo, in the order of the header. `tidy` compares
+//! the result with the file. `docs/decisions/0007-header.md` explains why this is a task and not a
+//! build script.
 
 use std::path::Path;
 use std::{fs, io};
 
-/// The header, below the root.
+/// Path of the header, relative to the root.
 pub(crate) const PATH: &str = "bindings/c/include/tontine.h";
 
-/// The sources, in the header's order.
+/// Names of the sources, in the order of the header.
 const SOURCES: [&str; 6] = ["border", "life", "options", "mailbox", "sender", "classic"];
 
-/// Writes the header, or only says whether it is stale.
+/// Writes the header, or only checks it. Returns `Ok(false)` if the checked header is out of date.
 pub(crate) fn run(root: &Path, check: bool) -> io::Result<bool> {
     if check {
         let stale = stale(root);
@@ -25,14 +27,15 @@ pub(crate) fn run(root: &Path, check: bool) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Why the header is not what the sources say. None where it is, and where there are no sources.
+/// Returns the reason why the header differs from the sources, or `None` if it does not differ or
+/// there are no sources.
 pub(crate) fn stale(root: &Path) -> Option<String> {
     if !root.join("bindings/c/cbindgen.toml").exists() {
         return None;
     }
     match generate(root) {
         Ok(text) if fs::read_to_string(root.join(PATH)).is_ok_and(|there| there == text) => None,
-        Ok(_) => Some("stale: write it anew with `cargo xtask header`".into()),
+        Ok(_) => Some("out of date: generate it with `cargo xtask header`".into()),
         Err(why) => Some(why),
     }
 }
@@ -88,6 +91,6 @@ mod tests {
         let text = fs::read_to_string(&source).expect("a source");
         fs::write(&source, text.replace("tontine_life_fd", "tontine_life_descriptor"))
             .expect("written");
-        assert!(stale(copy.path()).is_some_and(|why| why.starts_with("stale")));
+        assert!(stale(copy.path()).is_some_and(|why| why.starts_with("out of date")));
     }
 }

@@ -1,4 +1,4 @@
-//! One invocation of an experiment, for chores: [`figure`].
+//! Runs one invocation of an experiment for a task: [`figure`].
 
 use std::ffi::OsString;
 use std::io;
@@ -10,16 +10,16 @@ use tontine_bench::engine::stop::Stop;
 use tontine_bench::stats::summary::Summary;
 use tontine_bench::task::Task;
 
-/// The hidden chore by which this program starts itself afresh.
+/// Hidden command by which this program starts itself again for each invocation.
 pub(crate) const NAME: &str = "__invocation";
 
-/// When an invocation is given up.
+/// Timeout of an invocation.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Runs `task` in a fresh process; the summary of its first metric.
+/// Runs `task` in a fresh process and returns the summary of its first metric.
 ///
 /// # Errors
-/// Where it gave no figures; the text says why.
+/// The invocation yields no figures; the text names the reason.
 pub(crate) fn figure(task: &Task) -> io::Result<Summary> {
     let launcher = Launcher {
         program: std::env::current_exe()?,

@@ -1,13 +1,13 @@
-//! `cargo xtask planted`: a known delay, as large as `compare` says that it can resolve.
+//! `cargo xtask planted`: injects a delay as large as `compare` says that it can resolve.
 //!
-//! Each rerun of a cell is two comparisons as the second stage makes them, side by side: the cell
-//! against itself, and against itself with a delay planted into every operation. The delay is the
-//! smallest difference that the rerun before it said it could have resolved (for the first, a pilot
-//! says so), so that what is tried is the claim as a user reads it, and follows the machine's
-//! moods. At least 95 of 100 delays must be found, and at most 7 of 100 where there is none.
+//! Each rerun of a cell makes two comparisons like the second stage, side by side: the cell with
+//! itself, and the cell with itself plus a delay in every operation. The delay is the smallest
+//! difference that the previous rerun could have resolved (that of a pilot for the first rerun). So
+//! the claim is tried as a user reads it, and the delay follows the state of the machine. At least
+//! 95 of 100 delays must be found, and at most 7 of 100 comparisons without a delay may find one.
 //!
-//! The cell that blocks runs on one processor: between two, part of a delay passes while the other
-//! side is still falling asleep, and never reaches the figure.
+//! The cell that blocks runs on one processor: between two, part of a delay elapses before the
+//! other side sleeps, and does not reach the figure.
 
 use std::ffi::OsString;
 use std::io;
@@ -30,21 +30,21 @@ use tontine_experiments::SUITE;
 
 use crate::invocation::NAME;
 
-/// One that spins, one that blocks, one system call; and where.
+/// Cells and their placements: one spins, one blocks, one is a system call.
 const CELLS: [(&str, Option<&str>); 3] = [
     ("round-trip/flag", Some("cross-core")),
     ("round-trip/pipe", Some("same-core")),
     ("liveness-check/kill-0", None),
 ];
 
-/// The share of delays that must be found, and of false alarms that may be.
+/// Minimum share of delays that are found, and maximum share of false alarms.
 const FOUND: f64 = 0.95;
 const ALLOWED: f64 = 0.07;
 
-/// Makes so many reruns of each cell and prints a table; false where a share misses its limit.
+/// Makes `reruns` of each cell and prints a table. Returns `Ok(false)` if a share misses its limit.
 ///
 /// # Errors
-/// Where a cell cannot be measured here, or `only` names none of them.
+/// A cell cannot be measured on this machine, or `only` names no cell.
 pub(crate) fn run(reruns: usize, only: Option<&str>) -> io::Result<bool> {
     let stop = Stop::on_signals()?;
     let arm = Arm::new(&std::env::current_exe()?, vec![OsString::from(NAME)]);
@@ -71,7 +71,7 @@ pub(crate) fn run(reruns: usize, only: Option<&str>) -> io::Result<bool> {
         );
     }
     println!(
-        "\nwanted: at least {:.0} % found, at most {:.0} % false alarms in each cell",
+        "\ntarget: at least {:.0} % found, at most {:.0} % false alarms in each cell",
         FOUND * 100.0,
         ALLOWED * 100.0
     );
@@ -94,7 +94,9 @@ fn tasks(only: Option<&str>) -> io::Result<Vec<Task>> {
     }
     if tasks.is_empty() {
         let names = CELLS.map(|(name, _)| name).join(", ");
-        return Err(io::Error::other(format!("no such cell; there are {names}")));
+        return Err(io::Error::other(format!(
+            "expected a cell, found another name; name one of {names}"
+        )));
     }
     Ok(tasks)
 }
@@ -123,7 +125,7 @@ struct Cell<'a> {
     task: Task,
 }
 
-/// Logarithms of ratios, and the undelayed figures.
+/// Logarithms of ratios, and the figures without a delay.
 #[derive(Default)]
 struct Pairs {
     equal: Vec<f64>,
@@ -170,7 +172,7 @@ impl Cell<'_> {
         })
     }
 
-    /// So many times, in random order: the cell twice, and once with the delay.
+    /// Measures `count` times, in random order, the cell twice and once with the delay.
     fn pairs(&mut self, count: usize, delay: f64) -> io::Result<Pairs> {
         let mut pairs = Pairs::default();
         for _ in 0..count {

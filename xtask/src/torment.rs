@@ -11,11 +11,11 @@ mod request;
 
 pub(crate) use request::Request;
 
-/// Target that AddressSanitizer is built for. Naming it keeps the flags from build scripts and
-/// procedural macros.
+/// Target of the build with AddressSanitizer. Naming a target keeps the flags away from build
+/// scripts and procedural macros.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Arguments of `cargo` that build the program and nothing of the other chores.
+/// Arguments of `cargo` that build the program without the other tasks.
 const BUILD: [&str; 10] = [
     "build",
     "--quiet",
@@ -29,7 +29,7 @@ const BUILD: [&str; 10] = [
     "torment",
 ];
 
-/// Builds the program and runs it. Returns `false` after a violation.
+/// Builds the program and runs it. Returns `Ok(false)` after a violation.
 pub(crate) fn run(request: &Request) -> io::Result<bool> {
     let program = if request.asan {
         let Some(program) = with_address_sanitizer()? else {
@@ -44,7 +44,7 @@ pub(crate) fn run(request: &Request) -> io::Result<bool> {
     Ok(Command::new(program).arg("run").args(request.arguments()).status()?.success())
 }
 
-/// Builds below `target/asan`. Returns `None` without a nightly toolchain.
+/// Builds the program below `target/asan`. Returns `None` without a nightly toolchain.
 fn with_address_sanitizer() -> io::Result<Option<PathBuf>> {
     let list = Command::new("rustup").args(["toolchain", "list"]).output();
     let has_nightly = list.is_ok_and(|list| {

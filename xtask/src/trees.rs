@@ -1,10 +1,11 @@
-//! `cargo xtask trees`: what `builds` and `sessions` do, as the virtual Unix is to do it again.
+//! `cargo xtask trees`: records the calls of `builds` and `sessions` for the virtual Unix to
+//! repeat.
 //!
-//! One real build and one real session run under `strace`, which writes down the calls that the
-//! virtual Unix has and when they were made. What lies between two of them, file calls too, counts
-//! as computing. Being traced makes that several times as long, so it is shortened, everywhere by
-//! the same factor, to what the real thing takes untraced on one processor. A line of the result is
-//! a process; `crates/experiments/src/trees/tree.rs` says what its words mean.
+//! One real build and one real session run under `strace`, which records the calls that the virtual
+//! Unix has, with their times. Everything between two of them, including file calls, counts as
+//! computing. Tracing makes it several times as long, so it is shortened by one factor to the time
+//! of the untraced original on one processor. A line of the result is a process;
+//! `crates/experiments/src/trees/tree.rs` documents its words.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,14 +19,14 @@ use tontine_host::os::pin;
 
 use crate::invocation;
 
-/// What is traced: processes, signals, pipes.
+/// Traced system calls: of processes, signals and pipes.
 const CALLS: &str = "fork,vfork,clone,clone3,execve,wait4,waitid,exit_group,rt_sigaction,\
      rt_sigprocmask,kill,tgkill,pipe,pipe2,read,write,setpgid,setsid";
 
-/// How often each real thing runs untraced.
+/// Number of untraced runs of each original.
 const UNTRACED: usize = 5;
 
-/// One real thing that is traced: its cell, and how its first program is known.
+/// An original that is traced: its cell, and the text by which its first program is recognised.
 struct Real {
     file: &'static str,
     experiment: &'static str,
@@ -38,10 +39,10 @@ const REAL: [Real; 2] = [
     Real { file: "sessions.txt", experiment: "sessions", variant: "pty", root: "../script\"" },
 ];
 
-/// Traces both and writes them anew into the repository at `root`.
+/// Traces both originals and writes the results into the repository at `root`.
 ///
 /// # Errors
-/// There is no strace, or what it wrote cannot be understood.
+/// There is no strace, or its output cannot be parsed.
 pub(crate) fn run(root: &Path) -> io::Result<bool> {
     for Real { file, experiment, variant, root: begins } in REAL {
         let task = Task {
@@ -72,7 +73,7 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
         let trace = fs::read_to_string(&trace)?;
         let tree = tree(&trace, begins, Some(seconds * 1e6)).map_err(io::Error::other)?;
         let text = format!(
-            "# One process of `{experiment}` a line, as `cargo xtask trees` traced it; untraced it \
+            "# One process of `{experiment}` per line, traced by `cargo xtask trees`; untraced it \
              took {seconds:.3} s on one processor.\n{tree}"
         );
         fs::write(root.join("crates/experiments/src/trees").join(file), text)?;
@@ -80,7 +81,8 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Seconds that it takes on one processor, which is then all that it computes: the least of a few.
+/// Returns the seconds that a task takes on one processor, all of which are then computing: the
+/// minimum of a few runs.
 fn untraced(task: &Task) -> io::Result<f64> {
     let wrong = |trouble: tontine_host::trouble::Trouble| io::Error::other(trouble.to_string());
     let there = pin::allowed().map_err(wrong)?;
@@ -91,35 +93,35 @@ fn untraced(task: &Task) -> io::Result<f64> {
     Ok(took?.into_iter().fold(f64::INFINITY, f64::min))
 }
 
-/// What a process does next.
+/// One step of a process.
 #[derive(Debug, Clone, PartialEq)]
 enum Word {
-    /// It computes, for so many microseconds.
+    /// Computing, for this many microseconds.
     Compute(f64),
     /// A call.
     Call(String),
 }
 
-/// What is known of a traced process.
+/// A traced process.
 #[derive(Debug, Default)]
 struct Process {
     name: String,
     words: Vec<Word>,
-    /// When its last call ended, in microseconds.
+    /// Time at which the last call ended, in microseconds.
     since: f64,
-    /// A call that it has begun, and when.
+    /// A call that has begun and not ended, and its start.
     unfinished: Option<(String, f64)>,
 }
 
 impl Process {
-    /// It computed until `at`; its next call ends at `end`.
+    /// Adds computing until `at`; the next call ends at `end`.
     fn computed(&mut self, at: f64, end: f64) {
         self.words.push(Word::Compute(at - self.since));
         self.since = end;
     }
 
-    /// Its words, with repeated ones counted; of each stretch of computing what `computed` makes of
-    /// its microseconds, but none shorter than one.
+    /// Returns the words, with repeated ones counted. `computed` converts the microseconds of each
+    /// stretch of computing; stretches below one are left out.
     fn line(&self, computed: impl Fn(f64) -> f64) -> String {
         let mut line = format!("{}:", self.name);
         let words = self.words.iter().filter_map(|word| match word {
@@ -139,12 +141,12 @@ impl Process {
     }
 }
 
-/// The processes of a trace, from the one whose execve has `begins` in it on; together they compute
-/// for `whole` microseconds, or as long as was seen.
+/// Returns the processes of a trace, from the one whose execve contains `begins`. Together they
+/// compute for `whole` microseconds, or for the traced time.
 fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String> {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let mut processes: Vec<Process> = Vec::new();
-    // A child may be seen before its parent's fork returns: when it began.
+    // Lines of children that appear before the parent's fork has returned.
     let mut early: BTreeMap<&str, Vec<(f64, String, f64)>> = BTreeMap::new();
     for line in trace.lines() {
         // A short number is followed by more than one space.
@@ -152,7 +154,8 @@ fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String>
         let fields = fields.and_then(|(pid, rest)| Some((pid, rest.trim_start().split_once(' ')?)));
         let Some((pid, (at, rest))) = fields else { continue };
         let rest = rest.trim_start();
-        let at: f64 = at.trim().parse::<f64>().map_err(|_| format!("no time: {line}"))? * 1e6;
+        let at: f64 =
+            at.trim().parse::<f64>().map_err(|_| format!("expected a time, found: {line}"))? * 1e6;
         if processes.is_empty() && rest.starts_with("execve(") && rest.contains(begins) {
             numbers.insert(pid, 0);
             processes.push(Process { name: name(rest), since: at, ..Process::default() });
@@ -167,7 +170,7 @@ fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String>
         take(number, at, rest, &mut processes, &mut numbers, trace, &mut early)?;
     }
     if processes.is_empty() {
-        return Err(format!("nobody executed `{begins}`"));
+        return Err(format!("expected an execve of `{begins}` in the trace, found none"));
     }
     let overhead = overhead(&processes);
     let less = |us: f64| (us - overhead).max(0.0);
@@ -176,7 +179,7 @@ fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String>
     Ok(processes.iter().map(|process| process.line(|us| less(us) * share) + "\n").collect())
 }
 
-/// Every stretch of computing, in microseconds.
+/// Returns every stretch of computing, in microseconds.
 fn stretches(processes: &[Process]) -> impl Iterator<Item = f64> {
     let words = processes.iter().flat_map(|process| &process.words);
     words.filter_map(|word| match word {
@@ -185,14 +188,15 @@ fn stretches(processes: &[Process]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// What being traced takes between two calls, in microseconds: less is seen in one of ten cases.
+/// Returns the cost of tracing between two calls, in microseconds: the lowest tenth of the
+/// stretches.
 fn overhead(processes: &[Process]) -> f64 {
     let mut between: Vec<f64> = stretches(processes).collect();
     between.sort_by(f64::total_cmp);
     between.get(between.len() / 10).copied().unwrap_or_default().max(0.0)
 }
 
-/// Takes one line of a process.
+/// Adds one line of a trace to its process.
 fn take<'t>(
     number: usize,
     at: f64,
@@ -251,7 +255,7 @@ fn take<'t>(
         "pipe" | "pipe2" => Some("p"),
         "setpgid" => Some("g"),
         "setsid" => Some("s"),
-        // Of files: it counts as computing.
+        // Reads and writes of files count as computing.
         "read" | "write" if to_a_pipe => Some("b"),
         _ => return Ok(()),
     };
@@ -260,7 +264,7 @@ fn take<'t>(
     Ok(())
 }
 
-/// The last part of what an execve executes.
+/// Returns the file name of the program that an execve executes.
 fn name(call: &str) -> String {
     let path = call.split('"').nth(1).unwrap_or_default();
     path.rsplit('/').next().unwrap_or_default().to_owned()
@@ -270,7 +274,7 @@ fn name(call: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Processes with short numbers, which more than one space follows, were once not seen.
+    /// Regression: processes with short numbers, which more than one space follows, were skipped.
     #[test]
     fn a_trace_becomes_a_line_a_process() {
         let trace = "\
@@ -286,7 +290,7 @@ mod tests {
 11 2.001450 exit_group(0) = ?
 9 2.001500 <... wait4 resumed>[], 0, NULL) = 11 <0.001030>
 ";
-        // Ten microseconds, the least that lies between two calls here, are the tracer's.
+        // The tracer's cost is ten microseconds, the shortest stretch between two calls here.
         let expected = "make: c140 2*a c20 f1 w\ncc: c90 x c990\n";
         assert_eq!(tree(trace, "/make\", [", None), Ok(expected.to_owned()));
         let half = "make: c70 2*a c10 f1 w\ncc: c45 x c495\n";

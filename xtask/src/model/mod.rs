@@ -1,14 +1,14 @@
-//! `cargo xtask model`: how far the modelled executor's word holds on the processors that there
-//! are.
+//! `cargo xtask model`: compares the modelled executor with the machine on the processors of the
+//! machine.
 //!
-//! So many times: what each step costs here is measured, or read from a file; then each figure is
-//! measured and modelled, right after one another, in fresh processes. A hypervisor moves
-//! processors nearer to each other and apart, and with them what a step costs; so each round has
-//! its own costs. The table has the median of the ratios and its interval. A figure *holds* where
-//! the whole interval lies within the promised distance. The table belongs into docs/model.md when
-//! nobody else uses the machine.
+//! In each round the task measures the cost of each step, or reads it from a file; then it measures
+//! and models each figure, one directly after the other, in fresh processes. A hypervisor moves
+//! processors nearer to each other and apart, which changes the cost of a step; so each round has
+//! its own costs. The table has the median of the ratios and its interval. A figure *holds* if the
+//! whole interval is within the promised distance. Copy the table to docs/model.md if the machine
+//! was otherwise idle.
 //!
-//! With `--tables`: what it says of processors that are not there, for the same page.
+//! `--tables` models processors that the machine does not have, for the same page.
 
 mod tables;
 
@@ -25,7 +25,7 @@ use tontine_unix_sim::CostModel;
 
 use crate::invocation;
 
-/// How far a model may be from what it models.
+/// Maximum distance of a modelled from a measured figure, as a share.
 const DISTANCE: f64 = 0.15;
 
 /// A cell that can be measured and modelled.
@@ -39,7 +39,7 @@ struct Figure {
 
 const MODES: [&str; 4] = ["master", "coarse", "parallel", "per-process"];
 
-/// The figures: those of one mode for each number of processors.
+/// The figures of one mode, for each number of processors.
 const SHAPES: [Figure; 7] = [
     signals("one pair", &[("pairs", "1"), ("placement", "same-core")], 1),
     signals("one pair", &[("pairs", "1"), ("placement", "cross-core")], 2),
@@ -66,19 +66,19 @@ const fn forks(
     Figure { what, experiment: "fork-throughput", variant: "", params, processors }
 }
 
-/// Prints what the model says of figures 1 and 2, each so many times; see [`tables`].
+/// Prints figures 1 and 2 of the model, each of `times` seeds; see [`tables`].
 ///
 /// # Errors
-/// Where a cell gives no figure; the text says why.
+/// A cell yields no figure; the text names the reason.
 pub(crate) fn print_tables(times: usize, costs: Option<&Path>) -> io::Result<bool> {
     tables::print(times, costs)
 }
 
-/// Compares model and machine in so many rounds, and prints the table; `costs` is where they are,
-/// or nothing if they are to be measured.
+/// Compares model and machine in `rounds` rounds, and prints the table. `costs` is the file with
+/// the costs; without one they are measured.
 ///
 /// # Errors
-/// Where a cell gives no figure; the text says why.
+/// A cell yields no figure; the text names the reason.
 pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
     let there = pin::allowed().map_err(|trouble| io::Error::other(trouble.to_string()))?;
     let mut compared: Vec<Compared> = SHAPES
@@ -97,7 +97,7 @@ pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
             println!("```\n{text}```\n");
         }
         for one in &mut compared {
-            // Who is measured on one processor has no other one.
+            // A figure of one processor may use no other.
             let allowed = &there[..one.figure.processors.min(there.len())];
             pin::pin_to_all(allowed).map_err(|trouble| io::Error::other(trouble.to_string()))?;
             one.compare(round, file.path())?;
@@ -112,7 +112,7 @@ pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A figure as the machine and as the model has it, round by round.
+/// A figure, measured and modelled, round by round.
 struct Compared {
     figure: Figure,
     measured: Vec<f64>,
@@ -124,7 +124,7 @@ impl Compared {
         Self { figure, measured: Vec::new(), modelled: Vec::new() }
     }
 
-    /// Once more, the machine first in every second round.
+    /// Measures and models once more; the machine comes first in every second round.
     fn compare(&mut self, round: usize, costs: &Path) -> io::Result<()> {
         let task = |params: Params| Task {
             experiment: self.figure.experiment.to_owned(),
@@ -154,7 +154,7 @@ impl Compared {
         let both = self.modelled.iter().zip(&self.measured);
         let ratios: Vec<f64> = both.map(|(modelled, measured)| modelled / measured).collect();
         let interval = ratio::paired(&ratios).ok_or_else(|| {
-            io::Error::other(format!("{} rounds are too few: 6 at least", ratios.len()))
+            io::Error::other(format!("expected at least 6 rounds, found {}", ratios.len()))
         })?;
         let middle = |values: &[f64]| {
             order::median(values).map_or("–".to_owned(), |median| format!("{median:.0}"))

@@ -1,9 +1,9 @@
-//! The tables of figures 1 and 2 in docs/model.md: what the model says of processors that are not
-//! there, [`print()`].
+//! The tables of figures 1 and 2 in docs/model.md, for processors that the machine does not have:
+//! [`print()`].
 //!
 //! Each figure is modelled several times, each time with another seed, the number of the process
-//! that does it; the table has the median. It goes by the costs that come with the library, unless
-//! a file has others.
+//! that models it; the table has the median. The model uses the costs that come with the library,
+//! unless a file has others.
 
 use std::io;
 use std::path::Path;
@@ -16,27 +16,27 @@ use tontine_bench::task::{Params, Task};
 use super::MODES;
 use crate::invocation;
 
-/// One of the paper's figures, and where it is modelled: processors, and the levels for them.
+/// A figure of the paper, with the numbers of processors and the levels for each.
 struct Table {
     title: &'static str,
     experiment: &'static str,
-    /// What is counted on the axis; a parameter of the experiment.
+    /// Quantity on the axis, which is a parameter of the experiment.
     level: &'static str,
-    /// Where its processes are, if the experiment asks.
+    /// Placement of the processes, if the experiment has one.
     placement: Option<&'static str>,
     processors: [(usize, &'static [usize]); 2],
 }
 
 const TABLES: [Table; 2] = [
     Table {
-        title: "Signals a second of each receiver (figure 1)",
+        title: "Signals per second of each receiver (figure 1)",
         experiment: "signal-throughput",
         level: "pairs",
         placement: Some("spread"),
         processors: [(10, &[1, 2, 4, 5, 8, 10]), (64, &[1, 8, 16, 32, 64])],
     },
     Table {
-        title: "Forks a second of each process (figure 2)",
+        title: "Forks per second of each process (figure 2)",
         experiment: "fork-throughput",
         level: "processes",
         placement: None,
@@ -44,10 +44,10 @@ const TABLES: [Table; 2] = [
     },
 ];
 
-/// Models each figure so many times, prints the tables, and how long each took.
+/// Models each figure `times` times, and prints the tables and the time for each.
 ///
 /// # Errors
-/// Where a cell gives no figure; the text says why.
+/// A cell yields no figure; the text names the reason.
 pub(super) fn print(times: usize, costs: Option<&Path>) -> io::Result<bool> {
     for table in &TABLES {
         println!("{}, median of {times}:\n", table.title);
@@ -62,7 +62,7 @@ pub(super) fn print(times: usize, costs: Option<&Path>) -> io::Result<bool> {
             }
         }
         let each = begun.elapsed().as_secs_f64() / times as f64;
-        println!("\nAll of it once: {each:.1} s.\n");
+        println!("\nTime to model the whole table once: {each:.1} s.\n");
     }
     Ok(true)
 }
@@ -97,7 +97,8 @@ impl Table {
     }
 }
 
-/// To three digits, for more would be the seeds'; thousands parted.
+/// Formats a rate with three digits, because further ones depend on the seeds, and with separated
+/// thousands.
 fn rounded(rate: f64) -> String {
     let unit = 10_f64.powf((rate.max(1.0).log10().floor() - 2.0).max(0.0));
     let digits = ((rate / unit).round() * unit).to_string();

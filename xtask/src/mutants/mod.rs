@@ -1,12 +1,12 @@
-//! `cargo xtask mutants`: takes protections out of a copy of the virtual Unix's kernel, or breaks
-//! its rules there, and shows that a test finds each.
+//! `cargo xtask mutants`: removes protections from a copy of the virtual Unix's kernel, or breaks
+//! its rules there, and shows that a test finds each change.
 //!
 //! `crates/unix-sim/mutants/races` holds a [`Patch`] for each protection, with the tests that must
 //! fail without it. All are applied to one [`PatchedTree`], which is built once; the environment
 //! variable `MUTANT` names the protection that is left out of a run. `mutants/rules` holds patches
-//! that ask in a second copy, wherever the kernel acts by a rule, whether to follow it: [`rules`].
+//! for a second copy, which check at each rule of the kernel whether to follow it: [`rules`].
 //!
-//! What it does not do: change the repository. A patch that no longer applies is refreshed by hand.
+//! The task does not change the repository. A patch that no longer applies is updated by hand.
 
 mod patch;
 mod rules;
@@ -27,24 +27,24 @@ use tree::PatchedTree;
 /// Arguments of `cargo xtask mutants`.
 #[derive(Debug, Args)]
 pub(crate) struct MutantsRequest {
-    /// Only these, by the names of their patches
+    /// Names of the patches to try [default: all]
     names: Vec<String>,
-    /// Only N, others with each commit, and only by tests
+    /// Try only N mutants, which change with each commit, and only with tests
     #[arg(long, value_name = "N", conflicts_with = "names")]
     sample: Option<usize>,
-    /// Count which rules random scenarios meet, and break one after another
+    /// Count the rules that random scenarios use, and break one after another
     #[arg(long, conflicts_with_all = ["names", "sample"])]
     rules: bool,
-    /// Random scenarios that are to meet each rule
+    /// Number of random scenarios that must use each rule
     #[arg(long, value_name = "N", default_value_t = 100_000, requires = "rules")]
     scenarios: u64,
-    /// The first scenario's seed
+    /// Seed of the first scenario
     #[arg(long, value_name = "SEED", default_value_t = 93_000_000, requires = "rules")]
     seed: u64,
 }
 
-/// Finds what is asked for; without names, also checks that the copy with rules compiles. Returns
-/// `false` if a mutant is not found.
+/// Tries the requested mutants; without names, also checks that the copy with rules compiles.
+/// Returns `Ok(false)` if a mutant is not found.
 ///
 /// # Errors
 /// A patch does not apply or has no test, or a copy does not build.
@@ -65,18 +65,18 @@ pub(crate) fn run(root: &Path, request: &MutantsRequest) -> io::Result<bool> {
     Ok(found)
 }
 
-/// The patches that are named, or all.
+/// Returns the named patches, or all if none is named.
 fn named(all: Vec<Patch>, names: &[String]) -> io::Result<Vec<Patch>> {
     if let Some(unknown) = names.iter().find(|name| all.iter().all(|patch| patch.name != **name)) {
         let known: Vec<&str> = all.iter().map(|patch| patch.name.as_str()).collect();
-        let text = format!("no mutant is called {unknown}; there are: {}", known.join(", "));
+        let text = format!("expected a mutant, found {unknown}; name one of: {}", known.join(", "));
         return Err(io::Error::other(text));
     }
     let wanted = |patch: &Patch| names.is_empty() || names.contains(&patch.name);
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Takes `count` patches at equal distances, from a place that `number` decides.
+/// Returns `count` patches at equal distances; `number` determines the first.
 fn sample(all: Vec<Patch>, count: usize, number: usize) -> Vec<Patch> {
     let len = all.len();
     let count = count.min(len);
@@ -85,7 +85,7 @@ fn sample(all: Vec<Patch>, count: usize, number: usize) -> Vec<Patch> {
     numbered.filter(|(at, _)| taken.contains(at)).map(|(_, patch)| patch).collect()
 }
 
-/// A number for the commit that is checked out; 0 if there is none.
+/// Returns a number derived from the checked-out commit; 0 if there is none.
 fn commit(root: &Path) -> usize {
     let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output();
     let name = head.map(|head| String::from_utf8_lossy(&head.stdout).into_owned());
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn unknown_name_is_an_error_that_lists_the_known() {
         let error = named(made_up(2), &["seven".to_owned()]).expect_err("none has this name");
-        assert!(error.to_string().contains("there are: 0, 1"), "{error}");
+        assert!(error.to_string().contains("one of: 0, 1"), "{error}");
         assert_eq!(named(made_up(3), &[]).expect("all").len(), 3);
     }
 }

@@ -1,6 +1,7 @@
-//! Patch files: [`Patch`] and its header, and the [`PatchSet`] of those that are applied together.
+//! Patch files: [`Patch`] and its header, and the [`PatchSet`] of patches that are applied
+//! together.
 //!
-//! The header says in plain words what the patch takes out, and then, a line each:
+//! The header describes the protection that the patch removes. Then it has these lines:
 //!
 //! ```text
 //! test: races::waits::one_of_two_waiters_gets_a_child
@@ -16,23 +17,23 @@ use std::{fs, io};
 
 use tontine_unix_sim::LockingMode;
 
-/// The folder of all patches.
+/// Directory of all patches.
 const FOLDER: &str = "crates/unix-sim/mutants";
 
 /// Patches that are applied together, and the files that they need.
 #[derive(Debug)]
 pub(crate) struct PatchSet {
-    /// Folder in [`FOLDER`], and name of the copy.
+    /// Name of the directory in [`FOLDER`], and of the copy.
     pub(crate) name: &'static str,
-    /// Whether each patch names the tests that find it.
+    /// `true` if each patch names the tests that find it.
     has_tests: bool,
-    /// Files of the folder, and where they go in the copy.
+    /// Files of the directory, with their paths in the copy.
     pub(super) files: &'static [(&'static str, &'static str)],
-    /// Lines for the root of the crate.
+    /// Lines to add to the root of the crate.
     pub(super) lines: &'static str,
 }
 
-/// Protections, each of which can be left out.
+/// Patches that each remove a protection.
 pub(crate) const RACES: PatchSet = PatchSet {
     name: "races",
     has_tests: true,
@@ -40,7 +41,7 @@ pub(crate) const RACES: PatchSet = PatchSet {
     lines: "\nmod mutants;\n",
 };
 
-/// Rules, which are counted, and each of which can be broken.
+/// Patches that count rules, and can break each of them.
 pub(crate) const RULES: PatchSet = PatchSet {
     name: "rules",
     has_tests: false,
@@ -52,13 +53,13 @@ pub(crate) const RULES: PatchSet = PatchSet {
 };
 
 impl PatchSet {
-    /// Returns the folder, relative to the root.
+    /// Returns the directory, relative to the root.
     pub(crate) fn folder(&self) -> PathBuf {
         Path::new(FOLDER).join(self.name)
     }
 }
 
-/// A patch for the copy of the kernel, and what must find it.
+/// A patch for the copy of the kernel, with the tests that must find it.
 #[derive(Debug)]
 pub(crate) struct Patch {
     /// Name of the file without the extension.
@@ -67,7 +68,7 @@ pub(crate) struct Patch {
     pub(crate) path: PathBuf,
     /// Tests of `tontine-unix-sim`'s program `sim` that must fail, by their full names.
     pub(crate) tests: Vec<String>,
-    /// Modes in which each must fail.
+    /// Modes in which each test must fail.
     pub(crate) modes: Vec<LockingMode>,
     /// Races of the example `explored` in which a violation must be found.
     pub(crate) explored: Vec<String>,
@@ -98,7 +99,8 @@ impl Patch {
     fn parse(path: PathBuf, text: &str, has_tests: bool) -> Result<Self, String> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let mut patch = Self { name, path, tests: vec![], modes: vec![], explored: vec![] };
-        let (header, body) = text.split_once("\ndiff --git ").ok_or("no `diff --git`")?;
+        let (header, body) =
+            text.split_once("\ndiff --git ").ok_or("expected a line `diff --git`, found none")?;
         for line in header.lines() {
             if let Some(test) = line.strip_prefix("test: ") {
                 patch.tests.push(test.to_owned());
@@ -107,7 +109,9 @@ impl Patch {
             } else if let Some(names) = line.strip_prefix("modes: ") {
                 for name in names.split(", ") {
                     let mode = LockingMode::ALL.into_iter().find(|mode| mode.to_string() == name);
-                    patch.modes.push(mode.ok_or_else(|| format!("no mode is called {name:?}"))?);
+                    patch
+                        .modes
+                        .push(mode.ok_or_else(|| format!("expected a mode, found {name:?}"))?);
                 }
             }
         }
@@ -116,7 +120,9 @@ impl Patch {
         }
         if has_tests && !body.contains(&format!("is_on(\"{}\")", patch.name)) {
             let name = &patch.name;
-            return Err(format!("nothing in it asks `crate::mutants::is_on({name:?})`"));
+            return Err(format!(
+                "expected a call of `crate::mutants::is_on({name:?})`, found none"
+            ));
         }
         Ok(patch)
     }

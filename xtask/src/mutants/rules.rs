@@ -1,6 +1,8 @@
-//! Rules in a copy: how often random scenarios meet each, and whether they notice a broken one.
+//! Rules in a copy: counts how often random scenarios use each, and checks that they notice a
+//! broken one.
 //!
-//! The program `mutants/rules/met.rs` does both; it is an example of `tontine-unix-lab` there.
+//! The program `mutants/rules/met.rs` does both; in the copy it is an example of
+//! `tontine-unix-lab`.
 
 use std::io;
 
@@ -8,8 +10,8 @@ use super::tree::PatchedTree;
 
 const EXAMPLE: [&str; 4] = ["--package", "tontine-unix-lab", "--example", "rules"];
 
-/// Builds the program and runs it: counts first, then breaks each rule. Returns `false` if a rule
-/// is met too rarely, or too many broken ones are not noticed.
+/// Builds the program and runs it: first it counts, then it breaks each rule. Returns `Ok(false)`
+/// if a rule is used too rarely, or too many broken rules are not noticed.
 pub(super) fn run(tree: &PatchedTree, scenarios: u64, seed: u64) -> io::Result<bool> {
     let started = |arguments: &[&str]| {
         let mut cargo = tree.cargo(&["run", "--release", "--locked", "--quiet"]);
@@ -23,7 +25,7 @@ pub(super) fn run(tree: &PatchedTree, scenarios: u64, seed: u64) -> io::Result<b
 /// Checks that the program compiles.
 ///
 /// # Errors
-/// It does not.
+/// The program does not compile.
 pub(super) fn check(tree: &PatchedTree) -> io::Result<()> {
     let status = tree.cargo(&["check", "--locked", "--quiet"]).args(EXAMPLE).status()?;
     if status.success() {

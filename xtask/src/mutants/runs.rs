@@ -1,4 +1,4 @@
-//! Runs the tests that must find mutants, and prints what each found: [`find_all`].
+//! Runs the tests that must find mutants, and prints their results: [`find_all`].
 //!
 //! A test finds a mutant if it names a seed that violates its invariant, and the same seed does so
 //! again. The example `explored` finds it if a schedule violates it, with and without the
@@ -20,15 +20,15 @@ use tontine_unix_sim::LockingMode;
 use super::patch::Patch;
 use super::tree::PatchedTree;
 
-/// Seeds that a test tries.
+/// Number of seeds that a test tries.
 const SEEDS: &str = "10000";
-/// Seeds that a test tries with no mutant on.
+/// Number of seeds that a test tries without a mutant.
 const BASELINE_SEEDS: &str = "20";
-/// Preemptions up to which schedules are explored.
+/// Maximum number of preemptions of the explored schedules.
 const BOUND: &str = "2";
 /// Maximum duration of one run.
 const RUN_TIMEOUT: Duration = Duration::from_secs(180);
-/// Pause between two looks whether a run has ended.
+/// Interval between two checks whether a run has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// One test or race in all modes of its mutant.
@@ -42,7 +42,7 @@ struct FinderRow<'p> {
 /// One mode of a row.
 struct ModeRun {
     mode: LockingMode,
-    /// The seed or the schedule that shows it, or why nothing was found.
+    /// The seed or the schedule that shows the mutant, or the reason why it was not found.
     found: Result<String, String>,
     took: Duration,
 }
@@ -59,8 +59,9 @@ struct CopyPrograms {
     explored: Option<PathBuf>,
 }
 
-/// Builds the programs, runs what must find each of `patches` in each of its modes, and prints a
-/// table. Returns `false` if a mutant is not found. `explores` also runs the example `explored`.
+/// Builds the programs, runs the finders of each of `patches` in each of its modes, and prints a
+/// table. Returns `Ok(false)` if a mutant is not found. With `explores`, also runs the example
+/// `explored`.
 ///
 /// # Errors
 /// A program does not build, or cannot be started.
@@ -149,8 +150,8 @@ impl CopyPrograms {
         command
     }
 
-    /// Runs each test of `patches` in the copy with no mutant on: one that fails there, too, would
-    /// find anything.
+    /// Runs each test of `patches` in the copy without a mutant: a test that fails there would find
+    /// every mutant.
     ///
     /// # Errors
     /// A test fails, does not end, or does not exist.
@@ -160,11 +161,11 @@ impl CopyPrograms {
             match output_in_time(self.test(test, BASELINE_SEEDS))? {
                 Some((true, output)) if output.contains("1 passed") => {}
                 Some((_, output)) => {
-                    let why = format!("{test} fails in the copy with no mutant on:\n{output}");
+                    let why = format!("{test} fails in the copy without a mutant:\n{output}");
                     return Err(io::Error::other(why));
                 }
                 None => {
-                    let why = format!("{test} does not end in the copy with no mutant on");
+                    let why = format!("{test} does not end in the copy without a mutant");
                     return Err(io::Error::other(why));
                 }
             }
@@ -172,8 +173,8 @@ impl CopyPrograms {
         Ok(())
     }
 
-    /// Runs what must find a mutant, in one mode. Returns the seed or the schedule, or why nothing
-    /// was found.
+    /// Runs the finder of a mutant in one mode. Returns the seed or the schedule, or the reason why
+    /// the mutant was not found.
     fn find(&self, row: &FinderRow<'_>, mode: LockingMode) -> io::Result<Result<String, String>> {
         let mut command = match row.finder {
             Finder::Race(race) => {
@@ -200,7 +201,7 @@ impl CopyPrograms {
     }
 }
 
-/// The seed that a test's output names, or what the output says in its place.
+/// Returns the seed that a test's output names, or the reason why there is none.
 fn seed_in(output: &str, mode: LockingMode) -> Result<String, String> {
     let start = format!("{mode}, seed ");
     let told = output.lines().find_map(|line| line.strip_prefix(&start));
@@ -218,8 +219,8 @@ fn schedule_in(output: &str) -> String {
     output.split(" | ").nth(2).unwrap_or_default().to_owned()
 }
 
-/// Runs a program. Returns whether it succeeded and what it printed; `None` if it did not end in
-/// time and was killed.
+/// Runs a program. Returns `true` if it succeeded, and its output; `None` if it did not end in time
+/// and was killed.
 fn output_in_time(mut command: Command) -> io::Result<Option<(bool, String)>> {
     let mut file: File = tempfile::tempfile()?;
     let began = Instant::now();
@@ -242,7 +243,7 @@ fn output_in_time(mut command: Command) -> io::Result<Option<(bool, String)>> {
     Ok(Some((status.success(), String::from_utf8_lossy(&bytes).into_owned())))
 }
 
-/// Builds a target of the copy. Returns the path of its program.
+/// Builds a target of the copy, and returns the path of its program.
 fn executable(tree: &PatchedTree, arguments: &[&str], name: &str) -> io::Result<PathBuf> {
     let mut cargo = tree.cargo(arguments);
     cargo.args(["--locked", "--quiet", "--message-format=json-render-diagnostics"]);
@@ -253,7 +254,7 @@ fn executable(tree: &PatchedTree, arguments: &[&str], name: &str) -> io::Result<
         .filter(|message| message["target"]["name"] == name)
         .find_map(|message| Some(Path::new(message["executable"].as_str()?).to_owned()));
     match program {
-        // The repository's own build has a program of the same path, and would overwrite it.
+        // The repository's own build has a program at the same path, and would overwrite this one.
         Some(program) if done.status.success() => {
             let kept = tree.folder().with_extension(name);
             fs::copy(program, &kept)?;

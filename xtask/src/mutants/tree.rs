@@ -1,7 +1,7 @@
 //! A copy of the repository's files with patches applied: [`PatchedTree`].
 //!
-//! It lies below `target/mutants` and stays there, so that the next build is short. It shares the
-//! build folder with the repository, which has built the dependencies.
+//! The copy is kept below `target/mutants`, so that the next build is short. It shares the build
+//! directory with the repository, which has built the dependencies.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::{env, fs, io};
 
 use super::patch::{PatchSet, patches};
 
-/// The file of the copy to which [`PatchSet::lines`] are added.
+/// Path of the file to which [`PatchSet::lines`] are added.
 const ROOT_MODULE: &str = "crates/unix-sim/src/lib.rs";
 
 /// A copy with a set of patches.
@@ -21,8 +21,8 @@ pub(super) struct PatchedTree {
 }
 
 impl PatchedTree {
-    /// Makes the copy, or brings the last one up to date. Files that stay the same are not written,
-    /// so that cargo does not build them again.
+    /// Makes the copy, or updates the last one. Unchanged files are not written, so that cargo does
+    /// not rebuild them.
     ///
     /// # Errors
     /// A patch does not apply.
@@ -30,7 +30,7 @@ impl PatchedTree {
         let staged = tempfile::tempdir()?;
         let files = tracked(root)?;
         for file in &files {
-            // A file that was deleted and is still tracked, or a link to a folder.
+            // A deleted file that is still tracked, or a link to a directory, is skipped.
             let Ok(bytes) = fs::read(root.join(file)) else { continue };
             write(&staged.path().join(file), &bytes)?;
         }
@@ -51,12 +51,12 @@ impl PatchedTree {
         Ok(Self { folder, target })
     }
 
-    /// The folder of the copy.
+    /// Returns the directory of the copy.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Cargo in the copy.
+    /// Returns a command that runs cargo in the copy.
     pub(super) fn cargo(&self, arguments: &[&str]) -> Command {
         let mut cargo = Command::new("cargo");
         cargo.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
@@ -65,7 +65,7 @@ impl PatchedTree {
     }
 }
 
-/// The files that git tracks, or would.
+/// Returns the files that git tracks or would add.
 fn tracked(root: &Path) -> io::Result<Vec<PathBuf>> {
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
     let done = Command::new("git").args(list).current_dir(root).output()?;
@@ -82,7 +82,7 @@ fn apply(folder: &Path, patch: &Path, shown: &Path) -> io::Result<()> {
         .args(["apply", "--whitespace=nowarn"])
         .arg(patch)
         .current_dir(folder)
-        // The folder must not count as a repository, even if one is around it.
+        // The directory must not count as part of a repository that contains it.
         .env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder))
         .output()?;
     if done.status.success() {
@@ -91,13 +91,13 @@ fn apply(folder: &Path, patch: &Path, shown: &Path) -> io::Result<()> {
     Err(io::Error::other(does_not_apply(shown, &String::from_utf8_lossy(&done.stderr))))
 }
 
-/// Returns the error for a patch that git refuses, with the remedy.
+/// Returns the error for a patch that git refuses, with the fix.
 pub(crate) fn does_not_apply(patch: &Path, why: &str) -> String {
     let failed = why.lines().find_map(|line| line.strip_prefix("error: patch failed: "));
     let place = failed.map_or_else(|| why.trim().to_owned(), |place| format!("hunk at {place}"));
     let patch = patch.display();
     format!(
-        "{patch} does not apply ({place}). Refresh it: `git apply --3way {patch}`, resolve, \
+        "{patch} does not apply ({place}). Update it: `git apply --3way {patch}`, resolve, \
          replace the diff in the file by `git diff HEAD`, then \
          `git restore --staged --worktree crates/unix-sim/src`"
     )
@@ -110,7 +110,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
-/// Makes `to` the same as `from`, and writes only what differs.
+/// Makes `to` equal to `from`, and writes only the files that differ.
 fn copy_changes(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     let names = |folder: &Path| -> io::Result<BTreeSet<_>> {

@@ -1,12 +1,12 @@
-//! `cargo xtask speed`: what the virtual Unix and its Linux backend promise of their speed, each
-//! figure as a ratio to its rival in one run, or with its own unit where it has no rival.
+//! `cargo xtask speed`: measures the promises on the speed of the virtual Unix and its Linux
+//! backend, each figure as a ratio to its competitor in one run, or in its own unit without one.
 //!
-//! Both sides of a pair are measured in fresh processes right after one another, the first one
-//! first every second time. The table has the median of the pairs' ratios and its interval; a
-//! target holds where the whole interval keeps it. What a side does is in [`side`].
+//! Both sides of a pair are measured in fresh processes, one directly after the other, and take
+//! turns at coming first. The table has the median of the pairs' ratios and its interval; a target
+//! is met if the whole interval meets it. [`side`] has the sides.
 //!
-//! What it does not do: fail where a target is missed. Machines with two shared processors are no
-//! judges; the table is for those who read it.
+//! The task does not fail if a target is missed, because a machine with two shared processors
+//! cannot decide that; readers judge the table.
 
 mod side;
 
@@ -20,17 +20,17 @@ use tontine_bench::task::{Params, Task};
 
 use crate::invocation;
 
-/// The hidden chore that measures one side in a fresh process.
+/// Hidden command that measures one side in a fresh process.
 pub(crate) const NAME: &str = "__side";
 
-/// What is measured: a cell of an experiment, or a side of this chore's own, by name.
+/// One side of a figure: a cell of an experiment, or a side of this task, by name.
 #[derive(Debug, Clone, Copy)]
 enum Of {
-    /// Signals that one receiver takes in a second: variant, pairs, placement.
+    /// Signals per second that one receiver takes: variant, pairs, placement.
     Signals(&'static str, usize, &'static str),
     /// One of [`side::ALL`].
     Own(&'static str),
-    /// Nothing: the figure stands for itself.
+    /// The number 1: the figure has no competitor.
     One,
 }
 
@@ -54,7 +54,7 @@ const fn figure(what: &'static str, above: Of, below: Of, target: Target) -> Fig
 }
 
 impl Figure {
-    /// The same where `above` is measured of one among so many that work at once.
+    /// Returns the figure for an `above` that is measured of one of `factor` concurrent pairs.
     const fn times(self, factor: f64) -> Self {
         Self { factor, ..self }
     }
@@ -87,7 +87,7 @@ const FIGURES: &[Figure] = &[
     )
     .times(2.0),
     figure(
-        "the same: per-process",
+        "signals/s, independent pairs: per-process, two processors ÷ one",
         Of::Signals("per-process", 2, "apart"),
         Of::Signals("per-process", 1, "same-core"),
         Target::AtLeast(1.8),
@@ -105,7 +105,12 @@ const FIGURES: &[Figure] = &[
         Of::One,
         Target::AtMost(2.0),
     ),
-    figure("the same: made and reaped, s", Of::Own("many-time"), Of::One, Target::AtMost(1.0)),
+    figure(
+        "100,000 blocked processes: created and reaped, s",
+        Of::Own("many-time"),
+        Of::One,
+        Target::AtMost(1.0),
+    ),
     figure("kill to a group of 10,000, ms", Of::Own("group-kill"), Of::One, Target::AtMost(2.0)),
     figure(
         "kill to a group: 10,000 members ÷ 1,000",
@@ -114,7 +119,7 @@ const FIGURES: &[Figure] = &[
         Target::AtMost(12.0),
     ),
     figure(
-        "simulated: system calls, millions a second",
+        "simulated: system calls, millions per second",
         Of::Own("simulated"),
         Of::One,
         Target::AtLeast(2.0),
@@ -133,10 +138,11 @@ const FIGURES: &[Figure] = &[
     ),
 ];
 
-/// Measures so many pairs of each figure whose name holds one of `only`, and prints the table.
+/// Measures `pairs` pairs of each figure whose name contains one of `only` (of all figures if it is
+/// empty), and prints the table.
 ///
 /// # Errors
-/// Where a side gives no figure; the text says why.
+/// A side yields no figure; the text names the reason.
 pub(crate) fn run(pairs: usize, only: &[String]) -> io::Result<bool> {
     println!("| figure | above | below | {pairs} pairs: median [95 %] | target | |");
     println!("| --- | --: | --: | --: | --: | --- |");
@@ -149,7 +155,7 @@ pub(crate) fn run(pairs: usize, only: &[String]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Measures one side and prints it, for the process that asked.
+/// Measures one side and prints the figure for the parent process.
 pub(crate) fn serve(name: &str) -> io::Result<bool> {
     println!("{}", side::measure(name)?);
     Ok(true)
@@ -168,7 +174,7 @@ fn row(figure: &Figure, pairs: usize) -> io::Result<String> {
     }
     let ratios: Vec<f64> = above.iter().zip(&below).map(|(a, b)| figure.factor * a / b).collect();
     let interval = ratio::paired(&ratios)
-        .ok_or_else(|| io::Error::other(format!("{pairs} pairs are too few: 6 at least")))?;
+        .ok_or_else(|| io::Error::other(format!("expected at least 6 pairs, found {pairs}")))?;
     let middle = |values: &[f64]| {
         let median = tontine_bench::stats::order::median(values);
         median.map_or("–".to_owned(), significant)
@@ -204,7 +210,7 @@ fn value(of: Of) -> io::Result<f64> {
     }
 }
 
-/// One of this chore's own sides, in a fresh process.
+/// Measures a side of this task in a fresh process.
 fn afresh(name: &str) -> io::Result<f64> {
     let output = Command::new(std::env::current_exe()?).args([NAME, name]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -230,7 +236,7 @@ fn judge(target: Target, interval: Interval) -> (String, &'static str) {
     (words, verdict)
 }
 
-/// Three significant digits.
+/// Formats a value with three significant digits.
 fn significant(value: f64) -> String {
     let digits = value.abs().log10().floor();
     if digits >= 2.0 {

@@ -1,4 +1,4 @@
-//! The sides that [`super`] compares, each measured in a process of its own: [`ALL`], [`measure`].
+//! The sides that [`super`] compares, each measured in a separate process: [`ALL`], [`measure`].
 
 use std::hint::black_box;
 use std::io;
@@ -14,16 +14,16 @@ use tontine_unix::{
 };
 use tontine_unix_sim::{Builder, Executor, Virtual};
 
-/// Processes that are made and reaped, each blocked.
+/// Number of processes that are created, blocked and reaped.
 const MANY: usize = 100_000;
-/// Members of the groups that are signalled.
+/// Number of members of the groups that are signalled.
 const GROUP: usize = 10_000;
 const SMALL_GROUP: usize = 1_000;
-/// Times that a short thing is done for one figure; the mean counts.
+/// Number of repetitions of a short operation for one figure; the mean counts.
 const SHORT: usize = 200_000;
-/// Times that a child of Linux is made for one figure; the median counts.
+/// Number of Linux children created for one figure; the median counts.
 const CHILDREN: usize = 101;
-/// Fewer, where each copies the page tables of [`TOUCHED_BYTES`].
+/// Number of children if each copies the page tables of [`TOUCHED_BYTES`].
 const SLOW_CHILDREN: usize = 9;
 const TOUCHED_BYTES: usize = 1 << 30;
 /// A program that does nothing.
@@ -32,7 +32,7 @@ const NOTHING: &str = "/bin/true";
 type Measured = io::Result<f64>;
 type Side = fn() -> Measured;
 
-/// Each side's name, and what measures it: seconds, unless the name says otherwise.
+/// Names of the sides and their functions, which return seconds unless documented otherwise.
 pub(super) const ALL: &[(&str, Side)] = &[
     ("tokio", tokio_tasks),
     ("fork-exit-wait", forks),
@@ -50,15 +50,15 @@ pub(super) const ALL: &[(&str, Side)] = &[
 /// Measures the side of this name.
 ///
 /// # Errors
-/// Where it is not known, or did not end as it should.
+/// The name is not known, or the measurement fails.
 pub(super) fn measure(name: &str) -> Measured {
     match ALL.iter().find(|(side, _)| *side == name) {
         Some((_, side)) => side(),
-        None => Err(io::Error::other(format!("no side is named {name}"))),
+        None => Err(io::Error::other(format!("expected the name of a side, found {name}"))),
     }
 }
 
-/// A task that does nothing, spawned and joined by another on one worker.
+/// Returns the seconds that a task takes to spawn and join an empty task, on one worker.
 fn tokio_tasks() -> Measured {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
     let measured = runtime.spawn(async {
@@ -72,7 +72,8 @@ fn tokio_tasks() -> Measured {
     runtime.block_on(measured).map_err(io::Error::other)
 }
 
-/// A process that does nothing, forked and waited for by another on one processor.
+/// Returns the seconds that a process takes to fork and wait for an empty process, on one
+/// processor.
 fn forks() -> Measured {
     virtually(Virtual::builder(), |sys| {
         let begun = Instant::now();
@@ -89,7 +90,7 @@ struct Many {
     seconds: f64,
 }
 
-/// So many processes, all blocked at once, then killed and waited for.
+/// Measures [`MANY`] processes, all blocked at once, then killed and waited for.
 fn many() -> io::Result<Many> {
     virtually(Virtual::builder(), |sys| {
         let begun = Instant::now();
@@ -105,7 +106,8 @@ fn many() -> io::Result<Many> {
     })
 }
 
-/// Milliseconds that one `kill` to a group of so many takes, each of whom sleeps and ends by it.
+/// Returns the milliseconds of one `kill` to a group of `members`, each of which sleeps and ends by
+/// the signal.
 fn group_kill(members: usize) -> Measured {
     virtually(Virtual::builder(), move |sys| {
         blocked(sys, members)?;
@@ -118,7 +120,7 @@ fn group_kill(members: usize) -> Measured {
     })
 }
 
-/// Forks so many that sleep until a signal ends them, and lets all fall asleep.
+/// Forks `processes` that sleep until a signal ends them, and lets all of them sleep.
 fn blocked(sys: &dyn Sys, processes: usize) -> Result<()> {
     for _ in 0..processes {
         sys.fork(|sys| {
@@ -143,8 +145,8 @@ fn resident_bytes() -> usize {
     pages.unwrap_or(0) * 4096
 }
 
-/// Millions of system calls a second in the simulated executor: one process sends signals to
-/// another, which is in `sigsuspend` until it has had its number.
+/// Returns millions of system calls per second in the simulated executor: one process sends signals
+/// to another, which is in `sigsuspend` until it has received [`SHORT`] of them.
 fn simulated() -> Measured {
     let builder = Virtual::builder().executor(Executor::Simulated { seed: 1 });
     virtually(builder, |sys| {
@@ -164,7 +166,7 @@ fn simulated() -> Measured {
     })
 }
 
-/// Takes signals, and counts its calls.
+/// Receives signals, and counts the calls.
 fn receive(sys: &dyn Sys, calls: &AtomicU64) -> Result<()> {
     let seen = Arc::new(AtomicUsize::new(0));
     let handler = Arc::clone(&seen);
@@ -180,7 +182,7 @@ fn receive(sys: &dyn Sys, calls: &AtomicU64) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program in a virtual system on one processor, and returns what it found.
+/// Runs a program in a virtual system on one processor, and returns its result.
 fn virtually<T: Send + 'static>(
     builder: Builder,
     program: impl FnOnce(&dyn Sys) -> Result<T> + Send + 'static,
