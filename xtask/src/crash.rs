@@ -1,9 +1,9 @@
-//! `cargo xtask crash`: what a kill leaves of each peer, in the table of docs/survival.md.
+//! `cargo xtask crash`: writes the effect of kills on each mechanism into docs/survival.md.
 //!
-//! The exploration is made by the `tontine` command itself, built for release: the points that the
-//! page names are then those that a reader gets by the same command. [`run`] first asks it for a
-//! plan, then for one operation after the other, the quickest first. What each came to is kept
-//! below `target/crash`, under a stamp of the program: a run that was stopped goes on where it was.
+//! The `tontine` command itself, built for release, explores: so a reader gets the points of the
+//! page by the same command. [`run`] first asks it for a plan, then for one operation after the
+//! other, the quickest first. The result of each is kept below `target/crash`, in a directory named
+//! by a hash of the program: after a stopped run, the next one continues.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use tontine_crash::Mode;
 use tontine_crash::report::{CrashReport, OperationReport, markdown, plan};
 
-/// What stands between these lines of the page is written anew.
+/// Lines of the page between which the table is replaced.
 const BEGIN: &str = "<!-- begin: written by `cargo xtask crash` -->";
 const END: &str = "<!-- end -->";
 
-/// Explores, and writes the table. What does not fit into `most` is explored fast. `Ok(false)`
-/// where the exploration was not complete, or Tontine's own mailbox did what it must not.
+/// Explores, and writes the table. Operations that do not fit into `most` are explored fast.
+/// Returns `Ok(false)` if the exploration was not complete, or if a mechanism of Tontine's failed.
 pub(crate) fn run(full: bool, most: Option<Duration>, afresh: bool) -> io::Result<bool> {
     let began = Instant::now();
     let mode = if full { Mode::Full } else { Mode::Fast };
@@ -52,16 +52,16 @@ pub(crate) fn run(full: bool, most: Option<Duration>, afresh: bool) -> io::Resul
     Ok(report.complete && !report.is_bad())
 }
 
-/// One operation of one target, which is explored at a time.
+/// One operation of one target: the unit of exploration.
 struct Unit {
     target: String,
     operation: &'static str,
     estimate: Duration,
-    /// Where its row is: which subject, which operation.
+    /// Position of the row: indices of the subject and of the operation.
     place: (usize, usize),
 }
 
-/// Everything that the plan found explorable.
+/// Returns the operations that the plan can explore.
 fn units(plan: &CrashReport) -> Vec<Unit> {
     let mut units = Vec::new();
     for (subject, of) in plan.subjects.iter().enumerate() {
@@ -79,14 +79,14 @@ fn units(plan: &CrashReport) -> Vec<Unit> {
     units
 }
 
-/// The program, and what it has found out so far.
+/// The program, and the results that it has written so far.
 struct Store {
     folder: PathBuf,
     program: PathBuf,
 }
 
 impl Store {
-    /// Builds the program, and keeps a copy that later builds leave alone.
+    /// Builds the program, and keeps a copy that later builds do not overwrite.
     fn open(afresh: bool) -> io::Result<Self> {
         let built = build()?;
         let mut hasher = DefaultHasher::new();
@@ -105,12 +105,13 @@ impl Store {
         Ok(Self { folder, program })
     }
 
-    /// What a run in this mode would take: every operation recorded, and a few points killed at.
+    /// Returns an estimate for a run in this mode: it records every operation and kills at a few
+    /// points.
     fn plan(&self, mode: Mode) -> io::Result<CrashReport> {
         self.report(&format!("plan.{}.json", mode.name()), &["--plan", "--mode", mode.name()])
     }
 
-    /// What one operation came to: as an earlier run left it, or explored now.
+    /// Returns the result of one operation, from an earlier run or explored now.
     fn explored(&self, unit: &Unit, mode: Mode) -> io::Result<OperationReport> {
         let (target, operation, mode) = (unit.target.as_str(), unit.operation, mode.name());
         let words = [target, "--operation", operation, "--mode", mode];
@@ -120,13 +121,13 @@ impl Store {
         }
         let operations = report.subjects.into_iter().next().map(|subject| subject.operations);
         operations.and_then(|all| all.into_iter().next()).ok_or_else(|| {
-            let text = format!("expected {target} {operation} in the report, found nothing of it");
+            let text = format!("expected {target} {operation} in the report, found none");
             io::Error::other(text)
         })
     }
 
-    /// A report under a name; made by `tontine crash` where it is not there yet, and kept if it is
-    /// complete.
+    /// Returns the report of this name. If it does not exist, `tontine crash` makes it, and it is
+    /// kept if it is complete.
     fn report(&self, name: &str, words: &[&str]) -> io::Result<CrashReport> {
         let path = self.folder.join(name);
         if let Some(kept) = kept(&path) {
@@ -149,12 +150,12 @@ impl Store {
     }
 }
 
-/// A report that an earlier run kept.
+/// Returns a report that an earlier run kept.
 fn kept(path: &Path) -> Option<CrashReport> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Builds `tontine` for release, and says where it is.
+/// Builds `tontine` for release, and returns its path.
 fn build() -> io::Result<PathBuf> {
     let done = Command::new(env!("CARGO"))
         .args(["build", "--release", "--quiet", "--package", "tontine-cli", "--bin", "tontine"])
@@ -168,23 +169,27 @@ fn build() -> io::Result<PathBuf> {
         message["executable"].as_str().map(PathBuf::from)
     };
     let built = text.lines().filter_map(executable).next_back();
-    built.ok_or_else(|| io::Error::other("cargo built no `tontine`; it says above why"))
+    built.ok_or_else(|| io::Error::other("cargo built no `tontine`; see its errors above"))
 }
 
-/// The top of the repository.
+/// Returns the root of the repository.
 fn top() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Where the figures come from.
+/// Returns a line about the machine of the figures.
 fn machine() -> String {
     let machine = tontine_bench::machine::Machine::look();
     format!("Explored on: {}.", machine.one_line())
 }
 
-/// The page with `table` in place of what stood between the marks.
+/// Returns the page with `table` between the marks.
 fn between_marks(page: &str, table: &str) -> io::Result<String> {
-    let missing = |mark| io::Error::other(format!("docs/survival.md has no line `{mark}`"));
+    let missing = |mark| {
+        io::Error::other(format!(
+            "expected a line `{mark}` in docs/survival.md, found none; add it"
+        ))
+    };
     let (before, rest) = page.split_once(BEGIN).ok_or_else(|| missing(BEGIN))?;
     let (_, after) = rest.split_once(END).ok_or_else(|| missing(END))?;
     Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", table.trim()))

@@ -1,7 +1,7 @@
-//! The project's own chores, one subcommand each: `cargo xtask …`.
+//! The project's own tasks, one subcommand each: `cargo xtask …`.
 //!
-//! Nothing depends on this package. A chore is a module with a `run` that returns whether what it
-//! checks is so; this file only parses the command line.
+//! Nothing depends on this package. A task is a module with a function `run` that returns `true` if
+//! its checks pass; this file only parses the command line.
 //!
 //! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `coverage`, `crash`,
 //! `ledger`, `model`, `planted`, `speed`, `tidy`, `torment`, `trees`, `twins`.
@@ -28,7 +28,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(about = "The project's own chores. Run them from the top of the repository.")]
+#[command(about = "The project's own tasks. Run them from the root of the repository.")]
 struct Arguments {
     #[command(subcommand)]
     chore: Chore,
@@ -36,88 +36,88 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Check what a program can check of STYLE.md
+    /// Check the rules of STYLE.md that a program can check
     Tidy,
-    /// Write bindings/c/include/tontine.h anew from the sources
+    /// Generate bindings/c/include/tontine.h from the sources
     Header {
-        /// Write nothing; fail if the file is stale
+        /// Write nothing; fail if the file is out of date
         #[arg(long)]
         check: bool,
     },
-    /// Simulate how often each interval holds the truth, and write docs/coverage.md
+    /// Simulate how often each interval contains the true value, and write docs/coverage.md
     Coverage {
-        /// Write nothing; fail if a statement of docs/coverage.md does not hold, or the file is
-        /// stale
+        /// Write nothing; fail if a statement of docs/coverage.md does not hold, or the file is out
+        /// of date
         #[arg(long)]
         check: bool,
     },
     /// Compare the instrument with itself and count false positives
     Aa {
-        /// Comparisons of each cell
+        /// Number of comparisons of each cell
         #[arg(long, default_value_t = 50)]
         comparisons: usize,
     },
-    /// Compare round trips, checks, signals and new processes with plain C programs that do the
-    /// same
+    /// Compare round trips, checks, signals and new processes with equivalent C programs
     Twins {
-        /// Only rows whose names hold one of these
+        /// Measure only rows whose names contain one of these
         only: Vec<String>,
     },
-    /// Write the seconds of a run of everything into docs/ledger.md
+    /// Write the seconds of a run of all experiments into docs/ledger.md
     Ledger {
-        /// The run's results.json
+        /// Path of the run's results.json
         results: PathBuf,
-        /// Write nothing; fail where the page and the run disagree
+        /// Write nothing; fail if the page and the run disagree
         #[arg(long)]
         check: bool,
     },
-    /// Plant delays that `compare` says it can resolve, and count how many it finds
+    /// Inject delays that `compare` says it can resolve, and count those that it finds
     Planted {
-        /// Reruns of each cell
+        /// Number of reruns of each cell
         #[arg(default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
         reruns: u16,
-        /// Only this cell
+        /// Measure only this cell
         #[arg(long, value_name = "NAME")]
         cell: Option<String>,
     },
-    /// Explore what a kill leaves of the peers, and write the table of docs/survival.md
+    /// Explore the effect of kills on all mechanisms, and write the table of docs/survival.md
     Crash {
-        /// Kill at every instruction, not once a class
+        /// Kill at every instruction instead of once per class
         #[arg(long)]
         full: bool,
-        /// Begin nothing at full size that would not be done after so many minutes; its row comes
-        /// from one kill a class
+        /// Kill once per class in operations that would not be finished after N minutes at full
+        /// size
         #[arg(long, value_name = "N", requires = "full")]
         minutes: Option<u64>,
-        /// Use nothing that an earlier run of the same program has left
+        /// Use no results of an earlier run of the same program
         #[arg(long)]
         afresh: bool,
     },
-    /// Measure what the virtual Unix promises of its speed, beside its rivals
+    /// Measure the promises on the speed of the virtual Unix, compared with its competitors
     Speed {
-        /// Pairs of each figure
+        /// Number of pairs of each figure
         #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(6..))]
         pairs: u16,
-        /// Only figures whose names hold one of these
+        /// Measure only figures whose names contain one of these
         only: Vec<String>,
     },
-    /// Compare the virtual Unix on modelled processors with the same on as many real ones
+    /// Compare the virtual Unix on modelled processors with the same number of real ones
     Model {
-        /// Pairs of each figure
+        /// Number of pairs of each figure
         #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(6..))]
         pairs: u16,
-        /// What steps cost; else that is measured first, or the library's for tables
+        /// File with the costs of steps; without it, they are measured, and with --tables those of
+        /// the library are used
         #[arg(long, value_name = "FILE")]
         costs: Option<PathBuf>,
-        /// Measure nothing: print the model's figures 1 and 2, each of so many seeds
+        /// Measure nothing; print the model's figures 1 and 2, each with this many seeds
         #[arg(long, value_name = "SEEDS", value_parser = clap::value_parser!(u16).range(1..))]
         tables: Option<u16>,
     },
-    /// Take protections out of a copy of the virtual Unix's kernel, and show that tests find each
+    /// Remove protections from a copy of the virtual Unix's kernel, and show that tests find each
     Mutants(mutants::MutantsRequest),
     /// Attack the library with random kills and hostile peers
     Torment(torment::Request),
-    /// Trace a real build and a real session, for the virtual Unix to do them again
+    /// Trace a real build and a real session, for the virtual Unix to repeat
     Trees,
     /// Measure one side of a figure of `speed`
     #[command(name = speed::NAME, hide = true)]

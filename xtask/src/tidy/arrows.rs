@@ -1,5 +1,5 @@
-//! What the crates depend on. Arrows between them run one way, and only those that the architecture
-//! names; and whoever takes the library takes little else with it.
+//! Dependencies of the crates: only those that the architecture allows; and the library itself
+//! depends on few packages.
 
 use std::path::{Path, PathBuf};
 
@@ -54,12 +54,12 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// The crate that other programs take.
+/// The crate on which other programs depend.
 const LIBRARY: &str = "tontine";
-/// Most packages that it may depend on itself, optional ones included, those of its tests not.
+/// Maximum number of its direct dependencies, including optional ones, without those of its tests.
 const MOST_DEPENDENCIES: usize = 6;
 
-/// Asks cargo for the members of the workspace and what each depends on.
+/// Checks the dependencies of the members of the workspace, which cargo lists.
 pub(super) fn check(root: &Path) -> Vec<Complaint> {
     if !root.join("Cargo.toml").exists() {
         return Vec::new();
@@ -79,7 +79,7 @@ pub(super) fn check(root: &Path) -> Vec<Complaint> {
     }
 }
 
-/// The arrows between members that nobody allowed.
+/// Returns the dependencies between members that are not allowed.
 fn forbidden(metadata: &Value) -> Vec<String> {
     let packages = || metadata["packages"].as_array().into_iter().flatten();
     let names: Vec<&str> = packages().filter_map(|package| package["name"].as_str()).collect();
@@ -90,20 +90,21 @@ fn forbidden(metadata: &Value) -> Vec<String> {
             let whom = dependency["name"].as_str().unwrap_or_default();
             let allowed = ALLOWED.iter().any(|(from, to)| *from == who && to.contains(&whom));
             if names.contains(&whom) && !allowed {
-                found.push(format!("{who} depends on {whom}: no arrow of the architecture's"));
+                found
+                    .push(format!("{who} depends on {whom}, which ARCHITECTURE.md does not allow"));
             }
         }
     }
     found
 }
 
-/// What makes the library heavier than it may be.
+/// Returns the violations of the limits on the library's dependencies.
 fn heavy(metadata: &Value) -> Vec<String> {
     let Some(library) = metadata["packages"]
         .as_array()
         .and_then(|packages| packages.iter().find(|package| package["name"] == LIBRARY))
     else {
-        return vec![format!("there is no package {LIBRARY}, whose dependencies are counted")];
+        return vec![format!("expected a package {LIBRARY}, found none")];
     };
     let mut found = Vec::new();
     let mut names: Vec<&str> = library["dependencies"]
@@ -113,19 +114,19 @@ fn heavy(metadata: &Value) -> Vec<String> {
         .filter(|dependency| dependency["kind"] != "dev")
         .filter_map(|dependency| dependency["name"].as_str())
         .collect();
-    // One that is named for several targets counts once.
+    // A dependency that is named for several targets counts once.
     names.sort_unstable();
     names.dedup();
     if names.len() > MOST_DEPENDENCIES {
         let (count, names) = (names.len(), names.join(", "));
         found.push(format!(
-            "{LIBRARY} depends on {count} packages ({names}), at most {MOST_DEPENDENCIES}"
+            "{LIBRARY}: expected at most {MOST_DEPENDENCIES} dependencies, found {count} ({names})"
         ));
     }
     let targets = library["targets"].as_array().into_iter().flatten();
     let kinds = targets.flat_map(|target| target["kind"].as_array().into_iter().flatten());
     if kinds.into_iter().any(|kind| kind == "custom-build") {
-        found.push(format!("{LIBRARY} has a build script: it must do without"));
+        found.push(format!("{LIBRARY}: expected no build script, found one"));
     }
     found
 }
@@ -159,7 +160,7 @@ mod tests {
     fn library(dependencies: usize, kind: &str) -> Value {
         let mut all: Vec<Value> =
             (0..dependencies).map(|number| json!({ "name": format!("d{number}") })).collect();
-        // The same one again, and one of the tests'.
+        // A duplicate, and a dependency of the tests.
         all.push(json!({ "name": "d0", "kind": null, "target": "cfg(loom)" }));
         all.push(json!({ "name": "proptest", "kind": "dev" }));
         json!({ "packages": [

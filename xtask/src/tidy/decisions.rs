@@ -1,17 +1,17 @@
-//! The records of `docs/decisions`: each has a number of its own, in its name and in its title.
+//! The records of `docs/decisions`: each has a unique number, in its name and in its title.
 
 use std::collections::BTreeMap;
 
 use super::{Complaint, File};
 
-/// Every record of the tree.
+/// Checks every record of the tree.
 pub(super) fn check(files: &[File]) -> Vec<Complaint> {
     let mut found = Vec::new();
     let mut first: BTreeMap<u32, &str> = BTreeMap::new();
     for file in files.iter().filter(|file| file.path.starts_with("docs/decisions")) {
         let name = file.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let Some(number) = number(name) else {
-            found.push(file.complain(0, "expected a name like `0001-what-about.md`"));
+            found.push(file.complain(0, "expected a name like `0001-subject.md`; rename the file"));
             continue;
         };
         let title = format!("# {number}. ");
@@ -19,14 +19,14 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
             found.push(file.complain(1, format!("expected a title that begins with `{title}`")));
         }
         if let Some(other) = first.insert(number, name) {
-            let text = format!("has the number of {other}: take the next free one");
+            let text = format!("has the number of {other}; use the next free one");
             found.push(file.complain(0, text));
         }
     }
     found
 }
 
-/// The number in `0001-what-about.md`.
+/// Returns the number in `0001-subject.md`.
 fn number(name: &str) -> Option<u32> {
     let (digits, about) = name.strip_suffix(".md")?.split_once('-')?;
     (digits.len() == 4 && !about.is_empty()).then(|| digits.parse().ok()).flatten()
@@ -41,7 +41,7 @@ mod tests {
         check(&files).iter().map(Complaint::to_string).collect()
     }
 
-    /// Two records had the number 6, and "decision 6" meant either.
+    /// Regression: two records had the number 6, and "decision 6" was ambiguous.
     #[test]
     fn a_number_names_one_record() {
         let one = ("docs/decisions/0001-one.md", "# 1. One\n");

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{Complaint, File};
 
-/// Most lines of a Rust file.
+/// Maximum number of lines of a Rust file.
 const LONGEST: usize = 600;
 
-/// Most lines of a crate's source, without tests, models and fuzzing.
+/// Maximum number of lines of a crate's source, without tests, models and fuzzing.
 const LARGEST: usize = 25_000;
 
-/// The rules on files, for one file.
+/// Checks the rules on files for one file.
 pub(super) fn check(file: &File) -> Vec<Complaint> {
     if !file.is("rs") {
         return Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn check(file: &File) -> Vec<Complaint> {
         .collect()
 }
 
-/// The rule on the size of crates.
+/// Checks the rule on the size of crates.
 pub(super) fn check_crates(files: &[File]) -> Vec<Complaint> {
     let mut crates: BTreeMap<&str, (usize, &File)> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is("rs")) {
@@ -33,13 +33,16 @@ pub(super) fn check_crates(files: &[File]) -> Vec<Complaint> {
         .map(|(package, (lines, file))| {
             file.complain(
                 0,
-                format!("{package}: {lines} lines, at most {LARGEST}: split the crate"),
+                format!(
+                    "{package}: expected at most {LARGEST} lines, found {lines}; split the crate"
+                ),
             )
         })
         .collect()
 }
 
-/// The crate of a file and the lines that count, unless the file is part of the tests.
+/// Returns the crate of a file and the number of lines that count, unless the file belongs to the
+/// tests.
 fn source_lines(file: &File) -> Option<(&str, usize)> {
     let (package, inside) = file.path.to_str()?.strip_suffix(".rs")?.split_once("/src/")?;
     let is_test = |name: &str| {
@@ -54,19 +57,22 @@ fn source_lines(file: &File) -> Option<(&str, usize)> {
 
 fn too_long(file: &File) -> Option<Complaint> {
     let lines = file.text.lines().count();
-    (lines > LONGEST)
-        .then(|| file.complain(0, format!("{lines} lines, at most {LONGEST}: look for the seam")))
+    (lines > LONGEST).then(|| {
+        file.complain(0, format!("expected at most {LONGEST} lines, found {lines}; split the file"))
+    })
 }
 
 fn no_module_doc(file: &File) -> Option<Complaint> {
     let first = file.text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("#!/"));
-    (!first.is_some_and(|line| line.starts_with("//!")))
-        .then(|| file.complain(1, "begin with `//!`: what the module does, and what it does not"))
+    (!first.is_some_and(|line| line.starts_with("//!"))).then(|| {
+        file.complain(1, "expected a module comment `//!` in the first line, found none; add one")
+    })
 }
 
-/// The lint denies `unsafe` by default; who allows it says why, for the whole file and at its top.
+/// Checks that a file with `unsafe` code allows it at its top, with a reason: the lint denies it by
+/// default.
 fn unsafe_without_consent(file: &File) -> Option<Complaint> {
-    // Halved, so that this file is not one of those that it looks for.
+    // Written in halves, so that the check does not find this file.
     let word = concat!("un", "safe");
     let opens = ["{", "fn ", "impl ", "impl<", "extern ", "trait "];
     let is_unsafe = |line: &str| {
@@ -82,7 +88,7 @@ fn unsafe_without_consent(file: &File) -> Option<Complaint> {
     let dense: String = file.text.split_whitespace().collect();
     (!dense.contains(concat!("#![allow(un", "safe_code,reason"))).then(|| {
         let how = "add `#![allow(unsafe_code, reason = \"…\")]` below the module doc";
-        file.complain(number, format!("`{word}` in a file that does not opt in: {how}"))
+        file.complain(number, format!("`{word}` in a file that does not opt in; {how}"))
     })
 }
 

@@ -1,6 +1,6 @@
-//! The modules of a crate stand on floors, and a module imports only from floors below its own.
+//! Floors: a module imports only from modules on floors below its own.
 //!
-//! Modules of one folder must not import each other in a circle. For the modules directly below
+//! Modules of one directory must not import each other in a circle. For the modules directly below
 //! `lib.rs` or `main.rs` the root's documentation names the floors in a sentence, from the bottom
 //! up: names on one floor are separated by commas, floors by semicolons.
 //!
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An import is any path through `crate`, `super` or `self` outside of tests, comments and macros.
-//! What a module takes from one that contains it, or hands on of one that it contains, is no import
-//! between neighbours and is not looked at.
+//! An import from a containing module, or a re-export from a contained one, is not an import
+//! between neighbours and is not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,8 @@ use syn::{Attribute, File as Syntax, Item, ItemUse, UseTree};
 
 use super::{Complaint, File};
 
-/// Circles that stand: the module that contains them, and those that form it. Only ever shorter.
+/// Remaining circles: the containing module, and the modules that form the circle. The list may
+/// only become shorter.
 const STANDING: [(&str, &str); 3] = [
     ("crates/tontine/heap/shared", "arena core recover"),
     ("crates/unix-sim/executor", "queue task worker"),
@@ -30,17 +31,17 @@ const STANDING: [(&str, &str); 3] = [
     ),
 ];
 
-/// Imports that are not from a floor below: the crate, the module that imports, and the imported
-/// one. Only ever shorter.
+/// Remaining imports that are not from a floor below: the crate, the importing module, and the
+/// imported one. The list may only become shorter.
 const UPWARD: [(&str, &str, &str); 0] = [];
 
-/// An item that is re-exported more often is not followed further.
+/// Maximum number of re-exports through which an item is followed.
 const RE_EXPORTS: usize = 8;
 
 /// A module's path from the root of its crate: empty for the root itself.
 type Module = Vec<String>;
 
-/// The rules on floors, for all crates.
+/// Checks the rules on floors for all crates.
 pub(super) fn check(files: &[File]) -> Vec<Complaint> {
     let mut crates: BTreeMap<String, Vec<(Module, &File)>> = BTreeMap::new();
     for file in files {
@@ -50,7 +51,7 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
     crates.iter().flat_map(|(package, modules)| check_crate(package, modules)).collect()
 }
 
-/// The crate and the module that a file is, if it is a module of a library or a program.
+/// Returns the crate and the module of a file, if the file is a module of a library or a program.
 fn place(file: &File) -> Option<(String, Module)> {
     let path = file.path.to_str()?.strip_suffix(".rs")?;
     let (package, inside) = path.split_once("/src/")?;
@@ -72,7 +73,7 @@ fn check_crate(package: &str, modules: &[(Module, &File)]) -> Vec<Complaint> {
     for (module, file) in modules {
         match syn::parse_file(&file.text) {
             Ok(syntax) => read.push((module, syntax)),
-            Err(error) => found.push(file.complain(0, format!("not read: {error}"))),
+            Err(error) => found.push(file.complain(0, format!("cannot be parsed: {error}"))),
         }
     }
     let exports = read.iter().flat_map(|(module, syntax)| exported(syntax, module)).collect();
@@ -102,7 +103,9 @@ fn check_crate(package: &str, modules: &[(Module, &File)]) -> Vec<Complaint> {
         }
     }
     let gone = |(folder, names): &&(&str, &str)| {
-        modules[0].1.complain(0, format!("STANDING: no circle of {names} in {folder} any more"))
+        modules[0]
+            .1
+            .complain(0, format!("STANDING: {names} in {folder} form no circle; remove the entry"))
     };
     found.extend(standing.iter().map(gone));
     let Some((_, root)) = modules.iter().find(|(module, _)| module.is_empty()) else {
@@ -113,7 +116,7 @@ fn check_crate(package: &str, modules: &[(Module, &File)]) -> Vec<Complaint> {
             let names = modules.iter().filter_map(|(module, _)| module.first());
             let missing: BTreeSet<_> =
                 names.filter(|name| !floors.contains_key(name.as_str())).collect();
-            let text = |name| format!("`{name}` stands on no floor that the documentation names");
+            let text = |name| format!("`{name}` is on no floor in the documentation; add it");
             found.extend(missing.into_iter().map(|name| root.complain(0, text(name))));
             let empty = Graph::new();
             let mut upward: Vec<_> = UPWARD.iter().filter(|(at, ..)| *at == package).collect();
@@ -135,27 +138,32 @@ fn check_crate(package: &str, modules: &[(Module, &File)]) -> Vec<Complaint> {
                 }
             }
             found.extend(upward.iter().map(|(_, from, to)| {
-                root.complain(0, format!("UPWARD: `{from}` does not import `{to}` any more"))
+                root.complain(
+                    0,
+                    format!("UPWARD: `{from}` does not import `{to}`; remove the entry"),
+                )
             }));
         }
-        None => found.push(root.complain(0, "name the floors, from the bottom up")),
+        None => found.push(
+            root.complain(0, "expected the floors in the documentation, found none; add them"),
+        ),
     }
     found
 }
 
-/// Returns `true` if a folder is that of a crate, or in it.
+/// Returns `true` if a directory is that of a crate, or inside it.
 fn is_in(folder: &str, package: &str) -> bool {
     folder.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What each module imports of its neighbours.
+/// The imports of each module from its neighbours.
 type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 fn place_name(package: &str, folder: &[String]) -> String {
     [package].into_iter().chain(folder.iter().map(String::as_str)).collect::<Vec<_>>().join("/")
 }
 
-/// The floor of each module that the root's documentation names, counted from the bottom.
+/// Returns the floor of each module in the root's documentation, counted from the bottom.
 fn floors(text: &str) -> Option<BTreeMap<&str, usize>> {
     let docs = || text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
     let from = docs().position(|line| line.starts_with("Floors, from the bottom up:"))?;
@@ -174,7 +182,8 @@ fn floors(text: &str) -> Option<BTreeMap<&str, usize>> {
     Some(floors)
 }
 
-/// The modules of this crate that a module imports from, each as far as it is a file.
+/// Returns the modules of this crate from which a module imports, each up to the module that is a
+/// file.
 fn imports<'a>(
     syntax: &Syntax,
     module: &[String],
@@ -198,7 +207,7 @@ fn imports<'a>(
     paths.0.iter().filter_map(resolve).collect()
 }
 
-/// A path that begins with `crate`, `self` or `super`, from the root of the crate.
+/// Converts a path that begins with `crate`, `self` or `super` into one from the crate's root.
 fn absolute(path: &[String], module: &[String]) -> Option<Vec<String>> {
     let mut whole: Vec<String> = match path.first()?.as_str() {
         "crate" => Vec::new(),
@@ -215,7 +224,7 @@ fn absolute(path: &[String], module: &[String]) -> Option<Vec<String>> {
     Some(whole)
 }
 
-/// The names that a module re-exports, and the items that they name.
+/// Returns the names that a module re-exports, with the items that they name.
 fn exported(syntax: &Syntax, module: &[String]) -> Vec<(Vec<String>, Vec<String>)> {
     let mut found = Vec::new();
     for item in &syntax.items {
@@ -234,7 +243,7 @@ fn exported(syntax: &Syntax, module: &[String]) -> Vec<(Vec<String>, Vec<String>
     found
 }
 
-/// Every path of a file that may lead to another, except in tests.
+/// The paths of a file that may name another module, except in tests.
 #[derive(Default)]
 struct Paths(Vec<Vec<String>>);
 
@@ -287,7 +296,7 @@ pub(super) fn is_test(attribute: &Attribute) -> bool {
         && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }
 
-/// The circles of a graph: sets of modules each of which leads to all others. Each is sorted.
+/// Returns the circles of a graph: sorted sets of modules each of which reaches all others.
 fn circles<'a>(graph: &Graph<'a>) -> Vec<Vec<&'a str>> {
     let reaches = |from: &'a str| {
         let mut seen = BTreeSet::new();

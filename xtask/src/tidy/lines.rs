@@ -1,11 +1,11 @@
-//! Rules that a single line can break.
+//! Rules on single lines.
 
 use super::{Complaint, File};
 
-/// Longest line of a Rust file, in characters.
+/// Maximum length of a line of a Rust file, in characters.
 const WIDEST: usize = 100;
 
-/// The rules on lines, for one file.
+/// Checks the rules on lines for one file.
 pub(super) fn check(file: &File) -> Vec<Complaint> {
     let mut found = Vec::new();
     for (number, line) in file.lines() {
@@ -19,7 +19,7 @@ pub(super) fn check(file: &File) -> Vec<Complaint> {
         found.extend(broken.into_iter().flatten().map(|text| file.complain(number, text)));
     }
     if !file.text.is_empty() && !file.text.ends_with('\n') {
-        found.push(file.complain(0, "the last line does not end: add a new-line character"));
+        found.push(file.complain(0, "the last line does not end with a newline; add one"));
     }
     found
 }
@@ -28,21 +28,21 @@ fn too_wide(line: &str) -> Option<String> {
     let width = line.chars().count();
     let has_address = line.contains("http://") || line.contains("https://");
     (width > WIDEST && !has_address)
-        .then(|| format!("{width} columns, at most {WIDEST}: break the line"))
+        .then(|| format!("expected at most {WIDEST} columns, found {width}; break the line"))
 }
 
 fn tab(line: &str) -> Option<String> {
-    line.contains('\t').then(|| "a tab: indent with blanks, write \\t in texts".to_owned())
+    line.contains('\t').then(|| "found a tab; indent with spaces, write \\t in texts".to_owned())
 }
 
-/// Recorded output is kept as it was, blanks and all.
+/// Checks for spaces at the end of a line, except in snapshots, which keep their output.
 fn trailing_blank(file: &File, line: &str) -> Option<String> {
     (line.trim_end() != line && !file.is("snap"))
-        .then(|| "blanks at the end of the line".to_owned())
+        .then(|| "spaces at the end of the line; remove them".to_owned())
 }
 
-/// Marks of work that is not done; a test that is ignored has a reason. Written in halves, so that
-/// this file does not hold them.
+/// Checks for marks of unfinished work, and for ignored tests without a reason. The marks are
+/// written in halves, so that the check does not find this file.
 fn left_over(line: &str) -> Option<String> {
     let marks = [
         concat!("to", "do!"),
@@ -53,20 +53,20 @@ fn left_over(line: &str) -> Option<String> {
         concat!("#[ig", "nore]"),
     ];
     let mark = marks.into_iter().find(|mark| line.contains(mark))?;
-    Some(format!("`{mark}`: finish it, or take it out"))
+    Some(format!("`{mark}`: finish the work, or remove the mark"))
 }
 
-/// A path that exists on somebody's machine only. In halves for the same reason.
+/// Checks for paths that exist on one machine only. They are written in halves for the same reason.
 fn foreign_path(line: &str) -> Option<String> {
     let roots = [concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/ro", "ot/")];
     let root = roots.into_iter().find(|root| {
         line.match_indices(root).any(|(at, _)| {
-            // In the middle of a longer path it is a folder like any other.
+            // In the middle of a longer path, the name is that of any directory.
             let before = line[..at].chars().next_back();
             !before.is_some_and(|c| c.is_alphanumeric() || "._-/}".contains(c))
         })
     })?;
-    Some(format!("`{root}…` is a path of one machine: make it relative"))
+    Some(format!("`{root}…` is a path of one machine; make it relative"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Relative links in Markdown: the file is there, and so is the heading.
+//! Relative links in Markdown: the file and the heading must exist.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::{Complaint, File};
 
-/// Every relative link of every Markdown file.
+/// Checks every relative link of every Markdown file.
 pub(super) fn check(files: &[File]) -> Vec<Complaint> {
     let mut found = Vec::new();
     for file in files.iter().filter(|file| file.is("md")) {
@@ -19,7 +19,7 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
     found
 }
 
-/// Why a link leads nowhere.
+/// Returns the reason why a link is broken, if it is.
 fn broken(files: &[File], from: &Path, target: &str) -> Option<String> {
     let elsewhere = target.contains("://") || target.starts_with("mailto:");
     if elsewhere || target.is_empty() {
@@ -34,15 +34,15 @@ fn broken(files: &[File], from: &Path, target: &str) -> Option<String> {
     let is_folder = || files.iter().any(|file| file.path.starts_with(&path));
     match there {
         None if is_folder() => None,
-        None => Some(format!("`{target}` leads to no file of the tree")),
+        None => Some(format!("`{target}` names no file of the tree; correct the link")),
         Some(file) if !anchor.is_empty() && file.is("md") => (!anchors(&file.text)
             .contains(&anchor.to_lowercase()))
-        .then(|| format!("`{target}` leads to no heading of {}", path.display())),
+        .then(|| format!("`{target}` names no heading of {}; correct the link", path.display())),
         Some(_) => None,
     }
 }
 
-/// `path` as seen from `folder`, without `.` and `..`.
+/// Resolves `path` relative to `folder`, without `.` and `..`.
 fn resolve(folder: &Path, path: &Path) -> PathBuf {
     let mut whole = PathBuf::new();
     for part in folder.join(path).components() {
@@ -57,7 +57,7 @@ fn resolve(folder: &Path, path: &Path) -> PathBuf {
     whole
 }
 
-/// The lines outside fenced blocks, with their numbers.
+/// Returns the lines outside fenced blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -67,7 +67,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Targets of the links in a line: `[text](target)` and `[name]: target`, not inside code.
+/// Returns the targets of the links in a line, `[text](target)` and `[name]: target`, except in
+/// code.
 fn targets(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -88,8 +89,8 @@ fn targets(line: &str) -> Vec<&str> {
     found
 }
 
-/// What headings are called in links: lower case, blanks as hyphens, other signs left out; a second
-/// one of the same name gets a number.
+/// Returns the anchors of all headings: lower case, spaces as hyphens, other characters left out; a
+/// second heading of the same name gets a number.
 fn anchors(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));

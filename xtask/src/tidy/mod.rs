@@ -1,13 +1,13 @@
-//! `cargo xtask tidy`: the house rules that no compiler checks.
+//! `cargo xtask tidy`: checks the project's rules that no compiler checks.
 //!
-//! [`run`] reads every file that git tracks, or would, and returns a [`Complaint`] for each rule
-//! broken. [`lines`] looks at single lines, [`files`] at a Rust file as a whole, [`sync`] at the
-//! names of memory orderings over the whole tree, [`links`] at Markdown, [`decisions`] at the
-//! records' numbers, [`toolchain`] at the Rust that is promised, [`arrows`] at the crates'
-//! dependencies, [`floors`] at the modules within each crate, [`names`] at types that share a name,
-//! [`mutants`] at patches for the kernel's mutants, [`header`] at the header for C.
+//! [`run`] reads every file that git tracks or would add, and returns a [`Complaint`] for each
+//! violation. [`lines`] checks single lines, [`files`] a Rust file as a whole, [`sync`] the names
+//! of memory orderings over the whole tree, [`links`] Markdown, [`decisions`] the numbers of the
+//! records, [`toolchain`] the promised Rust version, [`arrows`] the dependencies of the crates,
+//! [`floors`] the modules within each crate, [`names`] types that share a name, [`mutants`] patches
+//! for the kernel's mutants, [`header`] the C header.
 //!
-//! What it does not do: change a file, or repeat what rustfmt and clippy find.
+//! The task does not change a file, and does not repeat what rustfmt and clippy find.
 
 mod arrows;
 mod decisions;
@@ -26,14 +26,14 @@ use std::process::Command;
 
 use crate::header;
 
-/// A rule broken somewhere.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Complaint {
-    /// The file, relative to the root.
+    /// Path of the file, relative to the root.
     pub(crate) path: PathBuf,
-    /// Its line, from 1; 0 where the whole file is meant.
+    /// Line, from 1; 0 means the whole file.
     pub(crate) line: usize,
-    /// What is wrong, and what to do.
+    /// The violation, and how to fix it.
     pub(crate) text: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Complaint {
 /// One text file of the tree.
 #[derive(Debug)]
 struct File {
-    /// Relative to the root.
+    /// Path, relative to the root.
     path: PathBuf,
     text: String,
 }
@@ -64,7 +64,7 @@ impl File {
         self.path.extension().is_some_and(|found| found == extension)
     }
 
-    /// Its lines with their numbers, from 1.
+    /// Returns the lines with their numbers, from 1.
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(at, line)| (at + 1, line))
     }
@@ -76,8 +76,8 @@ impl File {
     }
 }
 
-/// Checks the tree below `root`; no complaint, no rule broken. What keeps it from looking (no git,
-/// no cargo) is a complaint too.
+/// Checks the tree below `root`, and returns the violations. If git or cargo is missing, that is a
+/// complaint too.
 pub(crate) fn run(root: &Path) -> Vec<Complaint> {
     let files = match read(root) {
         Ok(files) => files,
@@ -104,24 +104,24 @@ pub(crate) fn run(root: &Path) -> Vec<Complaint> {
     found
 }
 
-/// The header for C, if it is not what the sources make of it.
+/// Returns a complaint if the C header differs from the one that the sources generate.
 fn stale_header(root: &Path) -> Option<Complaint> {
     let text = header::stale(root)?;
     Some(Complaint { path: PathBuf::from(header::PATH), line: 0, text })
 }
 
-/// The text files that git tracks, and those that it would if they were added.
+/// Reads the text files that git tracks or would add.
 fn read(root: &Path) -> Result<Vec<File>, String> {
     let listed =
         output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard", "-z"])?;
     let mut files = Vec::new();
     for name in listed.split('\0').filter(|name| !name.is_empty()) {
         let path = PathBuf::from(name);
-        // Deleted and not yet recorded as such, or a link to a folder: nothing to read.
+        // A deleted file that git still tracks, or a link to a directory, is skipped.
         let Ok(bytes) = std::fs::read(root.join(&path)) else {
             continue;
         };
-        // As git tells text from other files; a fuzzer's seeds are valid UTF-8 by accident.
+        // Git's test for text files; some seeds of fuzzers are valid UTF-8 by accident.
         if bytes.contains(&0) {
             continue;
         }
@@ -132,7 +132,7 @@ fn read(root: &Path) -> Result<Vec<File>, String> {
     Ok(files)
 }
 
-/// What a program prints, or why it does not.
+/// Returns the output of a program, or the reason for its failure.
 fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
     let done = Command::new(program)
         .args(arguments)

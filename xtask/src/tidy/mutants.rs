@@ -1,4 +1,4 @@
-//! Patches for `cargo xtask mutants`: each applies to the tree, and names tests that exist.
+//! Patches for `cargo xtask mutants`: each must apply to the tree, and name tests that exist.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::process::Command;
 use super::{Complaint, File};
 use crate::mutants::{Patch, RACES, RULES, does_not_apply, patches};
 
-/// The folder of the tests that patches name.
+/// Directory of the tests that patches name.
 const TESTS: &str = "crates/unix-sim/tests/sim/";
 
-/// The rules on patches.
+/// Checks the rules on patches.
 pub(super) fn check(root: &Path, files: &[File]) -> Vec<Complaint> {
     if !root.join(RACES.folder()).is_dir() {
         return Vec::new();
@@ -31,7 +31,7 @@ fn complaint(path: &Path, text: String) -> Complaint {
     Complaint { path: path.to_owned(), line: 0, text }
 }
 
-/// A patch that no longer applies.
+/// Returns a complaint if a patch does not apply.
 fn refused(root: &Path, patch: &Patch) -> Option<Complaint> {
     let checked =
         Command::new("git").args(["apply", "--check"]).arg(&patch.path).current_dir(root).output();
@@ -43,7 +43,7 @@ fn refused(root: &Path, patch: &Patch) -> Option<Complaint> {
     Some(complaint(&patch.path, does_not_apply(&patch.path, &why)))
 }
 
-/// Tests of a patch that no file has.
+/// Returns a complaint for each test of a patch that does not exist.
 fn unknown_tests(patch: &Patch, files: &[File]) -> Vec<Complaint> {
     let is_there = |test: &str| {
         let (module, name) = test.rsplit_once("::").unwrap_or_default();
@@ -52,7 +52,11 @@ fn unknown_tests(patch: &Patch, files: &[File]) -> Vec<Complaint> {
         files.iter().any(|file| file.path == Path::new(&path) && file.text.contains(&line))
     };
     let unknown = patch.tests.iter().filter(|test| !is_there(test));
-    unknown.map(|test| complaint(&patch.path, format!("there is no test {test}"))).collect()
+    unknown
+        .map(|test| {
+            complaint(&patch.path, format!("expected a test {test}, found none; correct its name"))
+        })
+        .collect()
 }
 
 #[cfg(test)]

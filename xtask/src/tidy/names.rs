@@ -1,10 +1,10 @@
-//! One name, one type.
+//! Names of types: each name belongs to one type.
 //!
 //! - Two public types of the library crates never share a name. A type is public here if it is
 //!   declared `pub`, without a restriction such as `(crate)`. That approximates "reachable from
 //!   outside of its crate": the lint `unreachable_pub` finds the declarations that differ.
 //! - `names.txt` lists the names that several types still share, private ones included, with the
-//!   number of types that have each; the list only becomes shorter.
+//!   number of types that have each; the list may only become shorter.
 //!
 //! Structs, enums, unions, traits and type aliases of the crates' sources count, except those of
 //! tests. An alias `Result` is not a type of its own, and each crate may have one, as the modules
@@ -19,11 +19,11 @@ use syn::{Attribute, Ident, Item, Visibility};
 use super::floors::is_test;
 use super::{Complaint, File};
 
-/// The names that several types share.
+/// Names that several types share.
 const SHARED: &str = include_str!("names.txt");
 
-/// The names that public types share. `tontine` and `tontine-unix` each have a `Signal`: users of
-/// one do not need the other, and the field has no second word.
+/// Names that public types share. `tontine` and `tontine-unix` each have a `Signal`: users of one
+/// do not need the other, and the field has no second word for it.
 const PUBLIC_SHARED: &[&str] = &["Signal"];
 
 /// Checks both rules on names, for all crates.
@@ -34,7 +34,7 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
 fn complaints(files: &[File], shared: &str, public_shared: &[&str]) -> Vec<Complaint> {
     let mut types: BTreeMap<String, Vec<Declaration<'_>>> = BTreeMap::new();
     for file in files.iter().filter(|file| is_source(file)) {
-        // A file that cannot be read is a complaint of the floors.
+        // `floors` reports a file that cannot be parsed.
         let Ok(syntax) = syn::parse_file(&file.text) else { continue };
         let mut names = Names::default();
         names.visit_file(&syntax);
@@ -111,7 +111,7 @@ fn is_source(file: &File) -> bool {
     })
 }
 
-/// The types that a file declares, except in tests, and whether each is public.
+/// The types that a file declares, except in tests; `true` marks public ones.
 #[derive(Default)]
 struct Names(Vec<(String, bool)>);
 

@@ -1,10 +1,10 @@
-//! Names of memory orderings: each says whom it pairs with, so none stands alone.
+//! Names of memory orderings: each names its partner, so each occurs at least twice.
 
 use std::collections::BTreeMap;
 
 use super::{Complaint, File};
 
-/// Every name must be seen twice in the tree.
+/// Checks that every name occurs at least twice in the tree.
 pub(super) fn check(files: &[File]) -> Vec<Complaint> {
     let mut seen: BTreeMap<&str, Vec<(&File, usize)>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is("rs")) {
@@ -18,14 +18,14 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
         .filter_map(|(name, places)| match places[..] {
             [(file, line)] => Some(file.complain(
                 line,
-                format!("`SYNC {name}` is seen once: name the other side the same"),
+                format!("`SYNC {name}` occurs once; give the other side the same name"),
             )),
             _ => None,
         })
         .collect()
 }
 
-/// The names in a comment that pairs orderings: a word behind the mark, with a colon behind it.
+/// Returns the names in a comment that pairs orderings: a word after the mark, followed by a colon.
 fn names(line: &str) -> impl Iterator<Item = &str> {
     let comment = line.split_once("//").map_or("", |(_, comment)| comment);
     comment.split("SYNC ").skip(1).filter_map(|after| {

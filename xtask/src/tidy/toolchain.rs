@@ -1,8 +1,8 @@
-//! The oldest Rust that is promised: every place that names it says the same.
+//! The oldest supported Rust: all files that name it must agree.
 //!
-//! `rust-version` in the workspace's manifest is what cargo enforces, so a build with just that
-//! toolchain shows that it is true. README.md tells people; a toolchain file, where there is one,
-//! would choose what everybody builds with.
+//! Cargo enforces `rust-version` in the workspace's manifest, so a build with exactly that
+//! toolchain proves it. README.md documents it; a toolchain file, if there is one, determines the
+//! toolchain of every build.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
     };
     let mut found = Vec::new();
     if let Some(readme) = named(files, "README.md") {
-        // The line may break anywhere.
+        // A line may break at any blank.
         let flat = readme.text.split_whitespace().collect::<Vec<_>>().join(" ");
         let said = after(&flat, "Rust ≥ ");
         if said != Some(promised) {
@@ -52,7 +52,7 @@ fn named<'a>(files: &'a [File], name: &str) -> Option<&'a File> {
     files.iter().find(|file| file.path == Path::new(name))
 }
 
-/// The version behind the first `mark`.
+/// Returns the version after the first `mark`.
 fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     let rest = &text[text.find(mark)? + mark.len()..];
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
