@@ -1,4 +1,4 @@
-//! Descriptors that a hostile peer passes: [`Stock`].
+//! Descriptors for a hostile peer to pass: [`Stock`].
 
 #![allow(unsafe_code, reason = "a system call without a wrapper")]
 
@@ -13,20 +13,21 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use super::common::Random;
 use super::raw;
 
-/// Kinds that [`make`] knows.
+/// Number of kinds of [`make`].
 const KINDS: u64 = 21;
 
-/// Descriptors to pass, made once for many messages.
+/// Descriptors to pass, created once for many messages.
 #[derive(Debug)]
 pub(super) struct Stock<'a> {
     fds: Vec<OwnedFd>,
-    /// A file of a file system that never answers, where there is one. Borrowed, because closing a
-    /// copy of it would wait, too.
+    /// A file of a file system that never replies, if there is one. Borrowed, because closing a
+    /// copy of it would wait too.
     unanswered: Option<BorrowedFd<'a>>,
 }
 
 impl<'a> Stock<'a> {
-    /// Makes a few descriptors of random kinds. `victims` are files on which the peer holds locks.
+    /// Creates a few descriptors of random kinds. `victims` are files on which the peer holds
+    /// locks.
     pub(super) fn new(
         random: &mut Random,
         victims: &[&Path],
@@ -40,7 +41,7 @@ impl<'a> Stock<'a> {
         Self { fds, unanswered }
     }
 
-    /// Returns `count` of them, in random order and repeated.
+    /// Returns `count` descriptors, in random order and with repetitions.
     pub(super) fn some(&self, random: &mut Random, count: usize) -> Vec<BorrowedFd<'_>> {
         let one = |random: &mut Random| match self.unanswered {
             Some(fd) if random.below(3) == 0 => fd,
@@ -51,7 +52,7 @@ impl<'a> Stock<'a> {
     }
 }
 
-/// Makes descriptors of one kind; none where the machine cannot.
+/// Creates descriptors of one kind; none if the machine cannot.
 fn make(kind: u64, random: &mut Random, victims: &[&Path]) -> Vec<OwnedFd> {
     match kind {
         0 => vec![raw::memfd(4096)],
@@ -94,7 +95,7 @@ fn sealed(fd: OwnedFd, seals: SealFlags) -> Vec<OwnedFd> {
     vec![fd]
 }
 
-/// A large memory file whose pages the last close must free.
+/// Returns a large memory file whose pages the last close must free.
 fn large(random: &mut Random) -> Vec<OwnedFd> {
     let size = 1 << (20 + random.below(8));
     let fd = raw::memfd(size);
@@ -102,7 +103,7 @@ fn large(random: &mut Random) -> Vec<OwnedFd> {
     sealed(fd, raw::SEALS)
 }
 
-/// Inotify instances: closing each waits for a grace period of the kernel.
+/// Returns inotify instances: closing each waits for a grace period of the kernel.
 fn inotify(random: &mut Random) -> Vec<OwnedFd> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
     let count = if random.below(4) == 0 { 100 } else { 1 };
@@ -114,7 +115,7 @@ fn inotify(random: &mut Random) -> Vec<OwnedFd> {
     instances
 }
 
-/// An epoll set with many entries.
+/// Returns an epoll set with many entries.
 fn epoll(random: &mut Random) -> Vec<OwnedFd> {
     use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
     let Ok(set) = create(CreateFlags::CLOEXEC) else { return Vec::new() };
@@ -124,13 +125,13 @@ fn epoll(random: &mut Random) -> Vec<OwnedFd> {
     for (at, fd) in watched.iter().enumerate() {
         let _ = add(&set, fd, EventData::new_u64(at as u64), EventFlags::IN);
     }
-    // Entries last as long as what they watch: so that is passed, too.
+    // An entry lasts as long as its file: so the files are passed too.
     let mut fds = vec![set];
     fds.extend(watched.into_iter().take(20));
     fds
 }
 
-/// A TCP socket whose close waits a minute: it lingers with unsent data.
+/// Returns a TCP socket whose close waits a minute: it lingers with unsent data.
 fn lingering() -> Vec<OwnedFd> {
     let Ok(listener) = std::net::TcpListener::bind("127.0.0.1:0") else { return Vec::new() };
     let Ok(address) = listener.local_addr() else { return Vec::new() };
@@ -141,23 +142,23 @@ fn lingering() -> Vec<OwnedFd> {
     let _ = ours.set_nonblocking(false);
     let linger = Some(std::time::Duration::from_secs(60));
     let _ = rustix::net::sockopt::set_socket_linger(&ours, linger);
-    // The other end stays open in the queue of whatever these are passed through.
+    // The other end stays open in the queue of the socket through which these are passed.
     theirs.into_iter().chain([ours.into()]).collect()
 }
 
-/// An io_uring instance.
+/// Returns an io_uring instance.
 fn io_uring() -> Vec<OwnedFd> {
     let mut parameters = [0_u8; 120];
-    // SAFETY: the kernel's structure has 120 bytes, all zero.
+    // SAFETY: the kernel's structure has 120 bytes, which may all be zero.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, parameters.as_mut_ptr()) };
     if fd < 0 {
         return Vec::new();
     }
-    // SAFETY: a new descriptor.
+    // SAFETY: the descriptor is new and owned by nothing else.
     vec![unsafe { OwnedFd::from_raw_fd(fd as i32) }]
 }
 
-/// A Unix socket with messages in its queue that carry descriptors.
+/// Returns a Unix socket with queued messages that carry descriptors.
 fn full_pair(random: &mut Random) -> Vec<OwnedFd> {
     let (domain, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let Ok((one, other)) = rustix::net::socketpair(domain, kind, SocketFlags::CLOEXEC, None) else {
@@ -181,7 +182,7 @@ impl Drop for Stock<'_> {
     }
 }
 
-/// Returns what `fstat` says a descriptor's file takes: its identity and its bytes.
+/// Returns the identity and the size in bytes of a descriptor's file, by `fstat`.
 pub(super) fn charge(fd: &OwnedFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstat(fd).ok()?;
     Some((stat.st_ino, stat.st_blocks as u64 * 512))

@@ -3,10 +3,10 @@
 use super::heap_members;
 use super::slice::{Count, Slice};
 
-/// Kills of one heap.
+/// Number of kills per heap.
 const KILLS: u64 = 500;
 
-/// Plays one heap after the other until the slice is over.
+/// Runs one heap after the other until the slice is over.
 pub(super) fn run(slice: &Slice) {
     while !slice.is_over() {
         let seed = slice.random(slice.next_case()).next();

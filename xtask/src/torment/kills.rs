@@ -1,8 +1,8 @@
 //! Senders and receivers of one mailbox, killed at random: [`run`].
 //!
-//! All processes are forked from the slice's and share a [`Board`]. Receivers succeed each other at
-//! one path; each checks what it receives against the board at once ([`receiver`]). Senders check
-//! the results of their calls ([`sender`]). This file kills, stops and replaces them.
+//! All processes are forks of the slice's process and share a [`Board`]. Receivers succeed each
+//! other at one path; each checks what it receives against the board at once ([`receiver`]).
+//! Senders check the results of their calls ([`sender`]). This file kills, stops and replaces them.
 
 mod board;
 mod receiver;
@@ -21,9 +21,9 @@ use super::wire;
 use super::worker::{self, Worker};
 use board::{Board, FLUSHER, Order};
 
-/// Longest round.
+/// Maximum duration of a round.
 const ROUND: Duration = Duration::from_secs(4);
-/// Senders at once.
+/// Number of concurrent senders.
 const MAX_SENDERS: u64 = 6;
 
 /// State that the processes of one round share.
@@ -64,7 +64,7 @@ impl Round<'_> {
     }
 }
 
-/// Plays rounds until the slice is over.
+/// Runs rounds until the slice is over.
 pub(super) fn run(slice: &Slice) {
     while !slice.is_over() {
         let case = slice.next_case();
@@ -80,14 +80,14 @@ pub(super) fn run(slice: &Slice) {
     }
 }
 
-/// A process of the round, and what was done to it.
+/// A process of the round, and the actions on it.
 struct Process {
     worker: Worker,
     kind: Kind,
     progress: (u64, Instant),
     /// Time at which a stopped process continues.
     stopped: Option<Instant>,
-    /// Whether it was told to end, so that its end is expected.
+    /// `true` if the process was asked to end, so that its end is expected.
     ordered: bool,
 }
 
@@ -120,7 +120,7 @@ fn play(round: &Round<'_>, random: &mut Random) {
     finish(round, processes, random);
 }
 
-/// Kills, stops or gives an order to one process.
+/// Kills, stops or commands one process.
 fn disturb(round: &Round<'_>, process: &mut Process, random: &mut Random) {
     let word = round.board.order(process_index(process.kind));
     match random.below(20) {
@@ -149,7 +149,7 @@ fn process_index(kind: Kind) -> usize {
     }
 }
 
-/// Checks what has ended, and starts another in its place.
+/// Checks the processes that have ended, and starts replacements.
 fn replace_ended(round: &Round<'_>, processes: &mut [Process], random: &mut Random) {
     let receiver = processes.iter().find_map(|process| match process.kind {
         Kind::Receiver(index) => Some(index),
@@ -162,7 +162,7 @@ fn replace_ended(round: &Round<'_>, processes: &mut [Process], random: &mut Rand
             process.progress.1 = Instant::now();
         }
         let index = process_index(process.kind);
-        // A program that replaced the worker's sleeps: it is dead to the others.
+        // A program that replaced the worker sleeps: for the others the worker is dead.
         if round.board.has_executed(index) && process.worker.ended().is_none() && process.ordered {
             process.worker.signal(libc::SIGKILL);
         }
@@ -211,12 +211,12 @@ fn start_receiver(round: &Round<'_>, random: &mut Random) -> Process {
     Process { worker, kind: Kind::Receiver(index), progress, stopped: None, ordered: false }
 }
 
-/// Lets the senders finish under a receiver that lives, and accounts for every message.
+/// Lets the senders finish while a receiver lives, and accounts for every message.
 fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
     round.board.stop();
     let deadline = Instant::now() + MAX_PAUSE;
     while Instant::now() < deadline && round.slice.violations() == 0 {
-        // Receivers that were told to end do so, and get a successor; senders are not replaced.
+        // Receivers that were asked to end do so, and get a successor; senders are not replaced.
         for process in &mut processes {
             if process.worker.ended().is_some() && matches!(process.kind, Kind::Receiver(_)) {
                 *process = start_receiver(round, random);
@@ -246,7 +246,7 @@ fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
     let receiver = processes.iter_mut().find(|one| matches!(one.kind, Kind::Receiver(_)));
     let receiver = receiver.expect("a receiver at all times");
     while round.slice.violations() == 0 && !flush(round, receiver) {
-        // It had been told to end.
+        // The process had been asked to end.
         *receiver = start_receiver(round, random);
     }
     if round.slice.violations() == 0 {
@@ -256,7 +256,7 @@ fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
 }
 
 /// Wakes a receiver that waits without a timeout, and waits until it has nothing left to read.
-/// Returns `false` if it ended because it was told to.
+/// Returns `false` if it ended because it was asked to.
 fn flush(round: &Round<'_>, receiver: &mut Process) -> bool {
     let mut flusher = Worker::start("flusher", || wake(&round.path));
     let idle = round.board.idle(process_index(receiver.kind));

@@ -1,7 +1,7 @@
 //! Random kills and hostile peers against the library: the program behind `cargo xtask torment`.
 //!
-//! [`run`] starts this program again for each slice of a [`Part`]. Each slice has a process and a
-//! folder of its own, and reports through its standard output ([`slice`]). A slice that panics,
+//! [`run`] starts this program again for each slice of a [`Part`]. Each slice has its own process
+//! and directory, and reports through its standard output ([`slice`]). A slice that panics,
 //! crashes or does not end is a violation like one that it reports itself.
 
 #[path = "../../../crates/tontine/tests/common/mod.rs"]
@@ -33,11 +33,11 @@ use clap::{Parser, Subcommand};
 use request::{Part, Request, SliceRequest};
 use slice::Outcome;
 
-/// Slices that a run is divided into.
+/// Number of slices of a run.
 const SLICES: u64 = 15;
-/// Shortest slice.
+/// Minimum duration of a slice.
 const MIN_SLICE: Duration = Duration::from_secs(2);
-/// Longest slice.
+/// Maximum duration of a slice.
 const MAX_SLICE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Parser)]
@@ -108,7 +108,7 @@ fn run(request: &Request) -> io::Result<bool> {
     Ok(totals.values().all(|total| total.violations.is_empty()))
 }
 
-/// Prints the violations of one slice, and removes its folder if there is none.
+/// Prints the violations of one slice, or removes its directory if there are none.
 fn report(found: &Outcome, slice: &SliceRequest) {
     let SliceRequest { part, seed, folder, .. } = slice;
     let part = part.name();
@@ -122,7 +122,7 @@ fn report(found: &Outcome, slice: &SliceRequest) {
     }
 }
 
-/// Makes a folder for one slice that other users may enter.
+/// Creates a directory for one slice that other users may enter.
 fn folder(part: Part) -> io::Result<PathBuf> {
     let name = format!("torment-{}-", part.name());
     let folder = tempfile::Builder::new().prefix(&name).tempdir()?.keep();

@@ -2,7 +2,7 @@
 //!
 //! A sender and a raw receiver ([`hostile`]) are two processes that go through the same cases in
 //! step. In an *exact* case the receiver acknowledges like an honest one and ends; the sender must
-//! then take back exactly what was not acknowledged. In the others it does what it likes.
+//! then take back exactly what was not acknowledged. In the other cases the receiver misbehaves.
 
 mod hostile;
 
@@ -20,11 +20,11 @@ use super::slice::{Count, MAX_CALL, MAX_PAUSE, Slice};
 use super::wire;
 use super::worker::{self, Shared, Stopwatch, Worker};
 
-/// Timeout of the calls that have one.
+/// Timeout of calls that have one.
 const TIMEOUT: Duration = Duration::from_millis(20);
-/// Longest time of one case for the sender.
+/// Maximum time that the sender spends on one case.
 const CASE: Duration = Duration::from_millis(250);
-/// Cases of one pair of processes.
+/// Number of cases per pair of processes.
 const CASES: u64 = 200;
 
 /// Shared words of a pair.
@@ -42,18 +42,18 @@ enum Mode {
     Exact(End),
     /// Acknowledges everything, keeps every chunk, and asks for memory back again and again.
     Hoard,
-    /// Anything.
+    /// Does anything.
     Wild,
 }
 
 /// End of an exact receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The life word is marked, and the connection is closed.
+    /// The liveness word is marked, and the connection is closed.
     Dead,
-    /// The life word is marked, and the connection stays open.
+    /// The liveness word is marked, and the connection stays open.
     DeadConnected,
-    /// The mailbox is closed, and says so.
+    /// The mailbox is closed, and the control page says so.
     Closed,
     /// The connection is closed.
     HungUp,
@@ -81,7 +81,7 @@ impl Case {
     }
 }
 
-/// Plays pairs until the slice is over.
+/// Runs pairs until the slice is over.
 pub(super) fn run(slice: &Slice) {
     while !slice.is_over() {
         let board = worker::shared(8);
@@ -114,7 +114,7 @@ pub(super) fn run(slice: &Slice) {
                 worker::set(&board[STOP], 1);
             }
         }
-        // Its files are closed at the sender's end, which would wait for it.
+        // Its files are closed when the sender ends, which would wait for it.
         if let Ok(mount) = mount {
             drop(mount);
         }
@@ -129,7 +129,7 @@ pub(super) fn run(slice: &Slice) {
     }
 }
 
-/// Plays the sender of one case after the other.
+/// Runs the sender of one case after the other.
 fn send(slice: &Slice, path: &Path, board: Shared) {
     Life::register().expect("the main thread");
     while worker::get(&board[STOP]) == 0 {
@@ -222,14 +222,14 @@ struct Player<'a> {
     next: u64,
     /// The error that ended the lane.
     ended: Option<Error>,
-    /// Whether it was told to fail with its receiver.
+    /// `true` if the sender's options make it fail with its receiver.
     fails: bool,
 }
 
-/// Maximum number of threads that files of one user hold.
+/// Maximum number of threads that files of one user block.
 const MAX_HELD: usize = 8;
 
-/// Counts the threads of this process that receive descriptors or close them.
+/// Returns the number of threads of this process that receive or close descriptors.
 fn held_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
@@ -250,7 +250,7 @@ impl Player<'_> {
                 self.call(case, sender, 11);
                 std::thread::sleep(Duration::from_micros(200));
             }
-            // While files that never answer hold all threads, no WELCOME is received.
+            // While files that never reply block all threads, no WELCOME is received.
             let found = self.ended.is_some() || held_threads() >= MAX_HELD;
             self.slice.check(case.number, found, || {
                 format!("expected the end of the lane ({:?}), found none", case.mode)
@@ -308,7 +308,7 @@ impl Player<'_> {
         });
     }
 
-    /// Checks what is true once the lane has ended.
+    /// Checks the state of an ended lane.
     fn check_end(&mut self, case: &mut Case, sender: &mut Sender, ended: &Error) {
         let Mode::Exact(end) = case.mode else {
             return self.check_wild_end(case, sender);
@@ -349,7 +349,7 @@ impl Player<'_> {
         self.refuses(case, sender, found, "after unread");
     }
 
-    /// Checks that nothing can be sent any more.
+    /// Checks that no further message can be sent.
     fn refuses(&mut self, case: &Case, sender: &mut Sender, errno: i32, when: &str) {
         for _ in 0..3 {
             let again = sender.try_send(b"late");

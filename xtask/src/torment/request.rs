@@ -1,4 +1,4 @@
-//! The command line of `torment`: [`Request`], shared with the chore that builds and starts it.
+//! The command line of `torment`: [`Request`], shared with the task that builds and starts it.
 
 #![allow(dead_code, reason = "the chore passes on what the program reads")]
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
 
-/// A part of the torment, with cases of its own.
+/// A part of the torment, with its own cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Part {
     /// Senders and receivers killed at random
@@ -44,13 +44,13 @@ pub(crate) struct Request {
     /// Duration of the run, shared by the parts
     #[arg(long, default_value_t = 120, value_parser = value_parser!(u64).range(1..))]
     pub(crate) seconds: u64,
-    /// Seed of the generated cases; without it, one from the clock
+    /// Seed of the generated cases; without it, one is taken from the clock
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Run only this part
     #[arg(long, value_enum)]
     pub(crate) only: Option<Part>,
-    /// First case of each part, as a violation names it
+    /// First case of each part, as named by a violation
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) case: u64,
     /// Build with AddressSanitizer (needs a nightly toolchain)
@@ -59,7 +59,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Returns the arguments that ask for the same.
+    /// Returns the arguments of an equal request.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![format!("--seconds={}", self.seconds)];
         arguments.push(format!("--case={}", self.case));

@@ -1,6 +1,6 @@
 //! Tokio runtimes with many lanes, dropped futures and forked children: [`run`].
 //!
-//! Each case has a process of its own, since a runtime has threads and the next case forks.
+//! Each case has its own process, since a runtime has threads and the next case forks.
 
 #![allow(unsafe_code, reason = "a process that kills itself")]
 
@@ -20,7 +20,7 @@ use super::message::Message;
 use super::slice::{Count, MAX_PAUSE, Slice};
 use super::worker::{self, Worker};
 
-/// Plays cases until the slice is over.
+/// Runs cases until the slice is over.
 pub(super) fn run(slice: &Slice) {
     while !slice.is_over() {
         let case = slice.next_case();
@@ -62,7 +62,7 @@ fn runtime(threads: usize) -> Runtime {
     builder.enable_all().build().expect("a runtime")
 }
 
-/// Several tasks send and drop their futures; the receiver drops its own, too.
+/// Several tasks send and drop their futures; the receiver drops its own too.
 async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut Random) {
     let options = Options::new().lane_cap(cap);
     let mailbox = options.bind(path).expect("binds");
@@ -96,7 +96,7 @@ async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut 
         let wait = Duration::from_micros(random.below(1_000));
         let Ok(message) = timeout(wait, mailbox.recv()).await else {
             pauses += 1;
-            // Far more than any number of honest pauses.
+            // Far longer than any honest pause.
             if pauses > 1_000_000 {
                 slice.violate(case, &format!("expected more messages after {received}"));
             }
@@ -200,7 +200,7 @@ async fn kill_receiver(slice: &Slice, case: u64, path: &Path, cap: u64) {
         let mut mailbox = Options::new().lane_cap(cap).bind(path).expect("binds");
         let _ = mailbox.recv().map(drop);
         std::thread::sleep(Duration::from_millis(5));
-        // SAFETY: ends this process.
+        // SAFETY: the call ends this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     });
     let options = Options::new().lane_cap(cap).on_death(OnDeath::Fail);

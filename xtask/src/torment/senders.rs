@@ -1,6 +1,6 @@
 //! Hostile senders against an honest receiver with an honest sender: [`run`].
 //!
-//! The receiver and the honest sender are processes of their own; each hostile sender plays one
+//! The receiver and the honest sender are separate processes; each hostile sender runs one
 //! generated case after the other through raw sockets ([`hostile`]).
 
 #![allow(unsafe_code, reason = "record locks, limits and setuid")]
@@ -21,20 +21,20 @@ use super::slice::{Count, MAX_CALL, MAX_PAUSE, Slice};
 use super::wire;
 use super::worker::{self, Shared, Stopwatch, Worker};
 
-/// Longest round.
+/// Maximum duration of a round.
 const ROUND: Duration = Duration::from_secs(4);
-/// Lanes of the receiver, of which one is the honest sender's.
+/// Number of lanes of the receiver, one of which is the honest sender's.
 const MAX_LANES: usize = 24;
 const LANE_CAP: u64 = 1 << 20;
 const MAILBOX_CAP: u64 = 16 << 20;
-/// Threads of the receiver: its own, eight that files of one user hold, four that close
-/// connections, and one for each lane that passed such a file.
+/// Maximum number of threads of the receiver: its own, eight that files of one user block, four
+/// that close connections, and one for each lane that passed such a file.
 const MAX_THREADS: usize = 1 + 8 + 4 + MAX_LANES;
-/// Descriptors of the receiver beyond its lanes: pending connections and its own.
+/// Maximum number of descriptors of the receiver beyond its lanes: pending connections and its own.
 const MAX_OTHER_FDS: usize = 160;
-/// Descriptor limit of the receiver in half of the rounds: what is passed may not fit.
+/// Descriptor limit of the receiver in half of the rounds: passed descriptors may not fit.
 const FEW_FDS: u64 = 400;
-/// Longest time without progress of an honest end, while a FUSE server is there to wait for.
+/// Maximum time without progress of an honest end while a FUSE server may block it.
 const MAX_STALL: Duration = Duration::from_secs(10);
 /// Uid of a user that the receiver does not admit.
 const STRANGER: u32 = 65534;
@@ -48,7 +48,7 @@ const FINAL: usize = 4;
 const BOUND: usize = 5;
 const RECEIVED: usize = 6;
 
-/// Plays rounds until the slice is over.
+/// Runs rounds until the slice is over.
 pub(super) fn run(slice: &Slice) {
     while !slice.is_over() {
         play(slice, slice.next_case());
@@ -97,14 +97,14 @@ fn play(slice: &Slice, case: u64) {
             }
             let file = mount.and_then(|mount| mount.open().ok());
             hostile::play(slice, &victims, file.as_ref(), &board[STOP]);
-            // Closing it would wait.
+            // Closing this file would wait.
             std::mem::forget(file);
         }));
     }
     watch(slice, &victims, board, [&mut receiver, &mut honest]);
     worker::set(&board[STOP], 1);
     peers.iter().for_each(|peer| peer.signal(libc::SIGKILL));
-    // Before anything waits for a process that closes one of its files.
+    // Must come before any wait for a process that closes one of its files.
     if let Ok(mount) = mount {
         drop(mount);
     }
@@ -117,7 +117,7 @@ fn play(slice: &Slice, case: u64) {
 fn watch(slice: &Slice, victims: &Victims, board: Shared, honest: [&mut Worker; 2]) {
     let end = Instant::now() + ROUND.min(slice.left());
     let mut progress = [(0, Instant::now()); 2];
-    // A round does not end while an honest end is stalled: that would end what it waits for.
+    // A round does not end while an honest end is stalled: the end of the round would release it.
     let is_stalled = |last: &(u64, Instant)| last.1.elapsed() > Duration::from_secs(1);
     while (Instant::now() < end || progress.iter().any(is_stalled)) && slice.violations() == 0 {
         std::thread::sleep(Duration::from_millis(20));
@@ -170,7 +170,7 @@ fn holder(path: &Path) -> Option<i32> {
     (asked == 0 && lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid)
 }
 
-/// Takes a record lock like a database would.
+/// Takes a record lock, as a database would.
 fn lock(path: &Path) -> File {
     let file = File::options().read(true).write(true).open(path).expect("the database");
     rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
@@ -179,17 +179,17 @@ fn lock(path: &Path) -> File {
 }
 
 fn become_stranger() {
-    // SAFETY: the worker is single-threaded, and only gives up what it is.
+    // SAFETY: the worker is single-threaded, and only drops privileges.
     unsafe {
         libc::setgroups(0, std::ptr::null());
         assert_eq!(libc::setgid(STRANGER), 0);
         assert_eq!(libc::setuid(STRANGER), 0);
     }
-    // A change of user clears it.
+    // A change of user clears this setting.
     worker::end_with_parent();
 }
 
-/// Receives with every call that there is, and checks time, order and resources.
+/// Receives with every receiving call, and checks time, order and resources.
 fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
     Life::register().expect("the main thread");
     let _database = lock(&victims.database);
@@ -205,7 +205,7 @@ fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
         .handshake_timeout(Duration::from_millis(300));
     if random.below(2) == 0 {
         let limit = libc::rlimit { rlim_cur: FEW_FDS, rlim_max: FEW_FDS };
-        // SAFETY: a limit of this process.
+        // SAFETY: the call changes a limit of this process.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
     }
     let mut mailbox = options.bind(&victims.socket).expect("binds");
@@ -276,7 +276,8 @@ fn receive_once(
     }
 }
 
-/// Checks one received message: the honest sender's are whole and in order, a stranger has none.
+/// Checks one received message: those of the honest sender are whole and in order, and a refused
+/// user has none.
 fn judge(found: Option<Received>, board: Shared, expected: &mut u64) -> Result<(), String> {
     let Some((uid, pid, bytes)) = found else { return Ok(()) };
     if uid == STRANGER {
@@ -320,7 +321,7 @@ fn within_bounds() -> Result<(), String> {
     Ok(())
 }
 
-/// Sends numbered messages until told to stop, then waits until all are read.
+/// Sends numbered messages until asked to stop, then waits until all are acknowledged.
 fn send(slice: &Slice, path: &Path, board: Shared, seed: u64) {
     Life::register().expect("the main thread");
     worker::set(&board[HONEST_PID], u64::from(std::process::id()));

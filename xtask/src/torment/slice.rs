@@ -1,7 +1,7 @@
 //! One slice of a part: [`Slice`] inside its process, [`start`] and [`Outcome`] outside of it.
 //!
 //! The process prints its counts as lines of a name and a number. Violations go into a file of the
-//! folder, so that every forked worker can report one.
+//! directory, so that every forked worker can report one.
 
 use std::fmt;
 use std::fs::File;
@@ -14,19 +14,20 @@ use super::common::Random;
 use super::request::{Part, SliceRequest};
 use super::worker;
 
-/// Longest time that a slice may take to end after its time is up.
+/// Maximum time that a slice takes to end after its time is up.
 const GRACE: Duration = Duration::from_secs(90);
 
-/// Violations that one slice reports at most.
+/// Maximum number of violations that one slice reports.
 const MAX_VIOLATIONS: u64 = 5;
 
-/// Slices with violations after which a part is not continued.
+/// Number of slices with violations after which a part is not continued.
 const MAX_FAILED_SLICES: u64 = 3;
 
-/// Longest call that is not a violation, not counting time spent waiting for a processor.
+/// Maximum duration of a call, without the time that it waits for a processor; a longer call is a
+/// violation.
 pub(super) const MAX_CALL: Duration = Duration::from_secs(5);
 
-/// Longest time without progress that is not a violation.
+/// Maximum time without progress; a longer time is a violation.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(25);
 
 /// The counters of a slice.
@@ -66,12 +67,12 @@ impl Slice {
         slice
     }
 
-    /// Returns `true` once the slice's time is up or it has found enough.
+    /// Returns `true` once the slice's time is up or it has reported the maximum of violations.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.end || self.violations() > 0
     }
 
-    /// Returns the time that is left.
+    /// Returns the remaining time.
     pub(super) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
@@ -82,7 +83,7 @@ impl Slice {
         worker::add(&self.counts[CASE], 1)
     }
 
-    /// Returns the number of the case that began last.
+    /// Returns the number of the current case.
     pub(super) fn latest_case(&self) -> u64 {
         worker::get(&self.counts[CASE]).saturating_sub(1)
     }
@@ -121,12 +122,12 @@ impl Slice {
         }
     }
 
-    /// Returns how many violations were reported.
+    /// Returns the number of reported violations.
     pub(super) fn violations(&self) -> u64 {
         read_violations(&self.folder).len() as u64
     }
 
-    /// Reports what cannot run here, and why.
+    /// Reports a case that cannot run on this machine, and the reason.
     pub(super) fn note_skipped(&self, what: &str) {
         let _ = std::fs::write(self.folder.join("skipped"), what);
     }
@@ -187,12 +188,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns `true` once the part has failed so often that more slices would say the same.
+    /// Returns `true` once enough slices of the part have failed to end it.
     pub(super) fn has_failed(&self) -> bool {
         self.failed_slices >= MAX_FAILED_SLICES
     }
 
-    /// Adds the outcome of another slice.
+    /// Adds the findings of another slice.
     pub(super) fn add(&mut self, other: Self) {
         self.cases += other.cases;
         self.rounds += other.rounds;
@@ -220,7 +221,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs one slice in a process of its own and waits for its end.
+/// Runs one slice in a separate process and waits for its end.
 pub(super) fn start(program: &Path, request: &SliceRequest) -> io::Result<Outcome> {
     let SliceRequest { part, seed, case, milliseconds, folder } = request;
     let errors = folder.join("stderr");
@@ -229,7 +230,7 @@ pub(super) fn start(program: &Path, request: &SliceRequest) -> io::Result<Outcom
         .args(["slice", part.name()])
         .args([seed, case, milliseconds].map(u64::to_string))
         .arg(folder)
-        // Leaks are not looked for: most workers are killed.
+        // Leak detection is off, because most workers are killed.
         .env("ASAN_OPTIONS", "detect_leaks=0:exitcode=99")
         .env("RUST_BACKTRACE", "1")
         .stdin(Stdio::null())

@@ -16,7 +16,7 @@ use rustix::net::{
 use super::common::Random;
 use super::raw;
 
-/// Most descriptors that one message carries.
+/// Maximum number of descriptors of a message.
 pub(super) const MAX_FDS: usize = 253;
 
 /// Connects to a mailbox, if it accepts within a second.
@@ -27,7 +27,7 @@ pub(super) fn dial(path: &Path) -> Option<OwnedFd> {
     Some(socket)
 }
 
-/// Accepts the next connection, if one comes in time.
+/// Accepts the next connection, if one arrives in time.
 pub(super) fn accept(listener: &OwnedFd, timeout: Duration) -> Option<OwnedFd> {
     is_readable(listener, timeout)
         .then(|| rustix::net::accept_with(listener, SocketFlags::CLOEXEC).ok())?
@@ -39,12 +39,12 @@ pub(super) fn is_readable(fd: impl AsFd, timeout: Duration) -> bool {
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) == Ok(1)
 }
 
-/// The result of one look at a socket.
+/// Result of one receive from a socket.
 #[derive(Debug)]
 pub(super) enum Heard {
     Nothing,
     HungUp,
-    /// A kind, and the descriptors that came with it.
+    /// The kind of a message, and its descriptors.
     Message(u32, Vec<OwnedFd>),
 }
 
@@ -74,7 +74,7 @@ pub(super) fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> boo
     raw::send(socket, bytes, &fds[..fds.len().min(MAX_FDS)])
 }
 
-/// Numbers at the edges of what the protocol checks.
+/// Numbers at the limits of the protocol's checks.
 pub(super) fn edge(random: &mut Random) -> u64 {
     const EDGES: [u64; 18] = [
         0,

@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A worker ends after this many seconds at the latest.
+/// Maximum lifetime of a worker, in seconds.
 const LIMIT_S: u32 = 240;
 
-/// Words that a process and its later forks share.
+/// Words shared by a process and its later forks.
 pub(super) type Shared = &'static [AtomicU64];
 
 /// Maps `count` shared words of zero.
 pub(super) fn shared(count: usize) -> Shared {
     let (bytes, protection) = (count * size_of::<AtomicU64>(), ProtFlags::READ | ProtFlags::WRITE);
-    // SAFETY: a new mapping of zeros, never unmapped, aligned to a page; atomics only.
+    // SAFETY: the mapping is new, zeroed, aligned to a page and never unmapped; it is accessed only
+    // by atomics.
     unsafe {
         let memory =
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED);
@@ -38,7 +39,7 @@ pub(super) fn set(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Release);
 }
 
-/// Adds to a shared word and returns its value before.
+/// Adds to a shared word and returns the previous value.
 pub(super) fn add(word: &AtomicU64, more: u64) -> u64 {
     // SYNC torment: pairs with the acquire load above.
     word.fetch_add(more, Ordering::AcqRel)
@@ -51,7 +52,7 @@ pub(super) fn raise(word: &AtomicU64, value: u64) {
 
 /// Ends this process with its parent, and after [`LIMIT_S`] in any case.
 pub(super) fn end_with_parent() {
-    // SAFETY: a timer and a setting of this process.
+    // SAFETY: the calls set a timer and an attribute of this process.
     unsafe {
         libc::alarm(LIMIT_S);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -78,7 +79,7 @@ pub(super) fn fork(body: impl FnOnce()) -> i32 {
 
 /// Forks a child that keeps every handle open for `pause`, even beyond the end of this process.
 pub(super) fn leave_child(pause: Duration) {
-    // SAFETY: the child only sleeps and ends.
+    // SAFETY: the child only sleeps and exits.
     if unsafe { libc::fork() } == 0 {
         std::thread::sleep(pause);
         // SAFETY: ends this process.
@@ -103,7 +104,7 @@ impl Worker {
     /// Sends a signal, unless the worker was reaped.
     pub(super) fn signal(&self, signal: i32) {
         if self.status.is_none() {
-            // SAFETY: our own child that was not reaped.
+            // SAFETY: the pid is that of a child that has not been reaped.
             unsafe { libc::kill(self.pid, signal) };
         }
     }
@@ -112,7 +113,8 @@ impl Worker {
     pub(super) fn ended(&mut self) -> Option<i32> {
         if self.status.is_none() {
             let mut status = 0;
-            // SAFETY: our own child that was not reaped, and an integer to write to.
+            // SAFETY: the pid is that of a child that has not been reaped, and the pointer is that
+            // of an integer.
             let found = unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) };
             if found == self.pid {
                 self.status = Some(status);
@@ -165,7 +167,7 @@ pub(super) fn describe(status: Option<i32>) -> String {
 }
 
 /// Describes all threads of a process and of its children: state, wait channel, system call and,
-/// where the kernel allows it, stack.
+/// if the kernel allows it, stack.
 pub(super) fn stacks(pid: i32) -> String {
     let mut text = String::new();
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Memory that the processes of a round share: [`Board`].
+//! Memory shared by the processes of a round: [`Board`].
 //!
 //! Every lane has a slot: how many messages its sender knows to be sent, the number that a receiver
 //! expects next, and how many are known to be acknowledged. A receiver writes the expected number
@@ -10,13 +10,13 @@ use std::sync::atomic::AtomicU64;
 use super::super::worker::{self, Shared};
 use super::Round;
 
-/// Sender of the message that only wakes the last receiver.
+/// Number of the sender whose message only wakes the last receiver.
 pub(super) const FLUSHER: u64 = u64::MAX;
 
 const MAX_LANES: usize = 8192;
 const MAX_PROCESSES: usize = 4096;
 
-/// An order that a worker follows between two calls.
+/// A command that a worker carries out between two calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Exec = 1,
@@ -64,7 +64,7 @@ impl Board {
         }
     }
 
-    /// Returns `true` when there may be no place for another process or lane.
+    /// Returns `true` if there may be no slot for another process or lane.
     pub(super) fn is_full(&self) -> bool {
         worker::get(&self.counts[0]) as usize + 64 > MAX_LANES
             || worker::get(&self.counts[1]) as usize + 64 > MAX_PROCESSES
@@ -134,7 +134,7 @@ impl Board {
         })
     }
 
-    /// Records which receiver was there when a sender was found dead.
+    /// Records the receiver that was present when a sender was found dead.
     pub(super) fn note_death(&self, sender: usize, receiver: usize) {
         let lane = worker::get(self.process(sender, LANE));
         if lane > 0 {
@@ -189,7 +189,7 @@ impl Board {
         Ok(())
     }
 
-    /// Records that a receiver put a message back.
+    /// Records that a receiver requeued a message.
     pub(super) fn put_back(&self, lane: u64, number: u64) {
         worker::set(self.lane(lane as usize, NEXT), number);
     }
@@ -199,13 +199,13 @@ impl Board {
         worker::raise(self.lane(lane as usize, ACKNOWLEDGED), number + 1);
     }
 
-    /// Returns how many messages were received.
+    /// Returns the number of received messages.
     pub(super) fn received(&self) -> u64 {
         let count = worker::get(&self.counts[0]) as usize;
         (0..count).map(|lane| self.taken(lane)).sum()
     }
 
-    /// Checks that every message that must have been received was.
+    /// Checks that every message that had to be received was received.
     pub(super) fn account(&self, round: &Round<'_>, last_receiver: usize) {
         for lane in 0..worker::get(&self.counts[0]) as usize {
             let (sent, taken) = (self.sent(lane), self.taken(lane));

@@ -15,7 +15,7 @@ use super::super::{wire, worker};
 use super::Round;
 use super::board::{FLUSHER, Order};
 
-/// Binds the path, as the successor of whatever owned it, and receives until it is told to end.
+/// Binds the path, as the successor of its last owner, and receives until it is asked to end.
 pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
     Life::register().expect("the main thread");
     round.board.note_pid(index, std::process::id());
@@ -25,7 +25,7 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
     let mailbox = loop {
         match options.bind(&round.path) {
             Ok(mailbox) => break mailbox,
-            // The process before may be dying still.
+            // The previous process may still be dying.
             Err(Error::AddrInUse { .. }) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -58,7 +58,7 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Follows an order, unless it is one to end: that is returned.
+    /// Carries out a command; returns it instead if it is one to end.
     fn obey(&mut self) -> Option<Order> {
         let word = self.round.board.order(self.index);
         let order = [Order::Exec, Order::Exit, Order::Close, Order::Panic, Order::Fork]
@@ -117,7 +117,7 @@ impl Receiver<'_> {
                 }
             }
             Order::Exit | Order::Fork => {
-                // SAFETY: ends this process without dropping anything.
+                // SAFETY: the call ends this process without dropping anything.
                 unsafe { libc::_exit(0) }
             }
         }
@@ -179,7 +179,7 @@ impl Receiver<'_> {
         let mut seen = Vec::new();
         let most = 1 + self.random.below(40) as usize;
         let count = self.mailbox.recv_batch(most, |message| {
-            // Called after the message before it was acknowledged.
+            // Called after the previous message was acknowledged.
             if let Some((lane, number)) = pending.filter(|_| seen.is_empty()) {
                 round.board.acknowledge(lane, number);
             }
@@ -200,7 +200,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Records that the call acknowledged the message before.
+    /// Records that the call acknowledged the previous message.
     fn note_acknowledged(&mut self) {
         if let Some((lane, number)) = self.pending.take() {
             self.round.board.acknowledge(lane, number);
@@ -212,7 +212,7 @@ impl Receiver<'_> {
         match message {
             Ok(Message { sender: FLUSHER, .. }) => {}
             Ok(message) => {
-                // Work: a kill here must leave the message unacknowledged.
+                // Simulated work: a kill here must leave the message unacknowledged.
                 if self.random.below(30) == 0 {
                     std::thread::sleep(Duration::from_micros(self.random.below(3_000)));
                 }

@@ -15,10 +15,10 @@ use super::super::{wire, worker};
 use super::Round;
 use super::board::Order;
 
-/// Messages of one lane at most.
+/// Maximum number of messages per lane.
 const MAX_MESSAGES: u64 = 20_000;
 
-/// Sends over one lane after the other until it is told to end.
+/// Sends over one lane after the other until it is asked to end.
 pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
     Life::register().expect("the main thread");
     let mut random = Random(seed | 1);
@@ -48,7 +48,7 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
 /// Replaces this process by one that sleeps.
 pub(super) fn exec_sleep() {
     let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
-    // SAFETY: terminated strings in a terminated list.
+    // SAFETY: the list and its strings are terminated.
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
     panic!("exec failed: {}", std::io::Error::last_os_error());
 }
@@ -64,7 +64,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    /// Plays one lane. Returns `true` if the process was told to end.
+    /// Runs one lane. Returns `true` if the process was asked to end.
     fn play(&mut self) -> bool {
         let count = self.random.below(MAX_MESSAGES);
         let mut last = Instant::now();
@@ -120,7 +120,7 @@ impl Player<'_> {
         match self.random.below(40) {
             0..20 => self.sender.send_timeout(&message, timeout)?,
             20..26 => self.sender.try_send(&message)?,
-            // Waits without a timeout: a living receiver or its end releases it.
+            // Waits without a timeout: a receiver that reads, or its end, releases the call.
             26..29 => self.sender.send(&message)?,
             29..34 => {
                 let mut space = self.sender.try_reserve(message.len())?;
@@ -139,7 +139,7 @@ impl Player<'_> {
                 return self.sender.try_send(&message).map(|()| self.count());
             }
             37 => {
-                // Long enough for the lane to be asked for memory.
+                // Long enough for the receiver to ask the lane for memory.
                 std::thread::sleep(Duration::from_millis(self.random.below(30)));
                 return self.sender.service();
             }
@@ -201,7 +201,7 @@ impl Player<'_> {
         });
     }
 
-    /// Returns an order that was given.
+    /// Returns the pending command.
     fn order(&self) -> Option<Order> {
         let word = self.round.board.order(self.index);
         let order = [Order::Exec, Order::Exit, Order::Close, Order::Panic, Order::Fork]
@@ -211,14 +211,14 @@ impl Player<'_> {
         Some(order)
     }
 
-    /// Follows an order. Returns `true` if the process is to end.
+    /// Carries out a command. Returns `true` if the process must end.
     fn obey(&mut self, order: Order) -> bool {
         match order {
             Order::Exec => {
                 self.round.board.note_executed(self.index);
                 exec_sleep();
             }
-            // SAFETY: ends this process without dropping anything.
+            // SAFETY: the call ends this process without dropping anything.
             Order::Exit => unsafe { libc::_exit(0) },
             Order::Close | Order::Panic => {}
             Order::Fork => {

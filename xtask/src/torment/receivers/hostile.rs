@@ -30,10 +30,10 @@ const ROOM: usize = 192;
 const CLOSED: u32 = 1;
 const GIVE_BACK: u32 = 2;
 
-/// Bit that the kernel sets in the life word of a dead process.
+/// Bit that the kernel sets in the liveness word of a dead process.
 const DEAD: u32 = 1 << 30;
 
-/// Plays one case after the other, in step with the sender, until it is killed.
+/// Runs one case after the other, in step with the sender, until it is killed.
 pub(super) fn play(slice: &Slice, path: &Path, board: Shared, unanswered: Option<&File>) {
     let listener = raw::listen(path);
     loop {
@@ -58,7 +58,7 @@ pub(super) fn play(slice: &Slice, path: &Path, board: Shared, unanswered: Option
     }
 }
 
-/// A chunk of the sender's, mapped to read.
+/// A chunk of the sender, mapped for reading.
 struct Chunk {
     base: *const u8,
     size: usize,
@@ -69,7 +69,7 @@ impl Chunk {
     fn new(fd: OwnedFd) -> Option<Self> {
         let size = rustix::fs::fstat(&fd).ok()?.st_size as usize;
         let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
-        // SAFETY: a new mapping where the kernel finds room.
+        // SAFETY: the mapping is new, at an address that the kernel chooses.
         let base =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, protection, flags, &fd, 0) };
         Some(Self { base: base.ok()?.cast(), size, _fd: fd })
@@ -77,14 +77,14 @@ impl Chunk {
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.size);
-        // SAFETY: inside the mapping, aligned, as long-lived as `self`.
+        // SAFETY: the address is inside the mapping and aligned, and lives as long as `self`.
         unsafe { &*self.base.add(at).cast() }
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nothing borrows any more.
+        // SAFETY: the mapping belongs to `self`, and nothing borrows it.
         let _ = unsafe { rustix::mm::munmap(self.base.cast_mut().cast(), self.size) };
     }
 }
@@ -99,16 +99,16 @@ struct Lane<'a> {
     /// Position of the lane at the first record of the first chunk.
     base: u64,
     position: u64,
-    /// Position behind the last record that was read, and how many messages that were.
+    /// Position after the last record that was read, and the number of messages read.
     read: (u64, u64),
-    /// Bytes of every chunk that was ever passed, by inode: none is closed.
+    /// Bytes of every passed chunk, by inode; no chunk is closed.
     held: BTreeMap<u64, u64>,
     hoard: Vec<OwnedFd>,
     unanswered: Option<&'a File>,
 }
 
 impl<'a> Lane<'a> {
-    /// Takes `HELLO` and answers it: well, unless the case is wild.
+    /// Receives `HELLO` and replies: correctly, unless the case is wild.
     fn welcome(socket: OwnedFd, case: &mut Case, unanswered: Option<&'a File>) -> Option<Self> {
         if !wire::is_readable(&socket, Duration::from_secs(1)) {
             return None;
@@ -176,7 +176,7 @@ impl<'a> Lane<'a> {
         self.chunks.extend(Chunk::new(fd));
     }
 
-    /// Plays the case until the sender is done with it or the lane ends.
+    /// Runs the case until the sender has finished it or the lane ends.
     fn play(&mut self, slice: &Slice, case: &mut Case, board: Shared, done: &dyn Fn() -> bool) {
         let ends_after = case.random.below(200);
         let ends_at = Instant::now() + Duration::from_millis(5 + case.random.below(250));
@@ -205,7 +205,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Takes what the sender says. Returns `false` once it has hung up.
+    /// Receives the sender's control messages. Returns `false` once it has hung up.
     fn hear(&mut self, case: &mut Case) -> bool {
         for _ in 0..32 {
             match wire::hear(&self.socket) {
@@ -279,14 +279,14 @@ impl<'a> Lane<'a> {
             self.control.half(STATE).store(GIVE_BACK, Ordering::Relaxed);
         }
         let held: u64 = self.held.values().sum();
-        // One chunk more than the cap may be on its way.
+        // One chunk more than the cap may be in flight.
         let most = 2 * case.cap + (64 << 10);
         slice.check(case.number, held <= most, || {
             format!("expected at most {most} bytes charged to the sender, found {held} held")
         });
     }
 
-    /// Does one thing that a receiver may do, or must not.
+    /// Takes one random action, permitted or not.
     fn lie(&mut self, random: &mut Random, board: Shared) {
         match random.below(24) {
             0..8 => {

@@ -1,4 +1,4 @@
-//! One hostile sender: [`play`] generates and plays a case after the other.
+//! One hostile sender: [`play`] generates and runs one case after the other.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,10 +13,10 @@ use super::super::slice::Slice;
 use super::super::{wire, worker};
 use super::Victims;
 
-/// Connections that a hostile sender keeps open.
+/// Number of connections that a hostile sender keeps open.
 const MAX_KEPT: usize = 30;
 
-/// Plays cases until `stop` is set.
+/// Runs cases until `stop` is set.
 pub(super) fn play(slice: &Slice, victims: &Victims, unanswered: Option<&File>, stop: &AtomicU64) {
     let mut kept = VecDeque::new();
     while worker::get(stop) == 0 {
@@ -46,13 +46,13 @@ pub(super) fn play(slice: &Slice, victims: &Victims, unanswered: Option<&File>, 
 struct Lane {
     socket: OwnedFd,
     chunks: Vec<(Memory, usize)>,
-    /// Offset behind the last record of the last chunk.
+    /// Offset after the last record of the last chunk.
     tail: usize,
     bell: Option<OwnedFd>,
 }
 
 impl Lane {
-    /// Connects and says `HELLO`, well or badly, or nothing at all.
+    /// Connects and sends a valid or an invalid `HELLO`, or nothing.
     fn begin(random: &mut Random, victims: &Victims, stock: &Stock<'_>) -> Option<Self> {
         let socket = wire::dial(&victims.socket)?;
         let count = 1 + random.below(3) as usize;
@@ -102,7 +102,7 @@ impl Lane {
         Some(lane)
     }
 
-    /// Does one thing that a sender may do, or must not.
+    /// Takes one random action, permitted or not.
     fn act(&mut self, random: &mut Random, stock: &Stock<'_>) {
         match random.below(16) {
             0..3 => self.put_message(random),
@@ -192,7 +192,7 @@ impl Lane {
         chunk.put(place, word);
     }
 
-    /// Passes another chunk, well or badly.
+    /// Passes another chunk, correctly or not.
     fn pass_chunk(&mut self, random: &mut Random, stock: &Stock<'_>) {
         let log2 = 12 + random.below(6) as u32;
         let next = raw::chunk(log2);
@@ -218,7 +218,7 @@ impl Lane {
         self.tail = RING;
     }
 
-    /// Reads what the receiver said, and rings its doorbell with descriptors.
+    /// Reads the receiver's replies, and rings its doorbell with descriptors.
     fn hear(&mut self, random: &mut Random, stock: &Stock<'_>) {
         if let wire::Heard::Message(raw::WELCOME, mut fds) = wire::hear(&self.socket) {
             self.bell = fds.pop();
