@@ -1,4 +1,4 @@
-/* BYTES bytes a message through descriptors that the twin opens: [0] is read, [1] written. */
+/* Messages of BYTES bytes through descriptors that the twin opens: [0] is read, [1] written. */
 #include "twin.h"
 
 static int ping_ends[2], echo_ends[2];

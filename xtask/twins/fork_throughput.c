@@ -1,8 +1,8 @@
-/* One process forks FORKS times; its children sleep until all are made; in plain C.
+/* One process forks FORKS times, and its children sleep until all exist; in plain C.
  *
- * Prints the nanoseconds of one fork by the mean of the rounds' rates. Each round is a fresh process.
- * Usage: fork_throughput ROUNDS PROCESSOR_HERE PROCESSOR_THERE FORKS; nobody is pinned, so the
- * processors mean nothing. */
+ * Prints the nanoseconds per fork, from the mean of the rounds' rates. Each round is a fresh process.
+ * Usage: fork_throughput ROUNDS PROCESSOR_HERE PROCESSOR_THERE FORKS; no process is pinned, so the
+ * processors are ignored. */
 #include "tools.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
-/* Asking whether a process is alive, in plain C: one loop a way, timed by two clock readings.
+/* Checks whether a process is alive, in plain C: one loop per method, timed by two clock readings.
  *
  * The monitored child idles; it holds a robust mutex and one end of a connection. Prints the
- * nanoseconds of one check. Usage: liveness CHECKS PROCESSOR_HERE PROCESSOR_THERE WAY. */
+ * nanoseconds per check. Usage: liveness CHECKS PROCESSOR_HERE PROCESSOR_THERE WAY. */
 #include "tools.h"
 #include <poll.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ static struct page *page;
 static pid_t child_pid;
 static int line, monitored_line, set, directory, child_fd;
 
-/* A loop of its own for every way, so that each is compiled in place. */
+/* A separate loop for every method, so that each is compiled in place. */
 #define WAY(name, alive)                                                                           \
     static long name(long checks)                                                                  \
     {                                                                                              \

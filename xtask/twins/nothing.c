@@ -1,4 +1,4 @@
-/* An executable that only exits, for posix_spawn; without the C library. */
+/* A program that only exits, for posix_spawn; without the C library. */
 #include <sys/syscall.h>
 
 void _start(void)

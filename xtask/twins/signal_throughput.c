@@ -1,8 +1,9 @@
-/* Signals to a handler in a loop over sigsuspend, from a loop over kill, one pair; in plain C.
+/* One process sends signals in a loop over kill, another receives them in a handler, in a loop over
+ * sigsuspend; in plain C.
  *
- * Each round is a fresh pair; the pair is a process group that the receiver leads, so that nobody
- * else gets its number while the sender lives. Prints the nanoseconds of one signal by the mean of
- * the rounds' rates. Usage: signal_throughput ROUNDS PROCESSOR_RECEIVER PROCESSOR_SENDER SIGNALS. */
+ * Each round is a fresh pair. The pair is a process group that the receiver leads, so that no other
+ * process gets its number while the sender lives. Prints the nanoseconds per signal, from the mean
+ * of the rounds' rates. Usage: signal_throughput ROUNDS PROCESSOR_RECEIVER PROCESSOR_SENDER SIGNALS. */
 #include "tools.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -1,8 +1,8 @@
-/* Making a process that ends at once, or a thread, and waiting for it; in plain C.
+/* Creates a process or a thread that ends at once, and waits for it; in plain C.
  *
- * Prints the nanoseconds of one. posix-spawn executes the file of the fifth argument; for the others
- * it says how many bytes the parent has touched, in small pages.
- * Usage: spawn COUNT PROCESSOR_HERE PROCESSOR_THERE WAY [FILE | BYTES]; pinned where HERE is THERE. */
+ * Prints the nanoseconds per process or thread. The fifth argument is the file that posix-spawn
+ * executes; for the others it is the number of bytes that the parent touches, in small pages.
+ * Usage: spawn COUNT PROCESSOR_HERE PROCESSOR_THERE WAY [FILE | BYTES]; pinned if HERE is THERE. */
 #include "tools.h"
 #include <linux/sched.h>
 #include <pthread.h>

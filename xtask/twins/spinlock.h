@@ -1,4 +1,4 @@
-/* A bit under a spinlock between two processes; with TTAS it looks before it swaps. */
+/* A bit under a spinlock between two processes; with TTAS, the lock is read before it is swapped. */
 #include <stdatomic.h>
 #include "twin.h"
 

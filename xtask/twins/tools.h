@@ -1,4 +1,4 @@
-/* What every twin uses: errors, shared memory, pinning, the clock. */
+/* Common functions of all twins: errors, shared memory, pinning, the clock. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

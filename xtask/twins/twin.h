@@ -1,8 +1,9 @@
-/* What every round trip shares: two pinned processes, a warm-up, one loop timed by two clock readings.
+/* Common part of all round trips: two pinned processes, a warm-up, one loop timed by two clock
+ * readings.
  *
- * A twin defines set_up(), and for each end what it sends and what it waits for. It prints the
- * nanoseconds of one way. Usage: twin ROUNDS PROCESSOR_HERE PROCESSOR_THERE VARIANT; the variant is
- * for programs that know several. */
+ * A twin defines set_up(), and for each end how it sends and how it waits. It prints the nanoseconds
+ * of one way. Usage: twin ROUNDS PROCESSOR_HERE PROCESSOR_THERE VARIANT; the variant is for programs
+ * that have several. */
 #include "tools.h"
 
 static void set_up(void);
