@@ -1,6 +1,6 @@
-//! The `tontine` command as its users meet it: names, files, exit statuses, bad days.
+//! The `tontine` command from a user's point of view: names, files, exit statuses, failures.
 //!
-//! A program of its own: it looks for files that a run left anywhere on the machine.
+//! A separate test program, because it searches the whole machine for files that a run left behind.
 
 #[path = "commands/common.rs"]
 mod common;
@@ -36,7 +36,7 @@ fn measure(folder: &Path, names: &[&str]) -> Output {
         .expect("tontine runs")
 }
 
-/// One variant of most experiments.
+/// Variants of several experiments, one each.
 const CELLS: [&str; 5] = [
     "round-trip/pipe",
     "throughput/memcpy",
@@ -110,7 +110,7 @@ fn an_unwritable_folder_is_said_before_measuring() {
     assert_eq!(fs::read_to_string(&file).expect("still there"), "mine");
 }
 
-/// Sends a signal to a run that is under way, whose processes carry `mark`; its exit status.
+/// Starts a run whose processes carry `mark`, sends it a signal, and returns its exit status.
 fn status_of_signalled(command: &mut Command, mark: &Path, signal: Signal) -> Option<i32> {
     let mut run = command
         .env("TONTINE_TEST", mark)
@@ -148,7 +148,7 @@ fn a_signal_ends_the_run_cleanly_and_keeps_what_was_measured() {
     }
 }
 
-/// Files of the peers, wherever they keep them.
+/// Returns files of the mechanisms that are left in any of their directories.
 fn leftover_files() -> Vec<String> {
     let folders = [std::env::temp_dir(), "/dev/shm".into()];
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
@@ -219,7 +219,7 @@ fn help_manual_and_completions_name_every_command() {
     }
 }
 
-/// In a wider terminal the help was wrapped at 100 columns, and without one as well.
+/// Regression: without a terminal, or in a wider one, the help was wrapped at 100 columns.
 #[test]
 fn help_fits_80_columns_on_wide_and_narrow_terminals() {
     let commands = ["measure", "recv", "send", "compare", "crash", "explain", "doctor", "list"];
@@ -236,7 +236,7 @@ fn help_fits_80_columns_on_wide_and_narrow_terminals() {
             let help = text(&output.stdout);
             let most = columns.unwrap_or(80).min(80);
             for line in help.lines() {
-                // A command that is an example has no blank to break at.
+                // An example command has no space at which to break.
                 let breaks = line.trim().contains(' ') && !line.starts_with("Usage: ");
                 assert!(line.chars().count() <= most || !breaks, "{name:?}, {columns:?}: {line}");
             }
@@ -251,13 +251,13 @@ fn a_plan_says_how_often_to_repeat_and_measures_nothing() {
         let arguments = ["measure", "--plan", "round-trip/pipe"].iter().chain(more);
         tontine().args(arguments).current_dir(folder.path()).output().expect("tontine runs")
     };
-    // A hundred times as narrow: whoever else uses the machine changes what a pilot finds by less.
+    // A hundred times as narrow: other load on the machine changes the pilot's result by less.
     let [wide, narrow] = ["50", "0.5"].map(|percent| {
         let output = planned(&["--format", "json", "--precision", percent]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let advice: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
         assert!(advice[0]["iterations"].as_u64() > Some(0), "{advice}");
-        // None where more than any run would make.
+        // Null if the number is larger than any run allows.
         advice[0]["invocations"].as_u64().unwrap_or(u64::MAX)
     });
     assert!(narrow > wide, "±0.5 % takes {narrow} invocations, ±50 % takes {wide}");
@@ -283,7 +283,7 @@ fn samples_are_written_whole_and_in_order() {
     let text = fs::read_to_string(&file).unwrap_or_else(|error| {
         let there =
             fs::read_dir(&samples).expect("samples").flatten().map(|entry| entry.file_name());
-        panic!("{error}; there is {:?}", there.collect::<Vec<_>>())
+        panic!("{error}; found {:?}", there.collect::<Vec<_>>())
     });
     let numbers = text.lines().filter(|line| !line.starts_with('#'));
     assert_eq!(numbers.map(str::parse::<f64>).filter(Result::is_ok).count(), 5_000);

@@ -1,4 +1,4 @@
-//! Help texts: width, form and words.
+//! Tests of the help texts: width, form and words.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Helpers of the tests of the command: the command, its text, and the processes that outlive it.
+//! Helpers for tests of the command: the command, its output, and the processes that outlive it.
 
 use std::fs;
 use std::path::Path;
@@ -6,22 +6,23 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The command under test.
+/// Returns the command under test.
 pub(crate) fn tontine() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tontine"))
 }
 
-/// What it printed.
+/// Converts output into text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// How long those may take to end whom a killed process leaves behind: they learn of it by the end
-/// of a pipe.
+/// Maximum time until the processes that a killed process leaves behind have ended: they notice the
+/// death by the end of a pipe.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Processes that carry the test's own mark, `TONTINE_TEST`, in their environment, and stay: none
-/// may survive a run. Inside a container a process has another environment, and is the engine's.
+/// Returns the processes that carry the test's mark, `TONTINE_TEST`, in their environment after
+/// [`LAST_WORDS`]; none may survive a run. A process inside a container has another environment and
+/// belongs to the engine.
 pub(crate) fn left_behind(mark: &Path) -> Vec<String> {
     let began = Instant::now();
     loop {

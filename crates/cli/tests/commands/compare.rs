@@ -1,5 +1,5 @@
-//! `tontine compare` as its users meet it: two files, real and doctored; what it prints, and its
-//! exit status.
+//! `tontine compare` from a user's point of view: two files, real and modified; output and exit
+//! status.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::common::{left_behind, text, tontine};
 
-/// One real run of three cells that the doctored ones are made of: times, answers, shares.
+/// One real run of three cells, from which the modified ones are made: times, answers, shares.
 static RUN: LazyLock<Value> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let output = tontine()
@@ -28,18 +28,18 @@ static RUN: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_slice(&bytes).expect("valid JSON")
 });
 
-/// A pair of runs in a folder of their own.
+/// A pair of runs in a separate directory.
 struct Pair {
     folder: TempDir,
 }
 
 impl Pair {
-    /// The real run twice, its figures evened out so that nothing differs, and the second doctored.
+    /// Returns the real run twice, with figures that do not differ, and modifies the second.
     fn doctored(doctor: impl FnOnce(&mut Value)) -> Self {
         let mut base = RUN.clone();
         for cell in cells(&mut base) {
             let share = cell["unit"] == "share";
-            // Spread as machines spread them, and the same in both.
+            // A realistic spread, the same in both runs.
             for (index, one) in array(&mut cell["invocations"]).iter_mut().enumerate() {
                 let factor = 1.0 + 0.002 * index as f64;
                 for key in ["median", "mean"] {
@@ -88,7 +88,7 @@ fn cells(run: &mut Value) -> &mut Vec<Value> {
     array(&mut run["cells"])
 }
 
-/// Makes every invocation of a row so many times as large.
+/// Multiplies every invocation of a row by `factor`.
 fn scale(run: &mut Value, variant: &str, metric: &str, factor: f64) {
     let mut found = false;
     for cell in cells(run).iter_mut() {
@@ -173,8 +173,8 @@ fn faster_is_no_regression_and_a_share_is_compared_in_points() {
     assert!(text(&pair.compare(&["--screen"]).stdout).contains("+40.0 points"));
 }
 
-/// Only the file says that the row is slower; the two programs are one. Measured again, the
-/// difference is gone.
+/// Only the file says that the row is slower; both programs are the same. Measured again, the row
+/// has no difference.
 #[test]
 fn what_the_second_stage_does_not_confirm_is_no_regression() {
     let pair = Pair::doctored(|new| scale(new, "kill-0", "check", 1.2));
@@ -212,7 +212,7 @@ fn given_programs_are_measured_and_a_wrong_one_is_said() {
     assert!(notes.contains("in all 3 attempts to measure it again, B's program failed"), "{notes}");
     assert_eq!((status, &comparison["regressions"]), (Some(1), &json!(1)), "{found}");
     let (_, comparison) = pair.json(&["--again", "/bin/false", this, "--threshold", "900"]);
-    assert_eq!(comparison["regressions"], 0, "A's program says nothing of B's");
+    assert_eq!(comparison["regressions"], 0, "a failure of A's program is not a regression");
 
     let output = pair.compare(&["--again", this, "/nowhere/at/all"]);
     assert_eq!(output.status.code(), Some(2));
@@ -230,7 +230,7 @@ fn how_much_is_measured_again_is_said_before_it_starts() {
     assert!(text(&output.stdout).contains("1 measured again in pairs"), "{output:?}");
 }
 
-/// A cell without figures, as the engine leaves it.
+/// Removes the figures of a cell, as the engine does for a row that fails or is skipped.
 fn lose(run: &mut Value, variant: &str, status: &str) {
     let one = |cell: &&mut Value| cell["variant"] == variant;
     let cell = cells(run).iter_mut().find(one).expect("a cell");
@@ -258,7 +258,7 @@ fn a_row_that_only_the_run_before_could_measure_is_a_regression() {
     assert!(text(&pair.compare(&[]).stdout).contains("Not compared:\n  liveness-check/load"));
 }
 
-/// Six invocations and a hundred rows: no difference, however large, gets below 5 %.
+/// With six invocations and a hundred rows, no difference, however large, has a p below 5 %.
 #[test]
 fn a_screen_that_can_resolve_nothing_says_so() {
     let many = |run: &mut Value| {

@@ -1,5 +1,5 @@
-//! The container rows as their users meet them: a real engine, machines without one, and what is
-//! left after a kill.
+//! The container rows from a user's point of view: a real engine, machines without one, and
+//! leftovers after a kill.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,10 +18,10 @@ use serde_json::Value;
 
 use crate::common::{left_behind, text, tontine};
 
-/// An engine serves one test after the other: each counts what is left.
+/// Serialises the tests that use an engine, because each counts its leftovers.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Nobody's uid, as far as a test may choose one.
+/// Uid of the user *nobody*.
 const NOBODY: u32 = 65_534;
 
 fn cells(folder: &Path) -> Vec<Value> {
@@ -43,7 +43,7 @@ fn row(command: &mut Command, folder: &Path, variant: &str) -> (Output, Vec<Valu
     (output, cells)
 }
 
-/// What the user's `docker` says; none, where there is no engine.
+/// Returns the output of the user's `docker`, or `None` without an engine.
 fn docker(arguments: &[&str]) -> Option<String> {
     let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| text(&output.stdout))
@@ -57,7 +57,7 @@ fn has_engine() -> bool {
     found
 }
 
-/// Containers, networks and images of the run that this process is, by the owner in their names.
+/// Returns the containers, networks and images of the run with this pid, which is in their names.
 fn left_in_the_engine(pid: u32) -> Vec<String> {
     let listed = [
         docker(&["ps", "--all", "--filter", "label=tontine", "--format", "{{.Names}}"]),
@@ -90,7 +90,7 @@ fn two_containers_of_a_real_engine_answer_each_other_and_nothing_is_left() {
     let folder = tempfile::tempdir().expect("a folder");
     let samples = folder.path().join("samples");
     let run = tontine()
-        // Not --quick, whose deadline is short for a machine that compiles at the same time.
+        // Not --quick, whose deadline is too short if the machine compiles at the same time.
         .args(["measure", "--invocations", "2", "--out"])
         .arg(folder.path())
         .arg("--samples")
@@ -131,13 +131,13 @@ fn what_a_killed_run_leaves_in_the_engine_the_next_one_removes() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut run = started(folder.path(), "container-tcp", folder.path());
     let pid = run.id();
-    // Image, network and server are there, and the client is on its way.
+    // Image, network and server exist, and the client is being started.
     let there = || left_in_the_engine(pid).iter().any(|name| name.ends_with("-server"));
     await_that(there, "the server's container");
     kill_process(Pid::from_child(&run), Signal::KILL).expect("it still runs");
     run.wait().expect("reaped");
     assert_eq!(left_behind(folder.path()), Vec::<String>::new());
-    assert!(there(), "containers outlive those who asked for them");
+    assert!(there(), "containers outlive the process that started them");
     assert_eq!(marks(pid).len(), 1);
 
     let (output, _) = row_of(&mut tontine(), folder.path(), "liveness-check/dummy");
@@ -157,7 +157,7 @@ fn a_machine_without_docker_skips_the_row() {
     }
 }
 
-/// The command line tool alone is enough for these.
+/// Returns `true` if the command-line tool exists, which is enough for some tests.
 fn has_tool() -> bool {
     let found = Command::new("docker").arg("--version").output().is_ok();
     if !found {
@@ -177,7 +177,7 @@ fn an_engine_that_does_not_answer_skips_the_row() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("engine");
-    // It listens, so that a connection is made; nobody ever accepts it.
+    // The socket listens, so connections succeed, but no process accepts them.
     let _deaf = UnixListener::bind(&socket).expect("a socket");
     let mut command = tontine();
     let (output, cells) =
@@ -289,7 +289,7 @@ fn namespaces_vanish_with_a_run_that_is_killed() {
         thread::sleep(Duration::from_millis(wait_ms));
         kill_process(Pid::from_child(&run), Signal::KILL).expect("it still runs");
         run.wait().expect("reaped");
-        // Namespaces without a process are gone, where no file holds them.
+        // A namespace without a process vanishes if no file holds it.
         assert_eq!(left_behind(folder.path()), Vec::<String>::new());
         assert_eq!(devices(), before);
     }
@@ -299,7 +299,7 @@ fn namespaces_vanish_with_a_run_that_is_killed() {
 
 #[test]
 fn whoever_waits_inside_gives_up_by_itself() {
-    // Nobody is at this address, and the client would try for ten seconds.
+    // No machine has this address, and the client would try for ten seconds.
     let order = r#"{"server":"192.0.2.1","rounds":1,"warm_up":0,"cpu":0,"within":1}"#;
     let ended = tontine().args(["__container", order]).output().expect("tontine runs");
     assert_eq!(ended.status.code(), Some(124), "{}", text(&ended.stderr));
@@ -307,8 +307,8 @@ fn whoever_waits_inside_gives_up_by_itself() {
     assert!(ended.stdout.is_empty());
 }
 
-/// The command as a user without rights; for one who has none, as himself. From a copy: not every
-/// user may go where this one builds.
+/// Returns the command for a user without privileges, which is the current user if it has none. It
+/// runs a copy, because not every user may enter the build directory.
 fn as_nobody(folder: &Path) -> Command {
     let everybody = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
@@ -346,12 +346,12 @@ fn row_of(command: &mut Command, folder: &Path, name: &str) -> (Output, Vec<Valu
 fn await_that(condition: impl Fn() -> bool, what: &str) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what} was waited for in vain");
+        assert!(began.elapsed() < Duration::from_secs(60), "expected {what} within 60 s");
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Network devices of this network namespace, but for an engine's own.
+/// Returns the network devices of this network namespace, without those of an engine.
 fn devices() -> Vec<String> {
     let entries = fs::read_dir("/sys/class/net").expect("/sys").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

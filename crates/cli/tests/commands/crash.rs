@@ -1,4 +1,4 @@
-//! `tontine crash` as its users meet it: exit statuses, reproducers, and what it leaves behind.
+//! `tontine crash` from a user's point of view: exit statuses, reproducers, and leftovers.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,8 @@ fn crash(arguments: &[&str]) -> Output {
     tontine().arg("crash").args(arguments).output().expect("tontine runs")
 }
 
-/// The first operation of a report in JSON; `None` where the machine does not allow tracing.
+/// Returns the first operation of a report in JSON, or `None` if the machine does not allow
+/// tracing.
 fn operation(output: &Output) -> Option<Value> {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
@@ -73,8 +74,8 @@ fn an_unknown_name_offers_the_nearest_and_exits_with_2() {
     }
 }
 
-/// A point that is not there was a remark below an empty table, and exit status 0: to a script, the
-/// kill had taken place and nothing had come of it.
+/// Regression: for a point that does not exist, the command printed a remark below an empty table
+/// and exited with status 0, so a script took the kill for a success.
 #[test]
 fn a_point_that_is_not_there_is_no_success() {
     let output = crash(&["pipe", "--operation", "send", "--point", "9999"]);
@@ -116,7 +117,7 @@ fn a_killed_explorer_s_processes_end_and_the_next_one_sweeps() {
     assert_eq!(left(run.id()), Vec::<String>::new());
 }
 
-/// A run that is in the middle of its kills.
+/// Starts a run, and returns while it kills.
 fn long_run() -> Child {
     let run = tontine()
         .args(["crash", "semaphore-ring", "posix-mq", "--mode", "full"])
@@ -128,7 +129,7 @@ fn long_run() -> Child {
     run
 }
 
-/// Files and processes of an explorer: all have its pid in their names.
+/// Returns the files and processes of an explorer, all of which have its pid in their names.
 fn left(explorer: u32) -> Vec<String> {
     let folders = [std::env::temp_dir(), "/dev/shm".into(), "/dev/mqueue".into()];
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());

@@ -1,4 +1,4 @@
-//! `tontine recv` and `tontine send` as their users meet them.
+//! `tontine recv` and `tontine send` from a user's point of view.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::text;
 
-/// Longer than any of it takes.
+/// Timeout that no operation of a test reaches.
 const AMPLE: Duration = Duration::from_secs(60);
 
 /// A running `tontine`, killed when it is dropped.
@@ -39,7 +39,7 @@ impl Run {
     fn write(&mut self, text: &[u8]) {
         let stdin = self.child().stdin.as_mut().expect("piped");
         match stdin.write_all(text).and_then(|()| stdin.flush()) {
-            // It has ended already; its status tells more.
+            // The command has ended already; its status shows why.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             done => done.expect("written"),
         }
@@ -49,20 +49,20 @@ impl Run {
         self.child().stdin.take().expect("piped")
     }
 
-    /// So many bytes of its output.
+    /// Reads `count` bytes of the output.
     fn read(&mut self, count: usize) -> String {
         let mut bytes = vec![0; count];
         self.child().stdout.as_mut().expect("piped").read_exact(&mut bytes).expect("read");
         text(&bytes)
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the command.
     fn end(mut self) -> Output {
         drop(self.child().stdin.take());
         let child = self.0.take().expect("not finished");
         let pid = Pid::from_child(&child);
         let (told, tell) = std::sync::mpsc::channel();
-        // A full pipe must not hold it up: its output is read meanwhile.
+        // The output is read meanwhile, so that a full pipe does not block the command.
         let waiting = thread::spawn(move || told.send(child.wait_with_output()));
         let output = tell.recv_timeout(AMPLE).unwrap_or_else(|_| {
             let _ = kill_process(pid, Signal::KILL);
@@ -78,7 +78,7 @@ impl Run {
         text(&output.stdout)
     }
 
-    /// Its end with status 1, and its words.
+    /// Waits for the end with status 1, and returns the error message.
     fn fail(self) -> String {
         let output = self.end();
         let words = text(&output.stderr);
@@ -97,7 +97,7 @@ impl Drop for Run {
     }
 }
 
-/// A folder, and in it a path for a mailbox.
+/// A directory, and a path for a mailbox in it.
 struct Place(tempfile::TempDir, String);
 
 fn place() -> Place {
@@ -109,12 +109,12 @@ fn place() -> Place {
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + AMPLE;
     while !done() {
-        assert!(Instant::now() < until, "waited in vain until {what}");
+        assert!(Instant::now() < until, "expected that {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A reader that listens.
+/// Starts a receiver, and returns once it listens.
 fn reader(path: &str, more: &[&str]) -> Run {
     let reader = Run::new(&[&["recv", path], more].concat());
     until("it listens", || Path::new(path).exists());
@@ -166,11 +166,11 @@ fn a_successor_inherits_what_a_killed_reader_did_not_print() {
     thread::sleep(Duration::from_millis(50));
     first.signal(Signal::KILL);
     assert_eq!(text(&first.end().stdout), "");
-    // Handed over although standard input says nothing and is still open. The first line was
-    // acknowledged before the second was printed; of the second nobody can say.
+    // The sender hands over although its standard input is idle and still open. The first line was
+    // acknowledged before the second was printed; the second may or may not be acknowledged.
     let inherited = Run::new(&["recv", "--timeout", "1", &path]).succeed();
     assert!(inherited == "3\n4\n" || inherited == "2\n3\n4\n", "{inherited:?}");
-    // This one closed its mailbox; the next gets what comes.
+    // This receiver closed its mailbox; the next one gets the following messages.
     sender.write(b"5\n");
     let third = Run::new(&["recv", "--count", "1", &path]);
     assert_eq!(third.succeed(), "5\n");
@@ -208,7 +208,7 @@ fn unread_mail_comes_back_with_status_1() {
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(words.contains(&format!("pid {pid} ")) && words.contains("died"), "{words}");
     let left = text(&output.stdout);
-    // The first was printed; whether that was acknowledged before the stop nobody can say.
+    // The first was printed; it may or may not have been acknowledged before the stop.
     assert!(left == "2\n3\n" || left == "1\n2\n3\n", "{left:?}");
 }
 
@@ -221,14 +221,14 @@ fn a_reader_that_dies_is_said_also_without_options() {
     assert_eq!(first.read(4), "1\n2\n");
     first.signal(Signal::KILL);
     first.end();
-    // It has ended already if the second was printed and not acknowledged.
+    // The sender has ended already if the second was printed and not acknowledged.
     sender.write(b"3\n");
     let words = sender_failed(&mut sender);
     assert!(words.contains("died") && words.contains("--unread"), "{words}");
     assert!(send(&path, "2\n", &[]).fail().contains("no process listens at"));
 }
 
-/// Its words, although its standard input is still open.
+/// Returns the error message of a sender whose standard input is still open.
 fn sender_failed(sender: &mut Run) -> String {
     let mut words = String::new();
     sender.child().stderr.as_mut().expect("piped").read_to_string(&mut words).expect("read");
@@ -249,7 +249,7 @@ fn signals_close_the_mailbox_and_remove_the_socket() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let Place(folder, path) = place();
         let mut first = reader(&path, &[]);
-        // Asleep by then, or about to be.
+        // The receiver sleeps by then, or is about to.
         thread::sleep(Duration::from_millis(150));
         first.signal(signal);
         let output = first.end();
@@ -267,7 +267,7 @@ fn a_closed_standard_output_ends_it_and_loses_nothing() {
     let mut sender = Run::new(&["send", "--wait", &path]);
     sender.write(b"1\n");
     assert_eq!(first.read(2), "1\n");
-    // It notices while it waits: whatever it wrote before, somebody might have read.
+    // The receiver notices it while it waits: earlier output might have been read.
     drop(first.child().stdout.take());
     let output = first.end();
     sender.write(b"2\n");
@@ -281,7 +281,7 @@ fn a_closed_standard_output_ends_it_and_loses_nothing() {
 fn a_stuck_standard_output_does_not_keep_a_signal_off() {
     let Place(_folder, path) = place();
     let mut first = reader(&path, &[]);
-    // More than a pipe holds, and nobody takes it out.
+    // More than a pipe holds, and no process reads it.
     let lines: String = (0..200).map(|number| format!("{number:01000}\n")).collect();
     let sender = send(&path, &lines, &["--wait"]);
     thread::sleep(Duration::from_millis(300));
@@ -336,7 +336,7 @@ fn a_folder_without_permission_is_named() {
     for command in ["recv", "send"] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_tontine"));
         if rustix::process::geteuid().is_root() {
-            // Root may enter; somebody else may not.
+            // Root may enter; another user may not.
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open");
             run = Command::new("setpriv");
             run.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program(&folder));
@@ -347,11 +347,12 @@ fn a_folder_without_permission_is_named() {
     fs::set_permissions(&inner, fs::Permissions::from_mode(0o700)).expect("open again");
 }
 
-/// A copy of the command that everybody may run.
+/// Returns a copy of the command that all users may run.
 fn program(folder: &tempfile::TempDir) -> PathBuf {
     let copy = folder.path().join("tontine");
     if !copy.exists() {
-        // By another process: one that this one forks meanwhile would keep it open for writing.
+        // Another process copies it: a concurrent fork of this one would keep the file open for
+        // writing.
         let done = Command::new("cp").arg(env!("CARGO_BIN_EXE_tontine")).arg(&copy).status();
         assert!(done.expect("cp runs").success());
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("executable");
@@ -368,7 +369,7 @@ fn a_line_that_is_too_long_is_named_by_its_number() {
     let mut sender = Run::new(&["send", &path]);
     let mut stdin = sender.stdin();
     let feeding = thread::spawn(move || {
-        // It is refused before all of it is read.
+        // The sender refuses the line before it has read all of it.
         let _ = stdin.write_all(lines.as_bytes());
     });
     let words = sender.fail();
@@ -377,7 +378,8 @@ fn a_line_that_is_too_long_is_named_by_its_number() {
     assert_eq!(reader.read(5), "fine\n");
 }
 
-/// The session in the README, word for word: a reader that hangs is killed, its successor inherits.
+/// Runs the session in the README literally: a receiver that hangs is killed, and its successor
+/// gets the messages.
 #[test]
 fn the_session_of_the_readme_is_true() {
     let readme = include_str!("../../../../README.md");
@@ -391,7 +393,7 @@ fn the_session_of_the_readme_is_true() {
     let program = Path::new(env!("CARGO_BIN_EXE_tontine"));
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = Command::new("bash");
-    // Job control, as at a prompt; then the sender must have ended well.
+    // With job control, as at a prompt; at the end the sender must have succeeded.
     bash.args(["-m", "-c", &format!("{}\nwait $! && echo all read", commands.join("\n"))]);
     bash.env("PATH", format!("{}:{path}", program.parent().expect("a folder").display()));
     let output = Run::of(bash.current_dir(folder.path())).end();
@@ -401,8 +403,8 @@ fn the_session_of_the_readme_is_true() {
     assert!(words.contains("Killed") || words.is_empty(), "{words}");
 }
 
-/// `tontine recv` with a closed standard output (`>&-`) acknowledged each message, printed it to
-/// the `/dev/null` that Rust's runtime had opened there, and ended with status 0.
+/// Regression: `tontine recv` with a closed standard output (`>&-`) acknowledged each message,
+/// printed it to the `/dev/null` that Rust's runtime had opened there, and ended with status 0.
 #[test]
 fn recv_with_closed_stdout_fails_before_it_binds() {
     let Place(_folder, path) = place();
@@ -413,8 +415,8 @@ fn recv_with_closed_stdout_fails_before_it_binds() {
     assert!(!Path::new(&path).exists(), "expected no socket");
 }
 
-/// A message that a full disk did not take is not acknowledged: its sender still has it.
-/// `/dev/null` takes everything, opened for writing or for both.
+/// A message that did not fit on a full disk is not acknowledged: its sender still has it.
+/// `/dev/null`, opened for writing or for both, accepts everything.
 #[test]
 fn recv_acknowledges_only_what_was_written() {
     let program = env!("CARGO_BIN_EXE_tontine");

@@ -1,4 +1,4 @@
-//! Each command of `tontine` as its users meet it.
+//! Tests of each command of `tontine`, from a user's point of view.
 
 mod common;
 mod compare;

@@ -1,4 +1,5 @@
-//! A seccomp filter that refuses a call: the row that needs it is skipped by name, the rest runs.
+//! A seccomp filter that refuses a call: rows that need the call are skipped and name it; the
+//! others run.
 
 #![allow(unsafe_code, reason = "installs a filter between fork and exec")]
 
@@ -8,7 +9,7 @@ use std::process::Command;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use serde_json::Value;
 
-/// Everything is allowed but these calls, which fail with EPERM.
+/// Returns a filter that lets these calls fail with EPERM and allows all others.
 fn refusing(calls: &[i64]) -> BpfProgram {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
     let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
@@ -25,8 +26,8 @@ fn the_row_says_which_call_was_refused() {
     command.args(["measure", "--quick", "--out"]).arg(folder.path());
     command.args(["round-trip/eventfd", "round-trip/posix-mq", "round-trip/pipe"]);
     command.args(["throughput/posix-mq", "survival/posix-mq", "death-notice/wait4"]);
-    // SAFETY: between fork and exec only `prctl` and `seccomp` are called, on a program that was
-    // made before.
+    // SAFETY: between fork and exec only `prctl` and `seccomp` are called, with a program that was
+    // built before.
     unsafe {
         command.pre_exec(move || {
             seccompiler::apply_filter(&filter).map_err(|_| std::io::ErrorKind::Unsupported.into())
@@ -63,7 +64,8 @@ fn a_target_that_cannot_be_traced_is_skipped_by_name() {
         let filter = refusing(&[call]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_tontine"));
         command.args(["crash", "pipe", "--format", "json"]);
-        // SAFETY: as above.
+        // SAFETY: between fork and exec only `prctl` and `seccomp` are called, with a program that
+        // was built before.
         unsafe {
             command.pre_exec(move || {
                 let applied = seccompiler::apply_filter(&filter);
@@ -76,6 +78,6 @@ fn a_target_that_cannot_be_traced_is_skipped_by_name() {
         let operations = report["subjects"][0]["operations"].as_array().expect("operations");
         let why = operations[0]["trouble"].as_str().unwrap_or_default();
         assert!(why.starts_with("skipped: ") && why.contains(name), "{why}");
-        assert_eq!(operations.len(), 1, "what is refused for one is refused for all");
+        assert_eq!(operations.len(), 1, "a call refused for one operation is refused for all");
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use chromium::Chromium;
 
-/// Short, and with curves, shares and a mechanism that is killed.
+/// Variants that take little time and yield curves, shares and kills.
 const MEASURED: [&str; 5] = [
     "round-trip/pipe",
     "round-trip/eventfd",
@@ -54,7 +54,7 @@ fn the_page_of_a_real_run_holds_what_its_results_hold() {
     assert!(expected.len() > 50, "{}", expected.len());
     assert_eq!(drawn, expected);
 
-    // `throughput` differs by the size of its messages: a curve, with the same dots once more.
+    // `throughput` has several message sizes, which make a curve with the same dots again.
     let on_curves = browser.number("document.querySelectorAll('.curve .dot').length");
     let streamed = results["cells"].as_array().expect("cells").iter();
     let streamed =
@@ -66,7 +66,7 @@ fn the_page_of_a_real_run_holds_what_its_results_hold() {
     assert!(survivors.contains("pipe") && survivors.contains("kills"), "{survivors}");
     assert!(browser.text("document.body.innerText").contains("What round-trip is"));
 
-    // The pointer, and the key that takes it all back.
+    // The pointer shows a tip, and Escape removes it.
     browser.js("document.documentElement.style.scrollBehavior = 'auto';
          window.curve = document.querySelector('.curve');
          curve.scrollIntoView({block: 'center'});

@@ -1,4 +1,4 @@
-//! `tontine unix check` as its users meet it: exit statuses, and what it prints.
+//! `tontine unix check` from a user's point of view: exit statuses and output.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! `tontine unix explore` as its users meet it: what it finds, what it prints, and bad input.
+//! `tontine unix explore` from a user's point of view: findings, output, and bad input.
 
 use std::path::Path;
 use std::process::Output;
@@ -41,8 +41,8 @@ fn a_violation_is_printed_with_a_command_that_shows_it_again() {
     }
 }
 
-/// The report of a scenario that does not end said only that it was stopped, and printed hundreds
-/// of turns; no option raised the limit.
+/// Regression: the report of a scenario that does not end said only that it was stopped, and
+/// printed hundreds of turns; no option raised the limit.
 #[test]
 fn run_without_an_end_names_limit_and_option() {
     let file = scenario("process main\n  while 0 == 0\n    child = fork main\n    yield\n");

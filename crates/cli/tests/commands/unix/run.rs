@@ -1,4 +1,4 @@
-//! `tontine unix run` as its users meet it: exit statuses, what it prints, and bad input.
+//! `tontine unix run` from a user's point of view: exit statuses, output, and bad input.
 
 use std::fs;
 use std::io::Read;
@@ -104,7 +104,7 @@ fn bad_input_is_shown_with_a_caret_and_the_status_is_2() {
 
 #[test]
 fn many_runs_stop_at_the_first_that_fails() {
-    // Two processes race: some schedule has them the other way round.
+    // Two processes race: under some schedule the second comes first.
     let file = scenario(
         "process main\n  fork other\n  note \"first\"\n  wait\n\n\
          process other\n  note \"second\"\n\nexpect notes \"first\", \"second\"\n",
@@ -114,10 +114,10 @@ fn many_runs_stop_at_the_first_that_fails() {
     assert!(text(&output.stdout).contains("simulated, seed "), "{}", text(&output.stdout));
 }
 
-/// Goes round for ever.
+/// A scenario that loops without an end.
 const ENDLESS: &str = "process main\n  note \"here\"\n  repeat 2000000000: x = x + 1\n";
 
-/// A signal just before `pause` made it return, so that no seed showed the lost wake-up.
+/// Regression: a signal just before `pause` made it return, so no seed showed the lost wake-up.
 #[test]
 fn some_seed_loses_signal_before_pause() {
     let file =
@@ -161,7 +161,7 @@ fn a_signal_stops_a_run_and_what_happened_is_printed() {
     }
 }
 
-/// A run under nohup(1) was stopped by the hang-up that it was to outlive.
+/// Regression: SIGHUP stopped a run under nohup(1).
 #[test]
 fn a_run_that_is_to_outlive_its_terminal_does() {
     let file = scenario(ENDLESS);
@@ -178,7 +178,7 @@ fn a_run_that_is_to_outlive_its_terminal_does() {
     assert!(printed.contains("expected an end, found SIGTERM"), "{printed}");
 }
 
-/// Has a program that makes no system call for longer than this test takes.
+/// A scenario whose program makes no system call for longer than the test takes.
 #[cfg(debug_assertions)]
 const DEAF: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
 
@@ -224,7 +224,7 @@ fn a_second_signal_ends_the_command_at_once() {
         await_work(&child);
         let status = loop {
             send(&child, signal);
-            // Two that come at once are one.
+            // Two signals that arrive together are merged.
             std::thread::sleep(Duration::from_millis(50));
             if let Some(status) = child.try_wait().expect("it is mine") {
                 break status;
@@ -234,14 +234,14 @@ fn a_second_signal_ends_the_command_at_once() {
     }
 }
 
-/// Sends a signal to a child that is not waited for yet.
+/// Sends a signal to a child that has not been waited for.
 fn send(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
         .expect("it is mine");
 }
 
-/// Waits until a command is under way, which it is when it has used processor time; before that, a
-/// signal ends it as ever.
+/// Waits until a command has used processor time; before that it has no handlers, and a signal ends
+/// it.
 fn await_work(child: &Child) {
     let start = Instant::now();
     while cpu_ticks(child.id()) < 20 {
@@ -250,7 +250,7 @@ fn await_work(child: &Child) {
     }
 }
 
-/// Processor time that a process used, in ticks.
+/// Returns the processor time that a process used, in ticks.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
@@ -301,7 +301,7 @@ fn locks_are_counted_when_asked_for() {
 
 #[test]
 fn signals_are_delivered_as_was_asked_for() {
-    // The oldest thread blocks it, which another does not.
+    // The oldest thread blocks the signal, and another one does not.
     let file = scenario(
         "process main\n  on USR1: note \"taken\"; done = 1\n  thread other\n  sleep 10ms\n  \
          block USR1\n  kill self USR1\n  sleep 10ms\n  check done == 1\n\n\

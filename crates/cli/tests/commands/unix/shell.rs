@@ -1,7 +1,7 @@
-//! `tontine unix shell` as its users meet it: at a terminal of their own, and without one.
+//! `tontine unix shell` from a user's point of view: at a terminal, and without one.
 //!
-//! The test is the user at the other end of a real terminal. It types when it has seen that a
-//! program is where it is wanted, and gives up when nothing comes for long.
+//! The test is the user at the other end of a real terminal. It types after the expected output has
+//! appeared, and fails after a timeout.
 
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output, Stdio};
@@ -12,11 +12,11 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
 const PROMPT: &str = "tontine$ ";
-/// How long a user waits for what is to come.
+/// Timeout for expected output.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it looks before it asks whether the shell has ended.
+/// Timeout of one poll of the terminal.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// So often `ps` is asked whether the shell waits.
+/// Maximum number of runs of `ps` until the shell waits.
 const LOOKS_OF_PS: usize = 20;
 
 fn tontine(arguments: &[&str]) -> Command {
@@ -25,13 +25,13 @@ fn tontine(arguments: &[&str]) -> Command {
     tontine
 }
 
-/// A user at a terminal, and the shell at it.
+/// A user at a terminal, and the shell on it.
 struct User {
     end: OwnedFd,
     terminal: OwnedFd,
     shell: Child,
     seen: String,
-    /// How much of it was looked at.
+    /// Number of bytes of `seen` that were matched.
     looked: usize,
 }
 
@@ -58,7 +58,7 @@ impl User {
         self.sees(&format!("{line}\r\n"));
     }
 
-    /// Looks until `text` stands there, behind what was looked at; returns what stands before it.
+    /// Waits until `text` appears after the matched output, and returns the output before it.
     fn sees(&mut self, text: &str) -> String {
         let start = Instant::now();
         loop {
@@ -82,15 +82,15 @@ impl User {
         !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits until the command has ended; its exit status.
+    /// Waits until the command has ended, and returns its exit status.
     fn sees_the_end(&mut self) -> Option<i32> {
         let start = Instant::now();
         loop {
             if let Some(status) = self.shell.try_wait().unwrap() {
-                assert!(!self.is_raw(), "the terminal is as it was");
+                assert!(!self.is_raw(), "expected the terminal to be restored");
                 return status.code();
             }
-            assert!(start.elapsed() < PATIENCE, "the shell is to end");
+            assert!(start.elapsed() < PATIENCE, "expected the shell to end");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -98,13 +98,13 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // It has ended, but in a test that failed.
+        // The shell has ended, except in a test that failed.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
 }
 
-/// What a user does with jobs.
+/// Runs a session of a user with jobs.
 fn session(arguments: &[&str]) {
     let mut user = User::sits_down(arguments);
     user.enters("echo hi");
@@ -116,14 +116,14 @@ fn session(arguments: &[&str]) {
     user.sees("^Z\r\n[1]+ Stopped");
     user.enters("jobs");
     user.sees("[1]+ Stopped");
-    // On another processor `ps` may look before the shell that made it has come to its wait.
+    // On another processor `ps` may run before the shell that started it waits.
     let waits = (0..LOOKS_OF_PS).any(|_| {
         user.enters("ps");
         let table = user.sees(" ps\r\n");
         assert!(table.contains(" T catch"), "a stopped process in {table}");
         table.contains(" S shell")
     });
-    assert!(waits, "the shell waits while `ps` runs");
+    assert!(waits, "expected the shell to wait while `ps` runs");
     user.enters("bg");
     user.enters("kill %1; wait %1; echo status $?");
     user.sees("status 143\r\n");
