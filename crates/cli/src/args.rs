@@ -111,12 +111,12 @@ pub(crate) struct Measure {
     #[arg(value_name = "NAME", conflicts_with = "as_published")]
     pub(crate) names: Vec<String>,
 
-    /// Measure briefly, in under 4 minutes: 6 invocations per cell, 2 where one takes seconds.
+    /// Measure briefly, in under 4 minutes: 6 invocations per cell, 2 if one takes seconds.
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
 
     /// Measure at full size, and print an estimate of the time first: 20 invocations per cell, 6
-    /// where one takes seconds.
+    /// if one takes seconds.
     #[arg(long)]
     pub(crate) full: bool,
 

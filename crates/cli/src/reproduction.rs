@@ -19,7 +19,7 @@ use crate::args::Measure;
 use crate::results::writable;
 use crate::{FAILED, Refusal, print, stopped_by};
 
-/// Environment variable that tells the child to do the work.
+/// Environment variable by which the child recognises its role.
 const CHILD: &str = "TONTINE_REPRODUCES";
 
 /// Repeats the source with that number.
