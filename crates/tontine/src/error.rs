@@ -1,13 +1,13 @@
-//! [`Error`], returned by every function of the crate but those of `heap` and `signal`, and
+//! [`Error`], returned by every function of the crate except those of `heap` and `signal`, and
 //! [`Peer`], the process that it names.
 //!
 //! Each variant corresponds to one error number ([`Error::errno`]), which the C bindings return;
 //! [`Error::System`] and [`Error::SystemAt`] keep the number of the system call that failed. Each
 //! text names what failed, what was expected, what was found, and what to do.
 //!
-//! Neighbours: every module returns these errors. None keeps an error type of its own, except that
-//! `sys::region` describes what is wrong with a peer's region before the peer is known; with it,
-//! the description becomes an [`Error::Protocol`].
+//! Neighbours: every module returns these errors. None has an error type of its own, except that
+//! `sys::region` describes what is wrong with a peer's region before the peer is known. Once the
+//! peer is known, the description becomes an [`Error::Protocol`].
 
 use std::fmt;
 use std::io;
@@ -19,6 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The process at the other end, as identified by the kernel (`SO_PEERCRED`, `SCM_CREDENTIALS`).
 ///
+/// # Examples
 /// ```
 /// use tontine::Peer;
 ///
@@ -36,7 +37,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A peer of which nothing is known yet.
+    /// A peer that the kernel has not identified yet.
     pub(crate) const UNKNOWN: Self = Self { pid: None, uid: u32::MAX };
 }
 
@@ -50,11 +51,12 @@ impl fmt::Display for Peer {
     }
 }
 
-/// The error type of mailboxes and of [`life`](crate::life).
+/// The error type of [`mailbox`](crate::mailbox) and [`life`](crate::life).
 ///
 /// [`Error::errno`] returns the error number of each variant. An error converts into a
-/// [`std::io::Error`] with the same text and the kind of its number:
+/// [`std::io::Error`] with the same text and the kind of its number.
 ///
+/// # Examples
 /// ```
 /// use tontine::mailbox::Mailbox;
 ///
@@ -70,14 +72,17 @@ impl fmt::Display for Peer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The other end died. The sender can still take back what was not acknowledged.
+    /// The receiver died. The sender can still take back the unread messages, those that the
+    /// receiver had not acknowledged
+    /// ([`Sender::take_unread`](crate::mailbox::Sender::take_unread)).
     #[error("{peer} died; take the unread messages back, or connect to its successor")]
     OwnerDied {
         /// The dead process.
         peer: Peer,
     },
 
-    /// The other end lives and closed the mailbox or the connection.
+    /// The receiver closed the mailbox on purpose, or this lane because it found a violation of the
+    /// protocol in it. The sender can take back the unread messages.
     #[error(
         "{peer} has closed its mailbox and accepts no more messages; take the unread ones back"
     )]
@@ -86,7 +91,7 @@ pub enum Error {
         peer: Peer,
     },
 
-    /// The call does not block, and there is nothing to receive or no free space to send.
+    /// The call does not block, and the mailbox has no message or the lane no free space.
     #[error("the call would block; wait for the descriptor, or use the blocking call")]
     WouldBlock,
 
@@ -94,7 +99,7 @@ pub enum Error {
     #[error("the timeout expired and nothing was sent or received; retry, or allow more time")]
     TimedOut,
 
-    /// A message exceeds the lane's cap and can never be sent.
+    /// A message exceeds the maximum that the lane's cap allows, and can never be sent.
     #[error(
         "a message of {len} bytes exceeds the lane's maximum of {max} bytes, a cap set by {}; \
          split the message, or raise that cap (the other end's counts too)",
@@ -103,9 +108,9 @@ pub enum Error {
     TooLarge {
         /// Length of the message in bytes.
         len: u64,
-        /// Maximum message length in bytes that the lane will ever take.
+        /// Maximum length in bytes of a message in this lane.
         max: u64,
-        /// The receiver, if its cap is the smaller one; `None` if this program's is.
+        /// The receiver, if its cap is the smaller one; `None` if the sender's is.
         set_by: Option<Peer>,
     },
 
@@ -253,8 +258,8 @@ pub enum Error {
     },
 }
 
-/// Returns `true` if the number means a shortage that may end: of descriptors, of memory. ENOBUFS
-/// does not: by it a mailbox reports that it has all the lanes, or all the memory, it may have.
+/// Returns `true` if the number means a shortage of descriptors or memory, which may end. ENOBUFS
+/// does not: with it a mailbox reports that it has reached its maximum of lanes or of memory.
 fn is_lack(errno: i32) -> bool {
     use libc::{EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC, ETOOMANYREFS};
     [EMFILE, ENFILE, ENOMEM, ENOSPC, ETOOMANYREFS, EAGAIN].contains(&errno)
@@ -266,7 +271,7 @@ impl Error {
         Self::System { call, errno: errno.raw_os_error() }
     }
 
-    /// Returns the standard library's error as that of the system call `call`.
+    /// Converts an error of the standard library into that of the system call `call`.
     pub(crate) fn io(call: &'static str, error: &io::Error) -> Self {
         Self::System { call, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
@@ -276,7 +281,7 @@ impl Error {
         Self::System { call, errno: io::Error::last_os_error().raw_os_error().unwrap_or(0) }
     }
 
-    /// Adds to a system call's error the file or the address that the call was about.
+    /// Adds the file or the address that the call was about to the error of a system call.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         match self {
             Self::System { call, errno } => {
@@ -297,7 +302,7 @@ impl Error {
     }
 
     /// Returns the error number. Each variant has one of its own; [`Error::System`] and
-    /// [`Error::SystemAt`] have the call's.
+    /// [`Error::SystemAt`] have that of the system call.
     pub fn errno(&self) -> i32 {
         match self {
             Self::OwnerDied { .. } => libc::EOWNERDEAD,
@@ -323,15 +328,15 @@ impl Error {
     }
 }
 
-/// Keeps the text, and has the kind of [`Error::errno`]. The original error is what
-/// [`get_ref`](io::Error::get_ref) and [`downcast`](io::Error::downcast) return.
+/// The result has the same text and the kind of [`Error::errno`].
+/// [`get_ref`](io::Error::get_ref) and [`downcast`](io::Error::downcast) return the original error.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         Self::new(Self::from_raw_os_error(error.errno()).kind(), error)
     }
 }
 
-/// The owner of an address: "pid 4711", if the pid is known.
+/// Displays the owner of an address: "pid 4711", if the pid is known.
 struct HeldBy(Option<u32>);
 
 impl fmt::Display for HeldBy {
@@ -343,7 +348,7 @@ impl fmt::Display for HeldBy {
     }
 }
 
-/// The end whose cap counts: "pid 4711 (uid 1000)", or "this end".
+/// Displays the end whose cap applies: "pid 4711 (uid 1000)", or "this end".
 struct SetBy(Option<Peer>);
 
 impl fmt::Display for SetBy {
@@ -355,7 +360,7 @@ impl fmt::Display for SetBy {
     }
 }
 
-/// The advice after a refusal with this error number.
+/// Displays the advice after a refusal with this error number.
 struct RefusalRemedy(i32);
 
 impl fmt::Display for RefusalRemedy {
@@ -373,7 +378,7 @@ impl fmt::Display for RefusalRemedy {
     }
 }
 
-/// ": expected uid 0 or 1000", or that the other end named none.
+/// Displays ": expected uid 0 or 1000", or that the other end did not name the users it allows.
 struct Allowed<'a>(&'a [u32]);
 
 impl fmt::Display for Allowed<'_> {
@@ -391,7 +396,7 @@ impl fmt::Display for Allowed<'_> {
     }
 }
 
-// Errors travel through every hot function's return value.
+// Each function of the fast paths returns a `Result` with this error.
 const _: () = assert!(size_of::<Error>() <= 48);
 
 #[cfg(test)]

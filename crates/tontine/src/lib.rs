@@ -1,6 +1,18 @@
 //! Communication between the processes of one Linux machine: messages, shared memory and signals
 //! that survive `kill -9` of any process at any instruction.
 //!
+//! - [`mailbox`]: messages from many processes to one, through shared memory. If the receiver dies,
+//!   the next `send` fails, and the sender takes its unread messages back or hands them to the
+//!   receiver's successor. Neither end trusts the other.
+//! - [`heap`]: memory that several processes share, allocated in blocks. A block can be freed in
+//!   another process than the one that allocated it, and the blocks of a dead process are
+//!   recovered. The processes of one heap trust each other.
+//! - [`life`]: liveness of processes. A process registers its *life*, one word of shared memory
+//!   that the kernel marks when the process ends; another process reads it with one load.
+//! - [`signal`]: signals as values, blocked in every thread and taken in one place.
+//! - [`Error`], [`Peer`]: what can fail, and which process caused it.
+//!
+//! # Examples
 //! ```
 //! use tontine::mailbox::{Mailbox, Sender};
 //!
@@ -25,30 +37,24 @@
 //! # }
 //! ```
 //!
-//! - [`mailbox`]: messages from many processes to one, through shared memory. If the receiver dies,
-//!   the next `send` fails, and the sender takes its unread messages back or hands them to the
-//!   receiver's successor. Neither end trusts the other.
-//! - [`heap`]: memory by the block that several processes share. A block can be freed in another
-//!   process than the one that allocated it, and the blocks of a dead process are recovered. The
-//!   processes of one heap trust each other.
-//! - [`life`]: liveness of processes. The kernel marks a word of shared memory when its owner ends;
-//!   reading it costs one load.
-//! - [`signal`]: signals as values, blocked in every thread and taken in one place.
-//! - [`Error`], [`Peer`]: what can fail, and which process caused it.
+//! Guides, with tables, limits and programs to start from, are in [`guide`]: the
+//! [mailbox](guide::mailbox), the [heaps](guide::heap), [signals](guide::signal), and a page for
+//! those who know [ZeroMQ, iceoryx2 or Boost.Interprocess](guide::coming_from).
 //!
-//! Requires Linux 5.10 or later on a 64-bit machine. Two processes that talk to each other use the
-//! same version of the shared layout; the handshake checks it.
+//! # Requirements
+//! Linux 5.10 or later on a 64-bit machine. Two processes that talk to each other use the same
+//! version of the shared layout; the handshake checks it.
 //!
-//! The feature `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and
-//! `signal::SignalStream`.
-//!
-//! Floors, from the bottom up: `error`, `sync`; `sys`; `lane`, `life`; `mailbox`; `heap`, `signal`;
-//! `layout`, `fuzzing`.
+//! # Features
+//! `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and `signal::SignalStream`.
+
+// Floors, from the bottom up: `error`, `sync`; `sys`; `lane`, `life`; `mailbox`; `heap`, `signal`;
+// `layout`, `fuzzing`, `guide`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     loom,
-    allow(dead_code, unused_imports, reason = "models need no more than words and lanes")
+    allow(dead_code, unused_imports, reason = "loom models use only words and lanes")
 )]
 
 #[cfg(not(loom))]
@@ -56,9 +62,11 @@ mod error;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(all(any(doc, doctest), not(loom)))]
+pub mod guide;
 #[cfg(not(loom))]
 pub mod heap;
-/// Of the heap, what its models need.
+/// The parts of the heap that its loom models use.
 #[cfg(loom)]
 mod heap {
     mod shared {
@@ -82,16 +90,3 @@ mod sys;
 
 #[cfg(not(loom))]
 pub use error::{Error, Peer, Result};
-
-/// The programs in the guides compile.
-#[cfg(all(doctest, not(loom)))]
-mod guides {
-    #[doc = include_str!("../../../docs/mailbox.md")]
-    mod mailbox {}
-    #[doc = include_str!("../../../docs/heap.md")]
-    mod heap {}
-    #[doc = include_str!("../../../docs/signal.md")]
-    mod signal {}
-    #[doc = include_str!("../../../docs/coming-from.md")]
-    mod coming_from {}
-}

@@ -1,11 +1,11 @@
 //! Floors: a module imports only from modules on floors below its own.
 //!
 //! Modules of one directory must not import each other in a circle. For the modules directly below
-//! `lib.rs` or `main.rs` the root's documentation names the floors in a sentence, from the bottom
-//! up: names on one floor are separated by commas, floors by semicolons.
+//! `lib.rs` or `main.rs`, a sentence in a comment or in the documentation of that file names the
+//! floors, from the bottom up: names on one floor are separated by commas, floors by semicolons.
 //!
 //! ```text
-//! //! Floors, from the bottom up: `errno`, `signal`; `process`; `linux`.
+//! // Floors, from the bottom up: `errno`, `signal`; `process`; `linux`.
 //! ```
 //!
 //! An import is any path through `crate`, `super` or `self` outside of tests, comments and macros.
@@ -163,11 +163,18 @@ fn place_name(package: &str, folder: &[String]) -> String {
     [package].into_iter().chain(folder.iter().map(String::as_str)).collect::<Vec<_>>().join("/")
 }
 
-/// Returns the floor of each module in the root's documentation, counted from the bottom.
+/// Returns the floor of each module that the root names in a comment or in its documentation,
+/// counted from the bottom.
 fn floors(text: &str) -> Option<BTreeMap<&str, usize>> {
-    let docs = || text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
-    let from = docs().position(|line| line.starts_with("Floors, from the bottom up:"))?;
-    let sentence = docs().skip(from).take_while(|line| !line.is_empty());
+    // A line that is not a comment counts as an empty one.
+    let comments = || {
+        text.lines().map(|line| {
+            let comment = line.strip_prefix("//!").or_else(|| line.strip_prefix("//"));
+            comment.unwrap_or("").trim()
+        })
+    };
+    let from = comments().position(|line| line.starts_with("Floors, from the bottom up:"))?;
+    let sentence = comments().skip(from).take_while(|line| !line.is_empty());
     let mut floors = BTreeMap::new();
     let mut floor = 0;
     for line in sentence {
@@ -352,6 +359,16 @@ mod tests {
     fn floors_are_named_for_all_modules() {
         assert_eq!(complaints(&[("lib.rs", "//! A crate.\n")]).len(), 1);
         assert_eq!(complaints(&[("lib.rs", ROOT), ("new.rs", "")]).len(), 1);
+    }
+
+    #[test]
+    fn floors_in_plain_comment_are_read() {
+        let root = "//! A crate.\n\n// Floors, from the bottom up: `low`;\n// `high`.\nmod high;\n";
+        let low = ("low.rs", "pub struct Low;");
+        let high = ("high.rs", "use crate::low::Low;");
+        assert_eq!(complaints(&[("lib.rs", root), low, high]), [""; 0]);
+        let up = ("low.rs", "use crate::high::High;");
+        assert_eq!(complaints(&[("lib.rs", root), up, ("high.rs", "pub struct High;")]).len(), 1);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The words of a process page by which senders see whether a mailbox's receiver sleeps: [`Desk`].
 //!
-//! A page has 62, one for each mailbox of the process. Private memory records which are taken: no
-//! peer needs to know. Neighbours: [`super::Life::desk`] gives them out,
-//! [`super::Watch::sleeping`] reads a peer's. What the word means is the mailbox's to keep.
+//! A page has 62, one for each mailbox of the process. Private memory records which are in use: no
+//! peer needs to know. Neighbours: [`super::Life::desk`] returns them, [`super::Watch::sleeping`]
+//! reads a peer's. The mailbox defines the meaning of the word.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,14 +10,14 @@ use super::Life;
 use super::word::DESKS;
 use crate::error::{Error, Result};
 
-/// Which desks of a page are taken: bit n for desk n.
+/// Set of the desks of a page that are in use: bit n for desk n.
 #[derive(Debug, Default)]
 pub(super) struct Desks(AtomicU64);
 
-/// One desk of this process's page, free again when it is dropped.
+/// One desk of this process's page, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    /// Which: what the peer is told, for [`super::Watch::sleeping`].
+    /// Its index, which a peer receives for [`super::Watch::sleeping`].
     pub(crate) index: u32,
     life: &'static Life,
 }
@@ -35,8 +35,8 @@ impl Desk {
         }
     }
 
-    /// 1 while the receiver sleeps, or is about to. Not to be touched in a forked child: the page
-    /// is not mapped there.
+    /// Returns the word that is 1 while the receiver sleeps or is about to. It must not be accessed
+    /// in a forked child, where the page is not mapped.
     #[inline]
     pub(crate) fn sleeping(&self) -> &AtomicU32 {
         &self.life.page.layout().desks[self.index as usize].sleeping
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn there_are_62_and_each_is_seen_by_peers() {
-        // In a child: other tests want desks too.
+        // In a child: other tests need desks too.
         assert!(in_child(|| {
             let life = Life::register().expect("life");
             let watch = Watch::from_fd(life).expect("watch");

@@ -1,12 +1,13 @@
 //! Liveness of processes: [`Life`] (this process's), [`Watch`] (another's), [`PathLock`] (proof
 //! that the last owner of a path has ended).
 //!
-//! A process that registers gets one page of shared memory. One word of that page, the *liveness
-//! word*, is the lock word of a robust mutex that one thread holds and never unlocks. When that
-//! thread ends, for any reason (its process exits, is killed, crashes or calls `exec`), the kernel
-//! marks the word. Other processes read it with one load, without a system call and without the
-//! owner's help: [`Watch::is_alive`].
+//! A *life* is the registration of a process with one page of shared memory. One word of that page,
+//! the *liveness word*, is the lock word of a robust mutex that one thread of the process, the
+//! *holder*, locks and never unlocks. When that thread ends, for any reason (its process exits, is
+//! killed, crashes or calls `exec`), the kernel marks the word. Other processes read it with one
+//! load, without a system call and without the owner's help: [`Watch::is_alive`].
 //!
+//! # Examples
 //! ```
 //! use tontine::life::{Life, Watch};
 //!
@@ -23,8 +24,8 @@
 //! # Which thread holds the life
 //!
 //! A process has one life. The first call decides which thread holds it; every later call, on any
-//! thread, returns that life as long as it lasts. Binding a mailbox or beginning a lane calls
-//! [`register`](Life::register).
+//! thread, returns that life as long as it lasts. [`Mailbox::bind`](crate::mailbox::Mailbox::bind)
+//! and [`Sender::connect`](crate::mailbox::Sender::connect) call [`register`](Life::register).
 //!
 //! | first call | on | holder | the life ends with |
 //! | --- | --- | --- | --- |
@@ -35,12 +36,13 @@
 //!
 //! [anchor]: Life::register_anchor_thread
 //!
+//! - An *anchor thread* is started by this crate, holds the life, and sleeps until the process
+//!   ends.
 //! - The process ends when its last thread ends, or (for other processes) when it calls `exec`. The
 //!   main thread ends with the process, unless it calls `pthread_exit` while other threads run.
 //! - A process whose holder has ended has no life: [`Life::current`] returns `None`, and the next
-//!   call is a first call again. The life that it makes is another; the old one stays dead. So if
-//!   the main thread has exited, [`register`](Life::register) on another thread starts an anchor
-//!   thread.
+//!   call is a first call again. It makes a new life; the old one stays dead. So if the main thread
+//!   has exited, [`register`](Life::register) on another thread starts an anchor thread.
 //! - A forked child has no life until its own first call. The thread that called `fork` is the
 //!   child's main thread, so [`register`](Life::register) on it starts no thread.
 //!
@@ -51,10 +53,10 @@
 //!   therefore watches the connection and a pidfd as well, as the mailbox does.
 //! - The word reads *dead* when its thread ends, an instant before the process's last thread does.
 //!   A process that takes over what the dead one owned needs a proof: that is a [`PathLock`].
-//!
-//! Neighbours: `word` makes the page and the mutex, `watch` reads a peer's, `anchor` starts the
-//! anchor thread, `path_lock` locks files, `desk` gives out the page's other words. Nothing here
-//! blocks, except that a first call waits for its anchor thread to start.
+//! - Nothing here blocks, except that a first call waits until its anchor thread has started.
+
+// Neighbours: `word` makes the page and the mutex, `watch` reads a peer's, `anchor` starts the
+// anchor thread, `path_lock` locks files, `desk` gives out the page's other words.
 
 #![allow(unsafe_code, reason = "lives that are never freed")]
 
@@ -87,16 +89,18 @@ static REGISTRATION: PerProcess<Registration> = PerProcess::new(Registration::de
 /// The lives of this process.
 #[derive(Debug, Default)]
 struct Registration {
-    /// Held while a life is made: a process has one.
+    /// Locked while a life is made, so that the process has one.
     making: Mutex<()>,
     newest: AtomicPtr<Life>,
 }
 
-/// The life of this process, held by one of its threads.
+/// The life of this process: the registration by which other processes see whether it lives.
 ///
-/// The first call of one of the functions below makes it, on a thread that the
-/// [module](self#which-thread-holds-the-life) documents. It is never freed, hence `&'static`.
+/// The first call of one of the functions below makes it; the
+/// [module](self#which-thread-holds-the-life) documents which thread holds it. It is never freed,
+/// hence `&'static`.
 ///
+/// # Examples
 /// ```
 /// use std::os::fd::AsFd;
 /// use tontine::life::{Life, Watch};
@@ -105,7 +109,7 @@ struct Registration {
 /// let life = Life::register()?;
 /// assert!(std::ptr::eq(life, Life::register()?), "a process has one");
 ///
-/// // What a process that is to watch this one needs: a descriptor.
+/// // A process that is to watch this one needs a descriptor.
 /// let passed = life.as_fd().try_clone_to_owned().expect("a free descriptor");
 /// assert!(Watch::from_fd(passed)?.is_alive());
 /// # Ok(())
@@ -134,12 +138,25 @@ impl Life {
     /// A forked child has no life until it registers; `exec` ends the life.
     ///
     /// # Errors
-    /// [`Error::CannotRegister`] if the process was made without the C library, by a bare `clone`:
-    /// the kernel would never mark its end. [`Error::System`] if memory, a descriptor or the anchor
-    /// thread is not available (`EAGAIN` at the limit of threads).
+    /// - [`Error::CannotRegister`] if the process was made without the C library, by a bare
+    ///   `clone`: the kernel would never mark its end.
+    /// - [`Error::System`] if memory, a descriptor or the anchor thread is not available (`EAGAIN`
+    ///   at the limit of threads).
+    /// - [`Error::FileTooLarge`] if the process's file size limit is below 4,096 bytes.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::life::Life;
+    ///
+    /// fn main() -> tontine::Result<()> {
+    ///     let life = Life::register()?; // on the main thread: starts no thread
+    ///     assert!(Life::current().is_some_and(|current| std::ptr::eq(current, life)));
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn register() -> Result<&'static Self> {
         Self::held_by(|| {
-            // Both ids are of the caller's own PID namespace.
+            // Both ids belong to the caller's own PID namespace.
             if rustix::thread::gettid() == rustix::process::getpid() {
                 Self::begin()
             } else {
@@ -148,11 +165,12 @@ impl Life {
         })
     }
 
-    /// Returns this process's life. If there is none, the calling thread holds the new one, which
-    /// ends with that *thread*: for a thread whose end makes the whole process useless.
+    /// Returns this process's life. If there is none, makes one that the calling thread holds and
+    /// that ends with that *thread*: for a thread whose end makes the whole process useless.
     ///
     /// # Errors
-    /// Like [`Life::register`]; no thread is started.
+    /// [`Error::CannotRegister`], [`Error::System`] and [`Error::FileTooLarge`] like
+    /// [`Life::register`], but no thread is started that could be refused.
     pub fn register_thread() -> Result<&'static Self> {
         Self::held_by(Self::begin)
     }
@@ -165,7 +183,8 @@ impl Life {
     /// process ends, and all signals are blocked in it.
     ///
     /// # Errors
-    /// Like [`Life::register`], on any thread.
+    /// [`Error::CannotRegister`], [`Error::System`] and [`Error::FileTooLarge`] like
+    /// [`Life::register`] off the main thread.
     pub fn register_anchor_thread() -> Result<&'static Self> {
         Self::held_by(|| anchor::hold(Self::begin))
     }
@@ -181,12 +200,12 @@ impl Life {
         if let Some(life) = registration.current() {
             return Ok(life);
         }
-        // A panic in there leaves nothing behind.
+        // A panic while the lock is held leaves nothing half-done.
         let _making = registration.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(life) = registration.current() {
             return Ok(life);
         }
-        // The page of a life must never be unmapped: the kernel looks at it at the thread's end.
+        // The page of a life must never be unmapped: the kernel accesses it at the thread's end.
         let life: &'static Self = Box::leak(begin()?);
         // SYNC own-life: pairs with the load in `Registration::current`.
         registration.newest.store(ptr::from_ref(life).cast_mut(), Ordering::Release);
@@ -208,7 +227,7 @@ impl AsFd for Life {
     }
 }
 
-/// What the mailbox needs of its own process's life.
+/// The functions of the own life that the mailbox uses.
 impl Life {
     /// Returns one of the page's desks, taken until it is dropped.
     ///

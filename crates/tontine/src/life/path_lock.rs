@@ -1,24 +1,25 @@
 //! Exclusive ownership of a path, with proof that the last owner has ended: [`PathLock`].
 //!
 //! It is a POSIX record lock (`F_SETLK`) on the first byte of `PATH.lock`. Unlike a liveness word
-//! it can be taken over, and the kernel releases it no sooner than the whole process that held it
-//! has ended, or has called `exec`. A forked child does not inherit it. It works across PID
-//! namespaces. If two processes request it, one gets it, and the other learns the holder's pid.
+//! it can be taken over, and the kernel releases it only when the whole process that held it has
+//! ended or called `exec`. A forked child does not inherit it. It works across PID namespaces. If
+//! two processes request it, one acquires it, and the other gets the holder's pid.
 //!
-//! Record locks have a trap: closing *any* descriptor of the file drops the process's lock. So a
-//! process opens each lock file once, never duplicates the descriptor, and looks into a registry
-//! before it opens one; a forked child leaves its parent's descriptors alone. Other code of the
-//! process that opened and closed the lock file would drop the lock: none has a reason to, except
-//! a second copy of this crate in the process, which has a registry of its own. The listener would
-//! not show the holder either: after an `exec` a worker's copy of it still names this process.
+//! Closing *any* descriptor of a file drops the process's record locks on it. So a process opens
+//! each lock file once, never duplicates the descriptor, and checks a registry before it opens one;
+//! a forked child does not close its parent's descriptors. Other code of the process that opened
+//! and closed the lock file would drop the lock: none has a reason to, except a second copy of this
+//! crate in the process, which has a registry of its own. The listener cannot replace the lock as
+//! proof: after an `exec` a worker's copy of it still names this process.
 //!
-//! The trap has a second side: closing the lock file drops *every* record lock of the process on
-//! that file. A lock file is therefore an empty regular file with one name. Any other file is
-//! refused before it is opened: a user who may write the folder could have linked a database there.
+//! For the same reason, closing the lock file would drop record locks that the program itself holds
+//! on that file. A lock file is therefore an empty regular file with one name. Any other file is
+//! refused before it is opened: a user who may write to the folder could have linked a database
+//! there.
 //!
 //! The file is never unlinked: two processes could then hold locks of two files with one name.
-//! Neighbours: the mailbox's listener acquires the lock of its address before it touches the
-//! socket. This module does not block, and knows nothing of the file at `PATH` itself.
+//! Neighbours: the mailbox's listener acquires the lock of its address before it changes the socket
+//! file. This module does not block, and does not access the file at `PATH` itself.
 
 #![allow(unsafe_code, reason = "fcntl with record locks")]
 
@@ -40,16 +41,18 @@ use crate::sys::fork::{Guard, PerProcess};
 /// Mode of a new lock file by default: only its user may lock it.
 const MODE: u32 = 0o600;
 
-/// Maximum attempts: the holder may end between an attempt and the query for its pid.
+/// Maximum number of attempts: the holder may end between an attempt and the query for its pid.
 const ATTEMPTS: usize = 8;
 
-/// The files that this process has locked. A forked child starts with none.
+/// The files that this process has locked; empty in a forked child.
 static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 
 /// Exclusive ownership of a path among processes, until the value is dropped or its process ends.
 ///
-/// A lock file next to the path, `PATH.lock`, carries it. It stays when the lock is released.
+/// The lock is on a file next to the path, `PATH.lock`, which stays when the lock is released. A
+/// forked child does not inherit it: dropping the child's copy releases nothing.
 ///
+/// # Examples
 /// ```
 /// use tontine::Error;
 /// use tontine::life::PathLock;
@@ -67,13 +70,13 @@ static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 /// ```
 #[derive(Debug)]
 pub struct PathLock {
-    /// Must not be closed in a forked child, hence not by its own drop.
+    /// Closed by the lock's own drop only, which leaves it open in a forked child.
     file: ManuallyDrop<File>,
     id: FileId,
     guard: Guard,
 }
 
-/// A file, whatever its names.
+/// Identity of a file, independent of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: (u32, u32),
@@ -85,9 +88,11 @@ impl PathLock {
     /// created if it does not exist. Never blocks. Success proves that the last owner has ended.
     ///
     /// # Errors
-    /// [`Error::AddrInUse`] with the holder's pid if a live process owns the path (this process
-    /// included); [`Error::InvalidAddress`] if the lock file is not an empty regular file with one
-    /// name; [`Error::SystemAt`] if the file cannot be opened or locked.
+    /// - [`Error::AddrInUse`] with the holder's pid if a live process owns the path (this process
+    ///   included).
+    /// - [`Error::InvalidAddress`] if the lock file is not an empty regular file with one name.
+    /// - [`Error::SystemAt`] if the file cannot be opened or locked.
+    /// - [`Error::System`] if memory for the process's registry of locks is short.
     pub fn acquire(path: &Path) -> Result<Self> {
         Self::acquire_with_mode(path, MODE)
     }
@@ -98,10 +103,11 @@ impl PathLock {
         let lock_path = lock_path(path);
         let in_use = |holder| Error::AddrInUse { address: path.display().to_string(), holder };
         let at = |error: Error| error.at(lock_path.display());
-        // Before the registry is locked: a file system that never answers blocks only this call.
+        // Done before the registry is locked: a file system that never answers blocks only this
+        // call.
         let found = find(&lock_path)?;
         let mut locked = locked()?;
-        // Before it is opened: closing a second descriptor would drop our own lock.
+        // Checked before it is opened: closing a second descriptor would drop this process's lock.
         if found.is_some_and(|id| locked.contains(&id)) {
             return Err(in_use(Some(std::process::id())));
         }
@@ -109,8 +115,8 @@ impl PathLock {
         let id = match identify(&file, &lock_path) {
             Ok(id) if !locked.contains(&id) => id,
             refused => {
-                // The name was moved onto another file between the two looks: the descriptor has
-                // to stay, or a lock of this process goes.
+                // Between the two checks the name was given to another file. The descriptor stays
+                // open: closing it could drop a lock of this process.
                 std::mem::forget(file);
                 refused?;
                 return Err(in_use(Some(std::process::id())));
@@ -131,15 +137,15 @@ impl PathLock {
 
 impl Drop for PathLock {
     fn drop(&mut self) {
-        // In a child the lock is the parent's, or by now the child's own by another descriptor,
-        // which closing this one would drop.
+        // In a forked child the lock is the parent's, or the child holds one of its own by another
+        // descriptor, which closing this one would drop.
         if self.guard.is_forked() {
             return;
         }
         // Without a registry no thread of this process could have acquired the lock.
         let Ok(mut locked) = locked() else { return };
         locked.retain(|id| *id != self.id);
-        // SAFETY: dropped here once; the file is not used afterwards. Under the registry's lock, so
+        // SAFETY: dropped here once; the file is not used afterwards. The registry is locked, so
         // that no thread opens the file before it is closed.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
@@ -149,11 +155,11 @@ impl Drop for PathLock {
 enum Holder {
     /// A live process, whose pid is known if it is visible from here.
     Live(Option<u32>),
-    /// The holder has ended meanwhile.
+    /// The holder has ended since the attempt.
     Ended,
 }
 
-/// `PATH.lock`.
+/// Returns `PATH.lock`.
 fn lock_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".lock");
@@ -161,15 +167,15 @@ fn lock_path(path: &Path) -> PathBuf {
 }
 
 fn locked() -> Result<MutexGuard<'static, Vec<FileId>>> {
-    // A panic in there leaves a list that is still right.
+    // A panic while the lock is held leaves a correct list.
     Ok(LOCKED.get()?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Identifies the lock file, if there is one, by a descriptor that opens nothing: closing it drops
-/// no lock, no device starts, no FIFO waits.
+/// Identifies the lock file, if there is one, by an `O_PATH` descriptor: closing it drops no lock,
+/// and opening it starts no device and waits for no FIFO.
 ///
 /// # Errors
-/// Like [`identify`].
+/// The errors of [`identify`], and [`Error::SystemAt`] if the file cannot be opened.
 fn find(path: &Path) -> Result<Option<FileId>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, Mode::empty()) {
@@ -179,13 +185,13 @@ fn find(path: &Path) -> Result<Option<FileId>> {
     }
 }
 
-/// Identifies a lock file: an empty regular file with one name. Of any other file closing a
-/// descriptor could drop record locks of this process.
+/// Identifies a lock file: an empty regular file with one name. Closing a descriptor of any other
+/// file could drop record locks of this process.
 ///
 /// # Errors
-/// [`Error::InvalidAddress`] for a file of another kind, [`Error::SystemAt`].
+/// [`Error::InvalidAddress`] for a file of another kind, [`Error::SystemAt`] if `statx` fails.
 fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
-    // From what the kernel knows, without asking the file system.
+    // The kernel answers from its cache, without a request to the file system.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(file, c"", flags, StatxFlags::BASIC_STATS)
         .map_err(|errno| Error::system("statx", errno).at(path.display()))?;
@@ -213,8 +219,8 @@ fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
     Err(Error::InvalidAddress { address: path.display().to_string(), reason })
 }
 
-/// Close-on-exec, as all that the standard library opens. Never through a symbolic link, nor
-/// waiting for the other end of a FIFO.
+/// Opens a lock file, close-on-exec like every file that the standard library opens. Follows no
+/// symbolic link and does not wait for the other end of a FIFO.
 fn open(path: &Path, mode: u32) -> Result<File> {
     OpenOptions::new()
         .read(true)
@@ -244,7 +250,7 @@ fn holder(file: &File) -> Result<Holder> {
     if i32::from(lock.l_type) == libc::F_UNLCK {
         return Ok(Holder::Ended);
     }
-    // 0 from another PID namespace, -1 for a lock that belongs to a descriptor.
+    // The pid is 0 for another PID namespace, and -1 for a lock that belongs to a descriptor.
     Ok(Holder::Live(u32::try_from(lock.l_pid).ok().filter(|pid| *pid != 0)))
 }
 

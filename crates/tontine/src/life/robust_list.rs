@@ -2,27 +2,27 @@
 //! [`own`], [`lock_word`].
 //!
 //! The C library registers the list with the kernel and links each robust mutex that the thread
-//! holds. Where a mutex has its lock word is the C library's business; the list reveals it. This
-//! module is not part of the public interface: the experiment that compares ways to detect a death
-//! uses it, too.
+//! holds. The offset of the lock word in a mutex depends on the C library; the list reveals it.
+//! This module is not part of the public interface, and is public only for the experiment that
+//! compares ways to detect a death.
 //!
 //! Neighbours: `word` finds the liveness word with it.
 //!
 //! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
 //! (`handle_futex_death`); `get_robust_list(2)`.
 
-#![allow(unsafe_code, reason = "walks a list of the C library's")]
+#![allow(unsafe_code, reason = "walks a list that belongs to the C library")]
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Error, Result};
 
-/// The part of a lock word that names the owning thread. 0 when unlocked, and 0 again when the
-/// kernel has marked the owner's death.
+/// The bits of a lock word that hold the id of the owning thread: 0 when unlocked, and 0 again when
+/// the kernel has marked the owner's death.
 pub const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
-/// The kernel walks no more entries of a robust list than this (`ROBUST_LIST_LIMIT`).
+/// Maximum number of entries of a robust list that the kernel walks (`ROBUST_LIST_LIMIT`).
 const LIST_LIMIT: usize = 2048;
 
 const NOT_REGISTERED: Error = Error::CannotRegister {
@@ -50,7 +50,7 @@ pub struct Head {
     pub pending: *mut c_void,
 }
 
-/// Returns `true` if the word has a living owner: one load, one test.
+/// Returns `true` if the word has a live owner (one load, one test).
 #[inline(always)]
 pub fn is_held(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0
@@ -59,7 +59,8 @@ pub fn is_held(word: &AtomicU32) -> bool {
 /// Returns the calling thread's list.
 ///
 /// # Errors
-/// [`Error::CannotRegister`] if none of the expected shape is registered; [`Error::System`].
+/// [`Error::CannotRegister`] if no list of the expected length is registered; [`Error::System`] if
+/// the kernel does not return it.
 pub fn own() -> Result<*const Head> {
     let mut head: *const Head = std::ptr::null();
     let mut length = 0_usize;
@@ -75,9 +76,10 @@ pub fn own() -> Result<*const Head> {
 /// Returns the lock word of a robust mutex that the calling thread has just locked.
 ///
 /// # Errors
-/// [`Error::CannotRegister`] if the kernel would never mark the word: it is in no list of this
-/// thread's, or names another thread, because a process made by a bare `clone` keeps its parent's
-/// thread id in the C library. [`Error::System`].
+/// - [`Error::CannotRegister`] if the kernel would never mark the word: it is not in this thread's
+///   list, or names another thread, because a process made by a bare `clone` keeps its parent's
+///   thread id in the C library.
+/// - [`Error::System`] if the kernel does not return the list.
 ///
 /// # Safety
 /// 1. `mutex` is valid for reads and writes as long as the returned word is used.
@@ -92,15 +94,16 @@ pub unsafe fn lock_word(mutex: *mut libc::pthread_mutex_t) -> Result<*mut u32> {
         if next.cast_const().cast() == head {
             break;
         }
-        // The lowest bit tells priority-inheritance mutexes from plain ones.
+        // The lowest bit distinguishes priority-inheritance mutexes from plain ones.
         let node = next as usize & !1;
         let word = node.wrapping_add_signed(futex_offset as isize);
         let at = word.wrapping_sub(mutex as usize);
         if at <= last && at.is_multiple_of(align_of::<u32>()) {
             // SAFETY: inside the mutex, by the check.
             let word: *mut u32 = unsafe { mutex.cast::<u8>().add(at).cast() };
-            // SAFETY: aligned, and valid by the caller; C library, kernel and we all access it by
-            // atomic instructions. Relaxed, as this thread's own lock operation stored it.
+            // SAFETY: aligned, and valid by the caller's guarantee; the C library, the kernel and
+            // this function access it by atomic instructions. Relaxed, as this thread's own lock
+            // operation stored it.
             let owner = unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Relaxed);
             let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             return if owner & FUTEX_TID_MASK == this { Ok(word) } else { Err(NOT_THIS_THREAD) };

@@ -1,9 +1,9 @@
 //! The life of another process, read from this one: [`Watch`].
 //!
-//! A watch maps the other's page read-only after checking what the kernel reports about it. Of the
-//! page's content it trusts only the offset of the liveness word, after checking that the word lies
-//! inside the mutex. A malicious process can look alive indefinitely, or dead at will; it can do no
-//! other harm.
+//! A watch maps the peer's page read-only after checking what the kernel reports about it. In the
+//! page it trusts only the offset of the liveness word, after checking that the word lies inside
+//! the mutex. A malicious process can look alive indefinitely, or dead at will; it can do no other
+//! harm.
 //!
 //! Neighbours: [`crate::sys::region`] checks and maps, [`super::word`] knows the layout. A watch
 //! does not wait: for that there are pidfds and connections.
@@ -23,8 +23,9 @@ const NOBODY: u32 = 65534;
 
 /// Another process's liveness word, read by one load.
 ///
-/// A forked child inherits a watch, and can use it.
+/// A `Watch` is [`Send`] and [`Sync`]. A forked child inherits it and can use it.
 ///
+/// # Examples
 /// ```
 /// use std::os::fd::OwnedFd;
 /// use tontine::life::{Life, Watch};
@@ -60,8 +61,9 @@ impl Watch {
     /// the descriptor afterwards.
     ///
     /// # Errors
-    /// [`Error::Protocol`] if the descriptor is not that of a life; [`Error::VersionMismatch`] if
-    /// it is of another version; [`Error::System`] if its page cannot be mapped.
+    /// - [`Error::Protocol`] if the descriptor is not that of a life.
+    /// - [`Error::VersionMismatch`] if it belongs to another version of the layout.
+    /// - [`Error::System`] if its page cannot be mapped.
     pub fn from_fd(fd: impl AsFd) -> Result<Self> {
         let fd = fd.as_fd();
         let peer = || Peer { pid: None, uid: maker(fd).unwrap_or(NOBODY) };
@@ -69,11 +71,11 @@ impl Watch {
         Self::new(region, peer)
     }
 
-    /// Like [`Watch::from_fd`], but of a page that is mapped already, and of a peer that the kernel
+    /// Like [`Watch::from_fd`], but for a page that is mapped already and a peer that the kernel
     /// has identified.
     ///
     /// # Errors
-    /// [`Error::Protocol`] and [`Error::VersionMismatch`].
+    /// [`Error::Protocol`] and [`Error::VersionMismatch`], like [`Watch::from_fd`].
     pub(crate) fn of_peer(page: PeerRegion, peer: Peer) -> Result<Self> {
         Self::new(page, || peer)
     }
@@ -86,15 +88,27 @@ impl Watch {
     /// Returns `true` while the process lives (one load, one test).
     ///
     /// `false` is final. `true` was right a moment ago; a stopped process is alive.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::life::{Life, Watch};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// // Usually the descriptor of another process's life; here this process watches itself.
+    /// let watch = Watch::from_fd(Life::register()?)?;
+    /// assert!(watch.is_alive());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn is_alive(&self) -> bool {
         // SAFETY: the word lies inside the mapping, which lives as long as `self`, and is aligned
-        // (checked in `map`); the memory is written by atomic instructions only.
+        // (checked in `new`); its owner and the kernel write it by atomic instructions only.
         word::is_held(unsafe { self.word.as_ref() })
     }
 
-    /// Returns the word that is 1 while the receiver at this desk sleeps; `None` if there is no
-    /// such desk. The index is an untrusted value of the peer's.
+    /// Returns the word that is 1 while the receiver at this desk sleeps; `None` if the page has no
+    /// such desk. The index is an untrusted value from the peer.
     #[inline]
     pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU32> {
         (desk < DESKS).then(|| &self.layout().desks[desk as usize].sleeping)
@@ -127,13 +141,13 @@ impl Watch {
     #[inline]
     fn layout(&self) -> &Layout {
         // SAFETY: the mapping is as large as the layout, aligned to a page, and lives as long as
-        // `self`. What is read through it are atomics, valid whatever stands in them.
+        // `self`. All fields that are read are atomics, for which each bit pattern is valid.
         unsafe { self.region.base().cast().as_ref() }
     }
 }
 
-/// The user that made a memfd. A file of another kind is not asked: its file system might never
-/// answer.
+/// Returns the user that made a memfd. Makes no `fstat` call for another kind of file: its file
+/// system might never answer.
 fn maker(fd: BorrowedFd<'_>) -> Option<u32> {
     rustix::fs::fcntl_get_seals(fd).ok()?;
     rustix::fs::fstat(fd).ok().map(|file| file.st_uid)

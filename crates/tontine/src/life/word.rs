@@ -1,12 +1,12 @@
 //! The process page and its liveness word, which the kernel marks: [`Page`].
 //!
-//! The word is the lock word of a robust, process-shared pthread mutex. Where it lies inside the
-//! mutex is the C library's business; it is found once ([`robust_list`]). One test of the word is
-//! enough: the kernel clears the thread id in it as it sets the mark (`handle_futex_death`), so a
-//! word with a thread id has a live owner.
+//! The word is the lock word of a robust, process-shared pthread mutex. Its offset in the mutex
+//! depends on the C library; [`robust_list`] finds it once. One test of the word is enough: the
+//! kernel clears the thread id in it as it sets the mark (`handle_futex_death`), so a word with a
+//! thread id has a live owner.
 //!
 //! Neighbours: [`super::Life`] owns a page permanently, [`super::watch`] reads a peer's,
-//! [`super::desk`] uses the words behind the mutex. Nothing here waits for the mutex.
+//! [`super::desk`] uses the words after the mutex. Nothing here waits for the mutex.
 
 #![allow(unsafe_code, reason = "a robust mutex in shared memory")]
 
@@ -23,40 +23,40 @@ use super::robust_list::{self, lock_word};
 
 /// Bytes of a process page.
 pub(crate) const PAGE_SIZE: usize = 4096;
-/// `TONTPROC`, as its bytes stand in memory.
+/// The bytes `TONTPROC`, in memory order.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TONTPROC");
-/// Of the protocol.
+/// Version of the protocol.
 pub(super) const VERSION: u32 = 1;
-/// Desks in a page.
+/// Number of desks in a page.
 pub(super) const DESKS: u32 = 62;
 
-/// Room for any C library's mutex.
+/// Bytes that the page reserves for the mutex, enough for any C library.
 const MUTEX_ROOM: usize = 64;
 
-/// The page, as its owner and its peers see it. All of it may be written by its owner at any time.
+/// The page, as its owner and its peers see it. The owner may write all of it at any time.
 #[repr(C, align(64))]
 pub(super) struct Layout {
     pub(super) magic: AtomicU64,
     pub(super) version: AtomicU32,
     /// Bytes from the page's start to the liveness word.
     pub(super) life: AtomicU32,
-    /// For people: identifies no process in another PID namespace.
+    /// For debugging only: in another PID namespace it identifies no process.
     pub(super) pid: AtomicU32,
     unused: [AtomicU32; 11],
     mutex: UnsafeCell<[u64; MUTEX_ROOM / 8]>,
     pub(super) desks: [DeskLayout; DESKS as usize],
 }
 
-/// What one mailbox of the process shows to its senders.
+/// The words by which one mailbox of the process informs its senders.
 #[repr(C, align(64))]
 pub(super) struct DeskLayout {
     /// 1 while the mailbox's receiver sleeps, or is about to.
     pub(super) sleeping: AtomicU32,
 }
 
-/// Offset of the mutex, which has the liveness word in it.
+/// Offset of the mutex, which contains the liveness word.
 pub(super) const MUTEX_AT: usize = offset_of!(Layout, mutex);
-/// The first byte behind it.
+/// Offset of the first byte after the mutex.
 pub(super) const MUTEX_END: usize = MUTEX_AT + MUTEX_ROOM;
 
 const _: () = {
@@ -73,7 +73,7 @@ const _: () = {
     assert!(align_of::<libc::pthread_mutex_t>() <= 64);
 };
 
-/// This process's page, its word held by the thread that made it.
+/// This process's page, whose word the thread that made it holds.
 #[derive(Debug)]
 pub(super) struct Page {
     region: OwnRegion,
@@ -82,8 +82,8 @@ pub(super) struct Page {
     word_at: usize,
 }
 
-// SAFETY: what is shared through `&Page` is atomics in memory that stays mapped as long as the
-// page; the mutex is touched while the page is made, by one thread.
+// SAFETY: threads that share `&Page` access atomics, in memory that stays mapped as long as the
+// page exists. Only the thread that makes the page accesses the mutex, while it makes it.
 unsafe impl Sync for Page {}
 
 impl AsFd for Page {
@@ -99,8 +99,8 @@ impl Page {
     /// # Errors
     /// [`Error::CannotRegister`] if the kernel would never mark the word; [`Error::System`].
     pub(super) fn hold() -> Result<Self> {
-        // Before the C library touches its list: a bare clone inherits a list whose entries it has
-        // not got mapped.
+        // Checked before the C library accesses its list: a process made by a bare clone inherits a
+        // list whose entries are not mapped in it.
         if cfg!(target_env = "gnu") {
             robust_list::own()?;
         }
@@ -113,7 +113,8 @@ impl Page {
         match unsafe { lock_word(page.mutex()) } {
             Ok(word) => page.word_at = word as usize - page.region.base().as_ptr() as usize,
             Err(error) => {
-                // SAFETY: locked above, by this thread; out of the list before it is unmapped.
+                // SAFETY: locked above, by this thread; unlocking takes it out of the list before
+                // it is unmapped.
                 unsafe { libc::pthread_mutex_unlock(page.mutex()) };
                 return Err(error);
             }
@@ -122,7 +123,7 @@ impl Page {
         layout.version.store(VERSION, Ordering::Relaxed);
         layout.life.store(page.word_at as u32, Ordering::Relaxed);
         layout.pid.store(std::process::id(), Ordering::Relaxed);
-        // The descriptor is passed after this, by a system call: no process sees half a page.
+        // The descriptor is passed later, by a system call: no process sees a half-made page.
         layout.magic.store(MAGIC, Ordering::Relaxed);
         Ok(page)
     }
@@ -139,8 +140,8 @@ impl Page {
     }
 
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: `word_at` lies inside the mutex and is aligned (`lock_word`); C library, kernel
-        // and we all access the word by atomic instructions.
+        // SAFETY: `word_at` lies inside the mutex and is aligned (`lock_word`); the C library, the
+        // kernel and this module access the word by atomic instructions.
         unsafe { self.region.base().add(self.word_at).cast().as_ref() }
     }
 
@@ -151,8 +152,8 @@ impl Page {
     fn make_mutex(&self) -> Result<()> {
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let attributes = attributes.as_mut_ptr();
-        // SAFETY: the attributes are initialised first and destroyed last; no thread uses the
-        // mutex yet, and its room is large and aligned enough (asserted above).
+        // SAFETY: the attributes are initialised first and destroyed last; no thread uses the mutex
+        // yet, and its memory is large and aligned enough (asserted above).
         let code = unsafe {
             libc::pthread_mutexattr_init(attributes);
             let mut code =
@@ -189,14 +190,14 @@ mod tests {
             page
         });
         let page = page.join().expect("thread");
-        // `join` returns when the thread has ended for the C library; the kernel may be at it
-        // still.
+        // `join` returns when the thread has ended for the C library; the kernel may still be
+        // ending it.
         for _ in 0..5_000 {
             if !page.is_held() {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        panic!("the word says alive five seconds after its thread's end");
+        panic!("the word is held five seconds after its thread ended");
     }
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// The address of a mailbox: a path in the file system, or a name in Linux's abstract namespace.
 ///
 /// [`Mailbox::bind`](super::Mailbox::bind) and [`Sender::connect`](super::Sender::connect) accept
-/// whatever converts into an address: text, or a path.
+/// every value that converts into an address: text, or a path.
 ///
 /// **Text that begins with `@`** is an abstract name. It needs no folder, has no permissions, and
 /// is local to a network namespace. The kernel frees it when its owner and all children that the
@@ -20,9 +20,9 @@ use crate::error::{Error, Result};
 /// in use, since the kernel has no other way to end an inherited listener.
 ///
 /// **Any other text, and every path type,** is a path. It is free as soon as its owner has ended,
-/// whatever children live. `bind` and `connect` make a relative path absolute, so a later `chdir`
-/// changes nothing. A path of at most 103 bytes works everywhere; a longer one needs `/proc`, and
-/// the last part of a path of more than 107 bytes has at most 82 bytes.
+/// also while children of the owner live. `bind` and `connect` make a relative path absolute, so a
+/// later `chdir` changes nothing. A path of at most 103 bytes works everywhere; a longer one needs
+/// `/proc`, and the last part of a path of more than 107 bytes has at most 82 bytes.
 ///
 /// # Examples
 /// ```
@@ -55,7 +55,7 @@ impl Address {
     }
 }
 
-/// Identity of a file, whatever its names: device and inode.
+/// Identity of a file, independent of its names: device and inode.
 pub(crate) type FileId = (u64, u64);
 
 impl Address {
@@ -65,7 +65,7 @@ impl Address {
     /// [`Error::SystemAt`] if the path is relative and the working directory was removed.
     pub(crate) fn into_absolute(self) -> Result<Self> {
         match self.0 {
-            // The use of an empty path fails later, with a text that says so.
+            // An empty path is refused when it is used, by an error that names the reason.
             Place::Path(path) if path.is_relative() && !path.as_os_str().is_empty() => {
                 let absolute = std::path::absolute(&path)
                     .map_err(|error| Error::io("getcwd", &error).at(path.display()))?;
@@ -108,7 +108,7 @@ macro_rules! from_text {
     )*};
 }
 
-/// Implements the conversion from `$path` to a path in the file system, whatever it begins with.
+/// Implements the conversion from `$path` to a path in the file system, also if it begins with `@`.
 macro_rules! from_path {
     ($($path:ty),*) => {$(
         impl From<$path> for Address {

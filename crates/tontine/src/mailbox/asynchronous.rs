@@ -2,14 +2,14 @@
 //!
 //! Both do the work of `recv` and `send`, and await where those sleep. tokio reports *edges*, so
 //! each end inspects everything after it has announced that it waits and before it awaits; an event
-//! after that is an edge. If time matters as well (a silent connecting sender, a chunk to return, a
-//! successor to find), an end waits on a timer of the kernel's, so that the runtime needs only its
-//! I/O driver.
+//! after that is an edge. If a wait must end at some time (to drop a silent connecting sender, to
+//! return a chunk, to look for a successor), it includes a timer of the kernel, so that the runtime
+//! needs only its I/O driver.
 //!
 //! Neighbours: [`super::receiver`] and [`super::sender`] do all the work. Nothing here starts a
 //! thread or a task.
 
-#![allow(unsafe_code, reason = "tokio wants a promise that descriptors stay open")]
+#![allow(unsafe_code, reason = "the caller of tokio guarantees that descriptors stay open")]
 
 use std::future::poll_fn;
 use std::io;
@@ -33,8 +33,8 @@ use super::{Mailbox, Message, Sender};
 use crate::error::{Error, Result};
 use crate::sys::fork::Guard;
 
-/// Maximum number of looks at connections between two awaits while more keep coming: as many as a
-/// full backlog takes.
+/// Maximum number of passes over the connections between two awaits while more keep arriving: as
+/// many as a full backlog takes.
 const MOST_LOOKS: u32 = 256;
 
 /// A [`Mailbox`] whose `recv` is awaited on tokio.
@@ -42,8 +42,8 @@ const MOST_LOOKS: u32 = 256;
 /// An `AsyncMailbox` belongs to the runtime in which it was made, which needs its I/O driver
 /// (`enable_io`) but no timer. [`WaitStrategy`](super::WaitStrategy) is not used: a task that polls
 /// would occupy a thread. The process's [`Life`](crate::life::Life) must not end with a thread of
-/// the runtime, which come and go: unless the process has one, [`Mailbox::bind`] registers a life
-/// that ends with the process, on any thread.
+/// the runtime, which starts and ends threads as it likes: [`Mailbox::bind`] registers a life that
+/// ends with the process, on any thread, unless the process has a life already.
 ///
 /// # Examples
 /// ```
@@ -116,9 +116,9 @@ impl AsyncMailbox {
     /// before it may have been acknowledged.
     ///
     /// # Errors
-    /// The errors of [`Mailbox::recv`].
+    /// [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     pub async fn recv(&mut self) -> Result<Message<'_>> {
-        // A mailbox that is never empty lets other tasks run all the same.
+        // Other tasks must run also if the mailbox is never empty.
         coop::consume_budget().await;
         let taken = self.next().await?;
         Ok(self.mailbox.hand_out(taken))
@@ -147,11 +147,11 @@ impl AsyncMailbox {
                 return Ok(taken);
             }
             if !mailbox.arm()? {
-                // A message has come since, or nobody could be sure to wake us.
+                // A message has arrived since, or a wake-up could be lost.
                 yield_now().await;
                 continue;
             }
-            // One look takes a bounded number of events, and tokio tells of none twice.
+            // One pass handles a bounded number of events, and tokio reports none twice.
             if looks < MOST_LOOKS && is_readable(mailbox.as_fd())? {
                 looks += 1;
                 mailbox.disarm();
@@ -183,7 +183,8 @@ impl AsyncSender {
     /// future that is dropped before it is ready has sent nothing.
     ///
     /// # Errors
-    /// The errors of [`Sender::send`].
+    /// The errors of [`Sender::send`], in particular [`Error::OwnerDied`], [`Error::Closed`] and
+    /// [`Error::TooLarge`].
     ///
     /// # Panics
     /// Panics if it must wait outside of a tokio runtime, or in one without its I/O driver.
@@ -222,7 +223,7 @@ impl AsyncSender {
     }
 }
 
-/// An armed mailbox; whether the wait ends or is dropped, senders need not ring any longer.
+/// An armed mailbox. Disarmed on drop: senders need not ring once the wait has ended or is dropped.
 struct Armed<'a>(&'a mut AsyncMailbox);
 
 impl Armed<'_> {
@@ -234,7 +235,7 @@ impl Armed<'_> {
             {
                 return Poll::Ready(fired);
             }
-            // Everything that it tells of is looked at after this.
+            // The caller inspects everything that the descriptor reports.
             self.0.readable.poll(context)
         });
         happened.await.map_err(|error| Error::io("epoll_wait", &error))
@@ -247,7 +248,8 @@ impl Drop for Armed<'_> {
     }
 }
 
-/// An armed sender; whether the wait ends or is dropped, word of room is no longer needed.
+/// An armed sender. Disarmed on drop: the receiver need not report free space once the wait has
+/// ended or is dropped.
 struct Asking<'a>(&'a mut Sender);
 
 impl Drop for Asking<'_> {
@@ -256,9 +258,9 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// What a sender waits for: word from the receiver, the end of its process, and the time to look
-/// again. Made anew for each wait, since a successor brings other descriptors: what has happened
-/// already is told at once.
+/// The events that a sender waits for: a control message of the receiver, the end of its process,
+/// and the time for the next check. Made for each wait, since a successor has other descriptors; an
+/// event that has happened before is reported at once.
 struct Waits<'a> {
     descriptors: Vec<Watched<BorrowedFd<'a>>>,
     timer: Timer,
@@ -297,7 +299,7 @@ impl Timer {
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
             .map_err(|errno| Error::system("timerfd_create", errno))?;
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // A timer of zero would never fire.
+        // A timer that is set to zero never fires.
         let time = time.max(Duration::from_nanos(1));
         let value = Timespec {
             tv_sec: time.as_secs().min(i64::MAX as u64).cast_signed(),
@@ -314,7 +316,7 @@ impl Timer {
 ///
 /// A forked child shares the runtime's epoll set with its parent, and the locks of its own copy of
 /// the runtime may be held by threads that it does not have. So the child leaves the registration
-/// alone, and closes its copy of the descriptor only.
+/// alone, and closes only its copy of the descriptor.
 struct Watched<T> {
     registration: ManuallyDrop<AsyncFd<RawFd>>,
     guard: Guard,
@@ -325,7 +327,7 @@ impl<T: AsFd> Watched<T> {
     fn new(descriptor: T) -> Result<Self> {
         let guard = Guard::here()?;
         let raw = descriptor.as_fd().as_raw_fd();
-        // SAFETY: `_descriptor` keeps it open, and is dropped after the registration.
+        // SAFETY: `_descriptor` keeps the descriptor open, and is dropped after the registration.
         let registration = unsafe { AsyncFd::register_with_interest(raw, Interest::READABLE) }
             .map_err(|error| Error::io("epoll_ctl", &error.into()))?;
         let registration = ManuallyDrop::new(registration);
@@ -353,7 +355,7 @@ impl<T> Drop for Watched<T> {
     }
 }
 
-/// Whether a descriptor is readable at this moment.
+/// Returns `true` if a descriptor is readable now.
 fn is_readable(descriptor: BorrowedFd<'_>) -> Result<bool> {
     let mut wanted = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -8,7 +8,8 @@ use std::ptr::NonNull;
 
 use crate::error::Peer;
 
-/// Identifier of a lane, unique for as long as its mailbox exists.
+/// Identifier of a lane, that is of one connected [`Sender`](super::Sender), unique for as long as
+/// its mailbox exists.
 ///
 /// A process may have several lanes, and process ids are reused; a `SenderId` is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,7 +63,7 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Returns the lane that the message came by.
+    /// Returns the identifier of the lane by which the message arrived.
     pub fn sender(&self) -> SenderId {
         self.sender
     }
@@ -115,7 +116,7 @@ pub struct InPlace<'a> {
 }
 
 impl InPlace<'_> {
-    /// Returns the lane that the message came by.
+    /// Returns the identifier of the lane by which the message arrived.
     pub fn sender(&self) -> SenderId {
         self.sender
     }
@@ -130,8 +131,9 @@ impl Deref for InPlace<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes lie in a mapping that the borrowed mailbox holds, checked when found;
-        // that the sender no longer changes them is the promise of `recv_in_place`'s caller.
+        // SAFETY: the bytes lie in a mapping that the borrowed mailbox holds, as was checked when
+        // the message was found. The caller of `recv_in_place` guarantees that the sender no longer
+        // changes them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of a mailbox or a sender: [`Options`].
 //!
-//! Neighbours: [`super::receiver`] and [`super::sender`] have the functions that open either.
+//! Neighbours: [`super::receiver`] and [`super::sender`] have the functions that open an end.
 
 use std::time::Duration;
 
@@ -50,11 +50,12 @@ pub struct Options {
     pub(crate) shrink_after: Duration,
 }
 
-/// Strategy by which an end waits: the receiver for messages, the sender for free space.
+/// Strategy by which an end waits: the receiver for messages, the sender for free space in its
+/// lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
-    /// Polls until there is something: the lowest latency, at the price of a whole processor.
+    /// Polls until the wait is over: the lowest latency, at the price of a whole processor.
     Spin,
     /// Sleeps in the kernel at once.
     Sleep,
@@ -62,35 +63,64 @@ pub enum WaitStrategy {
     SpinThenSleep(Duration),
 }
 
-/// Method by which the two ends of a lane see each other's stores before one of them sleeps.
+/// Memory fences by which no wake-up is lost when one end of a lane goes to sleep.
+///
+/// The end that sends stores its message, then checks whether the other one sleeps; the end that
+/// goes to sleep announces it, then looks for messages once more. At least one must see the other's
+/// store, so both need a fence between their two steps, or one of them must execute it for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fences {
     /// No fence in `send`. An end that goes to sleep interrupts the other processors with
-    /// `membarrier(2)`, which takes 7 to 10 µs. Symmetric if the kernel or the peer cannot do this.
+    /// `membarrier(2)`, which takes 7 to 10 µs. A lane is symmetric if the kernel does not support
+    /// this or the peer does not use it.
     Asymmetric,
     /// A full fence in each `send`, about 5 ns. Going to sleep has no extra cost.
     Symmetric,
 }
 
 /// Behaviour of a sender whose receiver has died or closed its mailbox.
+///
+/// A sender that waits for a successor works like this until one comes:
+///
+/// - There is no time limit. Messages continue to go into the lane, which grows up to its cap. If
+///   it is full, [`Sender::send`](super::Sender::send) blocks,
+///   [`try_send`](super::Sender::try_send) returns [`Error::WouldBlock`], and
+///   [`send_timeout`](super::Sender::send_timeout) returns [`Error::TimedOut`];
+///   [`wait_acked`](super::Sender::wait_acked) blocks while messages are unread.
+/// - The sender has no thread, so it looks for the next owner only inside the calls that send or
+///   wait and in [`Sender::service`](super::Sender::service), at most every 5 ms (every 100 ms if
+///   the last owner refused the lane). A program that has nothing to send calls `service` from time
+///   to time.
+/// - [`Sender::take_unread`](super::Sender::take_unread) removes and returns the messages that no
+///   receiver has acknowledged. If the sender is dropped or its process ends, they are lost.
+/// - An owner that is short of space, memory or descriptors is asked again later. If it refuses the
+///   lane for another reason, the wait ends: this call and all later ones return the error
+///   ([`Error::Denied`], [`Error::Refused`], [`Error::VersionMismatch`]). If this process is short
+///   of memory or descriptors for longer than the handshake timeout, calls return
+///   [`Error::System`], and the wait continues.
+///
+/// The first connection is not waited for: [`Sender::connect`](super::Sender::connect) returns
+/// [`Error::NoMailbox`]. A sender over a socket ([`Options::connect_socket`]) has no address, hence
+/// no successor, and behaves as with [`Fail`](OnDeath::Fail).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDeath {
-    /// Calls return [`Error::OwnerDied`]; [`Sender::take_unread`](super::Sender::take_unread)
-    /// returns the messages that were not acknowledged.
+    /// Calls return [`Error::OwnerDied`] if the receiver has died and [`Error::Closed`] if it has
+    /// closed its mailbox. [`Sender::take_unread`](super::Sender::take_unread) returns the messages
+    /// that were not acknowledged.
     Fail,
-    /// The sender keeps the messages that were not acknowledged and hands them to the next owner of
-    /// the address. A receiver that closes its mailbox has ended on purpose: calls return
-    /// [`Error::Closed`], as with `Fail`.
+    /// If the receiver has died, the sender keeps the messages that were not acknowledged and hands
+    /// them to the next owner of the address. If it has closed its mailbox, it has ended on
+    /// purpose: calls return [`Error::Closed`], as with `Fail`.
     WaitForSuccessor,
-    /// Like `WaitForSuccessor`, but the sender waits for the next owner also if the receiver closes
-    /// its mailbox: for a receiver that a service manager stops and starts again.
+    /// Like `WaitForSuccessor`, but the sender waits for the next owner also if the receiver has
+    /// closed its mailbox: for a receiver that a service manager stops and starts again.
     WaitThroughRestarts,
 }
 
 impl OnDeath {
-    /// Returns `true` if the sender ever waits for a successor.
+    /// Returns `true` if the sender waits for a successor after some kind of end.
     pub(super) fn waits(self) -> bool {
         self != Self::Fail
     }
@@ -105,7 +135,7 @@ impl OnDeath {
     }
 }
 
-/// Users whose processes a peer may belong to.
+/// Users whose processes are accepted as peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allowed {
     Users(Vec<u32>),
@@ -139,18 +169,19 @@ impl Options {
         Self::default()
     }
 
-    /// Sets the maximum number of bytes in the chunks of one lane (default 64 MiB; at least 4,096).
+    /// Sets the *lane cap*: the maximum number of bytes in the chunks of one lane (default 64 MiB;
+    /// at least 4,096).
     ///
-    /// The smaller of the two ends' caps applies. The longest message is a little less than a
-    /// quarter of the largest power of two within the cap. Chunks that the sender has left count
-    /// until the receiver releases them.
+    /// A chunk is a piece of the lane's memory. The smaller of the two ends' caps applies. The
+    /// longest message is a little less than a quarter of the largest power of two within the cap.
+    /// Chunks that the sender no longer uses count until the receiver releases them.
     pub fn lane_cap(mut self, bytes: u64) -> Self {
         self.lane_cap = bytes.max(4096);
         self
     }
 
-    /// Sets the maximum number of bytes in the chunks of all lanes of a mailbox together (default 1
-    /// GiB; at least 4,096).
+    /// Sets the *mailbox cap*: the maximum number of bytes in the chunks of all lanes of a mailbox
+    /// together (default 1 GiB; at least 4,096).
     pub fn mailbox_cap(mut self, bytes: u64) -> Self {
         self.mailbox_cap = bytes.max(4096);
         self
@@ -181,7 +212,7 @@ impl Options {
         self
     }
 
-    /// Sets which end pays for memory ordering (default [`Fences::Asymmetric`]).
+    /// Sets which end executes the memory fences (default [`Fences::Asymmetric`]).
     pub fn fences(mut self, fences: Fences) -> Self {
         self.fences = fences;
         self
@@ -212,7 +243,7 @@ impl Options {
         self
     }
 
-    /// Accepts peers of any user; also for user namespaces in which user ids mean nothing.
+    /// Accepts peers of any user: also those of user namespaces whose ids are not mapped here.
     pub fn allow_any_uid(mut self) -> Self {
         self.allowed = Allowed::Anyone;
         self
@@ -221,8 +252,9 @@ impl Options {
     /// Sets the maximum time that a peer may take to send its first control message after it has
     /// connected (default 5 s).
     ///
-    /// Also the maximum time that a connecting sender waits while the receiver has no descriptor or
-    /// memory to accept it; after that the receiver refuses it for now.
+    /// It is also the maximum time that a connecting sender waits while the receiver has no
+    /// descriptor or memory to accept it; after that the receiver refuses it, and the sender may
+    /// try again. At a sender it limits how long `connect` waits while the owner's backlog is full.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
         self

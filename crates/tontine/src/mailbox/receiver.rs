@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "promises about other processes are unsafe to make")]
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use super::address::Address;
@@ -18,12 +18,14 @@ use crate::sys::{membarrier, quarantine};
 
 /// The receiving end: receives the messages of many senders, each over a lane of its own.
 ///
-/// A mailbox has no background thread: it works only inside its methods. Each receiving call also
-/// accepts senders that connect, and removes those that have ended. A sender that breaks the
-/// protocol loses only its own lane; [`Mailbox::take_errors`] reports it.
+/// A `Mailbox` is [`Send`], but neither [`Sync`] nor [`Clone`]. It has no background thread: it
+/// works only inside its methods. Each receiving call also accepts senders that connect, and
+/// removes the lanes of those that have ended, once everything in them is read. A sender that
+/// breaks the protocol loses only its own lane; [`Mailbox::take_errors`] reports it.
 ///
-/// A message counts as unread until it is acknowledged, by the next receiving call or by
-/// [`Mailbox::ack`]. If this process dies before, the message stays with its sender.
+/// A message is *unread* until it is *acknowledged*, by the next receiving call or by
+/// [`Mailbox::ack`]. If this process dies before that, the message is still in its sender's memory,
+/// and the address is free for the next owner.
 ///
 /// # Examples
 /// ```
@@ -70,8 +72,8 @@ impl Options {
     /// Opens a mailbox at `address` with these settings.
     ///
     /// # Errors
-    /// The errors of [`Mailbox::bind`], and [`Error::InvalidOption`] if a setting is invalid for a
-    /// mailbox.
+    /// The errors of [`Mailbox::bind`], in particular [`Error::AddrInUse`], and
+    /// [`Error::InvalidOption`] if a setting is invalid for a mailbox.
     pub fn bind(&self, address: impl Into<Address>) -> Result<Mailbox> {
         Mailbox::open(Some(address.into()), self.clone())
     }
@@ -122,10 +124,11 @@ impl Mailbox {
         Options::new().bind(address)
     }
 
-    /// Opens a mailbox without an address: it receives by the sockets that [`Mailbox::adopt`] adds.
+    /// Opens a mailbox without an address: it receives over the sockets that [`Mailbox::adopt`]
+    /// adds.
     ///
     /// # Errors
-    /// The errors of [`Mailbox::bind`] that do not concern the address.
+    /// [`Error::CannotRegister`], [`Error::Full`] and [`Error::System`] like [`Mailbox::bind`].
     pub fn unbound() -> Result<Self> {
         Options::new().unbound()
     }
@@ -241,7 +244,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// - [`Error::WouldBlock`] if there is no message.
-    /// - Otherwise the errors of [`Mailbox::recv`].
+    /// - [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     ///
     /// # Examples
     /// ```
@@ -273,7 +276,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// - [`Error::TimedOut`] if no message arrived within `timeout`.
-    /// - Otherwise the errors of [`Mailbox::recv`].
+    /// - [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     ///
     /// # Examples
     /// ```
@@ -302,8 +305,8 @@ impl Mailbox {
     /// With `max` 0, returns 0 at once.
     ///
     /// # Errors
-    /// The errors of [`Mailbox::recv`], and only if no message was passed to `f`: a later error is
-    /// returned by the next call.
+    /// [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`], and only if no message was
+    /// passed to `f`: a later error is returned by the next call.
     ///
     /// # Panics
     /// Panics if `f` does. The message that `f` was given is then unacknowledged and is received
@@ -374,7 +377,7 @@ impl Mailbox {
     /// [`Mailbox::recv`].
     ///
     /// # Errors
-    /// The errors of [`Mailbox::recv`].
+    /// [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     ///
     /// # Examples
     /// ```
@@ -405,10 +408,11 @@ impl Mailbox {
     /// Returns a view like [`Mailbox::recv_in_place`] if there is a message, without blocking.
     ///
     /// # Safety
-    /// The contract of [`Mailbox::recv_in_place`].
+    /// The caller guarantees points 1 and 2 of [`Mailbox::recv_in_place`].
     ///
     /// # Errors
-    /// The errors of [`Mailbox::try_recv`].
+    /// - [`Error::WouldBlock`] if there is no message.
+    /// - [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     #[inline]
     pub unsafe fn try_recv_in_place(&mut self) -> Result<InPlace<'_>> {
         let taken = match self.take_fast() {
@@ -479,9 +483,9 @@ impl Mailbox {
     /// Marks the message last received as unread: the next receiving call finds it again, perhaps
     /// after messages of other senders.
     ///
-    /// If the mailbox is dropped instead, the message stays unread with its sender. For a program
-    /// that could not do what the message asked for. Without `requeue`, dropping the mailbox
-    /// acknowledges the message, unless the thread is panicking.
+    /// For a program that could not do what the message asked for. If the mailbox is dropped after
+    /// `requeue`, the message stays unread, in its sender's memory. Without `requeue`, dropping the
+    /// mailbox acknowledges the message, unless the thread is panicking.
     ///
     /// # Examples
     /// ```
@@ -537,10 +541,15 @@ impl Mailbox {
         self.lanes.named(sender).map(|lane| lane.watch.is_alive())
     }
 
-    /// Closes the mailbox, like dropping it: senders get [`Error::Closed`] and keep what is unread.
+    /// Closes the mailbox, like dropping it, and frees its address.
+    ///
+    /// Senders keep the unread messages, and their calls return [`Error::Closed`]. For a sender
+    /// that the mailbox had not accepted yet, the close is a death: [`Error::OwnerDied`]. A sender
+    /// with [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) gets no error: it
+    /// continues to send into its lane, and hands the lane to the next owner of the address.
     ///
     /// The message last received is acknowledged, unless it was [requeued](Mailbox::requeue) or a
-    /// panic drops the mailbox.
+    /// panic drops the mailbox. [`Sender::take_unread`](super::Sender::take_unread) has an example.
     pub fn close(self) {}
 
     #[inline(always)]
@@ -570,13 +579,5 @@ impl Drop for Mailbox {
             lane.close();
         }
         self.door.close();
-    }
-}
-
-/// The descriptor is readable when the mailbox has something to do. For use with `poll`, `epoll` or
-/// a runtime; call [`Mailbox::arm`] before waiting on it.
-impl AsFd for Mailbox {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.door.descriptor()
     }
 }

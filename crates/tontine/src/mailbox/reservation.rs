@@ -1,18 +1,20 @@
-//! A message written in place: [`Reservation`].
+//! A message written in place: [`Reservation`], and the functions of [`Sender`] that return it.
 
 #![allow(unsafe_code, reason = "a view of our own memory")]
 
 use std::ops::{Deref, DerefMut};
 
 use super::outbound::OutboundLane;
+use super::patience::Patience;
+use super::sender::Sender;
 use crate::error::Result;
 use crate::lane::writer::Place;
 
 /// Space in a lane for one message, to be written in place; dereferences to its bytes.
 ///
-/// [`Sender::reserve`](super::Sender::reserve) returns it. [`Reservation::commit`] sends the
-/// message; a reservation dropped without it sends nothing. The bytes belong to the process that
-/// reserved them, and hold whatever an earlier message left.
+/// [`Sender::reserve`] returns it. [`Reservation::commit`] sends the message; a reservation dropped
+/// without it sends nothing. The bytes belong to the process that reserved them, and hold what an
+/// earlier message left.
 ///
 /// # Panics
 /// Dereferencing panics in a forked child, whose memory has no such mapping. A slice of the bytes
@@ -47,9 +49,55 @@ pub struct Reservation<'a> {
     length: usize,
 }
 
+impl Sender {
+    /// Reserves space in the lane for a message of `length` bytes, to be written in place; blocks
+    /// while the lane has no free space for it.
+    ///
+    /// # Errors
+    /// The errors of [`Sender::send`], in particular [`Error::OwnerDied`](crate::Error::OwnerDied),
+    /// [`Error::Closed`](crate::Error::Closed) and [`Error::TooLarge`](crate::Error::TooLarge).
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Mailbox, Sender};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// let mut space = sender.reserve(8)?;
+    /// space.copy_from_slice(&42_u64.to_le_bytes());
+    /// space.commit()?;
+    /// assert_eq!(*mailbox.recv()?, 42_u64.to_le_bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
+        if !self.lane.has_room(length) {
+            self.make_room(length, &Patience::Endless)?;
+        }
+        Ok(Reservation::new(&mut self.lane, length))
+    }
+
+    /// Reserves space like [`Sender::reserve`], without blocking.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`](crate::Error::WouldBlock) if the lane has no free space now; otherwise
+    /// the errors of [`Sender::reserve`].
+    #[inline]
+    pub fn try_reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
+        if !self.lane.has_room(length) {
+            self.make_room(length, &Patience::None)?;
+        }
+        Ok(Reservation::new(&mut self.lane, length))
+    }
+}
+
 impl<'a> Reservation<'a> {
     /// Wraps the space of `length` bytes that was just found.
-    pub(super) fn new(lane: &'a mut OutboundLane, length: usize) -> Self {
+    fn new(lane: &'a mut OutboundLane, length: usize) -> Self {
         let place = lane.reserve(length);
         Self { lane, place, length }
     }
@@ -66,7 +114,7 @@ impl<'a> Reservation<'a> {
     /// - [`Error::OwnerDied`](crate::Error::OwnerDied) if the receiver has died since.
     /// - [`Error::Closed`](crate::Error::Closed) if it has closed the mailbox since.
     /// - [`Error::Forked`](crate::Error::Forked) in a forked child.
-    /// - Otherwise the errors of [`Sender::send`](super::Sender::send).
+    /// - The error of [`Sender::send`] if it has refused the lane or broken the protocol since.
     #[inline]
     pub fn commit(self) -> Result<()> {
         self.lane.check()?;
@@ -85,8 +133,8 @@ impl<'a> Reservation<'a> {
              reserve in the child, with a Sender that was connected there"
         );
         let (region, at) = self.lane.payload();
-        // SAFETY: the place of a message that fits lies inside the mapping, which is there: this is
-        // the process that made it.
+        // SAFETY: the place of a message that fits lies inside the mapping, which exists, since
+        // this is the process that made it.
         unsafe { region.base().add(at) }.as_ptr()
     }
 }
@@ -95,8 +143,9 @@ impl Deref for Reservation<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the space was found to fit, and the sender is borrowed: no other code writes it
-        // or moves the lane on. What an earlier lap left there are initialised bytes.
+        // SAFETY: the space was found to fit, and the sender is borrowed: no other code writes to
+        // it or continues the lane elsewhere. All its bytes are initialised, by an earlier lap or
+        // as zero.
         unsafe { std::slice::from_raw_parts(self.start(), self.length) }
     }
 }

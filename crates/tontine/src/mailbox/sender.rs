@@ -1,7 +1,8 @@
 //! The sending end: [`Sender`].
 //!
 //! Each call inspects the lane, waits if it must, and inspects it again. Neighbours:
-//! [`super::outbound`] is the lane, [`super::patience`] waits.
+//! [`super::outbound`] is the lane, [`super::patience`] waits, [`super::reservation`] has the calls
+//! that reserve space.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,18 +14,25 @@ use super::growth::SpaceRequest;
 use super::options::Options;
 use super::outbound::OutboundLane;
 use super::patience::{Patience, SenderWait};
-use super::reservation::Reservation;
 use crate::error::{Error, Peer, Result};
 use crate::sys::socket::{self, Socket};
 
 /// The sending end of one lane to a [`Mailbox`](super::Mailbox).
 ///
-/// One thread at a time uses a sender; [`Sender::try_clone`] opens a lane of its own for another
-/// thread. A sender has no background thread: it works only inside its methods.
+/// A `Sender` is [`Send`], but neither [`Sync`] nor [`Clone`]: one thread at a time uses it, and
+/// [`Sender::try_clone`] opens another lane to the same mailbox. It has no background thread: it
+/// works only inside its methods.
 ///
-/// Messages that the receiver has not acknowledged stay in memory that this process owns. If the
-/// receiver dies or closes the mailbox, [`Sender::take_unread`] returns them, or the sender hands
-/// them to the next owner of the address ([`OnDeath`](super::OnDeath)).
+/// *Unread* messages, those that the receiver has not acknowledged, stay in memory that this
+/// process owns. If the receiver dies or closes the mailbox, [`Sender::take_unread`] returns them,
+/// or the sender hands them to the next owner of the address ([`OnDeath`](super::OnDeath)).
+///
+/// # End of the sender
+/// A sender can send and exit at once: if it is dropped, or its process exits, is killed or calls
+/// `exec`, a receiver that lives still receives everything that it had sent, unless it refuses the
+/// lane. To know that, call [`Sender::wait_acked`] first. If the receiver has died or closed the
+/// mailbox before, the unread messages end with the sender, also if it waits for a successor: call
+/// [`Sender::take_unread`] first.
 ///
 /// # Examples
 /// ```
@@ -45,7 +53,7 @@ use crate::sys::socket::{self, Socket};
 /// # }
 /// ```
 pub struct Sender {
-    lane: OutboundLane,
+    pub(super) lane: OutboundLane,
     wait: SenderWait,
 }
 
@@ -62,7 +70,8 @@ impl Options {
     /// Opens a lane to the mailbox at `address` with these settings.
     ///
     /// # Errors
-    /// The errors of [`Sender::connect`].
+    /// The errors of [`Sender::connect`], in particular [`Error::NoMailbox`] and
+    /// [`Error::Denied`].
     pub fn connect(&self, address: impl Into<Address>) -> Result<Sender> {
         Ok(Sender::new(OutboundLane::connect(address.into(), self.clone())?))
     }
@@ -70,7 +79,7 @@ impl Options {
     /// Opens a lane over a connected socket with these settings.
     ///
     /// # Errors
-    /// The errors of [`Sender::from_socket`].
+    /// The errors of [`Sender::from_socket`], in particular [`Error::InvalidSocket`].
     pub fn connect_socket(&self, socket: OwnedFd) -> Result<Sender> {
         socket::check_connected(&socket)?;
         let socket = Socket::new(socket)?;
@@ -95,6 +104,7 @@ impl Sender {
     /// - [`Error::WouldBlock`] if the socket has no space for the first control message.
     /// - [`Error::CannotRegister`] if the process has no [`Life`](crate::life::Life) and the kernel
     ///   would not mark the end of the thread that is to hold it.
+    /// - [`Error::FileTooLarge`] if the first chunk exceeds the process's file size limit.
     /// - [`Error::System`] or [`Error::SystemAt`] if memory or descriptors are short.
     ///
     /// # Examples
@@ -130,7 +140,10 @@ impl Sender {
     ///
     /// # Errors
     /// - [`Error::InvalidSocket`] if the socket has another type or family, or is not connected.
-    /// - Otherwise the errors of [`Sender::connect`] that do not concern the address.
+    /// - [`Error::NoMailbox`] if the other end is closed, [`Error::WouldBlock`] if the socket has
+    ///   no space for the first control message.
+    /// - [`Error::CannotRegister`], [`Error::FileTooLarge`] and [`Error::System`] like
+    ///   [`Sender::connect`].
     ///
     /// # Examples
     /// ```
@@ -163,7 +176,8 @@ impl Sender {
     /// # Errors
     /// - [`Error::NoMailbox`] if this lane was opened over a socket and has no address.
     /// - [`Error::Forked`] in a forked child.
-    /// - Otherwise the errors of [`Sender::connect`].
+    /// - Otherwise the errors of [`Sender::connect`]: [`Error::NoMailbox`], for example, while the
+    ///   address has no owner.
     pub fn try_clone(&self) -> Result<Self> {
         self.lane.check()?;
         let none = || Error::NoMailbox { address: "a socket that was passed in".into() };
@@ -229,7 +243,8 @@ impl Sender {
     ///
     /// # Errors
     /// - [`Error::WouldBlock`] if the lane has no free space now.
-    /// - Otherwise the errors of [`Sender::send`].
+    /// - Otherwise the errors of [`Sender::send`], in particular [`Error::OwnerDied`],
+    ///   [`Error::Closed`] and [`Error::TooLarge`].
     ///
     /// # Examples
     /// ```
@@ -262,7 +277,8 @@ impl Sender {
     ///
     /// # Errors
     /// - [`Error::TimedOut`] if the lane had no free space within `timeout`. Nothing was sent.
-    /// - Otherwise the errors of [`Sender::send`].
+    /// - Otherwise the errors of [`Sender::send`], in particular [`Error::OwnerDied`],
+    ///   [`Error::Closed`] and [`Error::TooLarge`].
     ///
     /// # Examples
     /// ```
@@ -288,48 +304,6 @@ impl Sender {
             return Ok(());
         }
         self.send_slowly(message, &Patience::until(timeout))
-    }
-
-    /// Reserves space in the lane for a message of `length` bytes, to be written in place; blocks
-    /// while the lane has no free space for it.
-    ///
-    /// # Errors
-    /// The errors of [`Sender::send`].
-    ///
-    /// # Examples
-    /// ```
-    /// use tontine::mailbox::{Mailbox, Sender};
-    ///
-    /// # fn main() -> tontine::Result<()> {
-    /// # let folder = tempfile::tempdir().expect("a folder");
-    /// # let path = folder.path().join("jobs");
-    /// let mut mailbox = Mailbox::bind(&path)?;
-    /// let mut sender = Sender::connect(&path)?;
-    /// let mut space = sender.reserve(8)?;
-    /// space.copy_from_slice(&42_u64.to_le_bytes());
-    /// space.commit()?;
-    /// assert_eq!(*mailbox.recv()?, 42_u64.to_le_bytes());
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[inline]
-    pub fn reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
-        if !self.lane.has_room(length) {
-            self.make_room(length, &Patience::Endless)?;
-        }
-        Ok(Reservation::new(&mut self.lane, length))
-    }
-
-    /// Reserves space like [`Sender::reserve`], without blocking.
-    ///
-    /// # Errors
-    /// The errors of [`Sender::try_send`].
-    #[inline]
-    pub fn try_reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
-        if !self.lane.has_room(length) {
-            self.make_room(length, &Patience::None)?;
-        }
-        Ok(Reservation::new(&mut self.lane, length))
     }
 
     /// Removes and returns, in the order in which they were sent, the messages that a dead or
@@ -387,7 +361,9 @@ impl Sender {
     /// - [`Error::TimedOut`] if messages are unacknowledged after `timeout`.
     /// - [`Error::OwnerDied`] or [`Error::Closed`] if messages are left that the receiver will not
     ///   read, unless the options say to wait for its successor.
-    /// - Otherwise the errors of [`Sender::send`].
+    /// - [`Error::Forked`] in a forked child.
+    /// - Otherwise the errors of [`Sender::send`] that end a lane: [`Error::Denied`],
+    ///   [`Error::Refused`], [`Error::VersionMismatch`] and [`Error::Protocol`].
     ///
     /// # Examples
     /// ```
@@ -419,7 +395,7 @@ impl Sender {
                 return Ok(lane.is_read());
             }
             let ready = lane.ready();
-            // A receiver that ends after it has read everything has done what was waited for.
+            // The wait is over if the receiver ended after it had acknowledged everything.
             if lane.check().is_ok() && lane.refresh().is_ok() && lane.is_read() {
                 return Ok(true);
             }
@@ -434,9 +410,33 @@ impl Sender {
     /// time.
     ///
     /// # Errors
-    /// The errors of [`Sender::send`]; also after the receiver has read everything and ended, since
-    /// the descriptor then stays readable permanently: stop waiting on it.
-    /// [`Sender::take_unread`] and [`Sender::wait_acked`] report whether messages are left.
+    /// - [`Error::OwnerDied`] or [`Error::Closed`] if the receiver has ended, also if it has read
+    ///   everything: the descriptor then stays readable permanently, so stop waiting on it.
+    ///   [`Sender::take_unread`] and [`Sender::wait_acked`] report whether messages are left.
+    /// - Otherwise the errors of [`Sender::send`], except [`Error::TooLarge`].
+    ///
+    /// # Examples
+    /// The receiver is stopped and started again, and the sender hands over what it has not read:
+    ///
+    /// ```
+    /// use tontine::mailbox::{Mailbox, OnDeath, Options};
+    ///
+    /// # fn main() -> tontine::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// let mut sender = Options::new().on_death(OnDeath::WaitThroughRestarts).connect(&path)?;
+    /// sender.send(b"one")?;
+    /// sender.send(b"two")?;
+    /// assert_eq!(&*mailbox.recv()?, b"one");
+    /// drop(mailbox);
+    ///
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// sender.service()?;
+    /// assert_eq!(&*mailbox.recv()?, b"two");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn service(&mut self) -> Result<()> {
         self.lane.ready()?;
         self.lane.refresh()
@@ -468,7 +468,8 @@ impl Sender {
     /// successor, while the sender waits for one.
     ///
     /// # Errors
-    /// The errors of [`Sender::send`].
+    /// The errors of [`Sender::send`], in particular [`Error::OwnerDied`], [`Error::Closed`] and
+    /// [`Error::TooLarge`].
     ///
     /// # Examples
     /// ```
@@ -533,13 +534,13 @@ impl Sender {
         Ok(())
     }
 
-    fn make_room(&mut self, length: usize, patience: &Patience) -> Result<()> {
+    pub(super) fn make_room(&mut self, length: usize, patience: &Patience) -> Result<()> {
         let lane = &mut self.lane;
         lane.check()?;
         self.wait.disarm(lane);
-        // Before any code adds to the number.
+        // Checked first: nothing may be added to an arbitrary number.
         lane.check_length(length)?;
-        // A program may send to a dead receiver often, and nothing changes that answer.
+        // Returned at once: a program may send to a dead receiver often, and the error is final.
         lane.check_ended()?;
         if lane.find_room_read_meanwhile(length) {
             return Ok(());
@@ -559,10 +560,11 @@ impl Sender {
 }
 
 /// The descriptor is readable when [`Sender::service`] has something to do: at the receiver's end
-/// and, once [armed](Sender::arm), when free space has come.
+/// and, once [armed](Sender::arm), when the lane has free space again. [`Sender::arm`] has an
+/// example.
 ///
-/// After each handover to a successor it is another descriptor: if a call returned after the
-/// receiver's end, register it again.
+/// After each handover to a successor it is another descriptor: register it again after each call
+/// that follows the receiver's end.
 impl AsFd for Sender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.lane.descriptor()

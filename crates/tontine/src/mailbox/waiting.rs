@@ -3,6 +3,7 @@
 //! The mirror of a sender that waits for room ([`super::patience`]). What wakes it is dealt with in
 //! [`super::service`].
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use super::inbound::Look;
@@ -243,5 +244,16 @@ impl Mailbox {
             self.desk.sleeping().store(0, Ordering::Relaxed);
             self.armed = false;
         }
+    }
+}
+
+/// The descriptor is readable when the mailbox has something to do: a message, a sender that
+/// connects, or one that has ended. It is for `poll`, `epoll` or a runtime.
+///
+/// Call [`Mailbox::arm`] before each wait: senders notify only a mailbox that is armed or blocked
+/// in a receiving call. [`Mailbox::arm`] has an example.
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.door.descriptor()
     }
 }
