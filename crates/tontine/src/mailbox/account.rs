@@ -1,23 +1,24 @@
 //! The share of a sender's cap that its lane's chunks take: [`ChunkAccount`].
 //!
 //! A chunk that leaves the chain (read to its end, given back, or taken back) is *released*: the
-//! sender closes and unmaps it, but its memory stays charged to the sender until the receiver lets
-//! go of it too. So it counts until [`ReleaseWatch`] reports that; where a chunk could not be
-//! watched, until the connection ends. Neighbours: [`super::growth`] asks before it makes a chunk.
+//! sender closes and unmaps it, but its memory stays charged to the sender until the receiver
+//! releases it too. So it counts until [`ReleaseWatch`] reports that; if a chunk could not be
+//! watched, until the connection ends. Neighbours: [`super::growth`] checks the account before it
+//! makes a chunk.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::sys::release::ReleaseWatch;
 
-/// A lane's first chunk is not watched up to this size, 64 KiB, and does not count once it is
-/// released: a lane that never grows needs no inotify instance.
+/// Maximum size of a first chunk, as a power of two (64 KiB), that is not watched and does not
+/// count once it is released: a lane that never grows needs no inotify instance.
 const MAX_UNWATCHED_LOG2: u32 = 16;
 
 /// Chunks of one lane that are charged to the sender.
 #[derive(Debug)]
 pub(super) struct ChunkAccount {
-    /// Chunks of the chain, the oldest first.
+    /// Chunks of the chain, oldest first.
     chain: VecDeque<Chunk>,
     /// Chunks that left the chain, and that the receiver may still hold.
     released: Vec<Chunk>,
@@ -36,9 +37,9 @@ struct Chunk {
 #[derive(Debug)]
 enum Holders {
     Watched(ReleaseWatch),
-    /// A watch was impossible.
+    /// The chunk could not be watched.
     Unknown,
-    /// Not asked for.
+    /// The chunk is not watched, and does not count.
     Unwatched,
 }
 
@@ -49,7 +50,7 @@ impl Holders {
 }
 
 impl ChunkAccount {
-    /// The account of a lane that begins with a chunk of two to the power `log2` bytes.
+    /// Returns the account of a lane that begins with a chunk of two to the power `log2` bytes.
     pub(super) fn new(log2: u32, descriptor: OwnedFd) -> Self {
         let watched = log2 > MAX_UNWATCHED_LOG2;
         let holders = if watched { Holders::of(&descriptor) } else { Holders::Unwatched };
@@ -63,17 +64,17 @@ impl ChunkAccount {
         self.chain.push_back(Chunk { bytes: 1 << log2, holders, descriptor: Some(descriptor) });
     }
 
-    /// Returns the descriptors of the chain, the oldest first, as far as they are kept.
+    /// Returns the descriptors of the chain that are open, oldest first.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.chain.iter().filter_map(|chunk| Some(chunk.descriptor.as_ref()?.as_fd()))
     }
 
-    /// Closes the descriptors, where no successor will want them.
+    /// Closes the descriptors, which no successor will need.
     pub(super) fn close_descriptors(&mut self) {
         self.chain.iter_mut().for_each(|chunk| chunk.descriptor = None);
     }
 
-    /// Releases the oldest chunks, so that those are left that the chain still has.
+    /// Releases the oldest chunks until `chunks` are left in the chain.
     pub(super) fn release_until(&mut self, chunks: usize) {
         let surplus = self.chain.len().saturating_sub(chunks);
         if surplus == 0 {
@@ -88,7 +89,7 @@ impl ChunkAccount {
         self.update();
     }
 
-    /// Forgets released chunks that nothing refers to any more.
+    /// Forgets released chunks to which no reference is left.
     pub(super) fn update(&mut self) {
         if !self.released.is_empty() {
             ReleaseWatch::update();
@@ -98,7 +99,8 @@ impl ChunkAccount {
         }
     }
 
-    /// Forgets what an ended receiver held, as far as it is not known: the kernel closed it.
+    /// Forgets the unwatched chunks that a receiver held which has ended: the kernel has freed
+    /// them.
     pub(super) fn forget_unknown(&mut self) {
         self.released.retain(|chunk| matches!(chunk.holders, Holders::Watched(_)));
     }

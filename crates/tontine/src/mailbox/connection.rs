@@ -1,10 +1,10 @@
 //! The state of a sender's connection: [`Connection`].
 //!
-//! Each state is a type with the methods that make sense in it. A lane without an answer is
-//! a [`PendingLane`], an open one has its [`Joined`] receiver. One whose receiver is gone either
-//! waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended ([`EndedLane`]);
-//! both keep what the control page of the [`DepartedReceiver`] still shows. The socket is passed to
-//! what needs it: nothing is sent to a receiver that is gone.
+//! Each state is a type with the methods that make sense in it. A lane without an answer is a
+//! [`PendingLane`], an open one has its [`Joined`] receiver. A lane whose receiver has ended either
+//! waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended itself
+//! ([`EndedLane`]); both keep the control page of the [`DepartedReceiver`]. Callers pass the socket
+//! to the methods that need it: nothing is sent to a receiver that has ended.
 //!
 //! | state | event | next | the caller's call |
 //! | --- | --- | --- | --- |
@@ -16,28 +16,28 @@
 //! | pending | hang-up | gone | `OwnerDied` |
 //! | pending | the listener's process ended | gone | `OwnerDied` |
 //! | open | hang-up, process ended, socket closed at `CHUNK` | gone | `Closed`, `OwnerDied` |
-//! | open | life word dead, `CLOSED` | gone | `Closed`, `OwnerDied` |
+//! | open | liveness word dead, `CLOSED` | gone | `Closed`, `OwnerDied` |
 //! | pending, open | `REFUSED` | gone | `Denied`, `Refused` |
-//! | pending, open | another version | ended | `Version` |
-//! | pending, open | a message of no receiver's | ended | `Protocol` |
+//! | pending, open | another version | ended | `VersionMismatch` |
+//! | pending, open | a message that no receiver sends | ended | `Protocol` |
 //! | pending, open | the socket cannot be read | ended | `System` |
 //! | open | a chunk cannot be made or passed | open | `System` |
-//! | open | a false position | ended | `Protocol` |
+//! | open | an invalid position | ended | `Protocol` |
 //! | awaiting | no owner at the address, or its queue is full | awaiting | continues |
 //! | awaiting | a shortage here | awaiting | continues, then that error |
-//! | awaiting | refused for now, before `HELLO` | awaiting | `Refused`, at each such look |
+//! | awaiting | refused for now, before `HELLO` | awaiting | `Refused`, at each such attempt |
 //! | awaiting | `HELLO` sent to the next owner | pending | continues |
-//! | awaiting | a false position | ended | `Protocol` |
-//! | awaiting | refused, or not to be reached | ended | that error |
-//! | ended | a false position | ended | `Protocol` |
+//! | awaiting | an invalid position | ended | `Protocol` |
+//! | awaiting | refused, or not reachable | ended | that error |
+//! | ended | an invalid position | ended | `Protocol` |
 //!
-//! *Gone* is awaiting if the lane's options outlive that end ([`OnDeath`](super::OnDeath); a lane
-//! without an address outlives none), where the call continues, and ended otherwise. A full
-//! receiver (`ENOBUFS`) is waited out from the first handover on. *Unreadable* is pending, and
-//! looks again. A call that continues leaves its message in the lane. `Closed` is the end of a
-//! receiver whose page says so. A shortage is an error after the handshake's deadline. An ended
-//! lane returns the same error to each call but `take_unread` and a `wait_acked` with nothing to
-//! wait for; a message that is too long is `TooLarge` first.
+//! *Gone* is awaiting, and the call continues, if the lane's options outlive that end
+//! ([`OnDeath`](super::OnDeath); a lane without an address outlives no end); otherwise it is ended.
+//! From the first handover on, a sender waits while a receiver is full (`ENOBUFS`). *Unreadable* is
+//! pending, and checks again. A call that continues leaves its message in the lane. `Closed` is the
+//! end of a receiver whose page has `CLOSED`. A shortage is an error after the handshake timeout.
+//! An ended lane returns the same error to each call except `take_unread` and a `wait_acked` with
+//! nothing to wait for; a message that is too long is `TooLarge` first.
 //!
 //! Neighbours: [`super::outbound`] notices the events; [`super::succession`] connects.
 
@@ -53,32 +53,33 @@ use crate::lane::page::VERSION;
 use crate::sys::quarantine;
 use crate::sys::socket::{self, Credentials, Received, Socket};
 
-/// Interval between looks at a path without an owner.
+/// Interval between checks of a path without an owner.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
-/// Interval between looks for an owner that had no space for the lane.
+/// Interval between attempts after an owner had no space for the lane.
 const BETWEEN_REFUSALS: Duration = Duration::from_millis(100);
 
 /// A sender's connection to one receiver, in one of its states.
 ///
-/// The state is a byte of its own, which `send` compares with a small number; one that the compiler
-/// hides in another field costs two instructions more.
+/// The state is a byte of its own, which `send` compares with a small number. A state that the
+/// compiler encodes in another field costs two instructions more.
 #[repr(u8)]
 pub(super) enum Connection {
     /// `HELLO` was sent; there is no answer yet.
     Pending(PendingLane),
     /// The receiver has accepted the lane.
     Open(Joined),
-    /// The receiver is gone; messages stay in the lane for the next one.
+    /// The receiver has ended; messages stay in the lane for the next one.
     Awaiting(AwaitingSuccessor),
-    /// Nothing can be sent any more.
+    /// The lane accepts no more messages.
     Ended(EndedLane),
 }
 
 /// A lane that no receiver has accepted yet.
 pub(super) struct PendingLane {
-    /// The process that listens at the other end, and its peer, until `WELCOME` says more.
+    /// The pidfd of the process that listens at the other end.
     owner: Option<OwnedFd>,
+    /// That process; `WELCOME` brings the credentials of the one that accepts.
     listener: Peer,
     /// The file that the path led to just before the connection was made.
     leads_to: Option<FileId>,
@@ -88,13 +89,13 @@ pub(super) struct PendingLane {
     unreadable: bool,
 }
 
-/// A lane whose receiver is gone, with an address that may get another one.
+/// A lane whose receiver has ended, with an address that may get another one.
 pub(super) struct AwaitingSuccessor {
     last: Option<DepartedReceiver>,
     reason: Error,
-    /// When a successor was last looked for.
+    /// Time of the last attempt to find a successor.
     looked: Option<Instant>,
-    /// Since when this has failed for lack of something.
+    /// Time since which the attempts have failed for lack of a resource.
     short_since: Option<Instant>,
 }
 
@@ -104,18 +105,18 @@ pub(super) struct EndedLane {
     reason: Error,
 }
 
-/// A receiver that is gone: its page can be read, nothing can be sent to it.
+/// A receiver that has ended: its page can be read, nothing can be sent to it.
 pub(super) struct DepartedReceiver(Joined);
 
-/// One message of the receiver's.
+/// One control message from the receiver.
 pub(super) enum Heard {
-    /// None.
+    /// No message.
     Nothing,
     /// `ROOM`.
     Room,
     /// A valid `WELCOME`.
     Welcome(Joined),
-    /// The other end is gone.
+    /// The other end hung up.
     HungUp,
 }
 
@@ -129,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Returns `true` while the receiver, if there is one yet, is not known to be gone.
+    /// Returns `true` while the receiver, if there is one yet, is not known to have ended.
     pub(super) fn is_live(&self) -> bool {
         matches!(self, Self::Pending(_) | Self::Open(_))
     }
@@ -149,7 +150,7 @@ impl Connection {
         self.last().map(|joined| joined.peer)
     }
 
-    /// Returns the process at the other end, as far as it is known.
+    /// Returns the process at the other end, or [`Peer::UNKNOWN`].
     pub(super) fn peer(&self) -> Peer {
         match self {
             Self::Pending(pending) => pending.listener,
@@ -157,12 +158,12 @@ impl Connection {
         }
     }
 
-    /// Returns how far the receiver has read, exactly.
+    /// Returns the exact read position of the receiver.
     pub(super) fn position(&self) -> Option<u64> {
         self.last().map(Joined::position)
     }
 
-    /// Returns how far it said last that it has read.
+    /// Returns the position up to which the receiver last announced free space.
     pub(super) fn room(&self) -> Option<u64> {
         self.last().map(Joined::room)
     }
@@ -177,10 +178,10 @@ impl Connection {
         }
     }
 
-    /// Takes one message of the receiver's from the socket. Returns whether more may follow.
+    /// Receives one control message from the socket. Returns `true` if more may follow.
     ///
     /// # Errors
-    /// The reason why the lane ends: the receiver has hung up, refuses the lane, speaks another
+    /// The reason why the lane ends: the receiver has hung up, refuses the lane, uses another
     /// version, or breaks the protocol.
     pub(super) fn hear(
         &mut self,
@@ -203,14 +204,14 @@ impl Connection {
         }
     }
 
-    /// Returns the error for an end that was noticed.
+    /// Returns the error for an end that was detected.
     pub(super) fn noticed_end(&self) -> Error {
-        debug_assert!(self.is_live(), "only a lane that is not at its end can notice one");
+        debug_assert!(self.is_live(), "the end of an ended lane was detected again");
         let died = || Error::OwnerDied { peer: self.peer() };
         self.open().map_or_else(died, Joined::noticed_end)
     }
 
-    /// Ends the lane for `reason`; to be waited out, or for good.
+    /// Ends the lane for `reason`, permanently or until there is a successor.
     pub(super) fn end(&mut self, reason: Error, is_waited_out: bool) {
         // No call returns before the state is replaced.
         let none = EndedLane { last: None, reason: Error::WouldBlock };
@@ -227,7 +228,7 @@ impl Connection {
 
     fn gone(last: Option<DepartedReceiver>, reason: Error, is_waited_out: bool) -> Self {
         if is_waited_out {
-            // A receiver that has just refused the lane is not asked again at once.
+            // A receiver that has just refused the lane is asked again after an interval.
             let looked = matches!(reason, Error::Refused { .. }).then(Instant::now);
             Self::Awaiting(AwaitingSuccessor { last, reason, looked, short_since: None })
         } else {
@@ -235,7 +236,7 @@ impl Connection {
         }
     }
 
-    /// Returns the end of the process at the other end, as a descriptor.
+    /// Returns the pidfd of the process at the other end.
     pub(super) fn process(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Pending(pending) => pending.owner.as_ref().map(AsFd::as_fd),
@@ -246,21 +247,21 @@ impl Connection {
 }
 
 impl PendingLane {
-    /// A lane to the listener of an address.
+    /// Returns a lane to the listener of an address.
     pub(super) fn new(owner: Option<OwnedFd>, listener: Peer, leads_to: Option<FileId>) -> Self {
         Self { owner, listener, leads_to, looked_elsewhere: None, unreadable: false }
     }
 
-    /// A lane over a socket whose other end is unknown: the process that made a pair need not hold
-    /// it.
+    /// Returns a lane over a socket whose other end is unknown: the process that made the pair need
+    /// not hold it.
     pub(super) fn over_socket() -> Self {
         Self::new(None, Peer::UNKNOWN, None)
     }
 
-    /// Reads one message.
+    /// Receives one control message.
     ///
     /// # Errors
-    /// As [`Connection::hear`].
+    /// The errors of [`Connection::hear`].
     pub(super) fn hear(
         &mut self,
         socket: &Socket,
@@ -276,7 +277,7 @@ impl PendingLane {
         }
     }
 
-    /// Receives a message that carries descriptors: honest ones are a `WELCOME`.
+    /// Receives a message that carries descriptors: from an honest receiver, a `WELCOME`.
     fn hear_welcome(
         &mut self,
         socket: &Socket,
@@ -290,7 +291,7 @@ impl PendingLane {
         let passed = match socket::receive_passed(socket, wire::LONGEST, true, expected) {
             Ok(Some(passed)) => passed,
             Ok(None) => return Ok(Heard::Nothing),
-            // It stays in the queue until this process has what it takes.
+            // It stays in the queue until this process has the resources to receive it.
             Err(error) if error.is_shortage() => {
                 self.unreadable = true;
                 return Ok(Heard::Nothing);
@@ -306,8 +307,8 @@ impl PendingLane {
         }
     }
 
-    /// Returns `true` if it is time to look whether another process owns the path, and the socket
-    /// has nothing unread.
+    /// Returns `true` if it is time to check whether another process owns the path, and no WELCOME
+    /// waits in the socket.
     pub(super) fn is_look_elsewhere_due(&mut self, now: Instant) -> bool {
         let is_recent = |looked: Instant| now - looked < BETWEEN_LOOKS;
         let is_due = !self.unreadable && !self.looked_elsewhere.is_some_and(is_recent);
@@ -336,7 +337,7 @@ impl AwaitingSuccessor {
         is_due
     }
 
-    /// Notes that this process lacks nothing, or something. Returns for how long it has.
+    /// Records whether this process is short of a resource. Returns for how long it has been.
     pub(super) fn note_shortage(&mut self, now: Instant, is_short: bool) -> Duration {
         if !is_short {
             self.short_since = None;
@@ -345,27 +346,27 @@ impl AwaitingSuccessor {
         now - *self.short_since.get_or_insert(now)
     }
 
-    /// Returns the receiver that is gone, if it had accepted the lane.
+    /// Returns the receiver that has ended, if it had accepted the lane.
     pub(super) fn last(&self) -> Option<&DepartedReceiver> {
         self.last.as_ref()
     }
 }
 
 impl EndedLane {
-    /// Returns the reason, for each call.
+    /// Returns the error that each call returns.
     pub(super) fn error(&self) -> Error {
         self.reason.clone()
     }
 }
 
 impl DepartedReceiver {
-    /// Returns its cap, if it said one.
+    /// Returns its cap, if it announced one.
     pub(super) fn most(&self) -> Option<u64> {
         self.0.most()
     }
 }
 
-/// Reads one message of a receiver that has accepted the lane.
+/// Receives one control message of a receiver that has accepted the lane.
 fn hear_open(joined: &Joined, socket: &Socket) -> Result<Heard> {
     let mut bytes = [0; wire::LONGEST];
     understand(socket::receive(socket, &mut bytes)?, &bytes, joined.peer)
@@ -396,7 +397,7 @@ fn strange(peer: Peer) -> Error {
 
 fn refused(errno: i32, from: Option<Credentials>) -> Error {
     match (errno, from) {
-        // It does not say which users it allows: not always its own.
+        // The message does not name the users that the receiver allows, which need not be its own.
         (libc::EACCES, Some(_)) => {
             let uid = rustix::process::geteuid().as_raw();
             let ours = Peer { pid: Some(std::process::id()), uid };
@@ -410,12 +411,13 @@ fn refused(errno: i32, from: Option<Credentials>) -> Error {
 mod tests {
     use super::*;
 
-    /// A full receiver refused a lane after its `HELLO`, and was asked again as fast as it refused.
+    /// A full receiver refused a lane after its `HELLO`, and the sender asked again without a
+    /// pause.
     #[test]
     fn successor_that_refused_is_asked_again_after_an_interval() {
         let awaiting = |reason| match Connection::gone(None, reason, true) {
             Connection::Awaiting(awaiting) => awaiting,
-            _ => panic!("it is waited out"),
+            _ => panic!("expected a lane that awaits a successor"),
         };
         let now = Instant::now();
         assert!(awaiting(Error::OwnerDied { peer: Peer::UNKNOWN }).is_look_due(now));

@@ -10,7 +10,7 @@ use super::receiver::Mailbox;
 use crate::error::Peer;
 
 impl Mailbox {
-    /// Does the whole of a `recv` if the lane whose turn it is has a message: acknowledges the
+    /// Does all the work of a `recv` if the lane whose turn it is has a message: acknowledges the
     /// message before it, copies, and returns the sender. Makes no system call, fence or lock.
     #[inline(always)]
     pub(super) fn recv_fast(&mut self) -> Option<(SenderId, Peer)> {
@@ -26,7 +26,7 @@ impl Mailbox {
         Some((lane.id, lane.peer))
     }
 
-    /// Does `recv_fast` after a short wait for that lane: the shortest path from its header to the
+    /// Calls `recv_fast` after a short wait for that lane: the shortest path from its header to the
     /// program.
     #[inline]
     pub(super) fn recv_soon(&mut self) -> Option<(SenderId, Peer)> {
@@ -68,24 +68,27 @@ impl Mailbox {
         self.take_fast()
     }
 
+    /// Returns the message that was copied last.
     #[inline(always)]
     pub(super) fn message(&self, (sender, peer): (SenderId, Peer)) -> Message<'_> {
         Message { bytes: &self.copied, sender, peer }
     }
 
+    /// Copies a message that was found, and returns it.
     pub(super) fn hand_out(&mut self, taken: Taken) -> Message<'_> {
         self.copied.clear();
         let Some(lane) = self.lanes.at(taken.slot) else {
-            unreachable!("a lane with a message that is not acknowledged stays")
+            unreachable!("a lane with an unacknowledged message was removed")
         };
         lane.copy(taken.length, &mut self.copied);
         Message { sender: lane.id, peer: lane.peer, bytes: &self.copied }
     }
 
+    /// Returns a view of a message that was found.
     #[inline]
     pub(super) fn show(&mut self, taken: Taken) -> InPlace<'_> {
         let Some(lane) = self.lanes.at(taken.slot) else {
-            unreachable!("a lane with a message that is not acknowledged stays")
+            unreachable!("a lane with an unacknowledged message was removed")
         };
         let (start, length) = (lane.payload(), taken.length);
         let mailbox = std::marker::PhantomData;

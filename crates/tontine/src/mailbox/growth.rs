@@ -1,6 +1,6 @@
-//! Space for a sender's messages: in its chunk, or in a new one. [`Growth`] decides, by the caps.
+//! Space for a sender's messages, in its chunk or in a new one: [`Growth`] decides, by the caps.
 //!
-//! Every step is in `docs/recovery.md`: the new chunk is passed first and announced by `next` then.
+//! `docs/recovery.md` lists the steps: the new chunk is passed first, then announced by `next`.
 //! Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes them.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,49 +16,50 @@ use crate::lane::Writer;
 use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for, longest_message};
 use crate::sys::region::OwnRegion;
 
-/// Chunks of this size or more fill before they grow: 64 KiB.
+/// Minimum size of a chunk, 64 KiB, that the sender fills before the lane grows, as a power of two.
 const COMFORTABLE_LOG2: u32 = 16;
 
-/// An awake reader that makes no room for so long does not keep up.
+/// Time after which an awake receiver that frees no space does not keep up.
 const KEEPING_UP: Duration = Duration::from_micros(100);
 
-/// Interval between requests for more room.
+/// Interval between requests for a larger grant.
 const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 
 /// Size of a lane, and the limits of its growth.
 pub(super) struct Growth {
-    /// The share of the cap that the chunks take, and their descriptors where a successor may want
+    /// The share of the cap that the chunks take, and their descriptors if a successor may need
     /// them.
     chunks: ChunkAccount,
-    /// Our own cap, in bytes of chunks.
+    /// The sender's own cap, in bytes of chunks.
     own_cap: u64,
-    /// Two to this power are the bytes of the first chunk.
+    /// Size of the first chunk, as a power of two.
     first_log2: u32,
-    /// A successor may want the chunks' descriptors.
+    /// A successor may need the chunks' descriptors.
     keeps_descriptors: bool,
-    /// The cap of the last reader that welcomed us and was replaced; our own before there was one.
+    /// The cap of the last receiver that accepted the lane and was replaced; until there is one,
+    /// the sender's own.
     last_cap: u64,
-    /// Time and size of the last request for more.
+    /// Time and size of the last request.
     wanted: Option<(Instant, u64)>,
 }
 
 /// One message's search for space.
 pub(super) struct SpaceRequest {
     pub(super) length: usize,
-    /// Grows at once, rather than to wait for a receiver that keeps up.
+    /// Grow at once, rather than wait for a receiver that keeps up.
     pub(super) at_once: bool,
-    /// Since when the chunk has been full, while the receiver may make space.
+    /// Time since which the chunk has been full, while the receiver may free space.
     full_since: Option<Instant>,
 }
 
-/// The step to take if a chunk is too small.
+/// The next step if a chunk is too small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GrowthStep {
-    /// Stay in it: caps do not allow more now.
+    /// Stay in the chunk: caps do not allow more now.
     Stay,
-    /// Go on in a chunk of two to this power bytes.
+    /// Continue in a chunk of two to this power bytes.
     GoOnIn(u32),
-    /// Ask the receiver for this many bytes in all.
+    /// Request a grant of this many bytes in all.
     AskFor(u64),
 }
 
@@ -67,8 +68,8 @@ impl SpaceRequest {
         Self { length, at_once, full_since: None }
     }
 
-    /// Returns `true` if the lane is better left as it is: a reader that is at work makes room
-    /// soon, and a chunk that stays in the cache is worth more than one that never fills.
+    /// Returns `true` if waiting is better than growing: a receiver at work frees space soon, and a
+    /// chunk that stays in the cache is worth more than one that never fills.
     pub(super) fn waits_for(&mut self, reader: &Joined, writer: &Writer<OwnRegion>) -> bool {
         if self.at_once || writer.log2() < COMFORTABLE_LOG2 || reader.is_asleep() {
             return false;
@@ -82,7 +83,7 @@ impl Growth {
     /// Makes a lane's first chunk.
     ///
     /// # Errors
-    /// The system refuses.
+    /// [`Error::FileTooLarge`], or [`Error::System`] if memory or a descriptor is not available.
     pub(super) fn begin(options: &Options) -> Result<(Self, Writer<OwnRegion>)> {
         let first_log2 = options.first_chunk.min(options.lane_cap).ilog2();
         let (region, descriptor) = OwnRegion::new("tontine-chunk", 1 << first_log2)?;
@@ -97,35 +98,35 @@ impl Growth {
         Ok((growth, Writer::new(region, first_log2)))
     }
 
-    /// Two to this power are the bytes of the lane's first chunk.
+    /// Returns the size of the lane's first chunk, as a power of two.
     pub(super) fn first_log2(&self) -> u32 {
         self.first_log2
     }
 
-    /// Returns the descriptors of all chunks, as far as they are kept.
+    /// Returns the descriptors of all chunks; of none if no successor needs them.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.chunks.descriptors()
     }
 
-    /// Returns `true` if the receiver may still hold chunks that the lane has left.
+    /// Returns `true` if the receiver may still hold chunks that left the lane.
     pub(super) fn is_memory_held(&self) -> bool {
         self.chunks.held() > 0
     }
 
-    /// Closes the descriptors that were passed, where no successor will want them.
+    /// Closes the descriptors that were passed, if no successor will need them.
     pub(super) fn passed_on(&mut self) {
         if !self.keeps_descriptors {
             self.chunks.close_descriptors();
         }
     }
 
-    /// Notes that the lane has left its oldest chunks.
+    /// Records that the oldest chunks left the lane.
     pub(super) fn release(&mut self, writer: &Writer<OwnRegion>) {
         self.chunks.release_until(writer.chunks());
     }
 
-    /// Notes that the lane was handed over: what the ended receiver held is free, and its cap is
-    /// the best guess at the next one's.
+    /// Records that the lane was handed over: the chunks that the ended receiver held are free, and
+    /// its cap is the best estimate of the next one's.
     pub(super) fn handed_over(&mut self, last: Option<&DepartedReceiver>) {
         if let Some(last) = last {
             self.last_cap = last.most().unwrap_or(self.own_cap);
@@ -133,9 +134,9 @@ impl Growth {
         self.chunks.forget_unknown();
     }
 
-    /// The cap that counts in bytes of chunks, and who set it: ours, or the receiver's once it is
-    /// known. The cap of a receiver that is gone does not bind its successor, which may take
-    /// more.
+    /// Returns the cap that applies, in bytes of chunks, and the receiver if it set it: the smaller
+    /// one of the sender's cap and the receiver's, once that is known. The cap of a receiver that
+    /// has ended does not bind its successor, which may accept more.
     pub(super) fn cap(&self, reader: Option<&Joined>) -> (u64, Option<Peer>) {
         match reader.and_then(|reader| Some((reader.most()?, reader.peer))) {
             Some((theirs, peer)) if theirs < self.own_cap => (theirs, Some(peer)),
@@ -143,24 +144,24 @@ impl Growth {
         }
     }
 
-    /// Two to this power are the bytes of the largest chunk that a cap always has room for: half of
-    /// it, or the first.
+    /// Returns the size of the largest chunk that always fits into a cap, as a power of two: half
+    /// of the cap, or the first chunk.
     pub(super) fn largest_log2(&self, cap: u64) -> u32 {
         let half = (cap.max(2).ilog2() - 1).clamp(LEAST_LOG2, MOST_LOG2);
         half.max(self.first_log2)
     }
 
-    /// Refuses a message that will never fit, as soon as that is certain.
+    /// Checks that a message may fit into the lane at some time.
     ///
     /// # Errors
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it is certain that it never will.
     pub(super) fn check_length(
         &self,
         length: usize,
         (cap, set_by): (u64, Option<Peer>),
         writer: &Writer<OwnRegion>,
     ) -> Result<()> {
-        // A chunk may be larger than the rule wants it, and what fits there is welcome.
+        // The present chunk may be larger than the rule allows; a message that fits there is sent.
         let largest = self.largest_log2(cap).max(writer.log2());
         let most = longest_message(1 << largest);
         if length <= most {
@@ -169,8 +170,8 @@ impl Growth {
         Err(Error::TooLarge { len: length as u64, max: most as u64, set_by })
     }
 
-    /// Bytes of chunks that a lane without a receiver may have: the next owner takes what it is
-    /// brought, and most probably has the last one's cap.
+    /// Returns the bytes of chunks that a lane without a receiver may have: the next owner accepts
+    /// what HELLO passes, and most probably has the cap of the last one.
     pub(super) fn expected_grant(
         &self,
         last: Option<&DepartedReceiver>,
@@ -180,8 +181,8 @@ impl Growth {
         writer.bytes().max(last_cap)
     }
 
-    /// Returns how to get room for a message of `length` bytes. `granted` is `None` while what is
-    /// granted is not known, or about to become less.
+    /// Returns the next step to find space for a message of `length` bytes. `granted` is `None`
+    /// while the grant is not known or about to be lowered.
     pub(super) fn plan(
         &mut self,
         length: usize,
@@ -196,7 +197,7 @@ impl Growth {
         }
         self.chunks.update();
         let fits = |log2: u32, cap: u64| writer.bytes() + (1 << log2) <= cap;
-        // Doubling is a habit, not a need: what is left of the cap may hold a smaller one.
+        // Doubling is not required: the rest of the cap may have space for a smaller chunk.
         let left = self.bytes_left(cap, writer).max(1).ilog2();
         let mut log2 = log2.min(left);
         if log2 < needed.max(LEAST_LOG2) {
@@ -214,21 +215,21 @@ impl Growth {
         match granted {
             None => GrowthStep::Stay,
             Some(granted) if fits(log2, granted) => GrowthStep::GoOnIn(log2),
-            // No more than that: what nobody uses, others cannot have.
+            // No more than that: unused bytes are missing for other lanes.
             Some(_) => GrowthStep::AskFor(writer.bytes() + (1 << log2)),
         }
     }
 
-    /// Returns how many bytes of chunks the caps still allow. Our own counts what the receiver
-    /// holds of released chunks, with a small chunk on top, which a lane needs to give a large one
-    /// back.
+    /// Returns the bytes of chunks that the caps still allow. The sender's own cap also counts the
+    /// released chunks that the receiver holds, and allows one small chunk more, which a lane needs
+    /// to return a large one.
     fn bytes_left(&self, cap: u64, writer: &Writer<OwnRegion>) -> u64 {
         let small = if self.is_memory_held() { 1 << self.first_log2 } else { 0 };
         let own = (self.own_cap + small).saturating_sub(self.chunks.bytes());
         own.min(cap.saturating_sub(writer.bytes()))
     }
 
-    /// Returns `true` if a chunk of this size would keep the lane from a larger one for as long as
+    /// Returns `true` if, after a chunk of this size, the lane could not get its largest one while
     /// the receiver holds released chunks, which may be until the connection ends.
     fn leaves_no_space_for_largest(&self, log2: u32, largest: u32) -> bool {
         self.is_memory_held()
@@ -236,13 +237,13 @@ impl Growth {
             && self.exceeds_cap_with((1 << log2) + (1 << largest))
     }
 
-    /// Returns `true` if our own cap, and a small chunk on top, has no space for this much more.
+    /// Returns `true` if this many bytes more exceed the sender's own cap and one small chunk.
     fn exceeds_cap_with(&self, bytes: u64) -> bool {
         self.chunks.bytes() + bytes > self.own_cap + (1 << self.first_log2)
     }
 
-    /// Returns `true` if it is time to ask for this many bytes: not at every look for room, or the
-    /// queue would be full of it.
+    /// Returns `true` if it is time to request this many bytes: a request at every check for space
+    /// would fill the queue.
     pub(super) fn is_request_due(&mut self, bytes: u64) -> bool {
         let now = Instant::now();
         let is_due =
@@ -253,13 +254,13 @@ impl Growth {
         is_due
     }
 
-    /// Notes that memory was given back: what was asked for before that counts no longer.
+    /// Records that memory was returned: requests from before that no longer count.
     pub(super) fn returned(&mut self) {
         self.wanted = None;
     }
 
-    /// Returns the size of the small chunk in which a lane that is all read continues to give its
-    /// large one back; `None` if it stays where it is.
+    /// Returns the size of the small chunk in which a lane without unread messages continues, to
+    /// return its large one; `None` if it stays in the large one.
     pub(super) fn smaller_log2(
         &mut self,
         cap: u64,
@@ -268,8 +269,8 @@ impl Growth {
     ) -> Option<u32> {
         let small = self.first_log2;
         let fits = writer.bytes() + (1 << small) <= granted;
-        // A receiver that holds what was given back before gets no more of it: the lane must still
-        // be able to grow to its largest chunk.
+        // If the receiver still holds chunks that were returned before, no more is returned: the
+        // lane must still be able to grow to its largest chunk.
         self.chunks.update();
         let largest = self.largest_log2(cap);
         let reaches = writer.log2() >= largest || !self.exceeds_cap_with(1 << largest);
@@ -277,11 +278,11 @@ impl Growth {
         (writer.log2() > small && fits && (still_reaches || !reaches)).then_some(small)
     }
 
-    /// Makes a chunk of two to the power `log2` bytes; `None` where memory or descriptors are
-    /// short: as if the cap were reached.
+    /// Makes a chunk of two to the power `log2` bytes. Returns `None` if memory or descriptors are
+    /// short, as if the cap were reached.
     ///
     /// # Errors
-    /// The system refuses for another reason.
+    /// [`Error::FileTooLarge`], or [`Error::System`] for another reason than a shortage.
     pub(super) fn make_chunk(log2: u32) -> Result<Option<(OwnRegion, OwnedFd)>> {
         match OwnRegion::new("tontine-chunk", 1 << log2) {
             Ok(made) => Ok(Some(made)),
@@ -290,7 +291,7 @@ impl Growth {
         }
     }
 
-    /// Notes that the lane continues in a chunk of two to the power `log2` bytes.
+    /// Records that the lane continues in a chunk of two to the power `log2` bytes.
     pub(super) fn goes_on_in(&mut self, log2: u32, descriptor: OwnedFd) {
         self.chunks.push(log2, descriptor);
         self.passed_on();

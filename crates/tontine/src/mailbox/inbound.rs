@@ -1,4 +1,9 @@
-//! One lane as its receiver keeps it: [`Inbound`].
+//! One lane at its receiver: [`Inbound`].
+//!
+//! It finds messages, acknowledges them, processes the sender's control messages, and grants memory
+//! or asks for it back. Everything that the sender wrote is an untrusted value; a violation is a
+//! [`Broken`], for which the caller removes the lane. Neighbours: [`super::lanes`] holds all lanes
+//! of a mailbox, [`super::welcome`] makes them. Nothing here waits.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -20,15 +25,15 @@ use crate::sys::membarrier;
 use crate::sys::region::PeerRegion;
 use crate::sys::socket::{self, Passed, Socket};
 
-/// What a look found: at a lane, or at all of them.
+/// Result of a check of one lane, or of all lanes of a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look<T> {
     /// A message.
     Message(T),
-    /// Nothing; whoever sends from now on rings. Or the lane stands still for what we lack, and the
-    /// descriptor tells when to try again.
+    /// No message: a sender that sends from now on rings. Or the lane waits for a resource that
+    /// this process lacks, and the descriptor reports when to try again.
     Nothing,
-    /// Not all that stands there was looked at. Nobody rings for the rest: look again.
+    /// Not everything was checked, and no sender rings for the rest: check again.
     Again,
 }
 
@@ -42,38 +47,39 @@ impl<T> Look<T> {
 pub(super) struct Inbound {
     reader: Reader<PeerRegion>,
     control: Control,
-    /// The position when the sender was last told of room.
+    /// The position when free space was last announced to the sender.
     told_at: u64,
     symmetric: bool,
-    /// Looks that found something; to tell busy lanes from idle ones.
+    /// Number of messages found, by which busy lanes are told from idle ones.
     pub(super) found: u32,
-    /// `found` when it was last looked at.
+    /// `found` at the last visit of [`super::lanes::Lanes::settle`].
     pub(super) found_before: u32,
-    /// The connection hung up, or the process ended: what is there is read, then the lane goes.
+    /// The connection hung up, or the process ended: the rest is read, then the lane is removed.
     pub(super) ended: bool,
     /// Chunks passed and not yet announced, the oldest first.
     passed: VecDeque<(PeerRegion, u32)>,
-    /// Notes were left in the queue when they were last read.
+    /// Control messages were left in the queue by the last call that read them.
     more_notes: bool,
-    /// A note is there for which there were no descriptors, or no memory.
+    /// The queue has a message for which descriptors or memory were missing.
     unreceived: bool,
-    /// The socket tells of that no longer.
+    /// The epoll set no longer reports the socket for that message.
     pub(super) put_off: bool,
-    /// What was wrong with a chunk or its note.
+    /// The violation in a chunk or its control message.
     broken: Option<Broken>,
-    /// Bytes of chunks that it would like to have in all, where it cannot have them yet; else 0.
+    /// Bytes of chunks that the sender has requested in all and cannot have yet; otherwise 0.
     pub(super) wants: u64,
-    /// Since when it has been empty, with a chunk larger than it began with.
+    /// Time since which the lane has been empty, with a chunk larger than its first.
     pub(super) idle_since: Option<Instant>,
+    /// The sender was asked to return memory.
     asked_back: bool,
-    /// It has given back what it was asked for; the last of it once its newest chunk is reached.
+    /// The sender has reported its return; it is complete once the newest chunk is reached.
     returned: bool,
     first_size: usize,
-    /// Bytes that it may have beside its chunk without asking.
+    /// Bytes that the sender may have in addition to its chunk without a request.
     spare: u64,
-    /// Bytes of chunks that it may have.
+    /// Bytes of chunks that the sender may have.
     pub(super) granted: u64,
-    /// What the sender would take at most.
+    /// Maximum number of bytes that the sender accepts.
     pub(super) cap: u64,
     pub(super) socket: Socket,
     pub(super) doorbell: Socket,
@@ -83,10 +89,10 @@ pub(super) struct Inbound {
     pub(super) id: SenderId,
 }
 
-/// What a lane begins with.
+/// Initial state of a lane.
 pub(super) struct Beginning {
     pub(super) position: u64,
-    /// Bytes of the chunk to which it returns when it is idle.
+    /// Bytes of the chunk to which the lane returns when it is idle.
     pub(super) returns_to: usize,
     pub(super) reader: Reader<PeerRegion>,
     pub(super) passed: VecDeque<(PeerRegion, u32)>,
@@ -139,12 +145,12 @@ impl Inbound {
         self.symmetric
     }
 
-    /// Whether a note, or the chunk that came with it, waits for descriptors or memory of ours.
+    /// Returns `true` if a control message waits for descriptors or memory of this process.
     pub(super) fn is_short(&self) -> bool {
         self.unreceived
     }
 
-    /// The next message, if it stands there and nothing else has to be done.
+    /// Returns the length of the next message, if it is complete and no other work comes before it.
     #[inline(always)]
     pub(super) fn message(&mut self) -> Option<usize> {
         let Ok(Found::Message(length)) = self.reader.look() else { return None };
@@ -153,7 +159,7 @@ impl Inbound {
         Some(length)
     }
 
-    /// Looks at the next record, through one change of chunks at most.
+    /// Checks the next record, through at most one change of chunks.
     ///
     /// # Errors
     /// The sender broke the protocol.
@@ -174,20 +180,20 @@ impl Inbound {
         }
     }
 
-    /// Whether nothing stands there: for lanes that are probably idle.
+    /// Returns `true` if there is no record: for lanes that are probably idle.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.reader.is_empty()
     }
 
-    /// Goes on in the chunk that `next` announced. The sender passed it before.
+    /// Continues in the chunk that `next` announced. The sender passed it before that.
     #[cold]
     fn follow(&mut self, log2: u32) -> Result<Look<usize>, Broken> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
         let followed = self.follow_sound(log2);
-        // A second look would not find the note again that was wrong.
+        // Kept, since a second check would not find the invalid message again.
         self.broken = followed.err();
         followed
     }
@@ -197,7 +203,8 @@ impl Inbound {
             self.read_notes()?;
         }
         let Some((region, passed)) = self.passed.pop_front() else {
-            // It may be behind more notes than one look takes, or we lack what it takes to open it.
+            // It may come after more control messages than one call reads, or this process lacks
+            // the resources to receive it.
             return match (self.more_notes, self.is_short()) {
                 (true, true) => Ok(Look::Nothing),
                 (true, false) => Ok(Look::Again),
@@ -214,7 +221,7 @@ impl Inbound {
         drop(self.reader.follow(region, log2));
         self.first_size = self.first_size.min(self.reader.size());
         self.idle_since = None;
-        // What comes before is acknowledged: `look` is called only then. It frees the old chunk.
+        // Everything before is acknowledged: `look` is called only then. This frees the old chunk.
         self.acknowledge_position();
         self.lower_grant();
         match self.reader.look()? {
@@ -222,24 +229,24 @@ impl Inbound {
                 self.found = self.found.wrapping_add(1);
                 Ok(Look::Message(length))
             }
-            // A chunk a look: a chain of empty ones takes as many. And where nothing stands in it,
-            // the next look tells the sender so.
+            // One chunk per check: a chain of empty ones takes several. If this one is empty, the
+            // next check announces the position to the sender.
             Found::Nothing | Found::Next(_) => Ok(Look::Again),
         }
     }
 
-    /// Copies the message just found.
+    /// Copies the message that was just found.
     #[inline(always)]
     pub(super) fn copy(&self, length: usize, into: &mut Vec<u8>) {
         self.reader.region().copy_out(self.reader.payload_at(), length, into);
     }
 
-    /// Where the message just found lies.
+    /// Returns the address of the message that was just found.
     pub(super) fn payload(&self) -> std::ptr::NonNull<u8> {
         self.reader.region().place(self.reader.payload_at())
     }
 
-    /// Acknowledges the message just found.
+    /// Acknowledges the message that was just found.
     #[inline(always)]
     pub(super) fn acknowledge(&mut self, length: usize) {
         self.reader.advance(length);
@@ -249,8 +256,8 @@ impl Inbound {
         }
     }
 
-    /// Gives the messages that stand there to `each`, at most `most`, and acknowledges each as it
-    /// returns. Returns how many.
+    /// Passes up to `most` queued messages to `each`, and acknowledges each when it returns.
+    /// Returns their number.
     #[inline(always)]
     pub(super) fn drain(
         &mut self,
@@ -264,7 +271,7 @@ impl Inbound {
             copied.clear();
             self.copy(length, copied);
             each(&Message { bytes: copied, sender: self.id, peer: self.peer });
-            // A child that `each` has forked has no page to acknowledge on.
+            // In a child that `each` forked, the page for acknowledgements is not mapped.
             if guard.is_forked() {
                 return count + 1;
             }
@@ -278,23 +285,23 @@ impl Inbound {
         self.control.acknowledge(self.reader.position());
     }
 
-    /// Wakes the sender if it waits for room, or for everything to be read.
+    /// Announces the free space, and wakes the sender if it waits for space or acknowledgements.
     #[cold]
     fn tell_of_room(&mut self) {
         self.told_at = self.reader.position();
-        // First: where it is padding that was passed, the exact position has not told of it, and a
-        // sender that has seen the room would find us to have unread it.
+        // First the exact position, which does not include padding that was skipped: otherwise a
+        // sender that has seen the free space would find a position before it.
         self.control.acknowledge(self.told_at);
         self.control.make_room(self.told_at);
         if self.sender_waits() {
-            // A full queue already holds one; a sender that is gone needs none.
+            // A full queue already has one; a sender that has ended needs none.
             let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
         }
     }
 
-    /// Wakes the sender if it waits and there is any news for it. [`Inbound::acknowledge`] lets
-    /// news gather, since each piece costs a waking; a program that takes its time has the sender
-    /// wait for longer than that.
+    /// Wakes the sender if it waits and the position has advanced. [`Inbound::acknowledge`]
+    /// collects several acknowledgements, since each wake-up costs time; for a receiver that works
+    /// long on each message that would delay the sender.
     #[inline]
     pub(super) fn tell_if_waiting(&mut self) {
         if self.reader.position() != self.told_at && self.sender_waits() {
@@ -302,11 +309,11 @@ impl Inbound {
         }
     }
 
-    /// Whether the sender waits, after a store of our position.
+    /// Returns `true` if the sender waits; called after the position was stored.
     #[inline]
     fn sender_waits(&self) -> bool {
-        // The mirror of the doorbell: our position is stored, now we load `waiting`; the sender
-        // stores `waiting`, then looks at the position once more.
+        // The mirror of the doorbell: this end has stored its position and loads `waiting`; the
+        // sender stores `waiting`, then loads the position once more.
         // SYNC room-waiting: pairs with the barrier in `Joined::separate_heavily`.
         if self.symmetric {
             fence(Ordering::SeqCst);
@@ -316,10 +323,11 @@ impl Inbound {
         half_of_peer(self.reader.region(), WAITING_AT).load(Ordering::Relaxed) != 0
     }
 
-    /// Takes what the sender says on the socket; bounded, so that one sender cannot hold us.
+    /// Processes the sender's control messages on the socket; bounded, so that one sender cannot
+    /// block the receiver.
     ///
     /// # Errors
-    /// It said what no honest sender says.
+    /// A message that no honest sender sends.
     pub(super) fn read_notes(&mut self) -> Result<(), Broken> {
         let mut bytes = [0; wire::LONGEST];
         self.more_notes = true;
@@ -331,7 +339,7 @@ impl Inbound {
                     self.more_notes = false;
                     return Ok(());
                 }
-                // No memory for what is there: later.
+                // Without memory for the message, it is received later.
                 Err(_) => {
                     self.unreceived = true;
                     return Ok(());
@@ -348,7 +356,7 @@ impl Inbound {
                 match socket::receive_passed(&self.socket, wire::LONGEST, false, expected) {
                     Ok(Some(passed)) => self.pass(passed)?,
                     Ok(None) => {}
-                    // It stays in the queue until there is what it takes.
+                    // It stays in the queue until this process has the resources to receive it.
                     Err(_) => {
                         self.unreceived = true;
                         return Ok(());
@@ -372,12 +380,12 @@ impl Inbound {
         Ok(())
     }
 
-    /// Bytes of a chunk that the sender may still pass.
+    /// Returns the maximum size of a chunk that the sender may still pass.
     fn chunk_bytes_left(&self) -> u64 {
         self.granted.saturating_sub(self.reader.size() as u64 + bytes_of(&self.passed))
     }
 
-    /// Takes the chunk that a note passed.
+    /// Adds the chunk that a control message passed.
     fn pass(&mut self, passed: Passed) -> Result<(), Broken> {
         let note = wire::read_received(&passed.bytes, passed.oversize);
         let (Ok(Note::Chunk(log2, _)), 1) = (note, passed.count) else { return Err(STRANGE_NOTE) };
@@ -392,21 +400,21 @@ impl Inbound {
         Ok(())
     }
 
-    /// Lets the sender have more.
+    /// Grants the sender more bytes of chunks.
     pub(super) fn grant(&mut self, bytes: u64) {
         self.granted = bytes;
         self.control.grant(bytes);
         self.tell_of_room();
     }
 
-    /// Takes back what the sender has given back. It grows no more until it sees `GIVE_BACK`
-    /// cleared: so it never uses what it was granted before.
+    /// Lowers the grant by the memory that the sender has returned. The sender does not grow until
+    /// it sees `GIVE_BACK` cleared, so it never uses the earlier grant.
     fn lower_grant(&mut self) {
         if !self.returned || !self.passed.is_empty() {
             return;
         }
         let size = self.reader.size();
-        // What it could not give back is not asked for again.
+        // Memory that the sender could not return is not requested again.
         self.first_size = self.first_size.max(size);
         self.asked_back = false;
         self.returned = false;
@@ -417,9 +425,9 @@ impl Inbound {
         self.tell_of_room();
     }
 
-    /// Asks a lane that has been empty since `before` for a chunk that is larger than the first,
-    /// and, where others want it, for what it was granted and does not use beyond a `share`.
-    /// Returns whether there is still something to ask for, later.
+    /// Asks the sender of a lane that has been empty since `before` to return a chunk that is
+    /// larger than the first and, if others want it, the unused part of its grant beyond a `share`.
+    /// Returns `true` if a later call may have something to ask for.
     pub(super) fn ask_back(&mut self, now: Instant, before: Instant, share: Option<u64>) -> bool {
         if let Some(share) = share {
             self.spare = self.spare.min(share);
@@ -435,7 +443,7 @@ impl Inbound {
                 self.control.give_back(true);
                 self.asked_back = true;
                 self.idle_since = None;
-                // It may be waiting for more, with what others wait for.
+                // The sender may be waiting for a grant while it holds memory that others wait for.
                 self.tell_of_room();
                 false
             }
@@ -447,7 +455,7 @@ impl Inbound {
         }
     }
 
-    /// Says that nothing more is taken.
+    /// Announces that the receiver accepts no more messages.
     pub(super) fn close(&mut self) {
         self.control.close();
         let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
@@ -461,7 +469,10 @@ fn bytes_of(chunks: &VecDeque<(PeerRegion, u32)>) -> u64 {
     chunks.iter().map(|(_, log2)| 1_u64 << log2).sum()
 }
 
-/// Bytes of a chunk that a sender announced.
+/// Returns the bytes of a chunk that a sender announced.
+///
+/// # Errors
+/// The size is not a valid one.
 pub(super) fn chunk_size(log2: u32) -> Result<usize, Broken> {
     let possible = (LEAST_LOG2..=MOST_LOG2).contains(&log2);
     possible

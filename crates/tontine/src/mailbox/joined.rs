@@ -1,6 +1,6 @@
 //! The receiver that has accepted a lane: [`Joined`].
 //!
-//! What its `WELCOME` brings is checked here, once. Neighbours: [`super::connection`] has the other
+//! [`join`] checks the content of `WELCOME` once. Neighbours: [`super::connection`] has the other
 //! states of a connection.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,22 +14,22 @@ use crate::sync::{Ordering, fence};
 use crate::sys::socket::{self, Passed, Sent, Socket};
 use crate::sys::{bell, membarrier, pidfd};
 
-/// What a welcome sender holds of its receiver.
+/// Everything that a sender holds of the receiver that accepted its lane.
 pub(super) struct Joined {
     watch: Watch,
     desk: u32,
     control: Controlled,
     doorbell: Socket,
     symmetric: bool,
-    /// We gave back what we were asked for, and have not seen that the receiver noted it.
+    /// The sender has returned the requested memory, and the receiver has not confirmed it yet.
     returned: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
 }
 
 impl Joined {
-    /// Whether a message may be sent without a closer look: the receiver lives, takes messages, and
-    /// wants nothing back.
+    /// Returns `true` if a message may be sent without further checks: the receiver lives, accepts
+    /// messages, and asks for no memory back.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.watch.is_alive() && self.control.state() == 0
@@ -44,14 +44,15 @@ impl Joined {
         self.control.state() & CLOSED != 0
     }
 
-    /// Returns what an end that was noticed is: a receiver that had closed before it ended has
-    /// closed.
+    /// Returns the error for an end that was detected: `Closed` if the receiver had closed before
+    /// it ended.
     pub(super) fn noticed_end(&self) -> Error {
         let peer = self.peer;
         if !self.is_closed() {
             return Error::OwnerDied { peer };
         }
-        // SYNC closed: pairs with `Control::close`; the position that we see now is its last.
+        // SYNC closed: pairs with `Control::close`; the position that is loaded from here on is the
+        // last.
         fence(Ordering::Acquire);
         Error::Closed { peer }
     }
@@ -69,8 +70,8 @@ impl Joined {
         self.control.room()
     }
 
-    /// Bytes of chunks that we may have; `None` while that is about to become less: we gave back
-    /// what we were asked for, and until the receiver has noted it the old number stands there.
+    /// Returns the bytes of chunks that the sender may have; `None` between the return of memory
+    /// and the receiver's confirmation, while the page still has the old number.
     pub(super) fn granted(&mut self) -> Option<u64> {
         self.returned &= self.control.asks_back();
         (!self.returned).then(|| self.control.granted())
@@ -80,7 +81,7 @@ impl Joined {
         self.control.most()
     }
 
-    /// Rings if the receiver sleeps; after a header store.
+    /// Rings if the receiver sleeps; called after a header was stored.
     #[inline(always)]
     pub(super) fn ring_if_asleep(&self) {
         self.separate();
@@ -89,15 +90,15 @@ impl Joined {
         }
     }
 
-    /// Whether the receiver sleeps or is about to.
+    /// Returns `true` if the receiver sleeps or is about to.
     #[inline(always)]
     pub(super) fn is_asleep(&self) -> bool {
-        // There is such a desk: `join` looked.
+        // `join` has checked that the page has such a desk.
         self.watch.sleeping(self.desk).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// What stands between our store and our load of the receiver's word.
-    // SYNC doorbell: pairs with the barrier in `Mailbox::announce_sleep`; the proof stands there.
+    /// Executes the fence between the store of a header and the load of the receiver's word.
+    // SYNC doorbell: pairs with the barrier in `Mailbox::announce_sleep`; the proof is there.
     #[inline(always)]
     pub(super) fn separate(&self) {
         if self.symmetric {
@@ -106,18 +107,18 @@ impl Joined {
         membarrier::light();
     }
 
-    /// The other side's barrier: for when we are about to sleep. `false` where the kernel forbids
-    /// by now what makes it sure that we are woken.
+    /// Executes the fence for both ends before this one sleeps. Returns `false` if the kernel no
+    /// longer allows it, so that a wake-up could be lost.
     // SYNC room-waiting: pairs with `membarrier::light` or the fence in `Inbound::tell_of_room`.
     pub(super) fn separate_heavily(&self) -> bool {
         fence(Ordering::SeqCst);
         self.symmetric || membarrier::heavy()
     }
 
-    /// Passes a chunk: the one that follows `sequence` others.
+    /// Passes the chunk that follows `sequence` others.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of `sendmsg`.
     pub(super) fn pass_chunk(
         &self,
         socket: &Socket,
@@ -128,15 +129,15 @@ impl Joined {
         socket::send(socket, &wire::write(Note::Chunk(log2, sequence)), &[descriptor])
     }
 
-    /// Asks for this many bytes of chunks in all.
+    /// Requests a grant of this many bytes of chunks in all.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of `sendmsg`.
     pub(super) fn want(&self, socket: &Socket, bytes: u64) -> Result<Sent> {
         socket::send(socket, &wire::write(Note::Want(bytes)), &[])
     }
 
-    /// Says that what the receiver asked for is given back. A full queue takes it the next time.
+    /// Reports that the requested memory was returned. If the queue is full, the next call does.
     pub(super) fn say_returned(&mut self, socket: &Socket) {
         let said = socket::send(socket, &wire::write(Note::Returned), &[]);
         self.returned = matches!(said, Ok(Sent::Yes));
@@ -149,17 +150,17 @@ impl Joined {
     }
 }
 
-// SYNC doorbell: the symmetric mode's half of the pair described above.
+// SYNC doorbell: the half of that pair in symmetric mode.
 #[cold]
 #[inline(never)]
 fn separate_fully() {
     fence(Ordering::SeqCst);
 }
 
-/// Checks a `WELCOME` and what it carries.
+/// Checks a `WELCOME` and the descriptors that it carries.
 ///
 /// # Errors
-/// [`Error::Denied`], [`Error::Protocol`].
+/// [`Error::Denied`], [`Error::Protocol`] or [`Error::VersionMismatch`].
 pub(super) fn join(
     welcome: Welcome,
     passed: Passed,

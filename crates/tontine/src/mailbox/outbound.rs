@@ -1,8 +1,8 @@
 //! The sender's end of one lane: [`OutboundLane`].
 //!
-//! It notices what happens to the receiver, finds space, publishes, and hands the lane over. It
-//! never waits. The state of the connection, and what leads from one to another, is a
-//! [`Connection`]; how far the lane has grown, a [`Growth`].
+//! It checks the receiver, finds space, publishes messages, and hands the lane over. It never
+//! waits. A [`Connection`] is the state of the connection, with its transitions; a [`Growth`] the
+//! size of the lane.
 //!
 //! Neighbours: [`super::sender`] has the calls, [`super::patience`] waits; [`super::inbound`] is
 //! the receiver's end.
@@ -30,13 +30,13 @@ use crate::sys::region::OwnRegion;
 use crate::sys::socket::{self, Sent, Socket};
 use crate::sys::{pidfd, quarantine};
 
-/// No chunk takes more.
+/// Maximum length in bytes of a message in the largest chunk.
 const LONGEST_OF_ALL: usize = longest_message(1 << MOST_LOG2);
 
-/// What the receiver says is taken in so many pieces, before it is the caller's turn again.
+/// Maximum number of control messages processed per call.
 const NOTES_AT_ONCE: usize = 32;
 
-/// One lane, as its sender has it.
+/// One lane, at its sender.
 pub(super) struct OutboundLane {
     writer: Writer<OwnRegion>,
     guard: Guard,
@@ -57,22 +57,22 @@ impl fmt::Debug for OutboundLane {
     }
 }
 
-/// Begin, and what a caller asks.
+/// Opening a lane, and queries.
 impl OutboundLane {
-    /// Begins a lane to the owner of `address`.
+    /// Opens a lane to the owner of `address`.
     ///
     /// # Errors
-    /// As [`Sender::connect`](super::Sender::connect).
+    /// The errors of [`Sender::connect`](super::Sender::connect).
     pub(super) fn connect(address: Address, options: Options) -> Result<Self> {
         let address = address.into_absolute()?;
         let (socket, pending) = succession::connect(&address, &options, options.handshake_timeout)?;
         Self::begin(socket, pending, Some(address), options)
     }
 
-    /// Begins a lane over an unused connection.
+    /// Opens a lane over an unused connection.
     ///
     /// # Errors
-    /// A lane for [`Sender::from_socket`](super::Sender::from_socket).
+    /// The errors of [`Sender::from_socket`](super::Sender::from_socket).
     pub(super) fn begin(
         socket: Socket,
         mut pending: PendingLane,
@@ -80,7 +80,7 @@ impl OutboundLane {
         mut options: Options,
     ) -> Result<Self> {
         if address.is_none() {
-            // There is no address to look for a successor at.
+            // Without an address there is no successor.
             options.on_death = OnDeath::Fail;
         }
         let life = Life::register()?;
@@ -103,7 +103,7 @@ impl OutboundLane {
         &self.options
     }
 
-    /// Readable at word from the receiver, and at its end.
+    /// Returns the socket: readable at a control message of the receiver, and at its end.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -113,7 +113,7 @@ impl OutboundLane {
         self.connection.receiver()
     }
 
-    /// The longest message that the caps allow.
+    /// Returns the length of the longest message that the caps allow.
     pub(super) fn longest_message(&self) -> usize {
         longest_message(1 << self.growth.largest_log2(self.cap().0))
     }
@@ -122,28 +122,27 @@ impl OutboundLane {
         self.writer.unread_bytes()
     }
 
-    /// Returns `true` if everything was read, as far as is known.
+    /// Returns `true` if everything was read, by the last accepted position.
     pub(super) fn is_read(&self) -> bool {
         self.writer.is_read()
     }
 
-    /// Refuses a forked child.
+    /// Checks that this is not a forked child.
     ///
     /// # Errors
-    /// [`Error::Forked`].
+    /// [`Error::Forked`] if it is.
     #[inline(always)]
     pub(super) fn check(&self) -> Result<()> {
         if self.guard.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// Returns what was not read, if the receiver is gone; `None` if it is not. Afterwards there is
-    /// nothing unread.
+    /// Removes and returns the unread messages if the receiver has ended; returns `None` otherwise.
     pub(super) fn take_back(&mut self) -> Option<Vec<Vec<u8>>> {
         self.look_at_reader();
         if self.connection.is_live() {
             return None;
         }
-        // A false position ends the lane; the last one believed stands.
+        // An invalid position ends the lane; the last accepted one stays valid.
         let _ = self.refresh();
         let unread = self.writer.take_back();
         self.growth.release(&self.writer);
@@ -151,9 +150,10 @@ impl OutboundLane {
     }
 }
 
-/// Send.
+/// Sending.
 impl OutboundLane {
-    /// The whole of a `send` where nothing is in the way: no system call, no fence, no lock.
+    /// Sends a message if the lane is open and has free space, without a system call, a fence or a
+    /// lock. Returns `true` if it was sent.
     #[inline(always)]
     pub(super) fn send_fast(&mut self, message: &[u8]) -> bool {
         let Some(joined) = self.connection.open() else { return false };
@@ -165,16 +165,15 @@ impl OutboundLane {
         true
     }
 
-    /// Whether a message of `length` bytes could be sent at once, without looking for room.
+    /// Returns `true` if the lane is open and known to have free space for `length` bytes.
     #[inline(always)]
     pub(super) fn has_room(&self, length: usize) -> bool {
-        // A number is not a slice: it may be more than there is memory.
+        // `length` is arbitrary here, unlike that of a slice: it may exceed the memory.
         let possible = length <= LONGEST_OF_ALL;
         possible && self.is_open() && !self.guard.is_forked() && self.writer.fits(length)
     }
 
-    /// Returns `true` if the receiver of an open lane lives, takes messages, and wants nothing
-    /// back.
+    /// Returns `true` if the receiver of an open lane lives, accepts messages and wants no memory.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.connection.open().is_some_and(Joined::is_open)
@@ -186,49 +185,49 @@ impl OutboundLane {
         self.published();
     }
 
-    /// Returns where the next message stands, for which space was found.
+    /// Returns the slot of the next message, for which space was found.
     pub(super) fn reserve(&self, length: usize) -> Place {
         assert!(self.writer.fits(length));
         self.writer.place()
     }
 
-    /// Returns the memory of the newest chunk, and where in it the next message's payload goes.
+    /// Returns the memory of the newest chunk, and the offset of the next message's payload in it.
     pub(super) fn payload(&self) -> (&OwnRegion, usize) {
         (self.writer.region(), self.writer.payload_at())
     }
 
-    /// Makes what was written at `place` a message.
+    /// Publishes the message that was written at `place`.
     pub(super) fn publish(&mut self, place: Place, length: usize) {
         self.writer.publish(place, length);
         self.published();
     }
 
-    /// After a header store: wakes a receiver that sleeps.
+    /// Wakes a receiver that sleeps, after a header was stored.
     fn published(&mut self) {
         if matches!(self.connection, Connection::Pending(_)) {
-            // It may have welcomed us and gone to sleep since we last looked. Either it saw our
-            // store in its look before sleeping, or its WELCOME was sent before that and is here:
-            // the socket's lock orders the two.
+            // It may have sent WELCOME and gone to sleep. Either its check before sleeping saw the
+            // header, or its WELCOME was sent before that and has arrived: the socket's lock orders
+            // the two.
             self.listen();
         }
         if let Some(joined) = self.connection.open() {
             joined.ring_if_asleep();
         } else if self.connection.is_unreadable() {
-            // Its WELCOME has the doorbell, and finds no room in our descriptor table. A note wakes
-            // a receiver as well.
+            // WELCOME brings the doorbell, but the descriptor table is full. A control message
+            // wakes the receiver as well.
             let note = wire::write(Note::Want(self.options.lane_cap));
             let _ = socket::send(&self.socket, &note, &[]);
         }
     }
 }
 
-/// Notice what happens to the receiver.
+/// Checks of the receiver.
 impl OutboundLane {
-    /// Whether anything may be sent: listens, and sees whether the reader is dead, closed, or wants
-    /// its memory back.
+    /// Processes control messages, and checks whether the receiver is dead, has closed, or asks for
+    /// memory back. Returns `Ok` if messages may be written to the lane.
     ///
     /// # Errors
-    /// [`Error::Forked`]; the reason why the lane has ended; what hinders its handover.
+    /// [`Error::Forked`], the reason why the lane has ended, or the error of its handover.
     pub(super) fn ready(&mut self) -> Result<()> {
         self.check()?;
         self.look_at_reader();
@@ -246,8 +245,8 @@ impl OutboundLane {
         }
     }
 
-    /// Whether the reader takes what was reserved. Only looks: what was written stands in the
-    /// newest chunk, so nothing is given back here, and no successor looked for.
+    /// Checks whether the receiver takes the reserved message. Changes nothing else: the message is
+    /// in the newest chunk, so no chunk is returned here and no successor looked for.
     ///
     /// # Errors
     /// The reason why the lane has ended.
@@ -258,7 +257,7 @@ impl OutboundLane {
         self.check_ended()
     }
 
-    /// Refuses what an ended lane cannot do, without a look at the receiver.
+    /// Checks that the lane has not ended, without a check of the receiver.
     ///
     /// # Errors
     /// The reason why the lane has ended.
@@ -269,7 +268,7 @@ impl OutboundLane {
         }
     }
 
-    /// Takes what the receiver said, and looks whether it is dead or has closed.
+    /// Processes control messages, and checks whether the receiver is dead or has closed.
     fn look_at_reader(&mut self) {
         self.listen();
         match &self.connection {
@@ -279,23 +278,23 @@ impl OutboundLane {
         }
     }
 
-    /// After a sleep: whether the reader's process has ended, whatever its life word says.
+    /// Ends the lane if the receiver's process has ended, by its pidfd; called after a sleep.
     pub(super) fn look_at_process(&mut self) {
-        // A forked child that listened would take what was sent to its parent.
+        // A forked child that listened would receive messages that were sent to its parent.
         if self.check().is_err() || !self.connection.process().is_some_and(pidfd::has_ended) {
             return;
         }
-        // What it said before its end counts: it may have welcomed us, and acknowledged on the page
-        // that came with that, since we listened.
+        // Messages from before its end count: since the last call it may have sent WELCOME, and
+        // acknowledged on the page that came with it.
         self.listen();
         if self.connection.is_live() && !self.connection.is_unreadable() {
             self.end(self.connection.noticed_end());
         }
     }
 
-    /// Takes what the receiver said on the socket.
+    /// Processes the receiver's control messages on the socket.
     pub(super) fn listen(&mut self) {
-        // A hostile receiver may say things faster than we read them.
+        // Bounded: a hostile receiver may send faster than this process reads.
         for _ in 0..NOTES_AT_ONCE {
             let options = &self.options;
             match self.connection.hear(&self.socket, &|peer| options.admit(peer)) {
@@ -306,21 +305,22 @@ impl OutboundLane {
         }
     }
 
-    /// Believes how far the receiver has read, exactly, if it can be believed.
+    /// Accepts the receiver's exact read position.
     ///
     /// # Errors
-    /// [`Error::Protocol`]: it cannot.
+    /// [`Error::Protocol`] if the position is impossible.
     pub(super) fn refresh(&mut self) -> Result<()> {
         self.connection.position().map_or(Ok(()), |position| self.believe(position))
     }
 
-    /// The same of what the receiver last told of room: cheaper for both, and a little behind.
+    /// Accepts the position that the receiver last announced as free: cheaper for both ends, but
+    /// less recent.
     ///
     /// # Errors
-    /// As [`OutboundLane::refresh`].
+    /// The errors of [`OutboundLane::refresh`].
     pub(super) fn refresh_room(&mut self) -> Result<()> {
         match self.connection.room() {
-            // Behind what is known already there is no news.
+            // An older position than the known one brings nothing new.
             Some(room) if room > self.writer.position() => self.believe(room),
             _ => Ok(()),
         }
@@ -338,21 +338,21 @@ impl OutboundLane {
         Ok(())
     }
 
-    /// Ends the lane. From here on the fast path sends nothing, whatever the life word says: the
-    /// connection is not open. A lane that waits for a successor takes messages by the slow path,
-    /// which looks for one.
+    /// Ends the lane. From here on the fast path sends nothing, independent of the liveness word:
+    /// the connection is not open. A lane that waits for a successor accepts messages by the slow
+    /// path, which looks for one.
     fn end(&mut self, reason: Error) {
         let is_waited_out = self.succession.is_waited_out(&reason);
         self.connection.end(reason, is_waited_out);
     }
 }
 
-/// Find space.
+/// Finding space.
 impl OutboundLane {
-    /// Refuses a message that will never fit, as soon as that is certain.
+    /// Checks that a message may fit into the lane at some time.
     ///
     /// # Errors
-    /// [`Error::TooLarge`].
+    /// [`Error::TooLarge`] if it is certain that it never will.
     pub(super) fn check_length(&self, length: usize) -> Result<()> {
         self.growth.check_length(length, self.cap(), &self.writer)
     }
@@ -361,8 +361,8 @@ impl OutboundLane {
         self.growth.cap(self.connection.open())
     }
 
-    /// Whether the reader of an open lane has made room meanwhile: what a full ring needs once a
-    /// lap.
+    /// Returns `true` if the receiver of an open lane has freed enough space since the last check,
+    /// as a full ring needs once per lap.
     pub(super) fn find_room_read_meanwhile(&mut self, length: usize) -> bool {
         !self.guard.is_forked()
             && self.is_open()
@@ -370,11 +370,11 @@ impl OutboundLane {
             && (self.writer.fits(length) || self.writer.make_room(length) == Room::Here)
     }
 
-    /// Whether a message has room now, in this chunk or in a new one. Unless it is `thorough`, it
-    /// looks only where room is announced.
+    /// Returns `true` if a message fits now, into this chunk or a new one. Unless `thorough`, it
+    /// checks only the space that the receiver has announced.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; [`Error::Protocol`]; what the system says.
+    /// [`Error::TooLarge`], [`Error::Protocol`], or the error of a system call.
     pub(super) fn find_room(&mut self, request: &mut SpaceRequest, thorough: bool) -> Result<bool> {
         let length = request.length;
         self.check_length(length)?;
@@ -391,7 +391,7 @@ impl OutboundLane {
             Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
             Room::Later if self.reader_keeps_up(request) => Ok(false),
             Room::Later => match self.grow(length) {
-                // The message fits into this chunk once the reader has made room.
+                // The message fits into this chunk once the receiver has read more.
                 Err(Error::FileTooLarge { .. }) => Ok(false),
                 grown => Ok(grown? && self.writer.make_room(length) == Room::Here),
             },
@@ -402,10 +402,10 @@ impl OutboundLane {
         self.connection.open().is_some_and(|joined| request.waits_for(joined, &self.writer))
     }
 
-    /// Goes on in a larger chunk. `false` where caps or memory do not allow it now.
+    /// Continues in a larger chunk. Returns `false` if caps or memory do not allow it now.
     fn grow(&mut self, length: usize) -> Result<bool> {
         let granted = match &mut self.connection {
-            // Nothing is granted yet but what it was brought.
+            // Nothing is granted yet beyond the chunks passed with HELLO.
             Connection::Pending(_) => None,
             Connection::Open(joined) => joined.granted(),
             Connection::Awaiting(awaiting) => {
@@ -428,10 +428,10 @@ impl OutboundLane {
         }
     }
 
-    /// Passes a new chunk, then publishes that it is the next.
+    /// Passes a new chunk to the receiver, then publishes that the lane continues in it.
     fn go_on_in(&mut self, log2: u32) -> Result<bool> {
         let Some((region, descriptor)) = Growth::make_chunk(log2)? else { return Ok(false) };
-        // A dead reader takes no more chunks: its successor gets them all at once.
+        // A dead receiver takes no more chunks: its successor gets all of them with HELLO.
         if let Some(joined) = self.connection.open() {
             let sequence = self.writer.sequence();
             match joined.pass_chunk(&self.socket, log2, sequence, descriptor.as_fd())? {
@@ -449,8 +449,8 @@ impl OutboundLane {
         Ok(true)
     }
 
-    /// Returns to a small chunk, if everything in the large one is read, and gives up what was
-    /// granted besides.
+    /// Returns to a small chunk if everything in the large one is read, and gives up the rest of
+    /// the grant.
     fn give_back(&mut self) {
         let Connection::Open(joined) = &mut self.connection else { return };
         let Some(granted) = joined.granted() else { return };
@@ -459,7 +459,7 @@ impl OutboundLane {
         }
         let cap = self.cap().0;
         let small = self.growth.smaller_log2(cap, granted, &self.writer);
-        // Should there be no memory for the small one, the large one stays.
+        // If there is no memory for the small one, the large one stays.
         if small.is_some_and(|small| self.go_on_in(small) == Ok(true)) {
             self.writer.forget_old();
             self.growth.release(&self.writer);
@@ -471,50 +471,50 @@ impl OutboundLane {
     }
 }
 
-/// Wait.
+/// Waiting.
 impl OutboundLane {
-    /// Tells the receiver, in every chunk that it may be reading, whether we wait.
+    /// Stores, in every chunk that the receiver may be reading, whether this sender waits.
     pub(super) fn say_waiting(&self, waits: bool) {
         for link in self.writer.chain() {
             half_of_own(&link.region, WAITING_AT).store(u32::from(waits), Ordering::Relaxed);
         }
     }
 
-    /// Puts the barrier between `waiting` and the last look. `false` where the kernel forbids by
-    /// now what makes it sure that we are woken.
+    /// Executes the fence between the store of `waiting` and the last check. Returns `false` if the
+    /// kernel no longer allows it, so that a wake-up could be lost.
     pub(super) fn separate_heavily(&self) -> bool {
         self.connection.open().is_none_or(Joined::separate_heavily)
     }
 
-    /// Returns `true` while something that a call waits for is shown by no descriptor: a successor,
-    /// a free descriptor, or a chunk that the receiver let go of.
+    /// Returns `true` while a call waits for an event that no descriptor reports: a successor, a
+    /// free descriptor, or the release of a chunk by the receiver.
     pub(super) fn has_unannounced(&self) -> bool {
         let connection = &self.connection;
         !connection.is_live() || connection.is_unreadable() || self.growth.is_memory_held()
     }
 
-    /// Returns `true` while the receiver is not known to be gone.
+    /// Returns `true` while the receiver is not known to have ended.
     pub(super) fn is_live(&self) -> bool {
         self.connection.is_live()
     }
 
-    /// What tells of the receiver, and is not readable already for as long as nothing changes: a
-    /// socket that hung up is for ever, one with a message for which our table is full until it has
-    /// room. Then only time passes.
+    /// Returns the socket and the pidfd, as far as they are worth waiting for. A socket that hung
+    /// up is readable permanently, and one with a WELCOME for which the descriptor table is full
+    /// until the table has space: then only a timeout ends the wait.
     pub(super) fn watched(&self) -> (Option<BorrowedFd<'_>>, Option<BorrowedFd<'_>>) {
         let shows = self.connection.is_live() && !self.connection.is_unreadable();
         (shows.then_some(self.socket.as_fd()), self.connection.process())
     }
 }
 
-/// Hand over.
+/// Handover.
 impl OutboundLane {
-    /// Hands the lane to the next owner of the address, if there is one yet. If there is none, that
-    /// is no error: messages wait in the lane.
+    /// Hands the lane to the next owner of the address, if there is one. Without one it succeeds
+    /// too: messages wait in the lane.
     ///
     /// # Errors
-    /// What keeps any successor from being reached: that ends the lane, and the mail can be taken
-    /// back. Or what this process has been short of for longer than the handshake's deadline.
+    /// The error for which no successor can be reached, which ends the lane: the messages can then
+    /// be taken back. Or a shortage of this process that has lasted for the handshake timeout.
     fn look_for_successor(&mut self) -> Result<()> {
         let now = Instant::now();
         let Connection::Awaiting(awaiting) = &mut self.connection else { return Ok(()) };
@@ -525,8 +525,8 @@ impl OutboundLane {
         let Connection::Awaiting(awaiting) = &mut self.connection else { return handed_over };
         let Err(error) = handed_over else { return Ok(()) };
         match error {
-            // Nobody is there yet, or died in the same moment, or has a full queue: what the dead
-            // one left stands as it was.
+            // The address has no owner yet, or the owner died at this moment or has a full queue:
+            // the lane is unchanged.
             Error::NoMailbox { .. } | Error::TimedOut | Error::WouldBlock => {
                 awaiting.note_shortage(now, false);
                 Ok(())
@@ -545,7 +545,7 @@ impl OutboundLane {
     fn hand_over(&mut self) -> Result<()> {
         let Some(address) = self.succession.address() else { return Err(Error::WouldBlock) };
         let (socket, mut pending) = succession::connect(address, &self.options, Duration::ZERO)?;
-        // How far the dead one had come, before its page goes.
+        // The last position of the dead receiver, while its page is mapped.
         self.refresh()?;
         let (writer, growth) = (&self.writer, &self.growth);
         let next = self.succession.next_handover();
@@ -564,11 +564,11 @@ impl OutboundLane {
         Ok(())
     }
 
-    /// Where nobody has answered: whether somebody else owns the path by now. A listener that only
-    /// a forked child of a dead owner holds accepts connections, and nobody reads them.
+    /// Ends an unanswered lane if another process owns the path by now. A listener that only a
+    /// forked child of a dead owner holds accepts connections that no process reads.
     ///
-    /// As long as the path leads where it led there is nobody else to turn to, and a slow owner
-    /// keeps our place in its queue.
+    /// As long as the path leads to the same file there is no other owner, and the lane keeps its
+    /// place in the queue of a slow one.
     fn look_for_another_owner(&mut self) {
         let Connection::Pending(pending) = &mut self.connection else { return };
         if !self.options.on_death.waits() || !pending.is_look_elsewhere_due(Instant::now()) {
@@ -580,7 +580,7 @@ impl OutboundLane {
         }
     }
 
-    /// Takes back a `HELLO` that nobody has answered. `false` where somebody had, or has ended.
+    /// Withdraws a `HELLO` without an answer. Returns `false` if it was answered or the lane ended.
     fn withdraw(&mut self) -> bool {
         let next = self.succession.next_handover();
         next.announce(&self.writer);
@@ -591,7 +591,7 @@ impl OutboundLane {
             self.succession = next;
             return true;
         }
-        // Whoever answered and saw that we withdrew hangs up, having read nothing.
+        // An owner that answered and saw the withdrawal hangs up, having read nothing.
         self.succession.announce(&self.writer);
         false
     }

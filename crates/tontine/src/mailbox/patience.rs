@@ -1,7 +1,8 @@
-//! Waiting of a sender: for space, for its messages to be read, or for a successor: [`SenderWait`].
+//! Waiting of a sender for space, for acknowledgements, or for a successor: [`SenderWait`].
 //!
-//! The mirror of a receiver that sleeps: `waiting` in place of `sleeping`, the position in place of
-//! the header. Neighbours: [`super::outbound`] says whether there is what a call waits for.
+//! It mirrors a receiver that sleeps: the word is `waiting` instead of `sleeping`, and the position
+//! takes the part of the header. Neighbours: [`super::outbound`] checks the condition that a call
+//! waits for.
 
 use std::time::{Duration, Instant};
 
@@ -13,27 +14,31 @@ use super::options::WaitStrategy;
 use super::outbound::OutboundLane;
 use crate::error::{Error, Result};
 
-/// Looks for room before the clock is asked.
+/// Number of checks between two readings of the clock.
 const LOOKS: u32 = 64;
 
-/// So many times that, before the kernel is asked and the reader's hot line is looked at.
+/// Number of rounds of [`LOOKS`] checks between two thorough ones, which enter the kernel and load
+/// a cache line that the receiver often writes.
 const THOROUGH_AFTER: u32 = 16;
 
-/// Interval between looks for what no descriptor shows: a successor, a free descriptor, or a chunk
-/// that the receiver let go of.
+/// Interval between checks for events that no descriptor reports: a successor, a free descriptor,
+/// or the release of a chunk by the receiver.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How long a sleep may be that nobody is sure to interrupt.
+/// Maximum length of a sleep whose wake-up could be lost.
 const UNSURE_SLEEP: Duration = Duration::from_millis(1);
 
-/// The longest sleep without a look at the life word: only an exec of a reader with forked children
-/// passes pidfd and hang-up by.
+/// Maximum length of a sleep without a check of the liveness word. Neither pidfd nor hang-up
+/// reports an `exec` of a receiver that has forked children.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
-/// How long a call may wait.
+/// Maximum wait of a call.
 pub(super) enum Patience {
+    /// It does not wait.
     None,
+    /// It waits until a deadline.
     Until(Instant),
+    /// It waits indefinitely.
     Endless,
 }
 
@@ -62,7 +67,7 @@ impl Patience {
 /// The waiting of one sender.
 pub(super) struct SenderWait {
     strategy: WaitStrategy,
-    /// The receiver was told by [`SenderWait::arm`] that we wait.
+    /// [`SenderWait::arm`] has announced to the receiver that the sender waits.
     armed: bool,
 }
 
@@ -71,17 +76,17 @@ impl SenderWait {
         Self { strategy, armed: false }
     }
 
-    /// Has the receiver send word of room from now on, and looks for it. Returns `true` if there is
-    /// none for a message of `length` bytes, and word of it is sure to come.
+    /// Has the receiver report free space from now on, and checks for it. Returns `true` if a
+    /// message of `length` bytes does not fit, and the receiver is sure to report when it does.
     ///
     /// # Errors
-    /// As [`OutboundLane::ready`] and [`OutboundLane::find_room`].
+    /// The errors of [`OutboundLane::ready`] and [`OutboundLane::find_room`].
     pub(super) fn arm(&mut self, lane: &mut OutboundLane, length: usize) -> Result<bool> {
         lane.check()?;
         lane.say_waiting(true);
         self.armed = true;
-        // Where the kernel forbids the barrier by now, nobody could be sure to send word: the
-        // caller has to look again and again.
+        // If the kernel no longer allows the barrier, the report could be lost, and the caller has
+        // to check repeatedly.
         let sure = lane.separate_heavily();
         let mut request = SpaceRequest::new(length, true);
         let room = lane.ready().and_then(|()| lane.find_room(&mut request, true));
@@ -100,12 +105,12 @@ impl SenderWait {
         }
     }
 
-    /// Calls `done` until it says so; spins, then sleeps, as the options say. Told to be thorough,
-    /// it asks the kernel and looks at lines that the reader writes often; else it looks only where
-    /// room is told of.
+    /// Calls `done` until it returns `true`; spins, then sleeps, by the wait strategy. If its
+    /// second argument is `true`, `done` is to be thorough: to enter the kernel, and to load cache
+    /// lines that the receiver often writes. Otherwise it checks only the space that was announced.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]; those of `done`; what the system says.
+    /// [`Error::TimedOut`], the errors of `done`, or that of a system call.
     pub(super) fn until(
         &self,
         lane: &mut OutboundLane,
@@ -126,7 +131,7 @@ impl SenderWait {
         };
         let (mut now, mut rounds) = (begun, 0_u32);
         while !patience.is_over(now) {
-            // For a successor nobody spins.
+            // A wait for a successor does not spin.
             if !lane.is_live() || spin_until.is_some_and(|until| now >= until) {
                 if sleep(lane, patience, &mut done)? {
                     return Ok(());
@@ -150,7 +155,8 @@ impl SenderWait {
     }
 }
 
-/// Waits in the kernel for word from the receiver, or its end. Returns whether it is done.
+/// Waits in the kernel for a control message from the receiver, or its end. Returns the result of
+/// `done`.
 fn sleep(
     lane: &mut OutboundLane,
     patience: &Patience,
@@ -167,7 +173,8 @@ fn sleep(
     slept
 }
 
-/// How long a wait may last until it is time to look again, whatever the descriptors say.
+/// Returns the maximum length of a sleep, after which the caller checks again also if no descriptor
+/// is readable.
 pub(super) fn longest_wait(lane: &OutboundLane) -> Duration {
     if lane.has_unannounced() { LOOK_AGAIN } else { LONGEST_SLEEP }
 }
@@ -175,7 +182,7 @@ pub(super) fn longest_wait(lane: &OutboundLane) -> Duration {
 fn wait_for_word(lane: &mut OutboundLane, timeout: Duration) -> Result<()> {
     let (socket, process) = lane.watched();
     let interest = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-    // The process comes first, so that its answer is found.
+    // The process comes first: its result is read by index.
     let mut watched: Vec<PollFd<'_>> = process.into_iter().chain(socket).map(interest).collect();
     let timeout = Timespec {
         tv_sec: timeout.as_secs().cast_signed(),

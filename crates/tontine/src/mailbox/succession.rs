@@ -1,9 +1,9 @@
 //! The beginning of a lane, and its handover to the next owner of the address:
 //! [`Introduction`], [`SuccessorSearch`].
 //!
-//! The sender owns its chunks and still sees how far a dead reader had acknowledged; a successor
-//! gets both with `HELLO`. The steps, and who may die between them: `docs/recovery.md`. Neighbours:
-//! [`super::outbound`] decides when; [`super::connection`] has the states.
+//! The sender owns its chunks, and the page of a dead receiver still has its last position; `HELLO`
+//! passes both to a successor. `docs/recovery.md` lists the steps, with each death between them.
+//! Neighbours: [`super::outbound`] decides when; [`super::connection`] has the states.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -23,20 +23,22 @@ use crate::sys::region::OwnRegion;
 use crate::sys::socket::{self, Sent, Socket};
 use crate::sys::{membarrier, pidfd};
 
-/// A connection to whoever owns `address`.
+/// Connects to the owner of `address`.
 ///
 /// # Errors
-/// [`Error::NoMailbox`]; [`Error::TimedOut`] where its owner accepts nobody for so long;
-/// [`Error::Denied`] where it belongs to a user that we do not want to tell anything.
+/// [`Error::NoMailbox`]; [`Error::TimedOut`] if the owner accepts no connection within `wait`;
+/// [`Error::Denied`] if it runs as a user that is not allowed.
 pub(super) fn connect(
     address: &Address,
     options: &Options,
     wait: Duration,
 ) -> Result<(Socket, PendingLane)> {
-    // Before we connect: led elsewhere in between, we look once too often and not too rarely.
+    // Read before the connection is made: if the path changes in between, one check too many is
+    // made, and none too few.
     let leads_to = address.leads_to();
     let socket = Socket::new(socket::seqpacket()?)?;
-    // Before any answer can come: the kernel notes no sender for a socket that does not ask.
+    // Set before an answer can arrive: the kernel attaches credentials only if the socket has asked
+    // for them.
     socket::pass_credentials(&socket)?;
     let deadline = Instant::now().checked_add(wait);
     let connected = match &address.0 {
@@ -47,7 +49,7 @@ pub(super) fn connect(
         Ok(()) => {
             let listener = check_owner(&socket, options)?;
             let owner = socket::owner_pidfd(&socket);
-            // A child that it forked keeps a dead owner's listener open.
+            // A forked child keeps the listener of a dead owner open.
             if owner.as_ref().is_some_and(pidfd::has_ended) {
                 return Err(Error::NoMailbox { address: address.to_string() });
             }
@@ -60,20 +62,20 @@ pub(super) fn connect(
     }
 }
 
-/// Whether the listener's owner is somebody whom we want to send anything: messages go into the
-/// first chunk before any word of the owner's.
+/// Checks that the listener's owner runs as an allowed user: messages go into the first chunk
+/// before the owner has answered.
 fn check_owner(socket: &Socket, options: &Options) -> Result<Peer> {
     let peer = socket::owner(socket)?.peer();
     options.admit(peer).map(|()| peer)
 }
 
-/// The owners of an address, one after the other, as one lane meets them.
+/// The search of one lane for the successive owners of its address.
 #[derive(Clone)]
 pub(super) struct SuccessorSearch {
     /// `None` for a lane over a socket that was passed in.
     address: Option<Address>,
     on_death: OnDeath,
-    /// Which of the lane's `HELLO`s counts; 0 is the one that began it.
+    /// Number of the lane's valid `HELLO`; 0 is the first.
     handover: u32,
 }
 
@@ -86,24 +88,24 @@ impl SuccessorSearch {
         self.address.as_ref()
     }
 
-    /// Whether what ended the lane is no end of it: there may be a successor, or one that has no
-    /// room for us at the moment may have it later.
+    /// Returns `true` if the lane waits for a successor after `reason`: there may be one, or an
+    /// owner without free space may have some later.
     pub(super) fn is_waited_out(&self, reason: &Error) -> bool {
         let is_full = matches!(reason, Error::Refused { errno: libc::ENOBUFS });
         let is_full_for_now = is_full && self.handover != 0 && self.on_death.waits();
         self.on_death.outlives(reason) || is_full_for_now
     }
 
-    /// Returns the same with the next `HELLO`.
+    /// Returns the search with the number of the next `HELLO`.
     pub(super) fn next_handover(&self) -> Self {
         Self { handover: self.handover.wrapping_add(1).max(1), ..self.clone() }
     }
 
-    /// Says, in every chunk that a receiver may get, which `HELLO` counts.
+    /// Stores, in every chunk that a receiver may get, the number of the valid `HELLO`.
     pub(super) fn announce(&self, writer: &Writer<OwnRegion>) {
         for link in writer.chain() {
-            // Relaxed: the fence in `OutboundLane::withdraw` orders it before the look of the
-            // receiver in `Mailbox::begin`; in a handover the socket does.
+            // Relaxed: the fence in `OutboundLane::withdraw` orders it before the receiver's check
+            // in `Mailbox::begin`; in a handover the socket does.
             half_of_own(&link.region, HANDOVER_AT).store(self.handover, Ordering::Relaxed);
         }
     }
@@ -118,10 +120,11 @@ pub(super) struct Introduction<'a> {
 }
 
 impl Introduction<'_> {
-    /// Says who we are and passes every chunk.
+    /// Sends HELLO, with the process page and every chunk.
     ///
     /// # Errors
-    /// The other end is gone, or the system refuses.
+    /// [`Error::NoMailbox`] or the receiver's refusal if the other end has hung up,
+    /// [`Error::WouldBlock`] if its queue is full, or the error of a system call.
     pub(super) fn say_hello(
         &self,
         succession: &SuccessorSearch,
@@ -146,7 +149,7 @@ impl Introduction<'_> {
         match socket::send(socket, &wire::write(Note::Hello(hello)), &passed)? {
             Sent::Yes => Ok(()),
             Sent::Full => Err(Error::WouldBlock),
-            // It says why where it refuses our user.
+            // If it refuses this process's user, it has sent the reason.
             Sent::Gone => match pending.hear(socket, &|peer| self.options.admit(peer)) {
                 Err(refusal) => Err(refusal),
                 Ok(_) => {
@@ -159,7 +162,7 @@ impl Introduction<'_> {
         }
     }
 
-    /// What we can, and what we bring.
+    /// Returns the fence mode that this process supports and requests.
     fn fences(&self) -> FenceMode {
         let asymmetric = self.options.fences == Fences::Asymmetric && membarrier::register();
         if asymmetric { FenceMode::Asymmetric } else { FenceMode::Symmetric }
