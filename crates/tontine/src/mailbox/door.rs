@@ -1,9 +1,10 @@
-//! Where senders knock: [`Door`], the listener, those who are not taken yet, and the one descriptor
-//! that tells of everything.
+//! Connections of a mailbox: [`Door`] owns the listening socket, the pending connections, and the
+//! epoll set behind the mailbox's single descriptor.
 //!
-//! What cannot be dealt with for want of descriptors or memory is *put off*: the set tells of it
-//! once and not again and again, and a timer in the set tells when to try again. So whoever waits
-//! for the descriptor sleeps meanwhile, and is woken in time.
+//! Work that fails for lack of descriptors or memory is *deferred*: its entry in the set becomes
+//! edge-triggered, and a timer in the set fires when a retry is due. A caller that waits on the
+//! descriptor therefore sleeps until then. Neighbours: [`super::service`] processes the events,
+//! [`super::welcome`] makes lanes from pending connections.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,38 +25,38 @@ use crate::sys::fork::Guard;
 use crate::sys::quarantine;
 use crate::sys::socket::{self, Passed, Socket, SocketPath};
 
-/// Connections that were accepted and have not said `HELLO`: beyond this the oldest is dropped.
+/// Maximum number of accepted connections without `HELLO`; beyond it the oldest is dropped.
 const MOST_KNOCKERS: usize = 64;
 
-/// Events taken in one go.
+/// Maximum number of events per call.
 const EVENTS: usize = 64;
 
-/// What was put off is tried again after so long.
+/// Time after which deferred work is retried.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// To be told as long as there is something to do.
+/// Level-triggered: reported as long as the descriptor is readable.
 const STEADILY: epoll::EventFlags = epoll::EventFlags::IN;
 
-/// To be told of what is there, and then of what comes anew only.
+/// Edge-triggered: reported once, then at each new event.
 const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
 
-/// Those who connect while nobody accepts wait here; the kernel's own limit may be lower.
+/// Maximum number of connections that wait to be accepted; the kernel's own limit may be lower.
 const BACKLOG: i32 = 4096;
 
-/// What an event is about.
+/// Source of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum About {
-    /// Somebody connects.
+    /// The listener: a sender connects.
     Listener,
-    /// A connection of this number that has not said `HELLO`.
+    /// The connection of this number, which has not sent `HELLO`.
     Knocker(u32),
-    /// A lane's socket: notes, or the hang-up.
+    /// A lane's socket: control messages, or the hang-up.
     Socket(u32, u32),
     /// A lane's doorbell.
     Doorbell(u32, u32),
     /// The end of a lane's process.
     Process(u32, u32),
-    /// It is time to try again what was put off.
+    /// The timer: a retry of deferred work is due.
     Timer,
 }
 
@@ -64,6 +65,8 @@ const GENERATION_SHIFT: u32 = 32;
 pub(super) const GENERATION_MASK: u32 = 0x00ff_ffff;
 
 impl About {
+    /// Encodes the source as the user data of an event.
+    ///
     /// ```text
     ///  63     56 55           32 31                             0
     /// +---------+---------------+--------------------------------+
@@ -84,6 +87,7 @@ impl About {
             | kind << KIND_SHIFT
     }
 
+    /// Decodes the user data of an event.
     fn of(word: u64) -> Self {
         let slot = word as u32;
         let generation = (word >> GENERATION_SHIFT) as u32 & GENERATION_MASK;
@@ -98,33 +102,33 @@ impl About {
     }
 }
 
-/// Whether an event's generation is this one, as far as an event holds it.
+/// Returns `true` if an event's generation is this one, by the bits that an event carries.
 pub(super) fn same_generation(event: u32, generation: u32) -> bool {
     event == generation & GENERATION_MASK
 }
 
-/// A connection that is no lane yet.
+/// A connection that is not a lane yet.
 pub(super) struct Knocker {
     number: u32,
     pub(super) socket: Socket,
-    /// The program gave it to us: it may be silent for as long as the program likes.
+    /// The program added it by `adopt`: it may be silent indefinitely.
     adopted: bool,
-    /// Since when it has been silent, or put off.
+    /// Time since which it has been silent, or deferred.
     since: Instant,
-    /// What it said, where it could not be answered at once.
+    /// Its first message, if the handshake was deferred after that.
     pub(super) said: Option<Said>,
-    /// For want of what it was put off.
+    /// The shortage for which it was deferred.
     pub(super) lack: Option<Error>,
-    /// The program was told of that.
+    /// The shortage was reported to the program.
     told: bool,
 }
 
-/// A connection's first message, with what it passed.
+/// A connection's first message, with the descriptors that it passed.
 pub(super) type Said = (Result<Note, Unreadable>, Passed);
 
 /// The next connection that was accepted.
 pub(super) enum Accepted {
-    /// None is waiting.
+    /// No connection waits.
     Nothing,
     /// A connection that is pending, by its number.
     Pending(u32),
@@ -133,19 +137,19 @@ pub(super) enum Accepted {
 }
 
 impl Knocker {
-    /// Whether it may wait for so long and no longer.
+    /// Returns `true` if the handshake timeout applies to it.
     fn has_deadline(&self) -> bool {
         !self.adopted || self.lack.is_some()
     }
 }
 
-/// Listener and epoll set.
+/// Listener, pending connections and epoll set of one mailbox.
 pub(super) struct Door {
     set: OwnedFd,
     listener: Option<OwnedFd>,
-    /// Newcomers are put off.
+    /// Accepting connections is deferred.
     is_shut: bool,
-    /// Made before there is anything to put off: then there may be no descriptor for it.
+    /// Made early, since no descriptor may be left for it when work is deferred.
     timer: OwnedFd,
     timer_runs: bool,
     /// The listener's path and socket file. Removed on drop; the path lock is released after that.
@@ -157,10 +161,11 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Opens at `address`, or without one.
+    /// Listens at `address`, or without one at none.
     ///
     /// # Errors
-    /// The address has a living owner, is not ours to take, or is none.
+    /// [`Error::AddrInUse`] if the address has a live owner, [`Error::InvalidAddress`] if it is
+    /// invalid, or the error of a system call.
     pub(super) fn open(address: Option<&Address>, mode: u32) -> Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|errno| Error::system("epoll_create1", errno))?;
@@ -188,7 +193,7 @@ impl Door {
                 door.listener = Some(listener);
             }
             Some(Place::Path(path)) => {
-                // What no socket can have gets no lock file.
+                // Checked first: a path that is invalid for a socket gets no lock file.
                 SocketPath::new(path)?;
                 door._lock = Some(PathLock::acquire(path)?);
                 let (listener, file) =
@@ -207,24 +212,24 @@ impl Door {
         Ok(door)
     }
 
-    /// The descriptor that becomes readable when there is something to do.
+    /// Returns the descriptor that becomes readable when an event is pending.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }
 
-    /// Tells from now on that `descriptor` is readable.
+    /// Reports `descriptor` from now on as long as it is readable.
     ///
     /// # Errors
-    /// There is no memory for one more in the set.
+    /// [`Error::System`] if there is no memory for another entry in the set.
     pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, about: About) -> Result<()> {
         self.tell(descriptor, about, STEADILY)
     }
 
-    /// Tells of `descriptor` once more, then only what is new, and when it is time to try again.
-    /// Not to be said twice: it would tell again.
+    /// Defers the work for `descriptor`: reports it once more, then only at new events, and has the
+    /// timer fire when a retry is due. A second call would report it once more.
     ///
     /// # Errors
-    /// As [`Door::watch`], where it was not watched.
+    /// The errors of [`Door::watch`], if the descriptor was not watched.
     pub(super) fn put_off(&mut self, descriptor: BorrowedFd<'_>, about: About) -> Result<()> {
         self.try_later();
         self.tell(descriptor, about, ONCE)
@@ -237,7 +242,7 @@ impl Door {
         flags: epoll::EventFlags,
     ) -> Result<()> {
         let data = epoll::EventData::new_u64(about.word());
-        // What is in the set already needs no memory.
+        // A change of an entry needs no memory.
         match epoll::modify(&self.set, descriptor, data, flags) {
             Err(Errno::NOENT) => epoll::add(&self.set, descriptor, data, flags),
             done => done,
@@ -245,14 +250,14 @@ impl Door {
         .map_err(|errno| Error::system("epoll_ctl", errno))
     }
 
-    /// Has the timer tell when it is time to try again.
+    /// Has the timer fire when a retry is due.
     pub(super) fn try_later(&mut self) {
         if !self.timer_runs {
             self.timer_runs = self.set_timer(TRY_AGAIN_AFTER);
         }
     }
 
-    /// Has the timer say nothing more. It has told.
+    /// Stops the timer, which has fired.
     pub(super) fn stop_timer(&mut self) {
         if self.timer_runs {
             self.set_timer(Duration::ZERO);
@@ -267,16 +272,16 @@ impl Door {
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok()
     }
 
-    /// Tells no longer of `descriptor`.
+    /// Removes `descriptor` from the set.
     pub(super) fn unwatch(&self, descriptor: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.set, descriptor);
     }
 
-    /// What has happened, within `timeout`; for ever where there is none. A signal ends the wait
-    /// like an event.
+    /// Waits for events and returns them, for at most `timeout` if there is one. A signal ends the
+    /// wait like an event.
     ///
     /// # Errors
-    /// `epoll_wait` fails.
+    /// [`Error::System`] if `epoll_wait` fails.
     pub(super) fn events(&self, timeout: Option<Duration>) -> Result<Vec<About>> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let timeout = timeout.map(|timeout| Timespec {
@@ -291,11 +296,12 @@ impl Door {
         }
     }
 
-    /// Accepts the next connection, and has `admit` look at the process that connected. Receives
+    /// Accepts the next connection, and has `admit` check the process that connected. Receives
     /// nothing.
     ///
     /// # Errors
-    /// There is no descriptor for it; or too many of those that were refused are still open.
+    /// [`Error::System`] if there is no descriptor for it, or if too many refused connections are
+    /// still being closed.
     pub(super) fn accept(&mut self, admit: impl Fn(Peer) -> Result<()>) -> Result<Accepted> {
         let Some(listener) = &self.listener else { return Ok(Accepted::Nothing) };
         if quarantine::is_behind() {
@@ -310,19 +316,20 @@ impl Door {
         if strangers >= MOST_KNOCKERS
             && let Some(oldest) = self.knockers.iter().position(|knocker| !knocker.adopted)
         {
-            // Whoever means it says `HELLO` with its first breath.
+            // An honest sender sends `HELLO` right after it has connected.
             let oldest = self.knockers.remove(oldest);
             self.unwatch(oldest.socket.as_fd());
         }
-        // Who connected before the listener was told to has not inherited it.
+        // Set here too: a connection from before the option was set on the listener lacks it.
         socket::pass_credentials(&socket)?;
         Ok(Accepted::Pending(self.let_knock(socket, false)))
     }
 
-    /// Waits for the `HELLO` of a connected socket of the program's.
+    /// Adds a connected socket of the program as a pending connection.
     ///
     /// # Errors
-    /// It is no socket, or cannot be watched.
+    /// [`Error::InvalidSocket`] or [`Error::System`] if it is not a connected socket of the
+    /// expected type or cannot be watched.
     pub(super) fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         socket::check_connected(&socket)?;
         let socket = Socket::new(socket)?;
@@ -337,6 +344,7 @@ impl Door {
         }
     }
 
+    /// Adds a pending connection, and returns its number.
     fn let_knock(&mut self, socket: Socket, adopted: bool) -> u32 {
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
@@ -358,13 +366,13 @@ impl Door {
         self.knockers.iter().find(|knocker| knocker.number == number)
     }
 
-    /// Takes a connection out of those who wait. The set still tells of it.
+    /// Removes and returns a pending connection. It stays in the set.
     pub(super) fn take(&mut self, number: u32) -> Option<Knocker> {
         let place = self.knockers.iter().position(|knocker| knocker.number == number)?;
         Some(self.knockers.remove(place))
     }
 
-    /// Lets a connection wait until it speaks.
+    /// Puts a connection back until its first message arrives.
     pub(super) fn keep(&mut self, mut knocker: Knocker) {
         if knocker.lack.take().is_some() {
             knocker.lack = self.watch(knocker.socket.as_fd(), About::Knocker(knocker.number)).err();
@@ -372,20 +380,20 @@ impl Door {
         if knocker.lack.is_some() {
             self.try_later();
         }
-        // In its old place: the oldest is the first.
+        // At its old position: the oldest is the first.
         let place = self.knockers.partition_point(|other| other.since <= knocker.since);
         self.knockers.insert(place, knocker);
     }
 
-    /// Lets a connection wait until there is what it takes to welcome it; nobody else is accepted
-    /// before. Returns whether that is new.
+    /// Defers a connection until the resources to accept it are available; no other is accepted
+    /// before. Returns `true` if it was not deferred before.
     pub(super) fn keep_for_later(&mut self, mut knocker: Knocker, lack: Error) -> bool {
         knocker.lack = Some(lack);
         let is_new = !std::mem::replace(&mut knocker.told, true);
         if is_new {
-            // From now on it is we who take long.
+            // From now on the delay is this process's, so the time starts again.
             knocker.since = Instant::now();
-            // It is in the set, and needs no memory there.
+            // It is in the set already, so that this needs no memory.
             let _ = self.put_off(knocker.socket.as_fd(), About::Knocker(knocker.number));
         }
         self.try_later();
@@ -394,25 +402,25 @@ impl Door {
         is_new
     }
 
-    /// The numbers of those who were put off.
+    /// Returns the numbers of the deferred connections.
     pub(super) fn put_off_ones(&self) -> Vec<u32> {
         let put_off = self.knockers.iter().filter(|knocker| knocker.lack.is_some());
         put_off.map(|knocker| knocker.number).collect()
     }
 
-    /// Accepts nobody, until [`Door::unshut`]. Returns whether that is new.
+    /// Stops accepting connections until [`Door::unshut`]. Returns `true` if it did accept before.
     pub(super) fn shut(&mut self) -> bool {
         let is_new = !self.is_shut;
         self.is_shut = true;
         self.try_later();
         if is_new && let Some(listener) = &self.listener {
-            // It is in the set, and needs no memory there.
+            // It is in the set already, so that this needs no memory.
             let _ = self.tell(listener.as_fd(), About::Listener, ONCE);
         }
         is_new
     }
 
-    /// Tells of newcomers as before.
+    /// Resumes accepting connections.
     pub(super) fn unshut(&mut self) {
         if std::mem::take(&mut self.is_shut)
             && let Some(listener) = &self.listener
@@ -421,37 +429,38 @@ impl Door {
         }
     }
 
-    /// Whether something is put off.
+    /// Returns `true` if work is deferred.
     pub(super) fn is_waiting(&self) -> bool {
         self.timer_runs
     }
 
-    /// Whether newcomers are put off.
+    /// Returns `true` if accepting connections is deferred.
     pub(super) fn is_shut(&self) -> bool {
         self.is_shut
     }
 
-    /// Takes out those who have been silent, or put off, for longer than `deadline`.
+    /// Removes and returns the connections that have been silent, or deferred, for longer than
+    /// `deadline`.
     pub(super) fn expire(&mut self, deadline: Duration) -> Vec<Knocker> {
         let over =
             |knocker: &mut Knocker| knocker.has_deadline() && knocker.since.elapsed() > deadline;
         let expired: Vec<Knocker> = self.knockers.extract_if(.., over).collect();
-        // A forked child of ours may hold a copy, and a copy keeps it in the set.
+        // A forked child may hold a copy, which would keep the socket in the set.
         expired.iter().for_each(|knocker| self.unwatch(knocker.socket.as_fd()));
         expired
     }
 
-    /// When the longest silent one will have been silent for `deadline`.
+    /// Returns the time until the connection that has been silent longest exceeds `deadline`.
     pub(super) fn next_expiry(&self, deadline: Duration) -> Option<Duration> {
         let knockers = self.knockers.iter().filter(|knocker| knocker.has_deadline());
         let longest = knockers.map(|knocker| knocker.since.elapsed()).max()?;
         Some(deadline.saturating_sub(longest).saturating_add(Duration::from_millis(1)))
     }
 
-    /// Ends the name: no process can connect any more.
+    /// Removes the name and closes the listener: no process can connect from here on.
     pub(super) fn close(&mut self) {
         if let Some((path, file)) = self.bound.take()
-            // As long as the listener is open, no other file has its inode.
+            // While the listener is open, no other file has its inode.
             && std::fs::symlink_metadata(&path).is_ok_and(|found| file_id(&found) == file)
         {
             let _ = std::fs::remove_file(path);
@@ -465,17 +474,17 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        // In a forked child name and listener are the parent's.
+        // In a forked child, name and listener belong to the parent.
         if !self.guard.is_forked() {
             self.close();
         }
     }
 }
 
-/// Listens at `path` in place of a dead owner. Its path lock is ours already.
+/// Listens at `path`, of which the caller holds the path lock, and replaces a dead owner's socket.
 ///
-/// The socket is bound and listening under a name of its own first and renamed over the old one
-/// then, so that the path always leads to somebody's socket.
+/// The new socket is bound under a name of its own and listens before it is renamed over the old
+/// one, so that the path always leads to a socket.
 fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     let address = || path.display().to_string();

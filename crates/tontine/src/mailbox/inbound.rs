@@ -289,7 +289,7 @@ impl Inbound {
     #[cold]
     fn tell_of_room(&mut self) {
         self.told_at = self.reader.position();
-        // First the exact position, which does not include padding that was skipped: otherwise a
+        // First the exact position, which does not include skipped padding yet: otherwise a
         // sender that has seen the free space would find a position before it.
         self.control.acknowledge(self.told_at);
         self.control.make_room(self.told_at);

@@ -1,35 +1,37 @@
-//! All lanes of a mailbox, and whose turn it is: [`Lanes`].
+//! All lanes of a mailbox, and the order in which they are read: [`Lanes`].
 //!
-//! Busy lanes are looked at in each pass, idle ones a few at a time: a thousand idle senders cost a
-//! busy one's messages little. A lane that yields something becomes busy; one that has yielded
-//! nothing between two visits of [`Lanes::settle`] becomes idle.
+//! Each pass checks every busy lane and a few idle ones, so that a thousand idle senders delay the
+//! messages of a busy one little. A lane with a message becomes busy; one that has had none between
+//! two calls of [`Lanes::settle`] becomes idle. Neighbours: [`super::inbound`] is one lane,
+//! [`super::pace`] sets the length of a turn.
 
 use super::SenderId;
 use super::inbound::{Inbound, Look};
 use super::pace::Pace;
 use crate::error::Error;
 
-/// Idle lanes that are looked at in each pass.
+/// Maximum number of idle lanes checked per pass.
 const IDLE_A_PASS: usize = 2;
 
-/// Passes over busy lanes that yield something, before idle ones are looked at all the same.
+/// Maximum number of passes that find a message in a busy lane before idle lanes are checked.
 const BUSY_PASSES: u32 = 16;
 
-/// Looks at the only busy lane before the others get one.
+/// Number of checks of the only busy lane before the others are checked.
 const LOOKS_AT_ONE: u32 = 64;
 
-/// Errors of lanes that are kept until somebody asks.
+/// Maximum number of errors kept until [`super::Mailbox::take_errors`] is called.
 const MOST_FAULTS: usize = 64;
 
-/// The lanes.
+/// All lanes of a mailbox.
 #[derive(Default)]
 pub(super) struct Lanes {
     slots: Vec<Slot>,
     free: Vec<u32>,
     busy: Vec<u32>,
     idle: Vec<u32>,
-    /// Whose turn it is, and how many messages it may still yield.
+    /// Slot of the lane whose turn it is.
     turn: u32,
+    /// Messages left in its turn.
     left: u32,
     /// `left` when messages were last counted.
     counted: u32,
@@ -37,14 +39,15 @@ pub(super) struct Lanes {
     next_busy: usize,
     next_idle: usize,
     next_slot: usize,
-    /// Passes since idle lanes were looked at.
+    /// Passes since idle lanes were checked.
     since_idle: u32,
+    /// Number of lanes in symmetric fence mode.
     symmetric: usize,
-    /// Some lane wanted more than there was, when all were last looked at.
+    /// At the last check of all lanes, one had requested more memory than was left.
     pub(super) wanted: bool,
-    /// Lanes that are gone, until somebody has taken them out of the epoll set.
+    /// Lanes that were removed and are still in the epoll set.
     departed: Vec<Inbound>,
-    /// How many there have been.
+    /// Number of lanes that were removed.
     pub(super) departures: u64,
     faults: Vec<Error>,
 }
@@ -55,7 +58,7 @@ struct Slot {
     lane: Option<Box<Inbound>>,
 }
 
-/// A message that was found and not yet acknowledged.
+/// A message that was found and is not acknowledged yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) slot: u32,
@@ -63,14 +66,14 @@ pub(super) struct Taken {
 }
 
 impl Lanes {
-    /// The name of the lane that will be added next.
+    /// Returns the identifier of the lane that is added next.
     pub(super) fn next_id(&self) -> SenderId {
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         let generation = self.slots.get(slot as usize).map_or(0, |slot| slot.generation);
         SenderId { slot, generation }
     }
 
-    /// Adds a lane whose name is [`Lanes::next_id`].
+    /// Adds a lane whose identifier is [`Lanes::next_id`].
     pub(super) fn add(&mut self, lane: Inbound) {
         let slot = lane.id.slot as usize;
         if self.free.pop().is_none() {
@@ -81,7 +84,7 @@ impl Lanes {
         self.busy.push(slot as u32);
     }
 
-    /// The lane of that name, if it still is.
+    /// Returns the lane with this identifier, unless it was removed.
     pub(super) fn named(&mut self, id: SenderId) -> Option<&mut Inbound> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         if slot.generation == id.generation { slot.lane.as_deref_mut() } else { None }
@@ -100,21 +103,23 @@ impl Lanes {
         self.busy.len() + self.idle.len()
     }
 
-    /// Those who have sent something that could not be taken for want of descriptors or memory.
+    /// Returns the lanes with a control message that could not be received for lack of descriptors
+    /// or memory.
     pub(super) fn short_ones(&mut self) -> Vec<SenderId> {
         self.all().filter(|lane| lane.is_short()).map(|lane| lane.id).collect()
     }
 
-    /// Whether some lane relies on the sleeper's interrupting others.
+    /// Returns `true` if a lane relies on this process to execute the fence for both ends.
     pub(super) fn any_asymmetric(&self) -> bool {
         self.symmetric < self.len()
     }
 
-    /// The errors of lanes that were closed for them, the oldest first.
+    /// Removes and returns the errors for which lanes were closed, oldest first.
     pub(super) fn take_faults(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.faults)
     }
 
+    /// Keeps an error for [`Lanes::take_faults`].
     pub(super) fn fault(&mut self, error: Error) {
         if self.faults.len() == MOST_FAULTS {
             self.faults.remove(0);
@@ -122,7 +127,7 @@ impl Lanes {
         self.faults.push(error);
     }
 
-    /// The lane whose turn it is, while it lasts.
+    /// Returns the lane whose turn it is, while the turn lasts.
     #[inline(always)]
     pub(super) fn in_turn(&mut self) -> Option<&mut Inbound> {
         if self.left == 0 {
@@ -132,7 +137,8 @@ impl Lanes {
         self.slots.get_mut(self.turn as usize)?.lane.as_deref_mut()
     }
 
-    /// The lane whose turn it is, and how many messages it may yield: they are taken.
+    /// Returns the lane whose turn it is, and the number of messages, at most `most`, that the
+    /// caller takes from its turn.
     #[inline(always)]
     pub(super) fn whole_turn(&mut self, most: usize) -> Option<(&mut Inbound, usize)> {
         let taken = self.left.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -141,8 +147,8 @@ impl Lanes {
         Some((lane, taken as usize))
     }
 
-    /// Waits a little for the lane that spoke last: it most often speaks next. With several busy
-    /// lanes it looks only once.
+    /// Spins for a short time on the lane that sent last, which most often sends next. With several
+    /// busy lanes it checks only once.
     #[inline(always)]
     pub(super) fn wait_for_turn(&mut self) {
         let looks = if self.busy.len() > 1 { 1 } else { LOOKS_AT_ONE };
@@ -155,7 +161,7 @@ impl Lanes {
         }
     }
 
-    /// Counts what the turn has yielded. Returns whether it is time for a look at the clock.
+    /// Counts the messages of the turn. Returns `true` if it is time to read the clock.
     #[inline]
     pub(super) fn count(&mut self) -> bool {
         let yielded = self.counted - self.left;
@@ -163,10 +169,12 @@ impl Lanes {
         self.pace.count(yielded)
     }
 
-    /// One pass: busy lanes, and a few idle ones. It may miss one; [`Lanes::sweep`] does not.
+    /// Makes one pass over the busy lanes and a few idle ones. It may miss a message;
+    /// [`Lanes::sweep`] does not.
     #[inline]
     pub(super) fn pass(&mut self) -> Option<Taken> {
-        // Busy lanes that always have something would keep the idle ones waiting for ever.
+        // Otherwise busy lanes that always have a message would make the idle ones wait
+        // indefinitely.
         let idle_first = self.left == 0 || self.since_idle >= BUSY_PASSES;
         if idle_first && let Some(taken) = self.pass_idle(IDLE_A_PASS) {
             return Some(taken);
@@ -178,12 +186,12 @@ impl Lanes {
         if idle_first { None } else { self.pass_idle(IDLE_A_PASS) }
     }
 
-    /// Looks at every lane once, until one has a message: the look without which nobody sleeps.
+    /// Checks every lane once, until one has a message: the check that precedes each sleep.
     pub(super) fn sweep(&mut self) -> Look<Taken> {
         self.since_idle = 0;
         let mut found = Look::Nothing;
-        // Along the slots, which stay where they are: a look may move a lane from list to list, or
-        // take it out.
+        // In the order of the slots, which does not change: a check may move a lane from list to
+        // list or remove it.
         for _ in 0..self.slots.len() {
             self.next_slot =
                 if self.next_slot + 1 < self.slots.len() { self.next_slot + 1 } else { 0 };
@@ -213,7 +221,7 @@ impl Lanes {
         None
     }
 
-    /// Looks at so many idle lanes; one that has something becomes busy.
+    /// Checks up to `most` idle lanes; one with a message becomes busy.
     #[inline]
     fn pass_idle(&mut self, most: usize) -> Option<Taken> {
         self.since_idle = 0;
@@ -241,7 +249,7 @@ impl Lanes {
                 self.left = self.counted - 1;
                 Look::Message(Taken { slot, length })
             }
-            // An ended sender writes no more: what `look` did not find will not come.
+            // An ended sender writes no more: no message follows the last one found.
             Ok(Look::Nothing) if lane.ended && lane.is_empty() => {
                 self.remove(slot);
                 Look::Nothing
@@ -257,14 +265,14 @@ impl Lanes {
         }
     }
 
-    /// Tells the sender whose turn it is of room, if it waits for any.
+    /// Wakes the sender whose turn it is, if it waits and the position has advanced.
     pub(super) fn tell_if_waiting(&mut self) {
         if let Some(lane) = self.at(self.turn) {
             lane.tell_if_waiting();
         }
     }
 
-    /// Counts a lane among the busy ones.
+    /// Moves a lane to the busy ones.
     pub(super) fn wake(&mut self, slot: u32) {
         if let Some(place) = self.idle.iter().position(|&other| other == slot) {
             self.idle.swap_remove(place);
@@ -272,7 +280,7 @@ impl Lanes {
         }
     }
 
-    /// Lets lanes that yielded nothing since the last visit be idle.
+    /// Moves lanes without a message since the last call to the idle ones.
     pub(super) fn settle(&mut self) {
         let mut place = 0;
         while place < self.busy.len() {
@@ -282,7 +290,7 @@ impl Lanes {
                 lane.found_before = lane.found;
                 idle
             });
-            // One that is looked at in each pass costs nothing where it is the only one.
+            // The only lane stays busy: a check of it in each pass costs nothing.
             if idle && self.len() > 1 {
                 self.busy.swap_remove(place);
                 self.idle.push(slot);
@@ -292,28 +300,28 @@ impl Lanes {
         }
     }
 
-    /// Bytes of chunks that all lanes together may have.
+    /// Returns the bytes of chunks that all lanes together may have.
     pub(super) fn granted(&self) -> u64 {
         self.slots.iter().filter_map(|slot| slot.lane.as_ref()).map(|lane| lane.granted).sum()
     }
 
-    /// Lets a lane have so many bytes more.
+    /// Grants a lane `more` bytes.
     pub(super) fn grant(&mut self, slot: u32, more: u64) {
         if let Some(lane) = self.at(slot) {
             lane.grant(lane.granted + more);
         }
     }
 
-    /// Lanes that are gone since the last time.
+    /// Takes the lanes that were removed since the last call.
     pub(super) fn take_departed(&mut self) -> Vec<Inbound> {
         std::mem::take(&mut self.departed)
     }
 
-    /// Takes a lane out.
+    /// Removes a lane.
     pub(super) fn remove(&mut self, slot: u32) {
         let Some(gone) = self.slots.get_mut(slot as usize) else { return };
         let Some(mut lane) = gone.lane.take() else { return };
-        // Its sender may live, and would fill a lane that nobody reads.
+        // Its sender may live, and would fill a lane that no process reads.
         lane.close();
         gone.generation = gone.generation.wrapping_add(1);
         self.symmetric -= usize::from(lane.is_symmetric());

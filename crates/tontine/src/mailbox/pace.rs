@@ -1,27 +1,27 @@
-//! How long a turn is: [`Pace`].
+//! Length of a lane's turn: [`Pace`].
 //!
-//! Between two turns the others are looked at: other lanes, and who connects or hangs up. Counted
-//! in messages alone, a program that takes a millisecond for each would hear of a newcomer after a
-//! minute; so turns are shorter where messages take long. The clock is looked at between turns
-//! only: fast messages pay for it once in 64.
+//! Between two turns the receiver checks other lanes, connecting senders and hang-ups. If turns
+//! were counted in messages alone, a program that takes a millisecond for each would accept a
+//! connecting sender after a minute; so turns are shorter if messages take long. The clock is read
+//! between turns only: once per 64 messages if they are fast.
 
 use std::time::{Duration, Instant};
 
-/// Messages of a turn, at most.
+/// Maximum number of messages in a turn.
 pub(super) const TURN: u32 = 64;
 
-/// A turn ought to take no longer, and connections are looked at this often.
+/// Intended maximum length of a turn, and interval between services of the connections.
 pub(super) const MOMENT: Duration = Duration::from_millis(5);
 
-/// How fast a program deals with its messages.
+/// Rate at which a program processes its messages.
 #[derive(Debug)]
 pub(super) struct Pace {
     turn: u32,
-    /// Messages since the clock was looked at.
+    /// Messages since the clock was read.
     yielded: u32,
-    /// When that was, or when a wait ended since.
+    /// Time of that reading, or of the end of a wait since.
     looked: Instant,
-    /// When connections were last found due.
+    /// Time when a service of the connections was last found due.
     due: Option<Instant>,
 }
 
@@ -32,29 +32,31 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Messages of the next turn.
+    /// Returns the number of messages in the next turn.
     #[inline]
     pub(super) fn turn(&self) -> u32 {
         self.turn
     }
 
-    /// Counts messages. Returns whether it is time for a look at the clock.
+    /// Counts messages. Returns `true` if it is time to read the clock.
     #[inline]
     pub(super) fn count(&mut self, messages: u32) -> bool {
         self.yielded += messages;
         self.yielded >= self.turn
     }
 
-    /// The time before `now` says nothing of the program: it waited.
+    /// Excludes the time before `now`, in which the program waited.
     pub(super) fn waited(&mut self, now: Instant) {
         self.looked = now;
     }
 
-    /// What the clock says of the last messages. Returns whether connections are to be looked at.
+    /// Adapts the turn to the time that the last messages took. Returns `true` if a service of the
+    /// connections is due.
     pub(super) fn look(&mut self, now: Instant) -> bool {
         let took = now.saturating_duration_since(self.looked);
         (self.yielded, self.looked) = (0, now);
-        // Down at once, up slowly: fast messages of one lane do not hide the slow ones of another.
+        // Shorter at once, longer slowly: fast messages of one lane do not hide the slow ones of
+        // another.
         self.turn = if took > MOMENT {
             let share = u128::from(self.turn) * MOMENT.as_nanos() / took.as_nanos();
             (share as u32).max(1)
@@ -64,7 +66,7 @@ impl Pace {
         self.is_due(now)
     }
 
-    /// Whether connections are to be looked at, for the first time since some time.
+    /// Returns `true` if a service of the connections is due, at most once per [`MOMENT`].
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
         let since = |before: Instant| now.saturating_duration_since(before);
         let is_due = self.due.is_none_or(|before| since(before) >= MOMENT);
@@ -79,7 +81,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Turns of messages that take so long each, until a newcomer that came at once is looked at.
+    /// Returns the number of messages, each of which takes `each`, before a sender that connected
+    /// first is accepted.
     fn messages_before_a_look(pace: &mut Pace, now: &mut Instant, each: Duration) -> u32 {
         for messages in 1.. {
             *now += each;
@@ -87,7 +90,7 @@ mod tests {
                 return messages;
             }
         }
-        unreachable!("more messages than numbers")
+        unreachable!("no service was due in u32::MAX messages")
     }
 
     #[test]
@@ -102,7 +105,7 @@ mod tests {
         let minute = Duration::from_secs(60);
         messages_before_a_look(&mut pace, &mut now, minute);
         assert_eq!(messages_before_a_look(&mut pace, &mut now, minute), 1);
-        // Fast ones make them long again.
+        // Fast messages make turns long again.
         for _ in 0..TURN * TURN {
             now += Duration::from_nanos(10);
             if pace.count(1) {
@@ -118,7 +121,7 @@ mod tests {
         pace.look(now);
         now += Duration::from_secs(60);
         pace.waited(now);
-        assert!(pace.look(now), "connections were not looked at for a minute");
+        assert!(pace.look(now), "a service is due after a minute");
         assert_eq!(pace.turn(), TURN);
     }
 }

@@ -1,6 +1,6 @@
 //! The receiving end: [`Mailbox`].
 
-#![allow(unsafe_code, reason = "promises about other processes are unsafe to make")]
+#![allow(unsafe_code, reason = "functions whose callers guarantee what other processes do")]
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -47,12 +47,12 @@ use crate::sys::{membarrier, quarantine};
 pub struct Mailbox {
     pub(super) guard: Guard,
     pub(super) lanes: Lanes,
-    /// Found and handed out; acknowledged by the next call.
+    /// The message that was returned last; the next call acknowledges it.
     pub(super) taken: Option<Taken>,
     pub(super) copied: Vec<u8>,
-    /// Since when a long copy has been of no use.
+    /// Time since which a long copy buffer has been unused.
     pub(super) copy_idle_since: Option<Instant>,
-    /// Passes and turns since connections were looked at.
+    /// Passes and turns since the last service of the connections.
     pub(super) since_service: u32,
     pub(super) armed: bool,
     pub(super) door: Door,
@@ -137,7 +137,7 @@ impl Mailbox {
         options.check()?;
         let life = Life::register()?;
         quarantine::prepare()?;
-        // Before the listener: a name is made last.
+        // Before the listener, which publishes the name last.
         let desk = life.desk()?;
         let address = address.map(Address::into_absolute).transpose()?;
         let door = Door::open(address.as_ref(), options.mode)?;
@@ -340,7 +340,7 @@ impl Mailbox {
             Some(from) => from,
             None => self.recv_slowly(None).map(|message| (message.sender, message.peer))?,
         };
-        // If `f` panics, no message is in hand that the next call would acknowledge.
+        // If `f` panics, the next call must not acknowledge the message.
         let taken = self.taken.take();
         f(&self.message(first));
         self.acknowledge_now(taken);
@@ -461,7 +461,7 @@ impl Mailbox {
         }
     }
 
-    /// Acknowledges a message that was in hand, unless this is a forked child by now.
+    /// Acknowledges a message, unless `f` forked and this is the child.
     fn acknowledge_now(&mut self, taken: Option<Taken>) {
         if !self.guard.is_forked() {
             self.taken = taken;
@@ -570,7 +570,7 @@ impl Drop for Mailbox {
         if self.guard.is_forked() {
             return;
         }
-        // A panic kept the program from finishing its work on the message.
+        // A panic prevented the program from completing its work on the message.
         if std::thread::panicking() {
             self.requeue();
         }

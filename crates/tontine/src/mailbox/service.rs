@@ -1,5 +1,5 @@
-//! What a mailbox does besides receiving: it takes connections, hears of ends, and asks for memory
-//! back. There is no thread for it; its methods do it on the way.
+//! The tasks of a [`Mailbox`] besides receiving: it accepts connections, detects ends, and asks
+//! idle lanes for memory. No thread does them: the receiving calls do.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -11,17 +11,18 @@ use crate::error::{Error, Result};
 use crate::lane::page::LEAST_LOG2;
 use crate::sys::bell;
 
-/// Bytes for the copy of a message that a mailbox keeps for the next one.
+/// Maximum capacity in bytes of the copy buffer that a mailbox keeps when idle.
 const LONGEST_KEPT: usize = 64 << 10;
 
 impl Mailbox {
-    /// How long a wait may last until there is something to do that no descriptor tells of.
+    /// Returns the time after which a task is due that no descriptor reports.
     pub(super) fn nudge(&mut self) -> Option<Duration> {
         let expiry = self.door.next_expiry(self.options.handshake_timeout);
         [self.give_back(), expiry].into_iter().flatten().min()
     }
 
-    /// Asks idle lanes for their large chunks, and looks who is dead. Returns when to look again.
+    /// Asks idle lanes for their large chunks, and checks the liveness words of all senders.
+    /// Returns the time until the next check, if one is needed.
     pub(super) fn give_back(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let after = self.options.shrink_after;
@@ -33,8 +34,8 @@ impl Mailbox {
             if lane.wants > 0 {
                 wanting.push(lane.id.slot);
             }
-            // Of a sender that called `exec` while a forked child has its connection, nothing else
-            // tells.
+            // Nothing else reports a sender that called `exec` while a forked child has its
+            // connection.
             lane.ended |= !lane.watch.is_alive();
         }
         self.lanes.wanted = !wanting.is_empty();
@@ -42,13 +43,14 @@ impl Mailbox {
         (later || self.lanes.wanted).then_some(after)
     }
 
-    /// Frees the copy of a long message, when none that long has come since `before`. Returns
-    /// whether to look again.
+    /// Frees the buffer of a long message if none so long has been copied since `before`. Returns
+    /// `true` if a later call may free it.
     fn give_up_copy(&mut self, now: Instant, before: Instant) -> bool {
         if self.copied.capacity() <= LONGEST_KEPT {
             return false;
         }
-        // Nobody reads it any more: we were called again. Empty, it shows whether it is used.
+        // The caller no longer borrows the copy, since it made another call. The buffer is emptied,
+        // which shows later whether it was used again.
         if !self.copied.is_empty() {
             self.copied.clear();
             self.copy_idle_since = Some(now);
@@ -59,7 +61,7 @@ impl Mailbox {
         true
     }
 
-    /// Deals with connections, hang-ups and ends; waits for them up to `timeout`.
+    /// Processes connections, hang-ups and ends; waits for them for up to `timeout`.
     pub(super) fn service(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.since_service = 0;
         let events = self.door.events(timeout)?;
@@ -74,8 +76,8 @@ impl Mailbox {
                         && let bell::Heard::Noise = bell::hush(&lane.doorbell)
                         && let Some(lane) = self.lanes.at(slot)
                     {
-                        // It would go on telling of that for ever. What is in it goes with
-                        // the lane.
+                        // The set would report it permanently. Its content is closed with the
+                        // lane.
                         self.door.unwatch(lane.doorbell.as_fd());
                     }
                 }
@@ -93,9 +95,9 @@ impl Mailbox {
         for lane in self.lanes.take_departed() {
             let process = lane.pidfd.as_ref().map(AsFd::as_fd);
             let descriptors = [lane.socket.as_fd(), lane.doorbell.as_fd()];
-            // A forked child of ours may hold a copy, and a copy keeps it in the set.
+            // A forked child may hold a copy, which would keep the descriptor in the set.
             descriptors.into_iter().chain(process).for_each(|one| self.door.unwatch(one));
-            // What it had may be what others lack.
+            // Its resources may be those that others lack.
             again |= self.door.is_waiting();
         }
         for late in self.door.expire(self.options.handshake_timeout) {
@@ -114,7 +116,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Tries again what was put off.
+    /// Retries the work that was deferred.
     fn try_again(&mut self) -> Result<()> {
         self.door.stop_timer();
         for id in self.lanes.short_ones() {
@@ -126,7 +128,7 @@ impl Mailbox {
         if self.door.is_shut() { self.accept() } else { Ok(()) }
     }
 
-    /// Before a wait: has the descriptor tell when a lane can go on that stands still for want of
+    /// Before a wait: has the descriptor become readable when it is time to retry a lane that lacks
     /// descriptors or memory.
     pub(super) fn wait_for_what_lanes_lack(&mut self) {
         if self.lanes.all().any(|lane| lane.is_short()) {
@@ -134,13 +136,13 @@ impl Mailbox {
         }
     }
 
-    /// The lane that an event is about, which is busy from now on.
+    /// Returns the lane that an event concerns, and moves it to the busy ones.
     pub(super) fn of_lane(&mut self, slot: u32, event: u32) -> Option<&mut Inbound> {
         self.lanes.wake(slot);
         self.lanes.at(slot).filter(|lane| same_generation(event, lane.id.generation))
     }
 
-    /// Reads a lane's notes.
+    /// Processes a lane's control messages.
     pub(super) fn hear(&mut self, slot: u32, generation: u32) {
         self.lanes.wake(slot);
         let Some(lane) = self.lanes.at(slot) else { return };
@@ -153,14 +155,14 @@ impl Mailbox {
             return self.lanes.remove(slot);
         }
         if lane.ended {
-            // It would go on telling of its hang-up until the lane is drained.
+            // The set would report the hang-up until the lane is drained.
             self.door.unwatch(lane.socket.as_fd());
             return;
         }
         if lane.is_short() != lane.put_off {
             lane.put_off = !lane.put_off;
             let about = About::Socket(slot, generation);
-            // It is in the set, and needs no memory there.
+            // It is in the set already, so that this needs no memory.
             let _ = if lane.put_off {
                 self.door.put_off(lane.socket.as_fd(), about)
             } else {
@@ -175,10 +177,12 @@ impl Mailbox {
         }
     }
 
-    /// Lets a lane have what it asked for, if that is there: all of it, since a part would be of no
-    /// use to it, and missing elsewhere. If not, it waits until others have given back.
+    /// Grants a lane's request if enough memory is left: all of it, since a part would be useless
+    /// to the lane and missing elsewhere. Otherwise the request waits until others have returned
+    /// memory.
     fn lend(&mut self, slot: u32) {
-        // Every sender that may still connect finds a place. There may be usize::MAX of them.
+        // Reserves the smallest chunk for every sender that may still connect. `max_lanes` may be
+        // usize::MAX.
         let places = self.options.max_lanes.saturating_sub(self.lanes.len()) as u64;
         let taken = self.lanes.granted().saturating_add(places.saturating_mul(1 << LEAST_LOG2));
         let left = self.options.mailbox_cap.saturating_sub(taken);

@@ -1,7 +1,7 @@
-//! How a mailbox waits: it looks again and again for a moment, then sleeps in the kernel.
+//! Waiting of a [`Mailbox`]: it polls its lanes for a short time, then sleeps in the kernel.
 //!
-//! The mirror of a sender that waits for room ([`super::patience`]). What wakes it is dealt with in
-//! [`super::service`].
+//! It mirrors a sender that waits for space ([`super::patience`]). [`super::service`] processes the
+//! events that wake it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use crate::error::Result;
 use crate::sync::{Ordering, fence};
 use crate::sys::membarrier;
 
-/// Turns, or passes without a message, between two looks at connections and hang-ups.
+/// Maximum number of turns, or passes without a message, between two services of the connections.
 const SERVICE_AFTER: u32 = 1024;
 
-/// Passes without a message between two looks at the clock.
+/// Number of passes without a message between two readings of the clock.
 const CLOCK_AFTER: u32 = 64;
 
-/// How long a sleep may be that nobody is sure to interrupt.
+/// Maximum length of a sleep whose wake-up could be lost.
 const UNSURE_SLEEP: Duration = Duration::from_millis(1);
 
 impl Mailbox {
@@ -70,7 +70,7 @@ impl Mailbox {
         self.check()?;
         self.ack();
         if !self.announce_sleep() {
-            // Nobody could be sure to ring: the caller has to look again and again.
+            // A ring could be lost: the caller has to check repeatedly.
             return Ok(false);
         }
         self.armed = true;
@@ -82,7 +82,7 @@ impl Mailbox {
         Ok(true)
     }
 
-    /// The next message that is there.
+    /// Returns the next message that one pass finds.
     pub(super) fn next(&mut self) -> Result<Option<Taken>> {
         self.check()?;
         self.acknowledge_own();
@@ -97,14 +97,14 @@ impl Mailbox {
             self.look_at_clock();
         }
         if self.since_service > SERVICE_AFTER {
-            // An error here comes again when there is nothing to do but to wait.
+            // An error is returned by the call that next waits.
             let _ = self.service(Some(Duration::ZERO));
         }
         self.lanes.pass()
     }
 
-    /// Between turns: after some time, whoever waits outside is heard, and the sender whose turn it
-    /// was need not wait any longer for word of room.
+    /// Between turns, after some time: makes a service of the connections due, and wakes the sender
+    /// whose turn it was if it waits for space.
     #[cold]
     fn look_at_clock(&mut self) {
         if self.lanes.pace.look(Instant::now()) {
@@ -113,8 +113,8 @@ impl Mailbox {
         }
     }
 
-    /// The look without which nobody sleeps: at every lane, and through as many empty chunks as an
-    /// honest sender leaves behind.
+    /// Makes the check that precedes each sleep: of every lane, and through as many empty chunks as
+    /// an honest sender leaves.
     pub(super) fn look_everywhere(&mut self) -> Look<Taken> {
         for _ in 0..MOST_CHUNKS {
             let found = self.lanes.sweep();
@@ -125,7 +125,7 @@ impl Mailbox {
         Look::Again
     }
 
-    /// The next message, found at once or after a look at connections.
+    /// Returns the next message, found at once or after a service of the connections.
     pub(super) fn next_or_service(&mut self) -> Result<Option<Taken>> {
         self.check()?;
         self.disarm();
@@ -137,7 +137,7 @@ impl Mailbox {
         Ok(self.taken)
     }
 
-    /// The next message, once there is one.
+    /// Blocks until a message has arrived, and returns it.
     #[inline]
     pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<Taken> {
         self.check()?;
@@ -185,7 +185,7 @@ impl Mailbox {
         }
     }
 
-    /// Looks again and again, so many passes.
+    /// Makes up to `passes` passes, until one finds a message.
     #[inline]
     fn spin(&mut self, passes: u32) -> Option<Taken> {
         for _ in 0..passes {
@@ -199,7 +199,7 @@ impl Mailbox {
         None
     }
 
-    /// Sleeps until something happens, or the deadline.
+    /// Sleeps until an event, or the deadline. Returns a message if it found one.
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<Option<Taken>> {
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         let nudge = self.nudge();
@@ -224,21 +224,22 @@ impl Mailbox {
         Ok(self.taken)
     }
 
-    /// Says that we are about to sleep, so that every sender either sees it or has its message seen
-    /// by the look that must follow. `false` where the kernel forbids by now what makes that sure.
+    /// Announces that the receiver is about to sleep: every sender either sees the announcement, or
+    /// the check that must follow sees its message. Returns `false` if the kernel no longer allows
+    /// the barrier that ensures this.
     fn announce_sleep(&self) -> bool {
         self.desk.sleeping().store(1, Ordering::Relaxed);
         // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
         // `Sender`. Symmetric: both sides have a full fence between their store and their load, so
-        // at least one load sees the other's store. Asymmetric: `heavy` puts a full fence between
-        // the same two instructions of every running sender; one that does not run passed one when
-        // it was switched away.
+        // at least one load sees the other's store. Asymmetric: `heavy` executes a full fence
+        // between the same two instructions of every running sender; a sender that does not run
+        // executed one when it was switched out.
         fence(Ordering::SeqCst);
         !self.lanes.any_asymmetric() || membarrier::heavy()
     }
 
     /// Reverts [`Mailbox::arm`]. A forked child that drops its parent's pending future calls this
-    /// too, and has no page to write to.
+    /// too: there it does nothing, since the page is not mapped.
     pub(super) fn disarm(&mut self) {
         if self.armed && self.check().is_ok() {
             self.desk.sleeping().store(0, Ordering::Relaxed);

@@ -1,13 +1,14 @@
-//! Who comes in: a mailbox answers those who knock.
+//! The receiver's side of the handshake: [`Greeting`].
 //!
-//! What a newcomer says is a claim until each part was looked at: who it is (the kernel says), what
-//! it brings (sealed memory of the announced size), how much it may have.
+//! Each part of HELLO is an untrusted value until it is checked: the sender's process (by the
+//! kernel's credentials), its memory (sealed, of the announced size), and the bytes that it may
+//! have.
 //!
-//! Where *we* lack what it takes to welcome somebody, a descriptor or memory, that is not the
-//! newcomer's fault: it is put off and tried again, and the others, who would lack the same, are
-//! not accepted before. It is refused only when it has waited for as long as a handshake may take.
+//! If *this* process lacks a descriptor or memory to accept a sender, that is not the sender's
+//! fault: the handshake is deferred and retried. Other connections, which would lack the same, are
+//! not accepted before it. The sender is refused only when the handshake timeout has expired.
 //!
-//! Neighbours: [`super::door`] has the connections, [`super::inbound`] what becomes of them.
+//! Neighbours: [`super::door`] has the connections, [`super::inbound`] the lanes made from them.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,15 +31,15 @@ use crate::sys::region::PeerRegion;
 use crate::sys::socket::{self, Passed, Sent, Socket};
 use crate::sys::{bell, limits, pidfd, quarantine};
 
-/// Connections taken in one go.
+/// Maximum number of connections accepted per call.
 const ACCEPTED_AT_ONCE: usize = 16;
 
 impl Mailbox {
-    /// Takes those who connect, and whatever they have said already; a bounded number.
+    /// Accepts a bounded number of connections, and processes the messages that they have sent.
     pub(super) fn accept(&mut self) -> Result<()> {
         for _ in 0..ACCEPTED_AT_ONCE {
             if !self.door.put_off_ones().is_empty() {
-                // Whoever is accepted now takes a descriptor that others wait for.
+                // A connection that is accepted now takes a descriptor that others wait for.
                 self.door.shut();
                 return Ok(());
             }
@@ -68,14 +69,14 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Reads what a newcomer says, and welcomes or refuses it, or puts it off.
+    /// Reads a pending connection's first message, and accepts, refuses or defers it.
     pub(super) fn answer(&mut self, number: u32) {
         let Some(mut knocker) = self.door.take(number) else { return };
         match self.greet(&mut knocker) {
             Ok(Greeting::Silent) => self.door.keep(knocker),
             Ok(Greeting::Gone) => self.door.unwatch(knocker.socket.as_fd()),
             Ok(Greeting::Busy) => {
-                // At once: other users' connections must not wait behind it.
+                // Refused at once: other users' connections must not wait for it.
                 let error = Error::system("a thread that receives HELLO", Errno::AGAIN);
                 self.refuse(&knocker, &error);
                 self.lanes.fault(error);
@@ -93,13 +94,14 @@ impl Mailbox {
         }
     }
 
-    /// Tells a newcomer why it is not taken.
+    /// Refuses a pending connection, with the reason.
     pub(super) fn refuse(&self, knocker: &Knocker, error: &Error) {
-        // A forked child of ours may hold a copy, and a copy keeps it in the set.
+        // A forked child may hold a copy, which would keep the socket in the set.
         self.door.unwatch(knocker.socket.as_fd());
         refuse(&knocker.socket, error);
     }
 
+    /// Makes the handshake with a pending connection, as far as it can.
     fn greet(&mut self, knocker: &mut Knocker) -> Result<Greeting> {
         let (note, mut passed) = match knocker.said.take() {
             Some(said) => said,
@@ -117,7 +119,7 @@ impl Mailbox {
         Ok(welcome?.map_or(Greeting::Gone, |lane| Greeting::Welcome(Box::new(lane))))
     }
 
-    /// What a newcomer's lane begins with; none where it has gone elsewhere.
+    /// Returns the initial state of a sender's lane, or `None` if the sender has withdrawn HELLO.
     pub(super) fn welcome(
         &mut self,
         socket: &Socket,
@@ -154,10 +156,10 @@ impl Mailbox {
         self.begin(socket, peer, &hello, passed, granted)
     }
 
-    /// What a newcomer may have without asking. Half of the mailbox is for those who come first:
-    /// their whole cap, so that they need not wait for a receiver that is at work. A quarter is
-    /// shared equally. The rest is lent, to those who ask. Where less than that is left, an equal
-    /// share of it, so that everybody finds a place.
+    /// Returns the bytes of chunks that a connecting sender may have without a request. Half of the
+    /// mailbox's memory goes to the senders that connect first: their whole cap, so that they need
+    /// not wait for a receiver that is at work. A quarter is shared equally. The rest is lent on
+    /// request. If less than an equal share is left, the senders that may still connect share it.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MOST_LOG2)).sum();
         let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
@@ -174,19 +176,22 @@ impl Mailbox {
         Ok(wanted.min(brought + spare).max(brought))
     }
 
-    /// What every lane may have beside its chunk, whatever others want.
+    /// Returns the bytes that each lane may have in addition to its chunk, also if others want
+    /// them.
     pub(super) fn share(&self) -> u64 {
         self.options.mailbox_cap / 4 / self.options.max_lanes.max(1) as u64
     }
 
-    /// What a lane will never be granted more than, even if all others leave: the sender can tell
-    /// a message that has to wait from one that never fits.
+    /// Returns the maximum that a lane is ever granted, also if all others end: by it the sender
+    /// distinguishes a message that has to wait from one that never fits.
     fn most(&self, granted: u64) -> u64 {
         let others = self.options.max_lanes.saturating_sub(1) as u64;
         let left = self.options.mailbox_cap.saturating_sub(others.saturating_mul(1 << LEAST_LOG2));
         granted.max(self.options.lane_cap.min(left))
     }
 
+    /// Checks the passed memory, sends WELCOME, and returns the initial state of the lane, or
+    /// `None` if the sender has withdrawn HELLO.
     pub(super) fn begin(
         &self,
         socket: &Socket,
@@ -199,7 +204,8 @@ impl Mailbox {
         for log2 in hello.named() {
             chunk_size(log2).map_err(|broken| wrong(broken.0))?;
         }
-        // What this process may lack comes first: what was passed is needed again then.
+        // The steps for which this process may lack a resource come first: a retry needs what was
+        // passed.
         let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
         let (doorbell, button) = bell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
@@ -208,7 +214,7 @@ impl Mailbox {
         };
         let process = match (&passed.pidfd, peer.pid) {
             (None, Some(pid)) => match pidfd::open(pid) {
-                // It is there, and we may not do without it.
+                // The process exists, and a lane must not go without its pidfd.
                 Err(error) if error.is_shortage() => return Err(error),
                 opened => opened.ok(),
             },
@@ -224,7 +230,7 @@ impl Mailbox {
             chunks.pop_front().ok_or_else(|| wrong("expected HELLO with a chunk, found none"))?;
         let reader = Reader::new(first, log2, hello.base, hello.position)
             .map_err(|broken| wrong(broken.0))?;
-        // A lane that is handed over comes as large as it was.
+        // A lane that is handed over still has its last size.
         let returns_to = chunk_size(hello.returns_to.into()).unwrap_or(reader.size());
         let id = self.lanes.next_id();
         let given = [self.life.as_fd(), control_fd.as_fd(), button.as_fd()];
@@ -238,14 +244,15 @@ impl Mailbox {
             passed.pidfd = process;
             return Err(error);
         }
-        // SYNC handover: pairs with `OutboundLane::withdraw`. It withdraws, then looks for our
-        // WELCOME; we send that, then look whether it withdrew. Both have a full fence in between,
-        // so that at least one sees the other: never do two receivers read one lane.
+        // SYNC handover: pairs with `OutboundLane::withdraw`. The sender withdraws, then checks for
+        // WELCOME; this receiver sends WELCOME, then checks whether the sender withdrew. Both have
+        // a full fence in between, so that at least one sees the other: two receivers never read
+        // one lane.
         fence(Ordering::SeqCst);
         if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
             unwatch();
             // Its sender may have read WELCOME. This ends its fast path, so that it sees the
-            // hang-up. CLOSED would say that we close, and end a lane that another owner may have.
+            // hang-up. CLOSED would announce a close, and end a lane that another owner may have.
             control.give_back(true);
             return Ok(None);
         }
@@ -266,7 +273,8 @@ impl Mailbox {
         }))
     }
 
-    /// Watches all that a lane is told by, and welcomes its sender: nothing can fail after that.
+    /// Watches the descriptors that report a lane's events, then sends WELCOME: no step after that
+    /// can fail.
     fn announce(
         &self,
         socket: &Socket,
@@ -283,27 +291,32 @@ impl Mailbox {
         }
         self.door.watch(socket.as_fd(), About::Socket(slot, generation))?;
         let welcome = wire::write(Note::Welcome(Welcome { fences, desk: self.desk.index }));
-        // To one that is gone nothing needs to be said; what it wrote is read all the same.
+        // A sender that has ended needs no WELCOME; its messages are read all the same.
         if socket::send(socket, &welcome, passed)? == Sent::Full {
-            // A lane that was not welcomed would never ring.
+            // The sender of a lane without WELCOME would never ring.
             return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
         }
         Ok(())
     }
 }
 
-/// What came of looking at a newcomer.
+/// State of a handshake after one attempt.
 enum Greeting {
+    /// HELLO has not arrived.
     Silent,
+    /// The sender hung up or has withdrawn HELLO.
     Gone,
-    /// Files that never answer hold the threads that could receive from it.
+    /// All threads that could receive HELLO are blocked by files that never answer.
     Busy,
+    /// The lane is accepted.
     Welcome(Box<Beginning>),
 }
 
-/// The first look at a connection.
+/// Result of an attempt to receive a connection's first message.
 enum Hearing {
+    /// It has not arrived.
     Silence,
+    /// The sender hung up.
     HungUp,
     /// No thread can receive it.
     Busy,
@@ -314,7 +327,7 @@ impl Mailbox {
     /// Receives a connection's first message.
     ///
     /// # Errors
-    /// This process lacks something: the message stays in the queue.
+    /// This process lacks a resource: the message stays in the queue.
     fn recv_hello(&self, socket: &Socket) -> Result<Hearing> {
         let mut bytes = [0; wire::LONGEST];
         let Some(received) = socket::receive(socket, &mut bytes)? else {
@@ -345,7 +358,7 @@ impl Mailbox {
     }
 }
 
-/// Tells a connection the error number for which it is not taken.
+/// Sends a connection the error number for which it is refused.
 fn refuse(socket: &Socket, error: &Error) {
     let _ = socket::send(socket, &wire::write(Note::Refused(error.errno())), &[]);
 }

@@ -1,16 +1,16 @@
-//! The messages on a lane's socket: [`Hello`], [`Welcome`], [`Note`]; laid out in
-//! `docs/layout.md`.
+//! Control messages on a lane's socket: [`Note`], with [`Hello`] and [`Welcome`].
 //!
-//! What a peer sent is a claim until [`read`] has looked at its length, kind and version.
+//! `docs/layout.md` describes their bytes. Bytes from a peer are untrusted until [`read`] has
+//! checked length, kind and version.
 
 use crate::lane::page::{CONTROL_SIZE, LEAST_LOG2, MOST_LOG2, VERSION};
 use crate::life::PAGE_SIZE;
 use crate::sys::socket::Expected;
 
-/// Longest message on the socket.
+/// Maximum length in bytes of a control message.
 pub(crate) const LONGEST: usize = 72;
 
-/// Most chunks that a hand-over may bring: each is at least as large as all before it.
+/// Maximum number of chunks in a handover: each is at least as large as all before it together.
 pub(crate) const MOST_CHUNKS: usize = 32;
 
 const HELLO: u32 = 1;
@@ -21,83 +21,83 @@ const WANT: u32 = 5;
 const ROOM: u32 = 6;
 const RETURNED: u32 = 7;
 
-/// How a lane's two ends see each other's stores.
+/// Fences by which a lane's two ends see each other's stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FenceMode {
-    /// The sleeper interrupts all others.
+    /// The end that goes to sleep executes the fence for both.
     Asymmetric,
-    /// Both fence.
+    /// Each end executes its own fence.
     Symmetric,
 }
 
-/// What a peer says.
+/// A control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// A sender begins a lane, or hands one over.
+    /// A sender opens a lane, or hands one over.
     Hello(Hello),
-    /// The receiver takes it.
+    /// The receiver accepts the lane.
     Welcome(Welcome),
-    /// The receiver does not, with this error number.
+    /// The receiver refuses the lane, with this error number.
     Refused(i32),
-    /// A chunk is passed: two to the power, sequence.
+    /// The sender passes a chunk: its size as a power of two, and its sequence number.
     Chunk(u32, u64),
-    /// The sender would like so many bytes of chunks.
+    /// The sender requests this many bytes of chunks.
     Want(u64),
-    /// There is room, or nothing left unread.
+    /// The lane has free space, or no unread message.
     Room,
-    /// The sender keeps its newest chunk and has given back what it was asked for.
+    /// The sender keeps its newest chunk and has returned the memory that it was asked for.
     Returned,
 }
 
 /// A sender's first message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// What the sender can.
+    /// The fence mode that the sender supports and requests.
     pub(crate) fences: FenceMode,
-    /// Which of its lane's `HELLO`s this is: it counts as long as the first chunk says the same.
+    /// Number of this `HELLO` on its lane; it is valid while the first chunk has the same number.
     pub(crate) handover: u32,
-    /// Bytes of chunks that it wants at most.
+    /// Maximum number of bytes of chunks that the sender accepts.
     pub(crate) cap: u64,
-    /// Where reading goes on.
+    /// Position at which reading continues.
     pub(crate) position: u64,
-    /// Where the first chunk's first record stands.
+    /// Position of the first record of the first chunk.
     pub(crate) base: u64,
-    /// Two to this power are the bytes of the chunk to which the lane returns when it has been idle
-    /// for a while; 0: those of the first that it brings.
+    /// Size, as a power of two, of the chunk to which the lane returns when it has been idle; 0
+    /// stands for the size of the first chunk that is passed.
     pub(crate) returns_to: u16,
-    /// Two to these powers are the chunks' bytes; 0 behind the last.
+    /// Sizes of the chunks as powers of two; 0 after the last.
     pub(crate) chunks: [u8; MOST_CHUNKS],
 }
 
 impl Hello {
-    /// The chunks that it names, as powers of two.
+    /// Returns the sizes of the chunks, as powers of two.
     pub(crate) fn named(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().take_while(|&&log2| log2 != 0).map(|&log2| log2.into())
     }
 }
 
-/// A receiver's answer.
+/// A receiver's acceptance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Welcome {
-    /// What holds for this lane.
+    /// The fence mode of this lane.
     pub(crate) fences: FenceMode,
-    /// Where the process page says whether the receiver sleeps.
+    /// Index of the desk in the process page that shows whether the receiver sleeps.
     pub(crate) desk: u32,
 }
 
-/// Why a message is none.
+/// Reason why bytes are not a control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// It speaks another version of the protocol.
+    /// The peer uses another version of the protocol.
     Version(u32),
-    /// It is malformed; the text says how.
+    /// The message is malformed, as the text describes.
     Malformed(&'static str),
 }
 
-/// Decodes a message from a peer, of which `bytes` were received and perhaps not all.
+/// Decodes a message from a peer. `oversize` means that it is longer than the received `bytes`.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<Note, Unreadable> {
     match read(bytes) {
         Ok(_) if oversize => {
@@ -107,8 +107,8 @@ pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<Note, Unread
     }
 }
 
-/// The descriptors that a message should carry. None where it is not a message, or where its chunks
-/// have more than `most` bytes together: those are not mapped.
+/// Returns the descriptors that a message should carry. Returns none if the bytes are not a
+/// message, or if its chunks have more than `most` bytes together: those are not mapped.
 pub(crate) fn expected(bytes: &[u8], most: u64) -> Vec<Expected> {
     let (mut expected, chunks): (_, Vec<u32>) = match read(bytes) {
         Ok(Note::Hello(hello)) => (vec![Expected::Memory(PAGE_SIZE)], hello.named().collect()),
@@ -128,7 +128,7 @@ pub(crate) fn expected(bytes: &[u8], most: u64) -> Vec<Expected> {
     expected
 }
 
-/// The bytes of a note.
+/// Encodes a control message.
 pub(crate) fn write(note: Note) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(LONGEST);
     let kind = match note {
@@ -169,10 +169,11 @@ pub(crate) fn write(note: Note) -> Vec<u8> {
     bytes
 }
 
-/// What bytes from a peer say.
+/// Decodes bytes from a peer.
 ///
 /// # Errors
-/// Another version, or nothing that an honest peer of this version sends.
+/// [`Unreadable`] if they are of another version, or not a message that an honest peer of this
+/// version sends.
 pub(crate) fn read(bytes: &[u8]) -> Result<Note, Unreadable> {
     let mut left = Left(bytes);
     let (kind, version) = (left.u32()?, left.u32()?);
@@ -231,7 +232,7 @@ fn fences_from_wire(word: u32) -> Result<FenceMode, Unreadable> {
     }
 }
 
-/// Bytes not read yet.
+/// The bytes that are not decoded yet.
 struct Left<'a>(&'a [u8]);
 
 impl Left<'_> {
