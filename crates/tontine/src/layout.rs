@@ -1,7 +1,7 @@
-//! `docs/layout.md` against the constants that the code is written with.
+//! `docs/layout.md` compared with the constants of the code.
 //!
-//! A table that is wrong is worse than none, and most of what it says is private. What a peer sees
-//! of a process page is compared in `tests/documents/layout.rs`.
+//! Most of what the page documents is private. `tests/documents/layout.rs` compares the part of a
+//! process page that a peer sees.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::mailbox::wire::{FenceMode, Hello, LONGEST, MOST_CHUNKS, Note, Welcome
 
 const TEXT: &str = include_str!("../../../docs/layout.md");
 
-/// The cells of a section's tables, row by row, without headings.
+/// Returns the cells of a section's tables, row by row, without headings.
 fn rows(heading: &str) -> Vec<Vec<&'static str>> {
     let (_, behind) = TEXT.split_once(&format!("{heading}\n")).expect("the section");
     let section = behind.split("\n#").next().expect("its end");
@@ -24,12 +24,12 @@ fn rows(heading: &str) -> Vec<Vec<&'static str>> {
     rows.filter(|row| row[0].starts_with(|c: char| c.is_ascii_digit() || c == '`')).collect()
 }
 
-/// What stands in the first backticks of a cell.
+/// Returns the code in the first backticks of a cell.
 fn code(cell: &str) -> &str {
     cell.split('`').nth(1).unwrap_or_else(|| panic!("{cell} has no code"))
 }
 
-/// A table of offsets, by the field's name.
+/// Returns a table of offsets, by the field's name.
 fn offsets(heading: &str) -> BTreeMap<&'static str, (usize, &'static str)> {
     let fields = rows(heading).into_iter().map(|row| {
         let (name, kind) = match row[1].contains('`') {
@@ -91,7 +91,7 @@ fn the_regions_have_the_documented_sizes() {
     assert_eq!(sizes["chunk"], "a power of two, 4,096 … 1 GiB");
 }
 
-/// As [`rows`], for a table whose first column is words.
+/// Like [`rows`], for a table whose first column has words.
 fn rows_of_names(heading: &str) -> Vec<Vec<&'static str>> {
     let (_, behind) = TEXT.split_once(&format!("{heading}\n")).expect("the section");
     let section = behind.split("\n#").next().expect("its end");
@@ -114,7 +114,7 @@ fn the_records_are_as_documented() {
     assert_eq!(kinds.len(), words.len());
     for (name, word) in words {
         let kind: u64 = kinds[name][0].parse().expect("a number");
-        // Bits 63 to 40 zero, 39 to 32 the kind, the rest the length: the diagram.
+        // As in the diagram: bits 63 to 40 are zero, 39 to 32 the kind, the rest the length.
         let length = if word == NOTHING { 0 } else { 5 };
         assert_eq!(word, kind << 32 | length, "{name}");
     }
@@ -123,7 +123,7 @@ fn the_records_are_as_documented() {
     assert_eq!(HEADER, 8);
 }
 
-/// The fields that a cell names, with their sizes in bytes.
+/// Returns the fields that a cell names, with their sizes in bytes.
 fn fields(cell: &'static str) -> Vec<(&'static str, usize)> {
     let named = cell.split('`').skip(1).step_by(2).map(|code| {
         let (name, kind) = code.split_once(": u").expect("a field and its type");
@@ -132,7 +132,7 @@ fn fields(cell: &'static str) -> Vec<(&'static str, usize)> {
     named.collect()
 }
 
-/// Fields and what stands in them.
+/// Fields and their values.
 type Values<'a> = &'a [(&'a str, u64)];
 
 #[test]
@@ -193,7 +193,7 @@ fn the_messages_are_as_documented() {
             assert_eq!(these, &value.to_le_bytes()[..size], "{name}: {field}");
             bytes = rest;
         }
-        assert!(bytes.is_empty(), "{name} has more than is documented");
+        assert!(bytes.is_empty(), "{name} has undocumented bytes");
     }
     let most = Hello { chunks: [30; MOST_CHUNKS], ..hello };
     assert_eq!(write(Note::Hello(most)).len(), LONGEST);

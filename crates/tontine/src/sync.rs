@@ -1,5 +1,5 @@
-//! The atomics that the protocols are written with: the processor's, or loom's when they are
-//! checked as a model (`RUSTFLAGS="--cfg loom"`).
+//! The atomics of the protocols: those of the standard library, or loom's in a model
+//! (`RUSTFLAGS="--cfg loom"`).
 
 #[cfg(loom)]
 pub(crate) mod weakened;

@@ -1,5 +1,5 @@
-//! The receiver's half of a lane's conversation: [`Control`] writes the page, [`Controlled`] reads
-//! it on the sender's side.
+//! The control page, by which a receiver informs the sender of a lane: the receiver writes it by
+//! [`Control`], the sender reads it by [`Controlled`].
 
 use std::os::fd::OwnedFd;
 
@@ -14,15 +14,15 @@ use crate::error::Result;
 use crate::sync::Ordering;
 use crate::sys::region::{OwnRegion, PeerRegion};
 
-/// The receiver's handle.
+/// The receiver's end of a control page.
 pub(crate) struct Control(OwnRegion);
 
 impl Control {
-    /// A page for a lane that begins at `position`, may have `granted` bytes of chunks and will
-    /// never have more than `most`; and the descriptor to pass.
+    /// Makes the page of a lane that begins at `position`, has a grant of `granted` bytes of chunks
+    /// and never gets more than `most`. Returns it with the descriptor to pass.
     ///
     /// # Errors
-    /// No memory or no descriptor is to be had.
+    /// Memory or a descriptor is not available.
     pub(crate) fn new(position: u64, granted: u64, most: u64) -> Result<(Self, OwnedFd)> {
         let (region, descriptor) = OwnRegion::new("tontine-lane", CONTROL_SIZE)?;
         region.word(MAGIC_AT).store(CONTROL_MAGIC, Ordering::Relaxed);
@@ -34,47 +34,48 @@ impl Control {
         Ok((Self(region), descriptor))
     }
 
-    /// Says that everything before `position` is read and acknowledged.
+    /// Acknowledges everything before `position`.
     #[inline(always)]
     pub(crate) fn acknowledge(&self, position: u64) {
         position::publish(self.0.word(POSITION_AT), position);
     }
 
-    /// Says that the sender may write again what lies before `position`. Rarer than acknowledging:
-    /// a sender that waits looks here, and each of its looks costs us the line.
+    /// Announces that the sender may reuse the space before `position`. Called less often than
+    /// `acknowledge`: a waiting sender polls this word, and each of its loads takes the cache line
+    /// away.
     pub(crate) fn make_room(&self, position: u64) {
         position::publish(self.0.word(ROOM_AT), position);
     }
 
-    /// Lets the sender have so many bytes of chunks.
+    /// Sets the bytes of chunks that the sender may have.
     pub(crate) fn grant(&self, bytes: u64) {
         self.0.word(GRANTED_AT).store(bytes, Ordering::Relaxed);
     }
 
-    /// Says that nothing more is taken.
+    /// Announces that the receiver accepts no more messages.
     pub(crate) fn close(&self) {
-        // SYNC closed: pairs with the fence in `Joined::noticed_end`: what was read is known
-        // before.
+        // SYNC closed: pairs with the fence in `Joined::noticed_end`: the last position is visible
+        // before the state.
         half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Release);
     }
 
-    /// Asks for the large chunk back, or no longer.
+    /// Sets or clears the request to return the large chunk.
     pub(crate) fn give_back(&self, wanted: bool) {
         let state = half_of_own(&self.0, STATE_AT);
         if wanted {
             state.fetch_or(GIVE_BACK, Ordering::Relaxed);
         } else {
-            // SYNC lowered: pairs with `Controlled::asks_back`; what was granted is lower before.
+            // SYNC lowered: pairs with `Controlled::asks_back`; the lower grant is visible before.
             state.fetch_and(!GIVE_BACK, Ordering::Release);
         }
     }
 }
 
-/// The sender's view.
+/// The sender's view of a control page.
 pub(crate) struct Controlled(PeerRegion);
 
 impl Controlled {
-    /// A page that a receiver passed.
+    /// Checks a page that a receiver passed.
     ///
     /// # Errors
     /// The memory is not a control page of this version.
@@ -91,36 +92,36 @@ impl Controlled {
         Ok(Self(region))
     }
 
-    /// `CLOSED`, `GIVE_BACK`, or 0.
+    /// Returns the state: a combination of `CLOSED` and `GIVE_BACK`.
     #[inline(always)]
     pub(crate) fn state(&self) -> u32 {
         half_of_peer(&self.0, STATE_AT).load(Ordering::Relaxed)
     }
 
-    /// Whether we are asked for memory, and the receiver has not noted that we gave it.
+    /// Returns `true` from the receiver's request for memory until it has confirmed the return.
     pub(crate) fn asks_back(&self) -> bool {
         // SYNC lowered: pairs with `Control::give_back`.
         half_of_peer(&self.0, STATE_AT).load(Ordering::Acquire) & GIVE_BACK != 0
     }
 
-    /// Bytes of chunks that we may have.
+    /// Returns the bytes of chunks that the sender may have.
     pub(crate) fn granted(&self) -> u64 {
         self.0.word(GRANTED_AT).load(Ordering::Relaxed)
     }
 
-    /// Bytes of chunks that we will ever be granted, whatever becomes of others; `None` where the
-    /// receiver does not say.
+    /// Returns the maximum bytes of chunks that the sender is ever granted, also if all other lanes
+    /// end; `None` if the receiver does not announce it.
     pub(crate) fn most(&self) -> Option<u64> {
         let most = self.0.word(MOST_AT).load(Ordering::Relaxed);
         (most != 0).then(|| most.max(self.granted()))
     }
 
-    /// How far the receiver has read, exactly: a claim.
+    /// Returns the exact read position of the receiver, an untrusted value.
     pub(crate) fn position(&self) -> u64 {
         position::read(self.0.word(POSITION_AT))
     }
 
-    /// How far it had read when it last told of room: a claim.
+    /// Returns the position up to which the receiver last announced free space, an untrusted value.
     pub(crate) fn room(&self) -> u64 {
         position::read(self.0.word(ROOM_AT))
     }

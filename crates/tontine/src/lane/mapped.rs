@@ -1,7 +1,7 @@
-//! Real shared memory as a lane's [`Region`].
+//! Shared memory as a lane's [`Region`].
 //!
-//! Bytes that another process may be writing are copied by atomic loads, or by an instruction that
-//! the language does not look into; no reference to them is ever made.
+//! Bytes that another process may be writing are copied by atomic loads or by an instruction that
+//! is opaque to the compiler; no Rust reference to them is ever made.
 
 #![allow(unsafe_code, reason = "views of memory that another process writes")]
 
@@ -9,15 +9,16 @@ use super::region::Region;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::region::{OwnRegion, PeerRegion};
 
-/// Copies of at most this are made word by word; a string instruction takes long to start.
+/// Maximum length in bytes of copies that are made word by word; a string instruction is slow to
+/// start.
 const SHORT: usize = 512;
 
 impl Region for OwnRegion {
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at + 8 <= self.size() && at.is_multiple_of(8));
-        // SAFETY: inside the mapping (callers keep within the size they made it with), aligned, and
-        // as long-lived as `self`; all access to shared words is atomic.
+        // SAFETY: inside the mapping (callers stay within the size that they requested), aligned,
+        // and as long-lived as `self`; all access to shared words is atomic.
         unsafe { self.base().add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -28,9 +29,9 @@ impl Region for OwnRegion {
             let word = u64::from_ne_bytes(bytes.try_into().expect("eight"));
             return self.word(at).store(word, Ordering::Relaxed);
         }
-        // SAFETY: inside the mapping, which only this process writes, and only through this handle;
-        // a slice of the program's cannot overlap it, for nobody has a reference into it but a
-        // `Reservation`, which borrows the sender.
+        // SAFETY: inside the mapping, which only this process writes, and only through this handle.
+        // The program's slice cannot overlap it: only a `Reservation` has a reference into it, and
+        // that borrows the sender.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -42,7 +43,8 @@ impl Region for OwnRegion {
 
     fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
         debug_assert!(at + length <= self.size());
-        // SAFETY: inside the mapping; nobody else writes it, and we do not while this borrows it.
+        // SAFETY: inside the mapping, which no other process writes, nor this one during the
+        // borrow.
         into.extend_from_slice(unsafe {
             std::slice::from_raw_parts(self.base().add(at).as_ptr(), length)
         });
@@ -53,8 +55,8 @@ impl Region for PeerRegion {
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at + 8 <= self.size() && at.is_multiple_of(8));
-        // SAFETY: inside the mapping (callers check what a peer claims against the size), aligned,
-        // as long-lived as `self`. It is mapped read-only: callers only load.
+        // SAFETY: inside the mapping (callers check untrusted values against the size), aligned,
+        // and as long-lived as `self`. It is mapped read-only: callers only load.
         unsafe { self.base().add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -62,12 +64,12 @@ impl Region for PeerRegion {
     #[inline(always)]
     fn expect_reading(&self, at: usize) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which faults nowhere.
+        // SAFETY: a prefetch is a hint and cannot fault.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base().as_ptr().wrapping_add(at).cast()) }
     }
 
     fn copy_in(&self, _: usize, _: &[u8]) {
-        unreachable!("a peer's region is never written");
+        unreachable!("a write to a peer's region");
     }
 
     #[inline(always)]
@@ -77,42 +79,46 @@ impl Region for PeerRegion {
         let start = into.len();
         if (1..=8).contains(&length) {
             let word = self.word(at).load(Ordering::Relaxed);
-            // SAFETY: room for a whole word was reserved above.
+            // SAFETY: space for a whole word was reserved above.
             unsafe { into.as_mut_ptr().add(start).cast::<u64>().write_unaligned(word) }
         } else if length <= SHORT {
             let mut offset = 0;
             while offset < length {
                 let word = self.word(at + offset).load(Ordering::Relaxed);
-                // SAFETY: room for whole words was reserved above.
+                // SAFETY: space for whole words was reserved above.
                 unsafe { into.as_mut_ptr().add(start + offset).cast::<u64>().write_unaligned(word) }
                 offset += 8;
             }
         } else {
-            // SAFETY: `length` bytes are inside the mapping and inside what was reserved.
+            // SAFETY: `length` bytes are inside the mapping and inside the reserved space.
             unsafe { copy_long(self.base().add(at).as_ptr(), into.as_mut_ptr().add(start), length) }
         }
-        // SAFETY: that many bytes were just written behind `start`.
+        // SAFETY: that many bytes were just written after `start`.
         unsafe { into.set_len(start + length) }
     }
 }
 
 impl PeerRegion {
-    /// Where the byte at `at` is, which must lie inside.
+    /// Returns the address of the byte at `at`.
+    ///
+    /// # Panics
+    /// Panics if `at` is outside.
     pub(crate) fn place(&self, at: usize) -> std::ptr::NonNull<u8> {
         assert!(at <= self.size());
-        // SAFETY: inside the mapping, or one behind it.
+        // SAFETY: inside the mapping, or one past its end.
         unsafe { self.base().add(at) }
     }
 }
 
-/// Copies bytes that somebody may be changing.
+/// Copies bytes that another process may be changing.
 ///
 /// # Safety
-/// `from` is readable and `to` writable for `length` bytes, and they do not overlap.
+/// 1. `from` is valid for reads and `to` for writes of `length` bytes.
+/// 2. The two do not overlap.
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: the caller's contract; the direction flag is clear by the ABI. To the language this
-    // is one opaque operation, so a concurrent change makes the bytes unspecified and no more.
+    // SAFETY: the caller's guarantee; the direction flag is clear by the ABI. To the compiler this
+    // is one opaque operation, so a concurrent change makes the bytes unspecified and nothing else.
     unsafe {
         std::arch::asm!(
             "rep movsb",
@@ -124,14 +130,17 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// As above, for processors without a string instruction.
+/// Copies bytes that another process may be changing, on processors without a string instruction.
 ///
 /// # Safety
-/// As above; `from` is aligned to 8, and both have room for whole words.
+/// 1. `from` is valid for reads and `to` for writes of `length` bytes, rounded up to a multiple of
+///    8.
+/// 2. The two do not overlap.
+/// 3. `from` is aligned to 8.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
     for offset in (0..length).step_by(8) {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller's guarantee.
         unsafe {
             let word = (*from.add(offset).cast::<AtomicU64>()).load(Ordering::Relaxed);
             to.add(offset).cast::<u64>().write_unaligned(word);
@@ -139,7 +148,7 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// The 32-bit word at `at` of our own region: a multiple of 4, inside.
+/// Returns the 32-bit word at `at`, a multiple of 4, of an own region.
 #[inline(always)]
 pub(crate) fn half_of_own(region: &OwnRegion, at: usize) -> &AtomicU32 {
     assert!(at + 4 <= region.size() && at.is_multiple_of(4));
@@ -147,7 +156,7 @@ pub(crate) fn half_of_own(region: &OwnRegion, at: usize) -> &AtomicU32 {
     unsafe { region.base().add(at).cast::<AtomicU32>().as_ref() }
 }
 
-/// The 32-bit word at `at` of a peer's region: a multiple of 4, inside. Only to be loaded.
+/// Returns the 32-bit word at `at`, a multiple of 4, of a peer's region. It may only be loaded.
 #[inline(always)]
 pub(crate) fn half_of_peer(region: &PeerRegion, at: usize) -> &AtomicU32 {
     assert!(at + 4 <= region.size() && at.is_multiple_of(4));

@@ -1,15 +1,15 @@
 //! One sender's lane to one receiver: records in a chain of chunks.
 //!
-//! [`Writer`] appends records to chunks that it alone may write, [`Reader`] takes them out of its
-//! read-only view of the same memory. [`record`] is the header word, [`page`] the offsets of what
-//! surrounds the ring, [`control`] the receiver's half of the conversation, [`position`] its most
-//! important word. All of it is laid out in `docs/layout.md`.
+//! [`Writer`] appends records to chunks that it alone may write, [`Reader`] reads them in its
+//! read-only view of the same memory. [`record`] is the header word, [`page`] the offsets in
+//! control page and chunk, [`control`] the words that the receiver writes, [`position`] the most
+//! important one of them. `docs/layout.md` describes all of it.
 //!
-//! How it is shown: `models` goes through all interleavings and all values that the memory model
-//! allows, `schedules` through many of whole protocols with deaths in them, `properties` through
-//! many sequences of calls.
+//! Tests: `models` checks every interleaving and every value that the memory model allows,
+//! `schedules` many random schedules of whole protocols with deaths, `properties` many sequences of
+//! calls.
 //!
-//! What it does not do: wait, wake, make or pass memory, or know what a process is. That is
+//! A lane does not wait, wake, make or pass memory, and knows no processes: that is
 //! [`crate::mailbox`].
 
 #[cfg(not(loom))]

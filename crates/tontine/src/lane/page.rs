@@ -1,4 +1,4 @@
-//! Where things stand in a control page and in a chunk: the offsets of `docs/layout.md`, once.
+//! Offsets, sizes and bits of control pages and chunks, as in `docs/layout.md`.
 
 /// Bytes of a control page.
 pub(crate) const CONTROL_SIZE: usize = 4096;
@@ -6,12 +6,12 @@ pub(crate) const CONTROL_SIZE: usize = 4096;
 pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"TONTLANE");
 /// First word of a chunk.
 pub(crate) const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"TONTCHNK");
-/// Version of everything that two processes share; in the low half of a region's second word.
+/// Version of the layout and the protocol; in the low half of a region's second word.
 pub(crate) const VERSION: u32 = 1;
 
-/// `magic: u64` of either.
+/// `magic: u64` of both regions.
 pub(crate) const MAGIC_AT: usize = 0;
-/// `version: u32` of either.
+/// `version: u32` of both regions.
 pub(crate) const VERSION_AT: usize = 8;
 
 /// `state: u32`.
@@ -26,9 +26,9 @@ pub(crate) const POSITION_AT: usize = 128;
 /// `room: u64`, in a cache line of its own.
 pub(crate) const ROOM_AT: usize = 192;
 
-/// `state`: the receiver takes nothing more.
+/// Bit of `state`: the receiver accepts no more messages.
 pub(crate) const CLOSED: u32 = 1;
-/// `state`: the lane has been empty for a while and its chunk is large.
+/// Bit of `state`: the sender is to return its large chunk, since the lane has been empty.
 pub(crate) const GIVE_BACK: u32 = 2;
 
 /// `log2_size: u32` of a chunk.
@@ -39,30 +39,31 @@ pub(crate) const SEQUENCE_AT: usize = 16;
 pub(crate) const BASE_AT: usize = 24;
 /// `waiting: u32`.
 pub(crate) const WAITING_AT: usize = 64;
-/// `handover: u32`: which `HELLO` counts.
+/// `handover: u32`: the number of the valid `HELLO`.
 pub(crate) const HANDOVER_AT: usize = 68;
-/// The first record of a chunk.
+/// Offset of the first record of a chunk.
 pub(crate) const RING_AT: usize = 128;
 
-/// Smallest chunk, as a power of two: a page.
+/// Size of the smallest chunk, as a power of two: a page.
 pub(crate) const LEAST_LOG2: u32 = 12;
-/// Largest chunk: lengths and offsets stay within 32 bits.
+/// Size of the largest chunk, as a power of two: lengths and offsets stay within 32 bits.
 pub(crate) const MOST_LOG2: u32 = 30;
 
-/// Bytes of the ring in a chunk of `size` bytes.
+/// Returns the bytes of the ring in a chunk of `size` bytes.
 pub(crate) const fn ring(size: usize) -> usize {
     size - RING_AT
 }
 
-/// The longest message for a chunk of `size` bytes.
+/// Returns the length of the longest message for a chunk of `size` bytes.
 ///
-/// Half of the ring: a record never wraps, so in the worst case almost as much padding goes before
-/// it, and it must fit into an empty chunk wherever the last one ended.
+/// It is half of the ring: a record never wraps, so in the worst case almost as much padding
+/// precedes it, and it must fit into an empty chunk wherever the last record ended.
 pub(crate) const fn longest_message(size: usize) -> usize {
     (ring(size) - 2 * super::record::HEADER) / 2 / 8 * 8 - super::record::HEADER
 }
 
-/// The smallest chunk, as a power of two, for messages of `length` bytes; `None` for none.
+/// Returns the size of the smallest chunk for messages of `length` bytes, as a power of two; `None`
+/// if the largest is too small.
 pub(crate) fn log2_for(length: usize) -> Option<u32> {
     (LEAST_LOG2..=MOST_LOG2).find(|&log2| longest_message(1 << log2) >= length)
 }
@@ -87,7 +88,7 @@ mod tests {
         for log2 in LEAST_LOG2..=MOST_LOG2 {
             let size = 1 << log2;
             let record = super::super::record::size_of_message(longest_message(size));
-            // Padding is shorter than record and header together, or the record had fitted.
+            // Padding is shorter than record and header together; otherwise the record would fit.
             assert!((record + 8 - 8) + record + 8 <= ring(size), "2^{log2}");
         }
     }

@@ -1,18 +1,17 @@
-//! The one word that goes from the receiver to the sender with each message: how far it has read.
+//! The word by which the receiver acknowledges each message: its read position.
 //!
-//! [`publish`] and [`read`] are both halves of it, wherever the word stands: in a
-//! [`super::control`] page, or in a model.
+//! [`publish`] and [`read`] access it, in a [`super::control`] page or in a model.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Says that everything before `position` is read and acknowledged.
+/// Acknowledges everything before `position`.
 #[inline(always)]
 pub(crate) fn publish(word: &AtomicU64, position: u64) {
-    // SYNC room: pairs with `read`; our reads come before the sender's reuse.
+    // SYNC room: pairs with `read`; the receiver's reads come before the sender's reuse.
     word.store(position, Ordering::Release);
 }
 
-/// How far the receiver has read: a claim.
+/// Returns the read position of the receiver, an untrusted value.
 #[inline(always)]
 pub(crate) fn read(word: &AtomicU64) -> u64 {
     // SYNC room: pairs with `publish`.

@@ -1,7 +1,7 @@
-//! Writer and Reader against a queue that is known to be right, over random sequences of calls.
+//! Writer and Reader compared with a plain queue, over random sequences of calls.
 //!
-//! One thread, so nothing here is about what crosses when: `models` and `schedules` are.
-//! Neighbours: [`super::writer`] and [`super::reader`], on a [`Heap`].
+//! All calls are made by one thread; `models` and `schedules` cover concurrent ends. Neighbours:
+//! [`super::writer`] and [`super::reader`], on a [`Heap`].
 
 use std::collections::VecDeque;
 
@@ -14,28 +14,31 @@ use super::region::model::Heap;
 use super::{Found, Reader, Room, Writer};
 use crate::sync::AtomicU64;
 
-/// The chunks of these lanes: much smaller than real ones, so that rings wrap all the time.
+/// Size of the smallest chunk of these lanes, as a power of two: much smaller than that of real
+/// ones, so that rings wrap often.
 const LEAST: u32 = 8;
+/// Size of the largest chunk of these lanes, as a power of two.
 const MOST: u32 = 12;
 
-/// What is done to a lane.
+/// One operation on a lane.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A message of so many 1,000ths of the longest of the largest chunk.
+    /// The sender sends a message of this many thousandths of the longest for the largest chunk.
     Send(usize),
-    /// A message that is the longest, or so many bytes more, for the chunk that there is.
+    /// The sender sends the longest message for the present chunk, or one of this many bytes more.
     SendLongest(usize),
-    /// So many messages are taken and acknowledged.
+    /// The receiver takes and acknowledges this many messages.
     Receive(usize),
-    /// The sender asks how far the receiver is.
+    /// The sender accepts the receiver's position.
     Believe,
-    /// The lane grows, wanted or not.
+    /// The lane grows, also without need.
     Grow,
     /// The lane returns to its smallest chunk, if all is read.
     GiveBack,
-    /// The receiver dies with a message in its hands; the lane begins anew.
+    /// The receiver dies with a message in hand, the sender takes the rest back, and a new lane
+    /// begins.
     TakeBack,
-    /// As above; a successor reads on.
+    /// The receiver dies with a message in hand, and a successor continues.
     Succeed,
 }
 
@@ -57,7 +60,7 @@ struct Lane {
     reader: Reader<Heap>,
     passed: VecDeque<(Heap, u32)>,
     position: AtomicU64,
-    /// What was sent and is not acknowledged.
+    /// Messages that were sent and are not acknowledged.
     queue: VecDeque<Vec<u8>>,
     sent: u64,
 }
@@ -67,7 +70,7 @@ impl Lane {
         let ring = Heap::new(1 << LEAST);
         Self {
             writer: Writer::new(ring.clone(), LEAST),
-            reader: Reader::new(ring, LEAST, 0, 0).expect("a lane's beginning"),
+            reader: Reader::new(ring, LEAST, 0, 0).expect("a valid position"),
             passed: VecDeque::new(),
             position: AtomicU64::new(0),
             queue: VecDeque::new(),
@@ -105,10 +108,10 @@ impl Lane {
                 self.passed =
                     self.writer.chain().map(|link| (link.region.clone(), link.log2)).collect();
                 let (first, log2) = self.passed.pop_front().expect("a chunk");
-                self.reader = Reader::new(first, log2, base, at).expect("an honest hand-over");
+                self.reader = Reader::new(first, log2, base, at).expect("a valid handover");
             }
         }
-        // A chunk that was given back is forgotten before the reader has followed.
+        // The sender forgets a returned chunk before the receiver has followed.
         assert!(self.writer.position() <= self.reader.position() + 8);
         assert!(self.reader.position() <= self.writer.position() + self.writer.unread_bytes());
     }
@@ -131,7 +134,7 @@ impl Lane {
             }
             self.grow();
             rooms += 1;
-            assert!(rooms <= MOST - LEAST, "a larger chunk has room at last");
+            assert!(rooms <= MOST - LEAST, "the largest chunk has space");
         }
         self.sent += 1;
         let message: Vec<u8> = (0..length as u64).map(|at| (self.sent * 31 + at) as u8).collect();
@@ -149,7 +152,7 @@ impl Lane {
                 Found::Message(length) => {
                     let mut bytes = vec![7];
                     self.reader.region().copy_out(self.reader.payload_at(), length, &mut bytes);
-                    let expected = self.queue.front().expect("nothing comes twice");
+                    let expected = self.queue.front().expect("no message arrives twice");
                     assert!(bytes[0] == 7 && bytes[1..] == **expected);
                     return Some(length);
                 }
@@ -208,6 +211,6 @@ proptest! {
             lane.receive();
         }
         lane.believe();
-        assert_eq!(lane.look(), None, "and nothing behind it");
+        assert_eq!(lane.look(), None, "no record follows");
     }
 }

@@ -1,55 +1,55 @@
 //! The receiver's end of a lane: [`Reader`].
 //!
-//! Whatever stands in the memory is a claim of the sender's, which may be hostile: each header is
-//! read once, into a local, and checked against the size that the receiver itself mapped.
+//! The content of the memory is untrusted, since the sender may be hostile: each header is read
+//! once, into a local variable, and checked against the size that the receiver itself mapped.
 //!
-//! Neighbours: [`super::writer`] is the other end; [`super::control`] tells it how far we are.
+//! Neighbours: [`super::writer`] is the other end; [`super::control`] passes it the read position.
 
 use super::page::{RING_AT, ring};
 use super::record::{HEADER, Header, NOTHING, size_of_message};
 use super::region::Region;
 use crate::sync::Ordering;
 
-/// Lines so many bytes ahead are fetched early.
+/// Distance in bytes of the cache line that is prefetched.
 const AHEAD: usize = 192;
 
-/// No lane comes so far: 4 EiB. Positions are added to without a look at the end of numbers.
+/// Maximum position of a valid lane, 4 EiB: sums of positions and lengths do not overflow.
 const MOST_POSITION: u64 = 1 << 62;
 
-/// The receiver's end.
+/// The receiver's end of a lane.
 pub(crate) struct Reader<R> {
     region: R,
-    /// Where the next header is looked for: bytes from the start of the chunk, 8-aligned, at least
-    /// one word before `ring_end`.
+    /// Offset of the next header in the chunk: a multiple of 8, at least one word before
+    /// `ring_end`.
     at: usize,
     ring_end: usize,
-    /// Bytes of the lane up to `at`.
+    /// Position in the lane that corresponds to `at`.
     position: u64,
     /// The record before `at` was padding.
     padded: bool,
 }
 
-/// What a look found.
+/// Result of a check for the next record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing new.
+    /// No record yet.
     Nothing,
-    /// A message whose payload lies at [`Reader::payload_at`].
+    /// A message of this length, whose payload is at [`Reader::payload_at`].
     Message(usize),
-    /// The lane goes on in a chunk of two to this power bytes.
+    /// The lane continues in a chunk of two to this power bytes.
     Next(u32),
 }
 
-/// A sender broke the rules; the text says which.
+/// A violation of the protocol by the sender, described by the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Broken(pub(crate) &'static str);
 
 impl<R: Region> Reader<R> {
-    /// Reads on in `region`, two to the power `log2` bytes, at `position`; the chunk's first record
-    /// stands at `base`.
+    /// Returns a reader that continues at `position` in `region`, a chunk of two to the power
+    /// `log2` bytes whose first record is at position `base`.
     ///
     /// # Errors
-    /// A position that no record of the chunk can have.
+    /// No record of the chunk can have this position.
     pub(crate) fn new(region: R, log2: u32, base: u64, position: u64) -> Result<Self, Broken> {
         let size = 1_usize << log2;
         let ahead = position
@@ -65,34 +65,34 @@ impl<R: Region> Reader<R> {
         Ok(Self { region, at, ring_end: size, position, padded: false })
     }
 
-    /// Bytes of the lane that lie before the record that is looked at.
+    /// Returns the position of the next record in the lane.
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// The chunk.
+    /// Returns the chunk.
     pub(crate) fn region(&self) -> &R {
         &self.region
     }
 
-    /// Returns the chunk.
+    /// Converts the reader into its chunk.
     pub(crate) fn into_region(self) -> R {
         self.region
     }
 
-    /// Bytes of the chunk.
+    /// Returns the bytes of the chunk.
     pub(crate) fn size(&self) -> usize {
         self.ring_end
     }
 
-    /// Whether something stands there: the shortest look, at one word.
+    /// Returns `true` if there is no record: the shortest check, of one word.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.region.word(self.at).load(Ordering::Relaxed) == NOTHING
     }
 
-    /// Looks at the next record, past one padding at most.
+    /// Checks the next record, past at most one padding.
     ///
     /// # Errors
     /// A header that no honest sender writes.
@@ -109,17 +109,17 @@ impl<R: Region> Reader<R> {
         }
     }
 
-    /// Whether a message of a claimed length lies inside the ring.
+    /// Returns `true` if a message of the given untrusted length ends inside the ring.
     #[inline(always)]
     fn holds(&self, length: usize) -> bool {
         size_of_message(length) <= self.ring_end - self.at
     }
 
-    /// Everything but a sound message.
+    /// Handles every header except that of a valid message.
     #[cold]
     fn look_closer(&mut self, claimed: Option<Header>) -> Result<Found, Broken> {
         match claimed {
-            None => Err(Broken("a record's header has header has an unknown kind")),
+            None => Err(Broken("a record's header has an unknown kind")),
             Some(Header::Message(_)) => {
                 Err(Broken("a message is longer than the rest of its ring"))
             }
@@ -134,26 +134,26 @@ impl<R: Region> Reader<R> {
                 self.position += (HEADER + length) as u64;
                 self.at = RING_AT;
                 self.padded = true;
-                // `padded` is set: this cannot come here for padding again.
+                // Recurses once only: `padded` is set.
                 self.look()
             }
         }
     }
 
-    /// Where the payload of the message just found begins.
+    /// Returns the offset of the payload of the message that was just found.
     #[inline(always)]
     pub(crate) fn payload_at(&self) -> usize {
         self.at + HEADER
     }
 
-    /// Fetches what comes next but one: whoever finds a message without waiting lags behind, and
-    /// the processor cannot run ahead of lengths that it has not read.
+    /// Prefetches the record after the next. A receiver that finds a message without waiting is
+    /// behind the sender, and the processor cannot speculate past lengths that it has not loaded.
     #[inline(always)]
     pub(crate) fn expect_more(&self) {
         self.region.expect_reading(self.at + AHEAD);
     }
 
-    /// Goes behind the message just found.
+    /// Advances past the message that was just found.
     #[inline(always)]
     pub(crate) fn advance(&mut self, length: usize) {
         let size = size_of_message(length);
@@ -165,7 +165,7 @@ impl<R: Region> Reader<R> {
         }
     }
 
-    /// Goes on in the chunk that a [`Found::Next`] announced; gives the old one back.
+    /// Continues in the chunk that a [`Found::Next`] announced; returns the old one.
     pub(crate) fn follow(&mut self, region: R, log2: u32) -> R {
         self.position += HEADER as u64;
         self.at = RING_AT;
@@ -181,9 +181,9 @@ mod tests {
     use crate::lane::page::LEAST_LOG2;
     use crate::lane::region::model::Heap;
 
-    /// `HELLO` names the position at which reading begins, and any was believed that was a multiple
-    /// of 8. A sender that began just before the end of numbers made the receiver's sum overflow
-    /// with its first message: a panic, where overflow is checked.
+    /// `HELLO` has the position at which reading begins, and every multiple of 8 was accepted. If a
+    /// sender began just before the largest integer, the receiver's sum overflowed with the first
+    /// message: a panic, if overflow is checked.
     #[test]
     fn a_position_near_the_end_of_numbers_is_refused() {
         let begin = |base, position| {
@@ -195,8 +195,8 @@ mod tests {
         assert_eq!(begin(0, MOST_POSITION), Ok(()));
     }
 
-    /// Found by fuzzing: only the distance to the chunk's first record was looked at, so that a
-    /// lane could begin at an odd position, which its own sender would never have believed.
+    /// Found by fuzzing: only the distance to the chunk's first record was checked, so that a lane
+    /// could begin at an odd position, which its own sender would never have accepted.
     #[test]
     fn an_odd_base_is_refused() {
         let begin =

@@ -7,10 +7,10 @@
 //! +----------------+--------+--------------------------------+
 //! ```
 
-/// Bytes of a header, and the alignment of every record.
+/// Length in bytes of a header, and alignment of every record.
 pub(crate) const HEADER: usize = 8;
 
-/// A header that says nothing yet.
+/// Header of a record that is not published yet.
 pub(crate) const NOTHING: u64 = 0;
 
 const KIND_SHIFT: u32 = 32;
@@ -19,19 +19,19 @@ const MESSAGE: u64 = 1;
 const PADDING: u64 = 2;
 const NEXT: u64 = 3;
 
-/// What a header word says.
+/// A decoded header word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// A message of so many bytes follows.
+    /// A message of this many bytes follows.
     Message(usize),
-    /// So many bytes behind the header are skipped, to the end of the ring.
+    /// This many bytes after the header are skipped, to the end of the ring.
     Padding(usize),
-    /// The lane goes on in the next chunk, of two to this power bytes.
+    /// The lane continues in the next chunk, of two to this power bytes.
     Next(u32),
 }
 
 impl Header {
-    /// The word to store.
+    /// Encodes the header.
     #[inline(always)]
     pub(crate) const fn word(self) -> u64 {
         let (kind, length) = match self {
@@ -42,7 +42,8 @@ impl Header {
         kind << KIND_SHIFT | length
     }
 
-    /// What a peer's word claims; `None` for one that no honest peer writes. Not for [`NOTHING`].
+    /// Decodes a peer's word, an untrusted value other than [`NOTHING`]; `None` if no honest peer
+    /// writes it.
     #[inline(always)]
     pub(crate) const fn claimed(word: u64) -> Option<Self> {
         let length = word & LENGTH_MASK;
@@ -55,7 +56,7 @@ impl Header {
     }
 }
 
-/// Bytes of the record of a message of `length` bytes.
+/// Returns the size in bytes of the record of a message of `length` bytes.
 #[inline(always)]
 pub(crate) const fn size_of_message(length: usize) -> usize {
     HEADER + length.next_multiple_of(HEADER)

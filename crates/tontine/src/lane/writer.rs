@@ -1,11 +1,11 @@
 //! The sender's end of a lane: [`Writer`].
 //!
-//! A message becomes visible by one store, of its header, after everything that it needs is in
-//! place: its payload, and a zero where the following header will stand. So whoever looks there
-//! finds nothing until it is something, whatever an earlier lap left in the ring.
+//! A message becomes visible by one store, of its header, after its payload and a zero at the
+//! offset of the following header. So the receiver finds no record there until the sender has
+//! published one, independent of what an earlier lap left in the ring.
 //!
-//! Neighbours: [`super::reader`] is the other end. [`crate::mailbox`] decides what happens when
-//! there is no room.
+//! Neighbours: [`super::reader`] is the other end. [`crate::mailbox`] decides what happens if there
+//! is no free space.
 
 use std::collections::VecDeque;
 
@@ -18,72 +18,73 @@ use crate::sync::Ordering;
 
 /// One chunk of the chain.
 pub(crate) struct Link<R> {
-    /// Its memory.
+    /// The chunk's memory.
     pub(crate) region: R,
-    /// Two to this power are its bytes.
+    /// The chunk's size, as a power of two.
     pub(crate) log2: u32,
-    /// The lane's position at its first record.
+    /// The lane's position at the chunk's first record.
     base: u64,
-    /// The lane's position behind its `next`; `None` for the newest.
+    /// The lane's position after the chunk's `next`; `None` for the newest chunk.
     end: Option<u64>,
 }
 
-/// The sender's end.
+/// The sender's end of a lane.
 pub(crate) struct Writer<R> {
-    /// Bytes from here on, in the ring of the newest chunk, that are known to be free, without a
-    /// break. The first field that a `send` looks at.
+    /// Contiguous bytes from `at` on, in the ring of the newest chunk, that are known to be free.
+    /// The first field that a `send` loads.
     room: usize,
-    /// Where the next record goes: bytes from the start of the newest chunk.
+    /// Offset of the next record in the newest chunk.
     at: usize,
-    /// The lane's position behind the last record.
+    /// The lane's position after the last record.
     tail: u64,
-    /// How far the receiver has read, as last believed.
+    /// The receiver's read position, as last accepted.
     position: u64,
     /// The position up to which messages were taken back; the receiver's own position may lie
     /// before it.
     taken_back: u64,
     /// The chunk that is written.
     newest: Link<R>,
-    /// Chunks before it that still hold something unread, the oldest first.
+    /// Chunks before it that still have unread records, oldest first.
     older: VecDeque<Link<R>>,
-    /// The newest's ring ends here.
+    /// Offset of the end of the newest chunk's ring.
     ring_end: usize,
+    /// Sequence number of the next chunk.
     sequence: u64,
     /// Bytes of chunks that were dropped before the receiver left them.
     lent: u64,
 }
 
-/// Whether a record finds room.
+/// Result of a search for space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Yes, at [`Writer::payload_at`].
+    /// The record fits, at [`Writer::payload_at`].
     Here,
-    /// Not until the receiver has read more.
+    /// The record fits once the receiver has read more.
     Later,
-    /// Not in a chunk of this size.
+    /// The record does not fit into a chunk of this size.
     Never,
 }
 
-/// Where a message will stand for which room was found; of no use once the lane has gone on.
+/// The slot of a message for which space was found; invalid once the lane has continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     sequence: u64,
     at: usize,
 }
 
-/// A receiver that says it has read what was not written, or has unread what it had read.
+/// A read position beyond the last record, or before one that the receiver had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FalsePosition {
-    /// What was expected: from here …
+    /// The smallest expected position.
     pub(crate) from: u64,
-    /// … to here.
+    /// The largest expected position.
     pub(crate) to: u64,
-    /// What was found.
+    /// The position that was found.
     pub(crate) found: u64,
 }
 
 impl<R: Region> Writer<R> {
-    /// A lane that begins in `first`, zeroed memory of two to the power `log2` bytes.
+    /// Returns a lane that begins in `first`, zeroed memory of two to the power `log2` bytes.
     pub(crate) fn new(first: R, log2: u32) -> Self {
         label(&first, log2, 0, 0);
         Self {
@@ -100,71 +101,71 @@ impl<R: Region> Writer<R> {
         }
     }
 
-    /// Chunks, the oldest first.
+    /// Returns the chunks, oldest first.
     pub(crate) fn chain(&self) -> impl Iterator<Item = &Link<R>> {
         self.older.iter().chain(std::iter::once(&self.newest))
     }
 
-    /// How many chunks there are.
+    /// Returns the number of chunks.
     pub(crate) fn chunks(&self) -> usize {
         self.older.len() + 1
     }
 
-    /// Two to this power are the bytes of the newest chunk.
+    /// Returns the size of the newest chunk, as a power of two.
     pub(crate) fn log2(&self) -> u32 {
         self.newest.log2
     }
 
-    /// Bytes of all chunks, those included that the receiver still has.
+    /// Returns the bytes of all chunks, including those that the receiver still holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.lent + self.chain().map(|link| 1_u64 << link.log2).sum::<u64>()
     }
 
-    /// Number of the next chunk.
+    /// Returns the sequence number of the next chunk.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Where the oldest chunk's first record stands.
+    /// Returns the position of the oldest chunk's first record.
     pub(crate) fn base(&self) -> u64 {
         self.older.front().unwrap_or(&self.newest).base
     }
 
-    /// How far the receiver has read, as last believed; not before the oldest chunk that there is,
-    /// for what was forgotten held nothing unread, nor before what was taken back.
+    /// Returns the receiver's read position, as last accepted; at least that of the oldest chunk,
+    /// since forgotten chunks had no unread record, and that of the messages that were taken back.
     pub(crate) fn position(&self) -> u64 {
         self.position.max(self.base()).max(self.taken_back)
     }
 
-    /// Whether everything was read, as last believed.
+    /// Returns `true` if everything was read, by the last accepted position.
     pub(crate) fn is_read(&self) -> bool {
         self.position() == self.tail
     }
 
-    /// Bytes of the lane that are not read, records' headers included, as last believed.
+    /// Returns the unread bytes of the lane, headers included, by the last accepted position.
     pub(crate) fn unread_bytes(&self) -> u64 {
         self.tail - self.position()
     }
 
-    /// Whether a message of `length` bytes fits without asking anybody.
+    /// Returns `true` if a message of `length` bytes fits into the space that is known to be free.
     #[inline(always)]
     pub(crate) fn fits(&self, length: usize) -> bool {
-        // One header more than the record: what follows must be zeroed.
+        // One header more than the record, since the following header must be zeroed.
         size_of_message(length) + HEADER <= self.room
     }
 
-    /// Where the payload of the next message goes. Only once it fits.
+    /// Returns the offset of the next message's payload. Valid once the message fits.
     #[inline(always)]
     pub(crate) fn payload_at(&self) -> usize {
         self.at + HEADER
     }
 
-    /// The memory in which [`Writer::payload_at`] lies.
+    /// Returns the memory to which [`Writer::payload_at`] refers.
     pub(crate) fn region(&self) -> &R {
         &self.newest.region
     }
 
-    /// Where the next message will stand.
+    /// Returns the slot of the next message.
     pub(crate) fn place(&self) -> Place {
         Place { sequence: self.sequence, at: self.at }
     }
@@ -172,20 +173,20 @@ impl<R: Region> Writer<R> {
     /// Appends a message that fits.
     #[inline(always)]
     pub(crate) fn push(&mut self, message: &[u8]) {
-        // Free for a caller that has just looked: it is the same comparison.
+        // Costs nothing for a caller that has just checked: it is the same comparison.
         assert!(self.fits(message.len()));
         self.newest.region.copy_in(self.at + HEADER, message);
         self.append(message.len());
     }
 
-    /// Makes the payload of `length` bytes that was written at `place` a message.
+    /// Publishes the payload of `length` bytes that was written at `place` as a message.
     pub(crate) fn publish(&mut self, place: Place, length: usize) {
-        // Elsewhere stands nothing that anybody wrote, or nothing at all.
-        assert!(place == self.place() && self.fits(length), "a lane goes on under a reservation");
+        // At another slot there is no payload, or no memory.
+        assert!(place == self.place() && self.fits(length), "a lane continued under a reservation");
         self.append(length);
     }
 
-    /// Makes the payload of `length` bytes at [`Writer::payload_at`] a message.
+    /// Publishes the payload of `length` bytes at [`Writer::payload_at`] as a message.
     #[inline(always)]
     fn append(&mut self, length: usize) {
         let size = size_of_message(length);
@@ -198,10 +199,10 @@ impl<R: Region> Writer<R> {
         self.room -= size;
     }
 
-    /// Believes the receiver's `position`, and frees what lies before it.
+    /// Accepts the receiver's `position`, and frees the chunks before it.
     ///
     /// # Errors
-    /// It lies outside of what the receiver can have read.
+    /// The receiver cannot have read up to this position.
     pub(crate) fn believe(&mut self, position: u64) -> Result<(), FalsePosition> {
         let possible = self.position..=self.tail;
         if !possible.contains(&position) || !position.is_multiple_of(HEADER as u64) {
@@ -217,7 +218,7 @@ impl<R: Region> Writer<R> {
         Ok(())
     }
 
-    /// Makes room for a message of `length` bytes from what is known to be read, with padding if it
+    /// Finds space for a message of `length` bytes in what is known to be read, with padding if it
     /// must go to the start of the ring.
     pub(crate) fn make_room(&mut self, length: usize) -> Room {
         let size = size_of_message(length);
@@ -238,7 +239,7 @@ impl<R: Region> Writer<R> {
         if self.fits(length) { Room::Here } else { Room::Later }
     }
 
-    /// Fills the ring to its end and goes to its start, whose first word is free.
+    /// Fills the ring to its end with padding and continues at its start, whose first word is free.
     fn pad(&mut self, to_end: usize) {
         let newest = &self.newest.region;
         newest.word(RING_AT).store(NOTHING, Ordering::Relaxed);
@@ -248,8 +249,8 @@ impl<R: Region> Writer<R> {
         self.tail += to_end as u64;
     }
 
-    /// Goes on in `region`, zeroed memory of two to the power `log2` bytes, which the receiver was
-    /// sent before.
+    /// Continues in `region`, zeroed memory of two to the power `log2` bytes, which was passed to
+    /// the receiver before.
     pub(crate) fn go_on_in(&mut self, region: R, log2: u32) {
         let at = std::mem::replace(&mut self.at, RING_AT);
         self.tail += HEADER as u64;
@@ -260,22 +261,23 @@ impl<R: Region> Writer<R> {
         let newest = Link { region, log2, base: self.tail, end: None };
         let mut before = std::mem::replace(&mut self.newest, newest);
         before.end = Some(self.tail);
-        // One header's room is always left for this.
+        // Space for one header is always left for this.
         // SYNC publish: pairs with the load in `Reader::look`.
         before.region.word(at).store(Header::Next(log2).word(), Ordering::Release);
         self.older.push_back(before);
     }
 
-    /// Drops all chunks but the newest: for when everything before it is read.
+    /// Drops all chunks except the newest. Everything before it must be read.
     pub(crate) fn forget_old(&mut self) {
         self.lent += self.older.drain(..).map(|link| 1_u64 << link.log2).sum::<u64>();
     }
 
-    /// Returns the messages that the receiver did not read, in order, and forgets them. The
-    /// position that the receiver last claimed stays possible: its page still shows it.
+    /// Returns the messages that the receiver did not read, in order, and forgets them. The last
+    /// position of the receiver stays valid, since its page still has it.
     ///
-    /// It reads our own memory, but where a hostile receiver says it stopped: in the middle of a
-    /// message there is no header, and the walk ends where it would leave the chunk's records.
+    /// The walk reads memory of this process, but begins at a position that a hostile receiver may
+    /// choose: in the middle of a message there is no header. It ends before it would leave the
+    /// chunk's records.
     pub(crate) fn take_back(&mut self) -> Vec<Vec<u8>> {
         let mut unread = Vec::new();
         let mut position = self.position();
@@ -315,7 +317,7 @@ impl<R: Region> Writer<R> {
     }
 }
 
-/// Writes a new chunk's first words. Nobody looks at it yet.
+/// Writes the first words of a new chunk, before any other process reads it.
 fn label<R: Region>(region: &R, log2: u32, sequence: u64, base: u64) {
     region.word(MAGIC_AT).store(CHUNK_MAGIC, Ordering::Relaxed);
     let halves = u64::from(VERSION) | u64::from(log2) << 32;
@@ -338,10 +340,10 @@ mod tests {
         writer.go_on_in(Heap::new(1 << log2), log2);
     }
 
-    /// A receiver that echoes what it is sent, or whose sender can be made to say things, chooses
-    /// the words of a message; and it chooses the position at which the sender looks for what is
-    /// unread. A `next` in the middle of a message led the walk into the following chunk too early,
-    /// at a position before its first: an underflow, a panic where it is checked.
+    /// A hostile peer may choose the words of a message, for example if the sender echoes what it
+    /// receives, and it chooses the position at which the sender begins to look for unread
+    /// messages. A `next` in the middle of a message led the walk into the following chunk too
+    /// early, at a position before its first: an underflow, and a panic if overflow is checked.
     #[test]
     fn a_next_inside_a_message_leads_nowhere() {
         let mut writer = lane();
@@ -354,9 +356,9 @@ mod tests {
         assert!(writer.is_read());
     }
 
-    /// A lane that was given back forgot its large chunk at once, while its reader still stood in
-    /// front of the `next` in it. When the reader died there, the position lay before the chain's
-    /// first record: a successor refused the hand-over, and `take_back` underflowed.
+    /// A lane that returned its large chunk forgot it at once, while the receiver had not read the
+    /// `next` in it. If the receiver died there, the position was before the chain's first record:
+    /// a successor refused the handover, and `take_back` underflowed.
     #[test]
     fn a_reader_that_dies_before_it_follows_a_chunk_given_back_leaves_all() {
         let mut writer = lane();
@@ -368,15 +370,15 @@ mod tests {
         go_on(&mut writer, LEAST_LOG2);
         writer.forget_old();
         writer.push(b"unread");
-        // The dead reader's page still says so.
+        // The dead receiver's page still has this position.
         writer.believe(read).expect("unchanged");
-        assert_eq!(writer.position(), writer.base(), "where a successor begins");
+        assert_eq!(writer.position(), writer.base(), "a successor begins there");
         assert_eq!(writer.unread_bytes(), 16);
         assert_eq!(writer.take_back(), [b"unread"]);
     }
 
-    /// Messages that were taken back counted as read, so the position on the dead receiver's page,
-    /// which no process moves any more, lay before it and was taken for a lie: each later call
+    /// Messages that were taken back counted as read. The position on the dead receiver's page,
+    /// which no process changes any more, was before them and counted as invalid: each later call
     /// returned EPROTO, and no successor could get the lane.
     #[test]
     fn position_before_taken_back_messages_stays_possible() {
@@ -392,14 +394,14 @@ mod tests {
         writer.push(b"next");
         writer.believe(16).expect("as before");
         assert_eq!((writer.position(), writer.unread_bytes()), (32, 16));
-        writer.believe(8).expect_err("it was further");
+        writer.believe(8).expect_err("before the last accepted position");
         assert_eq!(writer.take_back(), [b"next"]);
     }
 
-    /// A chunk was given back between `reserve` and `commit`: what was written in the large one was
-    /// published in the small one, whose memory ended before the header that follows.
+    /// A chunk was returned between `reserve` and `commit`: a message written in the large chunk
+    /// was published in the small one, whose memory ended before the following header.
     #[test]
-    #[should_panic(expected = "a lane goes on under a reservation")]
+    #[should_panic(expected = "a lane continued under a reservation")]
     fn what_was_written_in_one_chunk_is_not_published_in_another() {
         let mut writer = lane();
         go_on(&mut writer, LEAST_LOG2 + 4);

@@ -79,7 +79,7 @@ pub(super) enum Connection {
 pub(super) struct PendingLane {
     /// The pidfd of the process that listens at the other end.
     owner: Option<OwnedFd>,
-    /// That process; `WELCOME` brings the credentials of the one that accepts.
+    /// The process of `owner`; `WELCOME` has the credentials of the one that accepts.
     listener: Peer,
     /// The file that the path led to just before the connection was made.
     leads_to: Option<FileId>,

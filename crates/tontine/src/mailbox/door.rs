@@ -115,7 +115,7 @@ pub(super) struct Knocker {
     adopted: bool,
     /// Time since which it has been silent, or deferred.
     since: Instant,
-    /// Its first message, if the handshake was deferred after that.
+    /// The first message, if the handshake was deferred after it arrived.
     pub(super) said: Option<Said>,
     /// The shortage for which it was deferred.
     pub(super) lack: Option<Error>,
@@ -161,7 +161,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Listens at `address`, or without one at none.
+    /// Opens a listener at `address`; without an address, there is none.
     ///
     /// # Errors
     /// [`Error::AddrInUse`] if the address has a live owner, [`Error::InvalidAddress`] if it is

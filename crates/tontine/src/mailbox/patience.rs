@@ -34,11 +34,11 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
 /// Maximum wait of a call.
 pub(super) enum Patience {
-    /// It does not wait.
+    /// The call does not wait.
     None,
-    /// It waits until a deadline.
+    /// The call waits until a deadline.
     Until(Instant),
-    /// It waits indefinitely.
+    /// The call waits indefinitely.
     Endless,
 }
 

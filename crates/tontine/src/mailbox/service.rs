@@ -43,8 +43,8 @@ impl Mailbox {
         (later || self.lanes.wanted).then_some(after)
     }
 
-    /// Frees the buffer of a long message if none so long has been copied since `before`. Returns
-    /// `true` if a later call may free it.
+    /// Frees the copy buffer if it is long and has been unused since `before`. Returns `true` if a
+    /// later call may free it.
     fn give_up_copy(&mut self, now: Instant, before: Instant) -> bool {
         if self.copied.capacity() <= LONGEST_KEPT {
             return false;

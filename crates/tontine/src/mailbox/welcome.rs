@@ -314,11 +314,11 @@ enum Greeting {
 
 /// Result of an attempt to receive a connection's first message.
 enum Hearing {
-    /// It has not arrived.
+    /// The message has not arrived.
     Silence,
     /// The sender hung up.
     HungUp,
-    /// No thread can receive it.
+    /// No thread can receive the message.
     Busy,
     Message(Box<Said>),
 }

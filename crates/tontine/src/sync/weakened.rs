@@ -1,55 +1,56 @@
-//! loom's [`AtomicU64`], from which a model can take an ordering or a store away: [`Fault`].
+//! Loom's [`AtomicU64`] with injected faults: a model can remove an ordering or a store
+//! ([`Fault`]).
 //!
-//! A model that holds proves little as long as nobody has seen it fail. So each model is also run
-//! with the protocol broken in one place, and must notice. The protocol's own code stays as it is:
-//! the fault is in the words that it stores to. The models of the lane and of the heap choose one,
-//! and tell by their own layout which words it concerns.
+//! A model that passes proves little unless it can fail. So each model also runs with one fault in
+//! the protocol, and must detect it. The protocol's own code is unchanged: the fault is in the
+//! words that it stores to. The models of the lane and of the heap choose a fault, and select the
+//! words that it affects by their own layout.
 
 use std::cell::Cell;
 
 use loom::sync::atomic::Ordering;
 
-/// What is broken, on purpose.
+/// An injected fault.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Words of which this returns `true` are stored without release.
+    /// Values for which this returns `true` are stored without release.
     StoreRelaxed(fn(u64) -> bool),
-    /// Words of which this returns `true` are not stored.
+    /// Values for which this returns `true` are not stored.
     StoreOmitted(fn(u64) -> bool),
     /// Words are loaded without acquire.
     LoadsRelaxed,
-    /// The side that goes to sleep has no fence.
+    /// The end that goes to sleep has no fence.
     SleeperUnfenced,
-    /// The side that decides whether to wake it has none.
+    /// The end that decides whether to wake it has no fence.
     WakerUnfenced,
-    /// Nothing is stored with release.
+    /// No store has release ordering.
     StoresRelaxed,
     /// Exchanges neither acquire nor release.
     ExchangesRelaxed,
-    /// Words are compared first, and exchanged then.
+    /// Exchanges are a load and a separate store.
     ExchangesTorn,
-    /// There are no fences.
+    /// No fence has an effect.
     Unfenced,
 }
 
 thread_local! {
-    // loom runs all threads of a model on the thread that called it.
+    // Loom runs all threads of a model on the thread that called it.
     static FAULT: Cell<Fault> = const { Cell::new(Fault::None) };
 }
 
-/// Breaks what this thread's models store from here on.
+/// Sets the fault of this thread's models from here on.
 pub(crate) fn set(fault: Fault) {
     FAULT.set(fault);
 }
 
-/// What is broken.
+/// Returns the fault.
 pub(crate) fn fault() -> Fault {
     FAULT.get()
 }
 
-/// A word as loom sees it.
+/// Loom's atomic word, with the fault.
 #[derive(Debug)]
 pub(crate) struct AtomicU64(loom::sync::atomic::AtomicU64);
 
@@ -101,7 +102,7 @@ impl AtomicU64 {
     }
 }
 
-/// A fence as loom sees it.
+/// Executes loom's fence, unless the fault is [`Fault::Unfenced`].
 pub(crate) fn fence(ordering: Ordering) {
     if !matches!(fault(), Fault::Unfenced) {
         loom::sync::atomic::fence(ordering);

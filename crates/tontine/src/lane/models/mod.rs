@@ -1,20 +1,20 @@
-//! The lane as a model: loom runs each of these in every interleaving, and lets every load return
+//! Models of the lane: loom runs each of these in every interleaving, and lets every load return
 //! every value that the memory model of the language allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tontine --lib --release models`
 //!
-//! [`ring`] is about what crosses, [`sleep`] about not sleeping while something is there. Writer,
-//! Reader and position are the library's own, on a [`Heap`](super::region::model::Heap); the chunk
-//! of a model is smaller than the smallest real one (2⁸ bytes, a ring of 128). Threads do not wait
-//! for each other: one that finds nothing to do leaves, and the rest is looked at when the other
-//! has ended. Each model is also run with a [`Fault`], and must fail.
+//! [`ring`] checks that messages arrive, [`sleep`] that no end sleeps while the condition it waits
+//! for holds. Writer, Reader and position are the library's own, on a
+//! [`Heap`](super::region::model::Heap); the chunk of a model is smaller than the smallest real one
+//! (2⁸ bytes, a ring of 128). Threads do not wait for each other: one without work ends, and the
+//! rest is checked when the other has ended. Each model also runs with a [`Fault`], and must fail.
 
 mod ring;
 mod sleep;
 
 use crate::sync::weakened::{self, Fault};
 
-/// Runs `body` in every interleaving, with something broken.
+/// Runs `body` in every interleaving, with an injected fault.
 fn check(fault: Fault, body: impl Fn() + Sync + Send + 'static) {
     loom::model(move || {
         weakened::set(fault);

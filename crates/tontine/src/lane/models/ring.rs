@@ -1,4 +1,4 @@
-//! What crosses: in order, whole, none twice, none overwritten.
+//! Models of message transfer: messages arrive in order and whole, none twice and none overwritten.
 
 use std::sync::Arc;
 
@@ -17,29 +17,29 @@ use crate::sync::weakened::Fault;
 /// A chunk with a ring of 128 bytes.
 const LOG2: u32 = 8;
 
-/// The longest message for it; three do not fit.
+/// Length of the longest message for it; three do not fit.
 const LONG: usize = 48;
 
-/// The header of a message is stored without release.
+/// Stores the header of a message without release.
 const MESSAGE_RELAXED: Fault =
     Fault::StoreRelaxed(|word| matches!(Header::claimed(word), Some(Header::Message(_))));
-/// The header of a padding is stored without release.
+/// Stores the header of a padding without release.
 const PADDING_RELAXED: Fault =
     Fault::StoreRelaxed(|word| matches!(Header::claimed(word), Some(Header::Padding(_))));
-/// The position is stored without release: no header is as small as the positions of a model.
+/// Stores the position without release: no header is as small as the positions of a model.
 const POSITION_RELAXED: Fault = Fault::StoreRelaxed(|word| Header::claimed(word).is_none());
-/// The header that follows is not set to zero.
+/// Omits the store of zero to the following header.
 const NOTHING_KEPT: Fault = Fault::StoreOmitted(|word| word == NOTHING);
 
-/// Message `number`, of `length` bytes, none of which it shares with another.
+/// Returns message `number`, of `length` bytes, none of which occurs in another message.
 fn message(number: usize, length: usize) -> Vec<u8> {
     vec![number as u8 + 1; length]
 }
 
-/// Chunks that were passed over the socket and not taken yet.
+/// Chunks that were passed over the socket and are not received yet.
 type Passed = Mutex<Vec<(Heap, u32)>>;
 
-/// What both ends see but the ring itself.
+/// State that both ends share, in addition to the ring.
 #[derive(Clone)]
 struct Shared {
     position: Arc<AtomicU64>,
@@ -61,11 +61,11 @@ struct Receiver {
 
 impl Receiver {
     fn new(ring: Heap, shared: &Shared) -> Self {
-        let reader = Reader::new(ring, LOG2, 0, 0).expect("the beginning of a lane");
+        let reader = Reader::new(ring, LOG2, 0, 0).expect("a valid position");
         Self { reader, shared: shared.clone(), taken: Vec::new() }
     }
 
-    /// One look; whether there was anything.
+    /// Checks for a record once. Returns `true` if there was one.
     fn look(&mut self) -> bool {
         match self.reader.look().expect("an honest sender") {
             Found::Nothing => return false,
@@ -76,7 +76,7 @@ impl Receiver {
                 self.reader.advance(length);
             }
             Found::Next(log2) => {
-                let passed = self.shared.passed.lock().expect("nobody panics").pop();
+                let passed = self.shared.passed.lock().expect("not poisoned").pop();
                 let (chunk, announced) = passed.expect("a chunk is passed before `next`");
                 assert_eq!(log2, announced);
                 self.reader.follow(chunk, log2);
@@ -86,8 +86,8 @@ impl Receiver {
         true
     }
 
-    /// Takes the rest, once the sender has ended, and checks all: messages 0, 1, … of these
-    /// lengths.
+    /// Takes the remaining messages, once the sender has ended, and checks all: messages 0, 1, … of
+    /// these lengths.
     fn finish(mut self, sent: &[usize]) {
         while self.look() {}
         let expected: Vec<_> = sent.iter().enumerate().map(|(n, &len)| message(n, len)).collect();
@@ -95,7 +95,8 @@ impl Receiver {
     }
 }
 
-/// Sends from message `first` on, as long as there is room; returns how many are sent by now.
+/// Sends from message `first` on, as long as there is space. Returns the number of messages sent,
+/// including those before `first`.
 fn send(writer: &mut Writer<Heap>, shared: &Shared, first: usize, lengths: &[usize]) -> usize {
     for (number, &length) in lengths.iter().enumerate().skip(first) {
         if !writer.fits(length) {
@@ -109,7 +110,7 @@ fn send(writer: &mut Writer<Heap>, shared: &Shared, first: usize, lengths: &[usi
     lengths.len()
 }
 
-/// Three messages into an empty ring, looked at meanwhile.
+/// Sends three messages into an empty ring while the receiver checks.
 fn three_messages() {
     let lengths = [8, 0, 11];
     let (ring, shared) = (Heap::new(1 << LOG2), Shared::new());
@@ -140,13 +141,13 @@ fn a_look_without_acquire_is_noticed() {
     check(Fault::LoadsRelaxed, three_messages);
 }
 
-/// A full ring: what is sent next goes where the reader may still be reading, behind padding.
+/// Fills a ring: the next message goes, after padding, to where the receiver may still be reading.
 fn reused_ring() {
     let lengths = [LONG, LONG, LONG];
     let (ring, shared) = (Heap::new(1 << LOG2), Shared::new());
     let mut receiver = Receiver::new(ring.clone(), &shared);
     let mut writer = Writer::new(ring, LOG2);
-    assert_eq!(send(&mut writer, &shared, 0, &lengths), 2, "the third has no room yet");
+    assert_eq!(send(&mut writer, &shared, 0, &lengths), 2, "the third has no space yet");
     let sending = thread::spawn(move || {
         let sent = send(&mut writer, &shared, 2, &lengths);
         send(&mut writer, &shared, sent, &lengths)
@@ -181,7 +182,7 @@ fn a_header_of_an_earlier_lap_is_noticed() {
     check(NOTHING_KEPT, reused_ring);
 }
 
-/// A full ring, and a second chunk twice its size.
+/// Fills a ring, and continues in a second chunk of twice its size.
 fn second_chunk() {
     let lengths = [LONG, LONG, LONG, 8];
     let (ring, shared) = (Heap::new(1 << LOG2), Shared::new());
@@ -190,10 +191,10 @@ fn second_chunk() {
     let sent = send(&mut writer, &shared, 0, &lengths);
     let sending = thread::spawn(move || {
         let chunk = Heap::new(2 << LOG2);
-        shared.passed.lock().expect("nobody panics").push((chunk.clone(), LOG2 + 1));
+        shared.passed.lock().expect("not poisoned").push((chunk.clone(), LOG2 + 1));
         writer.go_on_in(chunk, LOG2 + 1);
         let sent = send(&mut writer, &shared, sent, &lengths);
-        assert_eq!(sent, lengths.len(), "the new chunk has room for all");
+        assert_eq!(sent, lengths.len(), "the new chunk has space for all");
     });
     for _ in 0..=lengths.len() {
         receiver.look();

@@ -1,12 +1,13 @@
-//! Nobody sleeps while something is there for it: a message, or room.
+//! Models of going to sleep: no end sleeps while a message or free space is there for it.
 //!
-//! Both protocols are a store and a load on either side, of the other's word (Dekker): not both may
-//! miss the other's store. The barrier between the two is a full fence on both sides here. That is
-//! the symmetric mode as it stands. Of the asymmetric one it is an abstraction: there the sleeper's
-//! `membarrier` executes the *other* side's fence, at some point of its program which is either
-//! behind its store or before its load; loom knows no such thing, and the fence of the model stands
-//! between the two, where both cases meet. That the kernel and `sys::membarrier::light` provide
-//! it is argued there and in `docs/layout.md`, and not shown here.
+//! In both protocols each end stores its own word and then loads the other's (Dekker): at least one
+//! must see the other's store. In these models the barrier between the two steps is a full fence on
+//! both sides. That is the symmetric mode itself, and an abstraction of the asymmetric one: there
+//! the `membarrier` call of the end that goes to sleep executes the *other* end's fence, at a point
+//! of its program that is either after its store or before its load. Loom cannot express that, and
+//! the fence of the model is between the two, where both cases meet. `sys::membarrier` and
+//! `docs/layout.md` argue that the kernel and `sys::membarrier::light` provide it; the models do
+//! not show it.
 
 use std::sync::Arc;
 
@@ -23,34 +24,35 @@ const LOG2: u32 = 8;
 /// Two of them fill the ring.
 const LONG: usize = 48;
 
-/// The barrier of a side, unless it is missing.
+/// Executes the barrier of one end, unless it is missing.
 fn barrier(missing: bool) {
     if !missing {
-        // SYNC doorbell: pairs with the same on the other side; the proof is the model.
+        // SYNC doorbell: pairs with the same fence at the other end; the proof is the model.
         fence(Ordering::SeqCst);
     }
 }
 
-/// `Sender::send` from the header store on; returns whether it rang.
+/// Does the steps of `Sender::send` from the header store on. Returns `true` if it rang.
 fn send_and_ring(mut writer: Writer<Heap>, sleeping: &AtomicU32) -> bool {
-    writer.push(b"a letter");
+    writer.push(b"a message");
     barrier(matches!(fault(), Fault::WakerUnfenced));
     sleeping.load(Ordering::Relaxed) != 0
 }
 
-/// `Mailbox::sleep` up to where it would wait; returns in which lanes it saw something.
+/// Does the steps of `Mailbox::sleep` before it would wait. Returns for each lane whether it saw a
+/// record.
 fn announce_and_look(readers: &mut [Reader<Heap>], sleeping: &AtomicU32) -> Vec<bool> {
     sleeping.store(1, Ordering::Relaxed);
     barrier(matches!(fault(), Fault::SleeperUnfenced));
-    let look = |reader: &mut Reader<Heap>| reader.look().expect("honest") != Found::Nothing;
+    let look = |reader: &mut Reader<Heap>| reader.look().expect("valid") != Found::Nothing;
     readers.iter_mut().map(look).collect()
 }
 
-/// One sleeper, so many senders with a message each.
+/// Runs one receiver that goes to sleep, and `senders` senders with one message each.
 fn mail_for_a_sleeper(senders: usize) {
     let sleeping = Arc::new(AtomicU32::new(0));
     let rings: Vec<Heap> = (0..senders).map(|_| Heap::new(1 << LOG2)).collect();
-    let begin = |ring: &Heap| Reader::new(ring.clone(), LOG2, 0, 0).expect("a lane's beginning");
+    let begin = |ring: &Heap| Reader::new(ring.clone(), LOG2, 0, 0).expect("a valid position");
     let mut readers: Vec<_> = rings.iter().map(begin).collect();
     let sending: Vec<_> = rings
         .into_iter()
@@ -61,9 +63,9 @@ fn mail_for_a_sleeper(senders: usize) {
         .collect();
     let seen = announce_and_look(&mut readers, &sleeping);
     let rung: Vec<bool> = sending.into_iter().map(|one| one.join().expect("no panic")).collect();
-    // It wakes for any ring, and sleeps only where it saw nothing at all.
+    // It wakes at any ring, and sleeps only if it saw no record in any lane.
     if !seen.contains(&true) {
-        assert!(!rung.contains(&false), "a message unseen, and the receiver asleep");
+        assert!(!rung.contains(&false), "a sleeping receiver missed a message");
     }
 }
 
@@ -74,23 +76,23 @@ fn no_message_is_left_with_a_sleeping_receiver() {
 }
 
 #[test]
-#[should_panic = "a message unseen"]
+#[should_panic = "missed a message"]
 fn a_sender_without_a_fence_leaves_one() {
     check(Fault::WakerUnfenced, || mail_for_a_sleeper(1));
 }
 
 #[test]
-#[should_panic = "a message unseen"]
+#[should_panic = "missed a message"]
 fn a_sleeper_without_a_fence_leaves_one() {
     check(Fault::SleeperUnfenced, || mail_for_a_sleeper(1));
 }
 
-/// A sender that leaves an empty chunk behind, and its message in the next but one. The sleeper
-/// looks through so many changes of chunks.
+/// Runs a sender that leaves two empty chunks and a message in the third, and a receiver that goes
+/// to sleep and checks through `looked_through` changes of chunks.
 fn mail_behind_empty_chunks(looked_through: usize) {
     let sleeping = Arc::new(AtomicU32::new(0));
     let chunks: Vec<Heap> = (0..3).map(|_| Heap::new(1 << LOG2)).collect();
-    let mut reader = Reader::new(chunks[0].clone(), LOG2, 0, 0).expect("a lane's beginning");
+    let mut reader = Reader::new(chunks[0].clone(), LOG2, 0, 0).expect("a valid position");
     let mut passed = chunks[1..].to_vec().into_iter();
     let sending = {
         let sleeping = sleeping.clone();
@@ -101,19 +103,19 @@ fn mail_behind_empty_chunks(looked_through: usize) {
             send_and_ring(writer, &sleeping)
         })
     };
-    // `Mailbox::sleep` up to where it would wait; `Inbound::follow` in the middle.
+    // The steps of `Mailbox::sleep` before it would wait, with `Inbound::follow` in the middle.
     sleeping.store(1, Ordering::Relaxed);
     barrier(matches!(fault(), Fault::SleeperUnfenced));
-    let mut found = reader.look().expect("honest");
+    let mut found = reader.look().expect("valid");
     for _ in 0..looked_through {
         if let Found::Next(log2) = found {
             reader.follow(passed.next().expect("passed before"), log2);
-            found = reader.look().expect("honest");
+            found = reader.look().expect("valid");
         }
     }
     let rung = sending.join().expect("no panic");
     let seen = matches!(found, Found::Message(_));
-    assert!(seen || rung, "a message unseen, and the receiver asleep");
+    assert!(seen || rung, "a sleeping receiver missed a message");
 }
 
 #[test]
@@ -122,30 +124,30 @@ fn no_message_is_left_behind_empty_chunks() {
 }
 
 #[test]
-#[should_panic = "a message unseen"]
+#[should_panic = "missed a message"]
 fn a_look_through_one_chunk_only_leaves_one() {
     check(Fault::None, || mail_behind_empty_chunks(1));
 }
 
-/// A full ring: the sender waits for room, the receiver makes some.
+/// Runs a sender that waits for space in a full ring, and a receiver that frees some.
 fn room_for_a_sleeper() {
     let (waiting, place) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
     let ring = Heap::new(1 << LOG2);
-    let mut reader = Reader::new(ring.clone(), LOG2, 0, 0).expect("a lane's beginning");
+    let mut reader = Reader::new(ring.clone(), LOG2, 0, 0).expect("a valid position");
     let mut writer = Writer::new(ring, LOG2);
     writer.push(&[1; LONG]);
     writer.push(&[2; LONG]);
     let sending = {
         let (waiting, place) = (waiting.clone(), place.clone());
         thread::spawn(move || {
-            // `Sender::sleep` up to where it would wait.
+            // The steps of `Sender::sleep` before it would wait.
             waiting.store(1, Ordering::Relaxed);
             barrier(matches!(fault(), Fault::SleeperUnfenced));
             writer.believe(position::read(&place)).expect("an honest receiver");
             writer.make_room(LONG) == Room::Here
         })
     };
-    // `Inbound::acknowledge` and `tell_of_room`; the third needs the room of both.
+    // `Inbound::acknowledge` and `tell_of_room`; the third message needs the space of both.
     for _ in 0..2 {
         assert_eq!(reader.look(), Ok(Found::Message(LONG)));
         reader.advance(LONG);
@@ -154,7 +156,7 @@ fn room_for_a_sleeper() {
     barrier(matches!(fault(), Fault::WakerUnfenced));
     let told = waiting.load(Ordering::Relaxed) != 0;
     let found = sending.join().expect("no panic");
-    assert!(found || told, "room unseen, and the sender asleep");
+    assert!(found || told, "a sleeping sender missed free space");
 }
 
 #[test]
@@ -163,13 +165,13 @@ fn no_sender_sleeps_beside_room() {
 }
 
 #[test]
-#[should_panic = "room unseen"]
+#[should_panic = "missed free space"]
 fn a_receiver_without_a_fence_leaves_it_asleep() {
     check(Fault::WakerUnfenced, room_for_a_sleeper);
 }
 
 #[test]
-#[should_panic = "room unseen"]
+#[should_panic = "missed free space"]
 fn a_waiting_sender_without_a_fence_stays_asleep() {
     check(Fault::SleeperUnfenced, room_for_a_sleeper);
 }

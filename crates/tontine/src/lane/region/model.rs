@@ -1,10 +1,10 @@
 //! Memory of one process, for tests and models: [`Heap`].
 //!
-//! Every access is checked: one outside of it panics. Under loom it also notices when a payload is
-//! copied in while it is copied out, which nothing but the protocol's orderings prevents. The bytes
-//! of real memory are reached by [`crate::lane::mapped`].
+//! Every access is checked: one outside of it panics. Under loom it also panics if a payload is
+//! copied in while it is copied out, which only the protocol's orderings prevent.
+//! [`crate::lane::mapped`] accesses shared memory.
 
-#![allow(unsafe_code, reason = "shares what loom watches for races")]
+#![allow(unsafe_code, reason = "shares cells that loom checks for races")]
 
 use std::sync::Arc;
 
@@ -56,17 +56,16 @@ impl Region for Heap {
     }
 }
 
-/// Tells loom which words are copied, as if they were plain memory: it panics where one thread
-/// writes what another may be reading.
+/// Reports to loom which words are copied, as if they were plain memory: loom panics if one thread
+/// writes a word that another may be reading.
 #[cfg(loom)]
 #[derive(Clone)]
 struct Payloads(Arc<[loom::cell::UnsafeCell<()>]>);
 
-// SAFETY: there is nothing in the cells; loom, which runs one thread at a time, notes who was
-// there.
+// SAFETY: the cells are empty; loom, which runs one thread at a time, only records the accesses.
 #[cfg(loom)]
 unsafe impl Send for Payloads {}
-// SAFETY: as above.
+// SAFETY: like `Send`.
 #[cfg(loom)]
 unsafe impl Sync for Payloads {}
 

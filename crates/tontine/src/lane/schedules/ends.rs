@@ -1,6 +1,6 @@
-//! The two ends as the mailbox makes them, over the library's own Writer and Reader: [`Sender`] and
-//! [`Receiver`], and what stands between them, the socket, the control page ([`Link`]) and the
-//! address ([`Door`]).
+//! Models of the mailbox's two ends, over the library's own Writer and Reader: [`Sender`] and
+//! [`Receiver`], with the socket and the control page ([`Link`]) and the address ([`Door`]) between
+//! them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -16,13 +16,14 @@ use crate::lane::region::model::Heap;
 use crate::lane::{Found, Reader, Room, Writer};
 use crate::sync::{AtomicU64, Ordering};
 
+/// Size of the first chunk, as a power of two.
 const SMALL: u32 = 8;
-/// Chunks of a lane have so many bytes in all.
+/// Maximum bytes of all chunks of a lane.
 const CAP: u64 = 1024 + 512 + 256;
-/// That each sender has to send.
+/// Number of messages of each sender.
 pub(super) const MESSAGES: u32 = 12;
 
-/// What both ends of a lane share beside its chunks: a socket and a control page.
+/// State that both ends of a lane share in addition to its chunks: a socket and a control page.
 #[derive(Default)]
 struct Link {
     passed: Mutex<VecDeque<(Heap, u32)>>,
@@ -31,7 +32,7 @@ struct Link {
     receiver_died: AtomicBool,
 }
 
-/// `number` of `sender`, of a length of its own.
+/// Returns message `number` of `sender`, whose length depends on both.
 pub(super) fn message(sender: u32, number: u32) -> Vec<u8> {
     let length = 8 + (number * 23 + sender * 11) as usize % 90;
     let mut bytes = vec![number as u8; length];
@@ -40,7 +41,7 @@ pub(super) fn message(sender: u32, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a receiver needs to begin, or to go on.
+/// HELLO: the state from which a receiver begins or continues a lane.
 struct HandOver {
     link: Arc<Link>,
     chunks: VecDeque<(Heap, u32)>,
@@ -48,15 +49,15 @@ struct HandOver {
     position: u64,
 }
 
-/// Where hand-overs wait for a receiver.
+/// The address: handovers that wait for a receiver.
 #[derive(Default)]
 pub(super) struct Door {
     waiting: Mutex<VecDeque<HandOver>>,
-    /// Senders that will not come again.
+    /// Number of senders that have ended.
     pub(super) ended: AtomicUsize,
 }
 
-/// As `mailbox::Sender`.
+/// Model of `mailbox::Sender`.
 pub(super) struct Sender {
     name: u32,
     writer: Writer<Chunk>,
@@ -82,7 +83,7 @@ impl Sender {
         sender
     }
 
-    /// `HELLO`, the first one or a successor's.
+    /// Sends `HELLO` to the first receiver or to a successor.
     fn hand_over(&mut self) {
         self.link = Arc::default();
         let position = self.writer.position();
@@ -91,7 +92,7 @@ impl Sender {
         let chunks = chunks.collect();
         let (base, link) = (self.writer.base(), self.link.clone());
         self.pace.step();
-        let mut waiting = self.door.waiting.lock().expect("nobody dies with it");
+        let mut waiting = self.door.waiting.lock().expect("not poisoned");
         waiting.push_back(HandOver { link, chunks, base, position });
     }
 
@@ -115,11 +116,11 @@ impl Sender {
         let chunk = Chunk { heap: Heap::new(1 << log2), pace: self.pace.clone() };
         self.pace.step();
         let note = (chunk.heap.clone(), log2);
-        self.link.passed.lock().expect("nobody dies with it").push_back(note);
+        self.link.passed.lock().expect("not poisoned").push_back(note);
         self.writer.go_on_in(chunk, log2);
     }
 
-    /// Does what is to be done before a message; `false` where the receiver has closed.
+    /// Does the work that precedes a message. Returns `false` if the receiver has closed.
     fn ready(&mut self) -> bool {
         if self.receiver_died() {
             self.refresh();
@@ -136,7 +137,7 @@ impl Sender {
         state & CLOSED == 0
     }
 
-    /// Sends one message; `false` where the receiver has closed.
+    /// Sends one message. Returns `false` if the receiver has closed.
     fn send(&mut self, number: u32) -> bool {
         let message = message(self.name, number);
         while self.ready() {
@@ -165,9 +166,8 @@ impl Sender {
         false
     }
 
-    /// Writes it where it will stand, then looks at the receiver, which may have asked for the
-    /// chunk or died since, and publishes it where it stands; `false` where the receiver has
-    /// closed.
+    /// Writes a message in place, checks the receiver, which may have asked for the chunk or died
+    /// since, and publishes the message there. Returns `false` if the receiver has closed.
     fn reserve_and_commit(&mut self, message: &[u8]) -> bool {
         let (place, at) = (self.writer.place(), self.writer.payload_at());
         self.writer.region().copy_in(at, message);
@@ -178,7 +178,8 @@ impl Sender {
         true
     }
 
-    /// Sends all, and hands over until all is read; takes back what a closed receiver left.
+    /// Sends all messages, and hands over until all are read. Returns those that a closed receiver
+    /// left unread.
     pub(super) fn run(&mut self) -> Vec<Vec<u8>> {
         let open = (0..MESSAGES).all(|number| self.send(number));
         while open && !self.writer.is_read() && self.ready() {
@@ -190,14 +191,14 @@ impl Sender {
     }
 }
 
-/// As a mailbox's lane.
+/// Model of a mailbox's lane.
 pub(super) struct Lane {
     reader: Reader<Chunk>,
     link: Arc<Link>,
     chunks: VecDeque<(Heap, u32)>,
 }
 
-/// As `mailbox::Mailbox`.
+/// Model of `mailbox::Mailbox`.
 pub(super) struct Receiver {
     pub(super) lanes: Vec<Lane>,
     pace: Pace,
@@ -205,10 +206,10 @@ pub(super) struct Receiver {
     pub(super) taken: Arc<Mutex<Taken>>,
 }
 
-/// What became of messages, for the end of the test.
+/// Messages that one receiver took, for the checks at the end of a test.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// As they came, with each one's sender.
+    /// In the order of arrival; each contains its sender.
     pub(super) delivered: Vec<Vec<u8>>,
     pub(super) acknowledged: Vec<Vec<u8>>,
 }
@@ -220,8 +221,8 @@ impl Receiver {
 
     pub(super) fn accept(&mut self) {
         self.pace.step();
-        // Lanes are known from here on to whoever notes this one's death.
-        let come = std::mem::take(&mut *self.door.waiting.lock().expect("nobody dies with it"));
+        // From here on `mark_dead` reaches these lanes.
+        let come = std::mem::take(&mut *self.door.waiting.lock().expect("not poisoned"));
         for HandOver { link, mut chunks, base, position } in come {
             let (heap, log2) = chunks.pop_front().expect("the first chunk");
             let chunk = Chunk { heap, pace: self.pace.clone() };
@@ -230,7 +231,7 @@ impl Receiver {
         }
     }
 
-    /// One look at each lane; whether there was anything.
+    /// Checks each lane once. Returns `true` if one had a record.
     fn pass(&mut self) -> bool {
         let mut any = false;
         for lane in &mut self.lanes {
@@ -246,15 +247,15 @@ impl Receiver {
                     let mut bytes = Vec::new();
                     let at = lane.reader.payload_at();
                     lane.reader.region().copy_out(at, length, &mut bytes);
-                    self.taken.lock().expect("no death").delivered.push(bytes.clone());
+                    self.taken.lock().expect("not poisoned").delivered.push(bytes.clone());
                     self.pace.step();
                     lane.reader.advance(length);
                     position::publish(&lane.link.position, lane.reader.position());
-                    self.taken.lock().expect("no death").acknowledged.push(bytes);
+                    self.taken.lock().expect("not poisoned").acknowledged.push(bytes);
                 }
                 Found::Next(log2) => {
                     self.pace.step();
-                    let mut passed = lane.link.passed.lock().expect("nobody dies with it");
+                    let mut passed = lane.link.passed.lock().expect("not poisoned");
                     let next = lane.chunks.pop_front().or_else(|| passed.pop_front());
                     drop(passed);
                     let (heap, announced) = next.expect("a chunk is passed before `next`");
@@ -270,15 +271,15 @@ impl Receiver {
         any
     }
 
-    /// Receives until so many senders have ended, or so many messages have come.
+    /// Receives until `senders` senders have ended, or `most` messages have arrived.
     pub(super) fn run(&mut self, senders: usize, most: usize) {
         loop {
-            // Before both looks: who has ended by now neither knocks nor writes after them.
+            // Read before both checks: a sender that has ended by now sends nothing after them.
             self.pace.step();
             let all = self.door.ended.load(Ordering::Relaxed) == senders;
             self.accept();
             let any = self.pass();
-            if !any && all || self.taken.lock().expect("no death").delivered.len() >= most {
+            if !any && all || self.taken.lock().expect("not poisoned").delivered.len() >= most {
                 return;
             }
             if !any {
@@ -294,7 +295,7 @@ impl Receiver {
         }
     }
 
-    /// The kernel's word of its death, to everybody who knows it or waits at its door.
+    /// Marks this receiver as dead, as the kernel does, for the senders of its lanes.
     pub(super) fn mark_dead(&self) {
         for lane in &self.lanes {
             lane.link.receiver_died.store(true, Ordering::Relaxed);

@@ -1,10 +1,10 @@
 //! Whole protocols of the lane in many random schedules, with deaths in them.
 //!
-//! Senders and a receiver ([`ends`]) grow, give back, close, die and hand over. What the operating
-//! system does is modelled: the queue of the socket by a [`VecDeque`](std::collections::VecDeque),
-//! the control page by a few words, the life word by a flag that is set when a thread has stopped.
-//! Each access to anything shared is a point at which shuttle may switch, and at which a thread may
-//! die ([`pace`]). Weak memory is not shown here: that is `models`.
+//! Senders and a receiver ([`ends`]) grow, return memory, close, die and hand over. The operating
+//! system is modelled: the queue of the socket by a [`VecDeque`](std::collections::VecDeque), the
+//! control page by a few words, the liveness word by a flag that is set when a thread has stopped.
+//! At each access to shared state shuttle may switch threads, and a thread may die ([`pace`]). Weak
+//! memory is not covered here, but by `models`.
 
 mod ends;
 mod pace;
@@ -19,7 +19,7 @@ use crate::sync::Ordering;
 use ends::{Door, MESSAGES, Receiver, Sender, message};
 use pace::{Pace, lives};
 
-/// Those of `messages` that are one sender's, by their numbers.
+/// Returns the numbers of those `messages` that `sender` sent.
 fn numbers(messages: &[Vec<u8>], sender: u32) -> Vec<u32> {
     let number = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let from = |bytes: &[u8]| u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -49,18 +49,18 @@ fn begin_senders(count: u32, pace: fn() -> Pace, door: &Arc<Door>) -> Vec<Sendin
 
 struct Sending {
     sent: Arc<AtomicU32>,
-    /// What it took back; nothing where it died.
+    /// Returns the messages that the sender took back; `None` if it died.
     handle: thread::JoinHandle<Option<Vec<Vec<u8>>>>,
 }
 
-/// Two senders, one receiver that closes after so many messages.
+/// Runs two senders, and one receiver that closes after a random number of messages.
 fn growth_and_close() {
     let door = Arc::new(Door::default());
     let sending = begin_senders(2, Pace::immortal, &door);
     let most = thread_rng().gen_range(1..=2 * MESSAGES as usize);
     let mut receiver = Receiver::new(Pace::immortal(), &door);
     receiver.run(2, most);
-    // Whoever knocks from here on finds a closed door.
+    // Both senders are accepted before the receiver closes.
     while receiver.lanes.len() < 2 {
         receiver.accept();
         thread::yield_now();
@@ -72,18 +72,18 @@ fn growth_and_close() {
         let mut whole = numbers(&acknowledged, name);
         whole.extend(numbers(&back, name));
         let sent = one.sent.load(Ordering::Relaxed);
-        assert_eq!(whole, (0..sent).collect::<Vec<_>>(), "lost or twice, of sender {name}");
+        assert_eq!(whole, (0..sent).collect::<Vec<_>>(), "sender {name}: lost or duplicated");
     }
 }
 
-/// A receiver that dies, another that dies, and one that does not.
+/// Runs two receivers that die, one after the other, and a third one that does not.
 fn succession() {
     let door = Arc::new(Door::default());
     let sending = begin_senders(2, Pace::immortal, &door);
     let mut reigns = Vec::new();
     for pace in [Pace::mortal(), Pace::mortal(), Pace::immortal()] {
         let mut receiver = Receiver::new(pace, &door);
-        // A reign ends by death; the last one when everything has come.
+        // Each receiver runs until it dies; the last one until all messages have arrived.
         let died = lives(|| receiver.run(2, usize::MAX)).is_none();
         receiver.mark_dead();
         reigns.push(receiver.taken);
@@ -93,14 +93,14 @@ fn succession() {
     }
     for (name, one) in (0..).zip(sending) {
         let back = one.handle.join().expect("no panic").expect("immortal");
-        assert!(back.is_empty(), "all was received");
+        assert!(back.is_empty(), "a message was not received");
         let mut acknowledged = 0;
         for taken in &reigns {
             let taken = taken.lock().expect("no panic");
             let delivered = numbers(&taken.delivered, name);
             let count = delivered.len() as u32;
-            // From the first that nobody acknowledged on, in order; one more than acknowledged at
-            // most.
+            // In order, from the first unacknowledged message on; at most one more than the
+            // acknowledged ones.
             assert_eq!(delivered, (acknowledged..acknowledged + count).collect::<Vec<_>>());
             let done = numbers(&taken.acknowledged, name).len() as u32;
             assert!(count - done <= 1, "{count} delivered, {done} acknowledged");
@@ -110,7 +110,7 @@ fn succession() {
     }
 }
 
-/// Two senders that die somewhere.
+/// Runs two senders that die at random steps.
 fn dying_senders() {
     let door = Arc::new(Door::default());
     let sending = begin_senders(2, Pace::mortal, &door);
@@ -124,7 +124,8 @@ fn dying_senders() {
     }
 }
 
-/// Both schedulers: uniformly random switches, and few switches at bad moments.
+/// Runs `body` under both schedulers: with uniformly random switches, and with few switches at
+/// unfavourable points.
 fn explore(body: fn()) {
     shuttle::check_random(body, 150);
     shuttle::check_pct(body, 150, 3);

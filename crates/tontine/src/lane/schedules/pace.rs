@@ -1,7 +1,7 @@
-//! A thread's way through a protocol: where it may be switched away, and where it dies.
+//! The points of a protocol at which a thread may be switched out or die: [`Pace`].
 //!
-//! [`Pace`] is a step before each access to anything shared, [`Chunk`] a region that takes them,
-//! [`lives`] runs what may die.
+//! [`Pace::step`] is called before each access to shared state, [`Chunk`] is a region that calls
+//! it, [`lives`] runs code that may die.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::lane::region::Region;
 use crate::lane::region::model::Heap;
 use crate::sync::{AtomicU64, Ordering};
 
-/// One thread's way through the protocol.
+/// Step counter of one thread.
 #[derive(Clone)]
 pub(super) struct Pace {
     switch: Arc<shuttle::sync::atomic::AtomicU32>,
-    /// Dies at the step at which this is 0.
+    /// Number of steps before the thread dies.
     left: Arc<AtomicU32>,
 }
 
-/// How a thread leaves that dies.
+/// Panic payload of a thread that dies.
 struct Died;
 
 impl Pace {
@@ -34,24 +34,25 @@ impl Pace {
         Self::new(u32::MAX)
     }
 
-    /// Dies somewhere, or does not come so far.
+    /// Returns a counter with a random number of steps, which may exceed those that the thread
+    /// makes.
     pub(super) fn mortal() -> Self {
         Self::new(thread_rng().gen_range(0..400))
     }
 
-    /// Before each access to what is shared.
+    /// Lets shuttle switch threads, or ends this one. Called before each access to shared state.
     pub(super) fn step(&self) {
         self.switch.load(Ordering::SeqCst);
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
-            // Past the panic hook: this is no failure.
+            // Bypasses the panic hook, since this is not a failure.
             resume_unwind(Box::new(Died));
         }
         self.left.store(left - 1, Ordering::Relaxed);
     }
 }
 
-/// Runs what may die; tells whether it did.
+/// Runs code that may die. Returns its result, or `None` if it died.
 pub(super) fn lives<T>(body: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
