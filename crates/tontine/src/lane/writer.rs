@@ -4,8 +4,8 @@
 //! offset of the following header. So the receiver finds no record there until the sender has
 //! published one, independent of what an earlier lap left in the ring.
 //!
-//! Neighbours: [`super::reader`] is the other end. [`crate::mailbox`] decides what happens if there
-//! is no free space.
+//! Neighbours: [`super::reader`] is the other end. [`crate::mailbox`] decides what happens if
+//! free space is missing.
 
 use std::collections::VecDeque;
 

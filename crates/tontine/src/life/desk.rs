@@ -17,7 +17,7 @@ pub(super) struct Desks(AtomicU64);
 /// One desk of this process's page, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    /// Its index, which a peer receives for [`super::Watch::sleeping`].
+    /// Index of the desk, which a peer receives for [`super::Watch::sleeping`].
     pub(crate) index: u32,
     life: &'static Life,
 }

@@ -1,16 +1,16 @@
-//! A doorbell: [`ring`] at one end, and the other becomes readable.
+//! Doorbells: [`ring`] at one end makes the other readable.
 //!
-//! It is a pair of sockets and not an eventfd, because its two ends belong to processes that do not
-//! trust each other. Writing an eventfd waits where its counter is full, unless `O_NONBLOCK` is
-//! set, and that flag belongs to the open file, which whoever else has it may fill and change. What
-//! `MSG_DONTWAIT` says holds for the call.
+//! A doorbell is a pair of sockets and not an eventfd, because its two ends belong to processes
+//! that do not trust each other. A write to an eventfd whose counter is full blocks unless
+//! `O_NONBLOCK` is set, and the other end can fill the counter and change the flag, which belongs
+//! to the open file. `MSG_DONTWAIT` applies to the call.
 //!
-//! A ring may bring descriptors, and closing those may wait. The kernel refuses them where it can
-//! (`SO_PASSRIGHTS`); where it cannot, each ring is looked at before it is taken. Datagrams and not
-//! a stream, so that no byte out of band hides from that look, and a queue can be told for certain
-//! to be empty before it is closed.
+//! A ring may bring descriptors, and closing those may wait. If the kernel supports it
+//! (`SO_PASSRIGHTS`), it refuses them; otherwise each ring is checked before it is received. The
+//! sockets are datagram sockets, not streams, so that no byte out of band evades the check, and an
+//! empty queue can be recognised with certainty before it is closed.
 //!
-//! Neighbours: the mailbox makes one for each lane and passes the far end with `WELCOME`.
+//! Neighbours: the mailbox makes one for each lane and passes the other end with `WELCOME`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,22 +20,23 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, So
 use super::socket::{self, Socket};
 use crate::error::{Error, Result};
 
-/// Rings that are taken at once.
+/// Maximum number of rings received per call.
 const MOST_RINGS: usize = 64;
 
-/// The kernel lets rings bring descriptors.
+/// Set if the kernel cannot refuse descriptors in rings.
 static UNGUARDED: AtomicBool = AtomicBool::new(false);
 
-/// What the ear heard.
+/// Content of a doorbell's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// Rings, or nothing.
+    /// Rings, or no message.
     Rings,
-    /// What no honest peer rings with. It is in there still: the bell is not to be heard again.
+    /// A message that no honest peer sends. It stays in the queue: do not receive from the doorbell
+    /// again.
     Noise,
 }
 
-/// The ear, and the button for somebody else.
+/// Makes a doorbell. Returns the end that listens, and the end that rings, for another process.
 ///
 /// # Errors
 /// [`Error::System`].
@@ -46,21 +47,21 @@ pub(crate) fn make() -> Result<(Socket, OwnedFd)> {
             .map_err(|errno| Error::system("socketpair", errno))?;
     if !socket::refuse_descriptors(&ear) {
         UNGUARDED.store(true, Ordering::Relaxed);
-        // Each ring is looked at, with room for credentials and for no descriptor.
+        // Each ring is checked, with space for credentials and for no descriptor.
         socket::pass_credentials(&ear)?;
     }
-    // Nothing is ever queued at this end, whoever holds it.
+    // No message can be queued at this end, whichever process holds it.
     rustix::net::shutdown(&button, Shutdown::Read)
         .map_err(|errno| Error::system("shutdown", errno))?;
     Ok((Socket::new(ear)?, button))
 }
 
-/// Rings. A bell that cannot take another ring has rung already; one without an ear needs none.
+/// Rings. A full queue has a ring already, and a closed other end needs none.
 pub(crate) fn ring(button: impl AsFd) {
     let _ = rustix::net::send(button, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Takes the rings out. More than a few dozen of them it leaves for the next time.
+/// Receives up to [`MOST_RINGS`] rings; the rest stays for the next call.
 pub(crate) fn hush(ear: impl AsFd) -> Heard {
     if UNGUARDED.load(Ordering::Relaxed) {
         return hush_carefully(ear);
@@ -77,7 +78,7 @@ fn hush_carefully(ear: impl AsFd) -> Heard {
     for _ in 0..MOST_RINGS {
         match socket::receive(&ear, &mut [0]) {
             Ok(Some(ring)) if ring.has_descriptors => return Heard::Noise,
-            // An empty one, which looks like the end of a connection and is not taken.
+            // An empty message looks like the end of a connection, and is not received.
             Ok(Some(ring)) if ring.hung_up => return Heard::Noise,
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => break,
@@ -105,7 +106,7 @@ mod tests {
         ring(&button);
     }
 
-    /// A ring that brought a socket told to linger made `recv` wait for it.
+    /// A ring that brought a socket with SO_LINGER made `recv` wait for it.
     #[test]
     fn descriptors_do_not_come_with_a_ring_or_end_it() {
         let (ear, button) = make().expect("a pair");
@@ -123,7 +124,7 @@ mod tests {
                 assert!(!UNGUARDED.load(Ordering::Relaxed));
             }
         }
-        // As on a kernel that cannot refuse them.
+        // The case of a kernel that cannot refuse them.
         let flags = SocketFlags::CLOEXEC;
         let (ear, button) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)

@@ -1,24 +1,25 @@
-//! For tests: a forked child that runs a check and leaves.
+//! Forked children for tests: [`in_child`].
 
 #![allow(unsafe_code, reason = "fork")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A child that hangs is killed after so long.
+/// Time in seconds after which a child that hangs is killed.
 const LIMIT_S: u32 = 60;
 
-/// Forks; the child runs `body` and leaves. Whether it returned true, not killed and not panicked.
+/// Forks a child that runs `body` and exits. Returns `true` if `body` did, and the child was
+/// neither killed nor panicked.
 ///
-/// The C library's allocator works in the child. What another thread of this process may have
-/// locked at the moment of the fork does not: `body` prints nothing.
+/// The C library's allocator works in the child. Locks that another thread of this process held at
+/// the fork stay locked, so `body` must not print.
 pub(crate) fn in_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs on a copy of this thread and leaves by `_exit`, never returning into
+    // SAFETY: the child runs on a copy of this thread and exits by `_exit`, without returning to
     // the caller's frames.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
             let body = AssertUnwindSafe(body);
-            // SAFETY: a timer, and the process's end.
+            // SAFETY: the calls take integers; the second ends the process.
             unsafe {
                 libc::alarm(LIMIT_S);
                 libc::_exit(i32::from(!catch_unwind(body).unwrap_or(false)))

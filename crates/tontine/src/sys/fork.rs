@@ -1,13 +1,13 @@
-//! Telling a forked child from the process that made a handle: [`Guard`], [`PerProcess`].
+//! Detection of forked children by handles that their parent made: [`Guard`], [`PerProcess`].
 //!
-//! A guard is a word in a page that the kernel empties in every forked child (`MADV_WIPEONFORK`):
-//! 1 in the process that made it, 0 in each of its descendants, whatever made them: `fork`, a
-//! bare `clone`, or a library. A child that asks for a guard of its own finds the inherited word
-//! empty and makes a new page, so that handles inherited stay dead and handles made anew work.
+//! A guard is a word in a page that the kernel zeroes in every forked child (`MADV_WIPEONFORK`): 1
+//! in the process that made it, 0 in each of its descendants, whether `fork`, a bare `clone` or a
+//! library made them. A child that requests a guard of its own finds the inherited word zeroed and
+//! makes a new page, so that inherited handles stay invalid and new ones work.
 //!
-//! Not noticed: a child that shares its parent's memory (`vfork`, threads). Neighbours:
-//! [`super::region`] keeps a guard in each region that is not inherited; `life` and the path locks
-//! keep their process-wide state in a [`PerProcess`].
+//! A child that shares its parent's memory (`vfork`, threads) is not detected. Neighbours:
+//! [`super::region`] has a guard in each region that is not inherited; `life` and the path locks
+//! have their process-wide state in a [`PerProcess`].
 
 #![allow(unsafe_code, reason = "an anonymous mapping, and pointers that are never freed")]
 
@@ -18,24 +18,24 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::error::{Error, Result};
 
-/// What a page is at most: the kernel rounds up the length of a mapping.
+/// Length in bytes of the mapping, which the kernel rounds up to whole pages.
 const PAGE_SIZE: usize = 4096;
 
-/// The word of the process that last asked; in a child, its parent's until it asks.
+/// The word that was made last; in a forked child the parent's, until the child makes one.
 static NEWEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
-/// Tells whether this process is the one that made it.
+/// Detects whether this process is the one that made it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guard(&'static AtomicU32);
 
 impl Guard {
-    /// The guard of the calling process; the same word for all that ask in one process, except
-    /// for those that ask for the first time at the same time.
+    /// Returns a guard of the calling process. All guards of a process have the same word, except
+    /// those of threads that make the first one at the same time.
     ///
     /// # Errors
-    /// [`Error::System`], where no page can be mapped.
+    /// [`Error::System`] if no page can be mapped.
     pub(crate) fn here() -> Result<Self> {
-        // SYNC newest-guard: pairs with the exchange below, so that the word is seen set.
+        // SYNC newest-guard: pairs with the exchange below, so that the word is seen as 1.
         let newest = NEWEST.load(Ordering::Acquire);
         // SAFETY: a word that was published is never unmapped.
         if let Some(word) = unsafe { newest.as_ref() }
@@ -45,7 +45,7 @@ impl Guard {
         }
         let word = wiped_on_fork()?;
         word.store(1, Ordering::Relaxed);
-        // Losing against another thread is no loss: its word and this one are both this process's.
+        // If another thread was first, both words stay in use: both belong to this process.
         // SYNC newest-guard: pairs with the load above.
         let _ = NEWEST.compare_exchange(
             newest,
@@ -56,15 +56,16 @@ impl Guard {
         Ok(Self(word))
     }
 
-    /// Whether this process is a forked descendant of the one that made the guard: one load.
+    /// Returns `true` if this process is a forked descendant of the one that made the guard (one
+    /// load).
     #[inline(always)]
     pub(crate) fn is_forked(self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 }
 
-/// One `T` a process, made when first asked for, and made anew in a forked child that asks: the
-/// child's locks are nobody's who did not survive the fork.
+/// One `T` per process, made at its first use. A forked child makes one of its own, so that no lock
+/// in it is held by a thread that does not exist in the child.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T: 'static> {
     newest: AtomicPtr<Made<T>>,
@@ -82,20 +83,20 @@ impl<T: Sync> PerProcess<T> {
         Self { newest: AtomicPtr::new(ptr::null_mut()), make }
     }
 
-    /// This process's, if it was asked for already.
+    /// Returns this process's value, if it was made already.
     #[inline]
     pub(crate) fn peek(&'static self) -> Option<&'static T> {
         // SYNC per-process: pairs with the exchange in `get`.
         let newest = self.newest.load(Ordering::Acquire);
-        // SAFETY: what was published is never freed; `T: Sync` makes it fit to be shared.
+        // SAFETY: a published value is never freed; `T: Sync` allows threads to share it.
         let made = unsafe { newest.as_ref() }?;
         (!made.guard.is_forked()).then_some(&made.value)
     }
 
-    /// This process's.
+    /// Returns this process's value, and makes it if necessary.
     ///
     /// # Errors
-    /// As [`Guard::here`].
+    /// The errors of [`Guard::here`].
     pub(crate) fn get(&'static self) -> Result<&'static T> {
         if let Some(value) = self.peek() {
             return Ok(value);
@@ -110,8 +111,8 @@ impl<T: Sync> PerProcess<T> {
             // SAFETY: just made by `Box::into_raw`, published, and never freed.
             Ok(_) => Ok(unsafe { &(*made).value }),
             Err(newer) => {
-                // SAFETY: `made` was shown to nobody. `newer` replaced what was there a moment
-                // ago, so another thread of this process published it; it is never freed.
+                // SAFETY: `made` was not published. `newer` has just replaced `stale`, so another
+                // thread of this process published it; it is never freed.
                 unsafe {
                     drop(Box::from_raw(made));
                     Ok(&(*newer).value)
@@ -123,7 +124,7 @@ impl<T: Sync> PerProcess<T> {
 
 fn wiped_on_fork() -> Result<&'static AtomicU32> {
     let flags = MapFlags::PRIVATE;
-    // SAFETY: a new mapping where the kernel finds room; nothing else is touched.
+    // SAFETY: a new mapping at an address that the kernel chooses; no other memory is changed.
     unsafe {
         let page = rustix::mm::mmap_anonymous(
             ptr::null_mut(),

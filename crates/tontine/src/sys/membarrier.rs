@@ -1,21 +1,22 @@
-//! A fence that one side pays for both: [`heavy`] where a process goes to sleep, [`light`] where
-//! another one decides whether to wake it.
+//! Fences that one end executes for both: [`heavy`] in a process that goes to sleep, [`light`] in
+//! one that decides whether to wake it.
 //!
-//! Both sides store one word and load the other's: the sender stores a message and loads
-//! `sleeping`, the sleeper stores `sleeping` and looks for messages. Not both may miss the other's
-//! store. Two full fences would ensure it; so does this pair:
+//! Each end stores one word and loads the other's: the sender stores a message and loads
+//! `sleeping`, the sleeper stores `sleeping` and checks for messages. At least one must see the
+//! other's store. Two full fences would ensure it; so does this pair:
 //!
-//! - If the sender runs on some processor during [`heavy`], the kernel interrupts that processor
-//!   and has it execute a full fence, at one point of the sender's program. If the point lies
-//!   behind the sender's store, the store is visible to what the sleeper loads after `heavy`. If
-//!   it lies before the store, so it does before the load ([`light`] keeps the compiler from
-//!   exchanging the two), and the load sees what the sleeper stored before `heavy`.
-//! - If the sender does not run, the switch that took it from its processor was a full fence at
-//!   such a point.
+//! - If the sender runs on a processor during [`heavy`], the kernel interrupts that processor and
+//!   has it execute a full fence, at one point of the sender's program. If the point is after the
+//!   sender's store, the store is visible to the sleeper's loads after `heavy`. If it is before the
+//!   store, it is also before the load ([`light`] keeps the compiler from reordering the two), and
+//!   the load sees what the sleeper stored before `heavy`.
+//! - If the sender does not run, the context switch that removed it from its processor was a full
+//!   fence at such a point.
 //!
-//! The kernel interrupts only processes that have registered: [`register`], before the other side
-//! is told that it may rely on it. Neighbours: the lanes and the mailbox choose between this and
-//! two full fences (`docs/layout.md`, "The two fence modes"). Nothing here sleeps or wakes.
+//! The kernel interrupts only processes that have registered: [`register`] is called before the
+//! other end learns that it may rely on this. Neighbours: the lanes and the mailbox choose between
+//! this and two full fences (`docs/layout.md`, "The two fence modes"). Nothing here sleeps or
+//! wakes.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
@@ -26,24 +27,25 @@ use super::fork::PerProcess;
 static REGISTERED: PerProcess<bool> =
     PerProcess::new(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok());
 
-/// Lets other processes' [`heavy`] reach this one. Asked once a process, and anew in a forked
-/// child; false where the kernel cannot or a filter forbids it.
+/// Registers this process, once, for the [`heavy`] of other processes; a forked child registers
+/// again. Returns `false` if the kernel does not support it or a filter forbids it.
 pub(crate) fn register() -> bool {
     REGISTERED.get().is_ok_and(|registered| *registered)
 }
 
-/// A full fence here and on every processor that runs a registered process. False, and only a fence
-/// here, where it is forbidden by now: then nobody may sleep on its strength.
+/// Executes a full fence here and on every processor that runs a registered process. Returns
+/// `false`, after a fence here only, if the kernel no longer allows it: then the caller must not
+/// rely on being woken.
 pub(crate) fn heavy() -> bool {
     let reached_all = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
     if !reached_all {
-        // SYNC asymmetric-fence: this half alone; the caller is told.
+        // SYNC asymmetric-fence: this half alone, which the result reports.
         fence(Ordering::SeqCst);
     }
     reached_all
 }
 
-/// The other half of [`heavy`]: keeps the compiler from exchanging what stands before and after. No
+/// The other half of [`heavy`]: keeps the compiler from reordering accesses across it. Emits no
 /// instruction.
 #[inline(always)]
 pub(crate) fn light() {
@@ -61,7 +63,7 @@ mod tests {
         let can = known.contains_command(MembarrierCommand::RegisterGlobalExpedited)
             && known.contains_command(MembarrierCommand::GlobalExpedited);
         assert_eq!(register(), can);
-        assert_eq!(register(), can, "twice does no harm");
+        assert_eq!(register(), can, "a second call has the same result");
         assert_eq!(heavy(), can);
         light();
     }

@@ -1,10 +1,10 @@
-//! What is asked of the kernel, in one place: memory that one process writes and others read
-//! ([`region`]), when nothing refers to it any more ([`release`]), who was forked ([`fork`]),
-//! datagrams with descriptors ([`socket`]), doorbells ([`bell`]), the end of another process
-//! ([`pidfd`]), a fence for others ([`membarrier`]), a thread without signals ([`thread`]), and one
-//! with a descriptor table of its own ([`quarantine`]).
+//! Interfaces of the kernel: memory that one process writes and others read ([`region`]), its
+//! release ([`release`]), detection of forks ([`fork`]), messages with descriptors ([`socket`]),
+//! doorbells ([`bell`]), the end of another process ([`pidfd`]), fences for other processes
+//! ([`membarrier`]), resource limits ([`limits`]), threads without signals ([`thread`]), and
+//! threads with a descriptor table of their own ([`quarantine`]).
 //!
-//! Nothing here knows of lives, lanes or mailboxes. Every descriptor is made close-on-exec.
+//! Nothing here uses lives, lanes or mailboxes. Every descriptor is made close-on-exec.
 
 pub(crate) mod bell;
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The end of another process, as a descriptor: [`open`], [`has_ended`].
 //!
-//! A pidfd becomes readable when the whole process has ended, by whatever way, and works where no
-//! life word was passed. It does not fire when the process calls `exec`; the life word does.
-//! Neighbours: [`super::socket`] receives pidfds that the kernel attached to a message, which need
-//! no pid and cannot mean a stranger.
+//! A pidfd becomes readable when the whole process has ended, for any reason, and works without the
+//! process's liveness word. It does not report `exec`; the liveness word does. Neighbours:
+//! [`super::socket`] receives pidfds that the kernel attached to a message, which need no pid and
+//! cannot refer to another process.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -13,21 +13,22 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::error::{Error, Result};
 
-/// A descriptor for the process that has this id *now*.
+/// Returns a descriptor for the process that has this id *now*.
 ///
 /// # Errors
-/// [`Error::System`]: ESRCH where there is none, EINVAL where the id is a thread's or 0.
+/// [`Error::System`]: ESRCH if there is none, EINVAL if the id is 0 or that of a thread.
 pub(crate) fn open(pid: u32) -> Result<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(Error::system("pidfd_open", Errno::INVAL))?;
     pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| Error::system("pidfd_open", errno))
 }
 
-/// Whether its process has ended (it may not be reaped yet). False if the kernel does not tell.
+/// Returns `true` if the process has ended, also if it is not reaped yet; `false` if the kernel
+/// does not report it.
 pub(crate) fn has_ended(pidfd: impl AsFd) -> bool {
     let mut wanted = [PollFd::new(&pidfd, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A poll that does not wait is not interrupted.
+    // A poll without a wait is not interrupted.
     poll(&mut wanted, Some(&at_once)).is_ok_and(|ready| ready > 0)
         && wanted[0].revents().intersects(PollFlags::IN | PollFlags::HUP)
 }
@@ -45,6 +46,6 @@ mod tests {
         child.wait().expect("wait");
         assert!(has_ended(&pidfd));
         assert_eq!(open(child.id()).expect_err("reaped").errno(), libc::ESRCH);
-        assert_eq!(open(0).expect_err("nobody").errno(), libc::EINVAL);
+        assert_eq!(open(0).expect_err("no process").errno(), libc::EINVAL);
     }
 }

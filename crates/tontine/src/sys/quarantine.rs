@@ -1,22 +1,22 @@
 //! Work on a short-lived thread whose descriptor table is its own: [`run`], [`close`].
 //!
-//! A descriptor that a peer chose must not enter the process's table. When an entry of a table
-//! goes, the kernel drops every POSIX record lock that the table's owner holds on that file, and
+//! A descriptor that a peer chose must not enter the process's table. When an entry of a table is
+//! removed, the kernel drops every POSIX record lock that the table's owner holds on that file, and
 //! has the file system flush it; a FUSE server may never answer. A thread with another table is
-//! another owner: it loses no lock of the process's, and only the thread waits.
+//! another owner: no lock of the process is dropped, and only the thread waits.
 //!
 //! - The thread starts with a table of its own (`close_range` with `CLOSE_RANGE_UNSHARE`). It
 //!   shares memory with the process, so that what it maps is mapped for all.
-//! - The kernel copies the table's first 64 entries at least. The thread cannot close them at once,
-//!   since that flushes files of the program's own; its end closes them, before what peers passed.
-//! - It is lent the process's own sockets over a datagram socket that accepts messages from this
-//!   process's [`Loan`] only.
-//! - It closes nothing. Its end closes its table: then the kernel lets no socket linger, and a
-//!   FUSE file holds the thread and nothing else. Its table is not the process's, so the record
-//!   locks of a process that is killed meanwhile are released at once.
+//! - The kernel copies at least the first 64 entries of the table. The thread cannot close them at
+//!   once, since that flushes the program's own files; its end closes them, before those of peers.
+//! - It borrows the process's own sockets over a datagram socket that accepts messages only from
+//!   this process's [`Loan`].
+//! - It closes no descriptor. Its end closes its table: then the kernel lets no socket linger, and
+//!   a FUSE file blocks only the thread. Its table is not the process's, so the record locks of a
+//!   process that is killed during this are released at once.
 //!
 //! Neighbours: [`super::socket`] receives descriptors and closes connections here. Limits: the
-//! caller waits for the thread's report, so `work` must not wait for any peer.
+//! caller waits for the thread's report, so `work` must not wait for a peer.
 
 #![allow(unsafe_code, reason = "close_range, and a message with an address")]
 
@@ -38,48 +38,49 @@ use super::fork::PerProcess;
 use super::thread;
 use crate::error::{Error, Result};
 
-/// Maximum number of threads that files of one user hold, before connections of that user wait.
+/// Number of threads blocked by files of one user from which on connections of that user wait.
 const MAX_HELD_BY_USER: usize = 8;
 
-/// Maximum number of threads that files of all users hold, before all new connections wait.
+/// Number of threads blocked by files of all users from which on all new connections wait.
 const MAX_HELD: usize = 64;
 
-/// Number of threads besides those that close connections: what was not received is closed in
-/// bounded time, even while files that never answer hold all others.
+/// Maximum number of threads that close connections, in addition to those that receive: unreceived
+/// messages are closed in bounded time, also while files that never answer block all others.
 const MAX_CLOSERS: usize = 4;
 
-/// Maximum number of descriptors that wait to be closed, before no more connections are accepted.
+/// Number of descriptors waiting to be closed beyond which no connection is accepted.
 const MAX_UNCLOSED: usize = 256;
 
-/// Maximum number of descriptors that one thread is lent.
+/// Maximum number of descriptors lent to one thread.
 const MAX_LENT: usize = 64;
 
-/// Maximum wait for threads to end that have only honest descriptors to close: some microseconds.
+/// Maximum wait for the end of threads. With honest descriptors only, a thread ends within some
+/// microseconds.
 const END_TIMEOUT: Duration = Duration::from_millis(20);
 
 static QUARANTINE: PerProcess<Mutex<Quarantine>> = PerProcess::new(Mutex::default);
 
-/// This process's threads, and what waits for one.
+/// Threads of this process, and descriptors that wait for one.
 #[derive(Debug, Default)]
 struct Quarantine {
     loan: Option<Loan>,
-    /// Threads that end when their table is closed.
+    /// Threads whose tables are not closed yet.
     closing: Vec<Closing>,
-    /// Descriptors of ours that wait for a thread to close them.
+    /// Descriptors of this process that wait for a thread to close them.
     waiting: Vec<OwnedFd>,
 }
 
-/// Makes the one descriptor that this process needs for all threads, so that closing never lacks
-/// it. Also closes what still waits.
+/// Makes the descriptor that this process needs for all threads, so that a later close cannot fail
+/// for lack of it. Also closes the descriptors that wait.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if the socket cannot be made.
 pub(crate) fn prepare() -> Result<()> {
     close_waiting();
     loan_name().map(drop)
 }
 
-/// A thread's work with the descriptors that it is lent.
+/// A thread's work with the descriptors that it borrows.
 type Work<T> = Box<dyn FnOnce(&[BorrowedFd<'_>]) -> T + Send>;
 
 /// State that the caller and its thread share. It is one allocation, because a process that has
@@ -92,7 +93,7 @@ struct Exchange<T> {
 enum Stage<T> {
     /// The thread creates its table.
     Starting,
-    /// The thread waits for descriptors, which are lent to this address.
+    /// The thread waits for descriptors at this address.
     Ready(SocketAddrUnix, Pid),
     /// The thread ends without a table.
     Failed(Error),
@@ -122,15 +123,15 @@ struct Closing {
     since: Instant,
 }
 
-/// Runs `work` on a thread of its own with copies of `lent` and no other descriptor, and returns
-/// its result. Blocks until `work` returns. `user` is the peer's, if `work` receives what it
-/// passed. The thread closes its table once the [`Hold`] is dropped; nothing waits for that.
+/// Runs `work` on a new thread with copies of `lent` and no other descriptor, and returns its
+/// result. Blocks until `work` returns. `user` is the peer's, if `work` receives descriptors from a
+/// peer. The thread closes its table once the [`Hold`] is dropped; no caller waits for that.
 ///
-/// `work` drops no descriptor: it forgets those that it does not return to the caller's table by
-/// sending them over one that it was lent.
+/// `work` drops no descriptor: it sends those that the caller needs over a borrowed socket, and
+/// forgets the others.
 ///
 /// # Errors
-/// [`Error::System`] where the system refuses a thread, a socket or the table.
+/// [`Error::System`] if the kernel refuses a thread, a socket or the table.
 pub(crate) fn run<T: Send + 'static>(
     lent: &[BorrowedFd<'_>],
     user: Option<u32>,
@@ -200,8 +201,8 @@ impl<T> Exchange<T> {
     }
 }
 
-/// The thread's end of an exchange. If a panic drops it before the work is done, it tells the
-/// caller that there will be no result.
+/// The thread's end of an exchange. If a panic drops it before the work is done, the caller gets no
+/// result.
 struct Serving<T>(Arc<Exchange<T>>);
 
 impl<T> Drop for Serving<T> {
@@ -239,9 +240,9 @@ impl<T> Serving<T> {
     }
 }
 
-/// Closes descriptors of ours as their last holder, on a thread of its own. Does not wait for it.
+/// Closes descriptors of this process as their last holder, on a new thread. Does not wait for it.
 ///
-/// If the system refuses a thread, or too many are at work, they stay open until the next call
+/// If the kernel refuses a thread, or too many run, the descriptors stay open until the next call
 /// or the next connection.
 pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
     if let Ok(mut quarantine) = quarantine() {
@@ -250,7 +251,7 @@ pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
     close_waiting();
 }
 
-/// Starts threads for the descriptors that wait to be closed. Returns how many still wait.
+/// Starts threads for the descriptors that wait to be closed. Returns the number that still wait.
 fn close_waiting() -> usize {
     loop {
         let Ok(mut quarantine) = quarantine() else { return 0 };
@@ -265,7 +266,7 @@ fn close_waiting() -> usize {
         let lent: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
         match run(&lent, None, |_| ()) {
             Ok(((), hold)) => {
-                // In this order: the last holder is the thread.
+                // In this order, so that the thread is the last holder.
                 drop(batch);
                 drop(hold);
             }
@@ -278,8 +279,8 @@ fn close_waiting() -> usize {
     }
 }
 
-/// Returns `true` if more descriptors wait to be closed than a connection should add to. Waits for
-/// threads that only end, [`END_TIMEOUT`] at most.
+/// Returns `true` if too many descriptors wait to be closed for another connection to be accepted.
+/// Waits at most [`END_TIMEOUT`] for threads that are ending.
 pub(crate) fn is_behind() -> bool {
     let deadline = Instant::now() + END_TIMEOUT;
     while close_waiting() > MAX_UNCLOSED {
@@ -291,8 +292,8 @@ pub(crate) fn is_behind() -> bool {
     false
 }
 
-/// Returns `true` if files that peers passed hold all threads that receive from this user. Waits
-/// for threads that only end, [`END_TIMEOUT`] at most.
+/// Returns `true` if files that peers passed block all threads that receive from this user. Waits
+/// at most [`END_TIMEOUT`] for threads that are ending.
 pub(crate) fn is_full(user: u32) -> bool {
     let deadline = Instant::now() + END_TIMEOUT;
     loop {
@@ -303,7 +304,7 @@ pub(crate) fn is_full(user: u32) -> bool {
         if users().count() < MAX_HELD && of_user < MAX_HELD_BY_USER {
             return false;
         }
-        // Threads that are held were started before now: the wait is for the others.
+        // Only recently started threads may still be ending: older ones are blocked.
         let is_young = |one: &Closing| one.user.is_some() && one.since.elapsed() < END_TIMEOUT;
         if Instant::now() >= deadline || !quarantine.closing.iter().any(is_young) {
             return true;
@@ -314,7 +315,7 @@ pub(crate) fn is_full(user: u32) -> bool {
 }
 
 fn quarantine() -> Result<MutexGuard<'static, Quarantine>> {
-    // A panic in there leaves lists that are still right.
+    // A panic while the lock is held leaves correct lists.
     Ok(QUARANTINE.get()?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -329,11 +330,11 @@ impl Quarantine {
 /// kernel has closed its table.
 fn exists(thread: Pid) -> bool {
     let process = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: signal 0 is not sent; the call only looks the thread up.
+    // SAFETY: signal 0 is not sent; the call only checks that the thread exists.
     unsafe { libc::syscall(libc::SYS_tgkill, process, thread.as_raw_nonzero().get(), 0) == 0 }
 }
 
-/// The address of this process's loan socket, which is made at the first call.
+/// Returns the address of this process's loan socket, which the first call makes.
 fn loan_name() -> Result<SocketAddrUnix> {
     let mut quarantine = quarantine()?;
     if quarantine.loan.is_none() {
@@ -350,7 +351,7 @@ fn renew_loan() -> Result<()> {
         let is_ours = rustix::net::getsockname(&loan.socket)
             .is_ok_and(|name| SocketAddrUnix::try_from(name) == Ok(loan.name.clone()));
         if !is_ours {
-            // The program has closed it, and the number may be another descriptor's by now.
+            // The program has closed it, and another descriptor may have its number by now.
             std::mem::forget(loan.socket);
         }
     }
@@ -367,7 +368,7 @@ struct Loan {
 impl Loan {
     fn new() -> Result<Self> {
         let (socket, name) = named_socket()?;
-        // Any process could send to the name.
+        // Otherwise any process could send to the name.
         rustix::net::shutdown(&socket, Shutdown::Read)
             .map_err(|errno| Error::system("shutdown", errno))?;
         Ok(Self { socket, name })
@@ -379,7 +380,7 @@ impl Loan {
         assert!(lent.len() <= MAX_LENT, "{} descriptors to lend", lent.len());
         if !lent.is_empty() {
             let fits = control.push(SendAncillaryMessage::ScmRights(lent));
-            debug_assert!(fits, "room for the maximum");
+            debug_assert!(fits, "space for the maximum");
         }
         let bytes = [IoSlice::new(b"lent")];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -391,16 +392,16 @@ impl Loan {
     }
 }
 
-/// The thread's table, with the one socket over which it is lent others.
+/// The thread's table, with the socket over which it borrows others.
 struct Table {
     socket: ManuallyDrop<OwnedFd>,
     name: SocketAddrUnix,
 }
 
-/// Maximum number of entries that the kernel copies, whatever the call asks for.
+/// Number of entries that the kernel copies even if the call requests fewer.
 const COPIED: u32 = 64;
 
-/// Entries that a table needs behind those: the thread's own, and what one message passes.
+/// Number of entries that a table needs in addition: the thread's own, and those of one message.
 const MIN_ROOM: u64 = MAX_LENT as u64 + 4;
 
 impl Table {
@@ -409,10 +410,10 @@ impl Table {
     fn new(lender: &SocketAddrUnix) -> Result<Self> {
         let limit = getrlimit(Resource::Nofile).current;
         let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
-        // A table that is too small for the copies loses them, though that flushes files.
+        // A table that is too small for the copies does without them, although that flushes files.
         let first = if is_small { 0 } else { COPIED };
-        // SAFETY: three integers. The table that is left to the other threads stays as it is; this
-        // thread uses none of its descriptors.
+        // SAFETY: the call takes three integers. The other threads' table is unchanged; this thread
+        // uses none of its descriptors.
         let done = unsafe {
             libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_UNSHARE)
         };
@@ -421,8 +422,8 @@ impl Table {
         }
         let (socket, name) = named_socket_to(lender)?;
         let table = Self { socket: ManuallyDrop::new(socket), name };
-        // The kernel closes a table in the order of its numbers. Peers' descriptors come behind the
-        // program's own, or one that never answers would keep the program's open.
+        // The kernel closes a table in the order of its numbers. Peers' descriptors must come after
+        // the program's own: one that never answers would keep later ones open.
         for _ in 0..first {
             let copy = rustix::io::fcntl_dupfd_cloexec(&*table.socket, 0)
                 .map_err(|errno| Error::system("fcntl(F_DUPFD_CLOEXEC)", errno))?;
@@ -433,12 +434,12 @@ impl Table {
         Ok(table)
     }
 
-    /// The socket's name and the thread that has it.
+    /// Returns the socket's name and the thread that has it.
     fn address(&self) -> (SocketAddrUnix, Pid) {
         (self.name.clone(), gettid())
     }
 
-    /// Receives what the process has lent.
+    /// Receives the descriptors that the process lends.
     fn borrow(&self) -> Result<Vec<OwnedFd>> {
         let system = |errno| Error::system("recvmsg", errno);
         let mut room =
@@ -461,7 +462,7 @@ impl Table {
                 _ => {}
             }
         }
-        // In another network namespace the name may be another process's.
+        // In another network namespace the name may belong to another process.
         if !is_ours {
             return Err(system(Errno::PERM));
         }
@@ -473,7 +474,7 @@ impl Table {
     }
 }
 
-/// A datagram socket with a name that the kernel chose.
+/// Returns a datagram socket with a name that the kernel chose.
 fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
     let name = name(&socket)?;
@@ -484,7 +485,7 @@ fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
 /// other socket.
 fn named_socket_to(peer: &SocketAddrUnix) -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
-    // Before it has a name: each message then says who sent it.
+    // Set before it has a name, so that each message has its sender's credentials.
     sockopt::set_socket_passcred(&socket, true)
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))?;
     rustix::net::connect(&socket, peer).map_err(|errno| Error::system("connect", errno))?;
@@ -515,8 +516,8 @@ mod tests {
         run(&[], None, move |lent| (lent.len(), number)).is_ok_and(|(got, _)| got == (0, number))
     }
 
-    /// A program that closed all descriptors (`closefrom`) could make no connection any more: each
-    /// thread was lent its descriptors over a socket that was gone.
+    /// After a program closed all descriptors (`closefrom`), it could make no connection: threads
+    /// borrow their descriptors over a socket that was closed with them.
     #[test]
     fn closed_loan_socket_is_replaced() {
         assert!(in_child(|| {
@@ -527,13 +528,13 @@ mod tests {
             else {
                 return false;
             };
-            // SAFETY: as a program does that does not know whose it is.
+            // SAFETY: the library must tolerate that a program closes a descriptor it does not own.
             unsafe { libc::close(closed) };
             before && answers(2) && answers(3)
         }));
     }
 
-    /// The loan's name is one of a network namespace, and a thread in another found none.
+    /// The loan's name belongs to a network namespace, and a thread in another one did not find it.
     #[test]
     fn other_network_namespace_gets_another_loan() {
         if !rustix::process::geteuid().is_root() {
@@ -541,7 +542,7 @@ mod tests {
         }
         assert!(in_child(|| {
             let before = answers(1);
-            // SAFETY: a number.
+            // SAFETY: the call takes an integer.
             let left = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
             before && left && answers(2) && answers(3)
         }));

@@ -1,13 +1,13 @@
 //! Memory that one process writes and others read: [`OwnRegion`], [`PeerRegion`].
 //!
-//! Each region is a memfd. Its maker maps it writable and then seals it, so that nobody, not even a
-//! process that reopens it by way of `/proc`, can write it, shrink it or punch holes into it; the
-//! maker's own mapping stays writable. Whoever receives the descriptor believes nothing until
-//! [`PeerRegion::map`] has checked it; [`Unfit`] says what was missing. From then on reading the
-//! region cannot fault, and what is *in* it is still nothing but a claim.
+//! Each region is a memfd. Its maker maps it writable and then seals it, so that no other process,
+//! not even one that reopens it through `/proc`, can write it, shrink it or punch holes into it;
+//! the maker's own mapping stays writable. A process that receives the descriptor trusts it only
+//! after [`PeerRegion::map`] has checked it; [`Unfit`] names what was missing. From then on reading
+//! the region cannot fault, but its content is still untrusted.
 //!
-//! Neighbours: `life::word` keeps a process's page in one, the lanes their chunks and control
-//! pages. What lies at which offset is theirs to know.
+//! Neighbours: `life::word` has a process's page in a region, the lanes their chunks and control
+//! pages. They define the offsets.
 
 #![allow(unsafe_code, reason = "maps and unmaps files, and moves mappings between threads")]
 
@@ -22,22 +22,21 @@ use super::fork::Guard;
 use super::limits;
 use crate::error::{Error, Peer, Result};
 
-/// What makes a region readable without fear: nobody writes it but its maker, and its size is for
-/// ever.
+/// Seals that make a region safe to read: only its maker can write it, and its size is final.
 const SEALS: SealFlags =
     SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// `f_type` of tmpfs, where memfds live that are not of huge pages.
+/// `f_type` of tmpfs, the file system of memfds without huge pages.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// What `st_blocks` counts in, whatever the file system's block size.
+/// Unit of `st_blocks` in bytes, independent of the file system's block size.
 const STAT_BLOCK: u64 = 512;
 
-/// A signal may interrupt the allocation of a large region; so many may, before we give up.
+/// Maximum number of signals that may interrupt the allocation of a region before it fails.
 const INTERRUPTIONS: usize = 1000;
 
-/// A memfd that this process alone writes: its blocks are allocated, its mapping is writable and
-/// not inherited by forked children, and it is sealed.
+/// A sealed memfd that only this process writes. All its blocks are allocated, and forked children
+/// do not inherit its writable mapping.
 #[derive(Debug)]
 pub(crate) struct OwnRegion {
     base: NonNull<u8>,
@@ -45,15 +44,15 @@ pub(crate) struct OwnRegion {
     guard: Guard,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; the handle gives out its address only.
+// SAFETY: a mapping belongs to the process, not to a thread; the handle returns its address only.
 unsafe impl Send for OwnRegion {}
 
 impl OwnRegion {
-    /// Makes a region of `size` zero bytes; `name` is for people, in `/proc/PID/maps`. The
-    /// descriptor is for passing on, and is needed for nothing else.
+    /// Makes a region of `size` zero bytes, which `/proc/PID/maps` shows as `name`. The descriptor
+    /// is for passing to other processes, and is not needed otherwise.
     ///
-    /// A child forked by another thread during this call may inherit the mapping; it knows nothing
-    /// of it.
+    /// A child forked by another thread during this call may inherit the mapping, and does not use
+    /// it.
     ///
     /// # Errors
     /// [`Error::System`]: ENOSPC and ENOMEM if the memory is not available;
@@ -73,14 +72,14 @@ impl OwnRegion {
         Ok((region, fd))
     }
 
-    /// The first byte; `size` bytes are readable and writable until the region is dropped, except
-    /// in a forked child, where nothing is.
+    /// Returns the address of the first byte. `size` bytes are readable and writable until the
+    /// region is dropped; in a forked child none are.
     #[inline(always)]
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     #[inline(always)]
     pub(crate) fn size(&self) -> usize {
         self.size
@@ -89,49 +88,49 @@ impl OwnRegion {
 
 impl Drop for OwnRegion {
     fn drop(&mut self) {
-        // A child did not inherit the mapping: by now its addresses may be somebody else's.
+        // A forked child did not inherit the mapping: its addresses may have another use by now.
         if !self.guard.is_forked() {
             unmap(self.base, self.size);
         }
     }
 }
 
-/// Somebody else's region, checked and mapped read-only.
+/// Another process's region, checked and mapped read-only.
 ///
-/// A forked child inherits the mapping, as it does no harm: it can be read there as in the parent,
-/// and dropping the child's copy unmaps the child's copy only.
+/// A forked child inherits the mapping: it can be read there as in the parent, and dropping the
+/// child's handle unmaps only the child's mapping.
 #[derive(Debug)]
 pub(crate) struct PeerRegion {
     base: NonNull<u8>,
     size: usize,
 }
 
-// SAFETY: as for `OwnRegion`.
+// SAFETY: a mapping belongs to the process, not to a thread; the handle returns its address only.
 unsafe impl Send for PeerRegion {}
 
 impl PeerRegion {
-    /// Checks a descriptor that somebody passed, and maps all `size` bytes of it.
+    /// Checks a descriptor that a peer passed, and maps all `size` bytes of it.
     ///
     /// # Errors
-    /// [`Unfit`], where it is not what a well-meaning peer would have passed.
+    /// [`Unfit`], if an honest peer would not have passed it.
     pub(crate) fn map(fd: BorrowedFd<'_>, size: usize) -> Result<Self, Unfit> {
         check(fd, size)?;
         match map(fd, size, ProtFlags::READ) {
             Ok(base) => Ok(Self { base, size }),
-            // Opened for writing only: EACCES.
+            // The descriptor is open for writing only.
             Err(Errno::ACCESS) => Err(Unfit::Unreadable),
             Err(errno) => Err(Unfit::System("mmap", errno)),
         }
     }
 
-    /// The first byte; `size` bytes are readable until the region is dropped. Its maker may be
-    /// writing them at any time.
+    /// Returns the address of the first byte. `size` bytes are readable until the region is
+    /// dropped; its maker may write them at any time.
     #[inline(always)]
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     #[inline(always)]
     pub(crate) fn size(&self) -> usize {
         self.size
@@ -144,29 +143,30 @@ impl Drop for PeerRegion {
     }
 }
 
-/// What a passed descriptor lacks.
+/// Reason why a passed descriptor is not a valid region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// Not a file with seals: no memfd.
+    /// The file has no seals, so it is not a memfd.
     NotMemory,
-    /// A memfd of huge pages, or some other file system's.
+    /// The file is a memfd of huge pages, or belongs to another file system.
     NotTmpfs,
-    /// Its maker, or somebody else, could still change it.
+    /// The maker or another process could still change the file.
     Unsealed,
-    /// Larger or smaller than announced.
+    /// The file is larger or smaller than announced.
     WrongSize,
-    /// Holes: reading them would allocate memory at the reader's expense, or fail.
+    /// The file has holes: reading them would allocate memory charged to the reader, or fail.
     Sparse,
-    /// More memory than its size: the process that unmaps it last waits for the kernel to free it.
+    /// The file has more memory than its size: the process that unmaps it last waits until the
+    /// kernel has freed it.
     Oversized,
-    /// Opened for writing only.
+    /// The descriptor is open for writing only.
     Unreadable,
-    /// Not the peer's fault: this process could not map it.
+    /// This process could not map the file, which is not the peer's fault.
     System(&'static str, Errno),
 }
 
 impl Unfit {
-    /// What was expected, and what was found.
+    /// Returns the text of the error: what was expected, and what was found.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::NotMemory => "expected a sealed memfd, found a descriptor of another kind",
@@ -185,7 +185,7 @@ impl Unfit {
         }
     }
 
-    /// The same as an error with a culprit.
+    /// Converts the reason into an error that names the peer.
     pub(crate) fn into_error(self, peer: Peer) -> Error {
         match self {
             Self::System(call, errno) => Error::system(call, errno),
@@ -194,8 +194,8 @@ impl Unfit {
     }
 }
 
-/// Looks at nothing but what the kernel says of the file. The seals come first: they are known
-/// without asking a file system that a hostile peer might run, and which might never answer.
+/// Checks the file by system calls only. The seals are checked first: the kernel knows them without
+/// a request to the file system, which a hostile peer might run and which might never answer.
 fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
     let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| Unfit::NotMemory)?;
     let system = rustix::fs::fstatfs(fd).map_err(|errno| Unfit::System("fstatfs", errno))?;
@@ -210,12 +210,12 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
         return Err(Unfit::WrongSize);
     }
     let allocated = u64::try_from(file.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK);
-    // The blocks may lie behind the end (`FALLOC_FL_KEEP_SIZE`), where they hide holes inside.
+    // Blocks after the end (`FALLOC_FL_KEEP_SIZE`) count too, and could make up for holes inside.
     let inside = pages_inside(fd, 0, size);
     if allocated < size as u64 || inside.is_some_and(|bytes| bytes < size) {
         return Err(Unfit::Sparse);
     }
-    // One huge page may reach beyond the end. Sealed against growing, it gets no more behind it.
+    // One huge page may extend beyond the end. The seal against growing forbids more blocks there.
     let huge_page = page_bytes() * (page_bytes() / 8);
     if allocated > (size as u64).saturating_add(huge_page) {
         return Err(Unfit::Oversized);
@@ -223,21 +223,21 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Bytes of the pages that `size` bytes of the file from `at` on have, in memory or swapped out;
-/// none where the kernel does not tell (before 6.5). It tells of what one may write, so an honest
-/// peer's descriptor will do, and one that was opened anew for reading counts as having none.
+/// Returns the bytes of the pages that `size` bytes of the file from `at` on have, in memory or
+/// swapped out; `None` if the kernel does not report them (before 6.5). The kernel reports them for
+/// descriptors that are open for writing, as an honest peer's is; for one that was reopened for
+/// reading the result is 0.
 ///
-/// `SEEK_HOLE` would not do: a page that was allocated and not yet written to counts as a hole
-/// there
-/// (`folio_seek_hole_data` in `mm/filemap.c`). Nothing is touched; 16,384 pages take some 0.1 ms.
-/// What it says stays true: `F_SEAL_FUTURE_WRITE` forbids to punch holes, to the maker too
-/// (`shmem_fallocate` in `mm/shmem.c`), `MADV_REMOVE` included, and tests try both.
+/// `SEEK_HOLE` is not suitable: it counts a page that was allocated and not yet written to as a
+/// hole (`folio_seek_hole_data` in `mm/filemap.c`). No page is accessed; 16,384 pages take some 0.1
+/// ms. The result stays valid: `F_SEAL_FUTURE_WRITE` forbids punching holes, also for the maker
+/// (`shmem_fallocate` in `mm/shmem.c`) and by `MADV_REMOVE`, and tests try both.
 pub(crate) fn pages_inside(fd: BorrowedFd<'_>, at: usize, size: usize) -> Option<usize> {
     const CACHESTAT: libc::c_long = 451;
     let range = [at as u64, size as u64];
-    // Pages that are cached, dirty, in write-back, evicted, evicted lately.
+    // Numbers of pages: cached, dirty, in write-back, evicted, recently evicted.
     let mut counts = [0_u64; 5];
-    // SAFETY: the range is two integers to read, the counts five to write.
+    // SAFETY: the kernel reads two integers of the range and writes five counts.
     let answer = unsafe {
         libc::syscall(
             CACHESTAT,
@@ -256,14 +256,14 @@ pub(crate) fn pages_inside(fd: BorrowedFd<'_>, at: usize, size: usize) -> Option
 }
 
 fn page_bytes() -> u64 {
-    // SAFETY: asks for a number.
+    // SAFETY: the call takes and returns integers.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 fn create(name: &str) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Older than Linux 6.3.
+        // Before Linux 6.3.
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         made => made,
     }
@@ -285,17 +285,17 @@ fn allocate(fd: BorrowedFd<'_>, size: usize) -> Result<()> {
 }
 
 fn map(fd: BorrowedFd<'_>, size: usize, protection: ProtFlags) -> Result<NonNull<u8>, Errno> {
-    // SAFETY: a new mapping where the kernel finds room; nothing of this process is replaced.
+    // SAFETY: a new mapping at an address that the kernel chooses; no mapping is replaced.
     let base =
         unsafe { rustix::mm::mmap(ptr::null_mut(), size, protection, MapFlags::SHARED, fd, 0)? };
     NonNull::new(base.cast()).ok_or(Errno::NOMEM)
 }
 
 fn unmap(base: NonNull<u8>, size: usize) {
-    // SAFETY: called once for a mapping that this module made, by the handle that owns it; whoever
-    // took its address had to outlive no longer than the handle.
+    // SAFETY: called once for a mapping that this module made, by the handle that owns it; users of
+    // the address do not outlive the handle.
     let unmapped = unsafe { rustix::mm::munmap(base.as_ptr().cast(), size) };
-    debug_assert!(unmapped.is_ok(), "munmap of a mapping of one's own: {unmapped:?}");
+    debug_assert!(unmapped.is_ok(), "munmap of an own mapping: {unmapped:?}");
 }
 
 #[cfg(test)]
@@ -318,7 +318,7 @@ mod tests {
         let (own, fd) = OwnRegion::new("test", SIZE).expect("region");
         let peer = PeerRegion::map(fd.as_fd(), SIZE).expect("fit");
         assert_eq!((own.size(), peer.size()), (SIZE, SIZE));
-        // SAFETY: both mappings are live and nobody else knows them.
+        // SAFETY: both mappings exist, and only this test uses them.
         unsafe {
             own.base().add(SIZE - 1).write_volatile(7);
             assert_eq!(peer.base().add(SIZE - 1).read_volatile(), 7);
@@ -344,7 +344,7 @@ mod tests {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         assert_eq!(rustix::fs::fallocate(&fd, punch, 0, 4096), Err(Errno::PERM));
         assert_eq!(rustix::fs::fcntl_add_seals(&fd, SealFlags::WRITE), Err(Errno::PERM));
-        // SAFETY: the range is the maker's mapping, whose bytes nobody reads.
+        // SAFETY: the range is the maker's mapping, whose bytes are not read.
         let removed = unsafe { libc::madvise(own.base().as_ptr().cast(), SIZE, libc::MADV_REMOVE) };
         assert_eq!(removed, -1);
 
@@ -382,8 +382,8 @@ mod tests {
         assert_eq!(refusal(&memfd(MemfdFlags::empty())), Unfit::Unsealed);
     }
 
-    /// Only the number of blocks was looked at: as many behind the end as were missing inside made
-    /// 64 MiB of holes look whole, which whoever read them had to pay for.
+    /// Only the number of blocks was checked: as many after the end as were missing inside made
+    /// 64 MiB of holes look allocated, and reading them was charged to the reader.
     #[test]
     fn blocks_behind_the_end_do_not_count() {
         let large = 1 << 20;
@@ -399,12 +399,12 @@ mod tests {
         }
         let (own, whole) = OwnRegion::new("test", size).expect("region");
         PeerRegion::map(whole.as_fd(), size).expect("fit, before it was written to");
-        // SAFETY: inside our own mapping, which nobody else knows.
+        // SAFETY: inside an own mapping, which only this test uses.
         unsafe { own.base().add(5 << 12).write_volatile(1) };
         PeerRegion::map(whole.as_fd(), size).expect("fit, and after");
     }
 
-    /// A peer reserved memory behind the end of a memfd and exited. The process that unmapped the
+    /// A peer reserved memory after the end of a memfd and exited. The process that unmapped the
     /// file last waited until the kernel had freed all of it, 0.1 s or more per GiB.
     #[test]
     fn memory_behind_the_end_is_refused() {
@@ -415,7 +415,7 @@ mod tests {
         behind(SIZE as u64).expect("fallocate");
         rustix::fs::fcntl_add_seals(&fd, SEALS).expect("seal");
         assert_eq!(refusal(&fd), Unfit::Oversized);
-        assert_eq!(behind(SIZE as u64 + hidden), Err(Errno::PERM), "none once it is sealed");
+        assert_eq!(behind(SIZE as u64 + hidden), Err(Errno::PERM), "no allocation after sealing");
     }
 
     #[test]
@@ -434,7 +434,7 @@ mod tests {
         let peer = PeerRegion::map(fd.as_fd(), SIZE).expect("fit");
         let (own, inherited) = (&own, &peer);
         assert!(in_child(move || {
-            // SAFETY: copies of the parent's handles, of which the parent drops its own; each is
+            // SAFETY: copies of the parent's handles; the parent drops its own, and each copy is
             // used by one process.
             let (own, peer) = unsafe { (ptr::read(own), ptr::read(inherited)) };
             // SAFETY: the address is free in the child, or the call fails.
@@ -448,7 +448,7 @@ mod tests {
             };
             let Ok(stranger) = stranger else { return false };
             drop(own);
-            // SAFETY: mapped above, and to be left alone by what was dropped.
+            // SAFETY: mapped above; the drop must not have unmapped it.
             unsafe { stranger.cast::<u8>().write_volatile(3) };
             // SAFETY: inherited, and read-only.
             let readable = unsafe { peer.base().read_volatile() } == 0;

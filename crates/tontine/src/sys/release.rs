@@ -1,16 +1,16 @@
-//! Notice that nothing refers to a memfd any more: [`ReleaseWatch`].
+//! Detection of the last reference to a memfd: [`ReleaseWatch`].
 //!
 //! An inotify watch ends with its file, which the kernel reports as IN_IGNORED. A memfd has no
-//! name, so its file ends with the last reference to it in any process: a descriptor (one opened
-//! with `O_PATH` too), a mapping, a message in a socket's queue. A peer cannot cause another event:
-//! the one that is asked for, IN_MOVE_SELF, needs a name. A page that the peer has spliced into a
-//! pipe or a socket outlives the file, within the kernel's limits for those.
+//! name, so its file ends with the last reference to it in any process: a descriptor (also one
+//! opened with `O_PATH`), a mapping, a message in a socket's queue. A peer cannot cause another
+//! event: the watched one, IN_MOVE_SELF, needs a name. A page that the peer has spliced into a pipe
+//! or a socket outlives the file, within the kernel's limits for those.
 //!
-//! A write lease (`fcntl(F_SETLEASE)`) will not do. The kernel grants it while `O_PATH` descriptors
-//! exist, and an open by way of one of them breaks it: by SIGIO, which ends a process.
+//! A write lease (`fcntl(F_SETLEASE)`) is not suitable: the kernel grants it while `O_PATH`
+//! descriptors exist, and an open through one of them breaks it by SIGIO, which ends a process.
 //!
-//! One inotify instance serves the process, made by its first watch and kept: closing one takes up
-//! to 20 ms. Neighbours: `mailbox::account` counts by it what a receiver holds.
+//! The process has one inotify instance, made by its first watch and kept, since closing one takes
+//! up to 20 ms. Neighbours: `mailbox::account` counts the chunks that a receiver holds.
 
 #![allow(unsafe_code, reason = "tests: a handle that a forked child inherits")]
 
@@ -28,7 +28,7 @@ use super::fork::{Guard, PerProcess};
 /// Watches of this process.
 static WATCHES: PerProcess<Mutex<Watches>> = PerProcess::new(Mutex::default);
 
-/// Tells when nothing refers to a memfd any more.
+/// Watches a memfd for the end of its last reference.
 #[derive(Debug)]
 pub(crate) struct ReleaseWatch {
     /// The kernel's number for the watch.
@@ -45,13 +45,13 @@ struct Watches {
 }
 
 impl ReleaseWatch {
-    /// Watches the file of `memfd`, which can be closed afterwards. Returns `None` where that is
-    /// impossible: without `/proc`, without a descriptor, beyond the user's share of instances or
-    /// watches (`/proc/sys/fs/inotify`).
+    /// Watches the file of `memfd`, which can be closed afterwards. Returns `None` if that is
+    /// impossible: without `/proc`, without a free descriptor, or at the user's limit of instances
+    /// or watches (`/proc/sys/fs/inotify`).
     pub(crate) fn new(memfd: BorrowedFd<'_>) -> Option<Self> {
         let guard = Guard::here().ok()?;
         let mut watches = lock()?;
-        // Events of watches that no caller asks for must not fill the queue.
+        // Events of watches that no caller queries must not fill the queue.
         watches.read_events();
         let id = watches.add(memfd)?;
         let released = Arc::new(AtomicBool::new(false));
@@ -59,13 +59,12 @@ impl ReleaseWatch {
         Some(Self { id, released, guard })
     }
 
-    /// Returns `true` if nothing referred to the memfd when [`ReleaseWatch::update`] was last
-    /// called.
+    /// Returns `true` if the memfd had no reference when [`ReleaseWatch::update`] was last called.
     pub(crate) fn is_released(&self) -> bool {
         self.released.load(Ordering::Relaxed)
     }
 
-    /// Reads the kernel's reports, for all watches of this process.
+    /// Reads the kernel's reports for all watches of this process.
     pub(crate) fn update() {
         if let Some(mut watches) = lock() {
             watches.read_events();
@@ -83,7 +82,7 @@ impl Drop for ReleaseWatch {
         if watches.live.remove(&self.id).is_some()
             && let Some(inotify) = &watches.inotify
         {
-            // EINVAL: it has ended, and the event is not read yet.
+            // EINVAL means that the watch has ended and its event is not read yet.
             let _ = inotify::remove_watch(inotify, self.id);
         }
     }
@@ -96,8 +95,8 @@ impl Watches {
             |inotify: &OwnedFd| inotify::add_watch(inotify, path.as_str(), WatchFlags::MOVE_SELF);
         if let Some(inotify) = &self.inotify {
             match add(inotify) {
-                // A program that closes all descriptors closed ours; another file may have its
-                // number by now, which is not ours to close.
+                // A program that closes all descriptors has closed this one; another file may have
+                // its number by now and must not be closed here.
                 Err(Errno::BADF | Errno::INVAL) => {
                     std::mem::forget(self.inotify.take());
                     self.live.clear();
@@ -111,8 +110,8 @@ impl Watches {
         added
     }
 
-    /// Reads what is queued: at most one report for each watch there ever was. Where the queue has
-    /// overflowed, reports are lost, and their files count as referred to.
+    /// Reads the queue, which has at most one report for each watch ever made. If it has
+    /// overflowed, reports are lost, and their files count as referenced.
     fn read_events(&mut self) {
         let Some(inotify) = self.inotify.as_ref().filter(|_| !self.live.is_empty()) else { return };
         let mut room = [MaybeUninit::uninit(); 1024];
@@ -150,7 +149,7 @@ mod tests {
         watch.is_released()
     }
 
-    /// Waits, since a child that another test forks refers for a moment to all that is open here.
+    /// Waits, since a child that another test forks refers for a short time to all open files.
     fn is_soon_released(watch: &ReleaseWatch) -> bool {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !is_released(watch) && Instant::now() < deadline {
@@ -178,7 +177,7 @@ mod tests {
         assert!(is_soon_released(&watch));
     }
 
-    /// A write lease is granted while only such descriptors are left.
+    /// The kernel grants a write lease while only such descriptors are left.
     #[test]
     fn path_descriptor_and_message_in_flight_hold_memory() {
         let (fd, watch) = memfd();

@@ -1,4 +1,4 @@
-//! A small thread that no signal of the program's reaches: [`start`].
+//! Small threads that receive no signals: [`start`].
 //!
 //! The crate starts threads for two purposes only: to hold a life (`life::anchor`), and to receive
 //! and close what peers passed ([`super::quarantine`]).
@@ -11,14 +11,14 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// Address space, of which a page or two are touched. Less would do, but the first allocation of a
-/// thread may be the program's own allocator setting itself up.
+/// Stack size in bytes, of which a page or two are touched. Less would suffice, but the first
+/// allocation in a thread may initialise the program's own allocator.
 const STACK_BYTES: usize = 64 * 1024;
 
 /// Runs `body` on a new thread. All signals are blocked before it starts.
 ///
 /// # Errors
-/// [`Error::System`], where the system refuses a thread.
+/// [`Error::System`] if the kernel refuses a thread.
 pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES);
     let started = with_signals_blocked(|| thread.spawn(body))?;
@@ -27,11 +27,12 @@ pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<
     })
 }
 
-/// A new thread inherits its maker's mask: no signal can reach it before it has set its own.
+/// Runs `body` with all signals blocked. A thread that it starts inherits the mask.
 fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> Result<T> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are writable; `sigfillset` initialises the first, the call the second.
+    // SAFETY: both sets are writable; `sigfillset` initialises the first, `pthread_sigmask` the
+    // second.
     let code = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr())
@@ -40,7 +41,7 @@ fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> Result<T> {
         return Err(Error::system("pthread_sigmask", Errno::from_raw_os_error(code)));
     }
     let answer = body();
-    // SAFETY: `before` was initialised by the call that succeeded.
+    // SAFETY: the successful call has initialised `before`.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
     }

@@ -1,14 +1,15 @@
-//! Datagrams with descriptors and credentials: `SOCK_SEQPACKET` over Unix sockets.
+//! Messages with descriptors and credentials: `SOCK_SEQPACKET` over Unix sockets.
 //!
-//! Making connections ([`seqpacket`], [`bind_path`], [`connect_path`], [`accept`], [`pair`]),
-//! and messages over them ([`send`], [`receive()`]). Nothing here waits, except for a connection
-//! to be queued, until a deadline. `MSG_DONTWAIT` and not `O_NONBLOCK` keeps messages from
-//! waiting: the flag belongs to the open file, which a hostile peer may share and change.
+//! The module makes connections ([`seqpacket`], [`bind_path`], [`connect_path`], [`accept`],
+//! [`pair`]), and sends and receives messages over them ([`send`], [`receive()`]). Nothing here
+//! waits, except for a connection to be queued, until a deadline. `MSG_DONTWAIT` keeps messages
+//! from waiting, not `O_NONBLOCK`: that flag belongs to the open file, which a hostile peer may
+//! share and change.
 //!
-//! Neighbours: `mailbox` says what the messages mean. What is received here are claims, but for
-//! [`Credentials`] and the pidfd, which the kernel vouches for. Descriptors that a peer passed are
-//! received in a table of their own ([`receive_passed`]), and a socket that holds some is closed
-//! there (`close`).
+//! Neighbours: `mailbox` defines the messages. Everything that is received here is untrusted,
+//! except [`Credentials`] and the pidfd, which come from the kernel. Descriptors that a peer passed
+//! are received in a table of their own ([`receive_passed`]), and a socket whose queue has some is
+//! closed there (`close`).
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,57 +41,56 @@ pub(crate) use passed::{Expected, Passed, receive_passed};
 pub(crate) use path::SocketPath;
 pub(crate) use receive::{Credentials, Received, receive};
 
-/// The most descriptors that the kernel passes with one message (`SCM_MAX_FD`).
+/// Maximum number of descriptors that the kernel passes with one message (`SCM_MAX_FD`).
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
 
-/// Bytes of `sun_path`, of which one is needed: for the end of a path, or the mark of an abstract
-/// name.
+/// Bytes of `sun_path`, one of which is the zero after a path or before an abstract name.
 const NAME_ROOM: usize = 108;
 
-/// A signal may interrupt a call; so often, before we give up.
+/// Maximum number of signals that may interrupt a call before it fails.
 const INTERRUPTIONS: usize = 1000;
 
-/// What became of a message.
+/// Result of sending a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It is in the peer's queue.
+    /// The message is in the peer's queue.
     Yes,
-    /// The queue is full, or too many descriptors are on their way: later perhaps.
+    /// The queue is full, or too many descriptors are in flight: a later attempt may succeed.
     Full,
-    /// There is no peer any more.
+    /// The peer has closed the connection.
     Gone,
 }
 
-/// A socket that is connected to nobody.
+/// Returns a socket that is not connected.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if the kernel refuses a socket.
 pub(crate) fn seqpacket() -> Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Error::system("socket", errno))
 }
 
-/// Two that are connected to each other.
+/// Returns two sockets that are connected to each other.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if the kernel refuses them.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Error::system("socketpair", errno))
 }
 
-/// Gives the socket a name in the file system, which must be free.
+/// Binds the socket to a path in the file system, which must be free.
 ///
 /// # Errors
-/// [`Error::AddrInUse`], [`Error::InvalidAddress`], [`Error::System`].
+/// [`Error::AddrInUse`], [`Error::InvalidAddress`] or [`Error::SystemAt`].
 pub(crate) fn bind_path(fd: impl AsFd, path: &SocketPath) -> Result<()> {
     bind(fd, &Name::path(path)?)
 }
 
-/// Gives the socket a name that vanishes with it, in its network namespace.
+/// Binds the socket to a name in its network namespace, which ends with the socket.
 ///
 /// # Errors
-/// As [`bind_path`].
+/// The errors of [`bind_path`].
 pub(crate) fn bind_abstract(fd: impl AsFd, name: impl AsRef<[u8]>) -> Result<()> {
     bind(fd, &Name::abstracted(name.as_ref())?)
 }
@@ -108,10 +108,10 @@ pub(crate) fn connect_path(
     connect(fd.as_fd(), &Name::path(&SocketPath::new(path.as_ref())?)?, deadline.into())
 }
 
-/// As [`connect_path`], to an abstract name.
+/// Connects to the listener at an abstract name, like [`connect_path`].
 ///
 /// # Errors
-/// As [`connect_path`].
+/// The errors of [`connect_path`].
 pub(crate) fn connect_abstract(
     fd: impl AsFd,
     name: impl AsRef<[u8]>,
@@ -120,26 +120,25 @@ pub(crate) fn connect_abstract(
     connect(fd.as_fd(), &Name::abstracted(name.as_ref())?, deadline.into())
 }
 
-/// Lets others connect, `backlog` of them before the first is accepted. [`accept`] will not wait.
+/// Listens for connections, with a queue of `backlog`. Makes [`accept`] nonblocking.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if `ioctl` or `listen` fails.
 pub(crate) fn listen(fd: impl AsFd, backlog: i32) -> Result<()> {
     rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| Error::system("ioctl(FIONBIO)", errno))?;
     rustix::net::listen(&fd, backlog).map_err(|errno| Error::system("listen", errno))
 }
 
-/// The next who wants to connect; none where nobody does.
+/// Accepts the next connection; returns `None` if no connection waits.
 ///
 /// # Errors
-/// [`Error::System`]: EMFILE and ENFILE where there is no room for a descriptor; the connection
-/// stays in the queue.
+/// [`Error::System`]: EMFILE or ENFILE if no descriptor is free; the connection stays in the queue.
 pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
     for _ in 0..INTERRUPTIONS {
         match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC) {
             Ok(connection) => return Ok(Some(connection)),
             Err(Errno::AGAIN) => return Ok(None),
-            // Interrupted, or gone before it was accepted: the next one, perhaps.
+            // Interrupted, or closed before it was accepted: try the next one.
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(errno) => return Err(Error::system("accept4", errno)),
         }
@@ -147,18 +146,18 @@ pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Sends one message with at most [`MOST_DESCRIPTORS`] descriptors, or nothing of it. Does not
-/// wait.
+/// Sends one message with at most [`MOST_DESCRIPTORS`] descriptors, as a whole or not at all. Does
+/// not wait.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if `sendmsg` fails for another reason than those of [`Sent`].
 pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
     assert!(fds.len() <= MOST_DESCRIPTORS, "{} descriptors in one message", fds.len());
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     if !fds.is_empty() {
         let fits = control.push(SendAncillaryMessage::ScmRights(fds));
-        debug_assert!(fits, "room for the most descriptors");
+        debug_assert!(fits, "space for the maximum");
     }
     let bytes = [IoSlice::new(bytes)];
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -174,7 +173,7 @@ pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Resul
     Ok(Sent::Full)
 }
 
-/// An address, and how people write it.
+/// An address, with its text for errors.
 struct Name {
     address: SocketAddrUnix,
     text: String,
@@ -212,7 +211,7 @@ fn bind(fd: impl AsFd, name: &Name) -> Result<()> {
 
 fn connect(fd: BorrowedFd<'_>, name: &Name, deadline: Option<Instant>) -> Result<()> {
     let limit = |left: Option<Duration>| {
-        // A timeout of zero would mean none.
+        // A timeout of zero would mean that there is none.
         let left = left.map(|left| left.max(Duration::from_millis(1)));
         sockopt::set_socket_timeout(fd, Timeout::Send, left)
             .map_err(|errno| Error::system("setsockopt(SO_SNDTIMEO)", errno))

@@ -1,7 +1,7 @@
-//! Having the kernel say who sent a message, and who is at the other end: [`pass_credentials`],
-//! [`owner`], [`owner_pidfd`]; and what a socket of the program's is: [`check_connected`].
+//! Socket options: the sender of a message ([`pass_credentials`]), the process at the other end
+//! ([`owner`], [`owner_pidfd`]), and the kind of a socket ([`check_connected`]).
 
-#![allow(unsafe_code, reason = "a socket option that no crate knows yet")]
+#![allow(unsafe_code, reason = "socket options without a safe wrapper")]
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -10,16 +10,16 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use super::Credentials;
 use crate::error::{Error, Result};
 
-/// Since Linux 6.5; the same on all architectures but PA-RISC and SPARC.
+/// Since Linux 6.5; the same on all architectures except PA-RISC and SPARC.
 const SO_PASSPIDFD: i32 = 76;
 
-/// As above.
+/// Since Linux 6.5; the same on all architectures except PA-RISC and SPARC.
 const SO_PEERPIDFD: i32 = 77;
 
-/// Since Linux 6.16; the same on all architectures but PA-RISC and SPARC.
+/// Since Linux 6.16; the same on all architectures except PA-RISC and SPARC.
 const SO_PASSRIGHTS: i32 = 83;
 
-/// Checks that a socket of the program's is a connected `SOCK_SEQPACKET` socket of Unix.
+/// Checks that a socket from the program is a connected Unix socket of type `SOCK_SEQPACKET`.
 ///
 /// # Errors
 /// [`Error::InvalidSocket`]; [`Error::System`] if it is not a socket.
@@ -45,8 +45,8 @@ pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
     Err(Error::InvalidSocket { reason })
 }
 
-/// Has the kernel refuse descriptors that are sent to this socket, where it knows how. `false`
-/// where it does not: an older one answers ENOPROTOOPT.
+/// Has the kernel refuse descriptors that are sent to this socket. Returns `false` if the kernel
+/// does not support it: an older one returns ENOPROTOOPT.
 pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
     let off = 0_i32;
     // SAFETY: the option's value is one integer, which is readable.
@@ -62,21 +62,21 @@ pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
     answer == 0
 }
 
-/// Has the kernel attach the sender's credentials to each message that is received from now on. A
-/// listener hands this down to the connections that it accepts.
+/// Has the kernel attach the sender's credentials to each message that is received from here on.
+/// Connections that a listener accepts inherit the option.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if `setsockopt` fails.
 pub(crate) fn pass_credentials(fd: impl AsFd) -> Result<()> {
     sockopt::set_socket_passcred(&fd, true)
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))
 }
 
-/// Has the kernel attach the sender's pidfd to each message that is received from now on, or no
-/// longer. A kernel before 6.5 attaches none.
+/// Sets whether the kernel attaches the sender's pidfd to each message that is received from here
+/// on. A kernel before 6.5 attaches none.
 pub(super) fn pass_pidfd(fd: impl AsFd, wanted: bool) {
     let wanted = i32::from(wanted);
-    // SAFETY: the option's value is one integer, which is readable. An older kernel answers
+    // SAFETY: the option's value is one integer, which is readable. An older kernel returns
     // ENOPROTOOPT.
     unsafe {
         libc::setsockopt(
@@ -89,17 +89,17 @@ pub(super) fn pass_pidfd(fd: impl AsFd, wanted: bool) {
     }
 }
 
-/// Returns `true` if a descriptor is a Unix datagram socket: sending to it never waits.
+/// Returns `true` if a descriptor is a Unix datagram socket, to which a send never waits.
 pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
     sockopt::socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
         && sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::DGRAM)
 }
 
-/// Who listened where this socket connected to, at the time when it began to. Of a pair it is who
-/// made it.
+/// Returns the process that called `listen` on the socket to which this one connected; for a pair,
+/// the process that made it.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if `getsockopt` fails.
 pub(crate) fn owner(fd: impl AsFd) -> Result<Credentials> {
     let mut owner = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -120,12 +120,13 @@ pub(crate) fn owner(fd: impl AsFd) -> Result<Credentials> {
     Ok(Credentials { pid, uid: owner.uid, gid: owner.gid })
 }
 
-/// The process of [`owner`]; none where the kernel cannot say, or it was reaped.
+/// Returns the pidfd of the [`owner`]; `None` if the kernel does not support it, or the process was
+/// reaped.
 pub(crate) fn owner_pidfd(fd: impl AsFd) -> Option<OwnedFd> {
     let mut pidfd = -1_i32;
     let mut length = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the option's value is one integer, which is writable. What the kernel puts there is a
-    // new descriptor, and ours.
+    // SAFETY: the option's value is one integer, which is writable. The kernel stores a new
+    // descriptor there, which this process owns.
     unsafe {
         let answer = libc::getsockopt(
             fd.as_fd().as_raw_fd(),

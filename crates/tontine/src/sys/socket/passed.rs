@@ -1,13 +1,13 @@
 //! Messages with descriptors: [`receive_passed`].
 //!
-//! Such a message is received in [`quarantine`], where memory that is what a peer announced is
-//! mapped. Only a doorbell's end and the sender's pidfd come to the process's table: sockets and
-//! pidfds, whose entries go without a wait and without a lock. All other descriptors end with the
-//! thread. Nothing before the report waits: no file system is asked anything until the kernel has
-//! said that a descriptor is a sealed memfd.
+//! Such a message is received in [`quarantine`], whose thread maps memory that is as announced.
+//! Only a doorbell's end and the sender's pidfd enter the process's table: their entries are
+//! removed without a wait and without effect on locks. All other descriptors end with the thread.
+//! Nothing before the report waits: no request goes to a file system until the kernel has confirmed
+//! that a descriptor is a sealed memfd.
 //!
-//! Neighbours: [`super::receive`](super::receive()) tells that a message carries descriptors; the
-//! mailbox says by [`Expected`] what they should be.
+//! Neighbours: [`super::receive`](super::receive()) detects that a message carries descriptors; the
+//! mailbox names the kinds that they should have by [`Expected`].
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,58 +27,58 @@ use crate::sys::{limits, quarantine};
 pub(crate) enum Expected {
     /// Sealed memory of this many bytes.
     Memory(usize),
-    /// The end of a doorbell that rings it.
+    /// The end of a doorbell that rings.
     Doorbell,
 }
 
-/// A message with descriptors, as far as they are what was expected.
+/// A message, with those of its descriptors that were expected.
 #[derive(Debug)]
 pub(crate) struct Passed {
-    /// The message.
+    /// The bytes of the message.
     pub(crate) bytes: Vec<u8>,
-    /// The message is longer than that.
+    /// The message is longer than `bytes`.
     pub(crate) oversize: bool,
     /// The sender, if the socket passes credentials.
     pub(crate) from: Option<Credentials>,
-    /// The sender's pidfd, if it was asked for, and the kernel knows how.
+    /// The sender's pidfd, if it was requested and the kernel supports it.
     pub(crate) pidfd: Option<OwnedFd>,
-    /// Number of descriptors that came with the message and found room.
+    /// Number of descriptors that came with the message and for which there was space.
     pub(crate) count: usize,
-    /// The memory that was expected, in order; empty if another number of descriptors came.
+    /// The memory that was expected, in order; empty if the number of descriptors is another.
     pub(crate) memory: Result<Vec<PeerRegion>, Unfit>,
     /// The doorbell that was expected.
     pub(crate) doorbell: Option<Socket>,
 }
 
 impl Passed {
-    /// A message that carried no descriptors.
+    /// Returns a message without descriptors.
     pub(crate) fn nothing(bytes: Vec<u8>, oversize: bool, from: Option<Credentials>) -> Self {
         let memory = Ok(Vec::new());
         Self { bytes, oversize, from, pidfd: None, count: 0, memory, doorbell: None }
     }
 }
 
-/// Receives the next message, of at most `len` bytes, with its descriptors, of which `expected`
-/// says what they should be. If they are, the message is taken from the queue; otherwise it stays.
+/// Receives the next message, of at most `len` bytes, with its descriptors. `expected` returns the
+/// kinds that they should have. If they do, the message is removed from the queue; otherwise it
+/// stays.
 ///
-/// `with_sender` asks for the sender's pidfd and for a doorbell, if one is expected.
-/// Returns `None` if the queue is empty by now. The caller waits for a thread, which waits for no
-/// peer.
+/// `with_sender` requests the sender's pidfd and a doorbell, if one is expected. Returns `None` if
+/// the queue is empty by now. The caller waits for a thread, which waits for no peer.
 ///
 /// # Errors
-/// [`Error::System`]: this process lacks a thread, a descriptor or memory; the message stays.
+/// [`Error::System`] if this process lacks a thread, a descriptor or memory; the message stays.
 pub(crate) fn receive_passed(
     socket: impl AsFd,
     len: usize,
     with_sender: bool,
     expected: impl FnOnce(&[u8]) -> Vec<Expected> + Send + 'static,
 ) -> Result<Option<Passed>> {
-    // The way back for the descriptors that this process keeps.
+    // The thread returns the descriptors that this process keeps over this pair.
     let way_back = with_sender.then(pair).transpose()?;
     let mut lent = vec![socket.as_fd()];
     lent.extend(way_back.iter().map(|(_, there)| there.as_fd()));
-    // The thread keeps its copies until everything is done here: then it is the last holder of what
-    // is not kept.
+    // The thread keeps its copies until this function is done: then it is the last holder of the
+    // descriptors that are not kept.
     let user = owner(&socket)?.uid;
     let (found, _hold) = quarantine::run(&lent, Some(user), move |lent| match *lent {
         [socket] => examine(socket, None, len, expected),
@@ -99,7 +99,7 @@ pub(crate) fn receive_passed(
         passed.pidfd = if has_pidfd { kept.next() } else { None };
         passed.doorbell = kept.next().map(Socket::of_peer).transpose()?;
     }
-    // All that is in it has another holder by now, so the kernel has nothing to close.
+    // All its descriptors have another holder by now, so that the kernel closes none.
     if is_sound {
         remove(socket.as_fd())?;
     }
@@ -109,14 +109,14 @@ pub(crate) fn receive_passed(
 /// The thread's report.
 struct Found {
     passed: Passed,
-    /// Everything is what was expected.
+    /// All descriptors have the expected kinds.
     is_sound: bool,
     has_pidfd: bool,
     has_doorbell: bool,
 }
 
-/// Looks at the next message in a table of its own, maps its memory, and sends `back` what the
-/// process keeps. Drops no descriptor: the thread's end closes them.
+/// Peeks at the next message in a table of its own, maps its memory, and sends the descriptors that
+/// the process keeps over `back`. Drops no descriptor: the thread's end closes them.
 fn examine(
     socket: BorrowedFd<'_>,
     back: Option<BorrowedFd<'_>>,
@@ -159,13 +159,13 @@ fn examine(
     Ok(Some(Found { passed, is_sound, has_pidfd, has_doorbell }))
 }
 
-/// Looks at the next message with copies of all its descriptors, and of the sender's pidfd.
+/// Peeks at the next message with copies of all its descriptors, and of the sender's pidfd.
 fn look_whole(
     socket: BorrowedFd<'_>,
     with_sender: bool,
     bytes: &mut [u8],
 ) -> Result<Option<ManuallyDrop<Seen>>> {
-    // Only for this look: it would take room for control data from each message otherwise.
+    // Set for this call only: otherwise each message would need space for it.
     if with_sender {
         pass_pidfd(socket, true);
     }

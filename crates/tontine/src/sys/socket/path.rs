@@ -31,7 +31,7 @@ pub(crate) struct SocketPath {
 }
 
 impl SocketPath {
-    /// The address of `path`.
+    /// Returns the address of `path`.
     ///
     /// # Errors
     /// [`Error::InvalidAddress`] if it is empty, contains a zero byte, has more than 107 bytes and
@@ -47,12 +47,12 @@ impl SocketPath {
         }
     }
 
-    /// The address of a temporary name in the folder of `path`: `PATH.tmp` if that has 107 bytes at
-    /// most, otherwise a hash. The same for each caller, so an owner finds and removes what a
-    /// killed one left.
+    /// Returns the address of a temporary name in the folder of `path`: `PATH.tmp` if that has at
+    /// most 107 bytes, otherwise a hash. It is the same for each caller, so that an owner finds and
+    /// removes the file that a killed one left.
     ///
     /// # Errors
-    /// As for [`SocketPath::new`].
+    /// The errors of [`SocketPath::new`].
     pub(crate) fn temporary(path: &Path) -> Result<Self> {
         let mut appended = path.as_os_str().to_owned();
         appended.push(".tmp");
@@ -83,12 +83,12 @@ impl SocketPath {
         Ok(Self { path, plain, _folder: Some(folder) })
     }
 
-    /// The path to give to `bind`, `connect` and other calls.
+    /// Returns the path for `bind`, `connect` and other calls.
     pub(crate) fn as_path(&self) -> &Path {
         &self.path
     }
 
-    /// The path as errors show it.
+    /// Returns the path for errors.
     pub(crate) fn display(&self) -> Display<'_> {
         self.plain.display()
     }
@@ -98,7 +98,7 @@ fn fits(path: &Path) -> bool {
     path.as_os_str().len() < NAME_ROOM
 }
 
-/// Returns why no socket can have this path.
+/// Returns the reason if no socket can have this path.
 fn refusal(path: &Path) -> Option<&'static str> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {

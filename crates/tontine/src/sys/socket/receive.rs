@@ -1,11 +1,10 @@
 //! Messages without descriptors: [`receive()`]; and `recvmsg` itself, for [`super::passed`].
 //!
-//! A message is looked at first (`MSG_PEEK`), with room for its sender's credentials and for
-//! nothing else. So the kernel installs no descriptor in the process's table, and says by
-//! `MSG_CTRUNC` that there are some. Such a message stays in the queue: [`super::passed`] receives
-//! it in another table.
+//! A message is peeked at first (`MSG_PEEK`), with space only for its sender's credentials. So the
+//! kernel installs no descriptor in the process's table, and reports by `MSG_CTRUNC` that there are
+//! some. Such a message stays in the queue: [`super::passed`] receives it in another table.
 
-#![allow(unsafe_code, reason = "recvmsg with control data that no crate knows")]
+#![allow(unsafe_code, reason = "recvmsg with control data without a safe wrapper")]
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
@@ -16,14 +15,14 @@ use rustix::io::Errno;
 use super::INTERRUPTIONS;
 use crate::error::{Error, Peer, Result};
 
-/// Number of descriptors that always find room: one more than an honest peer passes with one
-/// message, which is a process page and 32 chunks. Unused room for control data may hold more.
+/// Number of descriptors for which there is always space: one more than an honest peer passes with
+/// one message, which is a process page and 32 chunks. Unused space for control data may hold more.
 pub(super) const MAX_PASSED: usize = 34;
 
 /// `SCM_PIDFD`, since Linux 6.5.
 const SCM_PIDFD: i32 = 4;
 
-/// Who sent a message, as the kernel says. A pid of 0 cannot be seen from this PID namespace.
+/// The sender of a message, by the kernel. A pid of 0 is not visible in this PID namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) pid: u32,
@@ -32,7 +31,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// The process that these are of.
+    /// Returns the process with these credentials.
     pub(crate) fn peer(self) -> Peer {
         Peer { pid: Some(self.pid).filter(|&pid| pid != 0), uid: self.uid }
     }
@@ -41,7 +40,7 @@ impl Credentials {
 /// A message from the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    /// Bytes that were written to the caller's buffer.
+    /// Number of bytes written to the caller's buffer.
     pub(crate) len: usize,
     /// The message is longer than the caller's buffer.
     pub(crate) oversize: bool,
@@ -49,17 +48,17 @@ pub(crate) struct Received {
     pub(crate) has_descriptors: bool,
     /// The sender, if the socket passes credentials.
     pub(crate) from: Option<Credentials>,
-    /// The peer is gone and the queue is empty: nothing else is set.
+    /// The peer has hung up and the queue is empty; no other field is set.
     pub(crate) hung_up: bool,
 }
 
 /// Takes the next message from the queue unless it carries descriptors, in which case it stays.
 /// Returns `None` if the queue is empty. Does not wait.
 ///
-/// One thread at a time: two could each look at the same message.
+/// One thread at a time may call it: two could peek at the same message.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if `recvmsg` fails.
 pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<Received>> {
     let fd = fd.as_fd();
     let Some(seen) = message(fd, into, Take::Look)? else { return Ok(None) };
@@ -77,8 +76,8 @@ pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<Received>
     Ok(remove(fd)?.then_some(received))
 }
 
-/// Takes the next message from the queue and drops it, whatever it carries. Returns `false` if the
-/// queue is empty.
+/// Removes the next message from the queue, with all that it carries. Returns `false` if the queue
+/// is empty.
 pub(super) fn remove(fd: BorrowedFd<'_>) -> Result<bool> {
     Ok(message(fd, &mut [], Take::Away)?.is_some())
 }
@@ -88,7 +87,7 @@ pub(super) fn remove(fd: BorrowedFd<'_>) -> Result<bool> {
 pub(super) struct Seen {
     pub(super) len: usize,
     pub(super) oversize: bool,
-    /// Control data found no room.
+    /// There was not enough space for the control data.
     pub(super) truncated: bool,
     pub(super) fds: Vec<OwnedFd>,
     pub(super) from: Option<Credentials>,
@@ -98,33 +97,33 @@ pub(super) struct Seen {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Take {
-    /// Bytes and credentials; the message stays in the queue. Only where the socket passes
-    /// credentials, whose room descriptors would take otherwise.
+    /// Peeks at bytes and credentials. The socket must pass credentials: otherwise descriptors
+    /// would use their space.
     Look,
-    /// All of it, with copies of its descriptors; the message stays in the queue.
+    /// Peeks at the whole message, with copies of its descriptors.
     LookWhole,
-    /// Out of the queue, and nothing else.
+    /// Removes the message from the queue.
     Away,
 }
 
-/// Room for control data, aligned as its headers are.
+/// Space for control data, aligned like its headers.
 #[repr(C)]
 union Control {
     header: libc::cmsghdr,
     room: [u8; CONTROL_BYTES],
 }
 
-/// Room for credentials: what stands first, and all that is left room for in the process's table.
+/// Bytes for credentials, which come first: the only control data that the process itself receives.
 const CREDENTIALS_BYTES: usize = space(size_of::<libc::ucred>());
 
 const CONTROL_BYTES: usize = CREDENTIALS_BYTES
     + space(MAX_PASSED * size_of::<i32>())
     + space(size_of::<i32>())
-    // A security label, should some socket option of a program's ask for it.
+    // A security label, in case the program has set an option that requests it.
     + space(256);
 
 const fn space(bytes: usize) -> usize {
-    // SAFETY: arithmetic.
+    // SAFETY: the macro only computes a size.
     unsafe { libc::CMSG_SPACE(bytes as u32) as usize }
 }
 
@@ -154,7 +153,7 @@ pub(super) fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result
         if len < 0 {
             let error = io::Error::last_os_error();
             match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-                // ECONNRESET is said once, before the messages that are still in the queue.
+                // The kernel returns ECONNRESET once, before the messages that are in the queue.
                 Errno::INTR | Errno::CONNRESET => continue,
                 Errno::AGAIN => return Ok(None),
                 errno => return Err(Error::system("recvmsg", errno)),
@@ -169,7 +168,7 @@ pub(super) fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result
         if room > 0 {
             // SAFETY: the kernel has filled in the header and its control data.
             unsafe { read_control(&header, &mut seen) };
-            // An empty message from a sender would carry that sender's credentials.
+            // An empty message would have its sender's credentials.
             seen.hung_up =
                 len == 0 && !seen.oversize && !seen.truncated && header.msg_controllen == 0;
         }
@@ -178,11 +177,14 @@ pub(super) fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result
     Ok(None)
 }
 
+/// Reads the control data of a message.
+///
 /// # Safety
-/// `header` is as `recvmsg` left it, with control data in its buffer.
+/// `header` is unchanged since `recvmsg` filled it, and its buffer still has the control data.
 unsafe fn read_control(header: &libc::msghdr, seen: &mut Seen) {
     // SAFETY: the macros walk over the control data that the kernel has written, and stop at its
-    // end; each piece is read as far as its own length says. Descriptors are new, and ours.
+    // end; each piece is read up to its own length. Descriptors are new, and this process owns
+    // them.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(header);
         while !at.is_null() {
@@ -207,7 +209,7 @@ unsafe fn read_control(header: &libc::msghdr, seen: &mut Seen) {
                 (libc::SOL_SOCKET, SCM_PIDFD) if len >= size_of::<i32>() => {
                     match data.cast::<i32>().read_unaligned() {
                         fd if fd >= 0 => seen.pidfd = Some(OwnedFd::from_raw_fd(fd)),
-                        // No room in the table; other errors mean that the sender has been reaped.
+                        // The table is full; other errors mean that the sender has been reaped.
                         error if [-libc::EMFILE, -libc::ENFILE].contains(&error) => {
                             seen.truncated = true;
                         }

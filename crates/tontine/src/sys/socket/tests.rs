@@ -1,4 +1,4 @@
-//! Promises of the helpers, tried on real sockets.
+//! Tests of the socket functions on real sockets.
 
 #![allow(unsafe_code, reason = "words of a region")]
 
@@ -23,7 +23,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("pipe")
 }
 
-/// Receives the next message, of which the descriptors should be these.
+/// Receives the next message, with these expected descriptors.
 fn next_passed(fd: &OwnedFd, expected: &[Expected]) -> Option<Passed> {
     let expected = expected.to_vec();
     receive_passed(fd, 64, true, move |_| expected).expect("received")
@@ -35,7 +35,7 @@ fn message_with_memory_and_doorbell_is_mapped() {
     pass_credentials(&theirs).expect("pass credentials");
     assert!(next(&theirs).is_none());
     let (own, memory) = OwnRegion::new("test", 4096).expect("region");
-    // SAFETY: inside of our own mapping.
+    // SAFETY: inside an own mapping.
     unsafe { own.base().write(7) };
     let (ear, button) = bell::make().expect("bell");
     let sent = send(&ours, b"hello", &[memory.as_fd(), button.as_fd()]).expect("send");
@@ -50,7 +50,7 @@ fn message_with_memory_and_doorbell_is_mapped() {
     let from = passed.from.expect("credentials");
     assert_eq!((from.pid, from.uid), (std::process::id(), rustix::process::getuid().as_raw()));
     assert_eq!(from.gid, rustix::process::getgid().as_raw());
-    // Kernels before 6.5 attach none.
+    // Kernels before 6.5 attach no pidfd.
     if let Some(sender) = &passed.pidfd {
         assert!(!pidfd::has_ended(sender));
     }
@@ -64,11 +64,11 @@ fn message_with_memory_and_doorbell_is_mapped() {
     let memory = passed.memory.expect("sealed memory");
     // SAFETY: inside of the mapping.
     assert_eq!(unsafe { memory[0].base().read_volatile() }, 7);
-    assert!(next(&theirs).is_none(), "it was taken from the queue");
+    assert!(next(&theirs).is_none(), "the message was removed from the queue");
 }
 
-/// Descriptors that did not fit into the process's table were closed there, which waits for a FUSE
-/// server and drops the process's record locks. None enters it any more.
+/// Descriptors of the wrong kind were closed in the process's table, which waits for a FUSE server
+/// and drops the process's record locks. They no longer enter that table.
 #[test]
 fn unexpected_descriptors_enter_no_table_and_stay_queued() {
     let (ours, theirs) = pair().expect("pair");
@@ -90,7 +90,7 @@ fn unexpected_descriptors_enter_no_table_and_stay_queued() {
                 assert!((count.min(MAX_PASSED)..=count).contains(&passed.count));
                 assert!(passed.memory.map_or(true, |memory| memory.is_empty()));
             }
-            assert!(next(&there).is_some_and(|seen| seen.has_descriptors), "it is still there");
+            assert!(next(&there).is_some_and(|seen| seen.has_descriptors), "it stays queued");
         }
         // The socket that lends the others to threads.
         open() <= before + 1
@@ -101,7 +101,7 @@ fn unexpected_descriptors_enter_no_table_and_stay_queued() {
 fn what_was_sent_is_received_before_the_hang_up() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
-    // Mail in the other direction that is never read makes the kernel report ECONNRESET first.
+    // An unread message in the other direction makes the kernel return ECONNRESET first.
     assert_eq!(send(&theirs, b"unread", &[]).expect("send"), Sent::Yes);
     assert_eq!(send(&ours, b"first", &[]).expect("send"), Sent::Yes);
     assert_eq!(send(&ours, b"second", &[]).expect("send"), Sent::Yes);
@@ -109,7 +109,7 @@ fn what_was_sent_is_received_before_the_hang_up() {
     assert_eq!(next(&theirs).map(|got| (got.len, got.hung_up)), Some((5, false)));
     assert_eq!(next(&theirs).map(|got| (got.len, got.hung_up)), Some((6, false)));
     assert!(next(&theirs).is_some_and(|got| got.hung_up));
-    assert!(next(&theirs).is_some_and(|got| got.hung_up), "and so it stays");
+    assert!(next(&theirs).is_some_and(|got| got.hung_up), "the hang-up is permanent");
     assert_eq!(send(&theirs, b"late", &[]).expect("send"), Sent::Gone);
 }
 
@@ -140,7 +140,7 @@ fn a_full_queue_is_not_waited_for() {
     let mut sent = 0;
     while send(&ours, &[0; 1000], &[]).expect("send") == Sent::Yes {
         sent += 1;
-        assert!(sent < 1_000_000, "the queue has no end");
+        assert!(sent < 1_000_000, "the queue is never full");
     }
     assert!(next(&theirs).is_some());
     assert_eq!(send(&ours, &[0; 1000], &[]).expect("send"), Sent::Yes);
@@ -148,8 +148,8 @@ fn a_full_queue_is_not_waited_for() {
 
 #[test]
 fn a_full_descriptor_table_loses_nothing() {
-    // The kernel closes passed descriptors for which the table has no room: a chunk announced so
-    // would be lost for ever. In a child, whose table may be filled.
+    // The kernel closes passed descriptors for which the table has no space: a chunk would be lost
+    // permanently. The test runs in a child, whose table may be filled.
     assert!(in_child(|| {
         let (ours, theirs) = pair().expect("pair");
         pass_credentials(&theirs).expect("pass credentials");
@@ -164,22 +164,22 @@ fn a_full_descriptor_table_loses_nothing() {
             fillers.push(filler);
         }
         let take = || receive_passed(&theirs, 64, true, |_| vec![Expected::Memory(4096); 3]);
-        // One for the thread's socket, two for the way back, one for the pidfd.
+        // The call needs one entry for the thread's socket, two for the pair, one for the pidfd.
         for _free in 0..=2 {
-            let lack = take().expect_err("no room");
+            let lack = take().expect_err("no free entry");
             assert_eq!(lack.errno(), libc::EMFILE);
             assert!(next(&theirs).is_some_and(|seen| seen.has_descriptors));
             fillers.pop();
         }
         fillers.clear();
-        let passed = take().expect("room").expect("the same message");
+        let passed = take().expect("free entries").expect("the same message");
         assert!(passed.memory.is_ok_and(|memory| memory.len() == 3));
         next(&theirs).is_none()
     }));
 }
 
-/// A socket with unsent data that was told to linger keeps `close` waiting. A peer's lies in the
-/// queue of a socket of ours, which is closed as its last holder.
+/// `close` of a socket with unsent data and SO_LINGER waits. Such a socket of a peer is in the
+/// queue of a socket of this process, which is its last holder.
 #[test]
 fn queued_lingering_socket_holds_no_close() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
@@ -199,8 +199,8 @@ fn queued_lingering_socket_holds_no_close() {
     assert!(start.elapsed() < long / 2, "closing took {:?}", start.elapsed());
 }
 
-/// Closing a read-only descriptor of a file drops the record lock that the process holds on it, so
-/// that a peer could have a receiver's address taken over while it lived.
+/// Closing a read-only descriptor of a file drops the record lock that the process holds on it, by
+/// which a peer could have a live receiver's address taken over.
 #[test]
 fn received_descriptor_drops_no_record_lock() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -216,7 +216,7 @@ fn received_descriptor_drops_no_record_lock() {
         pass_credentials(&theirs).expect("pass credentials");
         let file = std::fs::File::open(&lock_path).expect("readable");
         assert_eq!(send(&ours, b"lock", &[file.as_fd()]).expect("send"), Sent::Yes);
-        // This process's own descriptor goes only with the process.
+        // The test's own descriptor must stay open until the process ends.
         std::mem::forget(file);
         assert!(claimed(), "before");
         let passed = next_passed(&theirs, &[Expected::Memory(4096)]).expect("a message");
@@ -233,8 +233,8 @@ fn names_are_bound_found_and_refused() {
     let name = format!("tontine-test-{}", std::process::id());
     let deadline = Instant::now() + Duration::from_secs(20);
     let early = seqpacket().expect("socket");
-    let nobody = connect_abstract(&early, &name, deadline).expect_err("nobody is there");
-    assert_eq!(nobody, Error::NoMailbox { address: format!("@{name}") });
+    let error = connect_abstract(&early, &name, deadline).expect_err("no listener");
+    assert_eq!(error, Error::NoMailbox { address: format!("@{name}") });
 
     let listener = seqpacket().expect("socket");
     bind_abstract(&listener, &name).expect("bind");
@@ -248,7 +248,7 @@ fn names_are_bound_found_and_refused() {
     assert_eq!(send(&early, b"before", &[]).expect("send"), Sent::Yes);
     let connection = accept(&listener).expect("accept").expect("a connection");
     let got = next(&connection).expect("a message");
-    let from = got.from.expect("handed down by the listener");
+    let from = got.from.expect("an option inherited from the listener");
     assert_eq!(from.pid, std::process::id());
 }
 
@@ -275,7 +275,7 @@ fn a_path_is_bound_found_and_may_be_too_long() {
     for text in ["", "a\0b"] {
         assert_eq!(unfit(text).errno(), libc::EINVAL);
     }
-    // Behind a folder whose own path is too long for a socket.
+    // In a folder whose own path is too long for a socket.
     let (long, name) = ("/.".repeat(60) + "/tmp/", "x".repeat(82));
     assert!(SocketPath::new(format!("{long}{name}").as_ref()).is_ok());
     assert_eq!(unfit(&format!("{long}{name}x")).errno(), libc::EINVAL);
@@ -319,7 +319,7 @@ fn queued_file_is_closed_in_the_end() {
     let locked = std::fs::File::create(&path).expect("file");
     let probe = std::fs::File::open(&path).expect("file");
     std::fs::remove_file(&path).expect("remove");
-    // A lock of the open file, which ends with its last holder.
+    // This lock belongs to the open file, and ends with its last holder.
     locked.lock().expect("lock");
     let (ours, theirs) = pair().expect("pair");
     assert_eq!(send(&ours, b"file", &[locked.as_fd()]).expect("send"), Sent::Yes);
@@ -328,7 +328,7 @@ fn queued_file_is_closed_in_the_end() {
     drop(Socket::new(theirs).expect("socket"));
     let deadline = Instant::now() + Duration::from_secs(30);
     while probe.try_lock().is_err() {
-        assert!(Instant::now() < deadline, "the file is open still");
+        assert!(Instant::now() < deadline, "the file is still open");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
