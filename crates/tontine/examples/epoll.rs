@@ -1,5 +1,5 @@
-//! A mailbox in a program's own event loop, together with its other descriptors: here a pipe, as an
-//! example of what else a program waits for.
+//! A mailbox in a program's own event loop, together with another descriptor that the program waits
+//! for: here a pipe.
 //!
 //! `cargo run -p tontine --example epoll`
 
@@ -33,7 +33,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             thread::sleep(Duration::from_millis(5));
             sender.send(&[b'a' + number])?;
         }
-        // A lane keeps its messages until then, also if its sender ends.
+        // Waits until the receiver has acknowledged all messages.
         sender.wait_acked(Some(Duration::from_secs(5)))?;
         rustix::io::write(&say_stop, b"stop")?;
         Ok(())
@@ -44,17 +44,17 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Receives until there is no message.
         loop {
             match mailbox.try_recv() {
-                Ok(message) => println!("mail: {}", message.escape_ascii()),
+                Ok(message) => println!("message: {}", message.escape_ascii()),
                 Err(Error::WouldBlock) => break,
                 Err(error) => return Err(error.into()),
             }
         }
-        // Announces the wait and checks once more: `false` means that a message may have come.
+        // Announces the wait and checks once more: `false` means that a message may have arrived.
         if !mailbox.arm()? {
             continue;
         }
         events.clear();
-        // With a timeout: only receiving calls drop senders that connect and send nothing.
+        // A timeout, since only receiving calls drop senders that connect and send nothing.
         let longest = Timespec { tv_sec: 5, tv_nsec: 0 };
         match epoll::wait(&set, spare_capacity(&mut events), Some(&longest)) {
             Ok(_) | Err(Errno::INTR) => {}

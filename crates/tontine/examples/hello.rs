@@ -1,4 +1,4 @@
-//! One message from a sender to a mailbox, in five lines: `cargo run -p tontine --example hello`.
+//! Sends one message to a mailbox, in five lines: `cargo run -p tontine --example hello`.
 
 use tontine::mailbox::{Mailbox, Sender};
 

@@ -1,16 +1,16 @@
-//! An index in shared memory that one process writes and three read, while any of them is killed
-//! again and again.
+//! An index in shared memory that one process writes and three read, while all of them are killed
+//! repeatedly.
 //!
-//! An entry is a published block of its own: a key, a value, and a word that both give, so that a
-//! reader would notice if they were not of one piece. The table leads to them, a handle a key. To
-//! change an entry is to publish a new block, to store its handle, and to withdraw the old one: a
-//! reader that was at it is told that its handle is stale, and looks again. The writer's role
-//! passes to the next writer, with all that was published: it links the newest entry of each key,
-//! which the one before may have died over, and lets the others go.
+//! An entry is a published block: a key, a value, and a checksum of both, by which a reader detects
+//! an entry that is not from one write. The table has one handle per key. To change an entry, the
+//! writer publishes a new block, stores its handle, and withdraws the old one: a reader of the old
+//! one gets the error that its handle is stale, and tries again. The next writer takes over the
+//! role with everything that was published: it links the newest entry of each key, since the last
+//! writer may have died before that, and drops the others.
 //!
 //! `cargo run -p tontine --example index [KILLS]`
 
-#![allow(unsafe_code, reason = "forks, and kills what it forked")]
+#![allow(unsafe_code, reason = "forks processes and kills them")]
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -20,22 +20,23 @@ use tontine::heap::{HeapError, Result};
 
 /// Keys are numbers below this.
 const KEYS: usize = 1_000;
-/// A writer's role: what it has published waits for the next one.
+/// The writer's role: the next writer in it gets the blocks that the last one has published.
 const WRITER: NonZeroU32 = NonZeroU32::new(1).unwrap();
-/// The table: how many entries were changed so far, then two words a key, offset and generation.
+/// Word of the table: number of changes so far.
 const CHANGES: usize = 0;
+/// First word of the table with a handle: two words per key, offset and generation.
 const FIRST: usize = 1;
 /// Words of an entry.
 const KEY: usize = 0;
 const VALUE: usize = 1;
 const BOTH: usize = 2;
 
-/// What a reader finds under a key; none where nothing is there yet.
+/// Returns the value of a key, or `None` if it has no entry yet.
 fn look_up(heap: &Heap, key: usize) -> Result<Option<u64>> {
     loop {
         let Some(table) = heap.root()? else { return Ok(None) };
         match entry(heap, table, key) {
-            // It was changed, or the table was, after we had read its handle.
+            // The entry or the table was changed after the handle had been read.
             Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. }) => {
                 std::hint::spin_loop()
             }
@@ -53,19 +54,20 @@ fn entry(heap: &Heap, table: Handle, key: usize) -> Result<Option<u64>> {
     let mut bytes = [0; 24];
     heap.read(Handle { offset, generation }, &mut bytes)?;
     let word = |at: usize| u64::from_ne_bytes(bytes[8 * at..][..8].try_into().expect("eight"));
-    // Of the two words of a handle one may be of the entry before: the block says whose it is.
+    // The two words of a handle may be from two entries: the block contains its key.
     if word(KEY) != key as u64 {
-        return Err(HeapError::InvalidHandle { offset, reason: "it is another key's" });
+        return Err(HeapError::InvalidHandle { offset, reason: "it belongs to another key" });
     }
-    assert_eq!(word(BOTH), both(word(KEY), word(VALUE)), "an entry in pieces");
+    assert_eq!(word(BOTH), both(word(KEY), word(VALUE)), "a torn entry");
     Ok(Some(word(VALUE)))
 }
 
+/// Returns the checksum of a key and its value.
 fn both(key: u64, value: u64) -> u64 {
     (key << 48 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Takes over what the writers before have left, and changes entries for ever.
+/// Takes over the entries of the last writer, then changes entries indefinitely.
 fn write(heap: &Heap) -> Result<()> {
     let mut left = heap.take_over_role(WRITER)?;
     let table = match heap.root()?.and_then(|root| take(&mut left, root)) {
@@ -78,16 +80,16 @@ fn write(heap: &Heap) -> Result<()> {
         }
     };
     let link = |key: usize, entry: &Published<'_>| {
-        // Killed between these two, the key leads nowhere until the next writer comes.
+        // If the writer is killed between these two, the key has no entry until the next writer.
         table.store(FIRST + 2 * key + 1, entry.handle().generation);
         table.store(FIRST + 2 * key, entry.handle().offset);
     };
-    // Of each key the newest entry, whether it was linked or not.
+    // The newest entry of each key, whether it was linked or not.
     let mut entries: Vec<Option<Published<'_>>> = (0..KEYS).map(|_| None).collect();
     left.sort_by_key(|entry| entry.load(VALUE));
     for entry in left {
         let [key, value, found] = [KEY, VALUE, BOTH].map(|at| entry.load(at));
-        // A table that nobody came to name is zeroes.
+        // A table whose writer died before `set_root` is all zero.
         if value > 0 && found == both(key, value) && key < KEYS as u64 {
             link(key as usize, &entry);
             entries[key as usize] = Some(entry);
@@ -106,13 +108,13 @@ fn write(heap: &Heap) -> Result<()> {
     }
 }
 
-/// The block of this handle, if it is among these.
+/// Removes and returns the block with this handle.
 fn take<'heap>(blocks: &mut Vec<Published<'heap>>, handle: Handle) -> Option<Published<'heap>> {
     let at = blocks.iter().position(|block| block.handle() == handle)?;
     Some(blocks.swap_remove(at))
 }
 
-/// Looks entries up for ever.
+/// Looks up entries indefinitely.
 fn read(heap: &Heap) -> Result<()> {
     for round in 0_usize.. {
         look_up(heap, round * 13 % KEYS)?;
@@ -125,7 +127,7 @@ fn read(heap: &Heap) -> Result<()> {
 
 /// Forks a process that writes or reads until it is killed.
 fn start(heap: &Heap, is_writer: bool) -> std::io::Result<Process> {
-    // SAFETY: this program has one thread; the child leaves by `_exit`, and joins the heap by the
+    // SAFETY: this program has one thread; the child exits by `_exit`, and joins the heap by the
     // descriptor that it has inherited.
     unsafe {
         match libc::fork() {
@@ -134,7 +136,7 @@ fn start(heap: &Heap, is_writer: bool) -> std::io::Result<Process> {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 let work = |heap: Heap| if is_writer { write(&heap) } else { read(&heap) };
                 let ended = std::panic::catch_unwind(|| heap.rejoin().and_then(work));
-                eprintln!("it ended: {ended:?}");
+                eprintln!("the process ended: {ended:?}");
                 libc::_exit(1)
             }
             pid => Ok(Process(pid)),
@@ -146,10 +148,11 @@ fn start(heap: &Heap, is_writer: bool) -> std::io::Result<Process> {
 struct Process(libc::pid_t);
 
 impl Process {
-    /// Kills it; an error where it has ended by itself: that would be an entry in pieces.
+    /// Kills the process. Returns an error if it had ended before, for example because of a torn
+    /// entry.
     fn kill(self) -> std::io::Result<()> {
         let mut status = 0;
-        // SAFETY: our own child, which nobody else waits for; `status` is writable.
+        // SAFETY: the process is a child of this one and was not waited for; `status` is writable.
         let pid = unsafe {
             libc::kill(self.0, libc::SIGKILL);
             libc::waitpid(self.0, &raw mut status, 0)
@@ -161,7 +164,7 @@ impl Process {
     }
 }
 
-/// Kills one of the four so often, and puts another one in its place.
+/// Kills one of the four processes repeatedly, and replaces it each time.
 pub(crate) fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let kills: u32 = std::env::args().nth(1).and_then(|kills| kills.parse().ok()).unwrap_or(100);
     let heap = Heap::create(64 << 20)?;
@@ -194,7 +197,7 @@ pub(crate) fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         report.faults.len()
     );
     if report.in_use() > 0 || !report.faults.is_empty() || changes == 0 {
-        return Err("something leaked, or nothing was done".into());
+        return Err("a block leaked, or no entry was changed".into());
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Requests and replies: a lane goes one way, so each side has a mailbox of its own, and the
-//! request says where the reply is wanted.
+//! Requests and replies: a lane has one direction, so each side has a mailbox of its own, and the
+//! request contains the address for the reply.
 //!
 //! The server connects to an address that a client names, so it limits what a client can do: it
 //! accepts lanes of its own user only (the default), waits for a client at most 100 ms, and keeps
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Maximum number of clients whose lanes are kept.
 const MOST_CLIENTS: usize = 256;
 
-/// A request: the reply's address, a zero, and what is asked.
+/// Returns a request: the address for the reply, a zero, and the question.
 fn request(reply_to: &str, question: &[u8]) -> Vec<u8> {
     [reply_to.as_bytes(), b"\0", question].concat()
 }
@@ -48,7 +48,7 @@ fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
             clients.remove(reply_to);
         }
     }
-    // Clients still read what is in lanes that are dropped.
+    // Clients still receive the messages in lanes that are dropped.
     Ok(())
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn main() -> tontine::Result<()> {
 
     let mut replies = Mailbox::bind(&client)?;
     let mut sender = Sender::connect(&server)?;
-    for question in ["hello", "is anybody there?"] {
+    for question in ["hello", "are you there?"] {
         sender.send(&request(&client, question.as_bytes()))?;
         match replies.recv_timeout(Duration::from_secs(5)) {
             Ok(reply) => println!("{question} -> {}", reply.escape_ascii()),

@@ -37,8 +37,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(receive(&mut mailbox)?, job);
     assert_eq!(receive(&mut mailbox)?, Job::Stop);
 
-    sender.send(b"\xffno job at all")?;
+    sender.send(b"\xffnot a job")?;
     let refused = receive(&mut mailbox).expect_err("it does not decode");
-    println!("two jobs arrived; the third message was none: {refused}");
+    println!("two jobs arrived; the third message is not a job: {refused}");
     Ok(())
 }

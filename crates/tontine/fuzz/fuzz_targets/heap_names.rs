@@ -1,4 +1,4 @@
-//! Handles, parcels and members that anybody made up: see `tontine::fuzzing`.
+//! Forged handles, parcels and members: see `tontine::fuzzing`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A hostile receiver's position: see `tontine::fuzzing`.
+//! The read position of a hostile receiver: see `tontine::fuzzing`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A chunk, as a hostile sender fills it: see `tontine::fuzzing`.
+//! A chunk that a hostile sender fills: see `tontine::fuzzing`.
 
 #![no_main]
 

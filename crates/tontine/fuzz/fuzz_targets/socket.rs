@@ -1,4 +1,4 @@
-//! A message on the socket: see `tontine::fuzzing`.
+//! A control message from either end: see `tontine::fuzzing`.
 
 #![no_main]
 

@@ -1,19 +1,22 @@
-//! A shared heap in which a member has written over any word, and names that anybody made up.
+//! Targets for the shared heap: words that a hostile member overwrites, and forged handles, parcels
+//! and members.
 
 use super::input::Input;
 use crate::heap::shared::{Block, Handle, Heap, Member, Parcel};
 
-/// A heap of so many slabs of 64 KiB.
+/// Number of slabs of the heap.
 const SLABS: usize = 4;
+/// Bytes of a slab.
 const SLAB: usize = 64 << 10;
-/// Steps of one run.
+/// Maximum number of steps of one run.
 const STEPS: usize = 200;
 
 fn heap() -> Option<Heap> {
     Heap::create(SLABS * SLAB).ok()
 }
 
-/// What every block must be, whatever the words say: memory of the heap's, to read and to write.
+/// Checks that a block is memory of the heap, and reads and writes it, independent of the heap's
+/// words.
 fn touch(heap: &Heap, block: &mut Block<'_>) {
     let first = heap.alloc_end() - (SLABS * SLAB) as u64;
     assert!(block.offset() >= first && block.offset() + block.len() as u64 <= heap.alloc_end());
@@ -25,7 +28,7 @@ fn touch(heap: &Heap, block: &mut Block<'_>) {
     }
 }
 
-/// Words are written over, and the heap is used and looked at.
+/// Overwrites words of a heap, and calls its functions in between.
 pub fn heap_words(bytes: &[u8]) {
     let Some(heap) = heap() else { return };
     let mut input = Input::new(bytes);
@@ -106,8 +109,8 @@ pub fn heap_words(bytes: &[u8]) {
     let _ = heap.check().expect("not forked").to_string();
 }
 
-/// Handles, parcels and members that nobody gave out: an error, or the block that they happen to
-/// name; and the heap is as sound as before.
+/// Uses forged handles, parcels and members: each must be an error or the block that it happens to
+/// name, and the heap must have no fault afterwards.
 pub fn heap_names(bytes: &[u8]) {
     let Some(heap) = heap() else { return };
     let mut input = Input::new(bytes);
@@ -122,7 +125,7 @@ pub fn heap_names(bytes: &[u8]) {
         if input.is_empty() {
             break;
         }
-        // Anything, or something near.
+        // Arbitrary bytes, or a variation of a valid parcel.
         let near = input.u8();
         let mut made_up = [0; Parcel::SIZE];
         let some = input.bytes(Parcel::SIZE);
@@ -138,8 +141,8 @@ pub fn heap_names(bytes: &[u8]) {
             2 => {
                 let named = Handle { offset: word(0), generation: word(8) };
                 if heap.claim(named).map(Block::into_handle).is_ok() {
-                    // The third block is claimed though somebody has it: one handle, one holder is
-                    // what programs promise; its own generation is what tells.
+                    // A block that is in use may be claimed: programs guarantee that each handle
+                    // has one holder. Only its generation is checked.
                     assert!(
                         named.generation == handle.generation || named.generation < STEPS as u64
                     );
@@ -158,7 +161,7 @@ pub fn heap_names(bytes: &[u8]) {
             }
         }
     }
-    assert!(landed.len() <= 1, "one block was on its way");
+    assert!(landed.len() <= 1, "more blocks arrived than the one in flight");
     landed.iter_mut().for_each(|block| touch(&heap, block));
     drop(landed);
     let report = heap.check().expect("not forked");

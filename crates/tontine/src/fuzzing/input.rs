@@ -1,6 +1,6 @@
-//! Arbitrary bytes as numbers: [`Input`]. What is missing at the end is zero.
+//! Arbitrary bytes as numbers: [`Input`]. Missing bytes at the end are zero.
 
-/// Bytes not used yet.
+/// The bytes that are not used yet.
 pub(super) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -24,7 +24,7 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(self.some())
     }
 
-    /// At most `most` bytes.
+    /// Takes at most `most` bytes.
     pub(super) fn bytes(&mut self, most: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(most.min(self.0.len()));
         self.0 = rest;

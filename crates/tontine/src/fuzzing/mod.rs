@@ -1,15 +1,15 @@
-//! Everything that a peer can write, as functions of arbitrary bytes.
+//! Fuzz targets: functions that give arbitrary bytes to everything that a peer can write.
 //!
-//! Not an interface: it exists under `cfg(fuzzing)`, for the targets in `fuzz/`, and in this
-//! crate's own tests, which replay the committed corpora. Each function returns or the code under
-//! it has a bug: a panic, an access outside of what was mapped, a loop without end.
+//! They are not an interface: they exist under `cfg(fuzzing)`, for the targets in `fuzz/`, and in
+//! this crate's own tests, which replay the committed corpora. A function that does not return has
+//! found a bug: a panic, an access outside of mapped memory, or an endless loop.
 //!
-//! - [`ring`]: a chunk, as a hostile sender fills it.
-//! - [`socket`]: a message on the socket, from either side.
-//! - [`position`]: a hostile receiver's position, against a sender's own memory.
+//! - [`ring`]: a chunk that a hostile sender fills.
+//! - [`socket`]: a control message from either end.
+//! - [`position`]: the read position of a hostile receiver, at a sender.
 //! - [`process_page`]: a process page.
 //! - [`heap_words`]: every word of a shared heap that a member can write.
-//! - [`heap_names`]: handles, parcels and members, as anybody may make them up.
+//! - [`heap_names`]: forged handles, parcels and members.
 
 mod heap;
 mod input;
@@ -24,7 +24,8 @@ pub use ring::ring;
 
 use crate::mailbox::wire;
 
-/// A message on the socket. What is understood is written again as it came, but for what is unused.
+/// Decodes a control message, and encodes it again: a valid one must have the same meaning and
+/// length.
 pub fn socket(bytes: &[u8]) {
     let Ok(note) = wire::read(bytes) else { return };
     let again = wire::write(note);
@@ -37,14 +38,14 @@ pub fn socket(bytes: &[u8]) {
 mod tests {
     use std::path::Path;
 
-    /// Gives each file of a target's corpus to `target`; there must be some.
+    /// Calls `target` with each file of its corpus, which must not be empty.
     fn replay(name: &str, target: fn(&[u8])) {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
         let files = std::fs::read_dir(&corpus).expect("the corpus");
         let mut count = 0;
         for file in files {
             let path = file.expect("a file").path();
-            // Shown where it fails.
+            // Shown if the test fails.
             println!("{}", path.display());
             target(&std::fs::read(&path).expect("readable"));
             count += 1;

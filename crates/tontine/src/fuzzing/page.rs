@@ -1,6 +1,6 @@
-//! A process page, as a hostile peer fills it.
+//! Target for a process page that a hostile peer fills.
 
-#![allow(unsafe_code, reason = "fills memory that was mapped for it")]
+#![allow(unsafe_code, reason = "fills a mapping with arbitrary words")]
 
 use std::os::fd::AsFd;
 
@@ -11,13 +11,13 @@ use crate::sys::region::OwnRegion;
 /// Bytes of a process page.
 const SIZE: usize = 4096;
 
-/// A peer passes a page with these bytes, and its desk's number.
+/// Reads a process page with these bytes, and desks whose indexes are among them.
 pub fn process_page(bytes: &[u8]) {
     let Ok((region, descriptor)) = OwnRegion::new("fuzzed", SIZE) else { return };
     for (index, piece) in bytes.chunks(8).take(SIZE / 8).enumerate() {
         let mut word = [0; 8];
         word[..piece.len()].copy_from_slice(piece);
-        // SAFETY: inside the mapping, aligned; all access to it is atomic.
+        // SAFETY: inside the mapping and aligned; all access to it is atomic.
         let place = unsafe { region.base().add(8 * index).cast::<AtomicU64>().as_ref() };
         place.store(u64::from_le_bytes(word), Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A hostile receiver's position, against a sender's own memory.
+//! Target for the read position of a hostile receiver, at a sender.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for, longest_message};
 use crate::lane::region::model::Heap;
 use crate::lane::{Room, Writer};
 
-/// Largest chunk that is made here.
+/// Size of the largest chunk, as a power of two.
 const LARGEST_LOG2: u32 = LEAST_LOG2 + 2;
 
-/// Chunks of a lane.
+/// Maximum number of chunks of the lane.
 const MOST_CHUNKS: usize = 8;
 
-/// A sender sends messages of the receiver's choice (an echo, say), and is told positions of its
-/// choice.
+/// Runs a sender whose messages the receiver chooses, as in an echo, and which gets positions that
+/// the receiver chooses.
 pub fn position(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut sender = Sender { writer: Writer::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2) };
@@ -88,17 +88,17 @@ impl Sender {
         let unread = self.writer.unread_bytes();
         let back = self.writer.take_back();
         let bytes: usize = back.iter().map(|message| 8 + message.len()).sum();
-        // A message that is none is as long as a ring at most.
+        // Bytes that are taken for a message are at most as long as a ring.
         let most = unread + longest_message(2 << LARGEST_LOG2) as u64 + 8;
         assert!(bytes as u64 <= most, "{bytes} bytes out of {unread}");
         assert!(self.writer.is_read() && self.writer.chunks() == 1);
     }
 
-    /// What must hold whatever a receiver says.
+    /// Checks the invariants of the sender, independent of the receiver's positions.
     fn sound(&self) {
         let sizes: VecDeque<u64> = self.writer.chain().map(|link| 1 << link.log2).collect();
         let here: u64 = sizes.iter().sum();
-        // A chunk that was given back counts until the receiver is seen to have left it.
+        // A returned chunk counts until the receiver's position is after it.
         assert!(!sizes.is_empty() && self.writer.bytes() >= here);
         assert!(self.writer.unread_bytes() <= here);
         assert!(self.writer.base() <= self.writer.position() + self.writer.unread_bytes());

@@ -1,4 +1,4 @@
-//! A chunk as a hostile sender fills it, before a receiver.
+//! Target for a chunk that a hostile sender fills, at a receiver.
 
 use std::cell::OnceCell;
 use std::os::fd::AsFd;
@@ -11,16 +11,16 @@ use crate::lane::{Found, Reader};
 use crate::sync::Ordering;
 use crate::sys::region::{OwnRegion, PeerRegion};
 
-/// Chunks that are filled here: three sizes are as good as 19.
+/// Number of chunk sizes that are tried: three find as much as all 19.
 const SIZES: u32 = 3;
 
-/// Real memory, as its maker and its receiver see it.
+/// Shared memory, with the mappings of its maker and its receiver.
 struct Mapped {
     own: OwnRegion,
     peer: PeerRegion,
 }
 
-/// One of each size, made once: the kernel takes longer than all the rest.
+/// One mapping of each size, made once, since making one takes longer than a run.
 type OfEachSize = [OnceCell<Option<Mapped>>; SIZES as usize];
 
 thread_local! {
@@ -35,10 +35,10 @@ impl Mapped {
     }
 }
 
-/// A receiver goes through a chunk with these bytes, at a position of the sender's choice.
+/// Reads through a chunk with these bytes, from a position that the sender chooses.
 ///
-/// The header of a message just found changes under its eyes; it is not read again. The first chunk
-/// is real memory as well: what is copied from it is the same.
+/// The header of each message changes after it was found, and must not be read again. The first
+/// chunk is also in shared memory: copies from there must be the same.
 pub fn ring(bytes: &[u8]) {
     let size = bytes.first().map_or(0, |&size| u32::from(size) % SIZES);
     MAPPED.with(|mapped| {
@@ -62,7 +62,7 @@ fn go_through(bytes: &[u8], mapped: &Mapped) {
     mapped.own.copy_in(RING_AT, all);
     mapped.own.copy_in(RING_AT + all.len(), &vec![0; (1 << log2) - RING_AT - all.len()]);
     let Ok(mut reader) = Reader::new(chunk.clone(), log2, base, position) else { return };
-    // A lap of nothing but empty messages, a padding, and one lap more.
+    // At most one lap of empty messages, a padding, and another lap.
     let most = 2 * (1 << log2) / 8 + 2;
     let mut chunks = 0;
     for _ in 0..most {
@@ -86,7 +86,7 @@ fn go_through(bytes: &[u8], mapped: &Mapped) {
                 }
                 reader.advance(length);
             }
-            // What mailboxes check before they follow.
+            // A mailbox checks this before it follows.
             Ok(Found::Next(log2)) if (LEAST_LOG2..=MOST_LOG2).contains(&log2) => {
                 if chunks == 2 || log2 >= LEAST_LOG2 + SIZES {
                     return;
