@@ -56,7 +56,7 @@
 //! - Nothing here blocks, except that a first call waits until its anchor thread has started.
 
 // Neighbours: `word` makes the page and the mutex, `watch` reads a peer's, `anchor` starts the
-// anchor thread, `path_lock` locks files, `desk` gives out the page's other words.
+// anchor thread, `path_lock` locks files, `desk` has the page's other words.
 
 #![allow(unsafe_code, reason = "lives that are never freed")]
 

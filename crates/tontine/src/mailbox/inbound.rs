@@ -50,7 +50,7 @@ pub(super) struct Inbound {
     /// The position when free space was last announced to the sender.
     told_at: u64,
     symmetric: bool,
-    /// Number of messages found, by which busy lanes are told from idle ones.
+    /// Number of messages found, by which busy lanes are distinguished from idle ones.
     pub(super) found: u32,
     /// `found` at the last visit of [`super::lanes::Lanes::settle`].
     pub(super) found_before: u32,
