@@ -34,7 +34,7 @@ fn barrier(missing: bool) {
 
 /// Does the steps of `Sender::send` from the header store on. Returns `true` if it rang.
 fn send_and_ring(mut writer: Writer<Heap>, sleeping: &AtomicU32) -> bool {
-    writer.push(b"a message");
+    writer.push(b"contents");
     barrier(matches!(fault(), Fault::WakerUnfenced));
     sleeping.load(Ordering::Relaxed) != 0
 }
