@@ -1,10 +1,11 @@
-//! Memory allocators.
+//! Memory allocators: [`shared`] for many processes, [`classic`] for one.
 //!
-//! - [`shared`]: one heap for many processes, of which any may be killed at any instruction.
-//! - [`classic`]: a textbook's allocator for one process: one arena, an implicit list, one lock for
-//!   all threads. Others are compared with it.
+//! - [`shared`]: one heap for many processes, any of which may be killed at any instruction. Its
+//!   processes trust each other.
+//! - [`classic`]: a textbook allocator for one process: one arena, an implicit list of blocks, one
+//!   lock for all threads. It serves as a reference to compare other allocators with.
 //!
-//! Both return [`HeapError`].
+//! Functions of both return [`HeapError`].
 
 pub mod classic;
 mod error;

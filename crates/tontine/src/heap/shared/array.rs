@@ -9,9 +9,12 @@ use bytemuck::Pod;
 use super::{Block, Heap};
 use crate::heap::Result;
 
-/// A growable array of plain data in a block of a shared heap, like a `Vec`. Every bit pattern must
-/// be a value of `T`.
+/// A growable array of plain data in a block of a shared heap, like a `Vec`.
 ///
+/// `T` must be plain data ([`Pod`]), because other processes may have written its bytes. Dropping
+/// the array frees its block.
+///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::{Array, Heap};
 ///
@@ -21,7 +24,7 @@ use crate::heap::Result;
 /// for prime in [2, 3, 5, 7] {
 ///     primes.push(prime)?;
 /// }
-/// let block = primes.into_block();                     // 16 bytes, to hand over or to publish
+/// let block = primes.into_block(); // 16 bytes, to hand over or to publish
 /// let primes = Array::<u32>::from_block(&heap, block);
 /// assert_eq!(primes[..], [2, 3, 5, 7]);
 /// # Ok(())
@@ -47,7 +50,9 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// Returns an empty array in a block of the smallest size.
     ///
     /// # Errors
-    /// Those of [`Heap::alloc`].
+    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
+    ///
+    /// [`HeapError::Full`]: crate::heap::HeapError::Full
     pub fn new(heap: &'heap Heap) -> Result<Self> {
         Self::with_capacity(heap, 0)
     }
@@ -55,7 +60,19 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// Returns an empty array with space for at least `values` values.
     ///
     /// # Errors
-    /// Those of [`Heap::alloc`].
+    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::heap::shared::{Array, Heap};
+    ///
+    /// let heap = Heap::create(1 << 20)?;
+    /// let array = Array::<u64>::with_capacity(&heap, 100)?;
+    /// assert!(array.is_empty() && array.capacity() >= 100);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
+    ///
+    /// [`HeapError::Full`]: crate::heap::HeapError::Full
     pub fn with_capacity(heap: &'heap Heap, values: usize) -> Result<Self> {
         let () = Self::FITS;
         let mut block = heap.alloc(values.saturating_mul(size_of::<T>()))?;
@@ -63,15 +80,15 @@ impl<'heap, T: Pod> Array<'heap, T> {
         Ok(Self { heap, block, values: PhantomData })
     }
 
-    /// Returns the array of the values that a block of this heap holds. Bytes at its end that are
-    /// not a whole value are ignored.
+    /// Returns the array of the values in a block of this heap, such as one that another process
+    /// has handed over. Bytes at its end that are not a whole value are ignored.
     pub fn from_block(heap: &'heap Heap, mut block: Block<'heap>) -> Self {
         let () = Self::FITS;
         block.resize(block.len() / size_of::<T>() * size_of::<T>());
         Self { heap, block, values: PhantomData }
     }
 
-    /// Returns the block, with the length of the values.
+    /// Returns the array's block, which ends behind the last value, to be handed over or published.
     pub fn into_block(self) -> Block<'heap> {
         self.block
     }
@@ -85,15 +102,30 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// size.
     ///
     /// # Errors
-    /// Those of [`Heap::alloc`]; the array has not changed then.
+    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left. The array
+    /// has not changed then.
+    ///
+    /// [`HeapError::Full`]: crate::heap::HeapError::Full
     pub fn push(&mut self, value: T) -> Result<()> {
         self.extend_from_slice(&[value])
     }
 
-    /// Appends values.
+    /// Appends all values of a slice.
     ///
     /// # Errors
-    /// Those of [`Array::push`].
+    /// The errors of [`Array::push`]. The array has not changed then.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::heap::shared::{Array, Heap};
+    ///
+    /// let heap = Heap::create(1 << 20)?;
+    /// let mut array = Array::<u16>::new(&heap)?;
+    /// array.extend_from_slice(&[1, 2, 3])?;
+    /// assert_eq!(array.pop(), Some(3));
+    /// assert_eq!(array[..], [1, 2]);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
         let bytes = bytemuck::cast_slice(values);
         let len = self.block.len();

@@ -1,4 +1,4 @@
-//! A block that this process holds: [`Block`]; and what names it elsewhere: [`Handle`], [`Parcel`].
+//! A block that this process holds, [`Block`], and its names elsewhere: [`Handle`], [`Parcel`].
 
 #![allow(unsafe_code, reason = "a block's bytes lie in shared memory")]
 
@@ -16,12 +16,19 @@ use super::word::{Destination, LAST, Member, State, Truth, truth};
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bytes of a shared heap that this process holds, as a smart pointer to `[u8]`. Dropping it frees
-/// them.
+/// A block of a shared heap that this process holds: a smart pointer to `[u8]`. Dropping it frees
+/// the block.
 ///
-/// A block may be dropped in another thread than the one that allocated it: it returns to the slab
-/// that it came from. Its first contents are what an earlier block held.
+/// Any thread may drop a block: it returns to the slab that it came from. Its first contents are
+/// what an earlier block held.
 ///
+/// # Panics
+/// - Reading and writing a block of the parent panics in a forked child: its memory is not mapped
+///   there.
+/// - In a heap with canaries, dropping a block that was written beyond its end panics;
+///   [`Block::free`] returns an error instead.
+///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::Heap;
 ///
@@ -35,18 +42,11 @@ use crate::sync::{AtomicU64, Ordering};
 /// assert_eq!(heap.check()?.in_use(), 0);
 /// # Ok::<(), tontine::heap::HeapError>(())
 /// ```
-///
-/// # Panics
-/// In a forked child, reading and writing a block of the parent panics: its memory is not mapped
-/// there.
-///
-/// In a heap with canaries, dropping a block that was written beyond its end panics;
-/// [`Block::free`] returns an error instead.
 pub struct Block<'heap> {
     core: &'heap Core,
-    // Two words and no more: what fits into two registers is moved by the word. Of more, a move is
-    // a wide load, which has to wait for the narrow stores before it. The generation stands in the
-    // truth word, which nobody else writes as long as the block is this process's.
+    // Two words, which move in two registers. A larger value moves by wide loads, which wait for
+    // the narrow stores before them. The generation is in the block word, which no other process
+    // writes while this process holds the block.
     //
     //  63      16 15    0
     // +----------+-------+
@@ -61,13 +61,14 @@ const LEN_BITS: u32 = u16::BITS;
 const _: () = assert!(MOST_SLABS * GRANULES <= 1 << (u64::BITS - LEN_BITS));
 const _: () = assert!(LARGEST < LONG as usize, "blocks of a class are never long");
 
-/// The name of a block: its offset and its generation, 16 bytes of plain data.
+/// A name of a block: its offset and its generation, 16 bytes of plain data.
 ///
 /// A handle means the same block in every process, wherever the heap is mapped, and never another
 /// one: once the block is freed, the handle is stale, and using it is an error.
 /// [`Block::into_handle`] makes a handle for the process that holds the block,
 /// [`Published::handle`](super::Published::handle) one by which all members read it.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::{Handle, Heap};
 ///
@@ -89,9 +90,10 @@ pub struct Handle {
 
 /// A block in flight to another member, as 24 bytes of plain data that any channel can carry.
 ///
-/// [`Block::hand_over`] makes it. The receiver passes it to [`Heap::accept`], which gives it the
+/// [`Block::hand_over`] makes it. The receiver passes it to [`Heap::accept`], which returns the
 /// block once: the second time the parcel is stale.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::{Heap, Parcel};
 ///
@@ -113,7 +115,7 @@ impl Parcel {
     /// Number of bytes of a parcel.
     pub const SIZE: usize = 24;
 
-    /// Returns the parcel as bytes.
+    /// Returns the parcel as bytes, for [`Parcel::from_bytes`] in the receiver.
     #[inline]
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -128,11 +130,11 @@ impl Parcel {
     /// invalid parcel.
     #[inline]
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
-        Self::from_slice(&bytes).expect("so many bytes")
+        Self::from_slice(&bytes).expect("a parcel has 24 bytes")
     }
 
-    /// From as many bytes as a parcel has. Word by word, as they were written: a wider load would
-    /// wait for all of those stores.
+    /// Returns the parcel of 24 bytes. It loads word by word, as the words were written: a wider
+    /// load would wait for all of those stores.
     #[inline]
     pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
         let (&[offset, flight, len], []) = bytes.as_chunks() else { return None };
@@ -140,20 +142,20 @@ impl Parcel {
         Some(Self { offset, flight, len })
     }
 
-    /// The block, and its generation.
+    /// Returns the block's offset and its generation.
     pub(super) fn names(self) -> (u64, u64) {
         (self.offset, Truth(self.flight).generation())
     }
 
-    /// Returns the number of bytes of the block.
-    #[expect(clippy::len_without_is_empty, reason = "a length that is passed on, no collection's")]
+    /// Returns the length of the block in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "the length of a block, not of a collection")]
     pub fn len(self) -> u64 {
         self.len
     }
 }
 
 impl<'heap> Block<'heap> {
-    /// A block that has just become this process's.
+    /// Returns a block that this process holds from now on.
     #[inline(always)]
     pub(super) fn new(core: &'heap Core, granule: usize, len: usize) -> Self {
         Self { core, name: Self::name(core, granule, len) }
@@ -170,7 +172,7 @@ impl<'heap> Block<'heap> {
         (self.name >> LEN_BITS) as usize
     }
 
-    /// Bytes, also where they are not to be reached.
+    /// Returns the length in bytes, also in a forked child, which cannot read the bytes.
     #[inline(always)]
     pub(super) fn bytes(&self) -> usize {
         match self.name & LONG {
@@ -184,18 +186,18 @@ impl<'heap> Block<'heap> {
         self.core.space.word(self.granule())
     }
 
-    /// Bytes that its block has at most.
+    /// Returns the maximum length of the block.
     pub(super) fn room(&self) -> usize {
         self.must_be_ours();
-        // The slab's class does not change while a block of it is somebody's.
+        // The slab's class does not change while one of its blocks is held.
         let (class, len) = (self.core.class(self.granule() / GRANULES), self.bytes());
         class.map_or(len, |class| (class.bytes() - self.core.behind()).max(len))
     }
 
-    /// Makes it longer or shorter, within its room.
+    /// Sets the block's length.
     ///
     /// # Panics
-    /// There is not so much.
+    /// If `len` exceeds [`Block::room`].
     pub(super) fn resize(&mut self, len: usize) {
         assert!(len <= self.room(), "{len} bytes in a block of {}", self.room());
         let granule = self.granule();
@@ -207,7 +209,7 @@ impl<'heap> Block<'heap> {
         }
     }
 
-    /// Whether it is this heap's.
+    /// Returns `true` if the block is of this heap.
     #[inline]
     pub(super) fn is_of(&self, core: &Core) -> bool {
         std::ptr::eq(self.core, core)
@@ -223,7 +225,7 @@ impl<'heap> Block<'heap> {
         self.core.space.geometry().block(self.granule()) as u64
     }
 
-    /// Turns the block into a [`Handle`], without freeing it.
+    /// Turns the block into a [`Handle`], which has an example, without freeing it.
     ///
     /// The process holds the block until [`Heap::claim`] returns it, [`Heap::free`] frees it, or
     /// the process ends. In a forked child that has not joined, the parent's block stays as it is,
@@ -231,7 +233,7 @@ impl<'heap> Block<'heap> {
     #[must_use = "the handle is all that is left of the block"]
     pub fn into_handle(self) -> Handle {
         let block = ManuallyDrop::new(self);
-        // The parent's block stays what it is, and its word is not to be read.
+        // A forked child cannot read the word of the parent's block, and must not change it.
         let generation = if block.core.space.is_forked() {
             0
         } else {
@@ -246,8 +248,9 @@ impl<'heap> Block<'heap> {
     /// through a queue of words to another thread.
     ///
     /// The process holds the bytes until [`Block::from_raw_in`] turns the pointer back into the
-    /// block, or the heap is dropped, which frees and unmaps them. Nothing is stored or exchanged.
+    /// block, or the heap is dropped, which frees and unmaps them. The call writes no memory.
     ///
+    /// # Examples
     /// ```
     /// use tontine::heap::shared::{Block, Heap};
     ///
@@ -266,7 +269,7 @@ impl<'heap> Block<'heap> {
         NonNull::slice_from_raw_parts(first, block.bytes())
     }
 
-    /// Returns the block of a pointer that [`Block::into_raw`] has returned.
+    /// Returns the block of a pointer that [`Block::into_raw`] has returned; it has an example.
     ///
     /// The pointer may have a shorter length than the block had: unless the heap has canaries, the
     /// block has that length from then on.
@@ -295,9 +298,18 @@ impl<'heap> Block<'heap> {
     /// does both through a mailbox.
     ///
     /// If the receiver dies before it accepts the block, [`Heap::reclaim_sent`] frees it; if this
-    /// process dies, the receiver frees it with [`Heap::reclaim_received`]; if both die, the
-    /// recovery does.
+    /// process dies, the receiver frees it with [`Heap::reclaim_received`]; if both die,
+    /// [`Heap::recover_and_trim`] in any member frees it.
     ///
+    /// # Errors
+    /// Each error comes with the block, which this process still holds.
+    ///
+    /// - [`HeapError::MemberDead`] if the member is known to have ended.
+    /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries).
+    /// - [`HeapError::System`] if the kernel has no memory to note the block's destination.
+    /// - [`HeapError::Forked`] in a forked child.
+    ///
+    /// # Examples
     /// ```
     /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
     /// let receiver = heap.member(); // in a program, another process
@@ -307,20 +319,12 @@ impl<'heap> Block<'heap> {
     /// }
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// Each error comes with the block, which this process still holds.
-    ///
-    /// - [`HeapError::MemberDead`]: the member is known to have ended.
-    /// - [`HeapError::Overrun`]: the block was written beyond its end (heap with canaries).
-    /// - [`HeapError::System`]: the kernel has no memory for the block's destination.
-    /// - [`HeapError::Forked`].
     #[inline]
     pub fn hand_over(self, to: Member) -> Result<Parcel, (HeapError, Self)> {
         self.send(to, false)
     }
 
-    /// Hands the block over for an outbox, and marks it as posted.
+    /// Hands the block over for an outbox, and marks it as *posted*.
     pub(super) fn post(self, to: Member) -> Result<Parcel, (HeapError, Self)> {
         self.send(to, true)
     }
@@ -347,7 +351,7 @@ impl<'heap> Block<'heap> {
         }
         self.check_canary()?;
         self.core.fetch_destinations(self.granule())?;
-        // Before the word: whoever sees the block in flight sees where to.
+        // Before the word: a member that sees the block in flight sees its destination too.
         self.core.space.destination(self.granule()).store(destination.0, Ordering::Relaxed);
         Ok(())
     }
@@ -355,7 +359,7 @@ impl<'heap> Block<'heap> {
     /// Frees the block. Dropping it does the same, but cannot return an error.
     ///
     /// # Errors
-    /// [`HeapError::Overrun`], in a heap with canaries: the block was written beyond its end. It is
+    /// [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries). It is
     /// free nevertheless.
     #[inline(always)]
     pub fn free(self) -> Result<()> {
@@ -374,10 +378,10 @@ impl<'heap> Block<'heap> {
         found
     }
 
-    /// Checks the canary behind the block. Without canaries it returns `Ok`.
+    /// Checks the canary behind the block. In a heap without canaries it returns `Ok`.
     ///
     /// # Errors
-    /// [`HeapError::Overrun`]: the block was written beyond its end.
+    /// [`HeapError::Overrun`] if the block was written beyond its end.
     #[inline]
     pub fn check_canary(&self) -> Result<()> {
         if self.core.canaries && !self.core.space.is_forked() {
@@ -412,8 +416,8 @@ impl Deref for Block<'_> {
     #[inline(always)]
     fn deref(&self) -> &[u8] {
         self.must_be_ours();
-        // SAFETY: within the mapping, which outlives the borrow; while the block is on loan to this
-        // process nobody else writes it, which members promise each other (`Heap::open`).
+        // SAFETY: within the mapping, which outlives the borrow; while this process holds the
+        // block, no other process writes it (contract 1 of `Heap::open`).
         unsafe {
             let first = self.core.space.block(self.granule()).as_ptr();
             std::slice::from_raw_parts(first, self.bytes())
@@ -425,7 +429,7 @@ impl DerefMut for Block<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
         self.must_be_ours();
-        // SAFETY: as above, and nobody else reads it.
+        // SAFETY: as above, and no other process reads it.
         unsafe {
             let first = self.core.space.block(self.granule()).as_ptr();
             std::slice::from_raw_parts_mut(first, self.bytes())
@@ -469,10 +473,10 @@ fn drop_with_canary(block: &Block<'_>) {
 }
 
 impl Core {
-    /// Frees a block of this process's.
+    /// Frees a block that this process holds.
     #[inline(always)]
     pub(super) fn free(&self, granule: usize) {
-        // The parent's blocks are the parent's.
+        // A forked child leaves the parent's blocks alone.
         if self.space.is_forked() {
             return;
         }
@@ -483,7 +487,7 @@ impl Core {
         }
     }
 
-    /// The granule of a handle's block and its bytes, if a block begins there.
+    /// Returns the granule of the block that begins at `offset`, and its maximum length.
     #[inline]
     pub(super) fn find(&self, offset: u64) -> Result<(usize, usize)> {
         let wrong = |reason| HeapError::InvalidHandle { offset, reason };
@@ -503,24 +507,24 @@ impl Core {
         Ok((granule, class.bytes() - self.behind()))
     }
 
-    /// Bytes behind each block that are the heap's own.
+    /// Returns the number of bytes behind each block that belong to the heap.
     #[inline]
     pub(super) fn behind(&self) -> usize {
         if self.canaries { super::canary::BYTES } else { 0 }
     }
 
-    /// A handle becomes a block again, for whoever comes first.
+    /// Returns the block of a handle to the first thread that asks.
     pub(super) fn claim(&self, handle: Handle) -> Result<Block<'_>> {
         let (granule, len) = self.find(handle.offset)?;
         let word = self.space.word(granule);
         let ours = Truth::parked(self.slot(), handle.generation);
         let then = Truth::loaned(self.slot(), Truth::next(handle.generation));
-        // More bits than a generation has are none of its own, and behind the last one is none.
+        // No block has a generation of more than 48 bits, and the last one is never allocated.
         if handle.generation >= LAST {
             let found = Truth(word.load(Ordering::Relaxed));
             return Err(self.stale(handle.offset, handle.generation, found));
         }
-        // SYNC truth: pairs with itself: of two threads with one handle one gets the block.
+        // SYNC truth: pairs with itself: if two threads have one handle, one gets the block.
         match word.compare_exchange(ours.0, then.0, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 let len = if self.canaries { super::canary::len(self, granule) } else { len };
@@ -530,14 +534,14 @@ impl Core {
         }
     }
 
-    /// A block that was sent becomes this process's.
+    /// Returns the block of a parcel, which this process holds from now on.
     #[inline]
     pub(super) fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         let then = Truth::loaned(self.slot(), Truth(parcel.flight).generation());
         self.land(parcel, then)
     }
 
-    /// A block that this process has sent, and that nobody has accepted, is its own again.
+    /// Returns a block that this process has sent and that no process has accepted.
     pub(super) fn take_back(&self, parcel: Parcel) -> Result<Block<'_>> {
         let flight = Truth(parcel.flight);
         if flight.holder() != self.slot() {
@@ -573,7 +577,7 @@ impl Core {
     }
 }
 
-/// A truth word, for people.
+/// Prints a block word as text.
 pub(super) struct Now<'a> {
     pub(super) core: &'a Core,
     pub(super) found: Truth,

@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 /// Maximum number of faults in a report; the others are counted.
 const MOST_FAULTS: usize = 1000;
 
-/// A fault that [`Heap::check`](super::Heap::check) has found.
+/// A fault that [`Heap::check`](super::Heap::check) has found: a violated invariant of the heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapFault {
     /// The invariant that is violated:
@@ -44,7 +44,7 @@ impl fmt::Display for HeapFault {
     }
 }
 
-/// The use of a slab.
+/// The use of a slab, in a [`SlabMap`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlabStatus {
@@ -63,10 +63,10 @@ pub enum SlabStatus {
     Corrupted,
 }
 
-/// One slab of a [`HeapReport`].
+/// One slab of a [`HeapReport`]: its use, and its bytes by state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlabMap {
-    /// Offset of its first byte, from the heap's first byte.
+    /// Offset of the slab's first byte, from the heap's first byte.
     pub offset: u64,
     /// The use of the slab.
     pub status: SlabStatus,
@@ -76,21 +76,23 @@ pub struct SlabMap {
     pub free: usize,
     /// Number of bytes in blocks that a process holds, by process id.
     pub allocated: BTreeMap<u32, usize>,
-    /// Of these, the bytes in blocks that only a handle names.
+    /// Number of these bytes in blocks that only a handle names
+    /// ([`Block::into_handle`](super::Block::into_handle)).
     pub parked: usize,
-    /// Of these, the bytes in published blocks.
+    /// Number of these bytes in published blocks.
     pub published: usize,
     /// Number of bytes in blocks in flight.
     pub in_flight: usize,
-    /// Number of bytes behind the last block, which no block has.
+    /// Number of bytes behind the last block, too few for another one.
     pub rest: usize,
-    /// Of each block: where it begins, and its generation.
+    /// Offset and generation of each block.
     generations: Vec<(u64, u64)>,
 }
 
 /// The result of [`Heap::check`](super::Heap::check): all slabs, and all faults. Its
-/// [`fmt::Display`] prints a map with one line per run of similar slabs.
+/// [`fmt::Display`] prints a map with one line per run of similar slabs, and then the faults.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::{Heap, SlabStatus};
 ///
@@ -112,7 +114,7 @@ pub struct HeapReport {
     pub faults: Vec<HeapFault>,
     /// Number of faults beyond the first thousand.
     pub more_faults: usize,
-    /// Blocks on their way: offset, and generation.
+    /// Offset and generation of each block in flight.
     in_flight: Vec<(u64, u64)>,
 }
 
@@ -126,13 +128,14 @@ impl HeapReport {
         allocated.chain(in_flight).fold(0, |sum: usize, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Returns the number of bytes of slabs that have memory.
+    /// Returns the number of bytes of all slabs that have memory.
     pub fn committed(&self) -> usize {
         self.slabs.iter().filter(|slab| slab.status != SlabStatus::Empty).count() * SLAB
     }
 
-    /// Adds the faults between the blocks in flight and `parcels`, which are all that will still be
-    /// read: the second invariant. It needs the parcels of all queues of all members.
+    /// Adds a fault for each block in flight that no parcel names, and for each block that two
+    /// parcels name: invariant 2 of [`HeapFault`]. `parcels` must be all parcels that will still be
+    /// read, of all queues of all members.
     #[must_use]
     pub fn with_parcels(mut self, parcels: impl IntoIterator<Item = Parcel>) -> Self {
         let mut expected: Vec<_> = parcels.into_iter().map(Parcel::names).collect();
@@ -149,7 +152,8 @@ impl HeapReport {
         self
     }
 
-    /// Adds the blocks whose generation is smaller than in an earlier report: the fifth invariant.
+    /// Adds a fault for each block whose generation is smaller than in an earlier report:
+    /// invariant 5 of [`HeapFault`].
     #[must_use]
     pub fn with_earlier(mut self, earlier: &Self) -> Self {
         let before: BTreeMap<u64, u64> =

@@ -1,9 +1,15 @@
-//! A heap in shared memory, of which any process may be killed at any instruction: [`Heap`].
+//! A heap in shared memory for many processes, any of which may be killed at any instruction:
+//! [`Heap`].
 //!
-//! The surviving processes continue at once, no block leaks, and no block is allocated twice. One
-//! word outside of a block says which process holds it; everything else is a hint. Each thread
-//! allocates from slabs of its own, and no cache line has blocks of two holders.
+//! **The members of one heap trust each other.** All of them write to the same memory, so a member
+//! that writes outside of its blocks can destroy the data of every other one. Opening a heap is
+//! therefore `unsafe` ([`Heap::open`]). Processes that do not trust each other send copies instead,
+//! through a [`mailbox`](crate::mailbox).
 //!
+//! If a member is killed, the others continue at once: there is no lock that it could hold. No
+//! block leaks, and no block is allocated twice.
+//!
+//! # Examples
 //! ```
 //! use tontine::heap::shared::Heap;
 //!
@@ -20,35 +26,60 @@
 //! # }
 //! ```
 //!
-//! # Freeing a block in another process
+//! # Terms
+//! - A *member* is a process that has joined the heap, until it drops its [`Heap`] or ends
+//!   ([`Member`]). A heap has at most 512 members at a time.
+//! - A *block* is a piece of the heap that one member, its *holder*, uses alone ([`Block`]).
+//! - A *handle* names a block in 16 bytes that mean the same in every process ([`Handle`]). It is
+//!   *stale*, and using it is an error, once the block is freed or has another holder.
+//! - A *parcel* names a block in flight from one member to another ([`Parcel`]).
+//! - A *published* block is one that all members may read by its handle ([`Published`]).
+//! - A *role* is a number that a program gives to a task, such as writing the published blocks. At
+//!   most one live member has it. If that member ends, the next one to take the role gets its
+//!   published blocks ([`Heap::take_over_role`]).
+//! - A *granule* is 64 bytes, a cache line. Each block has whole granules, so that no cache line
+//!   has blocks of two holders.
+//! - A *slab* is 64 KiB of the heap with blocks of one size. A block of more than 32 KiB has one or
+//!   more slabs of its own. The kernel provides memory by the slab, and gets it back by the slab.
+//! - An *arena* is the set of slabs from which one thread allocates, without a lock. All members
+//!   together have at most 2,048 arenas.
 //!
-//! A block belongs to one process, and only that process can free it. To have another member free
-//! a block, hand it over: the sender calls [`Block::hand_over`] and passes the 24 bytes of the
+//! # Freeing a block in another process
+//! A block belongs to its holder, and only the holder can free it. To have another member free a
+//! block, hand it over: the sender calls [`Block::hand_over`] and passes the 24 bytes of the
 //! [`Parcel`] on, or sends the block through an [`Outbox`]; the receiver calls [`Heap::accept`], or
-//! [`Inbox::recv`], and drops the block. If either process dies in between, the block is freed by
-//! the others: see [`Heap::recover_and_trim`].
+//! [`Inbox::recv`], and drops the block.
 //!
 //! ```
 //! use tontine::heap::shared::{Heap, Parcel};
 //!
 //! # fn main() -> tontine::heap::Result<()> {
 //! let heap = Heap::create(1 << 20)?;
-//! // In the sender, which has learnt the receiver's number, `heap.member().to_u64()`:
+//! // In the sender, to which the receiver has sent its number, `heap.member().to_u64()`:
 //! let receiver = heap.member();
 //! let block = heap.alloc(100)?;
 //! let bytes = block.hand_over(receiver).map_err(|(error, _)| error)?.to_bytes();
-//! // In the receiver, for which this process stands here:
+//! // In the receiver (this example has one process for both):
 //! let block = heap.accept(Parcel::from_bytes(bytes))?;
-//! drop(block); // frees it
+//! drop(block); // frees it, though another process allocated it
 //! assert_eq!(heap.check()?.in_use(), 0);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Neighbours: `word` is what members agree on, `layout` where it lies, `space` the memory, `core`
-//! how slabs change hands, `arena` and `shelf` one thread's slabs, `local` which arena a thread
-//! has, `recover` the recovery of dead members, `post` blocks by mailbox, `mail` the ways by which
-//! blocks arrive and leave, `flight` the blocks without a taker, `check` the consistency check.
+//! # After the death of a member
+//! | Blocks | freed by |
+//! | --- | --- |
+//! | that the dead member held | any member: [`Heap::recover_and_trim`] or [`Heap::recover`] |
+//! | in flight between two dead members | any member: the same two functions |
+//! | that this process sent to it, not accepted | this process: [`Heap::reclaim_sent`] |
+//! | that it sent to this process, not received | this process: [`Heap::reclaim_received`] |
+//! | that an [`Outbox`] sent | the members, without a call by the program |
+//!
+//! The recovery proves that a member has ended, so it comes first; the two functions that reclaim
+//! parcels ignore members that have not been recovered. A program calls `recover_and_trim` when it
+//! learns of a death, or from time to time; members that find no space, or no free slot in which to
+//! join, recover dead members too.
 
 // `docs/heap-shared.md` has the layout, the protocol, and what a death leaves after each step.
 
@@ -67,6 +98,7 @@ mod local;
 mod mail;
 #[cfg(test)]
 mod odd_ends;
+mod options;
 mod post;
 #[cfg(test)]
 mod properties;
@@ -90,6 +122,7 @@ use std::sync::Arc;
 pub use array::Array;
 pub use block::{Block, Handle, Parcel};
 pub use check::{HeapFault, HeapReport, SlabMap, SlabStatus};
+pub use options::HeapOptions;
 pub use post::{Inbox, Outbox};
 pub use published::Published;
 pub use recover::Recovery;
@@ -97,58 +130,9 @@ pub use word::Member;
 
 use self::class::Class;
 use self::core::Core;
-use self::layout::{MOST_SLABS, SLAB};
 use self::recover::Whole;
 use self::space::Space;
 use crate::heap::{HeapError, Result};
-
-/// Settings of a new [`Heap`].
-///
-/// ```
-/// use tontine::heap::shared::HeapOptions;
-///
-/// let heap = HeapOptions::new(1 << 20).canaries(true).create()?;
-/// drop(heap.alloc(100)?);
-/// # Ok::<(), tontine::heap::HeapError>(())
-/// ```
-#[must_use = "options do nothing until `create` is called"]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeapOptions {
-    capacity: usize,
-    canaries: bool,
-}
-
-impl HeapOptions {
-    /// Returns the settings of a heap with `capacity` bytes of blocks, rounded up to whole slabs of
-    /// 64 KiB, without canaries.
-    ///
-    /// Memory is allocated when blocks need it: a large capacity costs address space.
-    pub const fn new(capacity: usize) -> Self {
-        Self { capacity, canaries: false }
-    }
-
-    /// Writes a canary behind each block, and checks it when the block is freed, handed over or
-    /// published: for debugging. Each block takes 16 bytes more. Default: `false`.
-    pub const fn canaries(mut self, canaries: bool) -> Self {
-        self.canaries = canaries;
-        self
-    }
-
-    /// Creates a heap in a memfd, of which this process is the first member.
-    ///
-    /// # Errors
-    /// - [`HeapError::InvalidSize`]: the capacity is 0, or above 4 TiB.
-    /// - [`HeapError::FileTooLarge`]: the process's limit on file sizes is smaller.
-    /// - [`HeapError::System`]: the kernel has no memory or address space for the heap.
-    pub fn create(self) -> Result<Heap> {
-        let slabs = self.capacity.div_ceil(SLAB);
-        if !(1..=MOST_SLABS).contains(&slabs) {
-            let reason = "a shared heap has from 1 byte to 4 TiB of blocks";
-            return Err(HeapError::InvalidSize { size: self.capacity, reason });
-        }
-        Heap::join(Space::create(slabs, self.canaries)?)
-    }
-}
 
 /// A heap in shared memory, of which this process is a member.
 ///
@@ -160,6 +144,7 @@ impl HeapOptions {
 /// [`Heap::rejoin`]. Until then, methods that return a [`Result`] fail in the child with
 /// [`HeapError::Forked`].
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::Heap;
 ///
@@ -176,9 +161,15 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Creates a heap with `capacity` bytes of blocks, of which this process is the first member;
+    /// Creates a heap with `capacity` bytes of blocks, and makes this process its first member;
     /// [`HeapOptions`] has further settings.
     ///
+    /// # Errors
+    /// - [`HeapError::InvalidSize`] if the capacity is 0, or above 4 TiB.
+    /// - [`HeapError::FileTooLarge`] if the heap would exceed the process's limit on file sizes.
+    /// - [`HeapError::System`] if the kernel has no memory or address space for the heap.
+    ///
+    /// # Examples
     /// ```
     /// use tontine::heap::shared::Heap;
     ///
@@ -187,38 +178,22 @@ impl Heap {
     /// block.fill(7);
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of [`HeapOptions::create`].
     pub fn create(capacity: usize) -> Result<Self> {
         HeapOptions::new(capacity).create()
     }
 
-    /// Joins the heap of a descriptor that another member has passed, over a Unix socket or by
-    /// inheritance ([`Heap::descriptor`]).
-    ///
-    /// ```
-    /// use std::os::fd::OwnedFd;
-    /// use tontine::heap::shared::Heap;
-    ///
-    /// /// Joins the heap of which a member has sent `file`.
-    /// fn join(file: OwnedFd) -> tontine::heap::Result<Heap> {
-    ///     // SAFETY: all members use this library, and `file` is this process's only descriptor of
-    ///     // the heap.
-    ///     unsafe { Heap::open(file) }
-    /// }
-    /// ```
+    /// Joins the heap of a descriptor that another member has passed to this process, over a Unix
+    /// socket or by inheritance ([`Heap::descriptor`]).
     ///
     /// # Errors
-    /// - [`HeapError::NotAHeap`], [`HeapError::VersionMismatch`]: the file is not a heap of this
-    ///   version.
-    /// - [`HeapError::AlreadyOpen`]: this process is a member.
-    /// - [`HeapError::LimitReached`]: the heap has 512 members.
-    /// - [`HeapError::System`]: a system call failed.
+    /// If the file is refused, it is closed, and the kernel releases all record locks of this
+    /// process on it: take descriptors from members only.
     ///
-    /// A file that is refused is closed, which releases all record locks of this process on it:
-    /// take descriptors from members only. With [`HeapError::AlreadyOpen`] the descriptor is kept
-    /// open instead.
+    /// - [`HeapError::NotAHeap`] if the file is not a heap, or not a complete one.
+    /// - [`HeapError::VersionMismatch`] if another version of the library created the heap.
+    /// - [`HeapError::AlreadyOpen`] if this process is a member. `file` is kept open then.
+    /// - [`HeapError::LimitReached`] if the heap has 512 members.
+    /// - [`HeapError::System`] if a system call fails.
     ///
     /// # Safety
     /// All members write to one memory and trust each other. The caller must ensure:
@@ -228,6 +203,19 @@ impl Heap {
     /// 3. While the process is a member, it closes no descriptor of the file: the kernel would
     ///    release its record locks, and the other members would take it for dead and free its
     ///    blocks.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::os::fd::OwnedFd;
+    /// use tontine::heap::shared::Heap;
+    ///
+    /// /// Joins the heap whose descriptor a member has sent.
+    /// fn join(file: OwnedFd) -> tontine::heap::Result<Heap> {
+    ///     // SAFETY: all members use this library, and `file` is this process's only descriptor of
+    ///     // the heap.
+    ///     unsafe { Heap::open(file) }
+    /// }
+    /// ```
     pub unsafe fn open(file: OwnedFd) -> Result<Self> {
         Self::join(Space::open(file)?)
     }
@@ -235,6 +223,19 @@ impl Heap {
     /// Joins the heap in a forked child, as a member of its own. The parent's blocks stay the
     /// parent's.
     ///
+    /// # Errors
+    /// - [`HeapError::AlreadyOpen`] if this process opened the heap, or has joined already.
+    /// - [`HeapError::LimitReached`] if the heap has 512 members.
+    /// - [`HeapError::System`] if a system call fails.
+    ///
+    /// # Safety
+    /// The caller must ensure:
+    ///
+    /// 1. Every process that can write to the file writes to it through this library only.
+    /// 2. Apart from the descriptors that the child inherited from the parent's `Heap`, it has none
+    ///    of the file, and it closes none while it is a member.
+    ///
+    /// # Examples
     /// ```no_run
     /// # use tontine::heap::shared::Heap;
     /// # fn in_the_child(heap: &Heap) -> tontine::heap::Result<()> {
@@ -245,21 +246,11 @@ impl Heap {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    /// Those of [`Heap::open`]; [`HeapError::AlreadyOpen`] in the process that opened the heap.
-    ///
-    /// # Safety
-    /// The caller must ensure:
-    ///
-    /// 1. Every process that can write to the file writes to it through this library only.
-    /// 2. Apart from the descriptors that the child inherited from the parent's `Heap`, it has none
-    ///    of the file, and it closes none while it is a member.
     pub unsafe fn rejoin(&self) -> Result<Self> {
         if !self.core.space.is_forked() {
             return Err(HeapError::AlreadyOpen);
         }
-        // The inherited one stays open, for whoever drops the parent's handle here closes nothing.
+        // The inherited descriptor stays open: dropping the parent's `Heap` here closes nothing.
         let file = rustix::io::fcntl_dupfd_cloexec(self.core.space.file(), 0)
             .map_err(space::system("fcntl(F_DUPFD_CLOEXEC)"))?;
         Self::join(Space::open(file)?)
@@ -269,7 +260,7 @@ impl Heap {
         Ok(Self { core: Arc::new(Core::join(space)?) })
     }
 
-    /// Returns the heap's file, to be passed on to a process that calls [`Heap::open`].
+    /// Returns the heap's descriptor, to be passed to a process that calls [`Heap::open`].
     ///
     /// # Safety
     /// The caller must ensure:
@@ -282,7 +273,8 @@ impl Heap {
         self.core.space.file()
     }
 
-    /// Returns this process as a member of the heap.
+    /// Returns this process as a member of the heap, to be sent to the members that hand blocks
+    /// over to it ([`Member::to_u64`]).
     pub fn member(&self) -> Member {
         self.core.me()
     }
@@ -294,6 +286,13 @@ impl Heap {
     ///
     /// If no space is left, `alloc` recovers dead members first, like [`Heap::recover_and_trim`].
     ///
+    /// # Errors
+    /// - [`HeapError::Full`] if no space is left, and dead members have left none.
+    /// - [`HeapError::System`] if the kernel has no memory.
+    /// - [`HeapError::LimitReached`] if 2,048 threads of all members use the heap.
+    /// - [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// use tontine::heap::HeapError;
     /// use tontine::heap::shared::Heap;
@@ -304,12 +303,6 @@ impl Heap {
     /// assert!(matches!(heap.alloc(2 << 20), Err(HeapError::Full { .. })));
     /// # Ok::<(), HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// - [`HeapError::Full`]: no space is left, and dead members have left none.
-    /// - [`HeapError::System`]: the kernel has no memory.
-    /// - [`HeapError::LimitReached`]: 2,048 threads of all members use the heap.
-    /// - [`HeapError::Forked`].
     #[inline(always)]
     pub fn alloc(&self, len: usize) -> Result<Block<'_>> {
         let core = &*self.core;
@@ -326,8 +319,8 @@ impl Heap {
         }
     }
 
-    /// The granule of a block, where something is to be fetched first, or written behind it. Its
-    /// answer fits into registers: through memory, that of `alloc` would go there, too.
+    /// Returns the granule of a new block, if memory must be fetched first or a canary written. The
+    /// result fits into registers: if it did not, that of `alloc` would pass through memory too.
     #[cold]
     #[inline(never)]
     fn alloc_slowly(&self, len: usize) -> Result<usize, Box<HeapError>> {
@@ -350,7 +343,7 @@ impl Heap {
     /// Allocates a block like [`Heap::alloc`], and sets all its bytes to zero.
     ///
     /// # Errors
-    /// Those of [`Heap::alloc`].
+    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
     pub fn alloc_zeroed(&self, len: usize) -> Result<Block<'_>> {
         let mut block = self.alloc(len)?;
         block.fill(0);
@@ -363,6 +356,14 @@ impl Heap {
     /// canaries, the block has the full length of its size class, which may be more than was
     /// requested.
     ///
+    /// # Errors
+    /// - [`HeapError::Stale`] if the block was freed, handed over or claimed before, or another
+    ///   process holds it.
+    /// - [`HeapError::InvalidHandle`] if no block begins there, or no longer: the memory of a freed
+    ///   block's slab may have been returned.
+    /// - [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// use tontine::heap::HeapError;
     /// use tontine::heap::shared::Heap;
@@ -374,13 +375,6 @@ impl Heap {
     /// assert!(matches!(heap.claim(handle), Err(HeapError::Stale { .. })));
     /// # Ok::<(), HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// - [`HeapError::Stale`]: the block was freed, handed over or claimed before, or another
-    ///   process holds it.
-    /// - [`HeapError::InvalidHandle`]: no block begins there, or no longer: the memory of a freed
-    ///   block's slab may have been returned.
-    /// - [`HeapError::Forked`].
     pub fn claim(&self, handle: Handle) -> Result<Block<'_>> {
         self.here()?;
         self.core.claim(handle)
@@ -388,32 +382,38 @@ impl Heap {
 
     /// Frees the block of a handle that [`Block::into_handle`] has left with this process.
     ///
-    /// The handle of another process's block is stale here: that process frees it, or hands it over
-    /// ([`Block::hand_over`]).
+    /// The handle of a block that another process holds is stale here: that process frees the
+    /// block, or hands it over ([`Block::hand_over`]).
     ///
+    /// # Errors
+    /// - [`HeapError::Stale`] if the block was freed or handed over before, or another process
+    ///   holds it.
+    /// - [`HeapError::InvalidHandle`] if no block begins there, or no longer.
+    /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries). It is
+    ///   free nevertheless.
+    /// - [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
     /// let handle = heap.alloc(100)?.into_handle();
     /// heap.free(handle)?;
-    /// assert!(heap.free(handle).is_err());
+    /// assert!(heap.free(handle).is_err()); // the handle is stale
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of [`Heap::claim`] and of [`Block::free`].
     pub fn free(&self, handle: Handle) -> Result<()> {
         self.claim(handle)?.free()
     }
 
     /// Accepts a block that another member has handed over to this process ([`Block::hand_over`]).
-    /// From then on this process holds the block.
+    /// From then on this process holds the block. [`Parcel`] has an example.
     ///
     /// # Errors
-    /// - [`HeapError::Stale`]: the block was accepted or taken back before, or freed because both
+    /// - [`HeapError::Stale`] if the block was accepted or taken back before, or freed because both
     ///   members were found dead.
-    /// - [`HeapError::InvalidHandle`]: the parcel is invalid, or the memory of the freed block's
+    /// - [`HeapError::InvalidHandle`] if the parcel is invalid, or the memory of the freed block's
     ///   slab was returned.
-    /// - [`HeapError::Forked`].
+    /// - [`HeapError::Forked`] in a forked child that has not joined.
     #[inline]
     pub fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         self.here()?;
@@ -422,6 +422,12 @@ impl Heap {
 
     /// Takes back a block that this process has handed over and that no process has accepted.
     ///
+    /// # Errors
+    /// - [`HeapError::Stale`] if the block was accepted or taken back before, or another process
+    ///   sent it.
+    /// - [`HeapError::InvalidHandle`] and [`HeapError::Forked`] as for [`Heap::accept`].
+    ///
+    /// # Examples
     /// ```
     /// use tontine::heap::shared::Heap;
     ///
@@ -432,33 +438,40 @@ impl Heap {
     /// # drop(block);
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of [`Heap::accept`].
     pub fn take_back(&self, parcel: Parcel) -> Result<Block<'_>> {
         self.here()?;
         self.core.take_back(parcel)
     }
 
-    /// Frees the blocks that this process has handed over to a member that has ended and that no
-    /// process has accepted. Returns their number; 0 if the member is alive.
+    /// Frees the blocks that this process has handed over to a member that has ended and that the
+    /// member has not accepted. Returns their number; 0 if the member counts as alive.
     ///
-    /// Blocks that an [`Outbox`] has sent are freed without this call.
+    /// Call it when a receiver has died, after [`Heap::recover_and_trim`], which proves that it has
+    /// ended. Blocks that an [`Outbox`] has sent are freed without this call.
     ///
     /// # Errors
-    /// [`HeapError::Forked`].
+    /// [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::heap::shared::{Heap, Member};
+    ///
+    /// fn receiver_died(heap: &Heap, receiver: Member) -> tontine::heap::Result<usize> {
+    ///     heap.recover_and_trim()?; // frees the blocks that the receiver held
+    ///     heap.reclaim_sent(receiver) // frees those that it has not accepted
+    /// }
+    /// ```
     pub fn reclaim_sent(&self, from: Member) -> Result<usize> {
         self.here()?;
         Ok(if self.core.is_alive(from) { 0 } else { self.core.reclaim_sent(from) })
     }
 
-    /// Returns the members that are known to have ended and that a block may still name.
+    /// Returns the members that a recovery has found dead and that a block may still name.
     ///
-    /// To free what they have handed over to this process, call this function, read all parcels
-    /// that have arrived, and call [`Heap::reclaim_received`] with the result.
+    /// [`Heap::reclaim_received`] takes the result, and has an example.
     ///
     /// # Errors
-    /// [`HeapError::Forked`].
+    /// [`HeapError::Forked`] in a forked child that has not joined.
     pub fn dead_members(&self) -> Result<Vec<Member>> {
         self.here()?;
         Ok(self.core.dead_members())
@@ -467,15 +480,22 @@ impl Heap {
     /// Frees the blocks that dead members have handed over to this process and that it has not
     /// accepted. Returns their number. Members that are alive are ignored.
     ///
-    /// `dead` must be a result of [`Heap::dead_members`] from *before* all available parcels were
-    /// read: a member that has died since may have sent a parcel that was not read.
+    /// Call it when a sender has died, because it may have died after it handed a block over and
+    /// before it wrote the parcel. `dead` must be a result of [`Heap::dead_members`] from *before*
+    /// all available parcels were read: a member that has died since may have sent a parcel that
+    /// was not read.
     ///
     /// An [`Inbox`] does this for the blocks that outboxes have sent, if the process has one inbox.
     ///
+    /// # Errors
+    /// [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// # use tontine::heap::shared::{Heap, Parcel};
     /// # fn read_parcel() -> Option<Parcel> { None }
     /// let heap = Heap::create(1 << 20)?;
+    /// heap.recover_and_trim()?;
     /// let dead = heap.dead_members()?;
     /// while let Some(parcel) = read_parcel() {
     ///     let _ = heap.accept(parcel);
@@ -483,16 +503,13 @@ impl Heap {
     /// heap.reclaim_received(&dead)?;
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`HeapError::Forked`].
     pub fn reclaim_received(&self, dead: &[Member]) -> Result<usize> {
         self.here()?;
         Ok(self.core.reclaim_received(dead, false))
     }
 
     /// Returns `true` while the member is alive. A member that has ended counts as alive until
-    /// another member has recovered it. Returns `false` in a forked child.
+    /// another member has recovered it. Returns `false` in a forked child that has not joined.
     pub fn is_alive(&self, member: Member) -> bool {
         !self.core.space.is_forked() && self.core.is_alive(member)
     }
@@ -500,9 +517,15 @@ impl Heap {
     /// Recovers dead members: proves that each has ended, frees its blocks and adopts its slabs.
     /// Also returns the memory of this thread's empty slabs to the kernel.
     ///
-    /// Members that find no space, or no free slot, recover dead members too: a program calls this
-    /// function when it learns of a death, or from time to time.
+    /// Call it when the program learns of a death, or from time to time. Members that find no
+    /// space, or no free slot in which to join, recover dead members too.
     ///
+    /// # Errors
+    /// - [`HeapError::System`] if the kernel does not take the memory, or a lock call fails.
+    /// - [`HeapError::LimitReached`] if 2,048 threads of all members use the heap.
+    /// - [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
     /// drop(heap.alloc(100)?);
@@ -511,11 +534,6 @@ impl Heap {
     /// assert_eq!(heap.check()?.committed(), 0); // the empty slab's memory was returned
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// - [`HeapError::System`]: the kernel did not take the memory.
-    /// - [`HeapError::LimitReached`]: 2,048 threads of all members use the heap.
-    /// - [`HeapError::Forked`].
     pub fn recover_and_trim(&self) -> Result<Recovery> {
         self.here()?;
         let core = &self.core;
@@ -536,16 +554,21 @@ impl Heap {
     /// a few slabs at a time when it frees blocks.
     ///
     /// # Errors
-    /// Those of [`Heap::recover_and_trim`].
+    /// [`HeapError::System`], [`HeapError::LimitReached`] and [`HeapError::Forked`], as for
+    /// [`Heap::recover_and_trim`].
     pub fn recover(&self) -> Result<Recovery> {
         self.here()?;
         let core = &self.core;
         local::with(core, |arena| core.recover_all(&core.desk(), Some(arena), Whole::Kept))?
     }
 
-    /// Checks the whole heap. The [`HeapReport`] is exact while no member works, a snapshot
-    /// otherwise.
+    /// Checks the whole heap. The [`HeapReport`] is exact while no member works, and a snapshot
+    /// otherwise. Faults of the heap are in the report.
     ///
+    /// # Errors
+    /// [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
     /// let block = heap.alloc(100)?;
@@ -555,9 +578,6 @@ impl Heap {
     /// # drop(block);
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`HeapError::Forked`]. Faults of the heap are in the report.
     pub fn check(&self) -> Result<HeapReport> {
         self.here()?;
         let known = local::with_known(&self.core, |arena| arena.known().collect());

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::class::Class;
 use super::core::Room;
-use super::layout::GRANULES;
+use super::layout::{GRANULES, SLAB};
 use super::tests::{MIB, address, dies_after, heap, sound};
 use super::word::{SlabState, SlabWord};
 use super::*;

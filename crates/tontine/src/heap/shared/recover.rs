@@ -14,8 +14,16 @@ use super::word::{
 use crate::heap::Result;
 use crate::sync::Ordering;
 
-/// The result of [`Heap::recover`](super::Heap::recover) and of
-/// [`Heap::recover_and_trim`](super::Heap::recover_and_trim).
+/// The result of [`Heap::recover_and_trim`](super::Heap::recover_and_trim) and of
+/// [`Heap::recover`](super::Heap::recover): how many members and blocks were recovered.
+///
+/// # Examples
+/// ```
+/// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+/// let recovery = heap.recover_and_trim()?;
+/// println!("{} members were dead; {} blocks freed", recovery.members, recovery.blocks);
+/// # Ok::<(), tontine::heap::HeapError>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
@@ -23,9 +31,9 @@ pub struct Recovery {
     pub members: usize,
     /// Number of blocks freed: those that dead members held, and those in flight to or from them.
     pub blocks: usize,
-    /// Number of their slabs from which this process allocates now.
+    /// Number of slabs of dead members from which this process allocates now.
     pub adopted: usize,
-    /// Number of their empty slabs that are kept for this process's next blocks.
+    /// Number of empty slabs of dead members that are kept for this process's next blocks.
     pub kept: usize,
     /// Number of slabs whose memory was returned to the kernel.
     pub given_back: usize,

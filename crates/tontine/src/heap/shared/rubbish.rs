@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "children join the heap")]
 
 use super::class::Class;
-use super::layout::GRANULES;
+use super::layout::{GRANULES, SLAB};
 use super::word::{LAST, SlabState, SlabWord, Truth};
 use super::*;
 use crate::sync::Ordering;

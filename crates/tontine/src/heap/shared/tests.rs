@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::layout::SLAB;
 use super::*;
 use crate::sys::child::in_child;
 

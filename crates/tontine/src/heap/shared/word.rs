@@ -30,11 +30,12 @@ const fn low(word: u64) -> u64 {
     word & LOW_MASK
 }
 
-/// A member of a heap: one process, from joining the heap to its end.
+/// The name of one member of a heap: a process, from joining the heap to its end.
 ///
-/// [`Heap::member`](super::Heap::member) names the calling process. A member tells its number,
-/// [`Member::to_u64`], to those that hand blocks over to it.
+/// [`Heap::member`](super::Heap::member) names the calling process. A process that is to receive
+/// blocks sends its number, [`Member::to_u64`], to the members that hand blocks over to it.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::{Heap, Member};
 ///
@@ -68,8 +69,8 @@ impl Member {
         pack(0, self.slot as usize, self.epoch)
     }
 
-    /// Returns the member of a number. Any number is allowed: a member that does not exist is not
-    /// alive.
+    /// Returns the member with a number of [`Member::to_u64`]. Any number is allowed: a member that
+    /// does not exist is not alive.
     pub const fn from_u64(number: u64) -> Self {
         Self::new(slot(number), low(number))
     }
