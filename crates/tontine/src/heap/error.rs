@@ -1,21 +1,22 @@
-//! Errors of blocks and heaps: [`HeapError`].
+//! Errors of heaps and blocks: [`HeapError`].
 //!
-//! Separate from [`crate::Error`], which is about peers: of a heap's errors only
-//! [`HeapError::Mailbox`] has another process to blame. Blocks are named by their offset from the
-//! heap's first byte, as the heap's map prints them.
+//! It is separate from [`crate::Error`], which is about peers: only [`HeapError::Mailbox`] has a
+//! cause in another process. Errors name a block by its offset from the heap's first byte, as the
+//! heap's map prints it.
 
 use std::io;
 use std::num::NonZeroU32;
 
-/// What the heaps' functions return.
+/// The result of a heap's function: [`std::result::Result`] with [`HeapError`].
 pub type Result<T, E = HeapError> = std::result::Result<T, E>;
 
 /// An error of [`shared`](super::shared) or [`classic`](super::classic).
 ///
 /// A call that fails leaves the heap as it was, unless the call's documentation says otherwise.
-/// [`HeapError::errno`] gives each variant's error number, and an error converts into a
-/// [`std::io::Error`] of the kind of that number:
+/// [`HeapError::errno`] returns each variant's error number, and an error converts into a
+/// [`std::io::Error`] of the kind of that number.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::HeapError;
 /// use tontine::heap::shared::Heap;
@@ -37,7 +38,7 @@ pub enum HeapError {
     Full {
         /// Bytes requested.
         asked: usize,
-        /// Bytes that the heap has now. A shared heap counts whole slabs that have memory.
+        /// Bytes that the heap has now. A shared heap counts the slabs that have memory.
         size: usize,
         /// Maximum number of bytes that the heap may have.
         max: usize,
@@ -77,14 +78,14 @@ pub enum HeapError {
          stop using this heap"
     )]
     Corrupted {
-        /// Offset of the first block that is not as the heap left it.
+        /// Offset of the first corrupted block.
         offset: usize,
         /// The expected value, the one that was found, and the block whose holder may have written
         /// it.
         what: String,
     },
 
-    /// No heap can have this size.
+    /// A heap cannot have the requested size.
     #[error("a heap cannot have {size} bytes: {reason}")]
     InvalidSize {
         /// Bytes requested.
@@ -103,7 +104,7 @@ pub enum HeapError {
     Stale {
         /// Offset of the block.
         offset: u64,
-        /// Generation that the handle names.
+        /// Generation in the handle or parcel.
         generation: u64,
         /// The block's current state, holder and generation.
         now: String,
@@ -135,7 +136,7 @@ pub enum HeapError {
         pid: u32,
         /// Canary that the heap wrote behind the block.
         expected: u64,
-        /// What is there now.
+        /// Value that was found instead.
         found: u64,
     },
 
@@ -146,7 +147,7 @@ pub enum HeapError {
         what: &'static str,
     },
 
-    /// Another version of this library created the heap.
+    /// The heap has another layout version: another version of this library created it.
     #[error(
         "the heap has layout version {found}, and this library supports version {expected}; use \
          one version of the library in all members"
@@ -188,7 +189,7 @@ pub enum HeapError {
         slot: usize,
     },
 
-    /// A lane leads to another process than the member that should receive the blocks.
+    /// The outbox's lane leads to another process than the member that should receive the blocks.
     #[error(
         "the lane leads to pid {found}, but heap member {slot} is pid {expected}, and only that \
          process could accept the blocks; name the member that the receiver says it is"
@@ -202,7 +203,7 @@ pub enum HeapError {
         found: u32,
     },
 
-    /// A live member has the role.
+    /// A live member has the role that this process wants to take.
     #[error(
         "role {role} is held by pid {pid}, which lives; wait for its end, or take another role"
     )]
@@ -266,13 +267,14 @@ impl HeapError {
         }
     }
 
-    /// A guard's only source of failure is its system call.
+    /// Returns the error of a fork guard, which fails only if its system call fails.
     pub(super) fn from_guard(error: crate::Error) -> Self {
         Self::System { call: "mmap", errno: error.errno() }
     }
 }
 
-/// The I/O error has the kind of [`HeapError::errno`], and the heap's error as its source and text.
+/// Converts into an I/O error with the kind of [`HeapError::errno`]. Its text and inner error are
+/// those of the [`HeapError`].
 impl From<HeapError> for io::Error {
     fn from(error: HeapError) -> Self {
         let kind = Self::from_raw_os_error(error.errno()).kind();

@@ -36,23 +36,25 @@ struct BlockedSets {
     before: SignalSet,
 }
 
-/// A set of signals that this thread blocks, and all that start later. When it was made, every
-/// other thread of the process blocked the set as well.
+/// A set of signals that this thread blocks, and all threads that start later. When it was made,
+/// every other thread of the process blocked the set as well.
 ///
-/// Each signal goes to one of those that take at the same time, so take in one place. A signal sent
-/// to one thread (`tgkill`, `pthread_kill`) reaches that thread alone.
+/// If two places take at the same time, each signal goes to one of them: take in one place. A
+/// signal sent to one thread (`tgkill`, `pthread_kill`) reaches that thread alone.
 ///
-/// The drop unblocks what this value has blocked, in this thread, and restores the disposition of
-/// SIGCHLD if `Blocked::new` had to change it, because it was ignored or had `SA_NOCLDWAIT`. Then
-/// each pending signal has the effect of its disposition, which may end the program;
-/// [`Blocked::discard`] takes them before that.
+/// Dropping it unblocks, in this thread, the signals that it has blocked, and restores the
+/// disposition of SIGCHLD if `Blocked::new` had to change it, because SIGCHLD was ignored or had
+/// `SA_NOCLDWAIT`. Then each pending signal has the effect of its disposition, which may end the
+/// program; [`Blocked::discard`] takes the pending signals before that.
 ///
-/// A `Blocked` cannot move to another thread, and everything that takes for it borrows it. If that
-/// must live as long as the program, leak the value: `Box::leak(Box::new(Blocked::new(…)?))`.
+/// A `Blocked` cannot move to another thread, and each value that takes its signals borrows it. If
+/// such a value must live as long as the program, leak the `Blocked`:
+/// `Box::leak(Box::new(Blocked::new(…)?))`.
 ///
 /// `exec` keeps the mask: see [`Blocked::unblock_in`]. A forked child has the mask too, but no
-/// thread that takes.
+/// thread that takes signals.
 ///
+/// # Examples
 /// ```
 /// use std::time::Duration;
 ///
@@ -67,7 +69,7 @@ struct BlockedSets {
 /// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 ///
-/// Source: `pthread_sigmask(3)`, `sigwait(3)`.
+/// Sources: `pthread_sigmask(3)`, `sigwait(3)`.
 #[derive(Debug)]
 pub struct Blocked {
     set: SignalSet,
@@ -77,10 +79,22 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Blocks the signals of `set`. Call it at the top of `main`, before a thread or a runtime
-    /// starts.
+    /// Blocks the signals of `set` in the calling thread, and checks that all other threads block
+    /// them. Call it at the top of `main`, before a thread or a runtime starts.
     ///
-    /// The call fails if another thread runs with one of them unblocked:
+    /// # Errors
+    /// If it fails, it has blocked nothing.
+    ///
+    /// - [`SignalError::CannotTake`] for SIGKILL and SIGSTOP, for a signal that is for the thread
+    ///   that caused it (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS), and for those that the
+    ///   C library uses.
+    /// - [`SignalError::EmptySet`] if the set is empty.
+    /// - [`SignalError::Unblocked`] if another thread runs with one of the signals unblocked.
+    /// - [`SignalError::ProcUnavailable`] if `/proc/self/task` cannot be read.
+    /// - [`SignalError::System`] if a system call fails.
+    ///
+    /// # Examples
+    /// The call fails if another thread could be interrupted:
     ///
     /// ```
     /// use tontine::signal::{Blocked, Signal, SignalError};
@@ -90,17 +104,6 @@ impl Blocked {
     /// let error = Blocked::new([Signal::HUP, Signal::TERM]).expect_err("another thread runs");
     /// assert!(matches!(error, SignalError::Unblocked { .. }), "{error}");
     /// ```
-    ///
-    /// # Errors
-    /// - [`SignalError::CannotTake`] for SIGKILL and SIGSTOP, for a signal that is for the thread
-    ///   that caused it (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS), and for those that the
-    ///   C library uses.
-    /// - [`SignalError::EmptySet`] for an empty set.
-    /// - [`SignalError::Unblocked`] if another thread runs with one of them unblocked.
-    /// - [`SignalError::ProcUnavailable`] if `/proc/self/task` cannot be read.
-    /// - [`SignalError::System`] if a system call fails.
-    ///
-    /// After an error nothing is blocked.
     pub fn new(set: impl Into<SignalSet>) -> Result<Self, SignalError> {
         let set = set.into();
         if set.is_empty() {
@@ -122,7 +125,7 @@ impl Blocked {
         Ok(blocked)
     }
 
-    /// Returns the set.
+    /// Returns the set of signals that were passed to [`Blocked::new`].
     pub fn set(&self) -> SignalSet {
         self.set
     }
@@ -130,8 +133,12 @@ impl Blocked {
     /// Blocks until a signal of the set is pending and takes it, in this thread. Returns `None`
     /// after `timeout`; without a timeout it blocks indefinitely.
     ///
-    /// If a handler interrupts the wait, it continues with the rest of the timeout.
+    /// If a handler interrupts the wait, the wait continues with the rest of the timeout.
     ///
+    /// # Errors
+    /// [`SignalError::System`] if `sigtimedwait(2)` fails.
+    ///
+    /// # Examples
     /// ```
     /// use tontine::signal::{Blocked, Signal};
     ///
@@ -142,27 +149,25 @@ impl Blocked {
     /// assert_eq!(info.signal(), Signal::USR1);
     /// # Ok::<(), tontine::signal::SignalError>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`SignalError::System`] if `sigtimedwait(2)` fails.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<SignalInfo>, SignalError> {
         RawSet::of(self.set).take(timeout)
     }
 
     /// Takes and drops all pending signals of the set. Returns their count.
     ///
+    /// # Errors
+    /// [`SignalError::System`] if `sigtimedwait(2)` fails.
+    ///
+    /// # Examples
     /// ```
     /// use tontine::signal::{Blocked, Signal};
     ///
     /// let blocked = Blocked::new(Signal::USR1)?;
     /// # unsafe { libc::raise(libc::SIGUSR1) };
-    /// // … another process sends SIGUSR1, which would end this one at the drop …
+    /// // … another process sends SIGUSR1, which would end this one when `blocked` is dropped …
     /// assert_eq!(blocked.discard()?, 1);
     /// # Ok::<(), tontine::signal::SignalError>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`SignalError::System`] if `sigtimedwait(2)` fails.
     pub fn discard(&self) -> Result<usize, SignalError> {
         let raw = RawSet::of(self.set);
         let mut taken = 0;
@@ -176,7 +181,8 @@ impl Blocked {
     /// the set is pending. [`SignalFd`] has an example.
     ///
     /// # Errors
-    /// [`SignalError::System`] if the process has too many descriptors.
+    /// [`SignalError::System`] if `signalfd(2)` fails, for example because the process has too many
+    /// descriptors.
     pub fn signal_fd(&self) -> Result<SignalFd<'_>, SignalError> {
         SignalFd::new(self.set)
     }
@@ -184,6 +190,10 @@ impl Blocked {
     /// Starts a thread that calls `deliver` for each signal, one after another, until the returned
     /// handle is dropped. Threads and programs that `deliver` starts inherit the mask.
     ///
+    /// # Errors
+    /// [`SignalError::System`] if the system refuses a thread.
+    ///
+    /// # Examples
     /// ```no_run
     /// use tontine::signal::{Blocked, Signal};
     ///
@@ -191,9 +201,6 @@ impl Blocked {
     /// let thread = blocked.thread(|info| println!("reload, requested by pid {:?}", info.pid()))?;
     /// # Ok::<(), tontine::signal::SignalError>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`SignalError::System`] if the system refuses a thread.
     pub fn thread(
         &self,
         deliver: impl FnMut(SignalInfo) + Send + 'static,
@@ -207,7 +214,7 @@ impl Blocked {
     /// Further real-time signals stay pending in the kernel. [`SignalChannel`] has an example.
     ///
     /// # Errors
-    /// The errors of [`Blocked::thread`].
+    /// [`SignalError::System`] if the system refuses a thread.
     ///
     /// # Panics
     /// If `bound` is 0.
@@ -215,13 +222,17 @@ impl Blocked {
         channel::start(self.set, bound)
     }
 
-    /// Starts a thread that sends each signal to another process as a message,
+    /// Starts a thread that sends each signal to another process, through `sender`. The message is
     /// [`SignalInfo::to_bytes`], which the receiver decodes by [`SignalInfo::from_bytes`]. While
     /// the mailbox is full the thread waits, and further signals stay pending in the kernel.
     ///
-    /// If a signal cannot be sent, the thread calls `undelivered` with it and the error. It tries
-    /// to send the next one all the same, because the sender may have found a successor by then.
+    /// If a signal cannot be sent, the thread calls `undelivered` with it and the error. It then
+    /// tries to send the next one, because the sender may have found a successor by then.
     ///
+    /// # Errors
+    /// [`SignalError::System`] if the system refuses a thread.
+    ///
+    /// # Examples
     /// ```no_run
     /// use tontine::mailbox::Sender;
     /// use tontine::signal::{Blocked, Signal};
@@ -234,9 +245,6 @@ impl Blocked {
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    /// The errors of [`Blocked::thread`].
     pub fn mailbox(
         &self,
         sender: Sender,
@@ -249,8 +257,7 @@ impl Blocked {
     /// [`SignalStream`](super::SignalStream) has an example.
     ///
     /// # Errors
-    /// The errors of [`Blocked::signal_fd`], and [`SignalError::System`] if the runtime cannot
-    /// watch the descriptor.
+    /// [`SignalError::System`] if `signalfd(2)` fails, or the runtime cannot watch the descriptor.
     ///
     /// # Panics
     /// Outside of a tokio runtime, and in one without its I/O driver.
@@ -260,11 +267,12 @@ impl Blocked {
     }
 
     /// Makes the program that `command` starts begin with the signal mask from before this
-    /// `Blocked`, and with the disposition of SIGCHLD from before.
+    /// `Blocked`, and with the disposition of SIGCHLD from before. Returns `command`.
     ///
-    /// Without it, the program would begin with these signals blocked, and most programs never
-    /// unblock any.
+    /// Without this call the program would begin with these signals blocked, and most programs
+    /// never unblock any.
     ///
+    /// # Examples
     /// ```
     /// use std::process::Command;
     ///

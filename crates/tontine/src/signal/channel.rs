@@ -14,15 +14,16 @@ use super::error::SignalError;
 use super::thread::{POLL_INTERVAL, Sink, Worker};
 use super::{SignalInfo, SignalSet};
 
-/// A bounded queue of signals, filled by a thread, made by [`Blocked::channel`].
+/// A bounded queue of signals, filled by a thread. [`Blocked::channel`] makes it.
 ///
-/// Any number of threads may receive from it. The drop stops the thread and discards the signals in
-/// the queue.
+/// Any number of threads may receive from it. Dropping it stops the thread and discards the signals
+/// in the queue.
 ///
 /// Standard signals coalesce: if one is in the queue, another one is counted in its
 /// [`SignalInfo::coalesced`], and its sender and value are lost, as they are in the kernel.
 /// Real-time signals arrive in order, and none is lost.
 ///
+/// # Examples
 /// ```
 /// use tontine::signal::{Blocked, Signal};
 ///
@@ -93,8 +94,8 @@ impl SignalChannel<'_> {
     /// Blocks until a signal is in the queue and takes it.
     ///
     /// # Errors
-    /// [`SignalError::Forked`] in a forked child, because the thread runs in the parent;
-    /// [`SignalError::Disconnected`] if the thread has ended and the queue is empty.
+    /// - [`SignalError::Forked`] in a forked child, because the thread runs in the parent.
+    /// - [`SignalError::Disconnected`] if the thread has ended and the queue is empty.
     pub fn recv(&self) -> Result<SignalInfo, SignalError> {
         loop {
             if let Some(info) = self.recv_until(None)? {
@@ -105,6 +106,10 @@ impl SignalChannel<'_> {
 
     /// Blocks until a signal is in the queue and takes it. Returns `None` after `timeout`.
     ///
+    /// # Errors
+    /// [`SignalError::Forked`] and [`SignalError::Disconnected`], as for [`SignalChannel::recv`].
+    ///
+    /// # Examples
     /// ```
     /// use std::time::Duration;
     ///
@@ -115,9 +120,6 @@ impl SignalChannel<'_> {
     /// assert_eq!(signals.recv_timeout(Duration::from_millis(10))?, None);
     /// # Ok::<(), tontine::signal::SignalError>(())
     /// ```
-    ///
-    /// # Errors
-    /// The errors of [`SignalChannel::recv`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<SignalInfo>, SignalError> {
         // A deadline that the clock cannot represent never comes.
         match Instant::now().checked_add(timeout) {
@@ -126,10 +128,10 @@ impl SignalChannel<'_> {
         }
     }
 
-    /// Takes a signal if one is in the queue, without blocking.
+    /// Takes a signal without blocking. Returns `None` if the queue is empty.
     ///
     /// # Errors
-    /// The errors of [`SignalChannel::recv`].
+    /// [`SignalError::Forked`] and [`SignalError::Disconnected`], as for [`SignalChannel::recv`].
     pub fn try_recv(&self) -> Result<Option<SignalInfo>, SignalError> {
         self.recv_timeout(Duration::ZERO)
     }

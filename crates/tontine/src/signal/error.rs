@@ -9,9 +9,10 @@ use super::{Signal, SignalSet};
 
 /// An error of a function of [`signal`](super). The failed call has changed nothing.
 ///
-/// [`SignalError::errno`] gives the error number of each variant. Converted into [`io::Error`], an
-/// error keeps its text, and has the [`io::ErrorKind`] of its error number.
+/// [`SignalError::errno`] returns the error number of each variant. An error converts into an
+/// [`io::Error`], which has the same text and the [`io::ErrorKind`] of that number.
 ///
+/// # Examples
 /// ```
 /// use tontine::signal::{Blocked, Signal, SignalError};
 ///
@@ -23,7 +24,7 @@ use super::{Signal, SignalSet};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignalError {
-    /// The set or the handler names a signal that no program can take as a value.
+    /// The set has, or the handler is for, a signal that no program can take as a value.
     #[error("{signal} cannot be taken: {reason}")]
     CannotTake {
         /// The signal.
@@ -66,7 +67,8 @@ pub enum SignalError {
         errno: i32,
     },
 
-    /// The handle was made by the parent of this forked process. Its thread runs in the parent.
+    /// The handle was made before a fork, by the parent of this process. Its thread runs in the
+    /// parent.
     #[error(
         "this handle was made before a fork and its thread runs in the parent process; \
          make a new Blocked and a new handle in the child"
@@ -74,7 +76,7 @@ pub enum SignalError {
     Forked,
 
     /// The thread that takes the signals has ended, and every signal that it took has been
-    /// received. It ends by itself only if it panics.
+    /// received. The thread ends by itself only if it panics.
     #[error(
         "the thread that takes the signals has ended and its queue is empty; \
          drop the handle and make a new one"
@@ -93,7 +95,7 @@ pub enum SignalError {
     System {
         /// The name of the call.
         call: &'static str,
-        /// The error number.
+        /// The error number of the call.
         errno: i32,
     },
 }
@@ -125,6 +127,7 @@ impl SignalError {
     /// | `Disconnected` | EPIPE |
     /// | `Malformed` | EBADMSG |
     ///
+    /// # Examples
     /// ```
     /// use tontine::signal::SignalError;
     ///
@@ -142,8 +145,8 @@ impl SignalError {
     }
 }
 
-/// Keeps the text, and the kind of [`SignalError::errno`]. The `SignalError` is the inner error
-/// ([`io::Error::get_ref`]).
+/// Converts into an I/O error with the same text and the kind of [`SignalError::errno`]. The
+/// `SignalError` is its inner error ([`io::Error::get_ref`]).
 impl From<SignalError> for io::Error {
     fn from(error: SignalError) -> Self {
         let kind = Self::from_raw_os_error(error.errno()).kind();

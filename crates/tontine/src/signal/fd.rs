@@ -7,13 +7,14 @@ use super::error::SignalError;
 use super::kernel::{self, RawSet};
 use super::{SignalInfo, SignalSet};
 
-/// A signalfd, made by [`Blocked::signal_fd`](super::Blocked::signal_fd): readable while a signal
-/// of the set is pending. It is close-on-exec and nonblocking.
+/// A signalfd: a descriptor that is readable while a signal of the set is pending.
+/// [`Blocked::signal_fd`](super::Blocked::signal_fd) makes it, close-on-exec and nonblocking.
 ///
 /// A read returns the signals of the thread that reads, and those of its process: a forked child
-/// reads the child's. An `epoll` set reports the signals of the process that registered the
+/// reads its own signals. An `epoll` set reports the signals of the process that registered the
 /// descriptor.
 ///
+/// # Examples
 /// ```no_run
 /// use rustix::event::{PollFd, PollFlags, poll};
 /// use tontine::signal::{Blocked, Signal};
@@ -42,6 +43,10 @@ impl SignalFd<'_> {
 
     /// Takes one pending signal, without blocking. Returns `None` if none is pending.
     ///
+    /// # Errors
+    /// [`SignalError::System`] if `read(2)` fails.
+    ///
+    /// # Examples
     /// ```
     /// use tontine::signal::{Blocked, Signal};
     ///
@@ -53,15 +58,12 @@ impl SignalFd<'_> {
     /// assert!(signals.read_signal()?.is_some_and(|info| info.signal() == Signal::USR1));
     /// # Ok::<(), tontine::signal::SignalError>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`SignalError::System`] if `read(2)` fails.
     pub fn read_signal(&self) -> Result<Option<SignalInfo>, SignalError> {
         kernel::read_signal(self.fd.as_fd())
     }
 }
 
-/// Readable while a signal of the set is pending.
+/// Returns the descriptor, readable while a signal of the set is pending.
 impl AsFd for SignalFd<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

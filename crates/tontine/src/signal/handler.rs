@@ -1,28 +1,37 @@
 //! Signal handlers, for programs that must have one: [`SignalFlag`], [`SignalCounter`],
 //! [`SelfPipe`].
 //!
-//! A handler runs in any thread that does not block its signal, between any two instructions. It
-//! may call the functions of `signal-safety(7)`, of which Rust has: loads and stores of atomics;
-//! `write` to a descriptor; `_exit`; `sem_post`; `kill`. It must not allocate or free, lock, print
-//! by `println!`, panic, or access a thread-local that is initialised on first use. On its return
-//! `errno` must have the value from before the handler.
+//! # What a handler may do
+//! A handler runs in any thread that does not block its signal, between any two instructions.
 //!
-//! The three handlers here do only what is allowed. They have `SA_RESTART` and `SA_ONSTACK`.
-//! Several may watch one signal. The drop of the last one restores the disposition from before,
-//! unless another library has installed its handler since: that one stays. If it calls the handler
-//! that it replaced, that handler does what the disposition from before does: it calls that
-//! handler, or returns if the signal was ignored or had its default. The memory that a handler
-//! refers to is never freed (some tens of bytes each), because a handler may still run while it is
-//! removed.
+//! - It may call the functions of `signal-safety(7)`. In Rust these are loads and stores of
+//!   atomics, `write` to a descriptor, `_exit`, `sem_post` and `kill`.
+//! - It must not allocate or free, lock, print by `println!`, panic, or access a thread-local that
+//!   is initialised on first use.
+//! - When it returns, `errno` must have the value from before the handler.
+//!
+//! # The handlers of this module
+//! They do only what is allowed, and have `SA_RESTART` and `SA_ONSTACK`. A program may install
+//! several for one signal. When the last of them is dropped, the signal gets back the disposition
+//! that it had before the first.
+//!
+//! If another library has installed its own handler meanwhile, that handler stays, and it may call
+//! the handler of this module that it replaced. Once nothing of this module watches the signal, the
+//! replaced handler acts like the disposition before the first: it calls the handler that the
+//! program had then, or returns if the signal was ignored or had its default.
+//!
+//! The memory that a handler refers to (some tens of bytes each) is never freed, because a handler
+//! may still run while it is removed.
 //!
 //! A forked child has the handlers that the forking thread had installed, and may install more.
-//! Handlers that other threads of the parent had installed stay installed in the child. A
-//! [`SelfPipe`] of the parent is not written to in the child.
+//! Handlers that other threads of the parent had installed stay installed in the child. In the
+//! child, a handler does not write to a [`SelfPipe`] of the parent.
 //!
-//! A signal that every thread blocks never reaches its handler: use one of the two ways for each
-//! signal, a handler or [`Blocked`](super::Blocked).
-//!
-//! Sources: `signal-safety(7)`, `sigaction(2)`; D. J. Bernstein, *The self-pipe trick*.
+//! # Handler or `Blocked`
+//! A signal that every thread blocks never reaches its handler: use one of the two for each signal,
+//! a handler or [`Blocked`](super::Blocked).
+
+// From `signal-safety(7)`, `sigaction(2)`, and D. J. Bernstein, *The self-pipe trick*.
 
 #![allow(unsafe_code, reason = "installs signal handlers")]
 
@@ -38,8 +47,9 @@ use super::Signal;
 use super::error::SignalError;
 use crate::sys::fork::Guard;
 
-/// A handler that sets a flag.
+/// A signal handler that sets a flag. Dropping it removes the handler.
 ///
+/// # Examples
 /// ```
 /// use tontine::signal::Signal;
 /// use tontine::signal::handler::SignalFlag;
@@ -55,8 +65,11 @@ use crate::sys::fork::Guard;
 #[derive(Debug)]
 pub struct SignalFlag(Installed);
 
-/// A handler that adds one to a counter. Coalesced signals are handled once, so they count once.
+/// A signal handler that counts its runs. Dropping it removes the handler.
 ///
+/// Coalesced signals are handled once, so they count once.
+///
+/// # Examples
 /// ```
 /// use tontine::signal::Signal;
 /// use tontine::signal::handler::SignalCounter;
@@ -70,11 +83,13 @@ pub struct SignalFlag(Installed);
 #[derive(Debug)]
 pub struct SignalCounter(Installed);
 
-/// A handler that makes a descriptor readable, for an event loop: the self-pipe trick.
+/// A signal handler that makes a descriptor readable, for an event loop: the self-pipe trick.
+/// Dropping it removes the handler.
 ///
 /// The handler writes a byte to a nonblocking pipe. If the pipe is full, the descriptor is readable
 /// already.
 ///
+/// # Examples
 /// ```
 /// use rustix::event::{PollFd, PollFlags, poll};
 /// use tontine::signal::Signal;
@@ -107,8 +122,9 @@ impl SignalFlag {
         Installed::new(signal, None).map(Self)
     }
 
-    /// Returns `true` if the signal has arrived.
+    /// Returns `true` if the signal has arrived since the flag was last cleared.
     ///
+    /// # Examples
     /// ```
     /// use tontine::signal::Signal;
     /// use tontine::signal::handler::SignalFlag;
@@ -127,6 +143,7 @@ impl SignalFlag {
     }
 
     /// Returns `true` if the signal has arrived, and clears the flag.
+    /// [`SignalFlag`] has an example.
     pub fn take(&self) -> bool {
         // SYNC handler-flag: pairs with the handler's store.
         self.0.site.came.swap(false, Ordering::Acquire)
@@ -137,12 +154,14 @@ impl SignalCounter {
     /// Installs the handler for `signal`.
     ///
     /// # Errors
-    /// The errors of [`SignalFlag::install`].
+    /// - [`SignalError::CannotTake`] for the signals that [`Blocked::new`](super::Blocked::new)
+    ///   refuses.
+    /// - [`SignalError::System`] if a system call fails.
     pub fn install(signal: Signal) -> Result<Self, SignalError> {
         Installed::new(signal, None).map(Self)
     }
 
-    /// Returns how many times the handler has run.
+    /// Returns the number of times that the handler has run.
     pub fn get(&self) -> u64 {
         self.0.site.count.load(Ordering::Relaxed)
     }
@@ -152,7 +171,10 @@ impl SelfPipe {
     /// Installs the handler for `signal`.
     ///
     /// # Errors
-    /// The errors of [`SignalFlag::install`].
+    /// - [`SignalError::CannotTake`] for the signals that [`Blocked::new`](super::Blocked::new)
+    ///   refuses.
+    /// - [`SignalError::System`] if a system call fails, for example because the process has too
+    ///   many descriptors.
     pub fn install(signal: Signal) -> Result<Self, SignalError> {
         let pipe = Pipe::get()?;
         match Installed::new(signal, Some(pipe)) {
@@ -175,7 +197,7 @@ impl SelfPipe {
     }
 }
 
-/// Readable from a signal until [`SelfPipe::take`].
+/// Returns the descriptor, readable from a signal until [`SelfPipe::take`].
 impl AsFd for SelfPipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.reader.as_fd()

@@ -7,6 +7,7 @@ use super::number::Signal;
 
 /// A signal that was taken, with what the kernel reports about it.
 ///
+/// # Examples
 /// ```
 /// use tontine::signal::{Blocked, Signal};
 ///
@@ -63,8 +64,8 @@ impl SignalInfo {
         self.signal
     }
 
-    /// Returns the reason for the signal, `si_code`: `SI_USER` (0) for `kill`, `SI_QUEUE` for
-    /// `sigqueue`, and others.
+    /// Returns the number that says why the signal was sent, `si_code`: `SI_USER` (0) for `kill`,
+    /// `SI_QUEUE` for `sigqueue`, and others.
     #[inline]
     pub fn code(&self) -> i32 {
         self.code
@@ -73,14 +74,14 @@ impl SignalInfo {
     /// Returns the process id of the sender, or of the child that a SIGCHLD reports. It is 0 for a
     /// process of another PID namespace.
     ///
-    /// Returns `None` if no process sent the signal: a timer, the kernel, or a descriptor did. For
-    /// `kill` and for the end of a child the kernel provides the id. For `sigqueue` the sender
+    /// Returns `None` if no process sent the signal, but a timer, the kernel or a descriptor did.
+    /// For `kill` and for the end of a child the kernel provides the id. For `sigqueue` the sender
     /// chooses it, so it is an untrusted value.
     pub fn pid(&self) -> Option<u32> {
         self.has_sender().then_some(self.pid)
     }
 
-    /// Returns the real user id of the process of [`SignalInfo::pid`].
+    /// Returns the real user id of the process whose id [`SignalInfo::pid`] returns.
     pub fn uid(&self) -> Option<u32> {
         self.has_sender().then_some(self.uid)
     }
@@ -93,8 +94,8 @@ impl SignalInfo {
         self.has_value().then_some(i32::from_ne_bytes(*first))
     }
 
-    /// Returns the value that came with the signal with the width of a pointer, if the sender set
-    /// all of it.
+    /// Returns the value that came with the signal, like [`SignalInfo::value`], but all of it: it
+    /// is as wide as a pointer. Its upper bytes are valid only if the sender set them.
     pub fn wide_value(&self) -> Option<u64> {
         self.has_value().then_some(self.value)
     }
@@ -102,6 +103,7 @@ impl SignalInfo {
     /// Returns the change of the child's state, if this is a SIGCHLD for which the kernel reports
     /// it.
     ///
+    /// # Examples
     /// ```
     /// use std::process::Command;
     ///
@@ -129,12 +131,11 @@ impl SignalInfo {
         }
     }
 
-    /// Returns how many more signals this one stands for, as far as that is known: expirations of
-    /// its timer, and standard signals that the library had taken before the program received
-    /// this one.
+    /// Returns the number of further signals that this one stands for, as far as it is known:
+    /// expirations of its timer, and standard signals that the library had taken before the program
+    /// received this one.
     ///
-    /// 0 does not exclude that the kernel coalesced signals: it reports to no process how many
-    /// there were.
+    /// Even if it is 0, the kernel may have coalesced signals: it reports to no process how many.
     pub fn coalesced(&self) -> u32 {
         self.coalesced
     }
@@ -172,6 +173,7 @@ impl SignalInfo {
     /// | 24 | the child's status, signed |
     /// | 28 | coalesced |
     ///
+    /// # Examples
     /// ```
     /// # use tontine::signal::SignalInfo;
     /// # let mut bytes = [0; SignalInfo::BYTES];
@@ -198,7 +200,21 @@ impl SignalInfo {
     /// All of it is untrusted: the sender of the bytes chooses them.
     ///
     /// # Errors
-    /// [`SignalError::Malformed`] for any other bytes.
+    /// [`SignalError::Malformed`] if the bytes are not such a form: their number is not 32, the
+    /// version is not 1, or the signal is not in 1 to 64.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use tontine::mailbox::Mailbox;
+    /// use tontine::signal::SignalInfo;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut mailbox = Mailbox::bind("/run/supervisor")?;
+    /// let info = SignalInfo::from_bytes(&mailbox.recv()?)?;
+    /// println!("a worker received {}", info.signal());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// [`Blocked::mailbox`]: super::Blocked::mailbox
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SignalError> {

@@ -20,6 +20,13 @@ const SAME_REQUEST: Duration = Duration::from_millis(100);
 ///
 /// Another signal less than 100 ms after the first belongs to the same request.
 ///
+/// # Errors
+/// - [`SignalError::Unblocked`] if another thread runs with one of the signals unblocked: call it
+///   first in `main`.
+/// - [`SignalError::ProcUnavailable`] if `/proc/self/task` cannot be read.
+/// - [`SignalError::System`] if a system call fails, or the system refuses a thread.
+///
+/// # Examples
 /// ```no_run
 /// let interrupted = tontine::signal::interrupted()?; // first in `main`
 /// while !interrupted.is_set() {
@@ -27,9 +34,6 @@ const SAME_REQUEST: Duration = Duration::from_millis(100);
 /// }
 /// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
-///
-/// # Errors
-/// The errors of [`Blocked::new`] and [`Blocked::thread`].
 pub fn interrupted() -> Result<Interrupted, SignalError> {
     let blocked = Blocked::new([Signal::INT, Signal::TERM])?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -42,10 +46,11 @@ pub fn interrupted() -> Result<Interrupted, SignalError> {
     Ok(Interrupted { worker, shared, blocked })
 }
 
-/// The handle of [`interrupted()`]: has SIGINT or SIGTERM arrived?
+/// The handle of [`interrupted()`], which reports whether SIGINT or SIGTERM has arrived.
 ///
-/// The drop unblocks both signals, which then act as before.
+/// Dropping it unblocks both signals, which then act as before.
 ///
+/// # Examples
 /// ```
 /// let interrupted = tontine::signal::interrupted()?; // first in `main`
 /// assert!(!interrupted.is_set());
@@ -71,14 +76,14 @@ struct Shared {
 }
 
 impl Interrupted {
-    /// Returns `true` if SIGINT or SIGTERM has arrived. In a forked child it never does.
+    /// Returns `true` if SIGINT or SIGTERM has arrived. In a forked child it returns `false`.
     pub fn is_set(&self) -> bool {
         self.received().is_some()
     }
 
-    /// Returns the signal that arrived first, if one has.
+    /// Returns the signal that arrived first; `None` if none has.
     ///
-    /// After its cleanup, a program can end by it: [`SignalInfo::terminate_process`].
+    /// After its cleanup, a program can end by that signal: [`SignalInfo::terminate_process`].
     pub fn received(&self) -> Option<SignalInfo> {
         // At the fork, a thread of the parent may have held the lock.
         if self.worker.is_forked() {
@@ -114,14 +119,14 @@ impl Interrupted {
         Ok(first.map(|(info, _)| info))
     }
 
-    /// Returns the [`Blocked`] of SIGINT and SIGTERM, whose [`Blocked::unblock_in`] is for programs
-    /// that this one starts.
+    /// Returns the [`Blocked`] of SIGINT and SIGTERM, for its [`Blocked::unblock_in`]: programs
+    /// that this one starts should begin with both signals unblocked.
     pub fn blocked(&self) -> &Blocked {
         &self.blocked
     }
 }
 
-/// Readable from the first signal on, for an event loop.
+/// Returns a descriptor for an event loop, readable from the first signal on.
 impl AsFd for Interrupted {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.readable.as_fd()

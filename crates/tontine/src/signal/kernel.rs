@@ -228,6 +228,7 @@ impl SignalInfo {
     /// process exits with status 128 + the signal's number. No buffer is flushed and no value is
     /// dropped.
     ///
+    /// # Examples
     /// ```no_run
     /// let interrupted = tontine::signal::interrupted()?;
     /// // … the program works until `interrupted.is_set()`, then cleans up …

@@ -1,10 +1,12 @@
-//! Signals as values: every thread blocks them, one place takes them. [`Blocked`] is the key type.
+//! Signals as values: every thread blocks them, and one place takes them. [`Blocked`] is the key
+//! type.
 //!
 //! A signal handler may interrupt a program between any two instructions, for example while a
-//! thread holds a lock. A signal that the program *takes*, at a point of its choice, is an ordinary
-//! value.
+//! thread holds a lock. A signal that every thread *blocks* stays pending instead, and the program
+//! *takes* it, at a point of its choice, as an ordinary value.
 //!
-//! - [`interrupted()`] is what most programs need: has the program been asked to end?
+//! - [`interrupted()`] is what most programs need: it reports whether SIGINT or SIGTERM has asked
+//!   the program to end.
 //! - [`Blocked`] blocks a [`SignalSet`] of [`Signal`]s in this thread and in all that start later,
 //!   and fails if another thread runs with one of them unblocked. It has six ways to take them:
 //!   [`Blocked::wait`] in the calling thread, [`Blocked::signal_fd`] through a descriptor,
@@ -12,9 +14,10 @@
 //!   in another process, and `Blocked::stream` (feature `tokio`) in an async task.
 //! - [`SignalInfo`] is one signal that was taken: its sender, the sender's value, and how many more
 //!   signals it stands for.
-//! - [`handler`] is for programs that must have a handler, with the list of what one may do.
+//! - [`handler`] is for programs that must have a handler. It lists what a handler may do.
 //! - [`SignalError`] is the error of all of these.
 //!
+//! # Examples
 //! ```
 //! use tontine::signal::{Blocked, Signal};
 //!
@@ -28,12 +31,20 @@
 //! # Ok::<(), tontine::signal::SignalError>(())
 //! ```
 //!
-//! Sources: `signal(7)`, `signal-safety(7)`, `pthread_sigmask(3)`, `sigwait(3)` (a thread that
-//! waits for signals), `sigtimedwait(2)`, `signalfd(2)`.
-//!
-//! Neighbours: `kernel` makes the system calls, `thread_masks` reads the masks of the other
-//! threads, `thread` is the thread that takes signals. Of the rest of the crate this module uses
-//! [`crate::mailbox`] alone, to deliver.
+//! # Terms
+//! - A *standard* signal (1 to 31, such as SIGTERM) is pending once at most: if it is sent again
+//!   before it is taken, the kernel *coalesces* the two.
+//! - A *real-time* signal (from `SIGRTMIN` on, [`Signal::realtime`]) is queued each time it is
+//!   sent.
+//! - The *disposition* of a signal is what the kernel does when it delivers the signal: the
+//!   default, such as ending the process; nothing; or a call of the program's handler.
+
+// `kernel` makes the system calls, `thread_masks` reads the masks of the other threads, `thread` is
+// the thread that takes signals. The only other part of the crate that this module uses is
+// `crate::mailbox`, to deliver.
+//
+// From `signal(7)`, `signal-safety(7)`, `pthread_sigmask(3)`, `sigwait(3)` (a thread that waits for
+// signals), `sigtimedwait(2)`, `signalfd(2)`.
 
 mod blocked;
 mod channel;

@@ -7,9 +7,10 @@ pub(super) const MAX_SIGNAL: i32 = 64;
 
 /// A signal: a number from 1 to 64.
 ///
-/// A signal prints as its name. It parses from a name, with or without `SIG`, in either case, or
-/// from a number.
+/// A signal prints as its name. It parses from a name, with or without `SIG`, in upper or lower
+/// case, or from a number.
 ///
+/// # Examples
 /// ```
 /// use tontine::signal::Signal;
 ///
@@ -77,6 +78,7 @@ impl Signal {
     ///
     /// Real-time signals queue; standard signals coalesce.
     ///
+    /// # Examples
     /// ```
     /// use tontine::signal::Signal;
     ///

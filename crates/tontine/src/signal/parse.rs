@@ -5,8 +5,8 @@ use std::str::FromStr;
 use super::error::SignalError;
 use super::number::{NAMES, Signal};
 
-/// Parses a name, with or without `SIG`, in either case (`TERM`, `sigusr1`, `SIGRTMIN+3`), or a
-/// number.
+/// Parses a name, with or without `SIG`, in upper or lower case (`TERM`, `sigusr1`, `SIGRTMIN+3`),
+/// or a number from 1 to 64.
 impl FromStr for Signal {
     type Err = SignalError;
 

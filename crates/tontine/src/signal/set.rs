@@ -10,6 +10,7 @@ use super::Signal;
 /// A set prints as the names of its signals. `|` is the union of two sets, `&` the intersection,
 /// `-` the difference.
 ///
+/// # Examples
 /// ```
 /// use tontine::signal::{Signal, SignalSet};
 ///
@@ -47,6 +48,7 @@ impl SignalSet {
 
     /// Returns an iterator over the signals of the set, in the order of their numbers.
     ///
+    /// # Examples
     /// ```
     /// use tontine::signal::{Signal, SignalSet};
     ///
@@ -94,7 +96,7 @@ impl FromIterator<Signal> for SignalSet {
 impl BitOr for SignalSet {
     type Output = Self;
 
-    /// Returns the signals that either set has.
+    /// Returns the signals of both sets together.
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

@@ -11,11 +11,12 @@ use tokio::io::unix::AsyncFd;
 use super::error::SignalError;
 use super::{SignalFd, SignalInfo};
 
-/// An async stream of signals, made by [`Blocked::stream`](super::Blocked::stream).
+/// An async stream of signals. [`Blocked::stream`](super::Blocked::stream) makes it.
 ///
-/// The type implements [`futures_core::Stream`] and never ends. [`SignalStream::next`] needs no
-/// other crate. Signals sent to one thread of the runtime are not part of the stream.
+/// It implements [`futures_core::Stream`], and never ends. [`SignalStream::next`] needs no other
+/// crate. Signals sent to one thread of the runtime are not part of the stream.
 ///
+/// # Examples
 /// ```no_run
 /// use tontine::signal::{Blocked, Signal};
 ///

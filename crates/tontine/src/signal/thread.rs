@@ -177,12 +177,13 @@ fn take_until(stop: &AtomicBool, set: SignalSet, waker: Option<&Waker>, sink: &m
     }
 }
 
-/// A thread that takes signals and delivers them, made by [`Blocked::thread`] or
-/// [`Blocked::mailbox`].
+/// A thread that takes signals and delivers them. [`Blocked::thread`] and [`Blocked::mailbox`] make
+/// it.
 ///
-/// The drop stops the thread, and blocks until the delivery in progress has returned. Signals that
-/// are pending then stay pending.
+/// Dropping it stops the thread, and blocks until the delivery in progress has returned. Signals
+/// that are pending then stay pending.
 ///
+/// # Examples
 /// ```
 /// use std::sync::mpsc;
 ///
@@ -219,7 +220,7 @@ impl SignalThread<'_> {
         self.worker.is_finished()
     }
 
-    /// Stops the thread, like a drop, and propagates its panic.
+    /// Stops the thread, as dropping it does, and propagates its panic.
     ///
     /// # Panics
     /// If a delivery has panicked, with the payload of that panic.

@@ -8,9 +8,10 @@ use std::sync::{Mutex, MutexGuard};
 use super::{ClassicHeap, Map};
 use crate::heap::Result;
 
-/// A [`ClassicHeap`] that threads share: each call takes one lock. It does not scale with threads;
-/// `tontine measure allocators` shows what that costs.
+/// A [`ClassicHeap`] that threads share: each call takes one lock, so it does not scale with
+/// threads. `tontine measure allocators` measures the cost.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::classic::{ClassicHeap, LockedHeap};
 ///
@@ -28,7 +29,7 @@ use crate::heap::Result;
 pub struct LockedHeap(Mutex<ClassicHeap>);
 
 impl LockedHeap {
-    /// Puts a lock around a heap.
+    /// Returns the heap behind a lock.
     pub const fn new(heap: ClassicHeap) -> Self {
         Self(Mutex::new(heap))
     }
@@ -36,7 +37,9 @@ impl LockedHeap {
     /// Allocates a block, like [`ClassicHeap::malloc`].
     ///
     /// # Errors
-    /// Those of [`ClassicHeap::malloc`].
+    /// The errors of [`ClassicHeap::malloc`], such as [`HeapError::Full`] if no space is left.
+    ///
+    /// [`HeapError::Full`]: crate::heap::HeapError::Full
     pub fn malloc(&self, size: usize) -> Result<NonNull<u8>> {
         self.lock().malloc(size)
     }
@@ -44,10 +47,16 @@ impl LockedHeap {
     /// Frees a block, like [`ClassicHeap::free`].
     ///
     /// # Errors
-    /// Those of [`ClassicHeap::free`].
+    /// The errors of [`ClassicHeap::free`], such as [`HeapError::DoubleFree`].
     ///
     /// # Safety
-    /// The caller must ensure what [`ClassicHeap::free`] asks for, for all threads.
+    /// The caller must ensure:
+    ///
+    /// 1. `malloc` of this heap returned `block`, in this thread or another.
+    /// 2. No thread has freed the block since.
+    /// 3. No thread uses a pointer or reference to its bytes from now on.
+    ///
+    /// [`HeapError::DoubleFree`]: crate::heap::HeapError::DoubleFree
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<()> {
         // SAFETY: by the caller's promise.
         unsafe { self.lock().free(block) }
@@ -56,7 +65,9 @@ impl LockedHeap {
     /// Checks all blocks, like [`ClassicHeap::check`].
     ///
     /// # Errors
-    /// Those of [`ClassicHeap::check`].
+    /// [`HeapError::Corrupted`] with the first corrupted block.
+    ///
+    /// [`HeapError::Corrupted`]: crate::heap::HeapError::Corrupted
     pub fn check(&self) -> Result<Map> {
         self.lock().check()
     }

@@ -4,9 +4,9 @@ use std::fmt;
 
 use super::tag::Tag;
 
-/// All blocks of a heap in the order of their addresses, the prologue included.
-/// [`ClassicHeap::check`](super::ClassicHeap::check) returns it, and [`fmt::Display`] prints one
-/// line per block.
+/// A map of a [`ClassicHeap`](super::ClassicHeap): all blocks in the order of their addresses, the
+/// prologue included. [`ClassicHeap::check`](super::ClassicHeap::check) returns it, and has an
+/// example. [`fmt::Display`] prints one line per block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     /// The address of the heap's first byte.
@@ -28,7 +28,7 @@ pub struct BlockInfo {
 }
 
 impl Map {
-    /// Returns the prologue, which is never freed, and all blocks after it.
+    /// Returns the prologue, a block that is never freed, and all blocks after it.
     pub fn blocks(&self) -> &[BlockInfo] {
         &self.blocks
     }

@@ -1,11 +1,13 @@
-//! A textbook's allocator: one arena, an implicit list of blocks, a header and a footer of 8 bytes
-//! each: [`ClassicHeap`]; with one lock for all threads, [`LockedHeap`].
+//! A textbook allocator for one process: [`ClassicHeap`], and [`LockedHeap`] with one lock for all
+//! threads. It has one arena and an implicit list of blocks, each with a header and a footer of
+//! 8 bytes.
 //!
 //! `malloc` goes from header to header until it finds a free block, so its time grows with the
 //! number of blocks. `free` joins a block with its free neighbours at once, in constant time, by
 //! the neighbours' footer and header. Blocks of two threads may lie in one cache line, and both
-//! threads need the lock. The allocator is not made to be fast: others are compared with it.
+//! threads need the lock. The allocator is not fast: it is a reference for comparisons.
 //!
+//! # Examples
 //! ```
 //! use tontine::heap::classic::ClassicHeap;
 //!
@@ -19,8 +21,9 @@
 //! # Ok::<(), tontine::heap::HeapError>(())
 //! ```
 //!
-//! Layout, from the first byte: 8 unused bytes, so that payloads are aligned to 16; the prologue, a
-//! block of 16 bytes without payload; the blocks; a header of size 0 that ends the list. The first
+//! # Layout
+//! From the first byte: 8 unused bytes, so that payloads are aligned to 16; the *prologue*, a block
+//! of 16 bytes without payload; the blocks; a header of size 0 that ends the list. The first
 //! block's payload is at offset 0x20. The design is that of Bryant and O'Hallaron, *Computer
 //! Systems*, 9.9.
 
@@ -60,21 +63,22 @@ const LEAST_HEAP: usize = FIRST + EXTENSION;
 /// The largest: what a processor can address.
 const MOST_HEAP: usize = 1 << 46;
 
-/// The free block that [`ClassicHeap::malloc`] takes.
+/// The rule by which [`ClassicHeap::malloc`] chooses a free block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fit {
-    /// The first one that is large enough.
+    /// The first block that is large enough.
     #[default]
     First,
-    /// The first one that is large enough, searched from the previous result to the end and then
+    /// The first block that is large enough, searched from the previous result to the end and then
     /// from the beginning.
     Next,
-    /// The smallest one that is large enough; the first of several.
+    /// The smallest block that is large enough; of equal ones, the first.
     Best,
 }
 
-/// Settings of a [`ClassicHeap`].
+/// Settings of a new [`ClassicHeap`].
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::classic::{ClassicHeapOptions, Fit};
 ///
@@ -90,12 +94,12 @@ pub struct ClassicHeapOptions {
 }
 
 impl ClassicHeapOptions {
-    /// Returns the defaults: first fit, at most 1 GiB.
+    /// Returns the default settings: first fit, at most 1 GiB.
     pub const fn new() -> Self {
         Self { fit: Fit::First, max_size: 1 << 30 }
     }
 
-    /// Sets which free block `malloc` takes. Default: [`Fit::First`].
+    /// Sets the rule by which `malloc` chooses a free block. Default: [`Fit::First`].
     pub const fn fit(mut self, fit: Fit) -> Self {
         self.fit = fit;
         self
@@ -113,8 +117,8 @@ impl ClassicHeapOptions {
     /// Creates a heap with one free block of 4,096 bytes.
     ///
     /// # Errors
-    /// - [`HeapError::InvalidSize`]: [`max_size`](Self::max_size) is below 4,128 or above 2⁴⁶.
-    /// - [`HeapError::System`]: the kernel has no address space or memory for it.
+    /// - [`HeapError::InvalidSize`] if [`max_size`](Self::max_size) is below 4,128 or above 2⁴⁶.
+    /// - [`HeapError::System`] if the kernel has no address space or memory for it.
     pub fn create(self) -> Result<ClassicHeap> {
         ClassicHeap::with(self)
     }
@@ -126,14 +130,15 @@ impl Default for ClassicHeapOptions {
     }
 }
 
-/// A heap of one process. Dropping it unmaps it with all its blocks.
+/// A heap of one process, for one thread at a time. Dropping it unmaps it with all its blocks.
 ///
-/// The names that courses give to such an allocator, `mm_init`, `mm_malloc`, `mm_free`,
-/// `mm_checkheap` and `mm_deinit`, are [`ClassicHeap::new`], [`ClassicHeap::malloc`],
-/// [`ClassicHeap::free`], [`ClassicHeap::check`] and dropping the heap.
+/// The functions that courses call `mm_init`, `mm_malloc`, `mm_free` and `mm_checkheap` are
+/// [`ClassicHeap::new`], [`ClassicHeap::malloc`], [`ClassicHeap::free`] and [`ClassicHeap::check`];
+/// `mm_deinit` is dropping the heap.
 ///
-/// A forked child has a copy of the heap, like of all of its parent's memory.
+/// A forked child has a copy of the heap, as it has of all memory of its parent.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::HeapError;
 /// use tontine::heap::classic::ClassicHeap;
@@ -156,10 +161,10 @@ pub struct ClassicHeap {
 }
 
 impl ClassicHeap {
-    /// Creates a heap with the default options: first fit, at most 1 GiB.
+    /// Creates a heap with the default settings: first fit, at most 1 GiB.
     ///
     /// # Errors
-    /// [`HeapError::System`]: the kernel has no address space or memory for it.
+    /// [`HeapError::System`] if the kernel has no address space or memory for it.
     pub fn new() -> Result<Self> {
         ClassicHeapOptions::new().create()
     }
@@ -188,9 +193,17 @@ impl ClassicHeap {
     /// is valid until it is freed or the heap is dropped.
     ///
     /// # Errors
-    /// - [`HeapError::Full`]: no free block is large enough, and the heap cannot grow that far.
-    /// - [`HeapError::Corrupted`]: headers or footers between the blocks were overwritten.
-    /// - [`HeapError::System`]: the kernel has no memory.
+    /// - [`HeapError::Full`] if no free block is large enough, and the heap cannot grow that far.
+    /// - [`HeapError::Corrupted`] if headers or footers between the blocks were overwritten.
+    /// - [`HeapError::System`] if the kernel has no memory.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut heap = tontine::heap::classic::ClassicHeap::new()?;
+    /// let block = heap.malloc(100)?;
+    /// assert_eq!(block.addr().get() % 16, 0);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     pub fn malloc(&mut self, size: usize) -> Result<NonNull<u8>> {
         let whole = size.checked_add(OVERHEAD + ALIGN - 1).filter(|whole| *whole <= MOST_HEAP);
         let Some(whole) = whole.map(|whole| (whole / ALIGN * ALIGN).max(LEAST)) else {
@@ -212,10 +225,10 @@ impl ClassicHeap {
     /// The heap detects some broken contracts, and some blocks that were written out of bounds. In
     /// each case nothing has changed.
     ///
-    /// - [`HeapError::NotInHeap`]: the pointer is outside the heap.
-    /// - [`HeapError::InvalidPointer`]: no block begins there.
-    /// - [`HeapError::DoubleFree`]: the block is already free.
-    /// - [`HeapError::Corrupted`]: the header or footer of the block, or of a neighbour, was
+    /// - [`HeapError::NotInHeap`] if the pointer is outside the heap.
+    /// - [`HeapError::InvalidPointer`] if no block begins there.
+    /// - [`HeapError::DoubleFree`] if the block is already free.
+    /// - [`HeapError::Corrupted`] if the header or footer of the block, or of a neighbour, was
     ///   overwritten.
     ///
     /// # Safety
@@ -225,9 +238,19 @@ impl ClassicHeap {
     /// 2. The block was not freed since.
     /// 3. No pointer or reference to its bytes is used from now on.
     ///
-    /// The errors above do not detect every violation: if another holder has got the block
-    /// meanwhile, or bytes inside a block look like a header and a footer, the block is freed under
-    /// its holder.
+    /// The errors do not cover every violation: if `malloc` has returned the memory to another
+    /// holder meanwhile, or bytes inside a block look like a header and a footer, that holder's
+    /// block is freed.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut heap = tontine::heap::classic::ClassicHeap::new()?;
+    /// let block = heap.malloc(100)?;
+    /// // SAFETY: `malloc` of this heap returned the block, and nothing uses it any more.
+    /// unsafe { heap.free(block)? };
+    /// assert_eq!(heap.check()?.blocks().len(), 2); // the prologue, and one free block
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<()> {
         let (block, size) = self.allocated_at(block)?;
         let joined = self.free_around(block, size)?;
@@ -240,6 +263,11 @@ impl ClassicHeap {
 
     /// Checks all blocks of the heap, and returns them as a [`Map`].
     ///
+    /// # Errors
+    /// [`HeapError::Corrupted`] with the first block whose header and footer differ, whose size
+    /// leads out of the heap, or which is free and follows a free block.
+    ///
+    /// # Examples
     /// ```
     /// let mut heap = tontine::heap::classic::ClassicHeap::new()?;
     /// heap.malloc(32)?;
@@ -249,10 +277,6 @@ impl ClassicHeap {
     /// print!("{map}");
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`HeapError::Corrupted`], with the first block of which the header and the footer differ,
-    /// the size leads out of the heap, or a free block follows a free block.
     pub fn check(&self) -> Result<Map> {
         self.check_prologue()?;
         let mut blocks = vec![BlockInfo { offset: PROLOGUE, size: OVERHEAD, allocated: true }];
@@ -274,7 +298,7 @@ impl ClassicHeap {
         Ok(Map { base: self.space.address(0), blocks, end })
     }
 
-    /// Returns the number of bytes that the heap has, allocated or not.
+    /// Returns the size of the heap in bytes, allocated or not.
     pub fn size(&self) -> usize {
         self.space.used()
     }

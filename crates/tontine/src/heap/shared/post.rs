@@ -1,7 +1,7 @@
 //! Blocks through a mailbox, without a copy: [`Outbox`], [`Inbox`].
 //!
-//! A [`Parcel`] crosses the lane; the block stays in its place. If either end is killed at any
-//! instruction, the block belongs to one of them, or is free: `docs/heap-shared.md` has the table.
+//! A [`Parcel`] crosses the lane; the block stays where it is. If either end is killed, at any
+//! instruction, the block belongs to one of the two, or is free (`docs/heap-shared.md`).
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,8 +24,9 @@ const UNTIL_A_LOOK: Duration = Duration::from_secs(1);
 
 /// A sender of blocks to one member's [`Inbox`], without a copy. [`Heap::outbox`] makes it.
 ///
-/// Dropping it takes back what a dead receiver has left in the lane.
+/// Dropping it takes back, and so frees, the blocks that a dead receiver has left in the lane.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::{Heap, Member};
 /// use tontine::mailbox::{Mailbox, Sender};
@@ -65,6 +66,7 @@ pub struct Outbox<'heap> {
 ///
 /// Dropping it frees the blocks that have arrived and were not received.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::shared::Heap;
 /// use tontine::mailbox::{Mailbox, Sender};
@@ -95,7 +97,7 @@ pub struct Inbox<'heap> {
     deaths: u64,
     /// Members that were dead before the lanes were last seen empty.
     dead: Option<Vec<Member>>,
-    /// Ended lanes that were handled.
+    /// Lanes that had ended at the last check.
     departures: u64,
     skipped: u64,
 }
@@ -113,10 +115,11 @@ impl fmt::Debug for Inbox<'_> {
 }
 
 impl Heap {
-    /// Returns an outbox that sends blocks by a mailbox's lane to the member that receives from it.
+    /// Returns an outbox that sends blocks to the member `to`. `sender` leads to the mailbox that
+    /// this member turned into an [`Inbox`]. [`Outbox`] has an example.
     ///
     /// # Errors
-    /// [`HeapError::Forked`].
+    /// [`HeapError::Forked`] in a forked child that has not joined.
     ///
     /// # Panics
     /// If the sender waits for its receiver's successor ([`OnDeath`](crate::mailbox::OnDeath)): a
@@ -128,10 +131,10 @@ impl Heap {
         Ok(Outbox { heap: self, sender, to, welcome: false })
     }
 
-    /// Returns an inbox that receives blocks from a mailbox.
+    /// Returns an inbox that receives blocks from a mailbox. [`Inbox`] has an example.
     ///
     /// # Errors
-    /// [`HeapError::Forked`].
+    /// [`HeapError::Forked`] in a forked child that has not joined.
     pub fn inbox(&self, mailbox: Mailbox) -> Result<Inbox<'_>> {
         self.here()?;
         self.core.mail.ways().open_inbox();
@@ -142,15 +145,20 @@ impl Heap {
 
 impl<'heap> Outbox<'heap> {
     /// Sends a block. Blocks while the lane has no free space, and until the receiver has accepted
-    /// the connection. From then on the block is the receiver's.
+    /// the connection.
+    ///
+    /// If it returns `Ok`, this process no longer holds the block.
     ///
     /// # Errors
     /// Each error comes with the block, which this process still holds.
     ///
-    /// - [`HeapError::Mailbox`]: an error of [`Sender::send`].
-    /// - [`HeapError::MemberDead`]: the receiver is known to have ended.
-    /// - [`HeapError::WrongMember`]: the lane leads to another process than the member.
-    /// - [`HeapError::Overrun`]: the block was written beyond its end (heap with canaries).
+    /// - [`HeapError::Mailbox`] with an error of [`Sender::send`], such as
+    ///   [`OwnerDied`](crate::Error::OwnerDied) or [`Closed`](crate::Error::Closed).
+    /// - [`HeapError::MemberDead`] if the receiver is known to have ended.
+    /// - [`HeapError::WrongMember`] if the lane leads to another process than the member.
+    /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries).
+    /// - [`HeapError::System`] if the kernel has no memory to note the block's destination.
+    /// - [`HeapError::Forked`] in a forked child.
     ///
     /// # Panics
     /// If the block belongs to another heap.
@@ -167,8 +175,9 @@ impl<'heap> Outbox<'heap> {
     /// Sends a block like [`Outbox::send`], but never blocks.
     ///
     /// # Errors
-    /// Those of [`Outbox::send`]; [`crate::Error::WouldBlock`] if the lane has no free space, or
-    /// the receiver has not accepted the connection yet.
+    /// - [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] if the lane has no free space, or
+    ///   the receiver has not accepted the connection yet.
+    /// - Otherwise the errors of [`Outbox::send`], each with the block.
     ///
     /// # Panics
     /// If the block belongs to another heap.
@@ -227,7 +236,7 @@ impl<'heap> Outbox<'heap> {
         Ok(self.welcome)
     }
 
-    /// Takes back the blocks that a dead or closed receiver has not accepted.
+    /// Takes back the blocks that a receiver did not accept before it died or closed its mailbox.
     ///
     /// # Errors
     /// [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] while the receiver is alive: it may
@@ -239,38 +248,43 @@ impl<'heap> Outbox<'heap> {
         Ok(parcels.filter_map(|parcel| self.heap.take_back(parcel).ok()).collect())
     }
 
-    /// Blocks until the receiver has acknowledged every block: [`Sender::wait_acked`].
+    /// Blocks until the receiver has acknowledged every block, for at most `timeout`, like
+    /// [`Sender::wait_acked`].
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`] with the errors of [`Sender::wait_acked`].
+    /// [`HeapError::Mailbox`] with an error of [`Sender::wait_acked`], such as
+    /// [`TimedOut`](crate::Error::TimedOut) or [`OwnerDied`](crate::Error::OwnerDied).
     pub fn wait_acked(&mut self, timeout: Option<Duration>) -> Result<()> {
         Ok(self.sender.wait_acked(timeout)?)
     }
 
-    /// Does the lane's pending work: [`Sender::service`].
+    /// Does the lane's pending work, like [`Sender::service`]: no thread does it in the background.
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`] with the errors of [`Sender::service`].
+    /// [`HeapError::Mailbox`] with an error of [`Sender::service`], such as
+    /// [`OwnerDied`](crate::Error::OwnerDied) or [`Closed`](crate::Error::Closed).
     pub fn service(&mut self) -> Result<()> {
         Ok(self.sender.service()?)
     }
 
-    /// Prepares for waiting on the descriptor until the lane has free space for a block:
-    /// [`Sender::arm`].
+    /// Prepares for waiting on the outbox's descriptor until the lane has free space for a block,
+    /// like [`Sender::arm`]. Returns `true` if there is none: wait. Returns `false` if there may
+    /// be: call [`Outbox::try_send`].
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`] with the errors of [`Sender::arm`].
+    /// [`HeapError::Mailbox`] with an error of [`Sender::arm`], such as
+    /// [`OwnerDied`](crate::Error::OwnerDied) or [`Closed`](crate::Error::Closed).
     pub fn arm(&mut self) -> Result<bool> {
         Ok(self.sender.arm(Parcel::SIZE)?)
     }
 
-    /// Returns the receiver's process, or `None` before it has accepted the connection.
+    /// Returns the receiver's process; `None` before it has accepted the connection.
     pub fn peer(&self) -> Option<Peer> {
         self.sender.peer()
     }
 }
 
-/// The sender's descriptor, readable when [`Outbox::service`] has something to do.
+/// Returns the sender's descriptor, readable when [`Outbox::service`] has something to do.
 impl AsFd for Outbox<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sender.as_fd()
@@ -283,7 +297,7 @@ impl Drop for Outbox<'_> {
         if core.space.is_forked() {
             return;
         }
-        // Nothing is taken from a live receiver: when it has died, `settle` does so.
+        // A live receiver may still read its blocks; if it dies, `settle` frees them.
         let _ = self.take_unread();
         let was_last = core.mail.ways().close_outbox(self.to);
         if was_last && !core.is_alive(self.to) {
@@ -293,11 +307,13 @@ impl Drop for Outbox<'_> {
 }
 
 impl<'heap> Inbox<'heap> {
-    /// Blocks until a block arrives. Returns it, and the lane by which it came. From then on this
-    /// process holds the block.
+    /// Blocks until a block arrives. Returns the block, which this process holds from then on, and
+    /// the lane by which it came.
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`]: an error of [`Mailbox::recv`].
+    /// - [`HeapError::Mailbox`] with an error of [`Mailbox::recv`], such as
+    ///   [`Forked`](crate::Error::Forked) in a forked child.
+    /// - [`HeapError::System`] or [`HeapError::LimitReached`] if a dead sender cannot be recovered.
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         let core = &self.heap.core;
@@ -334,7 +350,8 @@ impl<'heap> Inbox<'heap> {
     /// Returns a block like [`Inbox::recv`], but never blocks.
     ///
     /// # Errors
-    /// Those of [`Inbox::recv`]; [`crate::Error::WouldBlock`] if no block has arrived.
+    /// - [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] if no block has arrived.
+    /// - Otherwise the errors of [`Inbox::recv`].
     #[inline]
     pub fn try_recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         loop {
@@ -376,24 +393,27 @@ impl<'heap> Inbox<'heap> {
         Ok(true)
     }
 
-    /// Returns the number of messages that were skipped because they were not parcels, or because
-    /// their blocks were freed or taken back before they were read.
+    /// Returns the number of messages that were skipped because they were not valid parcels, or
+    /// because their blocks were freed or taken back before they were read.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Adds a connected socket: [`Mailbox::adopt`].
+    /// Adds a connected socket as a sender, like [`Mailbox::adopt`].
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`] with the errors of [`Mailbox::adopt`].
+    /// [`HeapError::Mailbox`] with an error of [`Mailbox::adopt`], such as
+    /// [`InvalidSocket`](crate::Error::InvalidSocket).
     pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         Ok(self.mailbox.adopt(socket)?)
     }
 
-    /// Prepares for waiting on the descriptor: [`Mailbox::arm`].
+    /// Prepares for waiting on the inbox's descriptor, like [`Mailbox::arm`]. Returns `true` if
+    /// there is nothing to receive.
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`] with the errors of [`Mailbox::arm`].
+    /// [`HeapError::Mailbox`] with an error of [`Mailbox::arm`], such as
+    /// [`Forked`](crate::Error::Forked) in a forked child.
     pub fn arm(&mut self) -> Result<bool> {
         Ok(self.mailbox.arm()?)
     }
@@ -404,14 +424,14 @@ impl<'heap> Inbox<'heap> {
     }
 
     /// Removes and returns the errors of lanes that had to be closed, and of peers that were
-    /// refused: [`Mailbox::take_errors`].
+    /// refused, like [`Mailbox::take_errors`].
     #[must_use = "errors that were taken are not returned again"]
     pub fn take_errors(&mut self) -> Vec<crate::Error> {
         self.mailbox.take_errors()
     }
 }
 
-/// The mailbox's descriptor, readable when the inbox has something to do.
+/// Returns the mailbox's descriptor, readable when the inbox has something to do.
 impl AsFd for Inbox<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mailbox.as_fd()

@@ -29,8 +29,9 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A block that all members may read by its handle, and that this process may change word by word.
 ///
-/// [`Block::publish`] makes it. Dropping it frees the block, and its handle is stale.
+/// [`Block::publish`] makes it. Dropping it frees the block, and its handle becomes stale.
 ///
+/// # Examples
 /// ```
 /// use tontine::heap::HeapError;
 /// use tontine::heap::shared::Heap;
@@ -65,18 +66,19 @@ impl<'heap> Block<'heap> {
     /// Publishes the block: all members may read it by its handle, and no process changes it except
     /// by [`Published::store`].
     ///
+    /// # Errors
+    /// Each error comes with the block, which this process still holds.
+    ///
+    /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries).
+    /// - [`HeapError::Forked`] in a forked child.
+    ///
+    /// # Examples
     /// ```
     /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
     /// let published = heap.alloc_zeroed(64)?.publish().map_err(|(error, _)| error)?;
     /// assert_eq!(published.words(), 8);
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// Each error comes with the block.
-    ///
-    /// - [`HeapError::Overrun`]: the block was written beyond its end (heap with canaries).
-    /// - [`HeapError::Forked`].
     pub fn publish(self) -> Result<Published<'heap>, (HeapError, Self)> {
         let (core, granule, len) = (self.core(), self.granule(), self.bytes());
         if core.space.is_forked() {
@@ -93,7 +95,7 @@ impl<'heap> Block<'heap> {
 }
 
 impl<'heap> Published<'heap> {
-    /// Returns the handle by which members read the block.
+    /// Returns the handle by which members read the block, with [`Heap::read`] and [`Heap::load`].
     pub fn handle(&self) -> Handle {
         let offset = self.core.space.geometry().block(self.granule) as u64;
         Handle { offset, generation: self.generation }
@@ -104,7 +106,7 @@ impl<'heap> Published<'heap> {
         self.len / size_of::<u64>()
     }
 
-    /// Loads the word with index `at`.
+    /// Returns the word of 8 bytes with index `at`.
     ///
     /// # Panics
     /// If `at` is not below [`Published::words`], or in a forked child.
@@ -112,11 +114,20 @@ impl<'heap> Published<'heap> {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Stores the word with index `at`. Readers load the old or the new word; one that loads the
-    /// new word sees everything that this process stored before.
+    /// Stores the word of 8 bytes with index `at`. Readers load the old or the new word; one that
+    /// loads the new word sees everything that this process stored before.
     ///
     /// # Panics
     /// If `at` is not below [`Published::words`], or in a forked child.
+    ///
+    /// # Examples
+    /// ```
+    /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
+    /// let published = heap.alloc_zeroed(64)?.publish().map_err(|(error, _)| error)?;
+    /// published.store(7, 42);
+    /// assert_eq!(heap.load(published.handle(), 7)?, 42);
+    /// # Ok::<(), tontine::heap::HeapError>(())
+    /// ```
     pub fn store(&self, at: usize, word: u64) {
         // SYNC published: pairs with the loads in `Heap::load` and `Published::load`.
         self.word(at).store(word, Ordering::Release);
@@ -125,13 +136,17 @@ impl<'heap> Published<'heap> {
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at < self.words(), "word {at} of a block of {} words", self.words());
         assert!(!self.core.space.is_forked(), "{}", HeapError::Forked);
-        // SAFETY: within the block, which is this process's; aligned; shared by atomics only.
+        // SAFETY: within the block, which this process holds; aligned; shared by atomics only.
         unsafe { self.core.word_of(self.granule, at) }
     }
 
-    /// Withdraws the block from its readers: the handle is stale from now on. A reader that is
-    /// copying the block discards the copy.
+    /// Withdraws the block from its readers, and returns it: the handle is stale from now on. A
+    /// reader that is copying the block discards the copy.
     ///
+    /// # Panics
+    /// In a forked child.
+    ///
+    /// # Examples
     /// ```
     /// # use tontine::heap::shared::Heap;
     /// let heap = Heap::create(1 << 20)?;
@@ -142,9 +157,6 @@ impl<'heap> Published<'heap> {
     /// assert!(heap.read(handle, &mut [0; 8]).is_err());
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Panics
-    /// In a forked child.
     pub fn withdraw(self) -> Block<'heap> {
         assert!(!self.core.space.is_forked(), "{}", HeapError::Forked);
         let this = ManuallyDrop::new(self);
@@ -170,9 +182,16 @@ impl Heap {
     /// the smaller of both lengths.
     ///
     /// Unless the heap has canaries, the block has the full length of its size class. The copy is
-    /// what the block held while the handle was valid. Of words that the holder stores meanwhile,
-    /// each is the old or the new one.
+    /// what the block held while the handle was valid. If the holder stores words meanwhile, each
+    /// word of the copy is the old or the new one.
     ///
+    /// # Errors
+    /// - [`HeapError::Stale`] if the block is no longer published.
+    /// - [`HeapError::InvalidHandle`] if no block begins there, or no longer: the memory of its
+    ///   slab may have been returned.
+    /// - [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
     /// let published = heap.alloc_zeroed(64)?.publish().map_err(|(error, _)| error)?;
@@ -181,12 +200,6 @@ impl Heap {
     /// assert_eq!(bytes, [0; 64]);
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// - [`HeapError::Stale`]: the block is no longer published.
-    /// - [`HeapError::InvalidHandle`]: no block begins there, or no longer: the memory of its slab
-    ///   may have been returned.
-    /// - [`HeapError::Forked`].
     pub fn read(&self, handle: Handle, into: &mut [u8]) -> Result<usize> {
         let (granule, len) = self.published(handle)?;
         let len = len.min(into.len());
@@ -196,14 +209,15 @@ impl Heap {
         Ok(len)
     }
 
-    /// Loads the word of 8 bytes with index `at` of a published block. The caller then sees
-    /// everything that the holder stored before that word.
+    /// Returns the word of 8 bytes with index `at` of a published block. The caller then sees
+    /// everything that the holder stored before that word. [`Published::store`] has an example.
     ///
     /// # Errors
-    /// Those of [`Heap::read`].
+    /// [`HeapError::Stale`], [`HeapError::InvalidHandle`] and [`HeapError::Forked`], as for
+    /// [`Heap::read`].
     ///
     /// # Panics
-    /// If the block does not have the word.
+    /// If the block has no word with that index.
     pub fn load(&self, handle: Handle, at: usize) -> Result<u64> {
         let (granule, len) = self.published(handle)?;
         assert!(at < len / size_of::<u64>(), "word {at} of a block of {len} bytes");
@@ -254,12 +268,16 @@ impl Heap {
         }
     }
 
-    /// Sets the heap's root: the published block from which members find all others; `None` clears
-    /// it.
+    /// Sets the heap's root: the handle of the published block from which members find all others.
+    /// `None` clears it.
     ///
-    /// One member at a time may call this function: the program gives it that role
-    /// ([`Heap::take_over_role`]).
+    /// Only one member at a time may call this function. A program ensures that by a role: the
+    /// member that has it sets the root ([`Heap::take_over_role`]).
     ///
+    /// # Errors
+    /// [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// let heap = tontine::heap::shared::Heap::create(1 << 20)?;
     /// let table = heap.alloc_zeroed(64)?.publish().map_err(|(error, _)| error)?;
@@ -267,9 +285,6 @@ impl Heap {
     /// assert_eq!(heap.root()?, Some(table.handle()));
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`HeapError::Forked`].
     pub fn set_root(&self, root: Option<Handle>) -> Result<()> {
         self.here()?;
         let header = self.core.space.header();
@@ -285,10 +300,10 @@ impl Heap {
     }
 
     /// Returns the handle that [`Heap::set_root`] has set last; `None` if there is none. The block
-    /// may have been withdrawn since.
+    /// may have been withdrawn since, and then the handle is stale.
     ///
     /// # Errors
-    /// [`HeapError::Forked`].
+    /// [`HeapError::Forked`] in a forked child that has not joined.
     pub fn root(&self) -> Result<Option<Handle>> {
         self.here()?;
         let header = self.core.space.header();
@@ -304,13 +319,21 @@ impl Heap {
         }
     }
 
-    /// Takes over a role from a member that had it and has ended, and returns the blocks that this
-    /// member had published. Readers notice nothing: their handles stay valid.
+    /// Takes a role, a number that the program has given to a task. If a member that had the role
+    /// has ended, returns the blocks that it had published. Readers notice nothing: their handles
+    /// stay valid.
     ///
     /// From now on the blocks that this process publishes outlive it, for the next process that
     /// takes the role. If this process dies during the call, the next one gets the remaining blocks
     /// and those that this one has taken.
     ///
+    /// # Errors
+    /// - [`HeapError::RoleTaken`] if a live member has the role. It is returned after 200 ms,
+    ///   because a member that recovers dead ones holds their locks for a moment.
+    /// - [`HeapError::System`] if a lock call fails.
+    /// - [`HeapError::Forked`] in a forked child that has not joined.
+    ///
+    /// # Examples
     /// ```
     /// use std::num::NonZeroU32;
     /// use tontine::heap::shared::Heap;
@@ -321,11 +344,6 @@ impl Heap {
     /// assert!(inherited.is_empty()); // there was no writer before this process
     /// # Ok::<(), tontine::heap::HeapError>(())
     /// ```
-    ///
-    /// # Errors
-    /// - [`HeapError::RoleTaken`]: a live member has the role. It is returned after 200 ms, because
-    ///   a member that recovers dead ones holds their locks for a moment.
-    /// - [`HeapError::System`], [`HeapError::Forked`].
     pub fn take_over_role(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         self.here()?;
         self.core.take_over_role(role)
