@@ -3,13 +3,22 @@
  *
  * Compile with `cc program.c $(pkg-config --cflags --libs tontine)`.
  *
+ * A mailbox receives the messages of many processes. Each sender has a lane to it: memory that the
+ * two processes share. A process that opens a mailbox or a sender gets a life: a word of shared
+ * memory that the kernel marks when the process ends. By it, the process at the other end of each
+ * lane notices the death. One thread holds the life: the main thread if it registers the life, else
+ * an anchor thread, which the library starts and which does nothing else.
+ *
+ * mm_init() to mm_deinit() are a textbook heap for one process. The shared heap of the Rust library
+ * has no interface in C yet, and neither have its signals.
+ *
  * - A function that fails returns -1, or NULL if it returns a pointer, and sets errno.
  *   tontine_last_error() returns the error as text, with the process that caused it. The numbers:
  *
  *     EOWNERDEAD       the receiver died; tontine_sender_take_unread() returns what it did not read
  *     EPIPE            the receiver closed its mailbox on purpose; likewise
  *     EAGAIN           nothing to receive, or no free space to send, in a call that does not block
- *     ETIMEDOUT        the same at the end of the timeout
+ *     ETIMEDOUT        nothing to receive, or no free space to send, until the timeout ended
  *     EMSGSIZE         the message exceeds the lane's cap, or your buffer (then it is kept)
  *     ECONNREFUSED     no process has a mailbox at the address
  *     EADDRINUSE       the address has a live owner
@@ -28,11 +37,20 @@
  *     ENOTRECOVERABLE  a bug in the library; the handle can only be closed
  *
  *   and any other that a system call returned.
+ * - These functions block: tontine_mailbox_recv() and tontine_mailbox_recv_timeout() until a
+ *   message has arrived; tontine_sender_send(), tontine_sender_send_timeout() and
+ *   tontine_sender_reserve() while the lane has no free space; tontine_sender_wait_acked() until
+ *   every message is acknowledged. tontine_sender_connect() and tontine_sender_clone() wait if the
+ *   mailbox has too many new connections, for at most the handshake timeout.
+ * - If a sender's process exits or is killed, the receiver still receives what was sent. If the
+ *   receiver's process ends, the messages that it has not acknowledged stay in memory that the
+ *   sender owns (tontine_sender_take_unread()).
  * - A handle belongs to the process that opened it, until it is closed, exactly once. It may move
  *   between threads, but two threads must not use one handle at the same time. Closing NULL does
  *   nothing; any other call with NULL fails with EINVAL.
  * - A forked child cannot use its parent's handles; it may close them. exec ends all handles.
- * - A descriptor that a function returns stays the library's: wait on it, do not close or read it.
+ * - A descriptor that a function returns belongs to the library: wait on it, but do not close or
+ *   read it.
  * - An address is a path, or @ and a name in the abstract namespace. bind and connect make a
  *   relative path absolute. A path of more than 103 bytes needs /proc.
  * - Timeouts are in milliseconds; a negative one waits indefinitely. A signal handler does not end
@@ -40,7 +58,7 @@
  * - If size_t length follows a pointer, the pointer leads to that many bytes; it may be NULL if
  *   length is 0.
  *
- * Generated from bindings/c/src by `cargo xtask header`: change it there.
+ * Generated from bindings/c by `cargo xtask header`: edit src and cbindgen.toml there.
  */
 
 #ifndef TONTINE_H
@@ -51,7 +69,7 @@
 #include <sys/types.h>
 
 /*
- wait_strategy: poll; the lowest latency, at the price of a whole processor.
+ wait_strategy: poll all the time; the lowest latency, but it takes a whole processor.
  */
 #define TONTINE_WAIT_STRATEGY_SPIN 1
 
@@ -66,84 +84,85 @@
 #define TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP 3
 
 /*
- fences: none in a send; an end that goes to sleep interrupts the other processors.
+ fences: no memory fence in a send; an end that goes to sleep interrupts the other processors.
  */
 #define TONTINE_FENCES_ASYMMETRIC 1
 
 /*
- fences: one in each send, about 5 ns.
+ fences: one memory fence in each send, about 5 ns.
  */
 #define TONTINE_FENCES_SYMMETRIC 2
 
 /*
- on_death: sends fail with EOWNERDEAD; tontine_sender_take_unread() returns what was not
- acknowledged.
+ on_death: if the receiver dies, sends fail with EOWNERDEAD; tontine_sender_take_unread() returns
+ the messages that it did not acknowledge.
  */
 #define TONTINE_ON_DEATH_FAIL 1
 
 /*
- on_death: the sender keeps what was not acknowledged and hands it to the next owner of the
- address.
+ on_death: if the receiver dies, the sender keeps the messages that it did not acknowledge, and
+ hands them to the next owner of the address. If the receiver closes its mailbox, sends fail with
+ EPIPE.
  */
 #define TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR 2
 
 /*
- on_death: the same, also if the receiver closes its mailbox (without this: EPIPE).
+ on_death: like TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR, but also if the receiver closes its mailbox.
  */
 #define TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS 3
 
 /*
- allow: peers of the own effective user only.
+ allow: only processes of this process's effective user.
  */
 #define TONTINE_ALLOW_OWN_UID 1
 
 /*
- allow: peers of allowed_uid too.
+ allow: processes of the user allowed_uid too.
  */
 #define TONTINE_ALLOW_UID 2
 
 /*
- allow: peers of any user.
+ allow: processes of any user.
  */
 #define TONTINE_ALLOW_ANY_UID 3
 
 /*
- The receiving end: messages of many senders.
+ A mailbox: receives the messages of many senders.
  */
 typedef struct tontine_mailbox tontine_mailbox;
 
 /*
- The sending end of one lane to a mailbox.
+ A sender: the sending end of one lane to a mailbox.
  */
 typedef struct tontine_sender tontine_sender;
 
 /*
- Reports whether another process is alive.
+ A watch on another process's life: reports whether that process is alive.
  */
 typedef struct tontine_watch tontine_watch;
 
 /*
- Settings of either end; an end ignores those that it does not use. Clear the struct, set
- struct_size, then the settings that are to differ from the defaults:
+ Settings of a mailbox or a sender; each ignores the settings that only the other uses. Clear the
+ struct, set struct_size, then the settings that are to differ from the defaults:
 
      tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
 
- 0 is the default of every setting. A program that was compiled with an older, smaller struct
+ In every setting, 0 means the default. A program that was compiled with an older, smaller struct
  keeps working; one compiled with a newer, larger struct works if it sets nothing that is new
  (else: E2BIG).
  */
 typedef struct tontine_options {
   /*
-   sizeof(tontine_options)
+   sizeof(tontine_options).
    */
   size_t struct_size;
   /*
-   Maximum bytes in the chunks of one lane; default 64 MiB. The smaller of both ends' caps
-   applies.
+   Maximum number of bytes of shared memory for the messages of one lane; default 64 MiB. If
+   the two ends have different caps, the smaller one applies.
    */
   uint64_t lane_cap;
   /*
-   Maximum bytes in the chunks of all lanes of a mailbox together; default 1 GiB.
+   Maximum number of bytes of shared memory for all lanes of a mailbox together; default 1 GiB.
    */
   uint64_t mailbox_cap;
   /*
@@ -151,19 +170,20 @@ typedef struct tontine_options {
    */
   uint64_t max_lanes;
   /*
-   Bytes in a sender's first chunk; default 4096.
+   Bytes of shared memory with which a lane begins; default 4096. It grows up to lane_cap.
    */
   uint64_t first_chunk;
   /*
-   Nanoseconds to poll before sleeping; default 20000.
+   Time to poll before sleeping, in nanoseconds; default 20000.
    */
   uint64_t spin_ns;
   /*
-   Maximum time for a peer to send its first message after it has connected; default 5000.
+   Maximum time that a peer may take, after it has connected, to send its first control
+   message; default 5000.
    */
   uint64_t handshake_timeout_ms;
   /*
-   Time for which a lane must have been empty before it returns its large chunk; default 50.
+   Time for which a lane that has grown must be empty before it shrinks; default 50.
    */
   uint64_t shrink_after_ms;
   /*
@@ -211,9 +231,9 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Returns the text of the error of this thread's last call that failed: which peer caused it, what
- was expected, what to do. "" if none has failed. Valid until another call fails in this thread.
- errno has the number.
+ Returns the error of this thread's last call that failed, as text: which process caused it, what
+ was expected, what to do. Returns "" if no call has failed. The pointer is valid until another
+ call fails in this thread, or the thread ends. errno has the number of the error.
  */
 const char *tontine_last_error(void);
 
@@ -224,37 +244,40 @@ const char *tontine_version(void);
 
 /*
  Gives this process a life, which lasts as long as the process; a process that has one keeps it.
- The main thread holds it if it calls this, else a new anchor thread. Opening a mailbox or a
- sender does the same. Returns 0; EAGAIN if no thread can be started.
+ If the main thread calls this function, it holds the life; else a new anchor thread does.
+ Opening a mailbox or a sender does the same, so no program has to call it. Returns 0; EAGAIN if
+ no thread can be started.
  */
 int tontine_life_register(void);
 
 /*
- Gives this process a life, if it has none, held by the calling thread; it ends with that thread.
+ Gives this process a life, if it has none. The calling thread holds it: the life ends with that
+ thread.
  */
 int tontine_life_register_thread(void);
 
 /*
- Gives this process a life, if it has none, held by a new thread that does nothing else: for a
- main thread that exits before the process does. The thread takes 64 KiB of address space.
+ Gives this process a life, if it has none. A new anchor thread holds it: for a program whose
+ main thread exits before the process does. The thread takes 64 KiB of address space.
  */
 int tontine_life_register_anchor_thread(void);
 
 /*
- Returns the descriptor by which other processes watch this one: pass it to them, over a Unix
- socket or by inheritance. ENODATA if the process has no life.
+ Returns the descriptor of this process's life. Pass it to another process, over a Unix socket or
+ by inheritance: there, tontine_watch_open() watches this process by it. ENODATA if this process
+ has no life.
  */
 int tontine_life_fd(void);
 
 /*
- Watches the process that returned life_fd from tontine_life_fd(). The descriptor stays the
- caller's and is not needed afterwards.
+ Watches the process whose tontine_life_fd() returned life_fd. The descriptor stays the caller's,
+ and is not needed afterwards.
  */
 struct tontine_watch *tontine_watch_open(int life_fd);
 
 /*
- Returns 1 while the process is alive and 0 once it has ended: one load of memory, no system
- call.
+ Returns 1 while the process is alive, 0 once it has ended. It takes one load of memory and no
+ system call.
  */
 int tontine_watch_is_alive(struct tontine_watch *watch);
 
@@ -264,30 +287,30 @@ int tontine_watch_is_alive(struct tontine_watch *watch);
 void tontine_watch_close(struct tontine_watch *watch);
 
 /*
- Opens a mailbox at the address, and takes the address over if its last owner is dead. options
- may be NULL. EADDRINUSE if the address has a live owner.
+ Opens a mailbox at the address, and takes the address over if its last owner is dead. If options
+ is NULL, every setting has its default. EADDRINUSE if the address has a live owner.
  */
 struct tontine_mailbox *tontine_mailbox_bind(const char *at,
                                              const struct tontine_options *options);
 
 /*
- Opens a mailbox without an address: it receives by the sockets that tontine_mailbox_adopt()
- adds.
+ Opens a mailbox without an address, for senders whose sockets tontine_mailbox_adopt() adds. If
+ options is NULL, every setting has its default.
  */
 struct tontine_mailbox *tontine_mailbox_unbound(const struct tontine_options *options);
 
 /*
- Adds a connected SOCK_SEQPACKET socket, whose other end is given to
- tontine_sender_from_socket(). From then on the socket is the library's, also if the call fails
- (except with EBADF or EINVAL).
+ Adds a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
+ tontine_sender_from_socket(). From then on the socket belongs to the library, also if the call
+ fails (except with EBADF or EINVAL).
  */
 int tontine_mailbox_adopt(struct tontine_mailbox *mailbox,
                           int socket);
 
 /*
- Blocks until a message has arrived, copies it into the buffer and returns its length;
- acknowledges the message before it. EMSGSIZE if it is longer than the buffer: it is kept and
- received again (see tontine_mailbox_next_length()).
+ Blocks until a message has arrived, copies it into the buffer and returns its length. First
+ acknowledges the message received before. EMSGSIZE if the message is longer than the buffer: it
+ is kept and received again (tontine_mailbox_next_length() returns its length).
  */
 ssize_t tontine_mailbox_recv(struct tontine_mailbox *mailbox,
                              void *buffer,
@@ -310,44 +333,48 @@ ssize_t tontine_mailbox_recv_timeout(struct tontine_mailbox *mailbox,
 
 /*
  Returns the length of the message that was last kept because the buffer was too small; ENODATA
- if none was. The next message may still be another sender's.
+ if none was. The next message received may be another one, of another sender.
  */
 ssize_t tontine_mailbox_next_length(struct tontine_mailbox *mailbox);
 
 /*
- Stores the process that sent the message last received; ENODATA if there was none.
+ Stores the process that sent the message last received. ENODATA if none was received.
  */
 int tontine_mailbox_peer(struct tontine_mailbox *mailbox, struct tontine_peer *peer);
 
 /*
- Stores the lane by which the message last received came, as a number that no other lane of this
- mailbox has or will have: a process may have several lanes, and a process id may be reused.
- ENODATA if there was no message.
+ Stores the number of the lane by which the message last received came. No other lane of this
+ mailbox has or will have that number, while one process may have several lanes, and a process id
+ may be reused. ENODATA if no message was received.
  */
 int tontine_mailbox_sender(struct tontine_mailbox *mailbox,
                            uint64_t *sender);
 
 /*
  Acknowledges the message last received: if this process dies, a successor does not receive it
- again. The next receiving call and tontine_mailbox_close() acknowledge too.
+ again. The next receiving call acknowledges it too, whether or not it finds a message, and so do
+ tontine_mailbox_arm() and tontine_mailbox_close().
  */
 int tontine_mailbox_ack(struct tontine_mailbox *mailbox);
 
 /*
- Marks the message last received as unread: it is received again, or stays with its sender.
+ Marks the message last received as unread, if it was not acknowledged since: call it before the
+ next receiving call, tontine_mailbox_ack() and tontine_mailbox_arm(). A receiving call then
+ returns the message again, perhaps after messages of other senders. If the mailbox is closed
+ instead, the message stays with its sender, unread.
  */
 int tontine_mailbox_requeue(struct tontine_mailbox *mailbox);
 
 /*
  Returns the descriptor to wait on, with poll or epoll: readable when the mailbox has something
- to do. Call tontine_mailbox_arm() before waiting.
+ to do. Call tontine_mailbox_arm() before each wait.
  */
 int tontine_mailbox_fd(struct tontine_mailbox *mailbox);
 
 /*
- Prepares for waiting on the descriptor. Returns 1 if there is nothing to receive: wait. Returns
- 0 if there may be: call tontine_mailbox_try_recv() until it fails with EAGAIN, then arm again.
- Acknowledges the message last received.
+ Prepares for waiting on the descriptor, and acknowledges the message last received. Returns 1 if
+ there is nothing to receive: wait. Returns 0 if there may be: call tontine_mailbox_try_recv()
+ until it fails with EAGAIN, then arm again.
  */
 int tontine_mailbox_arm(struct tontine_mailbox *mailbox);
 
@@ -357,42 +384,47 @@ int tontine_mailbox_arm(struct tontine_mailbox *mailbox);
 ssize_t tontine_mailbox_sender_count(struct tontine_mailbox *mailbox);
 
 /*
- Removes and returns, as an errno value, the oldest error of a lane that had to be closed or of a
- peer that was refused; tontine_last_error() then returns its text. Returns 0 if there is none.
+ Removes the oldest error of a lane that had to be closed, or of a peer that was refused, and
+ returns it as an errno value; tontine_last_error() then returns its text. Returns 0 if there is
+ no such error.
  */
 int tontine_mailbox_next_error(struct tontine_mailbox *mailbox);
 
 /*
- Closes the mailbox: its senders get EPIPE and keep what is unread. In a forked child it only
- frees the copy.
+ Closes the mailbox, and acknowledges the message last received: to leave that one unread, call
+ tontine_mailbox_requeue() first. The calls of its senders fail with EPIPE from now on; the
+ senders keep the messages that were not acknowledged. In a forked child, the call only frees the
+ child's copy of the handle.
  */
 void tontine_mailbox_close(struct tontine_mailbox *mailbox);
 
 /*
- Opens a lane to the mailbox at the address. options may be NULL. Returns as soon as the socket
- is connected; the receiver accepts the connection when it next receives. ECONNREFUSED if no
- process has a mailbox there.
+ Opens a lane to the mailbox at the address. If options is NULL, every setting has its default.
+ Returns as soon as the socket is connected; the receiver accepts the connection when it next
+ receives, and messages sent before that wait in the lane. ECONNREFUSED if no process has a
+ mailbox there.
  */
 struct tontine_sender *tontine_sender_connect(const char *to,
                                               const struct tontine_options *options);
 
 /*
- Opens a lane over a connected SOCK_SEQPACKET socket, whose other end is given to
- tontine_mailbox_adopt(). From then on the socket is the library's, also if the call fails
+ Opens a lane over a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
+ tontine_mailbox_adopt(). From then on the socket belongs to the library, also if the call fails
  (except with EBADF, EINVAL or E2BIG).
  */
 struct tontine_sender *tontine_sender_from_socket(int socket,
                                                   const struct tontine_options *options);
 
 /*
- Opens another lane to the same mailbox, for another thread.
+ Opens another lane to the same mailbox, with the same options, for another thread. ECONNREFUSED
+ if the lane was opened over a socket.
  */
 struct tontine_sender *tontine_sender_clone(struct tontine_sender *sender);
 
 /*
- Sends a message; blocks while the lane has no free space for it. To a live receiver that is
- awake it makes no system call. EOWNERDEAD if the receiver is dead, EPIPE if it has closed; then
- nothing was sent.
+ Sends a message; blocks while the lane has no free space for it. If the receiver is alive and
+ awake, the call makes no system call. EOWNERDEAD if the receiver is dead, EPIPE if it has closed
+ its mailbox. If the call fails, nothing was sent.
  */
 int tontine_sender_send(struct tontine_sender *sender,
                         const void *message,
@@ -414,15 +446,17 @@ int tontine_sender_send_timeout(struct tontine_sender *sender,
                                 int64_t timeout_ms);
 
 /*
- Reserves space for a message of length bytes, to be written in place; blocks while the lane has
- no free space for it. Then call tontine_sender_commit() or tontine_sender_cancel(): everything
- else on this sender fails with EBUSY until then, and the pointer is valid until then.
+ Reserves space for a message of length bytes, and returns a pointer to it; blocks while the lane
+ has no free space. Write the message there, then call tontine_sender_commit() or
+ tontine_sender_cancel(). Until then the pointer is valid, and every other call with this sender
+ but tontine_sender_close() fails with EBUSY.
  */
 void *tontine_sender_reserve(struct tontine_sender *sender,
                              size_t length);
 
 /*
- Sends the message that was written to the reserved space. ENODATA if no space is reserved.
+ Sends the message that was written to the reserved space. ENODATA if no space is reserved. If
+ the call fails, nothing was sent, and the space is released.
  */
 int tontine_sender_commit(struct tontine_sender *sender);
 
@@ -432,83 +466,87 @@ int tontine_sender_commit(struct tontine_sender *sender);
 int tontine_sender_cancel(struct tontine_sender *sender);
 
 /*
- Takes back the next message that a dead or closed receiver did not acknowledge, in the order in
- which they were sent: copies it into the buffer and returns its length. EAGAIN while the
- receiver is alive; ENODATA when no message is left; EMSGSIZE if it is longer than the buffer: it
- is kept (see tontine_sender_next_unread_length()).
+ Takes back a message that the receiver did not acknowledge before it died or closed its mailbox:
+ copies it into the buffer and returns its length. Call it until it fails with ENODATA: messages
+ come in the order in which they were sent. EAGAIN while the receiver is alive; EMSGSIZE if the
+ message is longer than the buffer: it is kept (tontine_sender_next_unread_length() returns its
+ length).
  */
 ssize_t tontine_sender_take_unread(struct tontine_sender *sender,
                                    void *buffer,
                                    size_t size);
 
 /*
- Returns the length of the message that tontine_sender_take_unread() takes next; fails like it,
- but not with EMSGSIZE.
+ Returns the length of the message that tontine_sender_take_unread() takes next. EAGAIN while the
+ receiver is alive; ENODATA when no message is left.
  */
 ssize_t tontine_sender_next_unread_length(struct tontine_sender *sender);
 
 /*
- Returns the unacknowledged bytes in the lane, padding and 8 per message included.
+ Returns the number of bytes in the lane that the receiver has not acknowledged, padding and 8
+ bytes per message included.
  */
 ssize_t tontine_sender_unread_bytes(struct tontine_sender *sender);
 
 /*
  Blocks until the receiver has acknowledged every message, for at most timeout_ms: then
- ETIMEDOUT. EOWNERDEAD or EPIPE if the receiver will not read them; with one of
- TONTINE_ON_DEATH_WAIT_... the sender waits for the next owner instead. Succeeds also if the
- receiver ends after it has acknowledged everything.
+ ETIMEDOUT. EOWNERDEAD or EPIPE if the receiver has ended and left messages unread; with one of
+ TONTINE_ON_DEATH_WAIT_... the sender waits for the next owner instead. If the receiver ends
+ after it has acknowledged every message, the call succeeds.
  */
 int tontine_sender_wait_acked(struct tontine_sender *sender,
                               int64_t timeout_ms);
 
 /*
  Does the lane's pending work: reads the receiver's control messages, returns memory, looks for a
- successor. No thread does this work: call it when the descriptor is readable, or from time to
- time.
+ successor. No thread does this work: call it when the descriptor of tontine_sender_fd() is
+ readable, or from time to time. EOWNERDEAD or EPIPE if the receiver has ended: stop waiting on
+ the descriptor, which then stays readable.
  */
 int tontine_sender_service(struct tontine_sender *sender);
 
 /*
- Returns the descriptor to wait on: readable when tontine_sender_service() has something to do.
- It changes when a successor accepts the lane.
+ Returns the descriptor to wait on, with poll or epoll: readable when tontine_sender_service()
+ has something to do, such as at the receiver's end. It does not report free space in the lane.
+ After a handover to a successor it is another descriptor.
  */
 int tontine_sender_fd(struct tontine_sender *sender);
 
 /*
- Stores the receiver's process; ENODATA until it has accepted the lane.
+ Stores the receiver's process. ENODATA until the receiver has accepted the connection.
  */
 int tontine_sender_peer(struct tontine_sender *sender, struct tontine_peer *peer);
 
 /*
- Returns the length of the longest message that the lane's cap allows; the receiver's cap counts
- too, once it has accepted the lane.
+ Returns the length in bytes of the longest message that the lane's cap allows. Once the receiver
+ has accepted the connection, its cap counts too.
  */
 ssize_t tontine_sender_max_message_length(struct tontine_sender *sender);
 
 /*
- Closes the lane. A live receiver still reads what is in it.
+ Closes the lane. A live receiver still receives the messages that are in it.
  */
 void tontine_sender_close(struct tontine_sender *sender);
 
 /*
- Creates the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for
- all threads. It is made to learn from and to compare with, not to be fast. Returns 0; -1 and
- errno EBUSY if the heap exists already.
+ Creates the program's textbook heap: an implicit list of blocks in one arena, first fit, one
+ lock for all threads. It serves to learn from and to compare with, and is not fast. Returns 0;
+ -1 and errno EBUSY if the heap exists already.
  */
 int mm_init(void);
 
 /*
  Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or
- mm_deinit. Returns NULL and sets errno on failure: ENOMEM, no space; EUCLEAN, a write beyond a
+ mm_deinit. Returns NULL and sets errno if it fails: ENOMEM, no space; EUCLEAN, a write beyond a
  block's end has corrupted the heap; EINVAL, there is no heap.
  */
 void *mm_malloc(size_t size);
 
 /*
  Frees a block that mm_malloc has returned and that the program does not use any more; does
- nothing if it is NULL. Returns 0; -1 and errno if the mistake can be detected: EFAULT or EINVAL,
- no block of this heap begins there; EALREADY, it is already free; EUCLEAN, a write beyond a
- block's end has corrupted the heap.
+ nothing if `block` is NULL. Returns 0; if it detects a mistake, -1 and errno: EFAULT or EINVAL,
+ no block of this heap begins there; EALREADY, the block is already free; EUCLEAN, a write beyond
+ a block's end has corrupted the heap.
  */
 int mm_free(void *block);
 

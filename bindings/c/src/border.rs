@@ -1,4 +1,5 @@
-//! How every call answers: [`answer`], [`Refusal`], [`Kept`], and the functions that tell more.
+//! The result of each call: [`answer`], [`Refusal`], [`Kept`], and the functions that return the
+//! error's text and the version.
 
 #![allow(unsafe_code, reason = "pointers that a program in C passes")]
 
@@ -14,13 +15,13 @@ use tontine::Error;
 use tontine::mailbox::Address;
 
 thread_local! {
-    /// The words for the last failure of this thread.
+    /// The text of this thread's last error.
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Returns the text of the error of this thread's last call that failed: which peer caused it, what
-/// was expected, what to do. "" if none has failed. Valid until another call fails in this thread.
-/// errno has the number.
+/// Returns the error of this thread's last call that failed, as text: which process caused it, what
+/// was expected, what to do. Returns "" if no call has failed. The pointer is valid until another
+/// call fails in this thread, or the thread ends. errno has the number of the error.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_last_error() -> *const c_char {
     LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr()))
@@ -34,7 +35,7 @@ pub extern "C" fn tontine_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Why a call failed.
+/// The error of a call that failed.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) errno: c_int,
@@ -52,18 +53,18 @@ impl Refusal {
         Self::new(libc::ENOTRECOVERABLE, "a bug in the library; the handle can only be closed")
     }
 
-    /// Sets `errno`, and keeps the words.
+    /// Sets `errno`, and keeps the text.
     fn tell(self) {
         let errno = self.errno;
         self.keep_words();
-        // SAFETY: the C library's own address of this thread's `errno`.
+        // SAFETY: the C library returns the address of this thread's `errno`.
         unsafe { *libc::__errno_location() = errno };
     }
 
-    /// Keeps the words for `tontine_last_error`.
+    /// Keeps the text for `tontine_last_error`.
     pub(crate) fn keep_words(self) {
         let text = CString::new(self.text.replace('\0', "\\0")).unwrap_or_default();
-        // A thread that is ending has no place for words any more.
+        // A thread that is ending has no thread-local storage any more.
         let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
     }
 }
@@ -74,9 +75,9 @@ impl From<Error> for Refusal {
     }
 }
 
-/// What a function may return to C.
+/// A type that a function may return to C.
 pub(crate) trait Answer {
-    /// The value that says that the call failed.
+    /// The value returned by a call that failed.
     const FAILED: Self;
 }
 
@@ -92,9 +93,9 @@ impl<T> Answer for *mut T {
     const FAILED: Self = ptr::null_mut();
 }
 
-/// Runs the whole of a call; no panic leaves it.
+/// Runs the body of a call and returns its result in C's form. No panic leaves it.
 pub(crate) fn answer<T: Answer>(body: impl FnOnce() -> Outcome<T>) -> T {
-    // Whatever a panic leaves half done is behind a `Kept`, which nobody gets into again.
+    // A value that a panic left incomplete is in a `Kept`, which refuses every later call.
     let refusal = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
         Ok(Err(refusal)) => refusal,
@@ -108,7 +109,7 @@ pub(crate) fn answer<T: Answer>(body: impl FnOnce() -> Outcome<T>) -> T {
     T::FAILED
 }
 
-/// What a handle leads to: closed to all once a call has panicked in it.
+/// The value behind a handle. Once a call has panicked in it, it refuses all later calls.
 #[derive(Debug)]
 pub(crate) struct Kept<T> {
     value: T,
@@ -124,7 +125,7 @@ impl<T> Kept<T> {
         if self.is_broken {
             return Err(Refusal::bug());
         }
-        // A panic leaves it set.
+        // If `body` panics, it stays set.
         self.is_broken = true;
         let done = body(&mut self.value);
         self.is_broken = false;
@@ -132,39 +133,41 @@ impl<T> Kept<T> {
     }
 }
 
-/// A new handle.
+/// Returns a new handle.
 pub(crate) fn hand_over<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// What a handle leads to.
+/// Returns the value behind a handle.
 ///
 /// # Safety
-/// It is NULL or comes from [`hand_over`], was not closed, and no other call uses it now.
+/// 1. `handle` is NULL, or comes from [`hand_over`] and was not closed.
+/// 2. No other call uses it while the result lives.
 pub(crate) unsafe fn behind<'a, T>(handle: *mut T) -> Outcome<&'a mut T> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise (1, 2).
     unsafe { handle.as_mut() }
         .ok_or_else(|| Refusal::new(libc::EINVAL, "the handle is NULL; open one first"))
 }
 
-/// Closes a handle; NULL is none.
+/// Closes a handle; does nothing if it is NULL.
 ///
 /// # Safety
-/// As [`behind`]; nobody uses it afterwards.
+/// 1. The contract of [`behind`].
+/// 2. The handle is not used afterwards.
 pub(crate) unsafe fn close<T>(handle: *mut T) {
     answer(|| {
         if !handle.is_null() {
-            // SAFETY: not NULL, therefore a handle that was made by `hand_over`.
+            // SAFETY: not NULL, so `hand_over` made it (1), and it is not used afterwards (2).
             drop(unsafe { Box::from_raw(handle) });
         }
         Ok(0)
     });
 }
 
-/// The bytes of a message.
+/// Returns the bytes of a message.
 ///
 /// # Safety
-/// `start` leads to `length` bytes that nobody changes meanwhile, or is NULL.
+/// `start` is NULL, or leads to `length` bytes that no thread changes while the result lives.
 pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> Outcome<&'a [u8]> {
     check_length(start, length)?;
     if length == 0 {
@@ -174,8 +177,8 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> Outcome<&
     Ok(unsafe { std::slice::from_raw_parts(start.cast(), length) })
 }
 
-/// Copies a message into the program's buffer and returns its length. Where it does not fit,
-/// nothing is written.
+/// Copies a message into the program's buffer and returns its length. If it does not fit, writes
+/// nothing and returns EMSGSIZE.
 ///
 /// # Safety
 /// `buffer` leads to `size` bytes that may be written, or is NULL.
@@ -201,7 +204,7 @@ pub(crate) unsafe fn copy_out(
     length(message.len())
 }
 
-/// A length as C gets it.
+/// Returns a length in C's form.
 pub(crate) fn length(length: usize) -> Outcome<ssize_t> {
     ssize_t::try_from(length)
         .map_err(|_| Refusal::new(libc::EOVERFLOW, "the length does not fit into a ssize_t"))
@@ -220,10 +223,10 @@ fn check_length(start: *const c_void, length: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// An address.
+/// Returns the address that a text names: a path, or `@` and a name in the abstract namespace.
 ///
 /// # Safety
-/// NULL, or a text that ends with a NUL byte.
+/// `text` is NULL, or a text that ends with a NUL byte.
 pub(crate) unsafe fn address(text: *const c_char) -> Outcome<Address> {
     if text.is_null() {
         return Err(Refusal::new(
@@ -239,35 +242,35 @@ pub(crate) unsafe fn address(text: *const c_char) -> Outcome<Address> {
     })
 }
 
-/// A descriptor that the program gives away.
+/// Returns a descriptor that the program gives to the library.
 ///
 /// # Safety
-/// Nobody else closes it.
+/// The program does not use or close it afterwards.
 pub(crate) unsafe fn owned(fd: c_int) -> Outcome<OwnedFd> {
     check_open(fd)?;
-    // SAFETY: it is open, and the caller's promise.
+    // SAFETY: the descriptor is open, and only the result closes it: the caller's promise.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A descriptor that the program lends.
+/// Returns a descriptor that stays the program's.
 ///
 /// # Safety
-/// It stays open meanwhile.
+/// It stays open while the result lives.
 pub(crate) unsafe fn borrowed<'a>(fd: c_int) -> Outcome<BorrowedFd<'a>> {
     check_open(fd)?;
-    // SAFETY: it is open, and the caller's promise.
+    // SAFETY: the descriptor is open, and stays so: the caller's promise.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 fn check_open(fd: c_int) -> Outcome<()> {
-    // SAFETY: only asks.
+    // SAFETY: the call reads flags of a descriptor, if there is one.
     if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
         return Err(Refusal::new(libc::EBADF, format!("{fd} is not an open descriptor")));
     }
     Ok(())
 }
 
-/// A time to wait; none is without end.
+/// Returns a timeout; `None`, which waits indefinitely, for a negative number.
 pub(crate) fn timeout(timeout_ms: i64) -> Option<Duration> {
     u64::try_from(timeout_ms).ok().map(Duration::from_millis)
 }
@@ -302,24 +305,24 @@ mod tests {
         assert!(failed.is_null());
         assert_eq!(errno(), libc::EAGAIN);
         assert_eq!(last(), Error::WouldBlock.to_string());
-        std::thread::spawn(|| assert_eq!(last(), "")).join().expect("no words of another thread");
+        std::thread::spawn(|| assert_eq!(last(), "")).join().expect("no other thread's text");
         let failed: c_int = answer(|| Err(Refusal::new(libc::EINVAL, "a\0b")));
         assert_eq!((failed, last().as_str()), (-1, "a\\0b"));
     }
 
     #[test]
     fn what_is_null_or_closed_is_refused() {
-        // SAFETY: NULL, or nothing that is looked at.
+        // SAFETY: each pointer is NULL, or its length is 0.
         unsafe {
             assert_eq!(bytes(ptr::null(), 1).expect_err("NULL").errno, libc::EINVAL);
-            assert_eq!(bytes(ptr::null(), 0).expect("nothing"), b"");
-            assert_eq!(copy_out(b"", ptr::null_mut(), 0).expect("nothing"), 0);
-            assert_eq!(copy_out(b"a", ptr::null_mut(), 0).expect_err("no room").errno, 90);
+            assert_eq!(bytes(ptr::null(), 0).expect("no bytes"), b"");
+            assert_eq!(copy_out(b"", ptr::null_mut(), 0).expect("no bytes"), 0);
+            assert_eq!(copy_out(b"a", ptr::null_mut(), 0).expect_err("no space").errno, 90);
             assert_eq!(address(ptr::null()).expect_err("NULL").errno, libc::EINVAL);
             assert_eq!(address(c"@a".as_ptr()).expect("a name"), Address::abstract_name("a"));
             assert_eq!(behind::<u8>(ptr::null_mut()).expect_err("NULL").errno, libc::EINVAL);
-            assert_eq!(owned(-1).expect_err("none").errno, libc::EBADF);
-            assert_eq!(borrowed(1 << 20).expect_err("none").errno, libc::EBADF);
+            assert_eq!(owned(-1).expect_err("not open").errno, libc::EBADF);
+            assert_eq!(borrowed(1 << 20).expect_err("not open").errno, libc::EBADF);
             close::<u8>(ptr::null_mut());
         }
     }
@@ -332,7 +335,7 @@ mod tests {
         let done = unsafe { copy_out(b"longer", start, 4) };
         assert_eq!(done.expect_err("too long").errno, libc::EMSGSIZE);
         assert_eq!(buffer, [7; 4]);
-        // SAFETY: the same.
+        // SAFETY: four bytes.
         assert_eq!(unsafe { copy_out(b"fits", start, 4) }.expect("fits"), 4);
         assert_eq!(&buffer, b"fits");
     }

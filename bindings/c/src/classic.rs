@@ -1,6 +1,6 @@
-//! The textbook's heap by its five names: [`mm_init`] to [`mm_deinit`].
+//! The textbook heap with the five names that courses give it: [`mm_init`] to [`mm_deinit`].
 //!
-//! One for the whole program, behind one lock, as programs in C expect it.
+//! The program has one heap, behind one lock, as programs in C expect.
 
 #![allow(unsafe_code, reason = "pointers that a program in C passes")]
 
@@ -21,9 +21,9 @@ impl From<HeapError> for Refusal {
     }
 }
 
-/// Creates the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for
-/// all threads. It is made to learn from and to compare with, not to be fast. Returns 0; -1 and
-/// errno EBUSY if the heap exists already.
+/// Creates the program's textbook heap: an implicit list of blocks in one arena, first fit, one
+/// lock for all threads. It serves to learn from and to compare with, and is not fast. Returns 0;
+/// -1 and errno EBUSY if the heap exists already.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_init() -> c_int {
     answer(|| {
@@ -37,7 +37,7 @@ pub extern "C" fn mm_init() -> c_int {
 }
 
 /// Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or
-/// mm_deinit. Returns NULL and sets errno on failure: ENOMEM, no space; EUCLEAN, a write beyond a
+/// mm_deinit. Returns NULL and sets errno if it fails: ENOMEM, no space; EUCLEAN, a write beyond a
 /// block's end has corrupted the heap; EINVAL, there is no heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
@@ -45,9 +45,9 @@ pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
 }
 
 /// Frees a block that mm_malloc has returned and that the program does not use any more; does
-/// nothing if it is NULL. Returns 0; -1 and errno if the mistake can be detected: EFAULT or EINVAL,
-/// no block of this heap begins there; EALREADY, it is already free; EUCLEAN, a write beyond a
-/// block's end has corrupted the heap.
+/// nothing if `block` is NULL. Returns 0; if it detects a mistake, -1 and errno: EFAULT or EINVAL,
+/// no block of this heap begins there; EALREADY, the block is already free; EUCLEAN, a write beyond
+/// a block's end has corrupted the heap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mm_free(block: *mut c_void) -> c_int {
     answer(|| match NonNull::new(block.cast()) {
@@ -64,9 +64,9 @@ pub extern "C" fn mm_checkheap(verbose: c_int) -> c_int {
     answer(|| {
         let map = with(|heap| Ok(heap.check()?))?;
         if verbose != 0 {
-            let text = CString::new(map.to_string()).expect("there is no NUL in it");
-            // By the program's own stdio: in order with what it prints.
-            // SAFETY: two texts that end with a NUL.
+            let text = CString::new(map.to_string()).expect("a map has no NUL byte");
+            // By the program's own stdio, so that the map is in order with the program's output.
+            // SAFETY: both texts end with a NUL byte.
             unsafe { libc::printf(c"%s".as_ptr(), text.as_ptr()) };
         }
         Ok(0)
@@ -82,7 +82,7 @@ pub extern "C" fn mm_deinit() {
     });
 }
 
-/// A panic while the lock is held is a bug of the library, and so is what follows.
+/// Locks the heap. Panics if a call has panicked while it held the lock, a bug of the library.
 fn heap() -> MutexGuard<'static, Option<ClassicHeap>> {
     HEAP.lock().expect("no thread panics while it holds the lock")
 }

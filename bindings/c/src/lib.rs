@@ -1,14 +1,15 @@
-//! Tontine for C: life, mailbox and sender behind plain functions. Thin, without logic of its own.
+//! Tontine for C: life, mailbox, sender and classic heap as plain functions. The crate `tontine`
+//! does the work.
 //!
-//! - [`border`]: how every call answers: -1 or NULL with `errno` set and a text kept for
-//!   `tontine_last_error`; no panic passes.
+//! - [`border`]: the result of each call. If a call fails, it returns -1 or NULL, sets `errno`, and
+//!   keeps a text for `tontine_last_error`. No panic leaves a call.
 //! - [`life`], [`options`], [`mailbox`], [`sender`], [`classic`]: the functions, file by file in
 //!   the order of the header.
 //!
-//! `include/tontine.h` is generated from this crate by `cargo xtask header`: the comments of public
-//! items are the header's, and speak to programmers in C. What holds for all functions (who owns a
-//! handle, which thread may use it) stands at the header's top, in `cbindgen.toml`. Neighbours: the
-//! crate `tontine` does everything; `examples/hello.c` shows a program.
+//! `cargo xtask header` generates `include/tontine.h` from this crate: the comments of public items
+//! become the header's, so they are written for programmers in C. The rules for all functions, such
+//! as which process and which thread may use a handle, are at the top of the header, which is in
+//! `cbindgen.toml`. `examples/hello.c` is a program to start from.
 //!
 //! Floors, from the bottom up: `border`; `options`, `life`, `classic`; `mailbox`; `sender`.
 

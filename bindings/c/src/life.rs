@@ -1,4 +1,4 @@
-//! The life of this process, and the watch on another's.
+//! The life of this process, and a watch on that of another process.
 
 #![allow(unsafe_code, reason = "handles that a program in C holds")]
 
@@ -10,28 +10,31 @@ use tontine::life::{Life, Watch};
 use crate::border::{Kept, Refusal, answer, behind, borrowed, close, hand_over};
 
 /// Gives this process a life, which lasts as long as the process; a process that has one keeps it.
-/// The main thread holds it if it calls this, else a new anchor thread. Opening a mailbox or a
-/// sender does the same. Returns 0; EAGAIN if no thread can be started.
+/// If the main thread calls this function, it holds the life; else a new anchor thread does.
+/// Opening a mailbox or a sender does the same, so no program has to call it. Returns 0; EAGAIN if
+/// no thread can be started.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_register() -> c_int {
     answer(|| Ok(Life::register().map(|_| 0)?))
 }
 
-/// Gives this process a life, if it has none, held by the calling thread; it ends with that thread.
+/// Gives this process a life, if it has none. The calling thread holds it: the life ends with that
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_register_thread() -> c_int {
     answer(|| Ok(Life::register_thread().map(|_| 0)?))
 }
 
-/// Gives this process a life, if it has none, held by a new thread that does nothing else: for a
-/// main thread that exits before the process does. The thread takes 64 KiB of address space.
+/// Gives this process a life, if it has none. A new anchor thread holds it: for a program whose
+/// main thread exits before the process does. The thread takes 64 KiB of address space.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_register_anchor_thread() -> c_int {
     answer(|| Ok(Life::register_anchor_thread().map(|_| 0)?))
 }
 
-/// Returns the descriptor by which other processes watch this one: pass it to them, over a Unix
-/// socket or by inheritance. ENODATA if the process has no life.
+/// Returns the descriptor of this process's life. Pass it to another process, over a Unix socket or
+/// by inheritance: there, tontine_watch_open() watches this process by it. ENODATA if this process
+/// has no life.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_fd() -> c_int {
     answer(|| match Life::current() {
@@ -43,23 +46,23 @@ pub extern "C" fn tontine_life_fd() -> c_int {
     })
 }
 
-/// Reports whether another process is alive.
+/// A watch on another process's life: reports whether that process is alive.
 #[derive(Debug)]
 pub struct tontine_watch(Kept<Watch>);
 
-/// Watches the process that returned life_fd from tontine_life_fd(). The descriptor stays the
-/// caller's and is not needed afterwards.
+/// Watches the process whose tontine_life_fd() returned life_fd. The descriptor stays the caller's,
+/// and is not needed afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watch {
     answer(|| {
-        // SAFETY: the caller keeps it open during the call.
+        // SAFETY: the caller keeps the descriptor open during the call.
         let descriptor = unsafe { borrowed(life_fd) }?;
         Ok(hand_over(tontine_watch(Kept::new(Watch::from_fd(descriptor)?))))
     })
 }
 
-/// Returns 1 while the process is alive and 0 once it has ended: one load of memory, no system
-/// call.
+/// Returns 1 while the process is alive, 0 once it has ended. It takes one load of memory and no
+/// system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_is_alive(watch: *mut tontine_watch) -> c_int {
     // SAFETY: the contract at the header's top.

@@ -16,16 +16,16 @@ use crate::border::{
 };
 use crate::options::{read, tontine_options};
 
-/// The receiving end: messages of many senders.
+/// A mailbox: receives the messages of many senders.
 #[derive(Debug)]
 pub struct tontine_mailbox(Kept<State>);
 
 #[derive(Debug)]
 struct State {
     mailbox: Mailbox,
-    /// Of the message last received.
+    /// Sender of the message last received.
     from: Option<(Peer, SenderId)>,
-    /// Of the message that did not fit last.
+    /// Length of the last message that did not fit into the buffer.
     too_long: Option<usize>,
     errors: VecDeque<Error>,
 }
@@ -46,8 +46,8 @@ impl From<Peer> for tontine_peer {
     }
 }
 
-/// Opens a mailbox at the address, and takes the address over if its last owner is dead. options
-/// may be NULL. EADDRINUSE if the address has a live owner.
+/// Opens a mailbox at the address, and takes the address over if its last owner is dead. If options
+/// is NULL, every setting has its default. EADDRINUSE if the address has a live owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_bind(
     at: *const c_char,
@@ -60,8 +60,8 @@ pub unsafe extern "C" fn tontine_mailbox_bind(
     })
 }
 
-/// Opens a mailbox without an address: it receives by the sockets that tontine_mailbox_adopt()
-/// adds.
+/// Opens a mailbox without an address, for senders whose sockets tontine_mailbox_adopt() adds. If
+/// options is NULL, every setting has its default.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_unbound(
     options: *const tontine_options,
@@ -78,24 +78,24 @@ fn opened(mailbox: Mailbox) -> *mut tontine_mailbox {
     hand_over(tontine_mailbox(Kept::new(state)))
 }
 
-/// Adds a connected SOCK_SEQPACKET socket, whose other end is given to
-/// tontine_sender_from_socket(). From then on the socket is the library's, also if the call fails
-/// (except with EBADF or EINVAL).
+/// Adds a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
+/// tontine_sender_from_socket(). From then on the socket belongs to the library, also if the call
+/// fails (except with EBADF or EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_adopt(
     mailbox: *mut tontine_mailbox,
     socket: c_int,
 ) -> c_int {
     with(mailbox, |state| {
-        // SAFETY: the caller gives it away.
+        // SAFETY: the caller gives the socket to the library.
         state.mailbox.adopt(unsafe { owned(socket) }?)?;
         Ok(0)
     })
 }
 
-/// Blocks until a message has arrived, copies it into the buffer and returns its length;
-/// acknowledges the message before it. EMSGSIZE if it is longer than the buffer: it is kept and
-/// received again (see tontine_mailbox_next_length()).
+/// Blocks until a message has arrived, copies it into the buffer and returns its length. First
+/// acknowledges the message received before. EMSGSIZE if the message is longer than the buffer: it
+/// is kept and received again (tontine_mailbox_next_length() returns its length).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_recv(
     mailbox: *mut tontine_mailbox,
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn tontine_mailbox_recv_timeout(
 }
 
 /// # Safety
-/// As [`behind`] and [`copy_out`].
+/// The contracts of [`behind`] and [`copy_out`].
 unsafe fn receive(
     mailbox: *mut tontine_mailbox,
     buffer: *mut c_void,
@@ -145,7 +145,7 @@ unsafe fn receive(
     with(mailbox, |state| {
         let message = take(&mut state.mailbox)?;
         let (from, length) = ((message.peer(), message.sender()), message.len());
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise.
         let copied = unsafe { copy_out(&message, buffer, size) };
         if copied.is_ok() {
             (state.from, state.too_long) = (Some(from), None);
@@ -158,7 +158,7 @@ unsafe fn receive(
 }
 
 /// Returns the length of the message that was last kept because the buffer was too small; ENODATA
-/// if none was. The next message may still be another sender's.
+/// if none was. The next message received may be another one, of another sender.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_next_length(mailbox: *mut tontine_mailbox) -> ssize_t {
     with(mailbox, |state| match state.too_long {
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn tontine_mailbox_next_length(mailbox: *mut tontine_mailb
     })
 }
 
-/// Stores the process that sent the message last received; ENODATA if there was none.
+/// Stores the process that sent the message last received. ENODATA if none was received.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_peer(
     mailbox: *mut tontine_mailbox,
@@ -182,9 +182,9 @@ pub unsafe extern "C" fn tontine_mailbox_peer(
     })
 }
 
-/// Stores the lane by which the message last received came, as a number that no other lane of this
-/// mailbox has or will have: a process may have several lanes, and a process id may be reused.
-/// ENODATA if there was no message.
+/// Stores the number of the lane by which the message last received came. No other lane of this
+/// mailbox has or will have that number, while one process may have several lanes, and a process id
+/// may be reused. ENODATA if no message was received.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_sender(
     mailbox: *mut tontine_mailbox,
@@ -199,19 +199,20 @@ pub unsafe extern "C" fn tontine_mailbox_sender(
     })
 }
 
-/// Stores a peer.
+/// Stores a peer in the program's struct.
 ///
 /// # Safety
 /// `place` is NULL, or leads to a `tontine_peer` that may be written.
 pub(crate) unsafe fn tell_peer(known: Option<Peer>, place: *mut tontine_peer) -> Outcome<c_int> {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise.
     let place = unsafe { behind(place) }?;
     *place = known.ok_or_else(|| Refusal::new(libc::ENODATA, "no peer is known yet"))?.into();
     Ok(0)
 }
 
 /// Acknowledges the message last received: if this process dies, a successor does not receive it
-/// again. The next receiving call and tontine_mailbox_close() acknowledge too.
+/// again. The next receiving call acknowledges it too, whether or not it finds a message, and so do
+/// tontine_mailbox_arm() and tontine_mailbox_close().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_ack(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| {
@@ -220,7 +221,10 @@ pub unsafe extern "C" fn tontine_mailbox_ack(mailbox: *mut tontine_mailbox) -> c
     })
 }
 
-/// Marks the message last received as unread: it is received again, or stays with its sender.
+/// Marks the message last received as unread, if it was not acknowledged since: call it before the
+/// next receiving call, tontine_mailbox_ack() and tontine_mailbox_arm(). A receiving call then
+/// returns the message again, perhaps after messages of other senders. If the mailbox is closed
+/// instead, the message stays with its sender, unread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_requeue(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| {
@@ -230,15 +234,15 @@ pub unsafe extern "C" fn tontine_mailbox_requeue(mailbox: *mut tontine_mailbox) 
 }
 
 /// Returns the descriptor to wait on, with poll or epoll: readable when the mailbox has something
-/// to do. Call tontine_mailbox_arm() before waiting.
+/// to do. Call tontine_mailbox_arm() before each wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_fd(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| Ok(state.mailbox.as_fd().as_raw_fd()))
 }
 
-/// Prepares for waiting on the descriptor. Returns 1 if there is nothing to receive: wait. Returns
-/// 0 if there may be: call tontine_mailbox_try_recv() until it fails with EAGAIN, then arm again.
-/// Acknowledges the message last received.
+/// Prepares for waiting on the descriptor, and acknowledges the message last received. Returns 1 if
+/// there is nothing to receive: wait. Returns 0 if there may be: call tontine_mailbox_try_recv()
+/// until it fails with EAGAIN, then arm again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_arm(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| Ok(c_int::from(state.mailbox.arm()?)))
@@ -250,8 +254,9 @@ pub unsafe extern "C" fn tontine_mailbox_sender_count(mailbox: *mut tontine_mail
     with(mailbox, |state| length(state.mailbox.sender_count()))
 }
 
-/// Removes and returns, as an errno value, the oldest error of a lane that had to be closed or of a
-/// peer that was refused; tontine_last_error() then returns its text. Returns 0 if there is none.
+/// Removes the oldest error of a lane that had to be closed, or of a peer that was refused, and
+/// returns it as an errno value; tontine_last_error() then returns its text. Returns 0 if there is
+/// no such error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_next_error(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| {
@@ -266,15 +271,18 @@ pub unsafe extern "C" fn tontine_mailbox_next_error(mailbox: *mut tontine_mailbo
     })
 }
 
-/// Closes the mailbox: its senders get EPIPE and keep what is unread. In a forked child it only
-/// frees the copy.
+/// Closes the mailbox, and acknowledges the message last received: to leave that one unread, call
+/// tontine_mailbox_requeue() first. The calls of its senders fail with EPIPE from now on; the
+/// senders keep the messages that were not acknowledged. In a forked child, the call only frees the
+/// child's copy of the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_close(mailbox: *mut tontine_mailbox) {
     // SAFETY: the contract at the header's top.
     unsafe { close(mailbox) }
 }
 
-/// The body of a function that takes a mailbox. The contract at the header's top is its callers'.
+/// Runs the body of a function that takes a mailbox. Its callers have the contract at the header's
+/// top.
 fn with<T: crate::border::Answer>(
     mailbox: *mut tontine_mailbox,
     body: impl FnOnce(&mut State) -> Outcome<T>,

@@ -1,5 +1,5 @@
-//! Settings of a mailbox or a sender: [`tontine_options`], read from a program that may have been
-//! compiled with an older or newer struct.
+//! Settings of a mailbox or a sender: [`tontine_options`]. The program may have been compiled with
+//! an older or a newer struct.
 
 #![allow(unsafe_code, reason = "a struct of a program in C, of a size that it names")]
 
@@ -9,61 +9,63 @@ use tontine::mailbox::{Fences, OnDeath, Options, WaitStrategy};
 
 use crate::border::{Outcome, Refusal};
 
-/// wait_strategy: poll; the lowest latency, at the price of a whole processor.
+/// wait_strategy: poll all the time; the lowest latency, but it takes a whole processor.
 pub const TONTINE_WAIT_STRATEGY_SPIN: u32 = 1;
 /// wait_strategy: sleep in the kernel at once.
 pub const TONTINE_WAIT_STRATEGY_SLEEP: u32 = 2;
 /// wait_strategy: poll for spin_ns, then sleep.
 pub const TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP: u32 = 3;
 
-/// fences: none in a send; an end that goes to sleep interrupts the other processors.
+/// fences: no memory fence in a send; an end that goes to sleep interrupts the other processors.
 pub const TONTINE_FENCES_ASYMMETRIC: u32 = 1;
-/// fences: one in each send, about 5 ns.
+/// fences: one memory fence in each send, about 5 ns.
 pub const TONTINE_FENCES_SYMMETRIC: u32 = 2;
 
-/// on_death: sends fail with EOWNERDEAD; tontine_sender_take_unread() returns what was not
-/// acknowledged.
+/// on_death: if the receiver dies, sends fail with EOWNERDEAD; tontine_sender_take_unread() returns
+/// the messages that it did not acknowledge.
 pub const TONTINE_ON_DEATH_FAIL: u32 = 1;
-/// on_death: the sender keeps what was not acknowledged and hands it to the next owner of the
-/// address.
+/// on_death: if the receiver dies, the sender keeps the messages that it did not acknowledge, and
+/// hands them to the next owner of the address. If the receiver closes its mailbox, sends fail with
+/// EPIPE.
 pub const TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR: u32 = 2;
-/// on_death: the same, also if the receiver closes its mailbox (without this: EPIPE).
+/// on_death: like TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR, but also if the receiver closes its mailbox.
 pub const TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS: u32 = 3;
 
-/// allow: peers of the own effective user only.
+/// allow: only processes of this process's effective user.
 pub const TONTINE_ALLOW_OWN_UID: u32 = 1;
-/// allow: peers of allowed_uid too.
+/// allow: processes of the user allowed_uid too.
 pub const TONTINE_ALLOW_UID: u32 = 2;
-/// allow: peers of any user.
+/// allow: processes of any user.
 pub const TONTINE_ALLOW_ANY_UID: u32 = 3;
 
-/// Settings of either end; an end ignores those that it does not use. Clear the struct, set
-/// struct_size, then the settings that are to differ from the defaults:
+/// Settings of a mailbox or a sender; each ignores the settings that only the other uses. Clear the
+/// struct, set struct_size, then the settings that are to differ from the defaults:
 ///
 ///     tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
 ///
-/// 0 is the default of every setting. A program that was compiled with an older, smaller struct
+/// In every setting, 0 means the default. A program that was compiled with an older, smaller struct
 /// keeps working; one compiled with a newer, larger struct works if it sets nothing that is new
 /// (else: E2BIG).
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct tontine_options {
-    /// sizeof(tontine_options)
+    /// sizeof(tontine_options).
     pub struct_size: usize,
-    /// Maximum bytes in the chunks of one lane; default 64 MiB. The smaller of both ends' caps
-    /// applies.
+    /// Maximum number of bytes of shared memory for the messages of one lane; default 64 MiB. If
+    /// the two ends have different caps, the smaller one applies.
     pub lane_cap: u64,
-    /// Maximum bytes in the chunks of all lanes of a mailbox together; default 1 GiB.
+    /// Maximum number of bytes of shared memory for all lanes of a mailbox together; default 1 GiB.
     pub mailbox_cap: u64,
     /// Maximum number of senders that a mailbox accepts at once; default 1024.
     pub max_lanes: u64,
-    /// Bytes in a sender's first chunk; default 4096.
+    /// Bytes of shared memory with which a lane begins; default 4096. It grows up to lane_cap.
     pub first_chunk: u64,
-    /// Nanoseconds to poll before sleeping; default 20000.
+    /// Time to poll before sleeping, in nanoseconds; default 20000.
     pub spin_ns: u64,
-    /// Maximum time for a peer to send its first message after it has connected; default 5000.
+    /// Maximum time that a peer may take, after it has connected, to send its first control
+    /// message; default 5000.
     pub handshake_timeout_ms: u64,
-    /// Time for which a lane must have been empty before it returns its large chunk; default 50.
+    /// Time for which a lane that has grown must be empty before it shrinks; default 50.
     pub shrink_after_ms: u64,
     /// TONTINE_WAIT_STRATEGY_...; default SPIN_THEN_SLEEP.
     pub wait_strategy: u32,
@@ -82,18 +84,18 @@ pub struct tontine_options {
 /// Maximum size of the struct in any version: a larger `struct_size` was not filled in.
 const LARGEST: usize = 4096;
 
-/// Nothing lies between the fields, so nothing but fields is ever read.
+/// The struct has no padding, so the program initialises every byte that is read.
 const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 6 * 4);
 
-/// Reads the options of a program; the defaults if there are none.
+/// Returns the options of a program; the defaults if `given` is NULL.
 ///
 /// # Safety
-/// `given` is NULL, or leads to a struct of as many bytes as its first field says.
+/// `given` is NULL, or leads to a struct that has the size in its first field.
 pub(crate) unsafe fn read(given: *const tontine_options) -> Outcome<Options> {
     if given.is_null() {
         return Ok(Options::new());
     }
-    // SAFETY: every struct, of whatever age, begins with its size.
+    // SAFETY: the struct of every version begins with its size.
     let size = unsafe { given.cast::<usize>().read_unaligned() };
     let refuse = |errno, text| Err(Refusal::new(errno, text));
     if size < size_of::<usize>() {
@@ -112,7 +114,7 @@ pub(crate) unsafe fn read(given: *const tontine_options) -> Outcome<Options> {
         return refuse(libc::E2BIG, text);
     }
     let mut options = tontine_options::default();
-    // SAFETY: integers may hold any bytes; `known` is at most the size of either.
+    // SAFETY: any bytes are valid integers; `known` is at most the size of either struct.
     unsafe {
         std::ptr::copy_nonoverlapping(given.cast::<u8>(), (&raw mut options).cast(), known);
     }
@@ -190,7 +192,7 @@ mod tests {
     const WHOLE: usize = size_of::<tontine_options>();
 
     fn of(given: &tontine_options) -> Result<String, i32> {
-        // SAFETY: a struct of at least as many bytes as it says, in these tests.
+        // SAFETY: in these tests, a struct that has at least the size that it names.
         let read = unsafe { read(given) };
         read.map(|options| format!("{options:?}")).map_err(|refusal| refusal.errno)
     }
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_smaller_struct_of_an_older_program_is_taken() {
-        // It ended behind `lane_cap`; what lies behind it is not the struct's.
+        // The older struct ended behind `lane_cap`; the bytes behind are not part of it.
         let older = tontine_options {
             struct_size: size_of::<usize>() + 8,
             lane_cap: 1 << 20,
@@ -264,7 +266,7 @@ mod tests {
             let struct_size = size_of::<Newer>();
             let known = tontine_options { struct_size, lane_cap: 1 << 20, ..Default::default() };
             let newer = Newer { known, new };
-            // SAFETY: as many bytes as it says.
+            // SAFETY: the struct has the size that it names.
             unsafe { read((&raw const newer).cast()) }.map_err(|refusal| refusal.errno)
         };
         assert!(newer(0).is_ok());

@@ -1,4 +1,4 @@
-//! The sending end.
+//! The sender: [`tontine_sender`].
 
 #![allow(unsafe_code, reason = "handles and buffers of a program in C")]
 
@@ -17,27 +17,27 @@ use crate::border::{
 use crate::mailbox::{tell_peer, tontine_peer};
 use crate::options::{read, tontine_options};
 
-/// The sending end of one lane to a mailbox.
+/// A sender: the sending end of one lane to a mailbox.
 #[derive(Debug)]
 pub struct tontine_sender(Kept<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Made by `Box::into_raw`; borrowed by `reservation` while there is one.
+    /// From `Box::into_raw`; borrowed by `reservation` while there is one.
     sender: NonNull<Sender>,
     reservation: Option<Reservation<'static>>,
-    /// Taken back from a dead reader, and not given to the program yet.
+    /// Messages that were taken back from a dead receiver and not yet returned to the program.
     unread: VecDeque<Vec<u8>>,
 }
 
 impl State {
-    /// The sender, where nothing is reserved in it.
+    /// Returns the sender; EBUSY if space is reserved in it.
     fn free(&mut self) -> Outcome<&mut Sender> {
         if self.reservation.is_some() {
             let text = "space is reserved; commit or cancel it first";
             return Err(Refusal::new(libc::EBUSY, text));
         }
-        // SAFETY: a box of our own; nobody borrows it but the reservation, and there is none.
+        // SAFETY: this value's box; only a reservation borrows it, and there is none.
         Ok(unsafe { self.sender.as_mut() })
     }
 }
@@ -45,14 +45,16 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         self.reservation = None;
-        // SAFETY: came from `Box::into_raw`, is given back once, and nobody borrows it any more.
+        // SAFETY: from `Box::into_raw`, turned back once; the reservation, which borrowed it, is
+        // gone.
         drop(unsafe { Box::from_raw(self.sender.as_ptr()) });
     }
 }
 
-/// Opens a lane to the mailbox at the address. options may be NULL. Returns as soon as the socket
-/// is connected; the receiver accepts the connection when it next receives. ECONNREFUSED if no
-/// process has a mailbox there.
+/// Opens a lane to the mailbox at the address. If options is NULL, every setting has its default.
+/// Returns as soon as the socket is connected; the receiver accepts the connection when it next
+/// receives, and messages sent before that wait in the lane. ECONNREFUSED if no process has a
+/// mailbox there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_connect(
     to: *const c_char,
@@ -65,8 +67,8 @@ pub unsafe extern "C" fn tontine_sender_connect(
     })
 }
 
-/// Opens a lane over a connected SOCK_SEQPACKET socket, whose other end is given to
-/// tontine_mailbox_adopt(). From then on the socket is the library's, also if the call fails
+/// Opens a lane over a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
+/// tontine_mailbox_adopt(). From then on the socket belongs to the library, also if the call fails
 /// (except with EBADF, EINVAL or E2BIG).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_from_socket(
@@ -74,13 +76,14 @@ pub unsafe extern "C" fn tontine_sender_from_socket(
     options: *const tontine_options,
 ) -> *mut tontine_sender {
     answer(|| {
-        // SAFETY: the contract at the header's top; the caller gives the socket away.
+        // SAFETY: the contract at the header's top; the caller gives the socket to the library.
         let (options, socket) = unsafe { (read(options)?, owned(socket)?) };
         Ok(opened(options.connect_socket(socket)?))
     })
 }
 
-/// Opens another lane to the same mailbox, for another thread.
+/// Opens another lane to the same mailbox, with the same options, for another thread. ECONNREFUSED
+/// if the lane was opened over a socket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_clone(sender: *mut tontine_sender) -> *mut tontine_sender {
     with(sender, |state| Ok(opened(state.free()?.try_clone()?)))
@@ -92,9 +95,9 @@ fn opened(sender: Sender) -> *mut tontine_sender {
     hand_over(tontine_sender(Kept::new(state)))
 }
 
-/// Sends a message; blocks while the lane has no free space for it. To a live receiver that is
-/// awake it makes no system call. EOWNERDEAD if the receiver is dead, EPIPE if it has closed; then
-/// nothing was sent.
+/// Sends a message; blocks while the lane has no free space for it. If the receiver is alive and
+/// awake, the call makes no system call. EOWNERDEAD if the receiver is dead, EPIPE if it has closed
+/// its mailbox. If the call fails, nothing was sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_send(
     sender: *mut tontine_sender,
@@ -134,7 +137,7 @@ pub unsafe extern "C" fn tontine_sender_send_timeout(
 }
 
 /// # Safety
-/// As [`behind`] and [`bytes`].
+/// The contracts of [`behind`] and [`bytes`].
 unsafe fn send(
     sender: *mut tontine_sender,
     message: *const c_void,
@@ -142,16 +145,17 @@ unsafe fn send(
     how: impl FnOnce(&mut Sender, &[u8]) -> tontine::Result<()>,
 ) -> c_int {
     with(sender, |state| {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise.
         let message = unsafe { bytes(message, length) }?;
         how(state.free()?, message)?;
         Ok(0)
     })
 }
 
-/// Reserves space for a message of length bytes, to be written in place; blocks while the lane has
-/// no free space for it. Then call tontine_sender_commit() or tontine_sender_cancel(): everything
-/// else on this sender fails with EBUSY until then, and the pointer is valid until then.
+/// Reserves space for a message of length bytes, and returns a pointer to it; blocks while the lane
+/// has no free space. Write the message there, then call tontine_sender_commit() or
+/// tontine_sender_cancel(). Until then the pointer is valid, and every other call with this sender
+/// but tontine_sender_close() fails with EBUSY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_reserve(
     sender: *mut tontine_sender,
@@ -159,15 +163,16 @@ pub unsafe extern "C" fn tontine_sender_reserve(
 ) -> *mut c_void {
     with(sender, |state| {
         state.free()?;
-        // SAFETY: a box of our own that lives until `State` is dropped, which drops the reservation
-        // first; nobody else borrows it: `free` refuses while there is a reservation.
+        // SAFETY: this value's box, which lives until `State` is dropped, after the reservation;
+        // only one reservation borrows it, because `free` refuses while there is one.
         let sender: &'static mut Sender = unsafe { state.sender.as_mut() };
         let room = state.reservation.insert(sender.reserve(length)?);
         Ok(room.as_mut_ptr().cast())
     })
 }
 
-/// Sends the message that was written to the reserved space. ENODATA if no space is reserved.
+/// Sends the message that was written to the reserved space. ENODATA if no space is reserved. If
+/// the call fails, nothing was sent, and the space is released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_commit(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
@@ -186,10 +191,11 @@ pub unsafe extern "C" fn tontine_sender_cancel(sender: *mut tontine_sender) -> c
     })
 }
 
-/// Takes back the next message that a dead or closed receiver did not acknowledge, in the order in
-/// which they were sent: copies it into the buffer and returns its length. EAGAIN while the
-/// receiver is alive; ENODATA when no message is left; EMSGSIZE if it is longer than the buffer: it
-/// is kept (see tontine_sender_next_unread_length()).
+/// Takes back a message that the receiver did not acknowledge before it died or closed its mailbox:
+/// copies it into the buffer and returns its length. Call it until it fails with ENODATA: messages
+/// come in the order in which they were sent. EAGAIN while the receiver is alive; EMSGSIZE if the
+/// message is longer than the buffer: it is kept (tontine_sender_next_unread_length() returns its
+/// length).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_take_unread(
     sender: *mut tontine_sender,
@@ -204,8 +210,8 @@ pub unsafe extern "C" fn tontine_sender_take_unread(
     })
 }
 
-/// Returns the length of the message that tontine_sender_take_unread() takes next; fails like it,
-/// but not with EMSGSIZE.
+/// Returns the length of the message that tontine_sender_take_unread() takes next. EAGAIN while the
+/// receiver is alive; ENODATA when no message is left.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_next_unread_length(sender: *mut tontine_sender) -> ssize_t {
     with(sender, |state| length(next_unread(state)?.len()))
@@ -219,7 +225,8 @@ fn next_unread(state: &mut State) -> Outcome<&[u8]> {
     state.unread.front().map(Vec::as_slice).ok_or_else(none)
 }
 
-/// Returns the unacknowledged bytes in the lane, padding and 8 per message included.
+/// Returns the number of bytes in the lane that the receiver has not acknowledged, padding and 8
+/// bytes per message included.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_unread_bytes(sender: *mut tontine_sender) -> ssize_t {
     with(sender, |state| {
@@ -228,9 +235,9 @@ pub unsafe extern "C" fn tontine_sender_unread_bytes(sender: *mut tontine_sender
 }
 
 /// Blocks until the receiver has acknowledged every message, for at most timeout_ms: then
-/// ETIMEDOUT. EOWNERDEAD or EPIPE if the receiver will not read them; with one of
-/// TONTINE_ON_DEATH_WAIT_... the sender waits for the next owner instead. Succeeds also if the
-/// receiver ends after it has acknowledged everything.
+/// ETIMEDOUT. EOWNERDEAD or EPIPE if the receiver has ended and left messages unread; with one of
+/// TONTINE_ON_DEATH_WAIT_... the sender waits for the next owner instead. If the receiver ends
+/// after it has acknowledged every message, the call succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_wait_acked(
     sender: *mut tontine_sender,
@@ -243,8 +250,9 @@ pub unsafe extern "C" fn tontine_sender_wait_acked(
 }
 
 /// Does the lane's pending work: reads the receiver's control messages, returns memory, looks for a
-/// successor. No thread does this work: call it when the descriptor is readable, or from time to
-/// time.
+/// successor. No thread does this work: call it when the descriptor of tontine_sender_fd() is
+/// readable, or from time to time. EOWNERDEAD or EPIPE if the receiver has ended: stop waiting on
+/// the descriptor, which then stays readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_service(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
@@ -253,14 +261,15 @@ pub unsafe extern "C" fn tontine_sender_service(sender: *mut tontine_sender) -> 
     })
 }
 
-/// Returns the descriptor to wait on: readable when tontine_sender_service() has something to do.
-/// It changes when a successor accepts the lane.
+/// Returns the descriptor to wait on, with poll or epoll: readable when tontine_sender_service()
+/// has something to do, such as at the receiver's end. It does not report free space in the lane.
+/// After a handover to a successor it is another descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_fd(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| Ok(state.free()?.as_fd().as_raw_fd()))
 }
 
-/// Stores the receiver's process; ENODATA until it has accepted the lane.
+/// Stores the receiver's process. ENODATA until the receiver has accepted the connection.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_peer(
     sender: *mut tontine_sender,
@@ -272,21 +281,22 @@ pub unsafe extern "C" fn tontine_sender_peer(
     })
 }
 
-/// Returns the length of the longest message that the lane's cap allows; the receiver's cap counts
-/// too, once it has accepted the lane.
+/// Returns the length in bytes of the longest message that the lane's cap allows. Once the receiver
+/// has accepted the connection, its cap counts too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_max_message_length(sender: *mut tontine_sender) -> ssize_t {
     with(sender, |state| length(state.free()?.max_message_len()))
 }
 
-/// Closes the lane. A live receiver still reads what is in it.
+/// Closes the lane. A live receiver still receives the messages that are in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_close(sender: *mut tontine_sender) {
     // SAFETY: the contract at the header's top.
     unsafe { close(sender) }
 }
 
-/// The body of a function that takes a sender. The contract at the header's top is its callers'.
+/// Runs the body of a function that takes a sender. Its callers have the contract at the header's
+/// top.
 fn with<T: Answer>(sender: *mut tontine_sender, body: impl FnOnce(&mut State) -> Outcome<T>) -> T {
     // SAFETY: the contract at the header's top.
     answer(|| unsafe { behind(sender) }?.0.with(body))
