@@ -1,11 +1,11 @@
 //! One thread's part of a shared heap: [`Arena`].
 //!
-//! An arena owns slabs, and only it allocates from them. What it knows of them is in its own
-//! memory ([`Shelf`]) and may lag behind: a block that somebody else frees says so in its truth
-//! word, and leaves a hint in the slab's entry. An arena without a free block looks there; it looks
-//! at all words of all its slabs before it says that there is none.
+//! An arena owns slabs, and only it allocates from them. Its map of their free blocks ([`Shelf`])
+//! is in private memory and may be out of date: another thread that frees a block stores that in
+//! the block word, and sets a hint in the slab's entry. An arena without a free block reads these
+//! hints; before it reports that there is none, it reads all words of all its slabs.
 //!
-//! Which store or exchange does what, and what a death leaves, is in `docs/heap-shared.md`.
+//! `docs/heap-shared.md` has each store and exchange, and what a death after it leaves.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,29 +20,29 @@ use super::word::{Truth, hint, truth};
 use crate::heap::Result;
 use crate::sync::Ordering;
 
-/// So many slabs' hints are read before a new slab is taken.
+/// Maximum number of hints read before a slab is claimed, and of slabs returned at once.
 const LOOKS: usize = 64;
-/// Slabs without a block that are kept, however old; of those that were one large block, none.
+/// Number of empty slabs that are kept regardless of age; slabs of large blocks are not.
 const KEPT: usize = 4;
-/// How long the others wait to be used again.
+/// Time for which other empty slabs are kept for reuse.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The shelf that is always empty.
+/// Entry of the shelf that is always empty.
 const NOTHING: u32 = 0;
 
-/// Slabs of one class.
+/// The slabs of one class.
 #[derive(Debug)]
 struct Shelves {
-    /// From which one allocates.
+    /// The slab from which blocks are allocated.
     current: u32,
-    /// The first of those that have free blocks, apart from `current`.
+    /// The first slab of the list of those that have free blocks, apart from `current`.
     listed: u32,
     all: Vec<u32>,
-    /// Where the last look at hints ended.
+    /// Index at which the last scan of hints ended.
     cursor: usize,
 }
 
-/// A slab, or several, without a block in it.
+/// An empty slab, or the slabs of a free large block, kept for reuse.
 #[derive(Debug)]
 struct Spare {
     shelf: u32,
@@ -52,24 +52,24 @@ struct Spare {
 /// A thread's slabs.
 #[derive(Debug)]
 pub(super) struct Arena {
-    /// Its slot.
+    /// The slot of the arena.
     index: usize,
     shelves: Vec<Shelf>,
-    /// Entries of `shelves` that stand for no slab.
+    /// Entries of `shelves` that no slab uses.
     vacant: Vec<u32>,
-    /// By slab: its entry, or 0.
+    /// For each slab its entry, or 0.
     by_slab: Box<[u32]>,
     classes: Box<[Shelves; CLASSES]>,
-    /// Blocks of whole slabs that are allocated.
+    /// Allocated blocks of whole slabs.
     large: Vec<u32>,
     spare: VecDeque<Spare>,
     spare_large: VecDeque<Spare>,
-    /// How many recoveries there were when all slabs were looked at.
+    /// Number of recoveries at the last scan of all slabs.
     deaths: u64,
 }
 
 impl Arena {
-    /// Without a slab. The slot is the caller's.
+    /// Returns an arena without slabs, for a slot that the caller has claimed.
     pub(super) fn new(index: usize, slabs: usize) -> Self {
         let shelves = || Shelves { current: NOTHING, listed: NONE, all: Vec::new(), cursor: 0 };
         Self {
@@ -89,17 +89,17 @@ impl Arena {
         self.index
     }
 
-    /// A block of this class, if one is known to be free in the slab from which one allocates: its
-    /// granule.
+    /// Allocates a block of this class from the current slab, if one is known to be free there.
+    /// Returns its granule.
     #[inline(always)]
     pub(super) fn loan_known(&mut self, core: &Core, class: u8) -> Option<usize> {
         let shelf = &mut self.shelves[self.classes[usize::from(class)].current as usize];
         let granule = shelf.take()? + shelf.slab as usize * GRANULES;
-        // What was wrong is forgotten.
+        // If the shelf was out of date, the block is no longer in it.
         truth::loan(core.space.word(granule), core.slot()).then_some(granule)
     }
 
-    /// A block of this class: its granule.
+    /// Allocates a block of this class. Returns its granule.
     pub(super) fn loan(&mut self, core: &Core, class: u8) -> Result<usize> {
         loop {
             if let Some(granule) = self.loan_known(core, class) {
@@ -123,14 +123,14 @@ impl Arena {
         if !shelf.put(granule % GRANULES) {
             return true;
         }
-        // Seldom: the first free block of a slab, or the last one.
+        // Rare: the first block of a slab to become free, or the last one.
         if shelf.free() == 1 || shelf.is_whole() {
             self.note(core, entry);
         }
         true
     }
 
-    /// A shelf has its first free block, or has all of them.
+    /// Handles a slab that now has its first free block, or only free blocks.
     #[cold]
     #[inline(never)]
     fn note(&mut self, core: &Core, entry: u32) {
@@ -143,14 +143,14 @@ impl Arena {
         }
     }
 
-    /// Finds the class a shelf with a free block, and makes it the current one.
+    /// Finds a slab of the class with a free block, and makes it the current one.
     fn refill(&mut self, core: &Core, class: u8) -> Result<()> {
-        // Where there is no memory for a new slab, somebody may have freed a block meanwhile.
+        // If there is no memory for a new slab, another thread may free a block: search on.
         if self.refill_from_own(core, class) || self.refill_with_new(core, class, false) == Ok(true)
         {
             return Ok(());
         }
-        // Nothing anywhere: now every word counts, and every slab without a block.
+        // No hint and no new slab: read every word of every slab.
         self.close();
         self.look_everywhere(core);
         if self.refill_from_own(core, class) {
@@ -160,7 +160,7 @@ impl Arena {
         if self.refill_from_own(core, class) || self.refill_with_new(core, class, false)? {
             return Ok(());
         }
-        // What was a large block is kept for the next one; now it stands in the way.
+        // Slabs of free large blocks are kept for the next large block; now they are needed.
         self.give_back_all(core)?;
         if self.refill_with_new(core, class, true)? {
             return Ok(());
@@ -182,7 +182,7 @@ impl Arena {
             self.classes[usize::from(class)].current = listed;
             return true;
         }
-        // The current one may have been looked at.
+        // The scan of the hints may have found free blocks in the current slab.
         if self.shelves[self.classes[usize::from(class)].current as usize].free() > 0 {
             return true;
         }
@@ -201,21 +201,21 @@ impl Arena {
         Ok(true)
     }
 
-    /// A block of whole slabs: its granule.
+    /// Allocates a block of whole slabs. Returns its granule.
     pub(super) fn loan_large(&mut self, core: &Core, slabs: usize) -> Result<usize> {
         self.look_after_deaths(core);
         self.look_at_large(core, false);
         if let Some(found) = self.loan_spare_large(core, slabs) {
             return Ok(found);
         }
-        // As above.
+        // If there is no memory, search on, as in `refill`.
         if let Ok(Some(found)) = self.loan_new_large(core, slabs, false) {
             return Ok(found);
         }
         self.close();
         self.look_everywhere(core);
         core.find_more(self)?;
-        // What is kept for later stands in the way now.
+        // Empty slabs that are kept for reuse are needed now.
         self.give_back_all(core)?;
         match self.loan_new_large(core, slabs, true)? {
             Some(found) => Ok(found),
@@ -249,15 +249,15 @@ impl Arena {
         let entry = self.enter(first, class);
         self.large.push(entry);
         let granule = first * GRANULES;
-        // A word that is worn out, or that somebody wrote over: the slabs are lost until it is
-        // found to be free.
+        // If the word has the last generation or was overwritten, the slabs stay unused until the
+        // word is found to be free.
         Ok(truth::loan(core.space.word(granule), core.slot()).then_some(granule))
     }
 
-    /// A slab, which is this arena's by its owner word, gets a shelf.
+    /// Makes a shelf for a slab whose owner word names this arena.
     fn enter(&mut self, slab: usize, class: Class) -> u32 {
         self.forget(slab);
-        let number = u32::try_from(slab).expect("so many slabs no heap has");
+        let number = u32::try_from(slab).expect("a heap has fewer slabs");
         let shelf = Shelf::new(number, class);
         let entry = match self.vacant.pop() {
             Some(entry) => {
@@ -266,7 +266,7 @@ impl Arena {
             }
             None => {
                 self.shelves.push(shelf);
-                u32::try_from(self.shelves.len() - 1).expect("as above")
+                u32::try_from(self.shelves.len() - 1).expect("an arena has fewer shelves")
             }
         };
         self.by_slab[slab] = entry;
@@ -274,8 +274,8 @@ impl Arena {
         entry
     }
 
-    /// A slab that becomes this arena's was not before, unless somebody has written over its entry:
-    /// what was known of it is not true any more.
+    /// Removes the shelf of a slab that this arena is about to enter. It has one only if a member
+    /// has overwritten the slab's entry; then the shelf is wrong.
     fn forget(&mut self, slab: usize) {
         let entry = std::mem::replace(&mut self.by_slab[slab], 0);
         if entry == 0 {
@@ -290,7 +290,7 @@ impl Arena {
         self.vacant.push(entry);
     }
 
-    /// Takes over a slab whose owner word has just been changed to this arena.
+    /// Adopts a slab whose owner word has just been changed to this arena.
     pub(super) fn adopt(&mut self, core: &Core, slab: usize, class: Class) {
         let entry = self.enter(slab, class);
         if matches!(class, Class::Large(_)) {
@@ -299,14 +299,14 @@ impl Arena {
         self.look(core, entry);
     }
 
-    /// The same where it has no block: it waits to be used.
+    /// Like [`Arena::adopt`], but for an empty slab, which is kept for reuse.
     pub(super) fn adopt_whole(&mut self, core: &Core, slab: usize, class: Class) {
         let entry = self.enter(slab, class);
         self.shelves[entry as usize].fill(class);
         self.retire(core, entry);
     }
 
-    /// Puts a shelf among those of its class.
+    /// Adds a shelf to those of its class.
     fn assign(&mut self, entry: u32) {
         let Class::Small(class) = self.shelves[entry as usize].class() else { return };
         let all = &mut self.classes[usize::from(class)].all;
@@ -314,7 +314,7 @@ impl Arena {
         all.push(entry);
     }
 
-    /// Takes it out from among them.
+    /// Removes a shelf from those of its class.
     fn resign(&mut self, entry: u32) {
         let shelf = &self.shelves[entry as usize];
         let place = shelf.place as usize;
@@ -334,7 +334,7 @@ impl Arena {
         }
     }
 
-    /// All blocks of a shelf are free: it waits to be used again.
+    /// Keeps a slab whose blocks are all free for reuse.
     fn retire(&mut self, core: &Core, entry: u32) {
         self.resign(entry);
         let shelf = &mut self.shelves[entry as usize];
@@ -346,7 +346,7 @@ impl Arena {
         self.give_back_old(core, since);
     }
 
-    /// A spare slab is used again, for any class.
+    /// Uses a spare slab again, for any class.
     fn open_again(&mut self, core: &Core, entry: u32, class: Class) {
         let shelf = &mut self.shelves[entry as usize];
         shelf.used = Use::Open;
@@ -357,11 +357,12 @@ impl Arena {
         self.assign(entry);
     }
 
-    /// Gives back what has waited for long, but for a few slabs, and not too much of it at once.
+    /// Returns the memory of slabs that were not reused in time, except for a few slabs, and at
+    /// most [`LOOKS`] at once.
     fn give_back_old(&mut self, core: &Core, now: Duration) {
         let old = |spare: &Spare| now.saturating_sub(spare.since) > PATIENCE;
-        // A slab that the kernel does not take back waits again, or stays as it is until this
-        // process ends.
+        // If the system call fails, a slab is kept for reuse, or stays unused until this process
+        // ends.
         while self.spare_large.front().is_some_and(old) {
             let entry = self.spare_large.pop_front().expect("just seen").shelf;
             if self.give_back(core, entry).is_err() {
@@ -374,14 +375,14 @@ impl Arena {
         let _ = self.give_back_runs(core, spare);
     }
 
-    /// Looks at everything, and gives back all slabs without a block.
+    /// Reads all words, and returns the memory of all empty slabs. Returns the number of slabs.
     pub(super) fn tidy(&mut self, core: &Core) -> Result<usize> {
         self.close();
         self.look_everywhere(core);
         self.give_back_all(core)
     }
 
-    /// Gives back all slabs that are known to have no block.
+    /// Returns the memory of all slabs that are known to be empty. Returns their number.
     fn give_back_all(&mut self, core: &Core) -> Result<usize> {
         let mut slabs = 0;
         while let Some(spare) = self.spare_large.pop_back() {
@@ -394,8 +395,8 @@ impl Arena {
         Ok(slabs)
     }
 
-    /// Gives back slabs of small blocks that were spare: those side by side by one call. Where the
-    /// kernel does not take them, they are spare again.
+    /// Returns the memory of spare slabs of small blocks, adjacent ones by one system call. If the
+    /// call fails, the slabs stay spare.
     fn give_back_runs(&mut self, core: &Core, mut spare: Vec<Spare>) -> Result<()> {
         spare.sort_unstable_by_key(|spare| self.shelves[spare.shelf as usize].slab);
         let mut from = 0;
@@ -420,7 +421,7 @@ impl Arena {
         core.let_go(self.index, slab, class)
     }
 
-    /// A spare slab is not this arena's any more.
+    /// Removes a spare slab from this arena.
     fn vacate(&mut self, entry: u32) -> (usize, Class) {
         let shelf = &mut self.shelves[entry as usize];
         debug_assert!(shelf.used == Use::Spare && shelf.is_whole());
@@ -431,7 +432,7 @@ impl Arena {
         (slab, shelf.class())
     }
 
-    /// Looks at the hints of a few slabs of a class.
+    /// Reads the hints of at most [`LOOKS`] slabs of a class.
     fn look_at_hints(&mut self, core: &Core, class: u8) {
         let count = self.classes[usize::from(class)].all.len();
         for _ in 0..count.min(LOOKS) {
@@ -450,7 +451,7 @@ impl Arena {
         }
     }
 
-    /// Looks which large blocks others have freed.
+    /// Finds the large blocks that others have freed: by their hints, or by `all` words.
     fn look_at_large(&mut self, core: &Core, all: bool) {
         let mut at = 0;
         while let Some(&entry) = self.large.get(at) {
@@ -458,18 +459,18 @@ impl Arena {
             if self.was_freed(core, entry) || all {
                 self.look(core, entry);
             }
-            // One that is retired leaves its place to another.
+            // If a block is retired, another one takes its index.
             at += usize::from(self.large.len() == before);
         }
     }
 
-    /// Whether somebody has said that he has freed a block of this slab; it is forgotten now.
+    /// Returns `true` if the slab's hint says that a block was freed, and clears the hint.
     #[inline]
     fn was_freed(&self, core: &Core, entry: u32) -> bool {
         hint::take(&core.space.slab(self.shelves[entry as usize].slab as usize).freed)
     }
 
-    /// Where somebody died, all words of all slabs may have changed.
+    /// Reads all words again if there was a recovery: it may have changed any of them.
     fn look_after_deaths(&mut self, core: &Core) {
         // SYNC deaths: pairs with the addition at a recovery's end.
         let deaths = core.space.header().deaths.load(Ordering::Acquire);
@@ -484,7 +485,7 @@ impl Arena {
     fn look_everywhere(&mut self, core: &Core) {
         for entry in 1..self.shelves.len() as u32 {
             if self.shelves[entry as usize].used == Use::Open {
-                // Before the words: what is freed from now on says so again.
+                // Before the words: a block freed from now on sets the hint again.
                 // SYNC freed: pairs with the store in `hint::give`.
                 let slab = self.shelves[entry as usize].slab as usize;
                 core.space.slab(slab).freed.swap(0, Ordering::Acquire);
@@ -493,15 +494,15 @@ impl Arena {
         }
     }
 
-    /// Reads the words of a slab, and knows its free blocks from then on.
+    /// Reads the words of a slab, and rebuilds its shelf from them.
     fn look(&mut self, core: &Core, entry: u32) {
         let shelf = &mut self.shelves[entry as usize];
         shelf.clear();
         let first = shelf.slab as usize * GRANULES;
         for granule in shelf.class().begins() {
-            // SYNC truth: pairs with the stores of those who freed them.
+            // SYNC truth: pairs with the stores that freed the blocks.
             let word = Truth(core.space.word(first + granule).load(Ordering::Acquire));
-            // One that is worn out would be found again and again, and never given out.
+            // A block of the last generation is free, but is never allocated.
             if word.can_be_given_out() {
                 shelf.put(granule);
             }
@@ -515,7 +516,7 @@ impl Arena {
         }
     }
 
-    /// Puts a shelf with free blocks in front of its class's list.
+    /// Puts a shelf with free blocks at the head of its class's list.
     fn list(&mut self, entry: u32) {
         let shelf = &mut self.shelves[entry as usize];
         let Class::Small(class) = shelf.class() else { return };
@@ -530,7 +531,7 @@ impl Arena {
         }
     }
 
-    /// Takes it out of the list.
+    /// Removes a shelf from the list.
     fn unlist(&mut self, entry: u32) {
         let shelf = &mut self.shelves[entry as usize];
         let Class::Small(class) = shelf.class() else { return };
@@ -547,8 +548,8 @@ impl Arena {
         }
     }
 
-    /// Gives up all slabs: those without a block go back, the others are handed to `heir`, whose
-    /// arena is of the same process.
+    /// Returns the memory of the empty slabs, and passes all others to `heir`, an arena of the same
+    /// process.
     pub(super) fn bequeath(&mut self, core: &Core, heir: &mut Self) -> Result<()> {
         self.tidy(core)?;
         for entry in 1..self.shelves.len() as u32 {
@@ -568,13 +569,14 @@ impl Arena {
         Ok(())
     }
 
-    /// At the end of its thread: whole slabs go back, the rest waits for another thread.
+    /// Returns the memory of the empty slabs at the end of the thread. Another thread may take over
+    /// the arena, with the other slabs.
     pub(super) fn rest(&mut self, core: &Core) {
-        // What cannot be given back waits for another thread, too.
+        // If a system call fails, the arena keeps the slab.
         let _ = self.tidy(core);
     }
 
-    /// No slab is one that is allocated from.
+    /// Makes no slab the current one of its class.
     fn close(&mut self) {
         for class in 0..CLASSES {
             let entry = std::mem::replace(&mut self.classes[class].current, NOTHING);
@@ -584,14 +586,14 @@ impl Arena {
         }
     }
 
-    /// Slabs that it has, by number, with the blocks of each that it believes to be free.
+    /// Returns the arena's slabs, each with the blocks that its shelf has as free.
     pub(super) fn known(&self) -> impl Iterator<Item = (usize, Vec<usize>)> {
         let known = self.shelves.iter().filter(|shelf| shelf.used != Use::Vacant);
         known.map(|shelf| (shelf.slab as usize, shelf.free_blocks().collect()))
     }
 }
 
-/// Nobody needs to know exactly how long a slab has waited.
+/// Returns the time of a coarse clock: exact enough for the age of a slab.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))

@@ -1,7 +1,8 @@
-//! What lies behind a block in a heap with canaries, and is looked at before it changes hands.
+//! Canaries behind blocks: written by [`write()`], checked by [`look`] before a block changes its
+//! holder.
 //!
-//! The last 16 bytes of the block are its length and a number that its offset gives; what is left
-//! between the bytes that were asked for and these is filled with one byte.
+//! The last 16 bytes of the block are its length, and a number derived from its offset. The bytes
+//! between the requested length and these are filled with one value.
 
 #![allow(unsafe_code, reason = "reads and writes behind a block")]
 
@@ -12,31 +13,32 @@ use crate::heap::{HeapError, Result};
 
 /// Bytes of length and canary.
 pub(super) const BYTES: usize = 16;
-/// What fills the rest.
+/// Value of the bytes between the requested length and the canary.
 const FILL: u8 = 0xc5;
 
-/// Where the length stands; the canary follows.
+/// Returns the address of the length, which the canary follows, and the maximum length.
 fn tail(core: &Core, granule: usize) -> Option<(*mut u64, usize)> {
     let bytes = core.class(granule / GRANULES)?.bytes();
     let room = core.space.geometry().size() - core.space.geometry().block(granule);
     let most = bytes.min(room) - BYTES;
-    // SAFETY: within the mapping, by the line above; aligned, for blocks are made of granules.
+    // SAFETY: within the mapping, by the line above; aligned, because blocks are whole granules.
     Some((unsafe { core.space.block(granule).add(most).as_ptr().cast() }, most))
 }
 
 fn canary(core: &Core, granule: usize) -> u64 {
-    // Odd, and unlike any address or count: Knuth's multiplier.
+    // An odd number that is unlike any address or count: Knuth's multiplier.
     let number = (core.space.geometry().block(granule) / GRANULE) as u64;
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Writes them behind a block of this class that was just given out: others can write what the
-/// slab's entry says.
+/// Writes length, fill and canary behind a block that was just allocated. The class is a parameter,
+/// because other members can write the slab's entry.
 #[cold]
 pub(super) fn write(core: &Core, granule: usize, class: Class, len: usize) {
     let most = class.bytes() - BYTES;
     let len = len.min(most);
-    // SAFETY: within the block, which is ours; aligned, for blocks are made of granules.
+    // SAFETY: within the block, which this process holds; aligned, because blocks are whole
+    // granules.
     unsafe {
         let tail: *mut u64 = core.space.block(granule).add(most).as_ptr().cast();
         core.space.block(granule).add(len).write_bytes(FILL, most - len);
@@ -45,14 +47,14 @@ pub(super) fn write(core: &Core, granule: usize, class: Class, len: usize) {
     }
 }
 
-/// What was asked for, as far as it can be believed.
+/// Returns the requested length of a block, at most what fits into it: the value is untrusted.
 pub(super) fn len(core: &Core, granule: usize) -> usize {
     let Some((tail, most)) = tail(core, granule) else { return 0 };
     // SAFETY: within the mapping.
     usize::try_from(unsafe { tail.read_volatile() }).map_or(most, |len| len.min(most))
 }
 
-/// Whether they are as they were.
+/// Checks length, fill and canary behind a block.
 pub(super) fn look(core: &Core, granule: usize, expected_len: Option<usize>) -> Result<()> {
     let Some((tail, most)) = tail(core, granule) else { return Ok(()) };
     let expected = canary(core, granule);
@@ -89,9 +91,9 @@ mod tests {
         let mut block = heap.alloc(100).expect("room");
         block.fill(7);
         let raw = NonNull::slice_from_raw_parts(block.into_raw().cast(), 8);
-        // SAFETY: of `into_raw`, with fewer bytes.
+        // SAFETY: from `into_raw`, with a smaller length.
         let block = unsafe { Block::from_raw_in(raw, &heap) };
         assert_eq!(block.len(), 100);
-        block.free().expect("nobody has written behind it");
+        block.free().expect("the canary is unchanged");
     }
 }

@@ -1,7 +1,7 @@
-//! The check of a whole heap: [`check`], and the map that it prints.
+//! The check of a whole heap: [`check`], and its result, [`HeapReport`], which prints as a map.
 //!
-//! It reads everything and writes nothing. The result is exact while no member works; otherwise it
-//! is a snapshot, in which a block that is just changing its holder may look wrong.
+//! The check reads everything and writes nothing. The result is exact while no member works.
+//! Otherwise it is a snapshot, in which a block that is changing its holder may look invalid.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,7 +124,7 @@ impl HeapReport {
     pub fn in_use(&self) -> usize {
         let allocated = self.slabs.iter().flat_map(|slab| slab.allocated.values());
         let in_flight = self.slabs.iter().map(|slab| &slab.in_flight);
-        // Of a damaged heap each slab may say that it begins a block of all that follow.
+        // In a corrupted heap, each slab may claim that its block has all slabs behind it.
         allocated.chain(in_flight).fold(0, |sum: usize, bytes| sum.saturating_add(*bytes))
     }
 
@@ -243,7 +243,7 @@ impl SlabMap {
     }
 }
 
-/// Looks at the whole heap. `known` is what the calling thread's arena believes to be free.
+/// Checks the whole heap. `known` are the blocks that the calling thread's arena has as free.
 pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> HeapReport {
     let slabs = core.space.geometry().slabs();
     let (faults, in_flight) = (Vec::new(), Vec::new());
@@ -318,7 +318,7 @@ impl Check<'_> {
         map
     }
 
-    /// Who has the arena of a slab.
+    /// Returns the process id of the member that owns a slab's arena.
     fn arena_owner(&mut self, offset: u64, arena: usize) -> Option<u32> {
         let owner = self.core.owner_of_arena(arena);
         if owner.is_none() {
@@ -328,13 +328,13 @@ impl Check<'_> {
         owner.map(|slot| self.core.pid_of(slot))
     }
 
-    /// Each word of a slab: 1, 3, and the parts of a large block.
+    /// Checks each word of a slab (invariants 1 and 3), and the parts of a large block (6).
     fn blocks(&mut self, slab: usize, class: Class, map: &mut SlabMap) {
         let core = self.core;
         let first = slab * GRANULES;
         let at = |granule: usize| core.space.geometry().block(granule) as u64;
         for granule in 0..GRANULES {
-            // SYNC truth: pairs with the stores of those who have it.
+            // SYNC truth: pairs with the stores of its holder.
             let found = Truth(core.space.word(first + granule).load(Ordering::Acquire));
             let now = Now { core, found };
             if !class.begins_at(granule) {
@@ -383,13 +383,14 @@ impl Check<'_> {
                 let what =
                     format!("part {part} of a block of {} slabs belongs to another", class.slabs());
                 self.report.blame(6, at(first + part * GRANULES), what);
-                // Its class is wrong, more likely; and every slab may say so of all others.
+                // The class is probably wrong; and one fault is enough, because in a corrupted heap
+                // each slab may claim all others.
                 break;
             }
         }
     }
 
-    /// 3: every holder lives, or is being recovered.
+    /// Checks invariant 3: the holder is alive, or is being recovered.
     fn holder(&mut self, offset: u64, now: &Now<'_>, holder: usize) {
         let state = (holder < MEMBERS).then(|| {
             // SYNC member: pairs with the stores of its holder.
@@ -401,7 +402,7 @@ impl Check<'_> {
         }
     }
 
-    /// 7: memory is there where it should be, and nowhere else.
+    /// Checks invariant 7: the slab has memory if and only if its entry says so.
     fn memory(&mut self, slab: usize, offset: u64, status: SlabStatus) {
         let Some(bytes) = self.core.space.backed(slab) else { return };
         let wrong = match status {
@@ -415,7 +416,7 @@ impl Check<'_> {
         }
     }
 
-    /// 4: what the calling thread believes to be free is so.
+    /// Checks invariant 4: the blocks that the calling thread has as free are free.
     fn known(&mut self, slab: usize, blocks: &[usize]) {
         for granule in blocks.iter().map(|granule| slab * GRANULES + granule) {
             let found = Truth(self.core.space.word(granule).load(Ordering::Acquire));
@@ -430,13 +431,13 @@ impl Check<'_> {
 }
 
 impl Core {
-    /// The pid of whoever has, or had, this slot; 0 where there is none.
+    /// Returns the process id of the member that has, or had, this slot; 0 if there was none.
     pub(super) fn pid_of(&self, slot: usize) -> u32 {
         let pid = (slot < MEMBERS).then(|| self.space.member(slot).pid.load(Ordering::Relaxed));
         pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0)
     }
 
-    /// The pid of whoever has a block.
+    /// Returns the process id of a block's holder.
     pub(super) fn holder_of(&self, granule: usize) -> u32 {
         self.pid_of(Truth(self.space.word(granule).load(Ordering::Relaxed)).holder())
     }

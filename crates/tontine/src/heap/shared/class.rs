@@ -1,21 +1,21 @@
-//! Which sizes blocks have: [`Class`].
+//! The sizes of blocks: [`Class`].
 //!
-//! Up to half a slab there are four sizes between two powers of two, so that a block is at most a
-//! quarter larger than asked for, but for the granule. What is larger has slabs of its own.
+//! Up to half a slab there are four sizes between two powers of two, so that a block is larger than
+//! requested by at most a quarter, or by less than a granule. A larger block has slabs of its own.
 
 use super::layout::{GRANULE, GRANULES, SLAB};
 
 /// The largest block that shares its slab.
 pub(super) const LARGEST: usize = SLAB / 2;
-/// How many sizes there are.
+/// Number of sizes.
 pub(super) const CLASSES: usize = SIZES.len();
 
-/// In granules.
+/// The sizes in granules.
 const SIZES: [u16; 32] = sizes();
-/// By granules less one.
+/// The class of a block of 1 granule, 2 granules, and so on.
 const BY_GRANULES: [u8; GRANULES / 2] = by_granules();
 
-/// By class, and last for a large block: a bit for each granule at which a block begins.
+/// For each class, and last for large blocks: one bit for each granule at which a block begins.
 static BEGINS: [[u64; GRANULES / 64]; CLASSES + 1] = all_begins();
 
 const fn all_begins() -> [[u64; GRANULES / 64]; CLASSES + 1] {
@@ -66,20 +66,20 @@ const fn by_granules() -> [u8; GRANULES / 2] {
 
 const _: () = assert!(SIZES[31] as usize * GRANULE == LARGEST);
 
-/// What a slab is made of.
+/// The class of a slab, which determines the blocks in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Blocks of one size; its number.
+    /// Blocks of one size, with this number.
     Small(u8),
-    /// The beginning of one block of so many slabs.
+    /// The first slab of one block, which has this number of slabs.
     Large(usize),
 }
 
-/// A class field with this bit says how many slabs its one block has.
+/// Bit of a class field that has the number of slabs of a large block.
 const LARGE: u64 = 1 << 32;
 
 impl Class {
-    /// For blocks of so many bytes.
+    /// Returns the class of a block of `bytes` bytes.
     #[inline]
     pub(super) const fn of(bytes: usize) -> Self {
         if bytes <= LARGEST {
@@ -90,7 +90,7 @@ impl Class {
         }
     }
 
-    /// As it stands in the slab table.
+    /// Returns the class as the slab table stores it.
     pub(super) const fn raw(self) -> u64 {
         match self {
             Self::Small(class) => class as u64,
@@ -98,7 +98,7 @@ impl Class {
         }
     }
 
-    /// What stands in the slab table, if it can be.
+    /// Returns the class of a value in the slab table, if the value is valid.
     #[inline]
     pub(super) const fn from_raw(raw: u64) -> Option<Self> {
         let slabs = raw & !LARGE;
@@ -111,7 +111,7 @@ impl Class {
         }
     }
 
-    /// Bytes of a block.
+    /// Returns the size of a block in bytes.
     #[inline]
     pub(super) const fn bytes(self) -> usize {
         match self {
@@ -120,7 +120,8 @@ impl Class {
         }
     }
 
-    /// Granules from one block's begin to the next one's; those of a slab where it has one block.
+    /// Returns the distance in granules between the beginnings of two blocks; for a large block,
+    /// the granules of a slab.
     #[inline]
     pub(super) const fn stride(self) -> usize {
         match self {
@@ -129,23 +130,23 @@ impl Class {
         }
     }
 
-    /// Blocks that begin in a slab.
+    /// Returns the number of blocks that begin in a slab.
     #[inline]
     pub(super) const fn blocks(self) -> usize {
         GRANULES / self.stride()
     }
 
-    /// The granules, within a slab, at which blocks begin.
+    /// Returns the granules, counted from the slab's first one, at which blocks begin.
     pub(super) fn begins(self) -> impl Iterator<Item = usize> + Clone {
         (0..self.blocks()).map(move |block| block * self.stride())
     }
 
-    /// The same in this slab, counted from the heap's first granule.
+    /// Returns the granules of a slab, counted from the heap's first one, at which blocks begin.
     pub(super) fn begins_in(self, slab: usize) -> impl Iterator<Item = usize> + Clone {
         self.begins().map(move |granule| slab * GRANULES + granule)
     }
 
-    /// The same, a bit for each granule.
+    /// Returns one bit for each granule of a slab, set if a block begins there.
     #[inline]
     pub(super) fn begin_bits(self) -> &'static [u64; GRANULES / 64] {
         match self {
@@ -154,15 +155,15 @@ impl Class {
         }
     }
 
-    /// Whether a block begins at this granule of a slab.
+    /// Returns `true` if a block begins at this granule of a slab.
     #[inline]
     pub(super) fn begins_at(self, granule: usize) -> bool {
-        // A table, for a division would take as long as all the rest of taking a block.
+        // A table: a division would take as long as all other steps of claiming a block.
         let bits = self.begin_bits().get(granule / 64);
         bits.is_some_and(|bits| bits >> (granule % 64) & 1 != 0)
     }
 
-    /// How many slabs.
+    /// Returns the number of slabs of a block; 1 for small blocks, which share a slab.
     pub(super) const fn slabs(self) -> usize {
         match self {
             Self::Small(_) => 1,

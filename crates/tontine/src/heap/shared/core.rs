@@ -1,6 +1,7 @@
-//! A process's membership of a shared heap, as its arenas and blocks see it: [`Core`].
+//! One process's membership of a shared heap: [`Core`], to which its arenas and blocks refer.
 //!
-//! Here slabs change hands. Who has died is dealt with in `recover`.
+//! It claims slabs for arenas, passes them on, and returns their memory. The recovery of dead
+//! members is in `recover`.
 
 #![allow(unsafe_code, reason = "arenas are borrowed by their threads through raw pointers")]
 
@@ -21,17 +22,18 @@ use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWor
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 
-/// How often, and how far apart, one looks for slabs that are just changing hands.
+/// Maximum number of searches for an empty slab while slabs are changing hands, and the interval
+/// between two.
 const LOOKS: usize = 50;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// In a block's name in place of a length that has no room there.
+/// Stands in a block's name for a length that does not fit there.
 pub(super) const LONG: u64 = u16::MAX as u64;
 
-/// Heaps that this process has opened so far: each has a number, which no other one gets.
+/// Number of heaps that this process has opened so far. Each heap gets a number of its own from it.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// One process's end of a shared heap.
+/// One process's membership of a shared heap.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) space: Space,
@@ -40,35 +42,35 @@ pub(super) struct Core {
     pub(super) canaries: bool,
     desk: Mutex<Desk>,
     pub(super) mail: Mail,
-    /// By slab, a bit each: its destinations have memory.
+    /// One bit for each slab: its destinations have memory.
     destinations: Box<[AtomicU64]>,
-    /// By slab: bytes of the block that begins there, where its name has no room for them.
+    /// For each slab: length of the block that begins there, if it does not fit into its name.
     long: Box<[AtomicU64]>,
 }
 
-/// What came of looking for empty slabs.
+/// The result of a search for empty slabs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// From this one on.
+    /// Found, from this slab on.
     At(usize),
     /// There are none.
     None,
-    /// There are none, but for some that are just changing hands.
+    /// There are none, but some are changing hands and may be empty soon.
     Later,
 }
 
-/// What one thread at a time may do.
+/// The arenas of this process, and work that only one thread at a time may do.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
-    /// All arenas of this process. Each is used by the thread that was given it, or, where it
-    /// rests, by whoever has the desk.
+    /// All arenas of this process. Each is used by its thread, or, if it is abandoned, by the
+    /// thread that holds the lock of this value.
     arenas: Vec<Kept>,
-    /// Those whose threads have ended.
+    /// Arenas whose threads have ended.
     resting: Vec<Resting>,
 }
 
-/// An arena, at the address that its thread has. Not a `Box`, which claims when it is moved that
-/// nobody else has it.
+/// An arena, at the address that its thread has. Not a `Box`: moving a `Box` asserts that no
+/// other pointer to its value exists.
 #[derive(Debug)]
 struct Kept(NonNull<Arena>);
 
@@ -80,17 +82,17 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: from a box. The heap is closed: no thread has the arena any more, for each asks
-        // first whether the heap lives.
+        // SAFETY: from a box. The heap is closed, and each thread checks whether the heap is open
+        // before it uses an arena.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// An arena without a thread.
+/// An arena whose thread has ended.
 #[derive(Debug)]
 struct Resting(NonNull<Arena>);
 
-// SAFETY: an arena is used by one thread at a time: its own, or the one that has the desk.
+// SAFETY: an arena is used by one thread at a time: its own, or the one that holds the lock.
 unsafe impl Send for Desk {}
 
 impl Core {
@@ -100,11 +102,12 @@ impl Core {
         let slabs = space.geometry().slabs();
         let destinations = (0..slabs.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let id = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
-        // Not a member yet: slots are looked at in its name.
+        // Not a member yet: this value reads the slots before it has one.
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
         let mail = Mail::default();
-        // SAFETY: zeroes are atomics. Not written: most pages of a large one are never touched.
+        // SAFETY: zero is a valid atomic. The zeros are the kernel's: most pages of a large slice
+        // are never touched.
         let long = unsafe { Box::new_zeroed_slice(slabs).assume_init() };
         let mut core = Self { space, me, id, canaries, desk, mail, destinations, long };
         core.me = core.take_slot()?;
@@ -112,7 +115,7 @@ impl Core {
     }
 
     fn take_slot(&self) -> Result<Member> {
-        // Those that nobody has come first: to recover a dead member takes time.
+        // Free slots come first, because the recovery of a dead member takes time.
         for dead in [false, true] {
             for slot in 0..MEMBERS {
                 let word = &self.space.member(slot).word;
@@ -122,7 +125,7 @@ impl Core {
                 {
                     continue;
                 }
-                // SYNC member: pairs with the stores of its last holder, or of who recovered it.
+                // SYNC member: pairs with the stores of its last holder, or of its recoverer.
                 if !is_free(word.load(Ordering::Acquire)) {
                     self.recover(slot, None, Whole::GivenBack)?;
                 }
@@ -133,7 +136,7 @@ impl Core {
                     self.space.member(slot).pid.store(pid, Ordering::Relaxed);
                     self.space.member(slot).namespace.store(namespace(), Ordering::Relaxed);
                     self.space.member(slot).role.store(0, Ordering::Relaxed);
-                    // SYNC member: pairs with the loads of those who ask whether it lives.
+                    // SYNC member: pairs with the loads that check whether the member is alive.
                     word.store(MemberWord::new(MemberState::Alive, epoch).0, Ordering::Release);
                     return Ok(Member::new(slot, epoch));
                 }
@@ -143,41 +146,41 @@ impl Core {
         Err(HeapError::LimitReached { what: "member", max: MEMBERS })
     }
 
-    /// This process.
+    /// Returns this process as a member.
     #[inline(always)]
     pub(super) fn me(&self) -> Member {
         self.me
     }
 
-    /// Its slot.
+    /// Returns the slot of this process.
     #[inline(always)]
     pub(super) fn slot(&self) -> usize {
         self.me.slot()
     }
 
-    /// Which of the heaps that this process has opened.
+    /// Returns the number of this heap among those that this process has opened.
     #[inline(always)]
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether this member lives: a slot says so until somebody has proved its end.
+    /// Returns `true` if the member is alive: its slot says so until a member has proved its end.
     #[inline]
     pub(super) fn is_alive(&self, member: Member) -> bool {
         if member.slot() >= MEMBERS {
             return false;
         }
-        // SYNC member: pairs with the stores of its holder, and of who recovers it.
+        // SYNC member: pairs with the stores of its holder, and of its recoverer.
         let word = self.space.member(member.slot()).word.load(Ordering::Acquire);
         MemberWord(word) == MemberWord::new(MemberState::Alive, member.epoch())
     }
 
     pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
-        // A panic in there leaves words that are as true as before.
+        // A panic under the lock leaves every word valid.
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An arena for a thread that has none.
+    /// Returns an arena for a thread that has none.
     pub(super) fn new_arena(&self) -> Result<NonNull<Arena>> {
         let mut desk = self.desk();
         if let Some(Resting(arena)) = desk.resting.pop() {
@@ -188,7 +191,7 @@ impl Core {
             let found = ArenaWord(word.load(Ordering::Relaxed));
             let owned = ArenaWord::owned(self.slot(), found.epoch() + 1);
             if found.is_free()
-                // SYNC arena: pairs with the store by which it was given up.
+                // SYNC arena: pairs with the store that freed it.
                 && word
                     .compare_exchange(found.0, owned.0, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
@@ -203,17 +206,17 @@ impl Core {
         Err(HeapError::LimitReached { what: "thread's arena", max: ARENAS })
     }
 
-    /// The thread of this arena ends.
+    /// Abandons an arena, whose thread ends.
     ///
     /// # Safety
-    /// The arena is this heap's, and its thread does not use it any more.
+    /// The arena is of this heap, and its thread does not use it any more.
     pub(super) unsafe fn rest(&self, mut arena: NonNull<Arena>) {
-        // SAFETY: the caller's promise: nobody else uses it.
+        // SAFETY: no other thread uses the arena: the caller's promise.
         unsafe { arena.as_mut() }.rest(self);
         self.desk().resting.push(Resting(arena));
     }
 
-    /// Claims an empty slab, fetches its memory, and gives it to the arena.
+    /// Claims an empty slab for the arena, and fetches its memory.
     pub(super) fn claim_slab(&self, arena: usize, class: Class) -> Result<Room> {
         let slabs = self.space.geometry().slabs();
         let hint = &self.space.header().hint;
@@ -234,10 +237,10 @@ impl Core {
         Ok(none)
     }
 
-    /// The same for slabs side by side: the first one's number.
+    /// Claims adjacent empty slabs for one block. Returns the number of the first one.
     pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<Room> {
         let mut none = Room::None;
-        // So many before this one are empty, or may soon be.
+        // Lengths of the run up to this slab: of empty slabs, and of slabs that may soon be.
         let (mut empty, mut hopeful) = (0, 0);
         for last in 0..self.space.geometry().slabs() {
             let owner = self.space.slab(last).owner.load(Ordering::Relaxed);
@@ -264,7 +267,7 @@ impl Core {
         Ok(none)
     }
 
-    /// Slabs that were claimed become one block.
+    /// Makes claimed slabs the slabs of one block.
     fn make_large(&self, arena: usize, first: usize, slabs: usize) -> Result<Room> {
         self.fetch(first, slabs)?;
         for part in (1..slabs).rev() {
@@ -276,8 +279,8 @@ impl Core {
         Ok(Room::At(first))
     }
 
-    /// Tries again for a moment, where slabs are just changing hands, before it says that there is
-    /// no room.
+    /// Calls `claim` until it finds slabs; if `patient`, again while slabs are changing hands, at
+    /// most [`LOOKS`] times.
     pub(super) fn in_a_moment(
         &self,
         patient: bool,
@@ -294,21 +297,21 @@ impl Core {
         Ok(None)
     }
 
-    /// Whether a slab may be empty soon: a living member's arena has claimed it, and may let it go
-    /// again, or gives its memory back.
+    /// Returns `true` if a slab may be empty soon: the arena of a live member has claimed it, and
+    /// may release it again, or is returning its memory.
     fn is_changing_hands(&self, slab: usize) -> bool {
         let owner = SlabWord(self.space.slab(slab).owner.load(Ordering::Relaxed));
         matches!(owner.state(), SlabState::Claimed | SlabState::Punching)
             && self.owner_of_arena(owner.arena()).is_some_and(|slot| !self.is_dead_slot(slot))
     }
 
-    /// An empty slab becomes this arena's, to fetch memory for.
+    /// Claims a slab for the arena if it is empty. Returns `true` if it was.
     fn try_claim(&self, arena: usize, number: usize) -> bool {
         let owner = &self.space.slab(number).owner;
         slab::claim(owner, arena)
     }
 
-    /// Fetches memory for claimed slabs; where there is none, they are let go.
+    /// Fetches memory for claimed slabs. If there is none, releases them.
     fn fetch(&self, first: usize, slabs: usize) -> Result<()> {
         let fetched = (first..first + slabs).try_for_each(|slab| self.space.fetch_slab(slab));
         if fetched.is_err() {
@@ -320,23 +323,23 @@ impl Core {
         fetched
     }
 
-    /// A slab that nothing was made of is empty again.
+    /// Makes a claimed slab empty again.
     pub(super) fn drop_claim(&self, slab: usize, arena: usize) -> Result<()> {
         self.begin_to_empty(slab, arena);
         self.empty(slab..slab + 1)
     }
 
-    /// An empty slab's memory is given back once more.
+    /// Returns the memory of an empty slab to the kernel once more.
     pub(super) fn empty_again(&self, arena: usize, slab: usize) -> Result<()> {
         if self.try_claim(arena, slab) { self.drop_claim(slab, arena) } else { Ok(()) }
     }
 
-    /// A slab's memory is given back from now on.
+    /// Marks a slab: its memory is being returned.
     pub(super) fn begin_to_empty(&self, slab: usize, arena: usize) {
         self.set_owner(slab, SlabWord::new(SlabState::Punching, arena, 0));
     }
 
-    /// Gives back the memory of slabs of which this was said.
+    /// Returns the memory of slabs with that mark to the kernel, and makes them empty.
     pub(super) fn empty(&self, slabs: Range<usize>) -> Result<()> {
         if !slabs.is_empty() {
             self.space.punch(slabs.start, slabs.len())?;
@@ -345,16 +348,16 @@ impl Core {
         Ok(())
     }
 
-    /// A slab without a block gets blocks of another class. Whoever dies meanwhile leaves it as
-    /// claimed.
+    /// Changes the class of a slab that has no block. If the process is killed meanwhile, the slab
+    /// stays claimed.
     pub(super) fn change_class(&self, arena: usize, slab: usize, class: Class) {
         self.set_owner(slab, SlabWord::new(SlabState::Claimed, arena, 0));
         self.set_class(slab, class);
         self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
     }
 
-    /// Slabs of small blocks, side by side and without a block, are given back by one call. Where
-    /// the kernel does not take them, they are the arena's still.
+    /// Returns the memory of adjacent slabs of small blocks, none of them allocated, by one system
+    /// call. If the call fails, the arena keeps the slabs.
     pub(super) fn let_run_go(&self, arena: usize, slabs: Range<usize>) -> Result<()> {
         slabs.clone().for_each(|slab| self.begin_to_empty(slab, arena));
         let emptied = self.empty(slabs.clone());
@@ -366,14 +369,14 @@ impl Core {
         emptied
     }
 
-    /// Slabs without a block are given back: those behind the first one first, and the last of them
-    /// before all others, so that what is left is always one block of so many slabs, or none.
+    /// Returns the memory of the slabs of a free block: from the last slab to the first, so that
+    /// the rest is always a block of fewer slabs, or none.
     pub(super) fn let_go(&self, arena: usize, first: usize, class: Class) -> Result<()> {
-        // What a class says that nobody's words bear out is not touched.
+        // The class is untrusted: slabs whose words do not name this block stay as they are.
         let slabs = 1 + (1..class.slabs()).take_while(|part| self.is_part(first, *part)).count();
         let mut run = first + slabs..first + slabs;
         for part in (1..slabs).rev() {
-            // Before the class: as long as that counts the part, it belongs to us alone.
+            // Before the class: as long as the class counts the part, only this arena owns it.
             let found = SlabWord(self.space.slab(first + part).owner.load(Ordering::Relaxed));
             let ours = found.state() == SlabState::Span
                 && self.begin_to_let_go(first + part, found, arena);
@@ -388,13 +391,14 @@ impl Core {
         self.empty(first..run.end)
     }
 
-    /// A slab that may be another one's to let go, too, begins to be given back, if it is as it was
-    /// found.
+    /// Marks a slab, which another process may release too: its memory is being returned. Returns
+    /// `true` if the slab's word was still `found`.
     pub(super) fn begin_to_let_go(&self, slab: usize, found: SlabWord, arena: usize) -> bool {
         slab::let_go(&self.space.slab(slab).owner, found, arena)
     }
 
-    /// Whether the slab so many behind this one is part of a block that begins here.
+    /// Returns `true` if the slab `part` slabs behind `first` is part of the block that begins in
+    /// `first`.
     fn is_part(&self, first: usize, part: usize) -> bool {
         let all = self.space.geometry().slabs();
         first + part < all && {
@@ -403,7 +407,7 @@ impl Core {
         }
     }
 
-    /// A slab, with all that belongs to it, goes from one arena to another one.
+    /// Passes a slab, with all other slabs of its block, from one arena to another.
     pub(super) fn pass_on(&self, slab: usize, from: usize, to: usize) -> bool {
         let Some(class) = self.class(slab) else { return false };
         let last = class.slabs().min(self.space.geometry().slabs() - slab);
@@ -411,7 +415,7 @@ impl Core {
             let state = if part == 0 { SlabState::Owned } else { SlabState::Span };
             let owner = &self.space.slab(slab + part).owner;
             let found = SlabWord(owner.load(Ordering::Relaxed));
-            // Whoever died over this has passed some parts on: they name his arena.
+            // A process that was killed here has passed some parts on: they name its arena.
             let from = if part == 0 { from } else { found.arena() };
             let [from, to] = [from, to].map(|arena| SlabWord::new(state, arena, part).0);
             // SYNC slab: pairs with the stores of the arena that had it.
@@ -419,7 +423,7 @@ impl Core {
         })
     }
 
-    /// What a slab is made of, if that can be.
+    /// Returns the class of a slab, if the table's entry is valid.
     #[inline]
     pub(super) fn class(&self, slab: usize) -> Option<Class> {
         let class = Class::from_raw(self.space.slab(slab).class.load(Ordering::Relaxed))?;
@@ -442,13 +446,13 @@ impl Core {
         }
     }
 
-    /// A block of somebody else's slab was freed: its owner shall look.
+    /// Notifies the owner of a block's slab that the block was freed.
     #[inline]
     pub(super) fn tell_owner(&self, granule: usize) {
         hint::give(&self.space.slab(granule / GRANULES).freed);
     }
 
-    /// There is memory for the destinations of this granule's slab.
+    /// Fetches memory for the destinations of this granule's slab, unless it has some.
     #[inline]
     pub(super) fn fetch_destinations(&self, granule: usize) -> Result<()> {
         let slab = granule / GRANULES;
@@ -460,31 +464,33 @@ impl Core {
         Ok(())
     }
 
-    /// Remembers the length of this process's block; what its name says instead.
+    /// Stores the length of a block of this process. Returns the mark that its name has instead.
     #[inline]
     pub(super) fn set_long(&self, granule: usize, len: usize) -> u64 {
         self.long[granule / GRANULES].store(len as u64, Ordering::Relaxed);
         LONG
     }
 
-    /// The length that was remembered.
+    /// Returns the length that [`Core::set_long`] has stored.
     #[inline]
     pub(super) fn long(&self, granule: usize) -> usize {
         self.long[granule / GRANULES].load(Ordering::Relaxed) as usize
     }
 
-    /// Looks wherever an arena has not looked: at this process's resting arenas, and at the dead.
+    /// Finds more space for an arena: in this process's abandoned arenas, and by the recovery of
+    /// dead members.
     pub(super) fn find_more(&self, arena: &mut Arena) -> Result<()> {
         let desk = self.desk();
         for Resting(other) in &desk.resting {
-            // SAFETY: it rests, and we have the desk; `arena` is another one, for it has a thread.
+            // SAFETY: the arena is abandoned, and this thread holds the lock; `arena` has a thread,
+            // so it is another one.
             unsafe { &mut *other.as_ptr() }.bequeath(self, arena)?;
         }
-        // What this thread does not need is everybody's.
+        // Slabs that this thread does not need become available to all members.
         self.recover_all(&desk, Some(arena), Whole::GivenBack).map(drop)
     }
 
-    /// No room.
+    /// Returns the error for a heap without space.
     pub(super) fn full(&self, asked: usize) -> HeapError {
         let max = self.space.geometry().slabs() * SLAB;
         let taken = (0..self.space.geometry().slabs()).filter(|slab| {
@@ -494,23 +500,23 @@ impl Core {
     }
 }
 
-/// This process's PID namespace, as far as it can be told.
+/// Returns the number of this process's PID namespace; 0 if it is unknown.
 fn namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
 
 impl Drop for Core {
-    /// To leave is to recover oneself.
+    /// Leaves the heap: the process recovers its own slot.
     fn drop(&mut self) {
         if self.space.is_forked() || self.slot() >= MEMBERS {
             return;
         }
         let mut desk = std::mem::take(self.desk.get_mut().unwrap_or_else(PoisonError::into_inner));
         for arena in &mut desk.arenas {
-            // SAFETY: the heap is being closed, and no thread has the arena any more.
+            // SAFETY: the heap is being closed, so no thread uses the arena any more.
             unsafe { arena.0.as_mut() }.rest(self);
         }
-        // What cannot be done now is left to whoever looks after the dead.
+        // If it fails, another member recovers this slot later.
         let _ = self.recover(self.slot(), None, Whole::GivenBack);
     }
 }

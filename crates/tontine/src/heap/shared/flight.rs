@@ -1,10 +1,11 @@
-//! Blocks on their way, and who frees those that nobody will take: [`Core::settle`],
+//! Frees blocks in flight that no process will accept: [`Core::settle`],
 //! [`Core::reclaim_received`], [`Core::reclaim_sent`].
 //!
-//! A parcel that the program carries itself is the program's: it says when nobody reads it any
-//! more. One that was posted through an outbox is freed without its help, once its sender has no
-//! outbox to a dead receiver any more, or its receiver no inbox and the sender is dead. What is
-//! between two dead is dealt with in `recover`.
+//! If the program carries a parcel itself, it reports when no process will read the parcel any
+//! more. A block that was posted through an outbox is freed without the program's help: by its
+//! sender, if the receiver is dead and the sender has no outbox to it any more; by its receiver, if
+//! the sender is dead and the receiver has no inbox any more. Blocks between two dead members are
+//! freed in `recover`.
 
 use super::core::Core;
 use super::layout::MEMBERS;
@@ -13,8 +14,8 @@ use super::word::{Destination, Member, MemberState, MemberWord, State, Truth, tr
 use crate::sync::Ordering;
 
 impl Core {
-    /// Whether a block that was posted is to be freed by this process, one of its ends, because the
-    /// other one is dead. `flight` was read before `destination`.
+    /// Returns `true` if this process is one end of a posted block, and must free it because the
+    /// other end is dead. `flight` was read before `destination`.
     pub(super) fn is_ours_to_free(
         &self,
         ways: &Ways,
@@ -25,14 +26,14 @@ impl Core {
         if !destination.is_posted() {
             return false;
         }
-        // Where there never was one, the program may be about to make it.
+        // If there never was an inbox, the program may be about to make one.
         let no_reader = to == self.me() && ways.had_inbox && ways.inboxes == 0;
         (flight.holder() == self.slot() && !ways.leads_to(to) && !self.is_alive(to))
             || (no_reader && self.known_dead(flight.holder()).is_some())
     }
 
-    /// Frees what is in flight between this process and the dead, and that nobody will take: once
-    /// after each recovery, whoever has done it. How many blocks.
+    /// Frees the posted blocks between this process and dead members that no process will accept:
+    /// once after each recovery, by any member. Returns the number of blocks.
     pub(super) fn settle(&self) -> usize {
         // SYNC deaths: pairs with the addition in `recover`.
         let deaths = self.space.header().deaths.load(Ordering::Acquire);
@@ -43,15 +44,17 @@ impl Core {
         self.free_flights(|flight, destination| self.is_ours_to_free(&ways, flight, destination))
     }
 
-    /// The same when one of the ways is there no more.
+    /// Like [`Core::settle`], but also if there was no recovery since: for when an outbox or inbox
+    /// is dropped.
     pub(super) fn settle_again(&self) -> usize {
         let deaths = self.space.header().deaths.load(Ordering::Relaxed);
         self.mail.ways().settled = !deaths;
         self.settle()
     }
 
-    /// Frees what these dead members have sent to this one and nobody will ever read: all of it, or
-    /// what was posted. A slot that somebody else has by now is not theirs.
+    /// Frees the blocks that these dead members have sent to this process and that it has not
+    /// accepted: all of them, or only those that were posted. If another member has the slot of a
+    /// dead one by now, its blocks are not freed.
     pub(super) fn reclaim_received(&self, dead: &[Member], posted: bool) -> usize {
         let is_dead = |holder| self.known_dead(holder).is_some_and(|member| dead.contains(&member));
         self.free_flights(|flight, destination| {
@@ -61,21 +64,21 @@ impl Core {
         })
     }
 
-    /// Frees what this member has sent to one that has ended.
+    /// Frees the blocks that this process has sent to a member that has ended.
     pub(super) fn reclaim_sent(&self, from: Member) -> usize {
         self.free_flights(|flight, destination| {
             flight.holder() == self.slot() && destination.member() == from
         })
     }
 
-    /// Members that are known to have ended, and that something may still name.
+    /// Returns the members that are known to have ended, and that a word may still name.
     pub(super) fn dead_members(&self) -> Vec<Member> {
         (0..MEMBERS).filter_map(|slot| self.known_dead(slot)).collect()
     }
 
-    /// Who had this slot, and has been found to have ended; none once nothing names it.
+    /// Returns the dead member of a slot; `None` if its slot was freed, because no word names it.
     fn known_dead(&self, slot: usize) -> Option<Member> {
-        // SYNC member: pairs with the stores of its holder, and of who recovers it.
+        // SYNC member: pairs with the stores of its holder, and of its recoverer.
         let word = &self.space.member((slot < MEMBERS).then_some(slot)?).word;
         let word = MemberWord(word.load(Ordering::Acquire));
         let member = Member::new(slot, word.epoch());
@@ -86,7 +89,7 @@ impl Core {
         let mut freed = 0;
         for granule in self.all_blocks().map(|(granule, _)| granule) {
             let word = self.space.word(granule);
-            // SYNC truth: pairs with the store in `send`, which the destination came before.
+            // SYNC truth: pairs with the store in `send`, which follows that of the destination.
             let found = Truth(word.load(Ordering::Acquire));
             if found.state() == State::InFlight
                 && whether(found, self.destination(granule))
@@ -99,7 +102,7 @@ impl Core {
         freed
     }
 
-    /// Where a block in flight goes.
+    /// Returns the destination of a block in flight.
     pub(super) fn destination(&self, granule: usize) -> Destination {
         Destination(self.space.destination(granule).load(Ordering::Relaxed))
     }

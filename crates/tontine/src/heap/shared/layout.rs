@@ -1,7 +1,7 @@
-//! Where everything lies in a shared heap: [`Geometry`], and the tables' entries.
+//! The layout of a shared heap: [`Geometry`], and the entries of its tables.
 //!
-//! `docs/heap-shared.md` has the same as a table. A heap's size alone says how many slabs it has,
-//! so that whoever opens one knows its geometry before reading a byte of it.
+//! `docs/heap-shared.md` has the layout as a table. The size of the file determines the number of
+//! slabs, so a process that opens a heap knows its geometry before it reads a byte of it.
 
 use std::mem::{offset_of, size_of};
 
@@ -9,32 +9,32 @@ use crate::sync::AtomicU64;
 
 /// The first eight bytes of a heap: `tontheap`, read as a little-endian integer.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"tontheap");
-/// Of what this page says.
+/// Version of this layout.
 pub(super) const VERSION: u64 = 1;
 
 /// Bytes of a slab.
 pub(super) const SLAB: usize = 64 << 10;
-/// Bytes of which a block begins at a multiple: a cache line, so that no two blocks share one.
+/// Alignment of a block: a cache line, so that no two blocks share one.
 pub(super) const GRANULE: usize = 64;
-/// Granules of a slab: as many words it has.
+/// Granules of a slab; it has one block word for each.
 pub(super) const GRANULES: usize = SLAB / GRANULE;
-/// Processes that can be members at once.
+/// Maximum number of members at a time.
 pub(super) const MEMBERS: usize = 512;
-/// Threads that can have an arena at once.
+/// Maximum number of arenas at a time.
 pub(super) const ARENAS: usize = 2048;
-/// Slabs that a heap has at most: 4 TiB.
+/// Maximum number of slabs of a heap: 4 TiB.
 pub(super) const MOST_SLABS: usize = 1 << 26;
 
-/// Memory is fetched by the page.
+/// Bytes of a page, the unit in which memory is fetched.
 pub(super) const PAGE: usize = 4096;
-/// Bytes of a slab's truth words, and of its destinations: whole pages.
+/// Bytes of a slab's block words, and of its destinations: whole pages.
 pub(super) const WORDS: usize = GRANULES * size_of::<AtomicU64>();
 
 const MEMBERS_AT: usize = PAGE;
 const ARENAS_AT: usize = MEMBERS_AT + MEMBERS * size_of::<MemberSlot>();
 const SLABS_AT: usize = ARENAS_AT + ARENAS * size_of::<ArenaSlot>();
 
-/// What a heap says of itself.
+/// The header at the heap's first byte.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Header {
@@ -42,39 +42,39 @@ pub(super) struct Header {
     pub(super) magic: AtomicU64,
     /// [`VERSION`].
     pub(super) version: AtomicU64,
-    /// Slabs.
+    /// Number of slabs.
     pub(super) slabs: AtomicU64,
-    /// 1: blocks end with a canary.
+    /// 1 if blocks end with a canary.
     pub(super) canaries: AtomicU64,
-    /// 1, stored last: all else is there.
+    /// 1, stored last, once the header and the tables are complete.
     pub(super) ready: AtomicU64,
-    /// Raised when somebody has died, and by each recovery that has freed a block.
+    /// Raised once for each dead member, and by each recovery that has freed a block.
     pub(super) deaths: AtomicU64,
-    /// Where to look for an empty slab first: a hint.
+    /// Slab at which a search for an empty slab begins: a hint.
     pub(super) hint: AtomicU64,
-    /// How often the root was named; odd and even ones have an entry each.
+    /// Number of times that the root was set. Its last bit selects the entry of `root`.
     pub(super) roots: AtomicU64,
-    /// The offset of the block from which others are found, or 0; and its generation.
+    /// Offset of the root, or 0, and its generation.
     pub(super) root: [[AtomicU64; 2]; 2],
 }
 
-/// One process's entry.
+/// The entry of one member.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct MemberSlot {
     /// A [`MemberWord`](super::word::MemberWord).
     pub(super) word: AtomicU64,
-    /// For people, and for an outbox, which asks whether its lane leads there.
+    /// Process id: for messages, and for an outbox, which checks that its lane leads there.
     pub(super) pid: AtomicU64,
-    /// Not 0: what it has published waits for the next one in this role.
+    /// The member's role, or 0. If it has one, its published blocks outlive it.
     pub(super) role: AtomicU64,
-    /// The epoch of its last holder whose end others were told of, by `deaths`.
+    /// Epoch of the last member in this slot whose end was reported by `deaths`.
     pub(super) told: AtomicU64,
-    /// The PID namespace in which `pid` means it: an inode, or 0.
+    /// The PID namespace of `pid`: an inode, or 0.
     pub(super) namespace: AtomicU64,
 }
 
-/// One thread's entry.
+/// The entry of one arena.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct ArenaSlot {
@@ -82,15 +82,15 @@ pub(super) struct ArenaSlot {
     pub(super) word: AtomicU64,
 }
 
-/// One slab's entry.
+/// The entry of one slab.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct SlabSlot {
     /// A [`SlabWord`](super::word::SlabWord).
     pub(super) owner: AtomicU64,
-    /// What its blocks are: [`super::class::Class::raw`].
+    /// Class of its blocks: [`super::class::Class::raw`].
     pub(super) class: AtomicU64,
-    /// 1: others have freed blocks in it since its owner looked.
+    /// 1 if others have freed blocks in it since its owner's last scan: a hint.
     pub(super) freed: AtomicU64,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// Of a heap of so many slabs, 1 to [`MOST_SLABS`].
+    /// Returns the geometry of a heap with a number of slabs from 1 to [`MOST_SLABS`].
     pub(super) const fn of(slabs: usize) -> Self {
         let words_at = (SLABS_AT + slabs * size_of::<SlabSlot>()).next_multiple_of(PAGE);
         let destinations_at = words_at + slabs * WORDS;
@@ -119,7 +119,7 @@ impl Geometry {
         Self { slabs, words_at, destinations_at, blocks_at }
     }
 
-    /// Of a file of so many bytes, if it can be a heap's.
+    /// Returns the geometry of a heap in a file of `size` bytes, if a heap can have that size.
     pub(super) fn of_size(size: u64) -> Option<Self> {
         let size = usize::try_from(size).ok()?;
         let (mut slabs, mut too_many) = (1, MOST_SLABS + 1);
@@ -131,18 +131,19 @@ impl Geometry {
         Some(Self::of(slabs)).filter(|geometry| geometry.size() == size)
     }
 
-    /// Slabs.
+    /// Returns the number of slabs.
     #[inline]
     pub(super) const fn slabs(&self) -> usize {
         self.slabs
     }
 
-    /// Bytes of the whole.
+    /// Returns the size of the heap in bytes.
     pub(super) const fn size(&self) -> usize {
         self.blocks_at + self.slabs * SLAB
     }
 
-    /// Bytes that every heap has memory for, from its first one on: header and tables.
+    /// Returns the number of bytes of header and tables, at the heap's begin, which always have
+    /// memory.
     pub(super) const fn tables(&self) -> usize {
         self.words_at
     }
@@ -162,25 +163,25 @@ impl Geometry {
         SLABS_AT + number * size_of::<SlabSlot>()
     }
 
-    /// The truth word of a granule.
+    /// Returns the offset of a granule's block word.
     #[inline]
     pub(super) const fn word(&self, granule: usize) -> usize {
         self.words_at + granule * size_of::<AtomicU64>()
     }
 
-    /// The destination of a granule.
+    /// Returns the offset of a granule's destination.
     #[inline]
     pub(super) const fn destination(&self, granule: usize) -> usize {
         self.destinations_at + granule * size_of::<AtomicU64>()
     }
 
-    /// The first byte of a granule.
+    /// Returns the offset of a granule's first byte.
     #[inline]
     pub(super) const fn block(&self, granule: usize) -> usize {
         self.blocks_at + granule * GRANULE
     }
 
-    /// The granule that begins at this offset.
+    /// Returns the granule that begins at an offset.
     #[inline]
     pub(super) fn granule(&self, offset: u64) -> Option<usize> {
         let behind = usize::try_from(offset).ok()?.checked_sub(self.blocks_at)?;

@@ -1,4 +1,4 @@
-//! Which arena the calling thread has: found in two loads, given back at the thread's end.
+//! The calling thread's arena: found by two loads, abandoned at the thread's end.
 
 #![allow(unsafe_code, reason = "a thread borrows its arena through a raw pointer")]
 
@@ -11,17 +11,17 @@ use super::core::Core;
 use crate::heap::Result;
 
 thread_local! {
-    // Without destructors, so that looking at them is one access.
-    /// The heap that this thread used last, by number; 0 is none.
+    // These have no destructor, so reading each is one access.
+    /// Number of the heap that this thread used last; 0 if none.
     static HEAP: Cell<u64> = const { Cell::new(0) };
     /// The thread's arena of that heap.
     static ARENA: Cell<*mut Arena> = const { Cell::new(ptr::null_mut()) };
 
-    /// All arenas that this thread has.
+    /// All arenas of this thread.
     static ALL: RefCell<Arenas> = const { RefCell::new(Arenas(Vec::new())) };
 }
 
-/// Arenas of one thread.
+/// The arenas of one thread, one for each heap that it has used.
 #[derive(Debug)]
 struct Arenas(Vec<Mine>);
 
@@ -32,9 +32,9 @@ struct Mine {
     arena: *mut Arena,
 }
 
-/// Does something with this thread's arena of a heap, which it is given where it has none.
+/// Calls `action` with this thread's arena of a heap. A thread that has none gets one.
 ///
-/// Nobody else uses the arena meanwhile: `action` calls no code of the program's.
+/// No other code uses the arena meanwhile: `action` calls no code of the program.
 pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
     let arena = if HEAP.get() == core.id() {
         ARENA.get()
@@ -44,11 +44,12 @@ pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) ->
             None => return lend(core, action),
         }
     };
-    // SAFETY: an arena of a heap that lives, which only this thread uses, in one place at a time.
+    // SAFETY: an arena of an open heap, which only this thread uses, in one place at a time.
     Ok(action(unsafe { &mut *arena }))
 }
 
-/// The same, if the thread has an arena of this heap and used no other heap since.
+/// Like [`with`], but returns `None` unless the thread has an arena of this heap and has used no
+/// other heap since.
 #[inline(always)]
 pub(super) fn with_recent<R>(
     core: &Core,
@@ -61,7 +62,7 @@ pub(super) fn with_recent<R>(
     action(unsafe { &mut *ARENA.get() })
 }
 
-/// The same, if the thread has an arena of this heap.
+/// Like [`with`], but returns `None` unless the thread has an arena of this heap.
 #[inline(always)]
 pub(super) fn with_known<R>(core: &Core, action: impl FnOnce(&mut Arena) -> R) -> Option<R> {
     let arena = if HEAP.get() == core.id() { ARENA.get() } else { find_known(core.id())? };
@@ -69,8 +70,8 @@ pub(super) fn with_known<R>(core: &Core, action: impl FnOnce(&mut Arena) -> R) -
     Some(action(unsafe { &mut *arena }))
 }
 
-/// The thread's arena; none at a thread's end, when there is no list any more by which it would be
-/// given back.
+/// Returns the thread's arena. Returns `None` at the thread's end, when the list that would return
+/// the arena is gone.
 #[cold]
 fn find(core: &Arc<Core>) -> Result<Option<*mut Arena>> {
     if let Some(arena) = find_known(core.id()) {
@@ -90,11 +91,11 @@ fn find(core: &Arc<Core>) -> Result<Option<*mut Arena>> {
     Ok(Some(arena.as_ptr()))
 }
 
-/// Does something with an arena that the thread has for as long as that takes.
+/// Calls `action` with an arena that the thread has only during the call.
 #[cold]
 fn lend<R>(core: &Core, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
     let mut arena = core.new_arena()?;
-    // SAFETY: an arena of a heap that lives, which nobody else was given.
+    // SAFETY: an arena of an open heap, which no other thread has.
     let answer = action(unsafe { arena.as_mut() });
     // SAFETY: as above, and it is not used any more.
     unsafe { core.rest(arena) };
@@ -122,7 +123,7 @@ impl Drop for Arenas {
         for mine in self.0.drain(..) {
             let Some(core) = mine.core.upgrade() else { continue };
             if let (false, Some(arena)) = (core.space.is_forked(), NonNull::new(mine.arena)) {
-                // SAFETY: this thread's arena of a heap that lives, and the thread ends.
+                // SAFETY: this thread's arena of an open heap, and the thread ends.
                 unsafe { core.rest(arena) };
             }
         }

@@ -1,43 +1,46 @@
-//! The ways by which blocks come to this process and leave it: [`Mail`].
+//! This process's outboxes and inboxes: [`Mail`].
 //!
-//! What is freed because a way is gone is decided in `flight` and `recover`.
+//! `flight` and `recover` decide by them which blocks in flight to free.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::word::Member;
 
-/// The ways by which blocks come to this process and leave it.
+/// The outboxes and inboxes of this process.
 #[derive(Debug, Default)]
 pub(super) struct Mail(Mutex<Ways>);
 
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// Where outboxes lead. Each takes back itself what a dead receiver has not read.
+    /// The receiver of each outbox. An outbox takes back the blocks that a dead receiver has not
+    /// read.
     outboxes: Vec<Member>,
-    /// How many inboxes there are. Each frees itself what the dead have sent and not published.
+    /// Number of inboxes. A single inbox frees the blocks of dead senders that did not reach its
+    /// lanes.
     pub(super) inboxes: usize,
-    /// There was an outbox, or an inbox.
+    /// `true` if there was an outbox or an inbox.
     pub(super) used: bool,
+    /// `true` if there was an inbox.
     pub(super) had_inbox: bool,
-    /// Recoveries after which nothing was left to settle.
+    /// Number of recoveries at the last [`Core::settle`](super::core::Core::settle).
     pub(super) settled: u64,
 }
 
 impl Mail {
     pub(super) fn ways(&self) -> MutexGuard<'_, Ways> {
-        // Each change is one of a number, or of a list.
+        // A panic under the lock leaves every field valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Ways {
-    /// An outbox to this member is there.
+    /// Adds an outbox to a member.
     pub(super) fn open_outbox(&mut self, to: Member) {
         self.outboxes.push(to);
         self.used = true;
     }
 
-    /// It is there no more. Whether that was the last one.
+    /// Removes an outbox to a member. Returns `true` if it was the last one.
     pub(super) fn close_outbox(&mut self, to: Member) -> bool {
         if let Some(at) = self.outboxes.iter().position(|other| *other == to) {
             self.outboxes.swap_remove(at);
@@ -50,7 +53,7 @@ impl Ways {
         (self.used, self.had_inbox) = (true, true);
     }
 
-    /// Whether that was the last one.
+    /// Removes an inbox. Returns `true` if it was the last one.
     pub(super) fn close_inbox(&mut self) -> bool {
         self.inboxes -= 1;
         self.inboxes == 0

@@ -213,8 +213,8 @@ impl<'heap> Outbox<'heap> {
         }
     }
 
-    /// Blocks until the receiver has accepted the connection. Before that, no process would know at
-    /// the sender's death which lanes the block may be in.
+    /// Blocks until the receiver has accepted the connection. Until then, no process would know
+    /// after the sender's death which lanes may hold the block.
     #[cold]
     fn wait_for_welcome(&mut self) -> Result<()> {
         while !self.look_for_welcome()? {
@@ -244,7 +244,7 @@ impl<'heap> Outbox<'heap> {
     pub fn take_unread(&mut self) -> Result<Vec<Block<'heap>>> {
         let parcels = self.sender.take_unread()?;
         let parcels = parcels.into_iter().filter_map(|bytes| Parcel::from_slice(&bytes));
-        // Those that fail were accepted, or freed by the member that recovered the receiver.
+        // Blocks that fail were accepted, or freed by the member that recovered the receiver.
         Ok(parcels.filter_map(|parcel| self.heap.take_back(parcel).ok()).collect())
     }
 
@@ -317,8 +317,8 @@ impl<'heap> Inbox<'heap> {
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         let core = &self.heap.core;
-        // Before it asks the kernel for connecting senders, and the heap for dead members: a block
-        // that comes soon waits for neither.
+        // Before the calls that accept connecting senders and check for dead members: a block that
+        // arrives soon does not wait for them.
         while let Some(message) = self.mailbox.recv_at_once() {
             match accept(core, &message) {
                 Some(found) => return Ok(found),
@@ -370,8 +370,8 @@ impl<'heap> Inbox<'heap> {
     fn look_after_deaths(&mut self) -> Result<bool> {
         let core: &Core = &self.heap.core;
         if let Some(dead) = self.dead.take() {
-            // A member that was dead then has put nothing into a lane since. Blocks in a lane that
-            // this process has no descriptors to read are still to come.
+            // A member that was dead then has written to no lane since. If this process lacks the
+            // descriptors to read a lane, blocks may still arrive by it.
             if !self.mailbox.is_read_out() {
                 self.dead = Some(dead);
             } else if core.mail.ways().inboxes == 1 {
@@ -379,7 +379,7 @@ impl<'heap> Inbox<'heap> {
             }
             return Ok(false);
         }
-        // Not the number of senders: another one may have replaced it.
+        // Not the number of senders: a new sender may have replaced the one that ended.
         let departures = self.mailbox.departures();
         if std::mem::replace(&mut self.departures, departures) != departures {
             self.heap.recover_and_trim()?;
@@ -454,8 +454,8 @@ impl Drop for Inbox<'_> {
 }
 
 impl Core {
-    /// Compares the process at a lane's other end with the member that the blocks are for: only
-    /// that member can accept them. Pids are comparable within one PID namespace.
+    /// Returns an error if the process at a lane's other end is not the member to which the blocks
+    /// go: only that member can accept them. Pids are comparable within one PID namespace.
     fn must_be(&self, to: Member, peer: Peer) -> Result<()> {
         let namespace = |slot: usize| self.space.member(slot).namespace.load(Ordering::Relaxed);
         let slot = to.slot();

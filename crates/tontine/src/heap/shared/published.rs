@@ -23,7 +23,8 @@ use super::{Heap, canary};
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// How often, and how far apart, one looks whether whoever has a role lives.
+/// Maximum number of checks whether the member that has a role is alive, and the interval between
+/// two.
 const LOOKS: usize = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
@@ -169,7 +170,7 @@ impl<'heap> Published<'heap> {
 impl Drop for Published<'_> {
     fn drop(&mut self) {
         if !self.core.space.is_forked() {
-            // Readers first: whoever gets it next writes into it.
+            // Withdrawn first, because the next holder writes into the block.
             let word = self.core.space.word(self.granule);
             truth::withdraw(word, self.core.slot(), self.generation);
             self.core.free(self.granule);
@@ -235,10 +236,10 @@ impl Heap {
         Ok((granule, len))
     }
 
-    /// Of these bytes of the block, which have just been read.
+    /// Returns an error if the block was not published throughout a read of these bytes.
     fn still_published(&self, handle: Handle, granule: usize, bytes: Range<usize>) -> Result<()> {
         // SYNC withdrawn: pairs with the fence in `truth::withdraw`, and with the exchanges and
-        // stores by which a block gets to somebody who writes into it.
+        // stores by which a member that writes into the block gets it.
         fence(Ordering::Acquire);
         let found = self.core.expect_published(handle, granule);
         if found.is_err() {
@@ -249,13 +250,13 @@ impl Heap {
         found
     }
 
-    /// Where a block was read when it was not there any more, its slab's memory may have been given
-    /// back already: the kernel fetches new memory for whoever reads. It is given back once more.
+    /// Returns a slab's memory once more, after a read of a block that was no longer there: if the
+    /// slab's memory had been returned, the kernel has fetched new pages for the reader.
     fn punch_again(&self, slab: usize) {
         if slab >= self.core.space.geometry().slabs() {
             return;
         }
-        // Of one that is being given back, it is not known whether we came first.
+        // While the memory is being returned, it is unknown whether the read came first: wait.
         for _ in 0..LOOKS {
             if !self.core.is_punching(slab) {
                 break;
@@ -263,7 +264,8 @@ impl Heap {
             yield_now();
         }
         if self.core.is_empty(slab) {
-            // Without an arena, or a hole, it stays until the slab is used.
+            // If this thread gets no arena, or the call fails, the pages stay until the slab is
+            // used.
             let _ = local::with(&self.core, |arena| self.core.empty_again(arena.index(), slab));
         }
     }
@@ -290,7 +292,7 @@ impl Heap {
         let header = self.core.space.header();
         let handle = root.unwrap_or(Handle { offset: 0, generation: 0 });
         let next = header.roots.load(Ordering::Relaxed).wrapping_add(1);
-        // The entry that is not in use: whoever dies over it has changed nothing.
+        // The entry that is not in use: a process that is killed here has changed nothing.
         let entry = &header.root[next as usize % 2];
         entry[0].store(handle.offset, Ordering::Relaxed);
         entry[1].store(handle.generation, Ordering::Relaxed);
@@ -312,7 +314,8 @@ impl Heap {
             let before = header.roots.load(Ordering::Acquire);
             let [offset, generation] =
                 [0, 1].map(|at| header.root[before as usize % 2][at].load(Ordering::Acquire));
-            // The next one is written into the other entry; once it is named, another into this.
+            // The next root is written into the other entry, and only the one after it into this
+            // entry: if `roots` has not changed, neither has the entry.
             if header.roots.load(Ordering::Relaxed) == before {
                 return Ok((offset != 0).then_some(Handle { offset, generation }));
             }
@@ -351,10 +354,10 @@ impl Heap {
 }
 
 impl Core {
-    /// A word of a block.
+    /// Returns a word of a block.
     ///
     /// # Safety
-    /// It lies within the block.
+    /// The word lies within the block.
     unsafe fn word_of(&self, granule: usize, at: usize) -> &AtomicU64 {
         // SAFETY: the caller's promise; blocks are aligned to 64.
         unsafe { self.space.block(granule).cast::<AtomicU64>().add(at).as_ref() }
@@ -363,7 +366,7 @@ impl Core {
     /// Copies a block's first bytes.
     ///
     /// # Safety
-    /// They lie within the block.
+    /// The block has at least as many bytes as `into`.
     unsafe fn copy(&self, granule: usize, into: &mut [u8]) {
         for (at, bytes) in into.chunks_mut(size_of::<u64>()).enumerate() {
             // SAFETY: the caller's promise; aligned; atomics only.
@@ -385,7 +388,7 @@ impl Core {
         let mut looks = 0;
         loop {
             let desk = self.desk();
-            // One at a time: of two that find nobody in a role, both would take it.
+            // One process at a time: two that find no member in a role would both take it.
             let answer = match self.space.try_lock_roles()? {
                 true => {
                     let answer = self.succeed_alone(role);
@@ -395,7 +398,7 @@ impl Core {
                 false => Err(HeapError::RoleTaken { role, pid: 0 }),
             };
             match answer {
-                // Somebody who looks after the dead has their locks for a moment, too.
+                // A member that recovers dead ones holds their locks for a moment too.
                 Err(HeapError::RoleTaken { .. }) if looks < LOOKS => looks += 1,
                 answer => return answer,
             }
@@ -406,21 +409,21 @@ impl Core {
 
     fn succeed_alone(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         let dead = self.dead_in_role(role)?;
-        // First: whoever dies from here on leaves what it has taken to the next one.
+        // First: if this process dies from here on, the next one gets what it has taken.
         // SYNC role: pairs with the load in `Core::take_blocks`.
         self.space.member(self.slot()).role.store(role.get().into(), Ordering::Release);
         let taken = self.take_published(&dead);
         for slot in dead {
             self.space.member(slot).role.store(0, Ordering::Relaxed);
-            // What cannot be done now is left to whoever looks after the dead: what was taken is
-            // this process's.
+            // If it fails, another member recovers the slot later; this process holds the blocks
+            // that it has taken.
             let _ = self.recover(slot, None, Whole::GivenBack);
             let _ = self.space.unlock_member(slot);
         }
         Ok(taken)
     }
 
-    /// Members that had the role: this process has acquired their record locks.
+    /// Returns the slots of the dead members that had the role, with their record locks acquired.
     fn dead_in_role(&self, role: NonZeroU32) -> Result<Vec<usize>> {
         let mut dead = Vec::new();
         for slot in (0..MEMBERS).filter(|slot| *slot != self.slot()) {
@@ -440,7 +443,7 @@ impl Core {
         Ok(dead)
     }
 
-    /// What these members have published becomes this process's.
+    /// Takes over the blocks that these members have published.
     fn take_published(&self, dead: &[usize]) -> Vec<Published<'_>> {
         let mut taken = Vec::new();
         for (granule, class) in self.all_blocks() {
@@ -464,7 +467,7 @@ impl Core {
     }
 
     fn is_free_slot(&self, slot: usize) -> bool {
-        // SYNC member: pairs with the stores of its holder, and of who recovers it.
+        // SYNC member: pairs with the stores of its holder, and of its recoverer.
         let word = self.space.member(slot).word.load(Ordering::Acquire);
         MemberWord(word).state() == MemberState::Free
     }
@@ -476,8 +479,8 @@ mod tests {
     use super::super::{Heap, layout::SLAB};
     use super::*;
 
-    /// A reader that came from its first look to the bytes when the block's slab had been given
-    /// back had the kernel fetch its pages anew, which then were nobody's.
+    /// A reader loaded the block word, and read the bytes after the slab's memory had been
+    /// returned: the kernel fetched new pages, which then belonged to no slab.
     #[test]
     fn a_late_reader_leaves_no_memory() {
         for len in [64, 30_000, 3 * SLAB] {
@@ -487,7 +490,7 @@ mod tests {
             let late = |read: &dyn Fn(&Heap, usize)| {
                 let (granule, _) = heap.published(handle).expect("it is published");
                 drop(published);
-                heap.recover_and_trim().expect("all is given back");
+                heap.recover_and_trim().expect("all memory is returned");
                 assert_eq!(sound(&heap).committed(), 0);
                 read(&heap, granule);
                 let error = heap.still_published(handle, granule, 0..len).expect_err("stale");

@@ -1,7 +1,8 @@
-//! The recovery of what a dead member leaves: [`Core::recover`], [`Core::recover_all`].
+//! The recovery of dead members: [`Core::recover`], [`Core::recover_all`].
 //!
-//! The steps are numbered as in `docs/heap-shared.md`. Each can be done twice, so that whoever dies
-//! over a recovery is recovered, and then the rest of what it was at.
+//! The steps have the numbers of `docs/heap-shared.md`. Each can be done twice: if a member dies
+//! during a recovery, the next recoverer recovers that member, and repeats the recovery that it had
+//! begun.
 
 use super::arena::Arena;
 use super::class::Class;
@@ -39,26 +40,26 @@ pub struct Recovery {
     pub given_back: usize,
 }
 
-/// What becomes of a dead member's slabs that have no block.
+/// Policy for a dead member's slabs that are empty after its blocks were freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whole {
-    /// The heir keeps them for its next blocks. Not those that were large blocks.
+    /// The adopting arena keeps them for its next blocks, except the slabs of large blocks.
     Kept,
-    /// The kernel takes their memory, which takes it longer than all the rest.
+    /// The kernel gets their memory back, which takes longer than all other steps.
     GivenBack,
 }
 
-/// What was found when a dead member's blocks were taken.
+/// The result of freeing a dead member's blocks.
 struct Left {
-    /// Something names the member still.
+    /// `true` if a word still names the member.
     names_it: bool,
-    /// By slab: somebody has a block in it.
+    /// For each slab: `true` if a block in it is not free.
     in_use: Vec<bool>,
 }
 
 impl Core {
-    /// Recovers all members that have ended. Slabs in which others have blocks go to `heir`; where
-    /// there is none, they wait.
+    /// Recovers all members that have ended. `heir` adopts the slabs in which other members hold
+    /// blocks; without an adopting arena they stay as they are.
     pub(super) fn recover_all(
         &self,
         _: &Desk,
@@ -75,7 +76,7 @@ impl Core {
             if !is_free() {
                 let found = self.recover(slot, heir.as_deref_mut(), whole);
                 if found.is_err() {
-                    // Somebody else may be able to.
+                    // Another member may succeed.
                     self.space.unlock_member(slot)?;
                 }
                 let found = found?;
@@ -87,7 +88,7 @@ impl Core {
             }
             self.space.unlock_member(slot)?;
         }
-        // What others have recovered.
+        // Blocks between this process and members that others have recovered.
         recovery.blocks += self.settle();
         Ok(recovery)
     }
@@ -112,8 +113,8 @@ impl Core {
         };
         recovery.given_back += self.let_halves_go(&arenas)?;
         let left = self.take_blocks(member, &mut recovery);
-        // Once, whether something was freed or not: the dead one may have freed blocks, and told
-        // nobody. Not again for one that is only still named.
+        // Once per dead member, even if no block was freed: it may have freed blocks without
+        // setting the hint. Not again for a member that a word still names.
         let told = &self.space.member(slot).told;
         if recovery.blocks > 0 || told.load(Ordering::Relaxed) != found.epoch() {
             // SYNC deaths: pairs with the loads in `Arena`.
@@ -131,7 +132,7 @@ impl Core {
             }
             let word = &self.space.arena(index).word;
             let epoch = ArenaWord(word.load(Ordering::Relaxed)).epoch();
-            // SYNC arena: pairs with the exchange by which it is taken.
+            // SYNC arena: pairs with the exchange in `Core::new_arena`.
             word.store(ArenaWord::free(epoch).0, Ordering::Release);
         }
         // 7
@@ -142,30 +143,30 @@ impl Core {
         Ok(recovery)
     }
 
-    /// By index: whether an arena is this member's.
+    /// Returns, for each arena, `true` if this member owns it.
     fn arenas_of(&self, slot: usize) -> Vec<bool> {
         (0..ARENAS).map(|index| self.owner_of_arena(index) == Some(slot)).collect()
     }
 
-    /// The slot of the member that has this arena.
+    /// Returns the slot of the member that owns an arena.
     pub(super) fn owner_of_arena(&self, index: usize) -> Option<usize> {
-        // SYNC arena: pairs with the exchange by which it was taken.
+        // SYNC arena: pairs with the exchange in `Core::new_arena`.
         let word = (index < ARENAS).then(|| self.space.arena(index).word.load(Ordering::Acquire));
         ArenaWord(word?).owner()
     }
 
-    /// Whether blocks are allocated from this slab.
+    /// Returns `true` if an arena allocates blocks from this slab.
     #[inline]
     pub(super) fn is_owned(&self, slab: usize) -> bool {
         self.owner(slab).state() == SlabState::Owned
     }
 
-    /// Whether it has no memory.
+    /// Returns `true` if the slab has no memory.
     pub(super) fn is_empty(&self, slab: usize) -> bool {
         self.owner(slab) == SlabWord::EMPTY
     }
 
-    /// Whether its memory is being given back.
+    /// Returns `true` if the slab's memory is being returned.
     pub(super) fn is_punching(&self, slab: usize) -> bool {
         self.owner(slab).state() == SlabState::Punching
     }
@@ -176,7 +177,7 @@ impl Core {
         SlabWord(self.space.slab(slab).owner.load(Ordering::Acquire))
     }
 
-    /// By index: whether a slab names an arena.
+    /// Returns, for each arena, `true` if a slab names it.
     fn named_arenas(&self) -> Vec<bool> {
         let mut named = vec![false; ARENAS];
         for slab in 0..self.space.geometry().slabs() {
@@ -188,14 +189,15 @@ impl Core {
         named
     }
 
-    /// Whether a SPAN belongs to a block.
+    /// Returns `true` if a SPAN, `part` slabs behind the first slab of its block, belongs to one.
     pub(super) fn belongs(&self, slab: usize, part: usize) -> bool {
         let Some(first) = slab.checked_sub(part).filter(|_| part > 0) else { return false };
         let large = matches!(self.class(first), Some(Class::Large(slabs)) if slabs > part);
         large && self.owner(first).state() == SlabState::Owned
     }
 
-    /// 2: slabs that were being fetched or given back, and parts of blocks that never came to be.
+    /// Step 2: returns the memory of slabs that were being fetched or returned, and of parts of
+    /// large blocks that were not completed. Returns the number of slabs.
     fn let_halves_go(&self, arenas: &[bool]) -> Result<usize> {
         let mut slabs = 0;
         for slab in 0..self.space.geometry().slabs() {
@@ -205,7 +207,7 @@ impl Core {
                 SlabState::Span => !self.belongs(slab, owner.part()),
                 SlabState::Empty | SlabState::Owned | SlabState::Rubbish => false,
             };
-            // A part may be let go meanwhile by whoever recovers the block's owner.
+            // The recoverer of the block's owner may release a part meanwhile.
             if half
                 && arenas.get(owner.arena()) == Some(&true)
                 && self.begin_to_let_go(slab, owner, owner.arena())
@@ -217,7 +219,7 @@ impl Core {
         Ok(slabs)
     }
 
-    /// 3 and 4: its blocks, and those in flight that nobody will take.
+    /// Steps 3 and 4: frees the member's blocks, and blocks in flight that no process will accept.
     fn take_blocks(&self, member: Member, recovery: &mut Recovery) -> Left {
         let mut left = Left { names_it: false, in_use: vec![false; self.space.geometry().slabs()] };
         // SYNC role: pairs with the store in `take_over_role`.
@@ -227,20 +229,19 @@ impl Core {
             let (mut freed, mut in_use) = (0, false);
             for granule in class.begins_in(slab) {
                 let word = self.space.word(granule);
-                // SYNC truth: pairs with the stores of those who freed them.
+                // SYNC truth: pairs with the stores that freed the blocks.
                 let found = Truth(word.load(Ordering::Acquire));
                 let taken = match found.state() {
-                    // Nobody else is entitled to leave it, and whoever is to recover it has the
-                    // record lock.
+                    // Only the holder may leave this state, and its recoverer has its record lock.
                     State::Loaned | State::Parked if found.holder() == member.slot() => {
                         truth::free(word, found.generation());
                         true
                     }
-                    // Its successor's, if there may be one.
+                    // If the member has a role, its successor gets the published blocks.
                     State::Published if found.holder() == member.slot() => {
                         left.names_it |= has_role;
                         if !has_role {
-                            // Readers first: whoever gets it next writes into it.
+                            // Withdrawn first, because the next holder writes into the block.
                             let generation =
                                 truth::withdraw(word, member.slot(), found.generation());
                             truth::free(word, generation);
@@ -267,10 +268,11 @@ impl Core {
         left
     }
 
-    /// Whether nobody will take a block in flight, of whose ends this dead member is one: the other
-    /// one is dead, too, or is this process, which will not.
+    /// Returns `true` if a block in flight, one of whose ends is this dead member, will not be
+    /// accepted: the other end is dead too, or is this process, which has no inbox or outbox for
+    /// it.
     fn is_stranded(&self, ways: &Ways, granule: usize, flight: Truth, dead: Member) -> bool {
-        // It was stored before the word, which was loaded with acquire.
+        // The destination was stored before the word, which was loaded with acquire.
         let destination = self.destination(granule);
         let to = destination.member();
         if self.is_ours_to_free(ways, flight, destination) {
@@ -282,25 +284,26 @@ impl Core {
         to == dead && self.is_dead_slot(flight.holder())
     }
 
-    /// Whether whoever had this slot when something was sent from it has ended.
+    /// Returns `true` if the member in this slot has ended.
     pub(super) fn is_dead_slot(&self, slot: usize) -> bool {
         slot >= MEMBERS || ended::is(&self.space.member(slot).word)
     }
 
-    /// Slabs in which blocks begin, with their class.
+    /// Returns the slabs in which blocks begin, each with its class.
     pub(super) fn slabs_with_blocks(&self) -> impl Iterator<Item = (usize, Class)> {
         let slabs = (0..self.space.geometry().slabs()).filter(|slab| self.is_owned(*slab));
         slabs.filter_map(|slab| Some((slab, self.class(slab)?)))
     }
 
-    /// All blocks: the granule at which each begins, and its class.
+    /// Returns all blocks: the granule at which each begins, and its class.
     pub(super) fn all_blocks(&self) -> impl Iterator<Item = (usize, Class)> {
         self.slabs_with_blocks()
             .flat_map(|(slab, class)| class.begins_in(slab).map(move |granule| (granule, class)))
     }
 
-    /// 5: its slabs go back where nobody has a block in them, else to the heir. With a dead owner
-    /// nobody gets a block from them, so that what was free stays free.
+    /// Step 5: returns the memory of the member's empty slabs, and passes its other slabs to the
+    /// adopting arena. Their owner is dead, so no thread allocates from them, and free blocks stay
+    /// free meanwhile.
     fn share_out(
         &self,
         arenas: &[bool],
@@ -330,7 +333,7 @@ impl Core {
                     self.let_go(arena, slab, class)?;
                     continue;
                 }
-                // Side by side they are given back by one call.
+                // The memory of adjacent slabs is returned by one system call.
                 if run.end != slab {
                     self.empty(std::mem::replace(&mut run, slab..slab))?;
                 }

@@ -1,17 +1,17 @@
-//! For fuzzing and tests: any word that a member can write, written over.
+//! For fuzzing and tests: overwrites any word that a member can write.
 
 use super::Heap;
 use super::layout::{ARENAS, GRANULES, MEMBERS};
 use crate::sync::{AtomicU64, Ordering};
 
 impl Heap {
-    /// Writes over a word of the header, of the tables, or of the words of blocks.
+    /// Overwrites a word of the header or of the tables, a block word or a destination.
     pub(crate) fn scribble(&self, region: u8, at: u16, what: impl FnOnce(u64) -> u64) {
         let word = self.word_of(region, usize::from(at));
         word.store(what(word.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
-    /// The offset behind the last block.
+    /// Returns the offset behind the last block.
     pub(crate) fn alloc_end(&self) -> u64 {
         self.core.space.geometry().size() as u64
     }

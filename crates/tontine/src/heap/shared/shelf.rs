@@ -1,7 +1,7 @@
-//! What an arena knows of one of its slabs: which blocks are free, as far as it has heard.
+//! An arena's map of the free blocks of one of its slabs: [`Shelf`].
 //!
-//! Private memory of the owner, and nothing but hints: the truth words decide. One bit a granule,
-//! set where a free block begins, whatever the slab's class.
+//! It is in the owner's private memory, and a hint: the block words decide. It has one bit per
+//! granule, set if a free block begins there.
 
 use super::class::Class;
 use super::layout::GRANULES;
@@ -9,32 +9,34 @@ use super::layout::GRANULES;
 const BITS: usize = 64;
 const _: () = assert!(GRANULES / BITS <= u32::BITS as usize);
 
-/// No shelf.
+/// Stands for no shelf in a list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What a shelf is used for.
+/// The use of a shelf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
-    /// For nothing: the entry is free.
+    /// The entry has no slab.
     Vacant,
-    /// Blocks are allocated from it, and some are.
+    /// Blocks are allocated from the slab.
     Open,
-    /// None of its blocks is allocated; it waits to be used again, or given back.
+    /// No block of the slab is allocated; the slab is kept for reuse until it is returned.
     Spare,
 }
 
-/// One slab.
+/// The free blocks of one slab, as far as its owner knows them.
 #[derive(Debug, Clone)]
 pub(super) struct Shelf {
-    /// The slab's number; of several, the first one's.
+    /// Number of the slab; for a large block, of its first slab.
     pub(super) slab: u32,
     pub(super) used: Use,
     class: Class,
-    // Words of one size: a load that is wider than the store before it has to wait.
-    /// Bits that are set, and how many can be.
+    // The counts have one width: a load that is wider than the store before it has to wait.
+    /// Number of bits that are set.
     free: u32,
+    /// Number of bits that can be set.
     blocks: u32,
-    /// Which words of `bits` have one: a search by words would end where nobody can foresee.
+    /// One bit for each word of `bits` that is not 0. A search word by word would end in a branch
+    /// that the processor cannot predict.
     some: u32,
     bits: [u64; GRANULES / BITS],
     /// Bits that may be set: those of the class.
@@ -43,12 +45,12 @@ pub(super) struct Shelf {
     pub(super) before: u32,
     pub(super) behind: u32,
     pub(super) listed: bool,
-    /// Where it stands among the class's shelves.
+    /// Index among the class's shelves.
     pub(super) place: u32,
 }
 
 impl Shelf {
-    /// A slab none of whose blocks is known to be free.
+    /// Returns the shelf of a slab without known free blocks.
     pub(super) fn new(slab: u32, class: Class) -> Self {
         Self {
             slab,
@@ -66,30 +68,30 @@ impl Shelf {
         }
     }
 
-    /// The shelf of classes that have none: always empty.
+    /// Returns the shelf for classes that have no slab: always empty.
     pub(super) fn nothing() -> Self {
         Self { used: Use::Vacant, ..Self::new(NONE, Class::Small(0)) }
     }
 
-    /// What its slab is made of.
+    /// Returns the class of the slab.
     #[inline]
     pub(super) fn class(&self) -> Class {
         self.class
     }
 
-    /// How many blocks are free.
+    /// Returns the number of free blocks.
     #[inline(always)]
     pub(super) fn free(&self) -> usize {
         self.free as usize
     }
 
-    /// Whether all are.
+    /// Returns `true` if all blocks are free.
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
         self.free == self.blocks
     }
 
-    /// Takes the first free block: the granule in the slab at which it begins.
+    /// Removes the first free block. Returns the granule in the slab at which it begins.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<usize> {
         if self.some == 0 {
@@ -104,8 +106,8 @@ impl Shelf {
         Some(at * BITS + word.trailing_zeros() as usize)
     }
 
-    /// Puts a block back. Not one that is there, and not where none begins: a holder may believe so
-    /// whose words somebody has written over.
+    /// Adds a free block. Returns `false`, and changes nothing, if the block is there already or
+    /// none begins at the granule: both happen if a member has overwritten the heap's words.
     #[inline(always)]
     pub(super) fn put(&mut self, granule: usize) -> bool {
         let (at, bit) = (granule / BITS % self.bits.len(), 1 << (granule % BITS));
@@ -118,14 +120,14 @@ impl Shelf {
         true
     }
 
-    /// Forgets all, to be told anew.
+    /// Removes all blocks.
     pub(super) fn clear(&mut self) {
         self.free = 0;
         self.some = 0;
         self.bits = [0; GRANULES / BITS];
     }
 
-    /// All blocks of this class are free.
+    /// Sets the class, and adds all its blocks.
     pub(super) fn fill(&mut self, class: Class) {
         self.class = class;
         self.blocks = class.blocks() as u32;
@@ -136,7 +138,7 @@ impl Shelf {
         self.some = some.sum();
     }
 
-    /// Blocks that are free: where they begin.
+    /// Returns the granules at which the free blocks begin.
     pub(super) fn free_blocks(&self) -> impl Iterator<Item = usize> {
         let words = self.bits.iter().enumerate();
         words.flat_map(|(at, word)| {
@@ -160,8 +162,8 @@ mod tests {
         assert_eq!(all, class.begins().collect::<Vec<_>>());
         shelf.put(all[300]);
         shelf.put(all[7]);
-        assert!(!shelf.put(all[7]), "it is there");
-        assert!(!shelf.put(all[7] + 1), "within a block");
+        assert!(!shelf.put(all[7]), "already free");
+        assert!(!shelf.put(all[7] + 1), "inside a block");
         assert_eq!(shelf.free_blocks().collect::<Vec<_>>(), [all[7], all[300]]);
         assert_eq!((shelf.take(), shelf.take()), (Some(all[7]), Some(all[300])));
         assert_eq!((shelf.take(), shelf.free()), (None, 0));

@@ -1,11 +1,11 @@
-//! A shared heap's memory: the sealed memfd, its mapping, its record locks: [`Space`].
+//! A shared heap's memory: the sealed memfd, its mapping and its record locks ([`Space`]).
 //!
-//! Every member maps the whole of it, which costs addresses and no memory; memory is fetched by the
-//! slab, and given back by punching holes. Nothing that lies in it is believed here but what
+//! Every member maps the whole file, which costs addresses and no memory; memory is fetched by the
+//! slab, and returned by punching holes. The contents are untrusted, except for the values that
 //! [`Space::open`] has compared with the file's size.
 //!
-//! Record locks belong to a process and a file, and closing any descriptor of the file drops them:
-//! so a process opens a heap once, and [`OPEN`] knows which.
+//! Record locks belong to a process and a file, and closing any descriptor of the file releases
+//! them. So a process opens a heap once; [`OPEN`] lists the heaps that it has open.
 
 #![allow(unsafe_code, reason = "maps a file, and makes references to the atomics in it")]
 
@@ -29,22 +29,22 @@ use crate::sys::fork::{Guard, PerProcess};
 use crate::sys::limits;
 use crate::sys::region::pages_inside;
 
-/// What every heap's file has.
+/// The seals of every heap's file.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-/// The byte that is locked while a heap is made.
+/// Byte that is locked while a heap is initialised.
 const MAKING: u64 = 0;
-/// The byte that is locked while a role is taken; those between are the members'.
+/// Byte that is locked while a role is taken. The bytes between the two are the members'.
 const ROLES: u64 = 1 + super::layout::MEMBERS as u64;
-/// A call may be interrupted so often before we give up.
+/// Maximum number of times that an interrupted call is repeated.
 const INTERRUPTIONS: usize = 1000;
-/// How often, and how far apart, one looks whether a heap has been made.
+/// Maximum number of checks whether a heap was initialised, and the interval between two.
 const LOOKS: usize = 500;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// The heaps that this process has open. A forked child starts with none.
 static OPEN: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 
-/// A file, whatever its names.
+/// The identity of a file, which all its descriptors share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -62,20 +62,20 @@ impl FileId {
 pub(super) struct Space {
     base: NonNull<u8>,
     geometry: Geometry,
-    /// Not to be closed in a forked child, where that would drop the locks of the child's own heap.
+    /// Stays open in a forked child: closing it would release the locks of the child's own heap.
     file: ManuallyDrop<OwnedFd>,
     id: FileId,
     guard: Guard,
 }
 
-// SAFETY: a mapping belongs to the process; all that is made of its address are atomics, and bytes
-// under a loan.
+// SAFETY: a mapping belongs to the process; its address is used only for atomics, and for bytes of
+// blocks that this process holds.
 unsafe impl Send for Space {}
 // SAFETY: as above.
 unsafe impl Sync for Space {}
 
 impl Space {
-    /// A new heap of so many slabs.
+    /// Creates a heap with `slabs` slabs.
     pub(super) fn create(slabs: usize, canaries: bool) -> Result<Self> {
         let geometry = Geometry::of(slabs);
         let file = new_file(&geometry, canaries)?;
@@ -85,15 +85,15 @@ impl Space {
         space.begin()
     }
 
-    /// The heap in this file. The descriptor is kept, and must be the process's only one.
+    /// Opens the heap in a file. The descriptor is kept, and must be the process's only one.
     pub(super) fn open(file: OwnedFd) -> Result<Self> {
-        // First, and without the registry's lock: a file of another kind may belong to a file
-        // system that never answers, which then holds this call alone.
+        // First, and without the registry's lock: the file system of another kind of file may
+        // never reply, and then only this call hangs.
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| HeapError::NotAHeap {
             what: "expected a memfd, found a descriptor of another kind",
         })?;
-        // To the end: a file that is found to be none is closed before anybody else can have it
-        // open, whose locks that would drop.
+        // Held until a file that is not a heap was closed: another thread that opened it meanwhile
+        // would lose its locks by that.
         let mut open = registry()?;
         let space = Self::examine(file, seals, &mut open)?;
         drop(open);
@@ -101,11 +101,12 @@ impl Space {
         space.begin()
     }
 
-    /// Whatever is wrong with a file, it is closed when this returns, or kept for good.
+    /// Checks the file and maps it. If it returns an error, the file was closed, or stays open for
+    /// good if this process has the heap open.
     fn examine(file: OwnedFd, seals: SealFlags, open: &mut Vec<FileId>) -> Result<Self> {
         let stat = rustix::fs::fstat(&file).map_err(system("fstat"))?;
         if open.contains(&FileId::of(&stat)) {
-            // Closing it would drop the locks of the one that is open.
+            // Closing the file would release the locks of the heap that is open.
             std::mem::forget(file);
             return Err(HeapError::AlreadyOpen);
         }
@@ -134,13 +135,13 @@ impl Space {
         Self::enter(file, geometry, open)
     }
 
-    /// Maps it, and remembers that this process has it.
+    /// Maps the file, and adds it to the list of open heaps.
     fn enter(file: OwnedFd, geometry: Geometry, open: &mut Vec<FileId>) -> Result<Self> {
         let guard = Guard::here().map_err(HeapError::from_guard)?;
         let id = FileId::of(&rustix::fs::fstat(&file).map_err(system("fstat"))?);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a new mapping where the kernel finds room; nothing of this process is replaced.
+        // SAFETY: a new mapping at an address that the kernel chooses; it replaces none.
         let base =
             unsafe { rustix::mm::mmap(ptr::null_mut(), geometry.size(), access, flags, &file, 0) };
         let base = NonNull::new(base.map_err(system("mmap"))?.cast()).expect("no null mapping");
@@ -148,7 +149,7 @@ impl Space {
         Ok(Self { base, geometry, file: ManuallyDrop::new(file), id, guard })
     }
 
-    /// What is left to do when the process has it: from here on it is closed by being dropped.
+    /// Completes the opening. From here on, dropping the value closes the heap.
     fn begin(self) -> Result<Self> {
         let (base, size) = (self.base.as_ptr().cast(), self.geometry.size());
         // SAFETY: the range is this mapping; the advice changes nothing in this process.
@@ -159,7 +160,7 @@ impl Space {
         Ok(self)
     }
 
-    /// Writes the header; `ready` comes last.
+    /// Initialises the header; stores `ready` last.
     fn make(&self) -> Result<()> {
         self.fetch(0, self.geometry.tables())?;
         let header = self.header();
@@ -171,7 +172,8 @@ impl Space {
         Ok(())
     }
 
-    /// Whoever comes first makes it, and whoever finds that one dead.
+    /// Waits until the heap is initialised. The first process initialises it; if that one dies, the
+    /// next one does.
     fn wait_until_made(&self) -> Result<()> {
         for _ in 0..LOOKS {
             // SYNC ready: pairs with the store in `make`.
@@ -179,7 +181,7 @@ impl Space {
                 return Ok(());
             }
             if self.try_lock(MAKING)? {
-                // SYNC ready: pairs with the store in `make`, of whoever had the lock before.
+                // SYNC ready: pairs with the store in `make`, by the last holder of the lock.
                 let made = match self.header().ready.load(Ordering::Acquire) {
                     0 => self.make(),
                     _ => Ok(()),
@@ -194,7 +196,8 @@ impl Space {
         })
     }
 
-    /// A file that somebody else has written something into is not to be made a heap of.
+    /// Returns an error if the file has contents that are not those of a heap: it must not be
+    /// initialised as one.
     fn may_be_made(&self) -> Result<()> {
         let header = self.header();
         let (magic, version) =
@@ -208,7 +211,7 @@ impl Space {
         }
     }
 
-    /// Compares what the header says with what the file is.
+    /// Checks the header against the layout's version and the size of the file.
     fn believe(&self) -> Result<()> {
         let header = self.header();
         if header.magic.load(Ordering::Relaxed) != MAGIC {
@@ -226,7 +229,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether this is a forked child, in which nothing is mapped.
+    /// Returns `true` in a forked child, which does not have the mapping.
     #[inline(always)]
     pub(super) fn is_forked(&self) -> bool {
         self.guard.is_forked()
@@ -237,12 +240,12 @@ impl Space {
         &self.geometry
     }
 
-    /// The file. A duplicate of it must not be closed in this process.
+    /// Returns the file. A duplicate of it must not be closed in this process.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// The byte at this offset, which must be a granule's first.
+    /// Returns the address of a granule's first byte.
     #[inline(always)]
     pub(super) fn block(&self, granule: usize) -> NonNull<u8> {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
@@ -250,7 +253,7 @@ impl Space {
         unsafe { self.base.add(self.geometry.block(granule)) }
     }
 
-    /// The granule of a block's first byte.
+    /// Returns the granule of the block that begins at an address.
     #[inline(always)]
     pub(super) fn granule_at(&self, first: NonNull<u8>) -> usize {
         let offset = first.addr().get().wrapping_sub(self.block(0).addr().get());
@@ -258,15 +261,15 @@ impl Space {
         offset / GRANULE
     }
 
-    /// The truth word of a granule.
+    /// Returns the block word of a granule.
     #[inline(always)]
     pub(super) fn word(&self, granule: usize) -> &AtomicU64 {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
-        // SAFETY: within the mapping, as above; aligned, all zeroes or written by atomics.
+        // SAFETY: within the mapping, as above; aligned; zero, or written by atomics.
         unsafe { self.at(self.geometry.word(granule)) }
     }
 
-    /// The destination of a granule.
+    /// Returns the destination of a granule.
     #[inline(always)]
     pub(super) fn destination(&self, granule: usize) -> &AtomicU64 {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
@@ -274,8 +277,9 @@ impl Space {
         unsafe { self.at(self.geometry.destination(granule)) }
     }
 
-    /// Asks for two lines of a block that whoever gets it writes: its first one and its word. They
-    /// come from the other processor side by side, where each store would wait for its own.
+    /// Prefetches two cache lines of a block that its new holder will write: its first line, and
+    /// that of its word. They then come from the other processor at the same time, while two stores
+    /// would wait for one line after the other.
     #[inline(always)]
     pub(super) fn prefetch(&self, granule: usize) {
         for at in [self.geometry.word(granule), self.geometry.block(granule)] {
@@ -283,7 +287,8 @@ impl Space {
         }
     }
 
-    /// And for a third one, if it is to be handed on: where it goes next.
+    /// Prefetches a third line, which the new holder writes if it hands the block over again: that
+    /// of the destination.
     #[inline(always)]
     pub(super) fn prefetch_destination(&self, granule: usize) {
         let at = self.geometry.destination(granule);
@@ -296,30 +301,30 @@ impl Space {
         unsafe { self.at(0) }
     }
 
-    /// A member's slot.
+    /// Returns a member's slot.
     ///
     /// # Panics
-    /// There is no such slot.
+    /// If there is no such slot.
     pub(super) fn member(&self, slot: usize) -> &MemberSlot {
         assert!(slot < super::layout::MEMBERS);
         // SAFETY: within the table; atomics only.
         unsafe { self.at(Geometry::member(slot)) }
     }
 
-    /// An arena's slot.
+    /// Returns an arena's slot.
     ///
     /// # Panics
-    /// There is no such slot.
+    /// If there is no such slot.
     pub(super) fn arena(&self, index: usize) -> &ArenaSlot {
         assert!(index < super::layout::ARENAS);
         // SAFETY: within the table; atomics only.
         unsafe { self.at(Geometry::arena(index)) }
     }
 
-    /// A slab's entry.
+    /// Returns a slab's entry.
     ///
     /// # Panics
-    /// There is no such slab.
+    /// If there is no such slab.
     #[inline]
     pub(super) fn slab(&self, number: usize) -> &SlabSlot {
         assert!(number < self.geometry.slabs());
@@ -328,10 +333,10 @@ impl Space {
     }
 
     /// # Safety
-    /// `T` is made of atomics, lies within the mapping at this offset, and is aligned there.
+    /// At this offset, a `T` lies within the mapping and is aligned, and it consists of atomics.
     #[inline(always)]
     unsafe fn at<T>(&self, offset: usize) -> &T {
-        // SAFETY: the caller's promise; the mapping lives as long as `self`.
+        // SAFETY: the caller's promise; the mapping exists as long as `self`.
         unsafe { self.base.add(offset).cast::<T>().as_ref() }
     }
 
@@ -347,7 +352,7 @@ impl Space {
         self.fetch(self.geometry.destination(number * super::layout::GRANULES), WORDS)
     }
 
-    /// Gives back the memory of slabs that lie side by side, not of their words.
+    /// Returns the memory of adjacent slabs to the kernel, but not that of their words.
     pub(super) fn punch(&self, first: usize, slabs: usize) -> Result<()> {
         let at = self.geometry.block(first * super::layout::GRANULES);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -375,29 +380,32 @@ impl Space {
         answer.map_err(system(call))
     }
 
-    /// Bytes of a slab that have memory; none where the kernel does not tell.
+    /// Returns the number of bytes of a slab that have memory; `None` if the kernel does not
+    /// report it.
     pub(super) fn backed(&self, slab: usize) -> Option<usize> {
         let at = self.geometry.block(slab * super::layout::GRANULES);
         pages_inside(self.file(), at, SLAB)
     }
 
-    /// Whether this process holds the lock of a member's slot now: its last holder has ended. Only
-    /// under a lock of the process, for record locks do not exclude threads.
+    /// Acquires the record lock of a member's slot. Returns `false` if the slot's member is alive,
+    /// or another process holds the lock. The caller holds a lock of this process, because record
+    /// locks do not exclude threads of one process.
     pub(super) fn try_lock_member(&self, slot: usize) -> Result<bool> {
         self.try_lock(1 + slot as u64)
     }
 
-    /// Lets go of it.
+    /// Releases the record lock of a member's slot.
     pub(super) fn unlock_member(&self, slot: usize) -> Result<()> {
         self.unlock(1 + slot as u64)
     }
 
-    /// The same for the byte of whoever takes a role.
+    /// Acquires the record lock under which roles are taken. Returns `false` if another process
+    /// holds it.
     pub(super) fn try_lock_roles(&self) -> Result<bool> {
         self.try_lock(ROLES)
     }
 
-    /// Lets go of it.
+    /// Releases the record lock under which roles are taken.
     pub(super) fn unlock_roles(&self) -> Result<()> {
         self.unlock(ROLES)
     }
@@ -415,7 +423,7 @@ impl Space {
     }
 
     fn record_lock(&self, kind: i32, byte: u64) -> Result<(), Errno> {
-        // SAFETY: integers only, for which zero is a value.
+        // SAFETY: the structure has only integers, for which zero is valid.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = kind as _;
         lock.l_whence = libc::SEEK_SET as _;
@@ -429,14 +437,14 @@ impl Space {
     }
 }
 
-/// A hint, where the processor takes one.
+/// Prefetches a cache line for writing, on processors that can.
 #[inline(always)]
 fn prefetch_to_write(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        // The intrinsic would ask to read, unless all of the program were compiled for processors
-        // that can do this. Those that cannot take it for no instruction at all.
-        // SAFETY: it changes nothing that a program could see, and faults nowhere.
+        // The intrinsic would prefetch for reading, unless the whole program were compiled for
+        // processors that have this instruction. Other processors ignore it.
+        // SAFETY: the instruction has no effect that a program can see, and never faults.
         unsafe {
             std::arch::asm!("prefetchw byte ptr [{}]", in(reg) at,
                 options(nostack, preserves_flags, readonly));
@@ -448,24 +456,24 @@ fn prefetch_to_write(at: *const u8) {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // A child did not inherit the mapping: by now its addresses may be somebody else's.
+        // A forked child did not inherit the mapping: its addresses may have another one by now.
         if self.guard.is_forked() {
             return;
         }
-        // SAFETY: the mapping is this handle's, and nobody has a block without borrowing it.
+        // SAFETY: the mapping is this handle's, and every block borrows the handle.
         let unmapped =
             unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.geometry.size()) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
         let Ok(mut open) = registry() else { return };
         open.retain(|id| *id != self.id);
-        // SAFETY: dropped here once; the file is not used afterwards. Under the registry's lock, so
-        // that nobody opens the same file before it is closed.
+        // SAFETY: dropped here once; the file is not used afterwards. The registry's lock keeps
+        // other threads from opening the same file before it is closed.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
 }
 
-/// A file that has all that its maker alone knows. Without its seals it is no heap; when they are
-/// set, the rest can be done by anybody.
+/// Creates the file of a heap, with all settings that only its creator knows. The seals come last:
+/// a file without them is not a heap, and with them any process can complete it.
 fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = match rustix::fs::memfd_create("tontine-heap", flags | MemfdFlags::NOEXEC_SEAL) {
@@ -488,7 +496,7 @@ fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
 }
 
 fn registry() -> Result<MutexGuard<'static, Vec<FileId>>> {
-    // A panic in there leaves a list of what is open.
+    // A panic under the lock leaves the list valid.
     Ok(OPEN.get().map_err(HeapError::from_guard)?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -501,14 +509,14 @@ mod tests {
     use super::super::{Heap, canary};
     use super::*;
 
-    /// Whoever found a heap whose maker had died over it made it, without its canaries: blocks were
-    /// shorter than its members, who had been told of them, thought.
+    /// A creator died before it initialised its heap, and the next process did so without the
+    /// canaries: blocks were shorter than members that knew of the canaries assumed.
     #[test]
     fn an_heir_makes_the_heap_that_was_begun() {
         for canaries in [false, true] {
             let file = new_file(&Geometry::of(4), canaries).expect("there is memory");
             // SAFETY: the only descriptor.
-            let heap = unsafe { Heap::open(file) }.expect("it can be made");
+            let heap = unsafe { Heap::open(file) }.expect("initialised");
             let block = heap.alloc(10).expect("room").into_handle();
             let len = heap.claim(block).expect("ours").len();
             assert_eq!(len, if canaries { 10 } else { 64 });

@@ -1,7 +1,7 @@
-//! The words on which members agree: who has a block, a slab, an arena, a slot.
+//! The words on which members agree: the holder of a block, of a slab, of an arena, of a slot.
 //!
-//! Each is one atomic, and each state of it has one entitled writer, or several that compare and
-//! swap; `docs/heap-shared.md` has the table. Everything else in the heap is a hint.
+//! Each is one atomic. In each state it has one process that may write it, or several that compare
+//! and swap; `docs/heap-shared.md` has the table. All other data of the heap are hints.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ const STATE_AT: u32 = LOW_BITS + SLOT_BITS;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 
-/// The last generation: a block that has come so far is never given out again.
+/// The last generation: a block that has reached it is never allocated again.
 pub(super) const LAST: u64 = LOW_MASK;
 
 const fn pack(state: u64, slot: usize, low: u64) -> u64 {
@@ -76,7 +76,8 @@ impl Member {
     }
 }
 
-/// Where a block in flight goes, and how.
+/// The destination of a block in flight: the receiver, and whether an outbox has sent the block
+/// (*posted* it).
 ///
 /// ```text
 ///  63    61 60          48 47                                  0
@@ -90,7 +91,7 @@ pub(super) struct Destination(pub(super) u64);
 impl Destination {
     const POSTED: u64 = 1;
 
-    /// By an outbox, or by the program itself.
+    /// Returns the destination of a block that an outbox (`posted`) or the program itself sends.
     pub(super) const fn new(to: Member, posted: bool) -> Self {
         Self(pack(if posted { Self::POSTED } else { 0 }, to.slot(), to.epoch))
     }
@@ -104,24 +105,24 @@ impl Destination {
     }
 }
 
-/// Where a block is.
+/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody has it.
+    /// The block is free.
     Free,
-    /// A member has it.
+    /// A member holds the block.
     Loaned,
-    /// It is on its way from a member.
+    /// A member has sent the block, and no member has accepted it.
     InFlight,
-    /// A member has it, and all may read it.
+    /// A member holds the block, and all members may read it.
     Published,
-    /// A member has it, by its handle alone.
+    /// A member holds the block, by its handle alone.
     Parked,
-    /// No member writes this.
+    /// Invalid: no member writes this.
     Rubbish,
 }
 
-/// What a truth word says of its block.
+/// A block word: state, holder and generation of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Truth(pub(super) u64);
 
@@ -171,29 +172,30 @@ impl Truth {
         low(self.0)
     }
 
-    /// Whether it is free, and not worn out.
+    /// Returns `true` if the block is free, and its generation is not the last one.
     #[inline(always)]
     pub(super) const fn can_be_given_out(self) -> bool {
-        // FREE is zero, with no holder: what is left is the generation.
+        // FREE is zero, without a holder, so the word is the generation.
         self.0 < LAST
     }
 
-    /// The generation that follows; the last one stays.
+    /// Returns the next generation; after the last one, the last one again.
     pub(super) const fn next(generation: u64) -> u64 {
         if generation >= LAST { LAST } else { generation + 1 }
     }
 }
 
-/// What is done to truth words. Free of everything else, so that models can run it.
+/// Operations on block words. They use nothing else, so that the models can run them.
 pub(super) mod truth {
     use crate::sync::fence;
 
     use super::{AtomicU64, Ordering, State, Truth};
 
-    /// The slab's owner gives a block out; not where the word does not say FREE, or never will.
+    /// Allocates a block, for the slab's owner. Returns `false` if the word is not FREE, or has the
+    /// last generation.
     #[inline(always)]
     pub(in crate::heap::shared) fn loan(word: &AtomicU64, holder: usize) -> bool {
-        // SYNC truth: pairs with the stores and exchanges below, by whoever had it before.
+        // SYNC truth: pairs with the stores and exchanges below, by the last holder.
         let found = Truth(word.load(Ordering::Acquire));
         if !found.can_be_given_out() {
             return false;
@@ -203,20 +205,20 @@ pub(super) mod truth {
         true
     }
 
-    /// Its generation, for the holder: nobody else writes the word.
+    /// Returns the block's generation, for the holder: no other process writes the word.
     #[inline(always)]
     pub(in crate::heap::shared) fn generation(word: &AtomicU64) -> u64 {
         Truth(word.load(Ordering::Relaxed)).generation()
     }
 
-    /// The holder lets go of its block.
+    /// Frees a block, for its holder.
     #[inline(always)]
     pub(in crate::heap::shared) fn free(word: &AtomicU64, generation: u64) {
         // SYNC truth: pairs with the load in `loan`.
         word.store(Truth::free(Truth::next(generation)).0, Ordering::Release);
     }
 
-    /// The holder sends its block; says under which generation.
+    /// Sends a block, for its holder. Returns the new generation.
     #[inline(always)]
     pub(in crate::heap::shared) fn send(word: &AtomicU64, holder: usize, generation: u64) -> u64 {
         let next = Truth::next(generation);
@@ -225,14 +227,14 @@ pub(super) mod truth {
         next
     }
 
-    /// The holder keeps its block by the handle alone.
+    /// Parks a block, for its holder, who keeps only the handle.
     #[inline(always)]
     pub(in crate::heap::shared) fn park(word: &AtomicU64, holder: usize, generation: u64) {
         // SYNC truth: pairs with the exchange in `Core::claim`.
         word.store(Truth::parked(holder, generation).0, Ordering::Release);
     }
 
-    /// The holder lets all read its block; says under which generation.
+    /// Publishes a block, for its holder. Returns the new generation.
     #[inline(always)]
     pub(in crate::heap::shared) fn publish(
         word: &AtomicU64,
@@ -245,7 +247,8 @@ pub(super) mod truth {
         next
     }
 
-    /// The holder takes it from them, and may write from then on; says under which generation.
+    /// Withdraws a published block, for its holder, who may write it from then on. Returns the new
+    /// generation.
     #[inline(always)]
     pub(in crate::heap::shared) fn withdraw(
         word: &AtomicU64,
@@ -254,13 +257,14 @@ pub(super) mod truth {
     ) -> u64 {
         let next = Truth::next(generation);
         word.store(Truth::loaned(holder, next).0, Ordering::Relaxed);
-        // SYNC withdrawn: pairs with the fence in `Heap::still_published`: a reader that sees what
-        // is written from now on sees that word, too.
+        // SYNC withdrawn: pairs with the fence in `Heap::still_published`: a reader that sees a
+        // later write to the block sees that word too.
         fence(Ordering::SeqCst);
         next
     }
 
-    /// A block in flight becomes `then`, if it is as expected still.
+    /// Ends the flight of a block: exchanges `flight` for `then`. Returns the word that it found
+    /// instead, if that was another.
     #[inline(always)]
     pub(in crate::heap::shared) fn leave_flight(
         word: &AtomicU64,
@@ -274,74 +278,75 @@ pub(super) mod truth {
             .map_err(Truth)
     }
 
-    /// Whoever has proved a holder's end takes its block.
+    /// Frees the block of a holder that was proved dead, if its word is still `found`.
     pub(in crate::heap::shared) fn reclaim(word: &AtomicU64, found: Truth) -> bool {
         let then = Truth::free(Truth::next(found.generation()));
-        // SYNC truth: pairs with the stores of the dead one, and with `loan`.
+        // SYNC truth: pairs with the stores of the dead holder, and with `loan`.
         word.compare_exchange(found.0, then.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
-/// What is done to a slab's hint that others have freed blocks in it.
+/// Operations on a slab's hint, which tells its owner that other threads have freed blocks in it.
 pub(super) mod hint {
     use super::{AtomicU64, Ordering};
 
-    /// Whoever has freed a block that is not its own slab's.
+    /// Sets the hint, after a thread has freed a block of another arena's slab.
     #[inline]
     pub(in crate::heap::shared) fn give(hint: &AtomicU64) {
-        // SYNC freed: pairs with the exchange in `take`. Always: a load might say 1 while the owner
-        // has read the words already. Of two that give it, the language lets the second one's hide
-        // the first one's words; a processor on which all see a store at once does not, and that is
-        // every one that this library runs on. Elsewhere it would cost a rescan.
+        // SYNC freed: pairs with the exchange in `take`. The store is unconditional: a load could
+        // return 1 although the owner has read the words already. If two threads set the hint, the
+        // language allows the second store to hide the words of the first thread. No processor on
+        // which a store becomes visible to all others at once does so, and this library runs only
+        // on such processors. On another one, a lost hint would cost a rescan.
         hint.store(1, Ordering::Release);
     }
 
-    /// The owner, before it reads the words: whether somebody has; it is forgotten now.
+    /// Returns `true` if the hint is set, and clears it: for the owner, before it reads the words.
     #[inline]
     pub(in crate::heap::shared) fn take(hint: &AtomicU64) -> bool {
-        // SYNC freed: pairs with the store in `give`, so that the words are seen.
+        // SYNC freed: pairs with the store in `give`, so that the owner sees the words.
         hint.load(Ordering::Relaxed) != 0 && hint.swap(0, Ordering::Acquire) != 0
     }
 }
 
-/// What is done to members' words when they have ended.
+/// Operations on the words of members that have ended.
 pub(super) mod ended {
     use super::{AtomicU64, MemberState, MemberWord, Ordering};
     use crate::sync::fence;
 
-    /// Whoever has proved it says so, before it reads what others say.
+    /// Marks a member whose end was proved, before the caller reads the words of other members.
     pub(in crate::heap::shared) fn say(word: &AtomicU64, epoch: u64) {
-        // SYNC member: pairs with the loads of those who ask whether it lives.
+        // SYNC member: pairs with the loads that check whether the member is alive.
         word.store(MemberWord::new(MemberState::Recovering, epoch).0, Ordering::Release);
-        // SYNC recoverers: pairs with itself, in another process: of two that recover a block's
-        // holder and its destination, one sees in `is` what the other has stored above.
+        // SYNC recoverers: pairs with itself, in another process: if one process recovers a block's
+        // holder and another its destination, at least one sees in `is` the other's store above.
         fence(Ordering::SeqCst);
     }
 
-    /// Whether whoever had this slot has ended.
+    /// Returns `true` if the member in this slot has ended.
     pub(in crate::heap::shared) fn is(word: &AtomicU64) -> bool {
         // SYNC member: pairs with the store in `say`.
-        // SYNC recoverers: of the word that was stored before the fence.
+        // SYNC recoverers: the load follows the caller's fence in `say`.
         MemberWord(word.load(Ordering::Acquire)).state() != MemberState::Alive
     }
 }
 
-/// What is done to slabs' owner words.
+/// Operations on the owner words of slabs.
 pub(super) mod slab {
     use super::{AtomicU64, Ordering, SlabState, SlabWord};
 
-    /// An empty slab becomes this arena's, to fetch memory for.
+    /// Claims an empty slab for an arena. Returns `false` if it is not empty.
     pub(in crate::heap::shared) fn claim(owner: &AtomicU64, arena: usize) -> bool {
         let claimed = SlabWord::new(SlabState::Claimed, arena, 0).0;
         owner.load(Ordering::Relaxed) == SlabWord::EMPTY.0
-            // SYNC slab: pairs with the store that made it empty.
+            // SYNC slab: pairs with the store that made the slab empty.
             && owner
                 .compare_exchange(SlabWord::EMPTY.0, claimed, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
     }
 
-    /// What was found in a slab begins to be given back, in this arena's name, if it is there
-    /// still: of two that are entitled to that, one does it.
+    /// Marks a slab, in the name of an arena: its memory is being returned. Returns `false` if the
+    /// word is not `found` any more: if two processes may release the slab, one does.
     pub(in crate::heap::shared) fn let_go(
         owner: &AtomicU64,
         found: SlabWord,
@@ -352,22 +357,27 @@ pub(super) mod slab {
         owner.compare_exchange(found.0, punching, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whoever is entitled to leave a slab's state does so.
+    /// Changes the state of a slab, for the one arena that may.
     pub(in crate::heap::shared) fn set(owner: &AtomicU64, then: SlabWord) {
-        // SYNC slab: pairs with the loads of recoverers, and of those who claim it.
+        // SYNC slab: pairs with the loads of recoverers, and of arenas that claim the slab.
         owner.store(then.0, Ordering::Release);
     }
 }
 
-/// What a member's slot says.
+/// The state of a member's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberState {
+    /// The slot has no member.
     Free,
+    /// The slot's member is alive, or was not found dead yet.
     Alive,
+    /// The slot's member has ended, and is being recovered or still named by a word.
     Recovering,
+    /// Invalid: no member writes this.
     Rubbish,
 }
 
+/// A member word: state and epoch of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MemberWord(pub(super) u64);
 
@@ -396,7 +406,7 @@ impl MemberWord {
     }
 }
 
-/// What an arena's slot says.
+/// An arena word: owner and epoch of an arena's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArenaWord(pub(super) u64);
 
@@ -409,7 +419,7 @@ impl ArenaWord {
         Self(pack(1, member, epoch))
     }
 
-    /// The member whose it is.
+    /// Returns the slot of the member that owns the arena.
     pub(super) const fn owner(self) -> Option<usize> {
         if state(self.0) == 1 { Some(slot(self.0)) } else { None }
     }
@@ -423,23 +433,25 @@ impl ArenaWord {
     }
 }
 
-/// What is made of a slab.
+/// The state of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlabState {
-    /// No memory behind it.
+    /// The slab has no memory.
     Empty,
-    /// An arena fetches memory.
+    /// An arena fetches memory for the slab.
     Claimed,
-    /// Blocks are allocated from it.
+    /// An arena allocates blocks from the slab.
     Owned,
-    /// Part of a block that begins in a slab before it.
+    /// The slab is part of a block that begins in a slab before it.
     Span,
-    /// Its memory is being given back.
+    /// The slab's memory is being returned.
     Punching,
-    /// No member writes this.
+    /// Invalid: no member writes this.
     Rubbish,
 }
 
+/// The owner word of a slab: state, arena, and, for a SPAN, its distance from its block's first
+/// slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlabWord(pub(super) u64);
 
@@ -473,7 +485,7 @@ impl SlabWord {
         slot(self.0)
     }
 
-    /// Of a SPAN: how many slabs before it its block begins.
+    /// Returns the number of slabs by which a SPAN's block begins before it.
     pub(super) const fn part(self) -> usize {
         low(self.0) as usize
     }
@@ -492,10 +504,10 @@ mod tests {
         );
         assert_eq!(Truth(0), Truth::free(0));
         assert_eq!(Truth(5 << STATE_AT).state(), State::Rubbish);
-        assert_eq!(Truth(1 << LOW_BITS).state(), State::Rubbish, "free, and somebody has it");
+        assert_eq!(Truth(1 << LOW_BITS).state(), State::Rubbish, "free, but with a holder");
         let slab = SlabWord::new(SlabState::Span, 2_047, 3);
         assert_eq!((slab.state(), slab.arena(), slab.part()), (SlabState::Span, 2_047, 3));
-        assert_eq!(SlabWord(1).state(), SlabState::Rubbish, "empty, and something else");
+        assert_eq!(SlabWord(1).state(), SlabState::Rubbish, "empty, but with another field");
         let member = Member::new(511, 9);
         assert_eq!(Member::from_u64(member.to_u64()), member);
         for posted in [false, true] {
@@ -509,7 +521,7 @@ mod tests {
     #[test]
     fn the_last_generation_is_never_given_out() {
         let word = AtomicU64::new(Truth::free(LAST - 1).0);
-        assert!(truth::loan(&word, 3), "one is left");
+        assert!(truth::loan(&word, 3), "one generation is left");
         truth::free(&word, LAST - 1);
         assert_eq!(Truth(word.load(Ordering::Relaxed)), Truth::free(LAST));
         assert!(!truth::loan(&word, 3));
