@@ -102,7 +102,7 @@ proptest! {
     ) {
         let options = ClassicHeapOptions::new().fit(fit).max_size(1 << 20);
         let mut heap = options.create().expect("there is memory");
-        let block = |_| heap.malloc(100).expect("there is room");
+        let block = |_| heap.malloc(100).expect("there is space");
         let mut blocks: Vec<_> = (0..20).map(block).collect();
         for (word, rubbish) in words {
             heap.space.set_word(8 * word, rubbish);

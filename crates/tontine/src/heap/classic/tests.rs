@@ -26,7 +26,7 @@ fn drawn(heap: &ClassicHeap) -> Vec<String> {
 fn the_sources_three_blocks_lie_where_its_map_has_them() {
     for fit in FITS {
         let mut heap = heap(fit);
-        let [unused, p, q] = [32, 8, 8].map(|size| heap.malloc(size).expect("there is room"));
+        let [unused, p, q] = [32, 8, 8].map(|size| heap.malloc(size).expect("there is space"));
         assert_eq!(drawn(&heap), ["16:a", "48:a", "32:a", "32:a", "3984:f"]);
         let base = heap.space.address(0);
         assert_eq!(base % 4096, 0);
@@ -55,7 +55,7 @@ fn the_sources_three_blocks_lie_where_its_map_has_them() {
 fn the_block_before_them_puts_two_counters_into_one_line() {
     let lines = |sizes: &[usize]| {
         let mut heap = heap(Fit::First);
-        let blocks = sizes.iter().map(|&size| heap.malloc(size).expect("there is room"));
+        let blocks = sizes.iter().map(|&size| heap.malloc(size).expect("there is space"));
         let lines: Vec<usize> = blocks.map(|block| block.as_ptr().addr() / 64).collect();
         lines[lines.len() - 1] - lines[lines.len() - 2]
     };
@@ -68,12 +68,12 @@ fn each_fit_takes_its_own_hole() {
     let taken = FITS.map(|fit| {
         let mut heap = heap(fit);
         let sizes = [112, 16, 48, 16, 80, 16, 64, 16];
-        let blocks = sizes.map(|size| heap.malloc(size).expect("there is room"));
+        let blocks = sizes.map(|size| heap.malloc(size).expect("there is space"));
         for hole in [0, 2, 4, 6] {
             free(&mut heap, blocks[hole]);
         }
         [64, 40].map(|size| {
-            let block = heap.malloc(size).expect("there is room");
+            let block = heap.malloc(size).expect("there is space");
             blocks.iter().position(|other| *other == block)
         })
     });
@@ -87,7 +87,7 @@ fn each_fit_takes_its_own_hole() {
 #[test]
 fn next_fit_goes_around_and_on_from_a_block_that_was_joined() {
     let mut heap = heap(Fit::Next);
-    let blocks = [112, 16, 48, 16].map(|size| heap.malloc(size).expect("there is room"));
+    let blocks = [112, 16, 48, 16].map(|size| heap.malloc(size).expect("there is space"));
     let tail = heap.malloc(4096 - 128 - 32 - 64 - 32 - 16).expect("all that is left");
     assert_eq!(drawn(&heap), ["16:a", "128:a", "32:a", "64:a", "32:a", "3840:a"]);
     free(&mut heap, blocks[0]);
@@ -121,7 +121,7 @@ fn a_full_heap_says_so_and_goes_on() {
     }
     assert_eq!(drawn(&heap), ["16:a", "4096:f"]);
     // What is left is less than a usual extension, and is used all the same.
-    let blocks = [4000, 4096 - 16].map(|size| heap.malloc(size).expect("there is room"));
+    let blocks = [4000, 4096 - 16].map(|size| heap.malloc(size).expect("there is space"));
     assert_eq!(drawn(&heap), ["16:a", "4016:a", "4096:a", "48:f"]);
     assert!(heap.malloc(33).is_err());
     for block in blocks {
@@ -141,7 +141,7 @@ fn a_heap_of_no_size_that_there_is_is_refused() {
 #[test]
 fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
     let mut heap = heap(Fit::First);
-    let [a, b, c] = [40, 40, 40].map(|size| heap.malloc(size).expect("there is room"));
+    let [a, b, c] = [40, 40, 40].map(|size| heap.malloc(size).expect("there is space"));
     for block in [a, c] {
         // SAFETY: 40 bytes are ours.
         unsafe { block.write_bytes(0xee, 40) };
@@ -178,7 +178,7 @@ fn who_writes_beyond_its_block_is_named() {
     for far in [1, 8, 16] {
         for byte in [0xee, 0xef, 0, 1] {
             let mut heap = heap(Fit::First);
-            let [a, b] = [32, 32].map(|size| heap.malloc(size).expect("there is room"));
+            let [a, b] = [32, 32].map(|size| heap.malloc(size).expect("there is space"));
             // SAFETY: it is what must not be done; within the heap's memory, and nobody else's.
             unsafe { a.add(32).write_bytes(byte, far) };
             let damaged = |found: &Result<()>, at: usize| match found {
@@ -207,7 +207,7 @@ fn threads_pass_one_lock_and_lose_nothing() {
             scope.spawn(move || {
                 for round in 0..200 {
                     let size = 1 + (round * 37) % 300;
-                    let block = heap.malloc(size).expect("there is room");
+                    let block = heap.malloc(size).expect("there is space");
                     // SAFETY: so many bytes are this thread's until it frees them.
                     unsafe {
                         block.write_bytes(thread, size);

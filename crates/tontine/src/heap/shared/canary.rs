@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_block_that_was_a_pointer_is_as_long_as_before() {
         let heap = HeapOptions::new(1 << 20).canaries(true).create().expect("there is memory");
-        let mut block = heap.alloc(100).expect("room");
+        let mut block = heap.alloc(100).expect("space");
         block.fill(7);
         let raw = NonNull::slice_from_raw_parts(block.into_raw().cast(), 8);
         // SAFETY: from `into_raw`, with a smaller length.

@@ -1,15 +1,15 @@
-//! The words of the shared heap as models: loom runs each of these in every interleaving, and lets
-//! every load return every value that the memory model of the language allows.
+//! Models of the shared heap's words: loom runs each in every interleaving, and lets every load
+//! return every value that the memory model of the language allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tontine --lib --release models`
 //!
-//! What is done to the words is the library's own code, in `word`; what it is done for, a block's
-//! bytes or a slab's memory, is a cell of loom's, which notices who touches it beside somebody
-//! else. Each model is also run with a [`Fault`], and must fail; and what it is about has to have
-//! happened in some run ([`saw`]): loom leaves orders out that it takes for equal, and wrongly so
-//! where a thread reads a word before it changes it.
+//! The operations on words are the library's own code, in `word`. The data that they protect, a
+//! block's bytes or a slab's memory, is a loom cell, which detects concurrent accesses. Each model
+//! also runs with a [`Fault`], and must fail. And each outcome of a model must occur in some run
+//! ([`saw`]): loom omits orders that it considers equivalent, and it is wrong about that if a
+//! thread reads a word before it changes it.
 
-#![allow(unsafe_code, reason = "cells of loom's")]
+#![allow(unsafe_code, reason = "loom cells")]
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -25,16 +25,16 @@ use crate::sync::weakened::{self, Fault};
 use crate::sync::{AtomicU64, Ordering};
 
 thread_local! {
-    // As in `weakened`: all of a model runs on one thread.
+    // As in `weakened`: the whole model runs on one thread.
     static SEEN: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Notes that this came about in some run.
+/// Notes that an outcome occurred in some run.
 fn saw(what: &'static str) {
     SEEN.with_borrow_mut(|seen| seen.insert(what));
 }
 
-/// Runs `body` in every interleaving, with something broken, and sees that all of these came about.
+/// Runs `body` in every interleaving, with a fault, and checks that all `outcomes` occurred.
 fn check(fault: Fault, outcomes: &[&str], body: impl Fn() + Sync + Send + 'static) {
     SEEN.take();
     loom::model(move || {
@@ -47,13 +47,13 @@ fn check(fault: Fault, outcomes: &[&str], body: impl Fn() + Sync + Send + 'stati
     assert!(missing.is_empty(), "in no run: {missing:?}; seen: {seen:?}");
 }
 
-/// Bytes, or a slab's memory: whoever touches them while somebody else does is noticed.
+/// A block's bytes, or a slab's memory: concurrent accesses are detected.
 #[derive(Default)]
 struct Memory(UnsafeCell<u64>);
 
 impl Memory {
     fn set(&self, value: u64) {
-        // SAFETY: that nobody else has it is what the model is about, and loom looks.
+        // SAFETY: the model shows that no other thread accesses it, and loom checks that.
         self.0.with_mut(|place| unsafe { *place = value });
     }
 
@@ -83,8 +83,9 @@ impl Block {
     }
 }
 
-/// One frees a block of another one's slab, who gives it out again. The latter comes last: where
-/// the former reads the word first, loom would not try the latter after its store otherwise.
+/// One thread frees a block in another thread's slab, and that one allocates it again. The owner's
+/// thread is spawned last: otherwise, if the holder reads the word first, loom would not try the
+/// owner after its store.
 fn freed_and_given_out() {
     let block = Block::new(Truth::loaned(2, 0));
     let holder = thread::spawn({
@@ -127,8 +128,8 @@ fn a_loan_without_acquire_is_noticed() {
     check(Fault::LoadsRelaxed, &[], freed_and_given_out);
 }
 
-/// A block is sent; its reader takes it while the sender takes it back, and a recoverer, who took
-/// both for dead, would free it: one has it, with what the sender wrote.
+/// A block is sent. Its receiver accepts it while the sender takes it back, and a recoverer, which
+/// found both dead, frees it: one of the three gets it, with the bytes that the sender wrote.
 fn sent_and_taken() {
     let block = Block::new(Truth::loaned(1, 4));
     block.bytes.set(7);
@@ -170,7 +171,8 @@ fn a_torn_exchange_is_noticed() {
     check(Fault::ExchangesTorn, &[], sent_and_taken);
 }
 
-/// A sender writes and sends; whoever reads the word takes the block, and its bytes.
+/// A sender writes and sends a block; the receiver that reads the word gets the block and its
+/// bytes.
 fn written_and_accepted() {
     let block = Block::new(Truth::loaned(1, 0));
     let sender = thread::spawn({
@@ -205,8 +207,8 @@ fn an_accepting_without_acquire_is_noticed() {
     check(Fault::ExchangesRelaxed, &[], written_and_accepted);
 }
 
-/// Others free a block each in a slab, whose owner looks meanwhile, twice: what it has not seen to
-/// be free, it is told of still.
+/// Other threads free one block each in a slab, whose owner reads the words twice meanwhile. For
+/// each block that the owner has not seen to be free, the hint is still set.
 fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
     let held = || AtomicU64::new(Truth::loaned(2, 0).0);
     let slab = Arc::new((AtomicU64::new(0), [0; BLOCKS].map(|_| held())));
@@ -217,8 +219,8 @@ fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
             give(&slab.0);
         })
     });
-    // In a thread that comes last: loom would not try the others before it otherwise, where they
-    // look first.
+    // In a thread that is spawned last: otherwise loom would not try the others before it if they
+    // load first.
     let owner = thread::spawn({
         let slab = slab.clone();
         move || {
@@ -242,11 +244,11 @@ fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
         count if count == BLOCKS => "all",
         _ => "some",
     });
-    assert!(seen == [true; BLOCKS] || hint::take(&slab.0), "a block that nobody looks for");
+    assert!(seen == [true; BLOCKS] || hint::take(&slab.0), "a free block without a hint");
 }
 
-/// One alone: of stores and exchanges in no order loom makes two orders at once. Where two free,
-/// `tso` has the hint.
+/// With one block: loom gives stores and exchanges that are not ordered two orders at once. `tso`
+/// checks the hint with two threads that free blocks.
 fn freed_and_looked_for() {
     looked_for::<1>(hint::give);
 }
@@ -257,20 +259,21 @@ fn a_freed_block_is_looked_for() {
 }
 
 #[test]
-#[should_panic = "a block that nobody looks for"]
+#[should_panic = "a free block without a hint"]
 fn a_hint_without_release_is_noticed() {
     check(Fault::StoresRelaxed, &[], freed_and_looked_for);
 }
 
 #[test]
-#[should_panic = "a block that nobody looks for"]
+#[should_panic = "a free block without a hint"]
 fn a_hint_without_acquire_is_noticed() {
     check(Fault::ExchangesRelaxed, &[], freed_and_looked_for);
 }
 
-/// By an exchange, where the load did not say 1 already: the owner may have read the words.
+/// An exchange only if a load returned 0 does not suffice: the owner may have read the words
+/// already.
 #[test]
-#[should_panic = "a block that nobody looks for"]
+#[should_panic = "a free block without a hint"]
 fn a_hint_that_is_looked_at_first_is_noticed() {
     let give = |hint: &AtomicU64| {
         if hint.load(Ordering::Acquire) == 0 {
@@ -280,15 +283,16 @@ fn a_hint_that_is_looked_at_first_is_noticed() {
     check(Fault::None, &[], move || looked_for::<2>(give));
 }
 
-/// Of two that store, the second one's store says nothing of what the first one did before: that is
-/// the language's rule, and not x86-64's (`tso`).
+/// If two threads store the hint, the second store does not make visible what the first thread did
+/// before: by the rules of the language, not by those of x86-64 (`tso`).
 #[test]
-#[should_panic = "a block that nobody looks for"]
+#[should_panic = "a free block without a hint"]
 fn a_hint_may_hide_another_ones_by_the_languages_rules() {
     check(Fault::None, &[], || looked_for::<2>(hint::give));
 }
 
-/// Of two that exchange it, the second one's goes on with what the first one released.
+/// If two threads exchange the hint, the second exchange continues the release sequence of the
+/// first.
 #[test]
 fn an_exchanged_hint_hides_none() {
     let give = |hint: &AtomicU64| {
@@ -297,8 +301,8 @@ fn an_exchanged_hint_hides_none() {
     check(Fault::None, &["all", "some", "none"], move || looked_for::<2>(give));
 }
 
-/// A block is on its way from a dead member to a dead one; each is recovered by somebody, who frees
-/// it if the other one is known to be dead.
+/// A block is in flight between two dead members. Each is recovered by one process, which frees the
+/// block if the other member is known to be dead.
 fn both_ends_recovered() {
     let alive = || AtomicU64::new(MemberWord::new(MemberState::Alive, 1).0);
     let shared = Arc::new((Block::new(Truth::in_flight(1, 5)), [alive(), alive()]));
@@ -317,7 +321,7 @@ fn both_ends_recovered() {
     let freed = recover(1)();
     let freed = [freed, other.join().expect("no panic")];
     saw(if freed[0] { "freed by the one" } else { "freed by the other" });
-    assert!(freed != [false; 2], "in flight for ever");
+    assert!(freed != [false; 2], "freed by neither");
     assert!(freed != [true; 2], "freed twice");
     assert_eq!(shared.0.now(), Truth::free(6));
 }
@@ -329,7 +333,7 @@ fn one_of_two_recoverers_frees_what_was_between_the_dead() {
 }
 
 #[test]
-#[should_panic = "in flight for ever"]
+#[should_panic = "freed by neither"]
 fn recoverers_without_a_fence_are_noticed() {
     check(Fault::Unfenced, &[], both_ends_recovered);
 }
@@ -340,7 +344,7 @@ fn recoverers_without_an_exchange_are_noticed() {
     check(Fault::ExchangesTorn, &[], both_ends_recovered);
 }
 
-/// A slab is given back by one arena, and two others want it: one has its memory.
+/// One arena returns a slab, and two others claim it: at most one gets its memory.
 fn claimed_by_two() {
     let owned = SlabWord::new(SlabState::Punching, 1, 0);
     let shared = Arc::new((AtomicU64::new(owned.0), AtomicU64::new(0), Memory::default()));
@@ -361,13 +365,13 @@ fn claimed_by_two() {
     shared.2.set(0);
     slab::set(&shared.0, SlabWord::EMPTY);
     let claimed = others.map(|one| one.join().expect("no panic"));
-    saw(if claimed == [false; 2] { "nobody" } else { "one" });
+    saw(if claimed == [false; 2] { "neither" } else { "one" });
     assert!(claimed != [true; 2], "two have the slab");
 }
 
 #[test]
 fn a_slab_is_claimed_once() {
-    check(Fault::None, &["nobody", "one"], claimed_by_two);
+    check(Fault::None, &["neither", "one"], claimed_by_two);
 }
 
 #[test]
@@ -382,8 +386,8 @@ fn a_slab_emptied_without_release_is_noticed() {
     check(Fault::StoresRelaxed, &[], claimed_by_two);
 }
 
-/// Whoever reads that a slab is owned reads its class. It is claimed before: in a thread that looks
-/// before it claims, loom would not try a reader who comes later.
+/// A reader that finds a slab owned reads the slab's class. The slab is claimed beforehand: in a
+/// thread that loads before it claims, loom would not try a later reader.
 fn owned_and_read() {
     let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     assert!(slab::claim(&shared.0, 2));
@@ -397,7 +401,7 @@ fn owned_and_read() {
     let found = SlabWord(shared.0.load(Ordering::Acquire));
     if found.state() == SlabState::Owned {
         saw("owned");
-        assert_eq!(shared.1.load(Ordering::Relaxed), 9, "a class of before");
+        assert_eq!(shared.1.load(Ordering::Relaxed), 9, "an old class");
     } else {
         saw("claimed");
     }
@@ -410,19 +414,20 @@ fn an_owned_slab_has_its_class() {
 }
 
 #[test]
-#[should_panic = "a class of before"]
+#[should_panic = "an old class"]
 fn a_slab_owned_without_release_is_noticed() {
     check(Fault::StoresRelaxed, &[], owned_and_read);
 }
 
 #[test]
-#[should_panic = "a class of before"]
+#[should_panic = "an old class"]
 fn a_reader_of_an_owner_without_acquire_is_noticed() {
     check(Fault::LoadsRelaxed, &[], owned_and_read);
 }
 
-/// A part of a large block whose heir died over taking it: the dead owner's recoverer lets the
-/// block go, the heir's recoverer lets go what belongs to no block, and a third one wants the slab.
+/// A slab of a large block whose adopter died while adopting it: the recoverer of the dead owner
+/// releases the block, the recoverer of the adopter releases slabs of no block, and a third process
+/// claims the slab.
 fn part_let_go_by_two() {
     let span = SlabWord::new(SlabState::Span, 2, 1);
     let shared = Arc::new((AtomicU64::new(span.0), AtomicU64::new(2), Memory::default()));
@@ -450,7 +455,7 @@ fn part_let_go_by_two() {
         }
     };
     let others = [1, 2].map(|arena| thread::spawn(empties(arena)));
-    // The last one, as above.
+    // Spawned last, as above.
     let third = thread::spawn({
         let shared = shared.clone();
         move || {
@@ -467,7 +472,7 @@ fn part_let_go_by_two() {
     }
     let claimed = third.join().expect("no panic");
     let owner = SlabWord(shared.0.load(Ordering::Relaxed));
-    assert!(!claimed || owner.state() == SlabState::Claimed, "somebody else's slab was let go");
+    assert!(!claimed || owner.state() == SlabState::Claimed, "a claimed slab was released");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Regressions: members that begin or end at odd moments, and ways that end before them. Each opens
-//! with what happened once.
+//! Regressions: members, outboxes and inboxes that begin or end at unusual moments. The comment of
+//! each test describes the failure that it caught.
 
 use std::cell::RefCell;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -31,7 +31,7 @@ fn deaths(heap: &Heap) -> u64 {
     heap.core.space.header().deaths.load(Ordering::Relaxed)
 }
 
-/// Sends three blocks to a child, which takes one of them, and dies after the outbox was dropped.
+/// Sends three blocks to a child, which receives one of them, and dies after the outbox is dropped.
 fn leave_two_in_a_lane(heap: &Heap, name: &str) {
     let address = address(name);
     let (told, tells) = pipe().expect("pipe");
@@ -51,43 +51,43 @@ fn leave_two_in_a_lane(heap: &Heap, name: &str) {
         let mut outbox = heap.outbox(sender, to).expect("ours");
         for _ in 0..3 {
             outbox
-                .send(heap.alloc(1_000).expect("room"))
+                .send(heap.alloc(1_000).expect("space"))
                 .map_err(|(error, _)| error)
                 .expect("sent");
         }
-        hear(&told).expect("it has one");
+        hear(&told).expect("it has received one");
         drop(outbox);
-        assert_eq!(sound(heap).in_use(), 3 * 1_024, "a living receiver may read them still");
+        assert_eq!(sound(heap).in_use(), 3 * 1_024, "a live receiver may still read them");
         tell(&go, 0).expect("it listens");
-        child.join().expect("the child did all of it");
+        child.join().expect("the child succeeds");
     });
 }
 
-/// What was in flight when the outbox was dropped stayed so when the receiver had died: nobody but
-/// the sender was entitled to it, who had to call `reclaim_sent`.
+/// Blocks that were in flight when the outbox was dropped stayed so after the receiver's death:
+/// only the sender may free them, and it had to call `reclaim_sent`.
 #[test]
 fn what_was_sent_by_an_outbox_that_is_gone_comes_back() {
     let heap = heap(MIB);
     leave_two_in_a_lane(&heap, "gone");
     assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 3);
     assert_eq!(sound(&heap).in_use(), 0);
-    assert_eq!(heap.dead_members().expect("not forked"), [], "nothing names it any more");
+    assert_eq!(heap.dead_members().expect("not forked"), [], "no word names it any more");
 }
 
-/// The same where somebody else had looked after the receiver.
+/// Blocks stayed in flight also if another member had recovered the receiver.
 #[test]
 fn what_was_sent_comes_back_whoever_looks_after_the_dead() {
     let heap = heap(MIB);
     leave_two_in_a_lane(&heap, "else");
     dies_after(&heap, |own| own.recover_and_trim().is_ok_and(|recovery| recovery.blocks == 1));
     assert_eq!(sound(&heap).in_use(), 2 * 1_024);
-    drop(heap.alloc(30_000).expect("room"));
+    drop(heap.alloc(30_000).expect("space"));
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// What a sender died over, after its receiver had dropped its only inbox, stayed in flight until
-/// the receiver called `reclaim_received`. What the program carries itself still does: it may read
-/// it.
+/// Blocks of a sender that died after its receiver had dropped its only inbox stayed in flight
+/// until the receiver called `reclaim_received`. Parcels that the program itself carries still do,
+/// because the program may read them later.
 #[test]
 fn what_is_sent_to_one_without_an_inbox_is_freed() {
     let heap = heap(MIB);
@@ -100,7 +100,7 @@ fn what_is_sent_to_one_without_an_inbox_is_freed() {
         });
     };
     dies();
-    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 0, "it may have an inbox yet");
+    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 0, "an inbox may still come");
     let inbox = heap.inbox(Mailbox::unbound().expect("a mailbox")).expect("ours");
     heap.recover_and_trim().expect("recovered");
     assert_eq!(sound(&heap).in_use(), 64 + 1_024);
@@ -113,8 +113,8 @@ fn what_is_sent_to_one_without_an_inbox_is_freed() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A lane that could not be read to its end, for want of a descriptor for its next chunk, counted
-/// as empty: what a dead sender had put into it was freed, and lost.
+/// A lane that could not be read to its end, for lack of a descriptor for its next chunk, counted
+/// as empty: the blocks that a dead sender had put into it were freed, and lost.
 #[test]
 fn what_the_dead_sent_is_read_when_there_are_descriptors() {
     const ALL: usize = 20_000;
@@ -127,7 +127,8 @@ fn what_the_dead_sent_is_read_when_there_are_descriptors() {
         tell(&tells, own.member().to_u64())?;
         drop(inbox.recv().ok()?);
         let before = getrlimit(Resource::Nofile);
-        // Even the thread that receives a chunk, with a table of its own, cannot have a second one.
+        // The thread that receives a chunk has a descriptor table of its own, with one entry: it
+        // cannot receive a second chunk.
         setrlimit(Resource::Nofile, Rlimit { current: Some(1), ..before }).ok()?;
         tell(&go, 0)?;
         hear(&ended)?;
@@ -138,7 +139,7 @@ fn what_the_dead_sent_is_read_when_there_are_descriptors() {
             }
             own.recover_and_trim().ok()?;
         }
-        assert!(read < ALL, "all fits into the first chunk");
+        assert!(read < ALL, "all blocks fit into the first chunk");
         setrlimit(Resource::Nofile, before).ok()?;
         for _ in 0..1_000 {
             while inbox.try_recv().is_ok() {
@@ -168,14 +169,14 @@ fn what_the_dead_sent_is_read_when_there_are_descriptors() {
         let to = Member::from_u64(hear(&told).expect("a member"));
         dies_after(&heap, |own| sends(own, to).is_some());
         tell(&ends, 0).expect("it listens");
-        child.join().expect("the child did all of it");
+        child.join().expect("the child succeeds");
     });
     heap.recover_and_trim().expect("recovered");
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// Where one lane ended and another one began between two looks, there were as many as before, and
-/// nobody looked after the dead.
+/// If one lane ended and another one began between two checks, the number of lanes was the same,
+/// and the inbox did not recover the dead sender.
 #[test]
 fn an_end_is_seen_though_another_one_begins() {
     let heap = heap(MIB);
@@ -199,19 +200,19 @@ fn an_end_is_seen_though_another_one_begins() {
             assert!(inbox.try_recv().is_err());
         }
         tell(&go, 0).expect("it listens");
-        child.join().expect("the child did all of it");
-        // Both are seen by the mailbox alone, which has one lane again.
+        child.join().expect("the child succeeds");
+        // Only the mailbox sees the end and the beginning; it has one lane again.
         let _second = Sender::connect(address.as_str()).expect("we listen");
         while inbox.mailbox.departures() == 0 || inbox.mailbox.sender_count() != 1 {
             assert!(inbox.mailbox.try_recv().is_err());
         }
-        assert!(heap.is_alive(first), "nobody has looked");
+        assert!(heap.is_alive(first), "not recovered yet");
         assert!(inbox.try_recv().is_err());
         assert!(!heap.is_alive(first));
     });
 }
 
-/// A dead member that something named still was recovered at each look anew, and each time all
+/// A dead member that a word still named was recovered again at each check, and each time all
 /// arenas read all their words.
 #[test]
 fn a_death_is_told_of_once() {
@@ -226,7 +227,7 @@ fn a_death_is_told_of_once() {
             (before + 1, Ok(1))
         );
     }
-    // Whoever recovered it may have died before he told.
+    // The recoverer may have died before it stored that the death was reported.
     let dead = heap.dead_members().expect("not forked");
     heap.core.space.member(dead[0].slot()).told.store(0, Ordering::Relaxed);
     heap.recover_and_trim().expect("recovered");
@@ -240,7 +241,7 @@ thread_local! {
 
 static LATE_BLOCKS: AtomicU64 = AtomicU64::new(0);
 
-/// Allocates when its thread has ended.
+/// Allocates blocks when it is dropped, at the end of its thread.
 struct Late(Arc<Heap>);
 
 impl Drop for Late {
@@ -251,15 +252,15 @@ impl Drop for Late {
     }
 }
 
-/// An allocation in a thread-local value's destructor, when the thread had given its arena back,
-/// took another arena each time, for good: after 2,048 of them nobody had one.
+/// An allocation in a thread-local value's destructor, after the thread had abandoned its arena,
+/// took another arena each time and kept it: after 2,048 of them no arena was left.
 #[test]
 fn late_allocations_borrow_an_arena() {
     let heap = Arc::new(heap(MIB));
     for _ in 0..3 {
         let late = Late(heap.clone());
         std::thread::spawn(move || {
-            // First: what is made first goes last.
+            // Before the thread's arena: the value made first is dropped last.
             LATE.with(|place| *place.borrow_mut() = Some(late));
             LATE.with(|late| drop(late.borrow().as_ref().map(|late| late.0.alloc(10))));
         })
@@ -272,21 +273,22 @@ fn late_allocations_borrow_an_arena() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A slab that somebody was just fetching memory for, or giving back, counted as taken: a heap with
-/// room said that it was full.
+/// A slab whose memory was being fetched or returned counted as taken: a heap with free space
+/// returned `Full`.
 #[test]
 fn slabs_that_change_hands_are_waited_for() {
     for (state, len) in [(SlabState::Claimed, 4 * SLAB), (SlabState::Punching, 30_000)] {
         let heap = heap(4 * SLAB);
         let arena = heap.alloc(1).map(|block| heap.core.owner(block.granule() / GRANULES).arena());
-        let word = SlabWord::new(state, arena.expect("room"), 0).0;
+        let word = SlabWord::new(state, arena.expect("space"), 0).0;
         heap.recover_and_trim().expect("recovered");
         let owners = || (0..4).map(|slab| &heap.core.space.slab(slab).owner);
         let set = |word: u64| owners().for_each(|owner| owner.store(word, Ordering::Release));
         set(word);
         assert_eq!(heap.core.claim_slabs(0, 4), Ok(Room::Later));
         assert_eq!(heap.core.claim_slab(0, Class::of(len)), Ok(Room::Later));
-        // Whoever is not scheduled in time finds it full rightly: not each time.
+        // If the other thread is not scheduled in time, `Full` is correct; that does not happen ten
+        // times in a row.
         let found = (0..10).any(|_| {
             set(word);
             scope(|threads| {
@@ -299,14 +301,14 @@ fn slabs_that_change_hands_are_waited_for() {
             })
         });
         assert!(found, "full");
-        // Nobody has that arena: it is not waited for.
+        // No member owns that arena, so its slabs are not waited for.
         set(SlabWord::new(state, layout::ARENAS - 1, 0).0);
         assert_eq!(heap.core.claim_slabs(0, 4), Ok(Room::None));
         set(SlabWord::EMPTY.0);
     }
 }
 
-/// Sends one block, when the receiver has taken the connection.
+/// Sends one block, once the receiver has accepted the connection.
 fn send<'a>(heap: &'a Heap, outbox: &mut Outbox<'a>, inbox: &mut Inbox<'a>) -> Result<()> {
     loop {
         assert!(inbox.try_recv().is_err(), "nothing was sent");
@@ -317,8 +319,8 @@ fn send<'a>(heap: &'a Heap, outbox: &mut Outbox<'a>, inbox: &mut Inbox<'a>) -> R
     }
 }
 
-/// Blocks were sent to whoever was at the lane's other end, though another member was named, which
-/// alone could have accepted them.
+/// Blocks were sent to the process at the lane's other end, although the outbox named another
+/// member, and only that member could have accepted them.
 #[test]
 fn an_outbox_leads_to_the_member_that_was_named() {
     let heap = heap(MIB);
@@ -339,16 +341,16 @@ fn an_outbox_leads_to_the_member_that_was_named() {
             matches!(error, HeapError::WrongMember { slot: 1, found, .. } if found == me),
             "{error}"
         );
-        send(&heap, &mut right, &mut inbox).expect("ourselves");
+        send(&heap, &mut right, &mut inbox).expect("this process");
         drop(inbox.recv().expect("it was sent"));
         tell(&go, 0).expect("it listens");
-        child.join().expect("the child did all of it");
+        child.join().expect("the child succeeds");
     });
     heap.recover_and_trim().expect("recovered");
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// Whoever was short kept all of it once.
+/// A member that needed space and recovered a dead one kept all of its slabs.
 #[test]
 fn what_the_dead_had_is_everybodys() {
     let heap = heap(MIB);
@@ -358,6 +360,6 @@ fn what_the_dead_had_is_everybodys() {
         std::mem::forget(blocks);
         all
     });
-    let _ours = heap.alloc(64).expect("the dead one's");
+    let _ours = heap.alloc(64).expect("a slab of the dead member");
     dies_after(&heap, |other| other.alloc(64).is_ok());
 }

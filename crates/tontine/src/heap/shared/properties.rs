@@ -1,10 +1,10 @@
-//! Random calls, by two threads and another process, against the textbook's heap and a plain model.
+//! Random calls by two threads and another process, compared with the textbook heap and a model.
 //!
-//! Whatever is done: what the textbook's heap has room for this one has, too; each byte is one
-//! holder's, and holds what that one wrote; an old handle is an error; `check` finds no fault after
-//! any step; and in the end nothing is left. Now and then the other process is killed.
+//! After any calls: if the textbook heap has space for a block, so has this one; each byte has one
+//! holder, and has the value that this holder wrote; using an old handle is an error; `check` finds
+//! no fault after any step; and in the end no block is left. Sometimes the other process is killed.
 
-#![allow(unsafe_code, reason = "fork, and the textbook's blocks")]
+#![allow(unsafe_code, reason = "fork, and blocks of the textbook heap")]
 
 use std::collections::BTreeMap;
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -17,7 +17,7 @@ use super::layout::SLAB;
 use super::{Handle, Heap, HeapError, HeapReport, Member, Parcel};
 use crate::heap::classic;
 
-/// A call, or an answer: what it is, and four numbers.
+/// A call or its result: a code, and four numbers.
 type Words = [u64; 5];
 
 const ALLOC: u64 = 0;
@@ -32,19 +32,19 @@ const WHO: u64 = 7;
 const DONE: u64 = 1;
 const REFUSED: u64 = 0;
 
-/// Steps of a case. No case has so many large blocks that they do not fit side by side.
+/// Maximum number of steps of a case: few enough that all large blocks fit into adjacent slabs.
 const STEPS: usize = 60;
 
-/// What is done, by whoever of the three that the first number says.
+/// One step. If it has two numbers, the first one selects one of the three callers.
 #[derive(Debug, Clone)]
 enum Step {
     Alloc(usize, usize),
     Free(usize, usize),
-    /// A block goes to the other process, or from it here.
+    /// A block is sent to the other process, or from there to this one.
     Send(usize),
     Accept(usize),
     TakeBack(usize),
-    /// A handle is used that was good once.
+    /// A stale handle is used.
     Stale(usize, usize),
     Tend(usize),
     /// The second thread ends, and another one takes its place.
@@ -75,7 +75,7 @@ fn parcel(words: Words) -> Parcel {
     Parcel::from_bytes(bytes.try_into().expect("three words"))
 }
 
-/// Carries a call out. A panic shows as an end without an answer.
+/// Executes a call. If it panics, the caller gets no result.
 fn obey(heap: &Heap, call: Words) -> Words {
     let [what, a, b, c, d] = call;
     let answer = |block: Result<super::Block<'_>, HeapError>, byte: Option<(u64, u64)>| match block
@@ -133,7 +133,7 @@ fn obey(heap: &Heap, call: Words) -> Words {
     }
 }
 
-/// Another process, a member of its own, that does what it is told.
+/// Another process, itself a member, that executes calls.
 struct Other {
     pid: i32,
     calls: PipeWriter,
@@ -160,7 +160,7 @@ impl Other {
                         });
                         let found: Vec<u8> =
                             obey(&own, call).iter().flat_map(|word| word.to_le_bytes()).collect();
-                        answer.write_all(&found).expect("the parent listens");
+                        answer.write_all(&found).expect("the parent reads");
                     }
                 };
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve));
@@ -184,7 +184,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // SAFETY: our own child, which was not reaped.
+        // SAFETY: this process's child, which was not reaped.
         unsafe {
             libc::kill(self.pid, libc::SIGKILL);
             libc::waitpid(self.pid, std::ptr::null_mut(), 0);
@@ -192,7 +192,7 @@ impl Drop for Other {
     }
 }
 
-/// A thread that does what it is told, until it is told no more.
+/// A thread that executes calls until the channel is closed.
 struct Thread<'a> {
     handle: std::thread::ScopedJoinHandle<'a, ()>,
     calls: SyncSender<Words>,
@@ -209,7 +209,7 @@ impl<'a> Thread<'a> {
         Self { handle, calls, answers }
     }
 
-    /// Ends it. What it had it has given back then.
+    /// Ends the thread, which has abandoned its arena when this returns.
     fn end(self) {
         drop(self.calls);
         self.handle.join().expect("it has not failed");
@@ -221,18 +221,18 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// This process, the other one, and one that is no more.
+/// The members of the model: this process, the other one, and dead ones.
 const OURS: usize = 0;
 const THEIRS: usize = 1;
 const A_DEAD_ONES: usize = 2;
 
-/// A block as the model has it.
+/// A block in the model.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     generation: u64,
     len: usize,
     byte: u8,
-    /// One of the three below.
+    /// [`OURS`], [`THEIRS`] or [`A_DEAD_ONES`].
     member: usize,
     reference: Option<std::ptr::NonNull<u8>>,
 }
@@ -244,7 +244,7 @@ struct All<'a> {
     other: Other,
     reference: classic::ClassicHeap,
     held: BTreeMap<u64, Held>,
-    /// Blocks on their way: whose they were is in `Held`.
+    /// Blocks in flight; `Held` has the member that sent each.
     sent: Vec<(Words, Held)>,
     old: Vec<Handle>,
     earlier: Option<HeapReport>,
@@ -266,12 +266,12 @@ impl All<'_> {
         let reference = self.reference.malloc(len).ok();
         let found = self.call(who, [ALLOC, len as u64, byte.into(), 0, 0]);
         if found[0] != DONE {
-            assert!(!ample || reference.is_none(), "the textbook's heap has room for {len}");
+            assert!(!ample || reference.is_none(), "the textbook heap has space for {len}");
             let report = self.heap.check().expect("not forked");
             let empty = |slab: &super::SlabMap| slab.status == super::SlabStatus::Empty;
             let slabs = report.slabs.iter().filter(|slab| empty(slab)).count();
             assert!(slabs == 0 || len > SLAB / 2, "{slabs} slabs are empty");
-            // Nor has whoever was refused a slab without a block.
+            // Nor has the process whose allocation failed an empty slab.
             let pid = self.other.pid.unsigned_abs();
             let is_free = |slab: &&super::SlabMap| slab.allocated.is_empty() && slab.in_flight == 0;
             let own = report.slabs.iter().filter(|slab| slab.owner == Some(pid));
@@ -304,7 +304,7 @@ impl All<'_> {
 
     fn forget(&mut self, reference: Option<std::ptr::NonNull<u8>>) {
         let Some(block) = reference else { return };
-        // SAFETY: the model frees each once.
+        // SAFETY: the model frees each block once.
         unsafe { self.reference.free(block) }.expect("it is allocated");
     }
 
@@ -315,7 +315,7 @@ impl All<'_> {
 
     fn free(&mut self, who: usize, which: usize) {
         let Some((offset, held)) = self.nth(which) else { return };
-        // Any thread of the member that has it.
+        // Any thread of the member that holds it.
         let who = if held.member == THEIRS { 2 } else { who % 2 };
         let call = [FREE, offset, held.generation, held.len as u64, held.byte.into()];
         assert_eq!(self.call(who, call)[0], DONE);
@@ -364,11 +364,11 @@ impl All<'_> {
         let Some(handle) = self.old.get(which % self.old.len().max(1)).copied() else { return };
         let found = self.call(who, [FREE, handle.offset, handle.generation, 0, 0]);
         assert_eq!(found[0], REFUSED, "{handle:?} is old");
-        // And what is somebody else's.
+        // A valid handle of another member's block is refused too.
         let Some((offset, held)) = self.nth(which) else { return };
         let stranger = if held.member == THEIRS { who % 2 } else { 2 };
         let found = self.call(stranger, [FREE, offset, held.generation, 0, 0]);
-        assert_eq!(found[0], REFUSED, "{held:?} is somebody else's");
+        assert_eq!(found[0], REFUSED, "{held:?} is another member's");
     }
 
     fn kill(&mut self) {
@@ -386,7 +386,7 @@ impl All<'_> {
         for (offset, held) in lost {
             self.done_with(offset, held);
         }
-        // What was on its way to it comes back; what it has sent is ours, parcel by parcel.
+        // Blocks sent to it are reclaimed; those that it has sent can still be accepted.
         let expected = self.sent.iter().filter(|(_, held)| held.member == OURS).count();
         assert_eq!(self.heap.reclaim_sent(member).expect("not forked"), expected);
         let (back, still): (Vec<_>, _) =
@@ -424,9 +424,10 @@ impl All<'_> {
             Step::Accept(which) => self.land(ACCEPT, which),
             Step::TakeBack(which) => self.land(TAKE_BACK, which),
             Step::Stale(who, which) => self.stale(who, which),
-            Step::Tend(who) => assert_eq!(self.call(who, [TEND; 5])[1], 0, "nobody is dead"),
+            Step::Tend(who) => assert_eq!(self.call(who, [TEND; 5])[1], 0, "no member is dead"),
             Step::Replace => {
-                // The old one's arena rests, until the new one, or whoever finds no room, has it.
+                // The old thread's arena is abandoned until the new thread takes it over, or a
+                // thread without space takes its slabs.
                 let new = Thread::new(self.scope, self.heap);
                 std::mem::replace(&mut self.thread, new).end();
             }
@@ -438,7 +439,7 @@ impl All<'_> {
 fn run(slabs: usize, ample: bool, steps: Vec<Step>) {
     let heap = Heap::create(slabs * SLAB).expect("there is memory");
     std::thread::scope(|scope| {
-        // SAFETY: the scope is borrowed for no longer than it lasts: `all` ends within it.
+        // SAFETY: the scope outlives this borrow: `all` ends within the scope.
         let scope: &std::thread::Scope<'_, '_> = unsafe { &*std::ptr::from_ref(scope).cast() };
         let reference = classic::ClassicHeapOptions::new().max_size(1 << 20).create();
         let mut all = All {
@@ -467,7 +468,7 @@ fn run(slabs: usize, ample: bool, steps: Vec<Step>) {
         for who in 0..3 {
             all.call(who, [TEND; 5]);
         }
-        // Arenas of threads that have ended gave theirs back.
+        // The arenas of ended threads have returned their slabs.
         let report = all.heap.check().expect("not forked");
         assert_eq!((report.in_use(), report.committed()), (0, 0), "{report}");
     });
@@ -480,7 +481,7 @@ proptest! {
     fn an_ample_heap_has_room_where_the_textbooks_has(
         steps in prop::collection::vec(step(), 1..STEPS),
     ) {
-        // Each step takes two slabs at most, so that two are left side by side somewhere.
+        // Each step takes at most two slabs, so two adjacent ones are always left.
         run(4 * STEPS + 16, true, steps);
     }
 

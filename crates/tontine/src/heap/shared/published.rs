@@ -485,7 +485,7 @@ mod tests {
     fn a_late_reader_leaves_no_memory() {
         for len in [64, 30_000, 3 * SLAB] {
             let heap = heap(MIB);
-            let published = heap.alloc(len).expect("room").publish().expect("sound");
+            let published = heap.alloc(len).expect("space").publish().expect("sound");
             let handle = published.handle();
             let late = |read: &dyn Fn(&Heap, usize)| {
                 let (granule, _) = heap.published(handle).expect("it is published");

@@ -1,5 +1,5 @@
-//! Regressions: what somebody writes over a heap's words makes no survivor panic, hang, or reach
-//! outside of its mapping. Each opens with what it did once.
+//! Regressions: if a member overwrites the heap's words, the others do not panic, hang, or access
+//! memory outside of the mapping. The comment of each test describes the failure that it caught.
 
 #![allow(unsafe_code, reason = "children join the heap")]
 
@@ -21,22 +21,22 @@ fn set_words(heap: &Heap, word: Truth) {
     }
 }
 
-/// A block of the last generation is free, but never given out. Whoever had no other block counted
-/// it among the free ones, tried to give it out, and looked again, for ever.
+/// A block of the last generation is free, but never allocated. An arena without another block
+/// counted it as free, failed to allocate it, and searched again, without end.
 #[test]
 fn worn_out_blocks_are_no_room() {
     for len in [64, 100_000] {
         let heap = heap(3);
-        drop(heap.alloc(len).expect("there is room"));
+        drop(heap.alloc(len).expect("there is space"));
         set_words(&heap, Truth::free(LAST));
         let error = heap.alloc(len).expect_err("all are worn out");
         assert!(matches!(error, HeapError::Full { .. }), "{error}");
     }
 }
 
-/// A block that its holder has, and of which somebody has written that it is free, is given out
-/// again. Each of the two holders frees it: the second time was an assertion, and a slab of which
-/// all blocks were free retired twice, which took another slab's place away.
+/// If the word of a held block is overwritten with FREE, the block is allocated again, and both
+/// holders free it. The second time failed an assertion, and a slab whose blocks were all free was
+/// retired twice, which removed another slab from its list.
 #[test]
 fn a_block_may_be_freed_twice() {
     let heap = heap(3);
@@ -53,9 +53,9 @@ fn a_block_may_be_freed_twice() {
     let _ = heap.check();
 }
 
-/// A slab's owner word is cleared, and its owner takes it anew, for blocks of another size. What
-/// was allocated from it before began within those: it was put among them, and given out, and
-/// reached beyond the heap's end.
+/// A slab's owner word is overwritten with EMPTY, and its owner claims the slab again for blocks of
+/// another size. Old blocks of the slab begin inside of new ones: freed, an old block was entered
+/// into the slab's shelf, allocated again, and reached beyond the heap's end.
 #[test]
 fn a_slab_may_be_taken_twice() {
     for (before, after) in [(64, 30_000), (30_000, 64), (70_000, 5_000), (5_000, 70_000)] {
@@ -77,8 +77,8 @@ fn a_slab_may_be_taken_twice() {
     }
 }
 
-/// A dead member's block of 64 bytes, of which somebody has written that it has three slabs: all of
-/// them were let go, though two were somebody else's.
+/// The class of a dead member's slab with a block of 64 bytes is overwritten: a block of three
+/// slabs. All three were released, although two belonged to another member.
 #[test]
 fn recovery_lets_go_what_belongs_together() {
     let heap = heap(3);
@@ -90,7 +90,7 @@ fn recovery_lets_go_what_belongs_together() {
             true
         }
     }));
-    let mut ours = [heap.alloc(40_000).expect("room"), heap.alloc(40_000).expect("room")];
+    let mut ours = [heap.alloc(40_000).expect("space"), heap.alloc(40_000).expect("space")];
     ours.iter_mut().for_each(|block| block.fill(7));
     heap.core.space.slab(0).class.store(Class::Large(3).raw(), Ordering::Relaxed);
     heap.recover_and_trim().expect("dead members are recovered");
@@ -98,14 +98,14 @@ fn recovery_lets_go_what_belongs_together() {
     assert_eq!(heap.check().expect("not forked").faults, []);
 }
 
-/// Whoever takes over a large block, from the last part to the first, may die in between: the parts
-/// then name three arenas. Nobody could take it over any more, and the slots of both dead stayed
-/// as they were until its holder freed it.
+/// A process that adopts a large block, from its last slab to its first, may die in between; if
+/// that happens twice, the slabs name three arenas. No process could adopt the block any more, and
+/// the slots of both dead members were not freed until the block's holder freed it.
 #[test]
 fn a_large_block_half_passed_on_is_passed_on() {
     let heap = heap(3);
     let core = &heap.core;
-    let _block = heap.alloc(3 * SLAB).expect("room");
+    let _block = heap.alloc(3 * SLAB).expect("space");
     let arena = |slab: usize| SlabWord(core.space.slab(slab).owner.load(Ordering::Relaxed)).arena();
     let from = arena(0);
     let third = SlabWord::new(SlabState::Span, from + 9, 2);
@@ -113,15 +113,15 @@ fn a_large_block_half_passed_on_is_passed_on() {
     assert!(core.pass_on(0, from, from + 1));
     assert_eq!([0, 1, 2].map(arena), [from + 1; 3]);
     assert!(core.pass_on(0, from + 1, from));
-    assert!(!core.pass_on(0, from + 1, from), "it is not the one that has it");
+    assert!(!core.pass_on(0, from + 1, from), "another arena owns it");
 }
 
-/// Every slab says that it begins a block of all that follow. Each part of each was a fault with a
-/// text of its own: of a heap of 1 GiB a hundred million.
+/// Every slab's entry says that its block has all slabs behind it. Each part of each block was a
+/// fault with a text of its own: a hundred million for a heap of 1 GiB.
 #[test]
 fn a_report_is_bounded() {
     let heap = heap(4_096);
-    let _block = heap.alloc(1).expect("room");
+    let _block = heap.alloc(1).expect("space");
     let first = heap.core.space.slab(0);
     let owner = first.owner.load(Ordering::Relaxed);
     for slab in 0..4_096 {
@@ -136,17 +136,18 @@ fn a_report_is_bounded() {
     assert!(report.to_string().contains("more faults"));
 }
 
-/// In a heap with canaries the fill reached as far as the slab's entry said, over other blocks.
+/// In a heap with canaries, the fill behind a block had the length that the slab's entry gave, and
+/// overwrote other blocks.
 #[test]
 fn a_canary_stays_within_its_block() {
     let heap = HeapOptions::new(2 * SLAB).canaries(true).create().expect("there is memory");
-    let first = heap.alloc(10).expect("room");
-    let mut behind: Vec<_> = (0..4).map(|_| heap.alloc(10).expect("room")).collect();
+    let first = heap.alloc(10).expect("space");
+    let mut behind: Vec<_> = (0..4).map(|_| heap.alloc(10).expect("space")).collect();
     behind.iter_mut().for_each(|block| block.fill(1));
     let offset = first.offset();
-    first.free().expect("nothing was written behind it");
+    first.free().expect("the canary is unchanged");
     heap.core.space.slab(0).class.store(Class::Small(20).raw(), Ordering::Relaxed);
-    let again = heap.alloc(10).expect("room");
+    let again = heap.alloc(10).expect("space");
     heap.core.space.slab(0).class.store(Class::of(10 + canary::BYTES).raw(), Ordering::Relaxed);
     assert_eq!(again.offset(), offset);
     assert!(behind.iter().all(|block| block.iter().all(|byte| *byte == 1)));

@@ -517,7 +517,7 @@ mod tests {
             let file = new_file(&Geometry::of(4), canaries).expect("there is memory");
             // SAFETY: the only descriptor.
             let heap = unsafe { Heap::open(file) }.expect("initialised");
-            let block = heap.alloc(10).expect("room").into_handle();
+            let block = heap.alloc(10).expect("space").into_handle();
             let len = heap.claim(block).expect("ours").len();
             assert_eq!(len, if canaries { 10 } else { 64 });
             assert_eq!(heap.core.behind(), if canaries { canary::BYTES } else { 0 });

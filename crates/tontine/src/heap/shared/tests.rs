@@ -1,6 +1,6 @@
-//! One process's heap, and what its forked children do with it.
+//! Tests of a heap by one process and its forked children.
 
-#![allow(unsafe_code, reason = "children join the heap, and write where they should not")]
+#![allow(unsafe_code, reason = "children join the heap, and write beyond the ends of blocks")]
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn blocks_are_given_out_once_and_come_back() {
     let heap = heap(MIB);
     let mut blocks = Vec::new();
     for len in [0, 1, 64, 65, 100, 1_000, 32 << 10, (32 << 10) + 1, 64 << 10, 200_000] {
-        let mut block = heap.alloc(len).expect("there is room");
+        let mut block = heap.alloc(len).expect("there is space");
         assert_eq!((block.len(), block.as_ptr().addr() % 64), (len, 0));
         block.fill(blocks.len() as u8);
         blocks.push(block);
@@ -56,8 +56,8 @@ fn a_full_heap_says_so_and_has_room_again() {
     }
 }
 
-/// A thread that had freed large blocks kept their slabs for the next large ones, and told whoever
-/// wanted a small block that the heap was full.
+/// A thread that had freed large blocks kept their slabs for its next large blocks, so that the
+/// allocation of a small block failed with `Full`.
 #[test]
 fn what_was_large_becomes_small() {
     let heap = heap(4 * SLAB);
@@ -74,7 +74,7 @@ fn what_was_large_becomes_small() {
 #[test]
 fn a_handle_is_good_once() {
     let heap = heap(MIB);
-    let mut block = heap.alloc(100).expect("there is room");
+    let mut block = heap.alloc(100).expect("there is space");
     block[0] = 42;
     let handle = block.into_handle();
     let block = heap.claim(handle).expect("it is ours");
@@ -108,7 +108,7 @@ fn threads_free_what_others_have_allocated() {
         for number in 0..200_000 {
             let mut block = heap.alloc(64 + number % 700).expect("it is freed in time");
             block[0] = number as u8;
-            send.send(block).expect("the other one lives");
+            send.send(block).expect("the other thread receives");
         }
         drop(send);
     });
@@ -132,10 +132,10 @@ fn what_a_thread_leaves_another_one_gets() {
     sound(&heap);
 }
 
-/// What a child does to a heap that it has joined, and that it leaves by `_exit`: as if killed.
+/// Runs `body` in a child that joins the heap and ends by `_exit`, as if it were killed.
 pub(super) fn dies_after(heap: &Heap, body: impl FnOnce(&Heap) -> bool) {
     assert!(in_child(|| {
-        // SAFETY: the child has no other descriptor but the inherited one, which stays open.
+        // SAFETY: the child has only the inherited descriptor, which stays open.
         let Ok(own) = (unsafe { heap.rejoin() }) else { return false };
         let well = body(&own);
         std::mem::forget(own);
@@ -146,7 +146,7 @@ pub(super) fn dies_after(heap: &Heap, body: impl FnOnce(&Heap) -> bool) {
 #[test]
 fn what_the_dead_had_is_free() {
     let heap = heap(MIB);
-    let ours = heap.alloc(100).expect("there is room");
+    let ours = heap.alloc(100).expect("there is space");
     dies_after(&heap, |heap| {
         let blocks: Vec<_> = (0..5_000).filter_map(|_| heap.alloc(100).ok()).collect();
         let large = heap.alloc(200_000).ok();
@@ -161,7 +161,7 @@ fn what_the_dead_had_is_free() {
     assert_eq!(report.in_use(), 128);
     drop(ours);
     assert_eq!(heap.recover_and_trim().expect("nothing to do").members, 0);
-    // And all of it can be used.
+    // The whole heap is available again.
     let all: Vec<_> = std::iter::from_fn(|| heap.alloc(64 << 10).ok()).collect();
     assert_eq!(all.len(), 16);
 }
@@ -193,7 +193,7 @@ fn a_block_that_was_handed_over_outlives_who_sent_it() {
                 let parcel = block.hand_over(me).ok()?;
                 pipe.1.write_all(&parcel.to_bytes()).ok()?;
             }
-            // Two that it still had, and two that nobody hears of.
+            // Two blocks that it holds at its end, and two whose parcels are never sent.
             std::mem::forget((heap.alloc(300).ok()?, heap.alloc(300).ok()?));
             for _ in 0..2 {
                 let _ = heap.alloc(300).ok()?.hand_over(me).ok()?;
@@ -219,7 +219,7 @@ fn a_block_that_was_handed_over_outlives_who_sent_it() {
     assert_eq!(heap.reclaim_received(&dead).expect("not forked"), 2);
     drop(blocks);
     assert_eq!(sound(&heap).in_use(), 0);
-    // Nothing names the dead any more: its slot can be had.
+    // No word names the dead member any more: its slot is free.
     heap.recover_and_trim().expect("recovered");
     dies_after(&heap, |heap| heap.member().slot() == 1);
 }
@@ -235,15 +235,15 @@ fn what_was_sent_to_the_dead_comes_back() {
     let mut bytes = [0; 8];
     std::io::Read::read_exact(&mut read, &mut bytes).expect("a member");
     let child = Member::from_u64(u64::from_le_bytes(bytes));
-    // It counts as alive until somebody has looked.
+    // The child counts as alive until a member has recovered it.
     assert!(heap.is_alive(child));
-    let first = heap.alloc(10).expect("room").hand_over(child).expect("it counts as alive");
-    let _second = heap.alloc(10).expect("room").hand_over(child).expect("it counts as alive");
+    let first = heap.alloc(10).expect("space").hand_over(child).expect("it counts as alive");
+    let _second = heap.alloc(10).expect("space").hand_over(child).expect("it counts as alive");
     heap.recover_and_trim().expect("recovered");
     assert!(!heap.is_alive(child));
-    drop(heap.take_back(first).expect("nobody has accepted it"));
+    drop(heap.take_back(first).expect("not accepted"));
     assert_eq!(heap.reclaim_sent(child).expect("not forked"), 1);
-    let (error, block) = heap.alloc(10).expect("room").hand_over(child).expect_err("it is dead");
+    let (error, block) = heap.alloc(10).expect("space").hand_over(child).expect_err("it is dead");
     assert!(matches!(error, HeapError::MemberDead { slot: 1 }), "{error}");
     drop(block);
     assert_eq!(sound(&heap).in_use(), 0);
@@ -252,9 +252,9 @@ fn what_was_sent_to_the_dead_comes_back() {
 #[test]
 fn a_forked_child_leaves_the_parents_blocks_alone() {
     let heap = heap(MIB);
-    let block = heap.alloc(100).expect("room");
-    let handle = heap.alloc(100).expect("room").into_handle();
-    // Copies of the parent's values, of which each process drops its own.
+    let block = heap.alloc(100).expect("space");
+    let handle = heap.alloc(100).expect("space").into_handle();
+    // Both processes have a copy of these values, and the child must not drop its copy.
     let copies = std::mem::ManuallyDrop::new((&heap, &block));
     assert!(in_child(|| {
         let (heap, block) = *copies;
@@ -263,7 +263,7 @@ fn a_forked_child_leaves_the_parents_blocks_alone() {
             && matches!(heap.check(), Err(HeapError::Forked));
         std::panic::set_hook(Box::new(|_| {}));
         let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| block[0]));
-        // SAFETY: the child's copy; nobody uses it again there.
+        // SAFETY: the child's copy, which is not used again there.
         let publish = unsafe { std::ptr::read(block) }.publish();
         refused && read.is_err() && matches!(publish, Err((HeapError::Forked, _)))
     }));
@@ -281,7 +281,7 @@ fn a_process_opens_a_heap_once() {
         Heap::open(copy).expect_err("it is open")
     };
     assert_eq!(error, HeapError::AlreadyOpen);
-    // The lock is still held: nobody takes us for dead.
+    // The lock is still held: no other member takes this process for dead.
     dies_after(&heap, |heap| heap.recover_and_trim().is_ok_and(|recovery| recovery.members == 0));
 }
 
@@ -289,10 +289,10 @@ fn a_process_opens_a_heap_once() {
 fn a_canary_names_the_block_that_was_overrun() {
     let heap = HeapOptions::new(MIB).canaries(true).create().expect("there is memory");
     for (len, beyond) in [(100, 0), (100, 27), (112, 0), (112, 8), (112, 15), (60_000, 0)] {
-        let mut block = heap.alloc(len).expect("room");
+        let mut block = heap.alloc(len).expect("space");
         let offset = block.offset();
         block.check_canary().expect("nothing was written");
-        // SAFETY: what somebody does who should not: within the mapping.
+        // SAFETY: within the mapping: the mistake that a canary detects.
         unsafe { *block.as_mut_ptr().add(len + beyond) ^= 0x11 };
         let report = heap.check().expect("not forked");
         assert_eq!(report.faults.len(), 1, "{report}");
@@ -305,8 +305,8 @@ fn a_canary_names_the_block_that_was_overrun() {
         );
     }
     assert_eq!(sound(&heap).in_use(), 0);
-    let handle = heap.alloc(33).expect("room").into_handle();
-    assert_eq!(heap.claim(handle).expect("ours").len(), 33, "known again");
+    let handle = heap.alloc(33).expect("space").into_handle();
+    assert_eq!(heap.claim(handle).expect("ours").len(), 33, "the requested length");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn slabs_change_their_class() {
     }
 }
 
-/// A place for a mailbox that nobody else has.
+/// Returns an address for a mailbox that no other test uses.
 pub(super) fn address(name: &str) -> String {
     format!("@tontine-heap-{name}-{}", std::process::id())
 }
@@ -333,12 +333,12 @@ pub(super) fn address(name: &str) -> String {
 #[test]
 fn blocks_go_through_a_mailbox_without_a_copy() {
     use crate::mailbox::{Mailbox, Sender};
-    // Room for all 20 MB: nothing keeps the child from sending them before the first is received.
+    // Space for all 20 MB: the child may send every block before the first is received.
     let heap = heap(64 * MIB);
     let address = address("copy");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
     let to = heap.member();
-    // A child that sends, and dies with a block in its hand and some in its lane.
+    // The child sends blocks, and dies while it holds one and some are in its lane.
     let sends = |own: &Heap| -> Option<()> {
         let sender = Sender::connect(address.as_str()).ok()?;
         let mut outbox = own.outbox(sender, to).ok()?;
@@ -359,7 +359,7 @@ fn blocks_go_through_a_mailbox_without_a_copy() {
         }
         sent.join()
     });
-    child.expect("the child did all of it");
+    child.expect("the child succeeds");
     assert_eq!(inbox.try_recv().err(), Some(crate::Error::WouldBlock.into()));
     heap.recover_and_trim().expect("recovered");
     assert_eq!((inbox.skipped(), sound(&heap).in_use()), (0, 0));
@@ -390,7 +390,7 @@ fn what_the_dead_receiver_left_comes_back_to_the_sender() {
         let mut outbox = heap.outbox(sender, to).expect("ours");
         let mut sent = 0;
         let refused = loop {
-            match outbox.send(heap.alloc(1_000).expect("room")) {
+            match outbox.send(heap.alloc(1_000).expect("space")) {
                 Ok(()) => sent += 1,
                 Err((error, block)) => break (error, block.len()),
             }
@@ -398,7 +398,7 @@ fn what_the_dead_receiver_left_comes_back_to_the_sender() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         };
-        child.join().expect("the child did all of it");
+        child.join().expect("the child succeeds");
         assert!(
             matches!(refused.0, HeapError::Mailbox(_) | HeapError::MemberDead { .. }),
             "{}",
@@ -408,7 +408,7 @@ fn what_the_dead_receiver_left_comes_back_to_the_sender() {
         let unread = outbox.take_unread().expect("it is dead");
         assert_eq!(unread.len(), sent - 10);
         drop(unread);
-        assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 10, "those that it had");
+        assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 10, "the child's blocks");
     });
     assert_eq!(sound(&heap).in_use(), 0);
 }
@@ -417,9 +417,9 @@ fn what_the_dead_receiver_left_comes_back_to_the_sender() {
 fn arrays_grow_and_travel_as_blocks() {
     for canaries in [false, true] {
         let heap = HeapOptions::new(16 * MIB).canaries(canaries).create().expect("there is memory");
-        let mut array = Array::<u64>::new(&heap).expect("room");
+        let mut array = Array::<u64>::new(&heap).expect("space");
         for number in 0..100_000 {
-            array.push(number).expect("room");
+            array.push(number).expect("space");
         }
         assert_eq!(array.pop(), Some(99_999));
         array.truncate(70_000);
@@ -428,7 +428,7 @@ fn arrays_grow_and_travel_as_blocks() {
         assert_eq!((array.len(), array[3], array[69_999]), (70_000, 42, 69_999));
         assert!(array.capacity() >= 100_000);
         let too_many = vec![0; 4 * MIB];
-        let error = array.extend_from_slice(&too_many).expect_err("there is no room");
+        let error = array.extend_from_slice(&too_many).expect_err("no space");
         assert!(matches!(error, HeapError::Full { .. }), "{error}");
         assert_eq!(array.len(), 70_000);
         sound(&heap);
@@ -440,10 +440,10 @@ fn arrays_grow_and_travel_as_blocks() {
 #[test]
 fn what_is_published_can_be_read_until_it_is_withdrawn() {
     let heap = heap(MIB);
-    let mut block = heap.alloc(40).expect("room");
+    let mut block = heap.alloc(40).expect("space");
     block.copy_from_slice(&[7; 40]);
     let unpublished = Handle { offset: block.offset(), generation: 0 };
-    assert!(heap.load(unpublished, 0).is_err(), "not before it is published");
+    assert!(heap.load(unpublished, 0).is_err(), "not published yet");
     let published = block.publish().expect("it is sound");
     let handle = published.handle();
     heap.set_root(Some(handle)).expect("not forked");
@@ -479,15 +479,15 @@ fn a_successor_takes_over_what_the_dead_had_published() {
             std::mem::forget(block);
             Some(())
         });
-        // Neither what it has not published.
+        // And one block that it does not publish.
         let count = all.flatten().count();
         std::mem::forget(heap.alloc(64).ok());
         none.is_empty() && count == 100
     });
     let root = heap.root().expect("not forked").expect("it was set");
-    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 1, "what was not published");
-    assert_eq!(heap.load(root, 0), Ok(17), "the reader goes on");
-    // One that dies over it leaves all to the next one.
+    assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 1, "the unpublished block");
+    assert_eq!(heap.load(root, 0), Ok(17), "the handle is still valid");
+    // A successor that dies after it has taken over leaves all blocks to the next one.
     dies_after(&heap, |heap| {
         let Ok(taken) = heap.take_over_role(role) else { return false };
         let all = taken.len() == 100;
@@ -498,7 +498,7 @@ fn a_successor_takes_over_what_the_dead_had_published() {
     let mut numbers: Vec<_> = taken.iter().map(|block| block.load(0)).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
-    assert_eq!(heap.load(root, 0), Ok(17), "and still");
+    assert_eq!(heap.load(root, 0), Ok(17), "the handle is still valid");
     dies_after(&heap, |heap| {
         let refused = heap.take_over_role(role).err().map(|error| error.to_string());
         refused.is_some_and(|error| error.contains("which lives"))
@@ -509,11 +509,11 @@ fn a_successor_takes_over_what_the_dead_had_published() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A handle that somebody made up, as a block has it that another one is using.
+/// A forged handle, with the offset and generation of a block in use, is stale.
 #[test]
 fn a_block_in_use_is_not_claimed_a_second_time() {
     let heap = heap(MIB);
-    let block = heap.alloc(64).expect("room");
+    let block = heap.alloc(64).expect("space");
     for generation in 0..3 {
         let made_up = Handle { offset: block.offset(), generation };
         assert!(matches!(heap.claim(made_up), Err(HeapError::Stale { .. })));
@@ -524,21 +524,21 @@ fn a_block_in_use_is_not_claimed_a_second_time() {
     }
 }
 
-/// `reclaim_received` spares the blocks of a member that has a dead one's slot by now.
+/// `reclaim_received` does not free the blocks of a member that has the slot of a dead one by now.
 #[test]
 fn reclaim_received_spares_new_member_in_slot() {
     let heap = heap(MIB);
-    let parcel = heap.alloc(64).expect("room").hand_over(heap.member()).expect("it lives");
+    let parcel = heap.alloc(64).expect("space").hand_over(heap.member()).expect("it lives");
     let earlier = Member::new(heap.member().slot(), heap.member().epoch() - 1);
     assert_eq!(heap.core.reclaim_received(&[earlier, heap.member()], false), 0);
-    drop(heap.accept(parcel).expect("nobody has freed it"));
+    drop(heap.accept(parcel).expect("not freed"));
 }
 
 #[test]
 fn a_block_knows_how_long_it_is() {
     let heap = heap(4 << 20);
     for len in [0, 1, 32_768, 32_769, 65_534, 65_535, 65_536, 1 << 20] {
-        let mut block = heap.alloc(len).expect("room");
+        let mut block = heap.alloc(len).expect("space");
         assert_eq!(
             (block.len(), format!("{block:?}").contains(&format!("len: {len} "))),
             (len, true)
@@ -555,12 +555,12 @@ fn a_block_knows_how_long_it_is() {
 fn a_block_goes_through_a_pointer_and_comes_back() {
     let heap = heap(4 << 20);
     for len in [1, 100, 65_535, 100_000] {
-        let mut block = heap.alloc(len).expect("room");
+        let mut block = heap.alloc(len).expect("space");
         block.fill(7);
         let offset = block.offset();
         let raw = block.into_raw();
         assert_eq!(raw.len(), len);
-        // SAFETY: of `into_raw`, and made a block once.
+        // SAFETY: from `into_raw`, and turned into a block once.
         let block = unsafe { Block::from_raw_in(raw, &heap) };
         assert_eq!((block.offset(), block.len()), (offset, len));
         assert!(block.iter().all(|byte| *byte == 7));
@@ -585,9 +585,9 @@ fn slabs_of_the_dead_serve_the_next_blocks() {
         "{recovery:?}"
     );
     assert_eq!(recovery.kept, 20, "{recovery:?}");
-    assert_eq!(sound(&heap).committed(), committed, "all of it is here");
-    let blocks: Vec<_> = (0..1_000).map(|_| heap.alloc(1_000).expect("room")).collect();
-    assert_eq!(sound(&heap).committed(), committed, "and is used");
+    assert_eq!(sound(&heap).committed(), committed, "no memory was returned");
+    let blocks: Vec<_> = (0..1_000).map(|_| heap.alloc(1_000).expect("space")).collect();
+    assert_eq!(sound(&heap).committed(), committed, "the kept slabs are used");
     drop(blocks);
     heap.recover_and_trim().expect("dead members are recovered");
     assert_eq!((sound(&heap).committed(), sound(&heap).in_use()), (0, 0));

@@ -1,14 +1,15 @@
-//! The hint that a block was freed elsewhere, on x86-64: every order that its memory model allows.
+//! A model of the hint that a block was freed by another thread, on x86-64: every order that its
+//! memory model allows.
 //!
-//! loom follows the language, by which a hint that is only stored may hide another one's. Here is
-//! what a processor does: each thread has a buffer of stores, which come to memory in order, at any
-//! time later; it reads its own first; an exchange and a fence wait until the buffer is empty
-//! (*x86-TSO*). The protocol is written down once more, for it is the order of stores and loads
-//! that counts; that of the library itself is in `word`, and in `models`.
+//! loom follows the language, by which one thread's store of the hint may hide another's. This
+//! model follows the processor (*x86-TSO*): each thread has a buffer of stores, which reach memory
+//! in order, at any later time; a load reads the thread's own buffer first; an exchange and a fence
+//! wait until the buffer is empty. The protocol is repeated here, because only the order of its
+//! stores and loads matters; the library's own code is in `word`, and runs in `models`.
 
 use std::collections::{HashSet, VecDeque};
 
-/// How those who free give the hint.
+/// The way in which a thread that has freed a block sets the hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Give {
     Exchange,
@@ -17,21 +18,21 @@ enum Give {
     FenceAndLook,
 }
 
-/// Words: the hint, and two blocks' that are to be freed.
+/// The words: the hint, and those of the two blocks that are freed.
 const HINT: usize = 0;
 const BLOCKS: [usize; 2] = [1, 2];
-/// Whose slab it is; the others free a block each.
+/// The thread that owns the slab; the other two free one block each.
 const OWNER: usize = 2;
 const THREADS: usize = 3;
 
-/// All there is at one time.
+/// The state of memory and of all threads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct State {
     memory: [u8; 3],
     buffers: [VecDeque<(usize, u8)>; THREADS],
-    /// What each does next.
+    /// The next step of each thread.
     steps: [u8; THREADS],
-    /// The owner has seen that they are free.
+    /// Blocks that the owner has seen to be free.
     seen: [bool; 2],
 }
 
@@ -41,14 +42,14 @@ impl State {
         own.map_or(self.memory[word], |(_, value)| *value)
     }
 
-    /// What follows where this thread does its next step; none where it cannot, or has ended.
+    /// Returns the state after this thread's next step; `None` if it must wait, or has ended.
     fn stepped(&self, thread: usize, give: Give) -> Option<Self> {
         let mut next = self.clone();
         let drained = self.buffers[thread].is_empty();
         let step = &mut next.steps[thread];
         *step += 1;
         if thread == OWNER {
-            // Twice: a look at the hint, the exchange, both words.
+            // Twice: a load of the hint, the exchange, loads of both words.
             match self.steps[thread] {
                 0 | 4 if self.load(thread, HINT) == 0 => *step += 3,
                 0 | 4 => {}
@@ -77,7 +78,7 @@ impl State {
         Some(next)
     }
 
-    /// What follows where this thread's oldest store comes to memory.
+    /// Returns the state after this thread's oldest store has reached memory.
     fn drained(&self, thread: usize) -> Option<Self> {
         let mut next = self.clone();
         let (word, value) = next.buffers[thread].pop_front()?;
@@ -86,7 +87,8 @@ impl State {
     }
 }
 
-/// All ends: how many states led there, and whether one has a block that nobody looks for.
+/// Explores all states. Returns their number, and `true` if one final state has a free block
+/// without a hint.
 fn explore(give: Give) -> (usize, bool) {
     let (mut known, mut open) = (HashSet::new(), vec![State::default()]);
     let mut lost = false;
