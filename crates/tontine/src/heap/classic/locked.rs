@@ -1,6 +1,6 @@
-//! One lock for all threads: [`LockedHeap`].
+//! A classic heap with one lock for all threads: [`LockedHeap`].
 
-#![allow(unsafe_code, reason = "passes a caller's promise on")]
+#![allow(unsafe_code, reason = "`free` has the contract of `ClassicHeap::free`")]
 
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
@@ -58,7 +58,7 @@ impl LockedHeap {
     ///
     /// [`HeapError::DoubleFree`]: crate::heap::HeapError::DoubleFree
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<()> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller's promise (1 to 3).
         unsafe { self.lock().free(block) }
     }
 

@@ -1,4 +1,4 @@
-//! A heap, block by block: [`Map`].
+//! The blocks of a heap as a list: [`Map`].
 
 use std::fmt;
 

@@ -27,7 +27,7 @@
 //! block's payload is at offset 0x20. The design is that of Bryant and O'Hallaron, *Computer
 //! Systems*, 9.9.
 
-#![allow(unsafe_code, reason = "`free` has a promise that only its caller can keep")]
+#![allow(unsafe_code, reason = "`free` has a contract that only its caller can keep")]
 
 mod locked;
 mod map;
@@ -48,19 +48,19 @@ use super::{HeapError, Result};
 use space::{Space, WORD};
 use tag::{ALIGN, Tag};
 
-/// What header and footer take.
+/// Bytes of a block's header and footer.
 const OVERHEAD: usize = 2 * WORD;
-/// The prologue's payload, of no bytes.
+/// Offset of the prologue's payload, which has no bytes.
 const PROLOGUE: usize = ALIGN;
-/// The first block's payload.
+/// Offset of the first block's payload.
 const FIRST: usize = PROLOGUE + OVERHEAD;
-/// The smallest block: header, footer, 16 bytes of payload.
+/// Minimum size of a block: header, footer, and 16 bytes of payload.
 const LEAST: usize = OVERHEAD + ALIGN;
-/// The heap grows by so many bytes, or by more where a block needs more.
+/// Minimum number of bytes by which the heap grows.
 const EXTENSION: usize = 4096;
-/// The smallest heap.
+/// Minimum size of a heap.
 const LEAST_HEAP: usize = FIRST + EXTENSION;
-/// The largest: what a processor can address.
+/// Maximum size of a heap: the bytes that a processor can address.
 const MOST_HEAP: usize = 1 << 46;
 
 /// The rule by which [`ClassicHeap::malloc`] chooses a free block.
@@ -156,7 +156,7 @@ impl Default for ClassicHeapOptions {
 pub struct ClassicHeap {
     space: Space,
     fit: Fit,
-    /// A block, or the list's end: where the search of [`Fit::Next`] begins.
+    /// Block, or end of the list, at which the search of [`Fit::Next`] begins.
     rover: usize,
 }
 
@@ -254,8 +254,8 @@ impl ClassicHeap {
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<()> {
         let (block, size) = self.allocated_at(block)?;
         let joined = self.free_around(block, size)?;
-        // Its header stays behind where it is joined with the block before it: who frees it twice
-        // is told so.
+        // If the block is joined with the one before it, its header stays in the payload, so that a
+        // second `free` is detected.
         self.set(block, Tag::free(size));
         self.join(joined);
         Ok(())
@@ -314,7 +314,7 @@ impl ClassicHeap {
         HeapError::Full { asked, size: self.space.used(), max: self.space.most() }
     }
 
-    /// A free block of at least `whole` bytes, and its bytes.
+    /// Returns a free block of at least `whole` bytes, and its size.
     fn find(&self, whole: usize) -> Result<Option<(usize, usize)>> {
         let (rover, end) = (self.rover, self.space.used());
         let found = match self.fit {
@@ -331,7 +331,7 @@ impl ClassicHeap {
         }
     }
 
-    /// The first of the blocks that is free and large enough.
+    /// Returns the first free block in a range that has at least `whole` bytes.
     fn first(&self, among: Range<usize>, whole: usize) -> Result<Option<usize>> {
         let mut block = among.start;
         while block < among.end {
@@ -344,7 +344,7 @@ impl ClassicHeap {
         Ok(None)
     }
 
-    /// The smallest of all that is large enough.
+    /// Returns the smallest free block that has at least `whole` bytes.
     fn best(&self, whole: usize) -> Result<Option<usize>> {
         let (mut block, mut best) = (FIRST, None);
         while block < self.space.used() {
@@ -358,7 +358,7 @@ impl ClassicHeap {
         Ok(best.map(|(block, _)| block))
     }
 
-    /// The next block's offset, or the list's end.
+    /// Returns the offset of the next block, or of the end of the list.
     fn behind(&self, block: usize, tag: Tag) -> Result<usize> {
         let next = block.saturating_add(tag.size());
         if tag.size() >= LEAST && next <= self.space.used() {
@@ -367,7 +367,8 @@ impl ClassicHeap {
         Err(self.sound(block).err().unwrap_or_else(|| unreachable!("{tag} leads somewhere")))
     }
 
-    /// Allocates a free block, and leaves what is over, if that is enough for one, a block.
+    /// Allocates `whole` bytes of a free block. The rest becomes a free block, if it is large
+    /// enough for one.
     fn place(&mut self, block: usize, size: usize, whole: usize) {
         let over = size - whole;
         if over < LEAST {
@@ -378,11 +379,11 @@ impl ClassicHeap {
         }
     }
 
-    /// A free block of at least `whole` bytes at the heap's end, joined with what is free before
-    /// it, and its bytes; none where the heap may not grow so far.
+    /// Grows the heap, so that it ends with a free block of at least `whole` bytes, and returns
+    /// that block and its size. Returns `None` if the heap may not grow that far.
     fn extend(&mut self, whole: usize) -> Result<Option<(usize, usize)>> {
         self.check_end()?;
-        // The header that ended the list becomes the new block's.
+        // The header that ended the list becomes the header of the new block.
         let block = self.space.used();
         let before = self.free_before(block)?;
         let bytes = whole.max(EXTENSION).min(self.space.left() / ALIGN * ALIGN);
@@ -395,7 +396,7 @@ impl ClassicHeap {
         Ok(Some((block - before, before + bytes)))
     }
 
-    /// Makes one free block of all that lies there.
+    /// Makes one free block of a range.
     fn join(&mut self, blocks: Range<usize>) {
         self.set(blocks.start, Tag::free(blocks.len()));
         if blocks.contains(&self.rover) {
@@ -403,7 +404,7 @@ impl ClassicHeap {
         }
     }
 
-    /// From where to where it is free around a block that is being freed.
+    /// Returns the range of a block that is being freed and its free neighbours.
     fn free_around(&self, block: usize, size: usize) -> Result<Range<usize>> {
         let (before, next) = (self.free_before(block)?, block + size);
         let behind = if next == self.space.used() {
@@ -416,7 +417,7 @@ impl ClassicHeap {
         Ok(block - before..next + behind)
     }
 
-    /// Bytes of the block before this one, if that is free.
+    /// Returns the size of the block before this one, or 0 if that is allocated.
     fn free_before(&self, block: usize) -> Result<usize> {
         if block == FIRST {
             return self.check_prologue().map(|()| 0);
@@ -434,7 +435,7 @@ impl ClassicHeap {
         }
     }
 
-    /// An allocated block by its address: its offset and its bytes.
+    /// Returns the offset and size of the allocated block at an address.
     fn allocated_at(&self, address: NonNull<u8>) -> Result<(usize, usize)> {
         let address = address.as_ptr().addr();
         let offset = self.space.offset_of(address).filter(|offset| *offset >= FIRST);
@@ -446,7 +447,7 @@ impl ClassicHeap {
         }
     }
 
-    /// Why what lies there cannot be freed: goes through all blocks.
+    /// Returns the reason why no block at an offset can be freed. Goes through all blocks.
     #[cold]
     fn why_not(&self, offset: usize) -> HeapError {
         let Map { blocks, .. } = match self.check() {
@@ -454,8 +455,8 @@ impl ClassicHeap {
             Err(damaged) => return damaged,
         };
         let within = blocks.iter().rfind(|block| block.offset <= offset);
-        let BlockInfo { offset: block, size, allocated } = *within.expect("a prologue at least");
-        // A freed block that was joined with the one before it has its header still.
+        let BlockInfo { offset: block, size, allocated } = *within.expect("at least the prologue");
+        // A freed block that was joined with the one before it still has its header.
         let is_freed = || {
             let tag = self.header(offset);
             !tag.is_allocated() && tag.is_whole() && tag.size() >= LEAST
@@ -466,7 +467,7 @@ impl ClassicHeap {
         HeapError::InvalidPointer { offset, block, size }
     }
 
-    /// A block's tag, if it is the same at both ends and leads to another block.
+    /// Returns a block's tag, if header and footer are equal and the size leads to another block.
     fn sound(&self, block: usize) -> Result<Tag> {
         let tag = self.header(block);
         let damaged = |what: String| Err(HeapError::Corrupted { offset: block, what });
@@ -520,5 +521,5 @@ impl ClassicHeap {
     }
 }
 
-/// Who has written what stands before a block.
+/// The probable cause of an invalid word before a block.
 const BEFORE: &str = "the holder of the block before it has written beyond its end";

@@ -1,4 +1,4 @@
-//! Random calls against what a heap must be, whatever its fit.
+//! Random calls, compared with a model, for each fit.
 
 #![allow(unsafe_code, reason = "writes into blocks, and frees them")]
 
@@ -9,11 +9,11 @@ use proptest::prelude::*;
 
 use super::{ClassicHeap, ClassicHeapOptions, Fit};
 
-/// What is done to a heap.
+/// A call of the heap.
 #[derive(Debug, Clone)]
 enum Step {
     Malloc(usize),
-    /// One of those that there are.
+    /// Frees one of the allocated blocks.
     Free(usize),
 }
 
@@ -26,13 +26,13 @@ fn fit() -> impl Strategy<Value = Fit> {
     prop_oneof![Just(Fit::First), Just(Fit::Next), Just(Fit::Best)]
 }
 
-/// A block that somebody has: its bytes, and what they all are.
+/// An allocated block: its size, and the value of all its bytes.
 struct Held {
     size: usize,
     byte: u8,
 }
 
-/// A heap, and by their offsets the blocks that are held.
+/// A heap, and the allocated blocks by their offsets.
 struct Both {
     heap: ClassicHeap,
     held: BTreeMap<usize, (NonNull<u8>, Held)>,
@@ -40,7 +40,7 @@ struct Both {
 
 impl Both {
     fn malloc(&mut self, size: usize, byte: u8) {
-        // The limit is met now and then.
+        // The heap's maximum size is reached sometimes.
         let Ok(block) = self.heap.malloc(size) else { return };
         let offset = self.heap.offset_of(block).expect("its own");
         assert_eq!(block.as_ptr().addr() % 16, 0);
@@ -49,7 +49,7 @@ impl Both {
         assert!(before <= offset, "{offset:#x} is held");
         let behind = self.held.range(offset..).next().map_or(usize::MAX, |(behind, _)| *behind);
         assert!(offset + size <= behind, "{behind:#x} is held");
-        // SAFETY: so many bytes are ours.
+        // SAFETY: the block has `size` bytes.
         unsafe { block.write_bytes(byte, size) };
         self.held.insert(offset, (block, Held { size, byte }));
     }
@@ -57,7 +57,7 @@ impl Both {
     fn free(&mut self, which: usize) {
         let Some(&offset) = self.held.keys().nth(which % self.held.len().max(1)) else { return };
         let (block, Held { size, byte }) = self.held.remove(&offset).expect("it was there");
-        // SAFETY: so many bytes are ours, until they are freed.
+        // SAFETY: the block has `size` bytes, until it is freed.
         unsafe {
             let bytes = std::slice::from_raw_parts(block.as_ptr(), size);
             assert!(bytes.iter().all(|found| *found == byte), "{offset:#x} was overwritten");
@@ -65,7 +65,8 @@ impl Both {
         }
     }
 
-    /// The map has the blocks that are held, and no others, and between them all the rest.
+    /// Checks that the map has the allocated blocks and no others, and that its blocks cover the
+    /// whole heap.
     fn check(&self) {
         let map = self.heap.check().expect("it is sound");
         let blocks = &map.blocks()[1..];
@@ -83,7 +84,7 @@ impl Both {
     }
 }
 
-/// What somebody writes where he should not: a word that might be a header, or any.
+/// A value written out of bounds: a word that looks like a header, or any other.
 fn rubbish() -> impl Strategy<Value = u64> {
     prop_oneof![
         (0..300_u64, 0..2_u64).prop_map(|(size, allocated)| (16 * size) | allocated),
@@ -92,8 +93,8 @@ fn rubbish() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    /// Whatever is written anywhere in a heap: errors, or blocks within it. Its memory is all that
-    /// is read and written, or this would end by SIGSEGV or by a panic.
+    /// After any words of the heap are overwritten, each call returns an error, or a block within
+    /// the heap. An access outside of the heap's memory would end the test by SIGSEGV or a panic.
     #[test]
     fn a_heap_full_of_rubbish_stays_within_its_memory(
         fit in fit(),
@@ -117,8 +118,8 @@ proptest! {
                 }
                 Step::Free(which) => {
                     let block = blocks[which % blocks.len()];
-                    // SAFETY: nobody uses any of them, and what the heap believes of them is what
-                    // is asked here.
+                    // SAFETY: no block is in use, and the test checks how the heap handles invalid
+                    // pointers.
                     let _ = unsafe { heap.free(block) };
                 }
             }

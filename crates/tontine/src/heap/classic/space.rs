@@ -1,8 +1,8 @@
-//! Where a classic heap lies: address space that is reserved once and used from its beginning on:
-//! [`Space`].
+//! A classic heap's memory: address space that is reserved once, and used from its beginning on
+//! ([`Space`]).
 //!
-//! A word is read and written by its offset, and each access is checked against what is in use: a
-//! block whose size somebody has overwritten leads nowhere outside of the heap.
+//! A word is read and written by its offset. Each access is checked against the bytes in use, so
+//! that an overwritten size leads to no address outside of the heap.
 
 #![allow(unsafe_code, reason = "reserves memory, and reads and writes words in it")]
 
@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::heap::{HeapError, Result};
 
-/// Memory is made usable in steps of so many bytes: fewer calls than growing needs.
+/// Number of bytes that one system call makes usable: more than the heap grows by, for fewer calls.
 const STEP: usize = 1 << 20;
 /// Bytes of a word: a header, or a footer.
 pub(super) const WORD: usize = size_of::<u64>();
@@ -22,19 +22,19 @@ pub(super) const WORD: usize = size_of::<u64>();
 pub(super) struct Space {
     base: NonNull<u8>,
     reserved: usize,
-    /// Can be read and written; a multiple of [`STEP`], or all.
+    /// Number of bytes that can be read and written: a multiple of [`STEP`], or all reserved bytes.
     usable: usize,
     used: usize,
 }
 
-// SAFETY: the memory belongs to the process, and to this handle alone.
+// SAFETY: the memory belongs to the process, and only this handle refers to it.
 unsafe impl Send for Space {}
 
 impl Space {
-    /// Reserves `most` bytes, none of them in use. The first one is at a page's begin.
+    /// Reserves `most` bytes, none of them in use. The first one begins a page.
     ///
     /// # Errors
-    /// [`HeapError::System`]: there is less address space than that.
+    /// [`HeapError::System`] if the address space is too small.
     pub(super) fn reserve(most: usize) -> Result<Self> {
         // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe {
@@ -50,45 +50,45 @@ impl Space {
         Ok(Self { base, reserved: most, usable: 0, used: 0 })
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Bytes that may come to be in use.
+    /// Returns the maximum number of bytes in use.
     pub(super) fn most(&self) -> usize {
         self.reserved
     }
 
-    /// The address of the byte at this offset.
+    /// Returns the address of the byte at an offset.
     pub(super) fn address(&self, offset: usize) -> usize {
         self.base.as_ptr().addr() + offset
     }
 
-    /// The byte at an offset that is in use, or at the end of those.
+    /// Returns a pointer to the byte at an offset, which is in use or ends the bytes in use.
     pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.used, "{offset:#x} is beyond the heap's end");
         // SAFETY: within the mapping.
         unsafe { self.base.add(offset) }
     }
 
-    /// The offset of an address that is in use.
+    /// Returns the offset of an address, if it is in use.
     pub(super) fn offset_of(&self, address: usize) -> Option<usize> {
         address.checked_sub(self.address(0)).filter(|offset| *offset < self.used)
     }
 
-    /// Bytes that are left to be taken into use.
+    /// Returns the number of reserved bytes that are not in use.
     pub(super) fn left(&self) -> usize {
         self.reserved - self.used
     }
 
-    /// Takes `bytes` more into use, zeroes.
+    /// Takes `bytes` more bytes into use. They are zero.
     ///
     /// # Errors
-    /// [`HeapError::System`]: the kernel has no memory for them.
+    /// [`HeapError::System`] if the kernel has no memory for them.
     ///
     /// # Panics
-    /// There are not so many left.
+    /// If fewer bytes are left.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<()> {
         assert!(bytes <= self.left(), "{bytes} bytes are not reserved");
         let used = self.used + bytes;
@@ -105,17 +105,17 @@ impl Space {
         Ok(())
     }
 
-    /// The word at an offset.
+    /// Returns the word at an offset.
     #[inline]
     pub(super) fn word(&self, offset: usize) -> u64 {
         let place = self.place(offset);
-        // SAFETY: aligned, in use, and outside of all blocks that somebody has, as long as callers
-        // of `ClassicHeap::free` keep their promise; written beyond a block's end, it is any
-        // number.
+        // SAFETY: aligned, in use, and outside of every block that a caller holds, as long as the
+        // callers of `ClassicHeap::free` keep its contract. If a holder has written beyond its
+        // block's end, the word may have any value.
         unsafe { place.read() }
     }
 
-    /// Writes it.
+    /// Writes the word at an offset.
     #[inline]
     pub(super) fn set_word(&mut self, offset: usize, word: u64) {
         let place = self.place(offset);
@@ -127,7 +127,7 @@ impl Space {
     fn place(&self, offset: usize) -> NonNull<u64> {
         assert!(
             offset.is_multiple_of(WORD) && offset < self.used,
-            "{offset:#x} is no word of the heap"
+            "{offset:#x} is not the offset of a word of the heap"
         );
         // SAFETY: within the mapping.
         unsafe { self.base.add(offset) }.cast()
@@ -136,8 +136,8 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this handle's, and blocks end with the heap, as
-        // `ClassicHeap::malloc` says.
+        // SAFETY: the mapping is this handle's, and blocks are valid only until the heap is
+        // dropped, as `ClassicHeap::malloc` documents.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.reserved) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

@@ -1,11 +1,12 @@
-//! What stands at both ends of a block: [`Tag`].
+//! The word at both ends of a block: [`Tag`].
 
 use std::fmt;
 
-/// What blocks begin at multiples of, and what their sizes are multiples of.
+/// Alignment of payloads, and unit of sizes, in bytes.
 pub(super) const ALIGN: usize = 16;
 
-/// A block's size, and whether it is allocated: its header, and the same again as its footer.
+/// A block's header, and equally its footer: the size, and a bit that is set if the block is
+/// allocated.
 ///
 /// ```text
 ///  63                                     4 3   1 0
@@ -30,7 +31,7 @@ impl Tag {
         Self(size as u64)
     }
 
-    /// Bytes of the block; of the end of the list, 0.
+    /// Returns the size of the block in bytes; 0 for the end of the list.
     pub(super) fn size(self) -> usize {
         (self.0 & !Self::FLAGS) as usize
     }
@@ -39,13 +40,13 @@ impl Tag {
         self.0 & Self::ALLOCATED != 0
     }
 
-    /// Whether a heap may have written it: no other bit is set.
+    /// Returns `true` if a heap may have written the tag: no other flag is set.
     pub(super) fn is_whole(self) -> bool {
         self.0 & Self::FLAGS & !Self::ALLOCATED == 0
     }
 }
 
-/// As the map has it: `48:a`, `3984:f`.
+/// Prints the tag as a map does: `48:a`, `3984:f`.
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 & Self::FLAGS {

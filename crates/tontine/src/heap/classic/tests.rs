@@ -1,6 +1,6 @@
-//! What the source's programs see of the heap, and what becomes of mistakes.
+//! The heap as a published program uses it, and the results of mistakes.
 
-#![allow(unsafe_code, reason = "frees blocks, and writes where nobody should")]
+#![allow(unsafe_code, reason = "frees blocks, and writes beyond their ends")]
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn heap(fit: Fit) -> ClassicHeap {
 }
 
 fn free(heap: &mut ClassicHeap, block: NonNull<u8>) {
-    // SAFETY: it is of this heap, and nobody uses it any more.
+    // SAFETY: a block of this heap, which is not used any more.
     unsafe { heap.free(block) }.expect("it is allocated");
 }
 
@@ -21,7 +21,7 @@ fn drawn(heap: &ClassicHeap) -> Vec<String> {
     map.blocks().iter().map(|block| format!("{}:{}", block.size, letter(block))).collect()
 }
 
-/// The source's program: its map, to the letter but for where the kernel put the heap.
+/// A published program's map, exactly as it was printed, apart from the heap's address.
 #[test]
 fn the_sources_three_blocks_lie_where_its_map_has_them() {
     for fit in FITS {
@@ -49,8 +49,8 @@ fn the_sources_three_blocks_lie_where_its_map_has_them() {
     }
 }
 
-/// Two counters of the source share a cache line, because of the block before them; without it, or
-/// with 64 bytes each, they do not.
+/// Two counters of the published program share a cache line because of the block before them.
+/// Without that block, or with 64 bytes each, they do not.
 #[test]
 fn the_block_before_them_puts_two_counters_into_one_line() {
     let lines = |sizes: &[usize]| {
@@ -62,7 +62,7 @@ fn the_block_before_them_puts_two_counters_into_one_line() {
     assert_eq!([lines(&[32, 8, 8]), lines(&[8, 8]), lines(&[32, 64, 64])], [0, 1, 1]);
 }
 
-/// Four holes, of 128, 64, 96 and 80 bytes, and a tail: which is taken shows the fit.
+/// Four free blocks, of 128, 64, 96 and 80 bytes, and a free tail: each fit chooses differently.
 #[test]
 fn each_fit_takes_its_own_hole() {
     let taken = FITS.map(|fit| {
@@ -77,13 +77,13 @@ fn each_fit_takes_its_own_hole() {
             blocks.iter().position(|other| *other == block)
         })
     });
-    // Blocks of 80 bytes and of 64. First: the hole of 128, of which 48 are left, then the one of
-    // 64. Next: the tail, behind the last that was given out. Best: the holes of 80 and of 64.
+    // Blocks of 80 bytes and of 64. First fit: the block of 128, of which 48 are left, then that of
+    // 64. Next fit: the tail, behind the last allocated block. Best fit: those of 80 and of 64.
     assert_eq!(taken, [[Some(0), Some(2)], [None, None], [Some(6), Some(2)]]);
 }
 
-/// The search that comes to the end begins anew; and where it was joined with the block before it,
-/// the block from which it goes on is that one.
+/// At the end of the list, the search continues at its beginning. If the block at which the next
+/// search begins is joined with the block before it, the search begins at the joined block.
 #[test]
 fn next_fit_goes_around_and_on_from_a_block_that_was_joined() {
     let mut heap = heap(Fit::Next);
@@ -91,9 +91,9 @@ fn next_fit_goes_around_and_on_from_a_block_that_was_joined() {
     let tail = heap.malloc(4096 - 128 - 32 - 64 - 32 - 16).expect("all that is left");
     assert_eq!(drawn(&heap), ["16:a", "128:a", "32:a", "64:a", "32:a", "3840:a"]);
     free(&mut heap, blocks[0]);
-    assert_eq!(heap.malloc(112), Ok(blocks[0]), "around");
+    assert_eq!(heap.malloc(112), Ok(blocks[0]), "wrapped around");
     free(&mut heap, blocks[2]);
-    assert_eq!(heap.malloc(48), Ok(blocks[2]), "on from the last");
+    assert_eq!(heap.malloc(48), Ok(blocks[2]), "after the last result");
     for block in [blocks[1], blocks[2]] {
         free(&mut heap, block);
     }
@@ -116,11 +116,11 @@ fn it_grows_by_4096_bytes_or_by_what_a_block_needs_and_is_one_with_what_was_free
 fn a_full_heap_says_so_and_goes_on() {
     let mut heap = ClassicHeapOptions::new().max_size(8192).create().expect("there is memory");
     for size in [usize::MAX, usize::MAX - 20, 1 << 50, 8192] {
-        let found = heap.malloc(size).expect_err("there is no room");
+        let found = heap.malloc(size).expect_err("no space");
         assert_eq!(found, HeapError::Full { asked: size, size: 4128, max: 8192 });
     }
     assert_eq!(drawn(&heap), ["16:a", "4096:f"]);
-    // What is left is less than a usual extension, and is used all the same.
+    // Less than a usual extension is left, and the heap uses it.
     let blocks = [4000, 4096 - 16].map(|size| heap.malloc(size).expect("there is space"));
     assert_eq!(drawn(&heap), ["16:a", "4016:a", "4096:a", "48:f"]);
     assert!(heap.malloc(33).is_err());
@@ -143,7 +143,7 @@ fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
     let mut heap = heap(Fit::First);
     let [a, b, c] = [40, 40, 40].map(|size| heap.malloc(size).expect("there is space"));
     for block in [a, c] {
-        // SAFETY: 40 bytes are ours.
+        // SAFETY: the block has 40 bytes.
         unsafe { block.write_bytes(0xee, 40) };
     }
     free(&mut heap, b);
@@ -161,33 +161,33 @@ fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
         (never, HeapError::InvalidPointer { offset: 0x120, block: 0xe0, size: 3904 }),
     ];
     for (block, error) in expected {
-        // SAFETY: it is none, and what lies before it looks like no header of a block in use.
+        // SAFETY: not an allocated block, and the word before it is not the header of one.
         assert_eq!(unsafe { heap.free(block) }, Err(error));
     }
     assert_eq!(heap.check().expect("sound"), before);
-    // Joined with the free block before it, it is none any more.
+    // Freed and joined with the free block before it.
     free(&mut heap, c);
-    // SAFETY: its header says that it is free.
+    // SAFETY: not an allocated block: its header has it as free.
     assert_eq!(unsafe { heap.free(c) }, Err(HeapError::DoubleFree { offset: 0xa0 }));
 }
 
-/// Whoever writes beyond its block overwrites what the heap put there: that is found when the block
-/// is freed, or the next one, or by a check, and the block is named.
+/// A write beyond a block's end overwrites the heap's own words. It is detected when that block or
+/// the next one is freed, or by a check, and the error names the block.
 #[test]
 fn who_writes_beyond_its_block_is_named() {
     for far in [1, 8, 16] {
         for byte in [0xee, 0xef, 0, 1] {
             let mut heap = heap(Fit::First);
             let [a, b] = [32, 32].map(|size| heap.malloc(size).expect("there is space"));
-            // SAFETY: it is what must not be done; within the heap's memory, and nobody else's.
+            // SAFETY: the mistake that the test is about; within the heap's memory.
             unsafe { a.add(32).write_bytes(byte, far) };
             let damaged = |found: &Result<()>, at: usize| match found {
                 Err(HeapError::Corrupted { offset, .. }) => *offset == at,
                 _ => false,
             };
-            // SAFETY: nobody uses them.
+            // SAFETY: the blocks are not in use.
             let freed = unsafe { [heap.free(b), heap.free(a)] };
-            // A header that is overwritten, too, says that the one before it is damaged.
+            // If the next header is overwritten too, the error names the block before it.
             let first = if far > 8 { 0x20 } else { 0x50 };
             assert!(damaged(&freed[0], first) && damaged(&freed[1], 0x20), "{freed:?}");
             let checked = heap.check().map(drop);
@@ -208,7 +208,7 @@ fn threads_pass_one_lock_and_lose_nothing() {
                 for round in 0..200 {
                     let size = 1 + (round * 37) % 300;
                     let block = heap.malloc(size).expect("there is space");
-                    // SAFETY: so many bytes are this thread's until it frees them.
+                    // SAFETY: the block has `size` bytes, until this thread frees it.
                     unsafe {
                         block.write_bytes(thread, size);
                         let bytes = std::slice::from_raw_parts(block.as_ptr(), size);

@@ -32,7 +32,7 @@ use crate::heap::Result;
 /// ```
 pub struct Array<'heap, T: Pod> {
     heap: &'heap Heap,
-    /// As long as values are in it.
+    /// The block of the values, with their length.
     block: Block<'heap>,
     values: PhantomData<T>,
 }
@@ -44,7 +44,7 @@ impl<T: Pod + fmt::Debug> fmt::Debug for Array<'_, T> {
 }
 
 impl<'heap, T: Pod> Array<'heap, T> {
-    /// A block is aligned so.
+    /// Compiles only if a block is sufficiently aligned for `T`.
     const FITS: () = assert!(align_of::<T>() <= 64 && size_of::<T>() > 0);
 
     /// Returns an empty array in a block of the smallest size.
@@ -159,7 +159,7 @@ impl<T: Pod> Deref for Array<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // A block begins at a multiple of 64, and is as long as whole values are.
+        // A block begins at a multiple of 64, and its length is that of whole values.
         bytemuck::cast_slice(&self.block)
     }
 }
