@@ -1,5 +1,5 @@
-//! Gives the shared library the name by which programs find it at run time. The number is the
-//! interface's: it goes up when a program would have to be compiled anew.
+//! Sets the name by which programs find the shared library at run time. Its number is that of the
+//! interface: it rises when programs have to be compiled again.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libtontine.so.1");

@@ -1,4 +1,5 @@
-//! What a programmer in C does: installs the library, compiles against its header, runs.
+//! Installs the library as a programmer in C does, compiles programs against its header, and runs
+//! them.
 
 use std::fs;
 use std::io::Read;
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than any of it takes.
+/// Maximum time for one command.
 const AMPLE: Duration = Duration::from_secs(60);
 
 fn here() -> PathBuf {
@@ -19,7 +20,7 @@ struct Installed(tempfile::TempDir);
 impl Installed {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        // Cargo puts the library, which these tests depend on, beside them.
+        // Cargo puts the library, on which these tests depend, into the same folder.
         let test = std::env::current_exe().expect("this program");
         let mut make = Command::new("make");
         make.arg("-C").arg(here()).arg("install");
@@ -33,7 +34,7 @@ impl Installed {
         self.0.path().join(name)
     }
 
-    /// What pkg-config would print for the installed file.
+    /// Returns the flags that pkg-config would print for the installed file.
     fn flags(&self, names: &[&str]) -> Vec<String> {
         let text = fs::read_to_string(self.path("lib/pkgconfig/tontine.pc")).expect("tontine.pc");
         let mut flags = Vec::new();
@@ -63,7 +64,7 @@ impl Installed {
     }
 }
 
-/// Runs a command to its end, or to the deadline.
+/// Runs a command until it ends; panics if it takes longer than [`AMPLE`].
 fn finish(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -119,7 +120,7 @@ fn every_function_does_what_the_header_says() {
     succeed(installed.run(&program).arg(installed.path("mailbox")));
 }
 
-/// The source's program, and the map that it prints.
+/// A published program, and the map that it prints.
 #[test]
 fn the_textbooks_heap_has_its_five_names() {
     let installed = Installed::new();

@@ -143,7 +143,7 @@ pub enum HeapError {
     /// The file is not a heap, or not a complete one.
     #[error("the descriptor is not a shared heap's: {what}; pass the one that a member sent")]
     NotAHeap {
-        /// What was expected and what was found.
+        /// The expected and the found contents.
         what: &'static str,
     },
 

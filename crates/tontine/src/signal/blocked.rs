@@ -25,7 +25,7 @@ use crate::mailbox::Sender;
 const MAX_DISCARDED: usize = 1 << 20;
 
 thread_local! {
-    /// The sets of this thread's [`Blocked`]s, and what the thread had blocked before them.
+    /// The sets of this thread's [`Blocked`]s, and the mask from before them.
     static HELD: RefCell<BlockedSets> = const { RefCell::new(BlockedSets::new()) };
 }
 
@@ -74,7 +74,7 @@ struct BlockedSets {
 pub struct Blocked {
     set: SignalSet,
     sigchld: Option<SigchldGuard>,
-    /// A mask belongs to one thread, so the value is not `Send`.
+    /// A mask belongs to one thread, so a `Blocked` is not `Send`.
     _not_send: PhantomData<*const ()>,
 }
 
@@ -116,7 +116,7 @@ impl Blocked {
         }
         let before = RawSet::of(set).block()?;
         HELD.with_borrow_mut(|held| held.add(set, before));
-        // From here on, the drop undoes what was done.
+        // From here on, dropping `blocked` undoes the changes.
         let mut blocked = Self { set, sigchld: None, _not_send: PhantomData };
         thread_masks::all_block(set)?;
         if set.contains(Signal::CHLD) {
@@ -289,13 +289,13 @@ impl Blocked {
         let disposition = self.sigchld.as_ref().and_then(SigchldGuard::before);
         let restore = move || {
             if let Some(disposition) = disposition {
-                // It cannot fail for a signal that the kernel has returned it for.
+                // The kernel has returned this disposition for this signal: the call cannot fail.
                 let _ = disposition.install(Signal::CHLD);
             }
             raw.unblock().map_err(|error| std::io::Error::from_raw_os_error(error.errno()))
         };
-        // SAFETY: between fork and exec it makes two system calls, and allocates and locks nothing:
-        // an error of `unblock` is a number.
+        // SAFETY: between fork and exec the closure makes two system calls; it allocates and locks
+        // nothing, because an error of `unblock` has no heap data.
         unsafe { command.pre_exec(restore) }
     }
 }

@@ -1,8 +1,8 @@
 //! Signals in a bounded queue: [`SignalChannel`].
 //!
 //! The queue holds one entry for each standard signal, like the kernel, and counts further ones in
-//! that entry; it holds real-time signals up to its bound. When those fill it, the thread takes
-//! standard signals alone.
+//! that entry. It holds real-time signals up to its bound. When they fill it, the thread takes only
+//! standard signals.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -121,7 +121,7 @@ impl SignalChannel<'_> {
     /// # Ok::<(), tontine::signal::SignalError>(())
     /// ```
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<SignalInfo>, SignalError> {
-        // A deadline that the clock cannot represent never comes.
+        // A deadline that the clock cannot represent is never reached.
         match Instant::now().checked_add(timeout) {
             Some(until) => self.recv_until(Some(until)),
             None => self.recv().map(Some),
@@ -215,8 +215,8 @@ impl Sink for QueueSink {
     }
 
     fn has_space(&self) -> bool {
-        // Relaxed is enough: this thread sets it; a thread that clears it then notifies the
-        // condition, or wakes this one through the kernel.
+        // Relaxed is enough: this thread sets the flag; a thread that clears it then notifies the
+        // condition variable, or wakes this thread through the kernel.
         !self.0.full.load(Ordering::Relaxed)
     }
 

@@ -1,11 +1,13 @@
-//! Dispositions of signals: [`Action`], and SIGCHLD's while it is blocked: [`SigchldGuard`].
+//! Dispositions of signals: [`Action`]; and that of SIGCHLD while it is blocked: [`SigchldGuard`].
 //!
-//! If SIGCHLD is ignored, or has `SA_NOCLDWAIT`, the kernel sends none and leaves no child to wait
-//! for. All other dispositions stay as they are: a blocked signal is taken, whatever it has.
+//! If SIGCHLD is ignored, or has `SA_NOCLDWAIT`, the kernel sends no SIGCHLD, and leaves no child
+//! to wait for. All other dispositions stay as they are: a blocked signal can be taken with any
+//! disposition.
 //!
-//! The lock is a process's own, so that a forked child never waits for a thread that it does not
-//! have. What the lock protects is valid at each step; a child that is forked while another thread
-//! changes it may keep the default although no thread of it holds a [`SigchldGuard`].
+//! Each process has its own lock, so that a forked child never waits for a thread that it does not
+//! have. The data under the lock are valid at each step. If a child is forked while another thread
+//! changes them, the child may keep the default although none of its threads holds a
+//! [`SigchldGuard`].
 
 #![allow(unsafe_code, reason = "sigaction, and handlers of the program")]
 
@@ -24,7 +26,8 @@ use crate::sys::fork::PerProcess;
 pub(super) struct Action(libc::sigaction);
 
 impl Action {
-    /// A handler (or `SIG_DFL`, `SIG_IGN`) that blocks its own signal alone while it runs.
+    /// Returns the action of a handler, or of `SIG_DFL` or `SIG_IGN`. While the handler runs, only
+    /// its own signal is blocked.
     pub(super) fn new(handler: libc::sighandler_t, flags: libc::c_int) -> Self {
         // SAFETY: zero is a valid action; the call writes to a live local.
         let mut action: libc::sigaction = unsafe { zeroed() };
@@ -47,10 +50,10 @@ impl Action {
         }
     }
 
-    /// Makes it the disposition of the signal; returns the one that it replaces.
+    /// Installs the action as the disposition of the signal. Returns the disposition from before.
     pub(super) fn install(&self, signal: Signal) -> Result<Self, SignalError> {
         // SAFETY: an action that the kernel has returned, or one of this module's handlers, which
-        // is as long-lived as the program; the call writes to a live local.
+        // exists as long as the program; the call writes to a live local.
         unsafe {
             let mut replaced = zeroed();
             match libc::sigaction(signal.as_raw(), &self.0, &mut replaced) {
@@ -64,7 +67,7 @@ impl Action {
         self.0.sa_sigaction
     }
 
-    /// Calls the handler as the kernel does, but with the mask that there is.
+    /// Calls the handler as the kernel does, but with the calling thread's current mask.
     ///
     /// # Safety
     /// 1. The action is neither `SIG_DFL` nor `SIG_IGN`.
@@ -103,7 +106,7 @@ impl Action {
 
 /// Replaces the disposition of the signal if it is `expected`; returns `true` if it was.
 ///
-/// One that another thread installs between the two calls is put back.
+/// A disposition that another thread installs between the two calls is restored.
 pub(super) fn exchange(signal: Signal, expected: fn(&Action) -> bool, by: &Action) -> bool {
     if !Action::current(signal).is_ok_and(|current| expected(&current)) {
         return false;
@@ -117,7 +120,7 @@ pub(super) fn exchange(signal: Signal, expected: fn(&Action) -> bool, by: &Actio
     }
 }
 
-/// A disposition that a handler may read at any moment. What was saved is never freed.
+/// A saved disposition, which a handler may read at any moment. Its memory is never freed.
 #[derive(Debug)]
 pub(super) struct Saved(AtomicPtr<Action>);
 
@@ -126,7 +129,7 @@ impl Saved {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// Saves it; one that is the same takes no more memory.
+    /// Saves a disposition. If it is equal to the saved one, nothing is allocated.
     pub(super) fn set(&self, action: Action) {
         if self.get().is_none_or(|saved| !saved.is_same(&action)) {
             // SYNC disposition-saved: pairs with the load in `get`.
@@ -142,32 +145,33 @@ impl Saved {
     }
 }
 
-/// Number of holders of the default.
+/// Number of [`SigchldGuard`]s.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// The disposition before the first of them; valid while [`IS_CHANGED`].
+/// The disposition from before the first guard; valid while [`IS_CHANGED`].
 static BEFORE: Saved = Saved::new();
 
-/// The default was installed in place of [`BEFORE`].
+/// `true` if the default was installed instead of [`BEFORE`].
 static IS_CHANGED: AtomicBool = AtomicBool::new(false);
 
-/// The lock over the three. A forked child has one of its own.
+/// The lock over these three. A forked child has its own.
 static LOCK: PerProcess<Mutex<()>> = PerProcess::new(Mutex::default);
 
-/// As long as it lives, the kernel reports an ended child, which can be waited for.
+/// A guard of SIGCHLD's disposition: while it exists, the kernel sends SIGCHLD when a child ends,
+/// and leaves the child to be waited for.
 #[derive(Debug)]
 pub(super) struct SigchldGuard(());
 
 impl SigchldGuard {
-    /// Sets the default, if it must be.
+    /// Installs the default disposition, unless the current one lets the kernel report children.
     pub(super) fn new() -> Result<Self, SignalError> {
         let _changes = lock()?;
         let current = Action::current(Signal::CHLD)?;
         if current.discards_children() {
             if !IS_CHANGED.load(Ordering::Relaxed) {
                 BEFORE.set(current);
-                // SYNC disposition-changed: pairs with the load in `before`. Before the change, so
-                // that a child that is forked in between can restore it.
+                // SYNC disposition-changed: pairs with the load in `before`. Stored before the
+                // change, so that a child that is forked in between can restore the disposition.
                 IS_CHANGED.store(true, Ordering::Release);
             }
             let flags = current.0.sa_flags & libc::SA_NOCLDSTOP;
@@ -177,8 +181,8 @@ impl SigchldGuard {
         Ok(Self(()))
     }
 
-    /// Returns the disposition before, if it was changed: to be given to a child that executes
-    /// another program.
+    /// Returns the disposition from before, if it was changed, for a child that executes another
+    /// program.
     pub(super) fn before(&self) -> Option<&'static Action> {
         // SYNC disposition-changed: pairs with the store in `new`.
         IS_CHANGED.load(Ordering::Acquire).then(|| BEFORE.get()).flatten()
@@ -187,7 +191,7 @@ impl SigchldGuard {
 
 impl Drop for SigchldGuard {
     fn drop(&mut self) {
-        // A forked child without memory for a lock keeps the default.
+        // If a forked child has no memory for a lock, it keeps the default.
         let Ok(_changes) = lock() else { return };
         if HELD.fetch_sub(1, Ordering::Relaxed) == 1
             && let Some(before) = self.before()
@@ -211,7 +215,7 @@ mod tests {
     use super::*;
     use crate::sys::child::in_child;
 
-    /// Threads blocked and unblocked SIGCHLD while another one forked. Where one of them held the
+    /// Threads blocked and unblocked SIGCHLD while another thread forked. If one of them held the
     /// lock over the saved disposition at the fork, the child hung when it dropped its own guard.
     #[test]
     fn child_forked_during_sigchld_changes_does_not_hang() {

@@ -1,4 +1,4 @@
-//! Errors of this module: [`SignalError`].
+//! The error of [`signal`](super): [`SignalError`].
 //!
 //! It is separate from [`crate::Error`], which is about peers: a [`SignalError`] has its cause in
 //! this program or in the system.
@@ -101,17 +101,17 @@ pub enum SignalError {
 }
 
 impl SignalError {
-    /// The error of the system call `call`, which has failed with `errno`.
+    /// Returns the error of the system call `call`, which has failed with `errno`.
     pub(super) fn system(call: &'static str, errno: i32) -> Self {
         Self::System { call, errno }
     }
 
-    /// An I/O error as the error of `call`.
+    /// Returns an I/O error as the error of `call`.
     pub(super) fn io(call: &'static str, error: &io::Error) -> Self {
         Self::system(call, error.raw_os_error().unwrap_or(libc::EIO))
     }
 
-    /// The calling thread's `errno` as the error of the C library's function `call`.
+    /// Returns the calling thread's `errno` as the error of the C library's function `call`.
     pub(super) fn last(call: &'static str) -> Self {
         Self::io(call, &io::Error::last_os_error())
     }

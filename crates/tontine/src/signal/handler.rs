@@ -106,7 +106,7 @@ pub struct SignalCounter(Installed);
 /// ```
 #[derive(Debug)]
 pub struct SelfPipe {
-    // Removed before its pipe is reused.
+    // Removed before the pipe is reused.
     installed: Installed,
     pipe: &'static Pipe,
 }
@@ -137,7 +137,7 @@ impl SignalFlag {
     /// # Ok::<(), tontine::signal::SignalError>(())
     /// ```
     pub fn is_set(&self) -> bool {
-        // SYNC handler-flag: pairs with the handler's store; what the sender did before it sent is
+        // SYNC handler-flag: pairs with the handler's store. The sender's earlier stores are
         // visible through the kernel.
         self.0.site.came.load(Ordering::Acquire)
     }
@@ -189,7 +189,7 @@ impl SelfPipe {
     /// Returns `true` if the signal has arrived since the last call, and drains the pipe: the
     /// descriptor is not readable until the next signal.
     pub fn take(&self) -> bool {
-        // In this order: a byte drained after the flag was read could belong to a signal that no
+        // The pipe first: a byte drained after the flag was read could belong to a signal that no
         // call would report.
         self.pipe.drain();
         // SYNC handler-flag: pairs with the handler's store.
@@ -216,8 +216,8 @@ impl Drop for SelfPipe {
 struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
-    /// A forked child has the same pipe and must not write to it: the child's signals are not the
-    /// parent's.
+    /// A forked child has the same pipe and must not write to it: the parent would take the child's
+    /// signals for its own.
     guard: Guard,
 }
 
@@ -234,7 +234,7 @@ impl Pipe {
         Ok(Box::leak(Box::new(Self { reader, writer, guard })))
     }
 
-    /// Keeps the pipe for the next [`SelfPipe`]. A pipe of the parent stays the parent's.
+    /// Keeps the pipe for the next [`SelfPipe`]. A forked child does not reuse the parent's pipes.
     fn recycle(&'static self) {
         if !self.guard.is_forked()
             && let Ok(mut changes) = HandlerChanges::lock()
@@ -243,7 +243,7 @@ impl Pipe {
         }
     }
 
-    /// Makes the pipe readable, from a handler.
+    /// Writes a byte to the pipe, from a handler, so that it is readable.
     fn fill(&self) {
         if !self.guard.is_forked() {
             // SAFETY: the descriptor is open, never closed, and nonblocking; the byte is a
@@ -252,8 +252,8 @@ impl Pipe {
         }
     }
 
-    /// Empties the pipe. It reads at most the pipe's capacity, so that the loop ends even if
-    /// handlers keep writing.
+    /// Empties the pipe. Reads at most the pipe's capacity, so that the loop ends even if handlers
+    /// keep writing.
     fn drain(&self) {
         let mut bytes = [0; 4096];
         for _ in 0..16 {

@@ -1,4 +1,5 @@
-//! A signal that was taken: [`SignalInfo`], and a child's state in it: [`ChildStatus`].
+//! A signal that was taken: [`SignalInfo`], and the state of a child that it reports:
+//! [`ChildStatus`].
 //!
 //! [`SignalInfo::to_bytes`] returns its plain-data form, for mailboxes and files.
 
@@ -146,7 +147,7 @@ impl SignalInfo {
     }
 
     fn has_sender(&self) -> bool {
-        // A process passed every other negative code to `rt_sigqueueinfo`.
+        // Every other negative code was passed to `rt_sigqueueinfo` by a process.
         self.is_about_a_child()
             || self.code == libc::SI_USER
             || (self.code < 0 && ![libc::SI_TIMER, libc::SI_SIGIO].contains(&self.code))
@@ -317,7 +318,7 @@ mod tests {
             Some(ChildStatus::Killed { signal: Signal::KILL, core_dumped: false })
         );
         assert_eq!(child.pid(), Some(4711));
-        // SIGIO's codes have the same numbers.
+        // The codes of SIGIO have the same numbers.
         assert_eq!(SignalInfo { signal: Signal::IO, ..child }.pid(), None);
     }
 }

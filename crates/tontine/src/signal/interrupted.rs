@@ -62,7 +62,7 @@ pub fn interrupted() -> Result<Interrupted, SignalError> {
 /// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 pub struct Interrupted {
-    // Dropped, so ended, before its signals are unblocked.
+    // Dropped first: the thread ends before its signals are unblocked.
     worker: Worker,
     shared: Arc<Shared>,
     blocked: Blocked,

@@ -1,7 +1,7 @@
-//! System calls about signals: [`RawSet`] has masks, `sigtimedwait` and signalfd, [`Waker`] is a
+//! System calls for signals: [`RawSet`] has masks, `sigtimedwait` and signalfd, [`Waker`] is a
 //! timer that wakes a thread, [`SignalInfo::terminate_process`] ends the process by a signal.
 //!
-//! Neighbours: [`super::disposition`] and [`super::handler`] have the calls about dispositions.
+//! Neighbours: [`super::disposition`] and [`super::handler`] make the calls for dispositions.
 
 #![allow(unsafe_code, reason = "signal masks, sigtimedwait, signalfd and timers have no wrapper")]
 
@@ -38,7 +38,7 @@ impl RawSet {
         all.filter(|signal| unsafe { libc::sigismember(&self.0, signal.as_raw()) } == 1).collect()
     }
 
-    /// Blocks the signals in the calling thread. Returns what it had blocked before.
+    /// Blocks the signals in the calling thread. Returns the mask from before.
     pub(super) fn block(&self) -> Result<SignalSet, SignalError> {
         self.change(libc::SIG_BLOCK).map(|before| before.set())
     }
@@ -110,7 +110,7 @@ pub(super) fn read_signal(fd: BorrowedFd<'_>) -> Result<Option<SignalInfo>, Sign
     match rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut bytes)) {
         Ok(length) if length == bytes.len() => {
             let info = bytes.as_ptr().cast::<libc::signalfd_siginfo>();
-            // SAFETY: the structure has as many bytes, and is of integers alone, for which every
+            // SAFETY: the structure has this size, and consists of integers, for which every bit
             // pattern is valid.
             Ok(Some(from_signalfd(&unsafe { info.read_unaligned() })))
         }
@@ -128,8 +128,8 @@ fn timespec(time: Duration) -> libc::timespec {
 #[inline]
 fn from_siginfo(info: &libc::siginfo_t) -> SignalInfo {
     let signal = Signal::from_raw(info.si_signo).expect("the kernel knows its signals");
-    // SAFETY: every member of the union is of integers alone, and the kernel writes or clears all
-    // of them; the accessors of `SignalInfo` decide which of them are valid for the code.
+    // SAFETY: every member of the union consists of integers, and the kernel writes or clears all
+    // of them; the accessors of `SignalInfo` check which of them are valid for the code.
     let (pid, second, value, status) = unsafe {
         let value = info.si_value().sival_ptr as usize as u64;
         (info.si_pid(), info.si_uid(), value, info.si_status())
@@ -162,12 +162,11 @@ fn from_signalfd(info: &libc::signalfd_siginfo) -> SignalInfo {
     }
 }
 
-/// Wakes the thread that made it from [`RawSet::take`], with a signal that the thread can tell from
-/// all others.
+/// A timer that wakes the thread that made it from [`RawSet::take`]. The thread can distinguish its
+/// signal from all others.
 ///
-/// This is a timer: the kernel reserves a timer's signal when the timer is made. So the kernel
-/// sends it, with its value, even if the user's queue is full, and does not coalesce it with a
-/// pending one.
+/// The kernel reserves a timer's signal when the timer is made. So it sends the signal, with its
+/// value, even if the user's queue is full, and does not coalesce it with a pending one.
 pub(super) struct Waker {
     timer: libc::timer_t,
     /// An address in this process: no other timer of the process has this value.
@@ -214,8 +213,8 @@ impl Waker {
 
 impl Drop for Waker {
     fn drop(&mut self) {
-        // SAFETY: made by `timer_create`, deleted once. Not in a forked child, which has no timers:
-        // there no code drops it ([`super::thread`]).
+        // SAFETY: made by `timer_create`, deleted once. A forked child has no timers, and no code
+        // drops the value there ([`super::thread`]).
         unsafe { libc::timer_delete(self.timer) };
     }
 }
@@ -244,8 +243,8 @@ impl SignalInfo {
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = libc::SIG_DFL;
             if ends_process(signal) && libc::sigaction(signal.as_raw(), &action, null_mut()) == 0 {
-                // Raised in this thread, so that no other takes it; delivered before the call
-                // returns.
+                // Raised in this thread, so that no other thread takes the signal; it is delivered
+                // before the call returns.
                 let _ = RawSet::of(signal.into()).unblock();
                 libc::raise(signal.as_raw());
             }

@@ -1,4 +1,4 @@
-//! Signals to another process, by mailbox: [`start`].
+//! Signals to another process, through a mailbox: [`start`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

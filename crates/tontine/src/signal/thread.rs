@@ -3,8 +3,8 @@
 //!
 //! The thread waits in `sigtimedwait` and passes each signal to a [`Sink`]. Between the return of
 //! that call and the sink, it neither allocates nor locks. It ends on request: the caller stores
-//! `stop`, and a timer of the thread's ([`Waker`]) wakes it. If the system refuses the timer (the
-//! user's queue of signals is full, or forbidden), the thread reads `stop` every
+//! `stop`, and a timer for the thread ([`Waker`]) wakes it. If the system refuses the timer (the
+//! user's queue of signals is full, or has limit 0), the thread reads `stop` every
 //! [`POLL_INTERVAL`].
 
 use std::marker::PhantomData;
@@ -20,8 +20,8 @@ use super::kernel::{RawSet, Waker};
 use super::{SignalInfo, SignalSet};
 use crate::sys::fork::Guard;
 
-/// Interval at which a thread without a waker reads `stop`, and at which a thread with one is woken
-/// until it ends.
+/// Interval at which a thread without a waker reads `stop`, and at which a thread with a waker is
+/// woken until it ends.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The destination of a worker's signals.
@@ -38,11 +38,11 @@ pub(super) trait Sink: Send + 'static {
     /// Blocks until the sink may have space, for at most [`POLL_INTERVAL`].
     fn wait_for_space(&self) {}
 
-    /// Called once, in the thread, with the flag that asks the thread to end.
+    /// Receives the flag that asks the thread to end: called once, in the thread.
     fn begin(&mut self, _stop: &Arc<AtomicBool>) {}
 }
 
-/// Calls a function for each signal.
+/// A sink that calls a function for each signal.
 pub(super) struct CallSink<F>(pub(super) F);
 
 impl<F: FnMut(SignalInfo) + Send + 'static> Sink for CallSink<F> {
@@ -68,7 +68,7 @@ struct StartedThread {
 }
 
 impl Worker {
-    /// Starts the thread, which inherits the mask of the calling thread. That one blocks `set`.
+    /// Starts the thread, which inherits the mask of the calling thread, in which `set` is blocked.
     pub(super) fn start(set: SignalSet, mut sink: impl Sink) -> Result<Self, SignalError> {
         let guard = Guard::here().map_err(|error| SignalError::system("mmap", error.errno()))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -122,8 +122,8 @@ impl Worker {
     fn join(&mut self) -> Option<std::thread::Result<()>> {
         let running = self.running.take()?;
         if self.is_forked() {
-            // A fork copies neither the thread nor the timer; in this process their numbers may
-            // name others.
+            // A fork copies neither the thread nor the timer; in this process, their numbers may
+            // name other ones.
             std::mem::forget(running);
             return None;
         }

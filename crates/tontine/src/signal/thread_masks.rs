@@ -8,14 +8,15 @@ use std::time::Duration;
 use super::SignalSet;
 use super::error::SignalError;
 
-/// Maximum number of listings, if each one differs from the one before: threads come and go.
+/// Maximum number of listings, if each one differs from the one before because threads start and
+/// end.
 const MAX_LISTINGS: u32 = 64;
 /// Maximum number of times that the mask of one thread is read, if the thread blocks everything, as
 /// one does during its creation, and the interval between.
 const MAX_READS: u32 = 200;
 const READ_INTERVAL: Duration = Duration::from_millis(1);
-/// All signals but SIGKILL and SIGSTOP. A program that blocks all by the C library leaves out that
-/// library's own.
+/// All signals but SIGKILL and SIGSTOP. If a program blocks all signals through the C library, that
+/// library's own signals stay unblocked.
 const EVERYTHING: u64 = !((1 << (libc::SIGKILL - 1)) | (1 << (libc::SIGSTOP - 1)));
 
 const TASKS: &str = "/proc/self/task";

@@ -208,7 +208,7 @@ fn an_accepting_without_acquire_is_noticed() {
 }
 
 /// Other threads free one block each in a slab, whose owner reads the words twice meanwhile. For
-/// each block that the owner has not seen to be free, the hint is still set.
+/// each free block that the owner has not found, the hint is still set.
 fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
     let held = || AtomicU64::new(Truth::loaned(2, 0).0);
     let slab = Arc::new((AtomicU64::new(0), [0; BLOCKS].map(|_| held())));

@@ -32,7 +32,7 @@ struct State {
     buffers: [VecDeque<(usize, u8)>; THREADS],
     /// The next step of each thread.
     steps: [u8; THREADS],
-    /// Blocks that the owner has seen to be free.
+    /// Blocks that the owner has found free.
     seen: [bool; 2],
 }
 

@@ -1,26 +1,36 @@
-//! Sites that a signal's handler writes to, and the disposition beneath it: [`Installed`].
+//! The installed handler of a signal, [`Installed`], with its *sites* and its *original
+//! disposition*.
 //!
-//! The first site of a signal installs [`on_signal`], and the removal of the last one restores the
-//! disposition beneath it, unless another library's handler has replaced it. No system call
-//! exchanges a disposition only if it is a certain one, so the removal asks first, and puts back
-//! what it replaced by mistake: if another thread installs a handler between the two calls, a
-//! signal that comes before the third meets the disposition beneath.
+//! A site is the memory to which the handler writes for one `SignalFlag`, `SignalCounter` or
+//! `SelfPipe`. The original disposition is the one from before the handler; the code calls it
+//! `beneath`.
 //!
-//! If `on_signal` was replaced, the newer handler may call it, and what saved it may restore it
-//! (the C library's `system` does). Then it has no site and does what was beneath. If it is the
-//! disposition, it restores the one beneath. It calls the handler beneath. If the default is
-//! beneath, it raises the signal again for the kernel; called by a newer handler, it returns, as a
-//! handler does that finds the default beneath it.
+//! The first site of a signal installs [`on_signal`]. The removal of the last site restores the
+//! original disposition, unless another library's handler has replaced `on_signal`. No system call
+//! replaces a disposition only if it is a certain one. So the removal reads the disposition first,
+//! and restores what it has replaced by mistake: if another thread installs a handler between the
+//! first two calls, a signal that arrives before the third meets the original disposition.
 //!
-//! **Forks.** A child inherits lists and dispositions, and no lock: the lock is a
-//! [`PerProcess`]. A thread of the parent may be between any two steps at the fork, and the kernel
-//! copies the dispositions before it copies memory. So each step leaves the statics valid:
+//! If `on_signal` was replaced, the newer handler may call it, and a function that saved it may
+//! restore it (the C library's `system` does). `on_signal` may then run without a site, and acts
+//! like the original disposition:
 //!
-//! - Before the handler is installed, the disposition beneath it is saved already.
+//! - If it is the current disposition, it first restores the original one.
+//! - If that is a handler, it calls it.
+//! - If that is the default, and `on_signal` was the current disposition, it raises the signal
+//!   again for the kernel. If a newer handler called it, it returns, like a handler that has
+//!   replaced the default.
+//!
+//! # Forks
+//! A child inherits lists and dispositions, but no lock: the lock is a [`PerProcess`]. At the fork,
+//! a thread of the parent may be between any two steps, and the kernel copies the dispositions
+//! before it copies memory. So each step leaves the statics valid:
+//!
+//! - The original disposition is saved before the handler is installed.
 //! - If a site is in the list and the handler is not installed, the child's first installation
-//!   finds that out and installs it.
-//! - If the handler is installed and its site was removed meanwhile, it behaves like one that was
-//!   restored; the child's first installation restores what was beneath.
+//!   detects that, and installs the handler.
+//! - If the handler is installed and its site was removed meanwhile, the handler acts like one that
+//!   was restored; the child's first installation restores the original disposition.
 //! - The site of a thread that the child does not have stays, and so does the handler.
 
 #![allow(unsafe_code, reason = "the handler, and references to sites that are never freed")]
@@ -36,10 +46,11 @@ use crate::signal::number::MAX_SIGNAL;
 use crate::signal::{Signal, disposition};
 use crate::sys::fork::PerProcess;
 
-/// Entries of a table with one for each signal, by its number.
+/// Number of entries of a table that has one for each signal number.
 const ENTRIES: usize = MAX_SIGNAL as usize + 1;
 
-/// The target of a handler's stores. Never freed; unlinked, it still leads to the rest of its list.
+/// The memory to which a handler writes. It is never freed; after its removal it still leads to the
+/// rest of its list.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) came: AtomicBool,
@@ -51,14 +62,14 @@ pub(super) struct Site {
 /// The sites of each signal, newest first.
 static SITES: [AtomicPtr<Site>; ENTRIES] = [const { AtomicPtr::new(null_mut()) }; ENTRIES];
 
-/// The disposition beneath the handler, saved before the handler is installed and never removed.
+/// The original disposition, saved before the handler is installed and never removed.
 static BENEATH: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
 
-/// The disposition beneath the handler when that was first found replaced. Another one would not
-/// do: the newest may be a handler that calls this one.
+/// The original disposition when the handler was first found replaced. A later one could be a
+/// handler that calls this one.
 static BENEATH_REPLACED: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
 
-/// The lock over the statics above, and knowledge of this process alone.
+/// The lock over the statics above, and the state of this process.
 static OWN: PerProcess<HandlerState> = PerProcess::new(HandlerState::default);
 
 #[derive(Debug, Default)]
@@ -83,7 +94,7 @@ impl Default for HandlerChanges {
 }
 
 impl HandlerChanges {
-    /// Locks them, in this process.
+    /// Locks the changes of this process.
     pub(super) fn lock() -> Result<MutexGuard<'static, Self>, SignalError> {
         let own = OWN.get().map_err(|error| SignalError::system("mmap", error.errno()))?;
         let mut changes = own.changes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +108,7 @@ impl HandlerChanges {
         Ok(changes)
     }
 
-    /// Makes disposition and list of a signal agree, as a fork may have separated them.
+    /// Makes the disposition of a signal agree with its list: after a fork they may differ.
     fn compare(&mut self, signal: Signal) {
         let Some(beneath) = BENEATH[index(signal)].get() else { return };
         if !Action::current(signal).is_ok_and(|current| is_handler(&current)) {
@@ -130,7 +141,7 @@ impl Installed {
         let first = head.load(Ordering::Relaxed);
         if installs {
             if !first.is_null() {
-                // A forked child, whose parent's handler was replaced.
+                // This is a forked child, and its parent's handler was replaced.
                 note_replaced(signal);
             }
             save(signal, Action::current(signal)?);
@@ -156,7 +167,8 @@ impl Installed {
         Ok(Self { signal, site, removed: false })
     }
 
-    /// Removes the site. In a forked child without memory for a lock it stays, which is harmless.
+    /// Removes the site. In a forked child without memory for a lock the site stays, which is
+    /// harmless.
     pub(super) fn remove(&mut self) {
         if std::mem::replace(&mut self.removed, true) {
             return;
@@ -165,7 +177,8 @@ impl Installed {
         let next = self.site.next.load(Ordering::Relaxed);
         let mut link = head(self.signal);
         if next.is_null() && std::ptr::eq(link.load(Ordering::Relaxed), self.site) {
-            // Before the list is empty, so that the handler is not without a site meanwhile.
+            // Before the list is empty, so that the handler always has a site while it is
+            // installed.
             restore(self.signal);
             changes.installed[index(self.signal)] = false;
         }
@@ -208,14 +221,14 @@ fn is_handler(action: &Action) -> bool {
     action.handler() == handler().handler()
 }
 
-/// Saves a disposition as the one beneath the handler, unless it is the handler itself.
+/// Saves a disposition as the original one, unless it is the handler itself.
 fn save(signal: Signal, found: Action) {
     if !is_handler(&found) {
         BENEATH[index(signal)].set(found);
     }
 }
 
-/// Restores what was beneath the handler, unless the handler was replaced.
+/// Restores the original disposition, unless the handler was replaced.
 fn restore(signal: Signal) {
     let Some(beneath) = BENEATH[index(signal)].get() else { return };
     if !disposition::exchange(signal, is_handler, beneath) {
@@ -233,13 +246,13 @@ fn note_replaced(signal: Signal) {
     }
 }
 
-/// The handler: loads and stores of atomics, `write`, and what was beneath.
+/// The handler: loads and stores atomics, calls `write`, and may act like the original disposition.
 extern "C" fn on_signal(
     number: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the location is this thread's, always.
+    // SAFETY: the C library returns the address of this thread's `errno`.
     let errno = unsafe { *libc::__errno_location() };
     if let Some(signal) = Signal::from_raw(number)
         && !reach_sites(signal)
@@ -270,7 +283,7 @@ fn reach_sites(signal: Signal) -> bool {
     is_any
 }
 
-/// Does what was beneath the handler, which has no site.
+/// Acts like the original disposition, in a handler that has no site.
 ///
 /// # Safety
 /// 1. The caller is the handler of `signal`.
@@ -283,23 +296,23 @@ unsafe fn do_beneath(signal: Signal, info: *mut libc::siginfo_t, context: *mut l
     if is_current && !has_compared {
         beneath = beneath.or_else(|| BENEATH[index(signal)].get());
     }
-    // None if a thread has just removed the last site, which restored what was beneath.
+    // `None` if a thread has just removed the last site, which restored the original disposition.
     let Some(beneath) = beneath else { return };
     if is_current {
         let _ = beneath.install(signal);
         if reach_sites(signal) {
-            // Another thread has added one meanwhile.
+            // Another thread has added a site meanwhile.
             let _ = handler().install(signal);
             return;
         }
     }
     match beneath.handler() {
         libc::SIG_IGN => {}
-        // Blocked until this handler returns; then the default takes it.
-        // SAFETY: takes a number.
+        // The signal is blocked until this handler returns; then it has its default effect.
+        // SAFETY: the argument is a number.
         libc::SIG_DFL if is_current => drop(unsafe { libc::raise(signal.as_raw()) }),
         libc::SIG_DFL => {}
-        // SAFETY: a handler of the program's, with the arguments that its flags ask for.
+        // SAFETY: the disposition is a handler (1), and gets the kernel's arguments (2).
         _ => unsafe { beneath.call(signal, info, context) },
     }
 }
