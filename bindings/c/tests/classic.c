@@ -1,4 +1,4 @@
-/* The source's program: two threads count in two blocks of one cache line. */
+/* A published program: two threads count in two blocks of one cache line. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Every part of the header once, against the installed library; exits with 0 if all is as it says. */
+/* Calls every function of the header with the installed library. Exits with 0 if each does what the
+ * header says. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
@@ -16,7 +17,7 @@ static int failures;
 #define EXPECT(what) \
     do { \
         if (!(what)) { \
-            fprintf(stderr, "line %d: not so: %s; errno %s, %s\n", __LINE__, #what, \
+            fprintf(stderr, "line %d: false: %s; errno %s, %s\n", __LINE__, #what, \
                     strerror(errno), tontine_last_error()); \
             failures++; \
         } \
@@ -183,7 +184,7 @@ static void messages(const char *path)
     wait.events = POLLIN;
     EXPECT(poll(&wait, 1, 10000) == 1);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 4);
-    /* One process, two lanes. */
+    /* One process has two lanes. */
     EXPECT(tontine_mailbox_sender(mailbox, &second) == 0 && second != first);
     EXPECT(tontine_mailbox_ack(mailbox) == 0);
     EXPECT(tontine_sender_send(sender, "first", 5) == 0);
@@ -192,7 +193,7 @@ static void messages(const char *path)
     EXPECT(tontine_mailbox_ack(mailbox) == 0);
     EXPECT(tontine_mailbox_next_error(mailbox) == 0);
 
-    /* Of what is left when the receiver closes, the first is longer than the buffer at first. */
+    /* The receiver closes, and two messages are unread. At first the buffer is too small. */
     EXPECT(tontine_sender_send(sender, "left over", 9) == 0);
     EXPECT(tontine_sender_send(sender, "", 0) == 0);
     EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, 3), EMSGSIZE);
@@ -204,7 +205,7 @@ static void messages(const char *path)
     EXPECT(memcmp(text, "left over", 9) == 0);
     EXPECT(tontine_sender_take_unread(sender, text, sizeof text) == 0);
     EXPECT_ERROR(tontine_sender_take_unread(sender, text, sizeof text), ENODATA);
-    /* Taking messages back changes no answer: each was EPROTO from here on. */
+    /* Taking messages back does not change later errors: each of them was EPROTO once. */
     EXPECT_ERROR(tontine_sender_next_unread_length(sender), ENODATA);
     EXPECT(tontine_sender_unread_bytes(sender) == 0);
     EXPECT_ERROR(tontine_sender_send(sender, "x", 1), EPIPE);
