@@ -1,7 +1,8 @@
-//! The virtual Unix: what its calls do, which errors they return, what its executors promise.
+//! The virtual Unix: the effects of its calls, the errors they return, the guarantees of its
+//! executors.
 //!
-//! One program, because linking is most of what tests cost to build. A test that changes its
-//! process does so in a child ([`keeper`]).
+//! All tests form one program, because linking dominates the time to build tests. A test that
+//! changes its process does so in a child ([`keeper`]).
 
 mod children;
 mod errnos;

@@ -1,5 +1,5 @@
-//! Processor time: who is charged, whose children's is added, what happens at the limit, and
-//! `profil` (§6.1).
+//! Processor time: which process is charged, when the time of children is added, the effect of the
+//! limit, and `profil` (§6.1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use super::harness::*;
 
-/// Time that is long against what a few system calls take.
+/// Long in comparison with a few system calls.
 const LONG: Duration = Duration::from_millis(300);
 
-/// What the calling process has used.
+/// Returns the processor time that the calling process has used.
 fn used(sys: &dyn Sys) -> Duration {
     total(sys.getrusage())
 }
@@ -19,14 +19,14 @@ fn total(usage: Usage) -> Duration {
     usage.user + usage.system
 }
 
-/// Computes until the process has used so much.
+/// Computes until the process has used `time`.
 fn compute_until(sys: &dyn Sys, time: Duration) {
     while used(sys) < time {
         (0..100).for_each(|_| sys.poll());
     }
 }
 
-/// A child that uses [`LONG`] and is told of without being waited for.
+/// Returns a child that used [`LONG`] and has exited, but has not been reaped.
 fn costly_child(sys: &dyn Sys) -> Pid {
     let child = sys.fork(|sys| {
         compute_until(sys, LONG);
@@ -46,7 +46,7 @@ fn wait3_and_wait4_tell_what_the_child_used() {
         costly_child(sys);
         let waited = sys.wait3(WaitOptions::empty()).unwrap().unwrap();
         assert!(total(waited.usage) >= LONG, "{:?}", waited.usage);
-        assert!(used(sys) < LONG, "the caller has not used it itself");
+        assert!(used(sys) < LONG, "the child's time is not the caller's own");
     })
     .and_on_linux();
 }
@@ -60,7 +60,11 @@ fn what_children_used_is_added_when_they_are_waited_for() {
             i32::from(used(sys) >= LONG)
         });
         let waited = sys.wait4(waits.unwrap().into(), WaitOptions::empty()).unwrap().unwrap();
-        assert_eq!(waited.status, WaitStatus::Exited(0), "its own is its own");
+        assert_eq!(
+            waited.status,
+            WaitStatus::Exited(0),
+            "the child's time is not in the parent's own"
+        );
         assert!(total(waited.usage) >= LONG, "{:?}", waited.usage);
     })
     .and_on_linux();
@@ -99,12 +103,13 @@ fn what_children_used_that_vanished_is_lost() {
     .and_on_linux();
 }
 
-/// A program with a handler for SIGXCPU computes on: it gets the signal each second, with a limit
-/// that is one second higher, until the hard limit ends it.
+/// A program with a handler for SIGXCPU exceeds its limit and receives the signal every second,
+/// each time with a soft limit one second higher, until the hard limit kills it.
 fn exceeds_its_limit(sys: &dyn Sys) {
     let exceeded = Bell::new(sys);
     let child = sys.fork(move |sys| {
-        // It comes a moment after the limit was raised, which may be in the wait for the heir.
+        // The signal arrives a moment after the limit was raised, perhaps during the wait for the
+        // heir.
         let ring = SigAction::handler(move |sys, _| exceeded.ring(sys));
         act(sys, Signal::XCPU, ring.with_flags(ActionFlags::RESTART));
         sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 3 }).unwrap();
@@ -117,7 +122,7 @@ fn exceeds_its_limit(sys: &dyn Sys) {
         assert!(used(sys) >= LIMIT_AT_LEAST);
         assert_eq!(sys.getrlimit(Resource::Cpu), Rlimit { soft: 2, hard: 3 });
         let heir = sys.fork(|sys| sys.getrlimit(Resource::Cpu).soft as i32).unwrap();
-        assert_eq!(end_of(sys, heir), WaitStatus::Exited(2), "a child inherits the raised one");
+        assert_eq!(end_of(sys, heir), WaitStatus::Exited(2), "a child inherits the raised limit");
         raised(sys, 3);
         assert!(used(sys) >= 2 * LIMIT_AT_LEAST);
         loop {
@@ -131,8 +136,8 @@ fn exceeds_its_limit(sys: &dyn Sys) {
     exceeded.heard(sys);
 }
 
-/// What a second of the limit is at least: Linux limits by ticks, which are samples, and tells what
-/// it measured.
+/// Minimum time that is measured per second of the limit: Linux enforces the limit by ticks, which
+/// are samples, and reports the time that it measured.
 const LIMIT_AT_LEAST: Duration = Duration::from_millis(500);
 
 #[test]
@@ -167,7 +172,7 @@ fn by_default_sigxcpu_ends_the_process() {
     .and_on_linux();
 }
 
-/// With a program that computes.
+/// Adds the program `computes`.
 fn with_computes(builder: Builder) -> Builder {
     builder.program("computes", |sys, _| {
         compute_until(sys, used(sys) + LONG);
@@ -185,7 +190,7 @@ fn all(counts: &Counts) -> [u32; 3] {
     [0, 1, 2].map(|mark| counts[mark].load(Ordering::Relaxed))
 }
 
-/// Computes until so many ticks have been counted for a mark.
+/// Computes until `ticks` ticks have been counted for `mark`.
 fn compute_at(sys: &dyn Sys, counts: &Counts, mark: usize, ticks: u32) {
     sys.mark(mark);
     while all(counts)[mark] < ticks {
@@ -205,10 +210,10 @@ fn a_profile_counts_each_tick_where_the_program_was() {
         let [zero, one, two] = all(&counts);
         assert!(zero >= 3 && one == 0 && two >= 5, "{:?}", [zero, one, two]);
         let charged = (used(sys) - before).as_millis() / 10;
-        // One may have come before the profile was ended and after the last look.
+        // One tick may have arrived after the last check and before the profile was ended.
         assert!(u128::from(zero + two) <= charged, "{charged} ticks: {zero} and {two}");
         compute_until(sys, used(sys) + LONG);
-        assert_eq!(all(&counts), [zero, one, two], "it has ended");
+        assert_eq!(all(&counts), [zero, one, two], "the profile still counts after its end");
     });
 }
 
@@ -244,7 +249,7 @@ fn a_profile_is_its_threads_own_and_neither_childrens_nor_another_programs() {
         end_of(sys, child.unwrap());
         sys.profil(None).unwrap();
         let [zero, one, two] = all(&mine);
-        // What this thread itself did takes ticks too.
+        // The calls of this thread take ticks too.
         assert!(zero == 0 && two == 0 && one < 15, "{:?}", [zero, one, two]);
         assert_eq!(all(&others)[..2], [0, 0]);
         let unprofiled = counts();
@@ -257,12 +262,12 @@ fn a_profile_is_its_threads_own_and_neither_childrens_nor_another_programs() {
             }
         });
         assert_eq!(end, WaitStatus::Exited(0));
-        assert!(all(&unprofiled)[1] < 15, "exec ends it");
+        assert!(all(&unprofiled)[1] < 15, "exec does not end the profile");
     });
 }
 
-/// In a program that makes no system calls the clock writes the thread's own word, and nothing
-/// else; the next call counts what came, or the next mark, where the program was until then.
+/// While a program makes no system call, the clock writes only to the thread's own word. The next
+/// call, or the next mark, counts the ticks that arrived, at the mark that was current until then.
 #[test]
 fn ticks_that_come_between_two_marks_are_counted_at_the_first() {
     let unix = Virtual::builder().build().unwrap();

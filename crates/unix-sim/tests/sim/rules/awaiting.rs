@@ -1,4 +1,5 @@
-//! Threads that wait for signals: what `sigsuspend` and `sigwait` take, and what they leave.
+//! Threads that wait for signals: which signals `sigsuspend` and `sigwait` take, and which they
+//! leave pending.
 
 use super::harness::*;
 
@@ -81,7 +82,7 @@ fn sigtimedwait_that_has_no_time_does_not_wait() {
         assert!(sys.alarm(0) > 900);
         kill(sys, sys.getpid(), Signal::USR1);
         let info = sys.sigtimedwait(set, Some(Duration::ZERO)).unwrap();
-        assert_eq!(info.signal, Signal::USR1, "what is pending it takes");
+        assert_eq!(info.signal, Signal::USR1, "a pending signal is taken");
     })
     .and_on_linux();
 }
@@ -143,14 +144,18 @@ fn sigsuspend_waits_for_a_signal_that_its_mask_lets_in() {
             .thread(move |sys| {
                 assert_eq!(sys.sigsuspend(one), Errno::EINTR);
                 done.note(-1);
-                assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&both)), "as it was");
+                assert_eq!(
+                    sys.sigprocmask(None),
+                    Ok(SigSet::of(&both)),
+                    "the mask was not restored"
+                );
                 assert_eq!(sys.sigpending(), one);
             })
             .unwrap();
         let send = |signal| sys.tgkill(sys.getpid(), thread, Some(signal)).unwrap();
         send(Signal::USR1);
         rest(sys);
-        assert_eq!(log.len(), 0, "the call blocks it");
+        assert_eq!(log.len(), 0, "the mask of the call blocks it");
         send(Signal::USR2);
         sys.join(thread).unwrap();
         assert_eq!(log.all(), [Signal::USR2.number(), -1]);

@@ -2,7 +2,7 @@
 
 use super::harness::*;
 
-/// The bit of a signal in a mask of 32.
+/// Returns the bit of a signal in a mask of 32 bits.
 fn bit(signal: Signal) -> u32 {
     1 << (signal.number() - 1)
 }
@@ -97,7 +97,7 @@ fn sigstack_is_in_use_while_a_handler_that_asked_for_it_runs() {
         act(sys, Signal::USR1, handler.with_flags(ActionFlags::ONSTACK));
         sys.raise(Signal::USR1).unwrap();
         assert_eq!(log.all(), [1, 1]);
-        assert_eq!(sys.sigstack(Some(none)), Ok(stack), "in use no longer");
+        assert_eq!(sys.sigstack(Some(none)), Ok(stack), "the stack is still in use");
         assert_eq!(sys.sigstack(None), Ok(none));
     })
     .and_on_linux();

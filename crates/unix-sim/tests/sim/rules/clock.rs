@@ -25,7 +25,7 @@ fn alarm_sends_sigalrm_when_its_time_has_come() {
         let info = sys.sigtimedwait(SigSet::of(&[Signal::ALRM]), None).unwrap();
         assert_eq!((info.signal, info.code), (Signal::ALRM, SigCode::Kernel));
         assert!(sys.now() - before >= Duration::from_secs(1));
-        assert_eq!(sys.alarm(0), 0, "once");
+        assert_eq!(sys.alarm(0), 0, "the alarm rang more than once");
     })
     .and_on_linux();
 }
@@ -121,13 +121,13 @@ fn a_tick_counts_at_the_mark_that_stood_when_it_came() {
             let report = unix.run(|sys| {
                 let counts: Arc<[AtomicU32]> = (0..4).map(|_| AtomicU32::new(0)).collect();
                 let count = |mark: usize| counts[mark].load(Ordering::Relaxed);
-                // Of what ticked before, the profile learns nothing.
+                // The profile does not count ticks before its start.
                 while sys.getrusage() == Usage::default() {
                     sys.poll();
                 }
                 sys.mark(3);
                 sys.profil(Some(counts.clone())).unwrap();
-                // Ticks land in calls alone here.
+                // With the simulated executor, ticks arrive only in calls.
                 while count(1) < 5 {
                     sys.mark(1);
                     sys.poll();

@@ -1,8 +1,8 @@
-//! Who delivers a signal, and what it tells.
+//! Which thread delivers a signal, and which information the signal carries.
 
 use super::harness::*;
 
-/// The first thread and another, each with what it notes when it handles SIGUSR1.
+/// Installs a handler for SIGUSR1 that notes its thread; returns the id of the first thread.
 fn handlers_by_thread(sys: &dyn Sys, log: &Log) -> i32 {
     let noted = log.clone();
     act(sys, Signal::USR1, SigAction::handler(move |sys, _| noted.note(sys.gettid().0)));
@@ -116,7 +116,7 @@ fn with_delivery_to_the_oldest_a_signal_waits_for_it() {
                 .thread(move |sys| {
                     unblock(sys, &[Signal::USR1]);
                     kill(sys, sys.getpid(), Signal::USR1);
-                    // Looks again at what the mask lets in.
+                    // Checks again for signals that the mask admits.
                     block(sys, &[Signal::HUP]);
                     rest(sys);
                     assert_eq!(seen.len(), 0);
@@ -159,7 +159,8 @@ fn who_begins_to_block_a_signal_leaves_it_to_another_thread() {
         for _ in 0..4 {
             let log = Log::default();
             handlers_by_thread(sys, &log);
-            // Blocks SIGUSR1 when that may be about to be delivered to the same thread.
+            // The handler of SIGHUP blocks SIGUSR1 when that may be about to be delivered to the
+            // same thread.
             let waited_for = log.clone();
             let holds = SigAction::handler(move |sys, _| until(sys, || waited_for.len() == 1));
             act(sys, Signal::HUP, holds.with_mask(SigSet::of(&[Signal::USR1])));
@@ -252,7 +253,7 @@ fn calls_that_do_not_sleep_are_never_interrupted() {
         }
         stop.note(1);
         for thread in threads {
-            assert_eq!(sys.join(thread), Ok(()), "nor is join");
+            assert_eq!(sys.join(thread), Ok(()), "join was interrupted");
         }
     });
 }

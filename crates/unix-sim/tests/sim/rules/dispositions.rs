@@ -1,4 +1,4 @@
-//! What a process does about signals: `sigaction`, its flags, and handlers.
+//! A process's reaction to signals: `sigaction`, its flags, and handlers.
 
 use super::harness::*;
 
@@ -46,7 +46,7 @@ fn a_handler_blocks_its_mask_and_its_signal_and_both_are_let_in_again() {
         assert_eq!(during.all(), [1, 1, 0, 1]);
         assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::HUP])));
         let kept = sys.sigaction(Signal::USR1, None).unwrap().mask;
-        assert_eq!(kept, SigSet::of(&[Signal::USR2]), "nobody blocks SIGKILL");
+        assert_eq!(kept, SigSet::of(&[Signal::USR2]), "SIGKILL cannot be blocked");
     })
     .and_on_linux();
 }
@@ -148,7 +148,7 @@ fn by_default_signals_end_stop_or_do_nothing() {
             let expected = match signal.default_action() {
                 DefaultAction::Terminate => WaitStatus::Signaled(signal, false),
                 DefaultAction::Core => WaitStatus::Signaled(signal, true),
-                // The rule's own group is orphaned: only SIGSTOP stops its members.
+                // The group that runs the rule is orphaned: only SIGSTOP stops its members.
                 DefaultAction::Stop if signal != Signal::STOP => WaitStatus::Exited(7),
                 DefaultAction::Stop => WaitStatus::Stopped(signal),
                 DefaultAction::Ignore | DefaultAction::Continue => WaitStatus::Exited(7),
@@ -322,7 +322,7 @@ fn who_ignores_sigchld_has_nothing_to_wait_for_and_waits_for_all() {
         for child in children {
             assert_eq!(sys.kill(child.into(), None), Err(Errno::ESRCH));
         }
-        assert!(!sys.sigpending().contains(Signal::CHLD), "it is not even sent");
+        assert!(!sys.sigpending().contains(Signal::CHLD), "an ignored SIGCHLD is not sent");
     })
     .and_on_linux();
 }

@@ -1,8 +1,8 @@
-//! What holds for each signal that can be caught.
+//! Rules that hold for each signal that can be caught.
 
 use super::harness::*;
 
-/// All but SIGKILL and SIGSTOP.
+/// All signals except SIGKILL and SIGSTOP.
 fn each() -> impl Iterator<Item = Signal> {
     Signal::all().filter(|&signal| !SigSet::UNBLOCKABLE.contains(signal))
 }
@@ -41,7 +41,11 @@ fn each_has_the_action_that_was_set_last_and_gives_back_the_one_before() {
             let (first, second) = (Log::default().signals(), Log::default().signals());
             act(sys, signal, first.clone());
             assert_eq!(sys.sigaction(signal, None), Ok(first.clone()), "{signal}");
-            assert_eq!(sys.sigaction(signal, None), Ok(first.clone()), "to ask changes nothing");
+            assert_eq!(
+                sys.sigaction(signal, None),
+                Ok(first.clone()),
+                "a query changed the action"
+            );
             assert_eq!(sys.sigaction(signal, Some(second.clone())), Ok(first));
             assert_eq!(sys.sigaction(signal, None), Ok(second));
         }
@@ -77,7 +81,7 @@ fn each_that_a_handlers_mask_names_waits_for_the_end_of_the_handler() {
             act(sys, Signal::USR1, handler.with_mask(SigSet::of(&[signal])));
             sys.raise(Signal::USR1).unwrap();
             assert_eq!(log.all(), [-1, signal.number()]);
-            assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY), "the mask is what it was");
+            assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY), "the mask was not restored");
         }
     })
     .and_on_linux();

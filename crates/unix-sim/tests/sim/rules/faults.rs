@@ -24,7 +24,7 @@ fn a_fault_that_nobody_handles_is_fatal() {
     everywhere(|sys| {
         for signal in FAULTS.iter() {
             let end = end_as(sys, move |sys| {
-                // The standard library handles some.
+                // The standard library installs handlers for some of these signals.
                 act(sys, signal, SigAction::DEFAULT);
                 sys.fault(signal).map_or(1, |()| 2)
             });

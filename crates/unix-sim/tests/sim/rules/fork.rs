@@ -1,4 +1,4 @@
-//! What a child begins without.
+//! The state that a child does not inherit from its parent.
 
 use super::harness::*;
 
@@ -35,12 +35,15 @@ fn a_child_begins_with_no_time_used() {
         let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
         assert_eq!(waited.status, WaitStatus::Exited(1));
         let usage = waited.usage;
-        assert!(usage.user + usage.system < time, "not even that of another child: {usage:?}");
+        assert!(
+            usage.user + usage.system < time,
+            "the time of an earlier child was included: {usage:?}"
+        );
     })
     .and_on_linux();
 }
 
-/// Computes until the process has used so much time; what it has used then.
+/// Computes until the process has used `time`; returns the processor time used by then.
 fn use_up(sys: &dyn Sys, time: Duration) -> Duration {
     loop {
         let used = sys.getrusage();
@@ -56,7 +59,7 @@ fn a_childs_number_is_no_processs_and_no_groups() {
     everywhere_with(
         |builder| builder.pids(320),
         |sys| {
-            // Numbers below 300 are given out once; from then on the table is gone round.
+            // Numbers below 300 are assigned once; above, the allocator wraps around.
             while reaped(sys) < 300 {}
             let living = [(); 5].map(|()| sys.fork(sleep_on).unwrap());
             let [leader, member, ..] = living;
@@ -68,15 +71,15 @@ fn a_childs_number_is_no_processs_and_no_groups() {
             let given: Vec<_> = (0..60).map(|_| reaped(sys)).collect();
             assert!(given.iter().all(|number| !taken.contains(number)), "{taken:?} {given:?}");
             let again = given.iter().filter(|&number| *number == given[0]).count();
-            assert!(again > 1, "it went round: {given:?}");
+            assert!(again > 1, "the numbers did not wrap around: {given:?}");
             sys.kill(SignalTarget::Group(leader), Some(Signal::KILL)).unwrap();
             end_of(sys, member);
-            assert!((0..60).any(|_| reaped(sys) == leader.number()), "the group is gone");
+            assert!((0..60).any(|_| reaped(sys) == leader.number()), "the group has no member");
         },
     );
 }
 
-/// The number of a child that ends and is waited for.
+/// Returns the number of a child that exits and is waited for.
 fn reaped(sys: &dyn Sys) -> i32 {
     let child = sys.fork(|_| 0).unwrap();
     end_of(sys, child);

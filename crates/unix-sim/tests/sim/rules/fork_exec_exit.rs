@@ -1,4 +1,4 @@
-//! What a child inherits, what a program keeps of the one before it, and how processes end.
+//! The state that a child inherits and that a program keeps across exec, and the end of processes.
 
 use super::harness::*;
 
@@ -83,13 +83,13 @@ fn parent_and_child_know_each_other_and_the_child_its_group() {
     .and_on_linux();
 }
 
-/// A system with programs that look at what they begin with.
+/// A system with programs that check the state they start with.
 fn with_programs(builder: Builder) -> Builder {
     builder
         .program("looks", |sys, arguments| {
             let own: i32 = arguments[1].parse().unwrap();
             assert_eq!(sys.getpid().number(), own);
-            assert_eq!(sys.gettid().0, own, "the thread that is left is the process's first");
+            assert_eq!(sys.gettid().0, own, "the remaining thread is the process's first");
             assert_eq!(sys.sigaction(Signal::USR1, None), Ok(SigAction::DEFAULT));
             let ignored = sys.sigaction(Signal::USR2, None).unwrap();
             assert_eq!(ignored.disposition, Disposition::Ignore);
@@ -148,7 +148,7 @@ fn exec_by_another_thread_halts_all_others_and_its_program_is_the_process() {
                 .unwrap();
             }
             sys.thread(|sys| {
-                // What is pending for the thread stays its own.
+                // Signals pending for the thread stay its own.
                 block(sys, &[Signal::TERM]);
                 sys.raise(Signal::TERM).unwrap();
                 let own = sys.getpid().to_string();
@@ -252,7 +252,7 @@ fn spawn_that_fails_leaves_nothing() {
                     assert_eq!(sys.wait(), Err(Errno::ECHILD));
                 }
             }
-            assert!(!sys.sigpending().contains(Signal::CHLD), "there was no child");
+            assert!(!sys.sigpending().contains(Signal::CHLD), "a failed spawn sent SIGCHLD");
             let child = sys.spawn(&SpawnRequest::new("sleeps", &["sleeps"])).unwrap();
             let refused = sys.spawn(&SpawnRequest::new("sleeps", &["sleeps"]));
             assert_eq!(refused, Err(Errno::EAGAIN));
@@ -288,8 +288,8 @@ fn a_spawned_child_that_is_killed_first_is_a_child_all_the_same() {
     });
 }
 
-/// A child that spawns one into the group of `leader`, with so much to do there before its program
-/// begins that a signal to the group comes in between.
+/// A request for a child in the group of `leader` whose setup takes long enough before its program
+/// begins that a signal to the group arrives in between.
 fn slow_to_begin(leader: Pid) -> SpawnRequest {
     let mut spawn = SpawnRequest::new("sleeps", &["sleeps"]);
     spawn.group = SpawnGroup::Of(leader);
@@ -394,7 +394,11 @@ fn a_spawned_program_has_the_mask_of_its_parent_unless_it_is_given_one() {
         spawn.mask = Some(SigSet::of(&[Signal::USR1]));
         let child = sys.spawn(&spawn).unwrap();
         assert_eq!(end_of(sys, child), WaitStatus::Exited(2));
-        assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::HUP])), "the parent's stays");
+        assert_eq!(
+            sys.sigprocmask(None),
+            Ok(SigSet::of(&[Signal::HUP])),
+            "the parent's mask changed"
+        );
     });
 }
 

@@ -1,4 +1,4 @@
-//! How a handler is entered and left: its stack, its mask, the order in which queued signals come.
+//! Entry and exit of a handler: its stack, its mask, the order of queued signals.
 
 use super::harness::*;
 
@@ -23,7 +23,7 @@ fn a_handler_runs_on_the_alternate_stack_only_if_it_asked_for_it_and_there_is_on
             act(sys, Signal::USR1, looks_at_its_stack(&log).with_flags(flags));
             sys.raise(Signal::USR1).unwrap();
             assert_eq!(log.all(), [on_it], "{flags:?} {stack:?}");
-            assert_eq!(sys.sigstack(None), Ok(stack), "in use no longer");
+            assert_eq!(sys.sigstack(None), Ok(stack), "the stack is still in use");
         }
     })
     .and_on_linux();
@@ -129,7 +129,11 @@ fn a_handlers_mask_is_what_was_blocked_and_what_its_action_adds() {
             block(sys, &[Signal::HUP]);
             sys.raise(Signal::USR1).unwrap();
             assert_eq!(log.all(), [1], "{flags:?}");
-            assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::HUP])), "as it was");
+            assert_eq!(
+                sys.sigprocmask(None),
+                Ok(SigSet::of(&[Signal::HUP])),
+                "the mask was not restored"
+            );
         }
     })
     .and_on_linux();
@@ -188,8 +192,8 @@ fn of_several_that_queued_the_lowest_is_chosen_first() {
     .and_on_linux();
 }
 
-/// The stack ran out in the call in which the handler signalled itself: that was taken for a
-/// mistake of the system's own, and aborted the host.
+/// The stack overflowed in the call in which the handler signalled itself. That was mistaken for a
+/// bug in the system itself, and aborted the host.
 #[test]
 fn a_handler_that_comes_in_itself_without_end_is_a_segmentation_fault() {
     everywhere(|sys| {

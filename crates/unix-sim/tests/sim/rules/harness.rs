@@ -1,5 +1,5 @@
-//! Where rules run ([`everywhere`]), and what they are written with: [`Log`], and a few words for
-//! what every rule says.
+//! [`everywhere`] and its variants, which run the rules, and the helpers of the rules, such as
+//! [`Log`].
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) use crate::children::{bare, leader, sleep_on};
 use crate::keeper::keep;
 use crate::systems::{assert_held, of, run};
 
-/// In the environment of a test that is to run on Linux alone, in a process of its own.
+/// Environment variable of a test that runs on Linux alone, in a process of its own.
 const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
 const EXECUTORS: [Executor; 4] = [
     Executor::Simulated { seed: 1 },
@@ -22,7 +22,7 @@ const EXECUTORS: [Executor; 4] = [
     Executor::Parallel,
 ];
 
-/// A rule that held everywhere.
+/// A rule that held in each configuration.
 pub(crate) struct Held<F>(Arc<F>);
 
 /// Runs a rule in every mode, simulated and parallel.
@@ -30,7 +30,7 @@ pub(crate) fn everywhere<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> He
     everywhere_with(|builder| builder, rule)
 }
 
-/// Runs a rule in every mode, simulated and parallel, on systems that `change` has had a hand in.
+/// Runs a rule in every mode, simulated and parallel, on systems changed by `change`.
 pub(crate) fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     change: impl Fn(Builder) -> Builder,
     rule: F,
@@ -38,19 +38,19 @@ pub(crate) fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     on(&LockingMode::ALL, &EXECUTORS, &change, Arc::new(rule))
 }
 
-/// Runs a rule in every mode, simulated: one that takes much time of a processor.
+/// Runs a rule that takes much processor time in every mode, simulated only.
 pub(crate) fn simulated<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
     let (simulated, _) = EXECUTORS.split_at(EXECUTORS.len() - 1);
     on(&LockingMode::ALL, simulated, &|builder| builder, Arc::new(rule))
 }
 
-/// Runs a rule of which the time passes on real processors: in every mode, simulated, where time is
-/// virtual, and in [`LockingMode::Parallel`] on threads.
+/// Runs a rule whose time passes on real processors: simulated in every mode, with virtual time,
+/// and on threads in [`LockingMode::Parallel`].
 pub(crate) fn timed<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
     timed_with(|builder| builder, rule)
 }
 
-/// Runs a rule like [`timed`], on systems that `change` has had a hand in.
+/// Runs a rule like [`timed`], on systems changed by `change`.
 pub(crate) fn timed_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     change: impl Fn(Builder) -> Builder,
     rule: F,
@@ -83,8 +83,8 @@ fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
 }
 
 impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
-    /// Runs the rule on Linux too: this test again, alone in a process, of which a child runs it in
-    /// a session of its own.
+    /// Runs the rule on Linux too: starts this test again, alone in a process, whose child runs the
+    /// rule in a session of its own.
     pub(crate) fn and_on_linux(self) {
         if std::env::var_os(ON_LINUX).is_some() {
             self.on_linux();
@@ -93,22 +93,22 @@ impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
         let closure = std::any::type_name::<F>();
         let path = closure.split_once("::").map_or(closure, |(_, path)| path);
         let test = path.trim_end_matches("::{{closure}}");
-        let myself = std::env::current_exe().expect("a test has a file");
+        let myself = std::env::current_exe().expect("the test has an executable");
         let output = Command::new(myself)
             .args([test, "--exact", "--test-threads=1", "--nocapture"])
             .env(ON_LINUX, "1")
             .stdin(Stdio::null())
             .output()
-            .expect("a test can be started");
+            .expect("the test can be started");
         let said = String::from_utf8_lossy(&output.stdout);
         let all = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains("1 passed"), "not on Linux: {all}");
+        assert!(said.contains("1 passed"), "the rule does not hold on Linux: {all}");
     }
 
     fn on_linux(self) {
         let rule = self.0;
         let status = keep(move |sys| {
-            sys.setsid().expect("it leads no group");
+            sys.setsid().expect("the child leads no group");
             rule(sys);
             0
         });
@@ -116,7 +116,7 @@ impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
     }
 }
 
-/// What handlers and programs note, in order.
+/// Notes of handlers and programs, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Notes>);
 
@@ -127,30 +127,30 @@ struct Notes {
 }
 
 impl Log {
-    /// Notes a number. In a handler too.
+    /// Adds a number; may be called in a handler.
     pub(crate) fn note(&self, number: i32) {
         let at = self.0.count.fetch_add(1, Ordering::Relaxed);
         self.0.notes[at].store(number, Ordering::Relaxed);
     }
 
-    /// Everything noted.
+    /// Returns all notes.
     pub(crate) fn all(&self) -> Vec<i32> {
         let count = self.0.count.load(Ordering::Relaxed);
         self.0.notes[..count].iter().map(|note| note.load(Ordering::Relaxed)).collect()
     }
 
-    /// How many notes there are.
+    /// Returns the number of notes.
     pub(crate) fn len(&self) -> usize {
         self.0.count.load(Ordering::Relaxed)
     }
 
-    /// A handler that notes its signal's number.
+    /// Returns a handler that notes the number of its signal.
     pub(crate) fn signals(&self) -> SigAction {
         let log = self.clone();
         SigAction::handler(move |_, info| log.note(info.signal.number()))
     }
 
-    /// A handler that notes what its signal tells: code, pid, uid, value, status.
+    /// Returns a handler that notes the information of its signal: code, pid, uid, value, status.
     pub(crate) fn infos(&self) -> SigAction {
         let log = self.clone();
         SigAction::handler(move |_, info| {
@@ -161,7 +161,7 @@ impl Log {
     }
 }
 
-/// A number for each code, for a [`Log`].
+/// Maps each code to a number for a [`Log`].
 pub(crate) fn code(code: SigCode) -> i32 {
     match code {
         SigCode::User => 0,
@@ -178,7 +178,7 @@ pub(crate) fn code(code: SigCode) -> i32 {
     }
 }
 
-/// A millisecond, or more.
+/// A short time: some milliseconds.
 pub(crate) const MOMENT: Duration = Duration::from_millis(5);
 
 /// Blocks signals.
@@ -186,7 +186,7 @@ pub(crate) fn block(sys: &dyn Sys, signals: &[Signal]) {
     sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(signals)))).unwrap();
 }
 
-/// Blocks signals no longer.
+/// Unblocks signals.
 pub(crate) fn unblock(sys: &dyn Sys, signals: &[Signal]) {
     sys.sigprocmask(Some((SigmaskHow::Unblock, SigSet::of(signals)))).unwrap();
 }
@@ -201,22 +201,22 @@ pub(crate) fn kill(sys: &dyn Sys, pid: Pid, signal: Signal) {
     sys.kill(pid.into(), Some(signal)).unwrap();
 }
 
-/// A user whom no other process on this machine has.
+/// Returns a uid that no other process on this machine has.
 pub(crate) fn nobody_else(sys: &dyn Sys) -> u32 {
     100_000 + sys.getpid().number() as u32
 }
 
-/// How a child ended.
+/// Waits until a child has ended and returns its status.
 pub(crate) fn end_of(sys: &dyn Sys, child: Pid) -> WaitStatus {
     change_of(sys, child, WaitOptions::EXITED)
 }
 
-/// How a child changed.
+/// Waits for a change of a child and returns the status.
 pub(crate) fn change_of(sys: &dyn Sys, child: Pid, options: WaitOptions) -> WaitStatus {
-    sys.waitid(child.into(), options).unwrap().expect("it slept").status
+    sys.waitid(child.into(), options).unwrap().expect("the wait blocks").status
 }
 
-/// How a process ends that runs this.
+/// Runs `program` in a child and returns how the child ended.
 pub(crate) fn end_as(
     sys: &dyn Sys,
     program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
@@ -225,7 +225,7 @@ pub(crate) fn end_as(
     end_of(sys, child)
 }
 
-/// A child stops by SIGSTOP and ends by SIGKILL, whatever it does about either.
+/// Asserts that a child stops on SIGSTOP and ends on SIGKILL, whatever its handling of either.
 pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
     kill(sys, child, Signal::STOP);
     assert_eq!(change_of(sys, child, WaitOptions::STOPPED), WaitStatus::Stopped(Signal::STOP));
@@ -233,7 +233,7 @@ pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
     assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
 }
 
-/// Waits for a child that sends the caller a signal meanwhile; the wait starts again after it.
+/// Waits for a child that sends the caller a signal during the wait, which then restarts.
 pub(crate) fn wait_through(sys: &dyn Sys, signal: Signal) {
     let me = sys.getpid();
     let child = sys
@@ -247,8 +247,8 @@ pub(crate) fn wait_through(sys: &dyn Sys, signal: Signal) {
     assert_eq!(end_of(sys, child), WaitStatus::Exited(3));
 }
 
-/// Raises a signal whose handler raises it once more, and notes when it begins and ends: 1 and −1
-/// are the first one's, 2 and −2 the second one's.
+/// Raises a signal whose handler raises it once more, and notes when each handler run begins and
+/// ends: 1 and −1 for the first run, 2 and −2 for the second.
 pub(crate) fn raise_twice(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> Vec<i32> {
     let log = Log::default();
     let noted = log.clone();
@@ -265,24 +265,24 @@ pub(crate) fn raise_twice(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> 
     log.all()
 }
 
-/// What the caller has pending of these, taken one by one.
+/// Takes all pending signals in `set`, one by one.
 pub(crate) fn drain(sys: &dyn Sys, set: SigSet) -> Vec<SigInfo> {
     std::iter::from_fn(|| sys.sigtimedwait(set, Some(Duration::ZERO)).ok()).collect()
 }
 
-/// Sleeps a moment.
+/// Sleeps for [`MOMENT`].
 pub(crate) fn rest(sys: &dyn Sys) {
     let _ = sys.nanosleep(MOMENT);
 }
 
-/// Waits until something holds that others see to.
+/// Yields until `holds` returns `true`.
 pub(crate) fn until(sys: &dyn Sys, holds: impl Fn() -> bool) {
     while !holds() {
         sys.sched_yield();
     }
 }
 
-/// A pipe on which one side waits for the other.
+/// A pipe on which one process waits for the other.
 #[derive(Clone, Copy)]
 pub(crate) struct Bell(pub Fd, Fd);
 

@@ -1,8 +1,8 @@
-//! Whom `kill` and its kin reach.
+//! The targets of `kill` and related calls.
 
 use super::harness::*;
 
-/// A child that leads a group of its own and sleeps.
+/// Asserts that a child ended by SIGTERM.
 fn killed(sys: &dyn Sys, child: Pid) {
     assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
 }
@@ -56,19 +56,19 @@ fn a_zombie_may_be_signalled_and_who_was_waited_for_is_not_there() {
     .and_on_linux();
 }
 
-/// A child that leads a group, and has a number that is given out again and again.
+/// A child that leads a group and has a number that is reused.
 fn leader_of_many(sys: &dyn Sys) -> Pid {
     loop {
         let child = leader(sys);
         if child.number() >= 300 {
             return child;
         }
-        // Numbers below 300 are given out once.
+        // Numbers below 300 are assigned once.
         terminate(sys, child);
     }
 }
 
-/// One that has ended, and the one that has its number now.
+/// Returns an ended process and the process that has its number now.
 fn two_with_one_number(sys: &dyn Sys) -> (Pid, Pid) {
     let old = leader_of_many(sys);
     terminate(sys, old);
@@ -107,7 +107,7 @@ fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
             let group = |id| sys.waitpid(Children::Group(id), WaitOptions::NOHANG);
             assert_eq!(group(old), Err(Errno::ECHILD));
             assert_eq!(group(new), Ok(None));
-            assert_eq!(group(bare(old)), Ok(None), "a number is whoever has it");
+            assert_eq!(group(bare(old)), Ok(None), "a bare number names its current holder");
             assert_eq!(sys.setpgid(member, bare(old)), Ok(()));
             kill(sys, new, Signal::TERM);
             kill(sys, member, Signal::TERM);
@@ -174,7 +174,7 @@ fn numbers_that_name_nobody_are_refused() {
             assert_eq!(sys.kill(bare.into(), None), Err(Errno::ESRCH), "{number}");
             assert_eq!(sys.sigqueue(bare, None, 0), Err(Errno::ESRCH), "{number}");
             if number != 0 {
-                // There is no positive number for the lowest one.
+                // The lowest number has no positive counterpart.
                 let errno = if number == i32::MIN { Errno::ESRCH } else { Errno::EINVAL };
                 assert_eq!(sys.kill(SignalTarget::Group(bare), None), Err(errno), "{number}");
                 assert_eq!(sys.killpg(bare, None), Err(Errno::EINVAL), "{number}");

@@ -21,7 +21,7 @@ fn a_limit_is_lowered_by_anyone_and_raised_by_the_privileged() {
             0
         });
         assert_eq!(end, WaitStatus::Exited(0));
-        assert_eq!(sys.getrlimit(Resource::Processes), of(60, 200), "a child's are its own");
+        assert_eq!(sys.getrlimit(Resource::Processes), of(60, 200), "a child's limits are its own");
     });
 }
 
@@ -112,8 +112,8 @@ fn signals_that_are_pending_count_for_the_user_that_a_process_becomes() {
     .and_on_linux();
 }
 
-/// Limits of 1 and 2 seconds: a handler for SIGXCPU finds the soft one raised, its child has the
-/// raised one, and at the hard one nothing helps.
+/// Runs with limits of 1 and 2 seconds: the handler for SIGXCPU finds the soft limit raised, its
+/// child inherits the raised limit, and the hard limit kills the process.
 fn meets_its_limits_of_time(sys: &dyn Sys) {
     let (from, to) = sys.pipe().unwrap();
     let child = sys
@@ -137,7 +137,7 @@ fn meets_its_limits_of_time(sys: &dyn Sys) {
         .unwrap();
     assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
     sys.close(to).unwrap();
-    assert_eq!(sys.read(from, &mut [0; 8]), Ok(1), "it was told once");
+    assert_eq!(sys.read(from, &mut [0; 8]), Ok(1), "SIGXCPU was delivered once");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `sigprocmask`: what a thread blocks.
+//! `sigprocmask`: the mask of a thread.
 
 use super::harness::*;
 
@@ -38,7 +38,7 @@ fn what_a_mask_lets_in_is_delivered_before_the_call_returns() {
         kill(sys, sys.getpid(), Signal::USR1);
         assert_eq!(log.len(), 0);
         unblock(sys, &[Signal::USR1]);
-        assert_eq!(log.len(), 2, "one of the thread's and one of the process's");
+        assert_eq!(log.len(), 2, "one thread signal and one process signal");
     })
     .and_on_linux();
 }
@@ -94,7 +94,11 @@ fn a_mask_is_the_processs_where_osf1s_are_asked_for() {
             let usr1 = SigSet::of(&[Signal::USR1]);
             let other = sys.thread(move |sys| block(sys, &[Signal::USR1])).unwrap();
             sys.join(other).unwrap();
-            assert_eq!(sys.sigprocmask(None), Ok(usr1), "what one thread blocks all block");
+            assert_eq!(
+                sys.sigprocmask(None),
+                Ok(usr1),
+                "a signal that one thread blocks is blocked in all"
+            );
             let log = Log::default();
             act(sys, Signal::USR1, log.signals());
             kill(sys, sys.getpid(), Signal::USR1);
@@ -118,7 +122,7 @@ fn sigsuspend_suspends_one_thread_where_the_mask_is_the_processs() {
             block(sys, &[Signal::USR1]);
             let main = sys.gettid();
             let other = sys.thread(move |sys| {
-                assert_eq!(sys.sigprocmask(None), Ok(usr1), "not the suspended thread's");
+                assert_eq!(sys.sigprocmask(None), Ok(usr1), "not the mask of the suspended thread");
                 block(sys, &[Signal::USR2]);
                 sys.tgkill(sys.getpid(), main, Some(Signal::USR1)).unwrap();
             });
@@ -126,7 +130,7 @@ fn sigsuspend_suspends_one_thread_where_the_mask_is_the_processs() {
             assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
             sys.join(other).unwrap();
             assert_eq!(log.len(), 1);
-            assert_eq!(sys.sigprocmask(None), Ok(usr1.union(usr2)), "the process's, as it is now");
+            assert_eq!(sys.sigprocmask(None), Ok(usr1.union(usr2)), "the process's current mask");
         },
     );
 }

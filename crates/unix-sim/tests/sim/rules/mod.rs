@@ -1,8 +1,8 @@
-//! The rules of processes and signals, each a test named after it, by topic: what POSIX.1-2024,
-//! Linux's manual pages and the paper (§3 to §7) say. [`harness`] runs each in every mode on both
-//! executors, and, where no memory is shared between processes, on Linux.
+//! The rules of processes and signals by topic, from POSIX.1-2024, Linux's manual pages and the
+//! paper (§3 to §7). Each rule is a test named after it. [`harness`] runs each rule in every mode
+//! on both executors, and also on Linux unless the rule shares memory between processes.
 
-#![allow(clippy::disallowed_types, reason = "some rules are about real time")]
+#![allow(clippy::disallowed_types, reason = "some rules concern real time")]
 
 mod accounts;
 mod awaiting;

@@ -1,4 +1,4 @@
-//! Signals between their sending and their delivery.
+//! Signals between generation and delivery.
 
 use super::harness::*;
 

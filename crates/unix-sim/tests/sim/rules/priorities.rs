@@ -97,7 +97,7 @@ fn a_users_is_that_of_all_its_processes() {
             let child = sys.fork(sleep_on).unwrap();
             sys.setpriority(ME, 5).unwrap();
             assert_eq!(sys.getpriority(PriorityScope::User(54_321)), Ok(1));
-            assert_eq!(sys.getpriority(PriorityScope::User(0)), Ok(1), "0 is the caller's user");
+            assert_eq!(sys.getpriority(PriorityScope::User(0)), Ok(1), "0 names the caller's user");
             assert_eq!(sys.setpriority(PriorityScope::User(0), 6), Ok(()));
             assert_eq!(sys.getpriority(PriorityScope::Process(child)), Ok(6));
             assert_eq!(sys.getpriority(PriorityScope::User(54_321)), Ok(6));

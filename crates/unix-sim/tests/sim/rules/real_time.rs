@@ -1,4 +1,4 @@
-//! Signals that queue.
+//! Real-time signals, which queue.
 
 use super::harness::*;
 
@@ -50,7 +50,7 @@ fn by_default_they_terminate() {
     .and_on_linux();
 }
 
-/// Runs a part of a rule with a limit of queued signals, as a user of its own.
+/// Runs a part of a rule with a limit on queued signals, as a user of its own.
 fn limited(sys: &dyn Sys, limit: u64, rule: impl FnOnce(&dyn Sys) + Send + 'static) {
     let end = end_as(sys, move |sys| {
         sys.setuid(nobody_else(sys)).unwrap();
@@ -92,7 +92,7 @@ fn beyond_the_limit_kill_sends_and_tells_nothing() {
             assert_eq!(sys.sigwait(SET), Ok(Signal::RTMIN));
             let info = sys.sigtimedwait(SET, none).unwrap();
             assert_eq!((info.signal, info.code, info.pid), (Signal::RTMAX, SigCode::User, 0));
-            assert_eq!(sys.sigtimedwait(SET, none), Err(Errno::EAGAIN), "both in one");
+            assert_eq!(sys.sigtimedwait(SET, none), Err(Errno::EAGAIN), "both signals were merged");
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Ok(()));
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Err(Errno::EAGAIN));
         });
@@ -109,7 +109,7 @@ fn standard_signals_are_never_refused_but_count() {
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Err(Errno::EAGAIN));
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::USR2), 5), Ok(()));
             let info = sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None).unwrap();
-            assert_eq!((info.code, info.value), (SigCode::User, 0), "there was no room for more");
+            assert_eq!((info.code, info.value), (SigCode::User, 0), "no space for the information");
         });
     })
     .and_on_linux();

@@ -1,5 +1,5 @@
-//! What a call that sends a signal promises its caller: who gets it, when, and that one which is
-//! refused sends nothing.
+//! The guarantees of calls that send a signal: the receiver, the time of arrival, and that a
+//! refused call sends nothing.
 
 use super::harness::*;
 
@@ -46,7 +46,7 @@ fn raise_says_that_it_failed_where_too_many_signals_are_queued() {
             assert_eq!(sys.raise(Signal::RTMIN), Err(Errno::EAGAIN));
             let set = SigSet::of(&[Signal::RTMIN]);
             assert_eq!(sys.sigwait(set), Ok(Signal::RTMIN));
-            assert_eq!(sys.sigpending(), SigSet::EMPTY, "the other was not sent");
+            assert_eq!(sys.sigpending(), SigSet::EMPTY, "the refused signal was not sent");
             0
         });
         assert_eq!(end, WaitStatus::Exited(0));
@@ -105,7 +105,7 @@ fn a_signal_to_oneself_waits_for_the_thread_that_lets_it_in() {
             .unwrap();
         kill(sys, sys.getpid(), Signal::USR1);
         sys.join(thread).unwrap();
-        assert_eq!(log.all(), [thread.0], "not the caller, who blocks it");
+        assert_eq!(log.all(), [thread.0], "the caller blocks the signal");
     })
     .and_on_linux();
 }
@@ -127,7 +127,7 @@ fn what_is_refused_is_not_sent() {
             0
         });
         assert_eq!(end, WaitStatus::Exited(0));
-        // A thread of another process is none of this one.
+        // A thread of another process does not belong to this one.
         let thread = Tid(target.number());
         let refused = sys.tgkill(sys.getpid(), thread, Some(Signal::USR1));
         assert_eq!(refused, Err(Errno::ESRCH));
@@ -143,7 +143,7 @@ fn killpg_is_for_the_group_and_refuses_what_names_none() {
     everywhere(|sys| {
         let group = sys.fork(sleep_on).unwrap();
         sys.setpgid(group, group).unwrap();
-        assert_eq!(sys.killpg(group, None), Ok(()), "the null signal only asks");
+        assert_eq!(sys.killpg(group, None), Ok(()), "the null signal only checks");
         rest(sys);
         assert_eq!(sys.waitpid(group.into(), WaitOptions::NOHANG), Ok(None));
         assert_eq!(sys.killpg(group, Some(Signal::TERM)), Ok(()));

@@ -1,8 +1,8 @@
-//! Signals as numbers, and sets of them.
+//! Signal numbers and sets of signals.
 
 use super::harness::*;
 
-/// Numbers that stand for no signal.
+/// Numbers outside the valid signals.
 const NONE: [i32; 10] = [i32::MIN, -1_073_743_192, -1, 0, 32, 33, 65, 66, 1_073_743_192, i32::MAX];
 
 #[test]
@@ -13,7 +13,7 @@ fn a_number_that_is_no_signal_is_refused_before_any_call() {
         assert!(error.to_string().contains(&format!("unknown signal `{number}`")), "{error}");
     }
     for number in (1..=31).chain(34..=64) {
-        let signal = Signal::new(number).expect("there is such a signal");
+        let signal = Signal::new(number).expect("a valid signal number");
         assert_eq!(signal.number(), number);
         assert_eq!(number.to_string().parse(), Ok(signal));
     }
@@ -43,12 +43,12 @@ fn a_signal_is_in_a_set_from_when_it_is_added_until_it_is_taken_out() {
         let one = SigSet::EMPTY.with(signal);
         assert!(one.contains(signal), "{signal}");
         assert!(!one.is_empty());
-        assert_eq!(one.iter().collect::<Vec<_>>(), [signal], "and no other is");
-        assert_eq!(one.with(signal), one, "once and for all");
+        assert_eq!(one.iter().collect::<Vec<_>>(), [signal], "contains no other signal");
+        assert_eq!(one.with(signal), one, "adding twice equals adding once");
         assert_eq!(one.without(signal), SigSet::EMPTY);
         let rest = SigSet::ALL.without(signal);
         assert!(!rest.contains(signal), "{signal}");
-        assert_eq!(rest.iter().count(), 61, "and every other is");
-        assert_eq!(rest.without(signal), rest, "once and for all");
+        assert_eq!(rest.iter().count(), 61, "contains every other signal");
+        assert_eq!(rest.without(signal), rest, "removing twice equals removing once");
     }
 }

@@ -16,7 +16,7 @@ fn sigsuspend_lets_in_what_is_pending_and_restores_the_mask() {
         block(sys, &[Signal::USR1]);
         kill(sys, sys.getpid(), Signal::USR1);
         assert_eq!(sys.sigsuspend(SigSet::of(&[Signal::USR2])), Errno::EINTR);
-        assert_eq!(log.all(), [1, 1], "its own signal, and the mask of the call");
+        assert_eq!(log.all(), [1, 1], "the handled signal and the mask of the call are blocked");
         assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::USR1])));
     })
     .and_on_linux();
@@ -223,7 +223,7 @@ fn a_stop_ends_sigtimedwait_as_linux_has_it() {
                 }
             })
             .unwrap();
-        // A stop may come before it waits; another one comes then.
+        // A stop may arrive before the child waits; the loop then sends another.
         let end = loop {
             rest(sys);
             kill(sys, child, Signal::STOP);

@@ -28,7 +28,7 @@ fn sigignore_ignores_and_refuses_kill_and_stop() {
     everywhere(|sys| {
         assert_eq!(sys.sigignore(Signal::USR1), Ok(()));
         assert_eq!(sys.sigaction(Signal::USR1, None).unwrap().disposition, Disposition::Ignore);
-        assert_eq!(sys.raise(Signal::USR1), Ok(()), "it would end the process");
+        assert_eq!(sys.raise(Signal::USR1), Ok(()), "SIGUSR1 is ignored");
         for signal in [Signal::KILL, Signal::STOP] {
             assert_eq!(sys.sigignore(signal), Err(Errno::EINVAL));
             assert_eq!(sys.sigaction(signal, None), Ok(SigAction::DEFAULT));
@@ -61,7 +61,7 @@ fn sigignore_of_sigchld_leaves_nothing_to_wait_for() {
             })
             .unwrap();
         assert_eq!(sys.wait(), Err(Errno::ECHILD));
-        assert_eq!(log.all(), [1, 2], "it waited until all had ended");
+        assert_eq!(log.all(), [1, 2], "wait blocked until all children had exited");
         for child in children {
             assert_eq!(sys.kill(child.into(), None), Err(Errno::ESRCH));
         }
@@ -119,7 +119,7 @@ fn sigset_holds_a_signal_and_leaves_what_happens() {
         assert_eq!(sys.sigaction(Signal::CHLD, None), before);
         sys.raise(Signal::CHLD).unwrap();
         assert_eq!((log.len(), sys.sigpending()), (0, SigSet::of(&[Signal::CHLD])));
-        assert_eq!(sys.sigset(Signal::CHLD, None), Ok(None), "it was held");
+        assert_eq!(sys.sigset(Signal::CHLD, None), Ok(None), "the signal was held");
         sys.sigrelse(Signal::CHLD).unwrap();
         assert_eq!(log.len(), 1);
     })
@@ -127,7 +127,7 @@ fn sigset_holds_a_signal_and_leaves_what_happens() {
 }
 
 fn handler_of(action: &Result<SigAction>) -> Disposition {
-    action.clone().expect("it can be read").disposition
+    action.clone().expect("the action can be read").disposition
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn sigset_tells_whether_the_signal_was_held_or_else_what_happened() {
         assert_eq!(install(&Disposition::Ignore), Ok(Some(first.clone())));
         sys.sighold(Signal::USR1).unwrap();
         assert_eq!(install(&first), Ok(None));
-        assert_eq!(install(&first), Ok(Some(first.clone())), "it was let in again");
+        assert_eq!(install(&first), Ok(Some(first.clone())), "the signal was unblocked again");
         for signal in [Signal::KILL, Signal::STOP] {
             let refused = sys.sigset(signal, Some(first.clone()));
             assert_eq!(refused, Err(Errno::EINVAL));

@@ -1,4 +1,4 @@
-//! Threads: making, joining, ending.
+//! Threads: creating, joining, ending.
 
 use super::harness::*;
 

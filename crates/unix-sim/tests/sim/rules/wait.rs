@@ -1,4 +1,4 @@
-//! `wait` and what children tell; stopping and going on.
+//! `wait` and the changes that children report; stopping and continuing.
 
 use super::harness::*;
 
@@ -211,7 +211,7 @@ fn a_stop_stops_all_threads_and_continue_lets_all_go_on() {
         until(sys, || count.len() >= 2);
         kill(sys, child, Signal::STOP);
         assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
-        // A thread that was on its way to stop may note once more.
+        // A thread that had not yet stopped may note once more.
         rest(sys);
         let before = count.len();
         for _ in 0..4 {
