@@ -1,4 +1,4 @@
-//! Half of a pair that differs in one line: see `tests/sim/lock_order.rs`.
+//! One program of a pair that differs in one line: see `tests/sim/lock_order.rs`.
 
 #![allow(warnings)]
 

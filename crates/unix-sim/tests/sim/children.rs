@@ -1,11 +1,11 @@
-//! Processes that tests make again and again, and how they end.
+//! Processes that many tests create, and their end.
 
 use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, WaitOptions, WaitStatus};
 
-/// The caller, in calls that name a process.
+/// The caller, as the argument of calls that name a process.
 pub(crate) const SELF: Pid = Pid::number_only(0);
 
-/// A child that sleeps until a signal ends it.
+/// Returns a child that sleeps until a signal ends it.
 pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
     sys.fork(sleep_on).expect("a process more")
 }
@@ -17,25 +17,26 @@ pub(crate) fn sleep_on(sys: &dyn Sys) -> i32 {
     }
 }
 
-/// A sleeper that leads a group of its own.
+/// Returns a sleeper that leads a group of its own.
 pub(crate) fn leader(sys: &dyn Sys) -> Pid {
     let child = sleeper(sys);
     sys.setpgid(child, child).expect("a child");
     child
 }
 
-/// A process as others than its parent name it on Linux, where handles are a process's own.
+/// Returns the bare number of a process. On Linux a process other than its parent names it so,
+/// because a handle belongs to the process that holds it.
 pub(crate) const fn bare(pid: Pid) -> Pid {
     Pid::number_only(pid.number())
 }
 
-/// Waits until a child has ended, through signals, and returns how.
+/// Waits until a child has ended, resuming the wait after signals, and returns its status.
 #[track_caller]
 pub(crate) fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     changed(sys, child, WaitOptions::EXITED)
 }
 
-/// Waits until a child has stopped, continued or ended.
+/// Like [`end`], but also returns when the child has stopped or continued.
 #[track_caller]
 pub(crate) fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     changed(sys, child, WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED)

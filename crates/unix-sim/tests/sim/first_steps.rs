@@ -1,4 +1,4 @@
-//! First steps.
+//! Basic programs on every mode and executor.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tontine_unix::*;

@@ -1,18 +1,19 @@
-//! Which nestings of locks compile: programs in pairs that differ in one line. Of each pair the one
-//! that keeps the order compiles, and the other is refused with the names of both locks.
+//! Compile tests of nested locks: pairs of programs that differ in one line. The program of each
+//! pair that keeps the lock order compiles; the other is refused with an error that names both
+//! locks.
 //!
-//! The programs are built with the crate's own `lock` module (`lock_order/world.inc`), which no
-//! program outside can name. `TRYBUILD=overwrite cargo test -p tontine-unix-sim --test sim
-//! lock_order` writes the messages.
+//! The programs include the crate's own `lock` module (`lock_order/world.inc`), which no external
+//! program can name. `TRYBUILD=overwrite cargo test -p tontine-unix-sim --test sim lock_order`
+//! updates the expected messages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The programs that keep the order.
+/// Returns the programs that keep the order.
 fn passing() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lock_order");
-    let files = fs::read_dir(folder).expect("the folder is there");
-    let paths = files.map(|file| file.expect("it can be read").path());
+    let files = fs::read_dir(folder).expect("the folder exists");
+    let paths = files.map(|file| file.expect("a readable entry").path());
     paths.filter(|path| path.to_string_lossy().ends_with("-pass.rs")).collect()
 }
 
@@ -25,7 +26,7 @@ fn the_programs_of_a_pair_differ_in_one_line() {
     let passing = passing();
     assert!(passing.len() >= 4, "{passing:?}");
     for path in passing {
-        let read = |path: &Path| fs::read_to_string(path).expect("it can be read");
+        let read = |path: &Path| fs::read_to_string(path).expect("a readable program");
         let (kept, broken) = (read(&path), read(&twin(&path)));
         assert_eq!(kept.lines().count(), broken.lines().count(), "{}", path.display());
         let different = kept.lines().zip(broken.lines()).filter(|(one, other)| one != other);

@@ -1,4 +1,4 @@
-//! The modelled executor: time that is made of costs.
+//! The modelled executor, whose time is the sum of the costs of its steps.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tontine_unix::{SigAction, SigSet, SigmaskHow, Signal, Sys};
 use tontine_unix_sim::{CostKind, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
 
-/// A system of so many processors, and what its program found.
+/// Runs `program` on a system with `processors` processors, and returns its result and the report.
 fn run<T: Send + 'static>(
     (mode, processors, seed, costs): (LockingMode, usize, u64, CostModel),
     program: impl FnOnce(&dyn Sys) -> T + Send + 'static,
@@ -26,18 +26,19 @@ fn run<T: Send + 'static>(
         0
     });
     assert_eq!(report.ending, EndReason::Finished, "{report:?}");
-    let found = found.lock().expect("no panic").take().expect("it ended");
+    let found = found.lock().expect("no panic").take().expect("the program has ended");
     (found, report)
 }
 
-/// Waits for so many children.
+/// Waits for `children` children.
 fn wait_for(sys: &dyn Sys, children: usize) {
     for _ in 0..children {
-        sys.wait().expect("there is a child");
+        sys.wait().expect("a child exists");
     }
 }
 
-/// Pairs that signal each other, each on two processors of its own as far as there are such.
+/// Pairs of processes that signal each other, each pair on two processors of its own while there
+/// are enough.
 fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration + Send + 'static {
     move |sys| {
         let block = SigSet::of(&[Signal::USR1]);
@@ -86,7 +87,7 @@ fn processors_compute_at_the_same_time() {
         let (time, _) = run(at, move |sys| {
             let begun = sys.now();
             for number in 0..4 {
-                // One that has begun stays where it is, as on real processors.
+                // A process that has begun stays on its processor, as on real processors.
                 sys.place(Some(number % processors)).expect("a processor");
                 sys.fork(move |sys| {
                     sys.compute(work);
@@ -132,7 +133,7 @@ fn a_step_that_costs_more_makes_what_takes_it_slower() {
     };
     let cheap = per_call(CostModel::NONE.with(CostKind::Call, 10.0));
     let dear = per_call(CostModel::NONE.with(CostKind::Call, 110.0));
-    // A thousand that vary by an eighth each have a mean within a hundredth.
+    // The mean of a thousand costs that each vary by an eighth is accurate within 1%.
     assert!((9.9..10.1).contains(&cheap), "{cheap}");
     assert!((108.9..111.1).contains(&dear), "{dear}");
 }
@@ -147,7 +148,7 @@ fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
                 sys.fork(|sys| {
                     for _ in 0..100 {
                         sys.fork(|_| 0).expect("there is room");
-                        sys.wait().expect("there is a child");
+                        sys.wait().expect("a child exists");
                     }
                     0
                 })
@@ -155,9 +156,9 @@ fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
             }
             wait_for(sys, processors);
         });
-        let locks = report.locks.expect("they were counted");
+        let locks = report.locks.expect("statistics were collected");
         let coarse = locks.rows.into_iter().find(|row| row.name == "coarse_lock").expect("a row");
-        (coarse.waited_percent().expect("it was taken"), coarse.blocked)
+        (coarse.waited_percent().expect("the lock was taken"), coarse.blocked)
     };
     let (alone, blocked_alone) = at(1);
     let (many, blocked) = at(16);
@@ -165,14 +166,14 @@ fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
     assert!(many > 10.0 && blocked > 0, "{many} %, {blocked} blocked");
 }
 
-/// Story: a service fiber of the master took call after call as long as any came. With eight pairs
-/// on ten processors they came without an end, and those who had slept in a call and were woken
-/// meanwhile never had their turn: receivers saw one signal in thousands.
+/// Regression: a service fiber of the master took calls while any arrived. With eight pairs on ten
+/// processors they arrived without end, so that processes that had slept in a call and were woken
+/// meanwhile never ran again: receivers saw one signal in thousands.
 #[test]
 fn the_master_lets_those_go_on_who_slept_in_a_call() {
     let ((), report) = run((LockingMode::Master, 10, 1, CostModel::published()), |sys| {
         pairs(10, 10)(sys);
     });
-    // 10 receivers take 200 signals each, and each call of kill takes a microsecond at most.
+    // Each of 10 receivers takes 200 signals, and each kill takes a microsecond at most.
     assert!(report.elapsed < Duration::from_millis(50), "{:?}", report.elapsed);
 }

@@ -1,4 +1,4 @@
-//! What is counted of locks (§9), and which of them a mode has.
+//! The lock statistics (§9), and the locks of each mode.
 
 use tontine_unix::Sys;
 use tontine_unix_sim::{
@@ -20,7 +20,7 @@ fn run(mode: LockingMode, executor: Executor, change: fn(Builder) -> Builder) ->
 }
 
 fn counted(mode: LockingMode, executor: Executor) -> LockStatistics {
-    run(mode, executor, |builder| builder.statistics(true)).locks.expect("they are counted")
+    run(mode, executor, |builder| builder.statistics(true)).locks.expect("statistics are collected")
 }
 
 fn row(statistics: &LockStatistics, name: &str) -> LockRow {
@@ -51,7 +51,7 @@ fn virtual_holds_take_whole_steps_and_are_the_same_again() {
     let executor = Executor::Simulated { seed: 4 };
     let statistics = counted(LockingMode::Parallel, executor);
     assert_eq!(statistics, counted(LockingMode::Parallel, executor));
-    // Others are taken under the relations, and each is a place where a step passes.
+    // Other locks are taken while the relation lock is held, and each acquisition takes a step.
     let relations = row(&statistics, "proc_relation_lock");
     assert!(relations.held_ns >= 100 * relations.timed, "{relations:?}");
     assert!(statistics.rows.iter().all(|row| row.held_ns % 100 == 0), "{statistics}");
@@ -62,7 +62,7 @@ fn what_a_uniprocessor_does_without_is_built_in_on_demand() {
     let executor = Executor::Simulated { seed: 5 };
     let without = counted(LockingMode::Uniprocessor, executor);
     let with = run(LockingMode::Uniprocessor, executor, |b| b.statistics(true).keep_locks(true));
-    let with = with.locks.expect("they are counted");
+    let with = with.locks.expect("statistics are collected");
     for name in ["p_lock", "pid_lock", "proc_relation_lock"] {
         assert_eq!(row(&without, name).acquisitions, 0, "{name}");
         assert!(row(&with, name).acquisitions > 0, "{name}");

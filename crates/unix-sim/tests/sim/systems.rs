@@ -1,17 +1,17 @@
-//! Systems that tests run programs on: [`of`], [`everywhere`]; and the expected results of a run:
-//! [`assert_success`], [`assert_held`].
+//! The systems on which tests run programs ([`of`], [`everywhere`]) and the expected results of a
+//! run ([`assert_success`], [`assert_held`]).
 
 use tontine_unix::{Fd, Sys, WaitStatus};
 use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
 
-/// A program of all backends: it copies its input until that ends. A virtual system gets it by
-/// [`with_cat`].
+/// A program that every backend has: it copies its input to its output until the input ends.
+/// [`with_cat`] adds it to a virtual system.
 pub(crate) const CAT: &str = "/bin/cat";
 
-/// A simulated run that takes more steps than this will not end.
+/// Maximum steps of a simulated run; a run that exceeds it is taken to be endless.
 const MAX_STEPS: u64 = 3_000_000;
 
-/// A system of every mode and executor, with some seeds of the simulated one.
+/// Iterates over the systems of every mode and executor, with some seeds of the simulated executor.
 pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
     let simulated = (0..8).map(|seed| Executor::Simulated { seed });
     let executors: Vec<_> = simulated.chain([Executor::Parallel; 2]).collect();
@@ -21,7 +21,7 @@ pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
     all.map(|(mode, executor)| (format!("{mode}, {executor:?}"), of(mode, executor)))
 }
 
-/// A small system.
+/// A small system: 400 process numbers, and 2 processors unless uniprocessor.
 pub(crate) fn of(mode: LockingMode, executor: Executor) -> Builder {
     let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
     let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
@@ -54,7 +54,7 @@ pub(crate) fn run(
     builder.build().expect("it goes together").run(program)
 }
 
-/// Asserts that the program and all other processes ended with 0.
+/// Asserts that the program and all other processes ended with status 0.
 #[track_caller]
 pub(crate) fn assert_success(on: &str, report: &RunReport) {
     let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -67,7 +67,7 @@ pub(crate) fn assert_success(on: &str, report: &RunReport) {
     );
 }
 
-/// Asserts success, and that no program of the system panicked: each assertion in them held.
+/// Asserts success, and that no program of the system panicked, so that each assertion in it held.
 #[track_caller]
 pub(crate) fn assert_held(on: &str, report: &RunReport) {
     assert_success(on, report);

@@ -1,4 +1,4 @@
-//! That no call and no argument was left out: the trait's own text is read.
+//! Completeness: reads the trait's source and checks that no call and no argument is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,25 +23,25 @@ const TABLES: [&[Row]; 10] = [
     waits::ROWS,
 ];
 
-const ASKS: &str = "it asks, and there is always an answer";
-const SIGNAL: &str = "a `Signal` has no wrong number: `no_signal_has_a_wrong_number`";
-const ANY: &str = "every value of its type means something";
+const ASKS: &str = "a query that always succeeds";
+const SIGNAL: &str = "a `Signal` cannot hold an invalid number: `no_signal_has_a_wrong_number`";
+const ANY: &str = "every value of its type is valid";
 const RUNS: &str = "a function to run";
 
-/// What cannot be wrong, and why.
+/// Arguments that cannot be wrong, each with its reason.
 const SOUND: &[(&str, &str)] = &[
     ("lacks()", ASKS),
     ("getpid()", ASKS),
     ("getppid()", ASKS),
     ("gettid()", ASKS),
     ("fork_boxed(child)", RUNS),
-    ("exit(status)", "its low eight bits count"),
+    ("exit(status)", "only its low eight bits are used"),
     ("killpg(signal)", SIGNAL),
     ("sigqueue(value)", ANY),
-    ("sigvec(vector)", "flags that 4.3BSD does not have are not looked at"),
+    ("sigvec(vector)", "flags that 4.3BSD lacks are ignored"),
     ("sigpending()", ASKS),
-    ("sigsuspend(mask)", "SIGKILL and SIGSTOP in it are not looked at"),
-    ("pause()", "it ends by a handler alone"),
+    ("sigsuspend(mask)", "SIGKILL and SIGSTOP in it are ignored"),
+    ("pause()", "it ends only by a handler"),
     ("alarm(seconds)", ANY),
     ("thread_boxed(body)", RUNS),
     ("sched_yield()", ASKS),
@@ -55,32 +55,32 @@ const SOUND: &[(&str, &str)] = &[
     ("setrlimit(resource)", ANY),
     ("getrusage()", ASKS),
     ("set_subreaper(on)", ANY),
-    ("mark(mark)", "one beyond the counts is not counted"),
+    ("mark(mark)", "a mark beyond the counts is not counted"),
     ("sigblock(mask)", ANY),
     ("sigsetmask(mask)", ANY),
     ("sigpause(mask)", ANY),
     ("getpgrp()", ASKS),
-    ("sigwait(set)", "none in it is to wait for ever"),
+    ("sigwait(set)", "an empty set waits indefinitely"),
 ];
 
-/// The trait's methods and the names of their arguments.
+/// Returns the trait's methods and the names of their arguments.
 fn methods() -> BTreeMap<&'static str, Vec<&'static str>> {
     let source = include_str!("../../../../unix/src/sys.rs");
-    let (_, rest) = source.split_once("pub trait Sys {").expect("the trait");
-    let (body, _) = rest.split_once("\n}\n").expect("its end");
+    let (_, rest) = source.split_once("pub trait Sys {").expect("the trait's source");
+    let (body, _) = rest.split_once("\n}\n").expect("the end of the trait");
     let heads = body.lines().filter_map(|line| line.strip_prefix("    fn "));
     heads
         .map(|head| {
-            assert!(head.ends_with([';', '{']), "a head of one line: {head}");
+            assert!(head.ends_with([';', '{']), "a signature on one line: {head}");
             let (name, rest) = head.split_once('(').expect("arguments");
-            let arguments = rest.split(" -> ").next().expect("one at least");
+            let arguments = rest.split(" -> ").next().expect("at least one part");
             let arguments = arguments.split(", ").filter_map(|one| one.split_once(": "));
             (name, arguments.map(|(argument, _)| argument).collect())
         })
         .collect()
 }
 
-/// All that can be spoken of: `kill(target)`, and `kill()` for what is wrong beside arguments.
+/// Returns all valid `of` values: `kill(target)`, and `kill()` for mistakes outside the arguments.
 fn places() -> BTreeSet<String> {
     let methods = methods();
     let arguments = methods.iter().flat_map(|(name, arguments)| {
@@ -100,8 +100,8 @@ fn every_argument_of_every_call_has_a_row_or_a_reason_for_none() {
     let places = places();
     let spoken_of: BTreeSet<&str> = rows.union(&sound).copied().collect();
     let strange: Vec<_> = spoken_of.iter().filter(|of| !places.contains(**of)).collect();
-    assert!(strange.is_empty(), "the trait has no {strange:?}");
-    assert_eq!(rows.intersection(&sound).next(), None, "wrong, and never wrong");
+    assert!(strange.is_empty(), "not in the trait: {strange:?}");
+    assert_eq!(rows.intersection(&sound).next(), None, "both a row and a reason for none");
     let missing: Vec<_> = methods()
         .into_iter()
         .flat_map(|(name, arguments)| match arguments.as_slice() {
@@ -127,7 +127,7 @@ fn a_row_that_one_backend_cannot_play_says_why() {
         let rows: Vec<_> = rows().filter(of_it).collect();
         assert!(!rows.is_empty(), "{call} has no row");
         for row in rows {
-            assert!(matches!(row.on, On::Linux(_)), "{} is for Linux alone", row.of);
+            assert!(matches!(row.on, On::Linux(_)), "{} needs a row for Linux only", row.of);
         }
     }
 }

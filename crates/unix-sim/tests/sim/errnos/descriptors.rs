@@ -1,4 +1,4 @@
-//! Descriptors: pipes, reading, writing, closing, copying.
+//! Errors of calls on descriptors: pipes, reading, writing, closing, duplicating.
 
 use tontine_unix::{Errno, Fd, Resource, Signal, Sys};
 
@@ -6,7 +6,7 @@ use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
 use crate::errnos::scene::{ignore, limit, no_descriptor_more, one_descriptor_more};
 
-/// Descriptors that are not open.
+/// A descriptor that is not open, as are the next three.
 const MINUS_ONE: Fd = Fd(-1);
 const LOWEST: Fd = Fd(i32::MIN);
 const HIGHEST: Fd = Fd(i32::MAX);
@@ -14,17 +14,17 @@ const CLOSED: Fd = Fd(77);
 
 pub(crate) const ROWS: &[Row] = &[
     // pipe
-    refused("pipe()", "no room for a descriptor", Errno::EMFILE, |sys| {
+    refused("pipe()", "no free descriptor", Errno::EMFILE, |sys| {
         no_descriptor_more(sys);
         sys.pipe().map(drop)
     }),
-    refused("pipe()", "room for one of two descriptors", Errno::EMFILE, |sys| {
+    refused("pipe()", "one free descriptor of two", Errno::EMFILE, |sys| {
         one_descriptor_more(sys);
         sys.pipe().map(drop)
     }),
-    allowed("pipe()", "what was refused left nothing behind", |sys| {
+    allowed("pipe()", "a refused call opens no descriptor", |sys| {
         one_descriptor_more(sys);
-        sys.pipe().expect_err("room for one");
+        sys.pipe().expect_err("one free descriptor");
         let room = sys.getrlimit(Resource::Descriptors).soft - 1;
         sys.dup2(Fd(room as i32 - 1), Fd(room as i32))
     }),
@@ -46,14 +46,14 @@ pub(crate) const ROWS: &[Row] = &[
         sys.close(from)?;
         sys.read(from, &mut [0]).map(drop)
     }),
-    refused("read(descriptor)", "where a pipe is written", Errno::EBADF, |sys| {
+    refused("read(descriptor)", "the write end of a pipe", Errno::EBADF, |sys| {
         let (_, to) = sys.pipe()?;
         sys.read(to, &mut [0]).map(drop)
     }),
     refused("read(buffer)", "empty, and not open", Errno::EBADF, |sys| {
         sys.read(CLOSED, &mut []).map(drop)
     }),
-    refused("read(buffer)", "empty, where a pipe is written", Errno::EBADF, |sys| {
+    refused("read(buffer)", "empty, the write end of a pipe", Errno::EBADF, |sys| {
         let (_, to) = sys.pipe()?;
         sys.read(to, &mut []).map(drop)
     }),
@@ -75,22 +75,22 @@ pub(crate) const ROWS: &[Row] = &[
         sys.close(to)?;
         sys.write(to, b"x").map(drop)
     }),
-    refused("write(descriptor)", "where a pipe is read", Errno::EBADF, |sys| {
+    refused("write(descriptor)", "the read end of a pipe", Errno::EBADF, |sys| {
         let (from, _) = sys.pipe()?;
         sys.write(from, b"x").map(drop)
     }),
-    refused("write(descriptor)", "nobody reads the pipe", Errno::EPIPE, |sys| {
+    refused("write(descriptor)", "a pipe without a reader", Errno::EPIPE, |sys| {
         let to = unread(sys);
         sys.write(to, b"x").map(drop)
     }),
-    refused("write(bytes)", "none, and not open", Errno::EBADF, |sys| {
+    refused("write(bytes)", "empty, and not open", Errno::EBADF, |sys| {
         sys.write(CLOSED, b"").map(drop)
     }),
-    refused("write(bytes)", "none, where a pipe is read", Errno::EBADF, |sys| {
+    refused("write(bytes)", "empty, the read end of a pipe", Errno::EBADF, |sys| {
         let (from, _) = sys.pipe()?;
         sys.write(from, b"").map(drop)
     }),
-    allowed("write(bytes)", "none, and nobody reads the pipe", |sys| {
+    allowed("write(bytes)", "empty, a pipe without a reader", |sys| {
         let to = unread(sys);
         sys.write(to, b"").map(drop)
     }),
@@ -139,7 +139,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
 ];
 
-/// Where a pipe is written that nobody reads; SIGPIPE is ignored.
+/// Returns the write end of a pipe without a reader, with SIGPIPE ignored.
 fn unread(sys: &dyn Sys) -> Fd {
     ignore(sys, Signal::PIPE);
     let (from, to) = sys.pipe().expect("two descriptors");

@@ -1,4 +1,4 @@
-//! New processes and new programs.
+//! Errors of calls that create processes and execute programs.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -8,25 +8,25 @@ use crate::errnos::place::hold;
 use crate::errnos::row::{Row, refused};
 use crate::errnos::scene::{CAT, MINUS_ONE, NOBODY, demote, foreigner, limit, reaped, sleeper};
 
-/// Longer than one argument may be, with the zero at its end.
+/// Longer than one argument may be, including its terminating zero.
 const LONG: usize = 128 << 10;
-/// Why a row about files is for Linux alone.
-const NO_FILES: &str = "Virtual executes what was registered, and has no files";
+/// Reason why a row about files is for Linux only.
+const NO_FILES: &str = "Virtual executes registered programs and has no files";
 
 pub(crate) const ROWS: &[Row] = &[
     // fork
-    refused("fork_boxed()", "the user has as many as the limit allows", Errno::EAGAIN, |sys| {
+    refused("fork_boxed()", "the user is at the process limit", Errno::EAGAIN, |sys| {
         demote(sys);
         limit(sys, Resource::Processes, 1);
         sys.fork(|_| 0).map(drop)
     })
     .as_root(),
     // exec
-    refused("exec(path)", "nothing there", Errno::ENOENT, |sys| exec(sys, "/no/such/program")),
+    refused("exec(path)", "no such program", Errno::ENOENT, |sys| exec(sys, "/no/such/program")),
     refused("exec(path)", "empty", Errno::ENOENT, |sys| exec(sys, "")),
     refused("exec(path)", "with a zero in it", Errno::ENOENT, |sys| exec(sys, "/bin/\0cat")),
     refused("exec(path)", "a directory", Errno::EACCES, |sys| exec(sys, "/")).on_linux(NO_FILES),
-    refused("exec(path)", "below what is no directory", Errno::ENOTDIR, |sys| {
+    refused("exec(path)", "below a file that is not a directory", Errno::ENOTDIR, |sys| {
         exec(sys, "/proc/version/x")
     })
     .on_linux(NO_FILES),
@@ -34,9 +34,9 @@ pub(crate) const ROWS: &[Row] = &[
         exec_file(sys, b"#!/bin/cat\n", 0o644)
     })
     .on_linux(NO_FILES),
-    refused("exec(path)", "no program", Errno::ENOEXEC, |sys| exec_file(sys, b"words\n", 0o755))
+    refused("exec(path)", "not a program", Errno::ENOEXEC, |sys| exec_file(sys, b"words\n", 0o755))
         .on_linux(NO_FILES),
-    refused("exec(path)", "an interpreter that is not there", Errno::ENOENT, |sys| {
+    refused("exec(path)", "a missing interpreter", Errno::ENOENT, |sys| {
         exec_file(sys, b"#!/no/such/program\n", 0o755)
     })
     .on_linux(NO_FILES),
@@ -61,7 +61,7 @@ pub(crate) const ROWS: &[Row] = &[
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("program");
         std::fs::copy(CAT, &path).expect("a copy");
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("its owner's");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("chmod");
         demote(sys);
         exec(sys, path.to_str().expect("a plain name"))
     })
@@ -75,11 +75,11 @@ pub(crate) const ROWS: &[Row] = &[
     refused("exec(arguments)", "a zero in one", Errno::EINVAL, |sys| {
         sys.exec(CAT, &["cat", "a\0b"]).map(drop)
     }),
-    refused("exec(arguments)", "one is too long, and nothing there", Errno::ENOENT, |sys| {
+    refused("exec(arguments)", "one is too long, and no such program", Errno::ENOENT, |sys| {
         sys.exec("/no/such/program", &[&"x".repeat(LONG)]).map(drop)
     }),
     // spawn
-    refused("spawn(spawn)", "nothing there", Errno::ENOENT, |sys| {
+    refused("spawn(spawn)", "no such program", Errno::ENOENT, |sys| {
         start(sys, SpawnRequest::new("/no/such/program", &["x"]))
     }),
     refused("spawn(spawn)", "an empty path", Errno::ENOENT, |sys| {
@@ -95,25 +95,25 @@ pub(crate) const ROWS: &[Row] = &[
     refused("spawn(spawn)", "a zero in an argument", Errno::EINVAL, |sys| {
         start(sys, SpawnRequest::new(CAT, &["cat", "a\0b"]))
     }),
-    refused("spawn(spawn)", "a group that is not there", Errno::EPERM, |sys| {
+    refused("spawn(spawn)", "a missing group", Errno::EPERM, |sys| {
         start(sys, SpawnRequest { group: SpawnGroup::Of(NOBODY), ..a_cat() })
     }),
-    refused("spawn(spawn)", "a group of who leads none", Errno::EPERM, |sys| {
+    refused("spawn(spawn)", "a process that leads no group", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         start(sys, SpawnRequest { group: SpawnGroup::Of(child), ..a_cat() })
     }),
-    refused("spawn(spawn)", "a group with no number", Errno::EINVAL, |sys| {
+    refused("spawn(spawn)", "an invalid group number", Errno::EINVAL, |sys| {
         start(sys, SpawnRequest { group: SpawnGroup::Of(MINUS_ONE), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group of another session", Errno::EPERM, |sys| {
         let stranger = foreigner(sys);
         start(sys, SpawnRequest { group: SpawnGroup::Of(stranger), ..a_cat() })
     }),
-    refused("spawn(spawn)", "a group that is gone", Errno::EPERM, |sys| {
+    refused("spawn(spawn)", "a group that has ended", Errno::EPERM, |sys| {
         let gone = reaped(sys);
         start(sys, SpawnRequest { group: SpawnGroup::Of(gone), ..a_cat() })
     }),
-    refused("spawn(spawn)", "a session and a group", Errno::EPERM, |sys| {
+    refused("spawn(spawn)", "both a session and a group", Errno::EPERM, |sys| {
         start(sys, SpawnRequest { session: true, group: SpawnGroup::Own, ..a_cat() })
     }),
     refused("spawn(spawn)", "a descriptor that is not open", Errno::EBADF, |sys| {
@@ -122,32 +122,32 @@ pub(crate) const ROWS: &[Row] = &[
     refused("spawn(spawn)", "the descriptor −1", Errno::EBADF, |sys| {
         start(sys, SpawnRequest { descriptors: vec![(Fd(-1), Fd::STDIN)], ..a_cat() })
     }),
-    refused("spawn(spawn)", "a descriptor that is not open, as it is", Errno::EBADF, |sys| {
+    refused("spawn(spawn)", "a closed descriptor mapped to itself", Errno::EBADF, |sys| {
         start(sys, SpawnRequest { descriptors: vec![(Fd(77), Fd(77))], ..a_cat() })
     }),
-    refused("spawn(spawn)", "a descriptor to −1", Errno::EBADF, |sys| {
+    refused("spawn(spawn)", "a descriptor mapped to −1", Errno::EBADF, |sys| {
         let (from, _) = sys.pipe()?;
         start(sys, SpawnRequest { descriptors: vec![(from, Fd(-1))], ..a_cat() })
     }),
-    refused("spawn(spawn)", "a descriptor to the highest number", Errno::EBADF, |sys| {
+    refused("spawn(spawn)", "a descriptor mapped to the highest number", Errno::EBADF, |sys| {
         let (from, _) = sys.pipe()?;
         start(sys, SpawnRequest { descriptors: vec![(from, Fd(i32::MAX))], ..a_cat() })
     }),
-    refused("spawn(spawn)", "a wrong descriptor comes before no program", Errno::EBADF, |sys| {
+    refused("spawn(spawn)", "a bad descriptor precedes a missing program", Errno::EBADF, |sys| {
         let descriptors = vec![(Fd(77), Fd::STDIN)];
         start(sys, SpawnRequest { descriptors, ..SpawnRequest::new("/no/such/program", &["x"]) })
     }),
-    refused("spawn(spawn)", "a wrong group comes before a wrong descriptor", Errno::EPERM, |sys| {
+    refused("spawn(spawn)", "a bad group precedes a bad descriptor", Errno::EPERM, |sys| {
         let descriptors = vec![(Fd(77), Fd::STDIN)];
         start(sys, SpawnRequest { descriptors, group: SpawnGroup::Of(NOBODY), ..a_cat() })
     }),
-    refused("spawn()", "the user has as many as the limit allows", Errno::EAGAIN, |sys| {
+    refused("spawn()", "the user is at the process limit", Errno::EAGAIN, |sys| {
         demote(sys);
         limit(sys, Resource::Processes, 1);
         start(sys, a_cat())
     })
     .as_root(),
-    refused("wait()", "what could not be spawned is no child", Errno::ECHILD, |sys| {
+    refused("wait()", "a failed spawn leaves no child", Errno::ECHILD, |sys| {
         start(sys, SpawnRequest::default()).expect_err("an empty path");
         sys.wait().map(drop)
     }),
@@ -157,12 +157,12 @@ fn exec(sys: &dyn Sys, path: &str) -> Result<()> {
     sys.exec(path, &["x"]).map(drop)
 }
 
-/// Executes a file with this in it.
+/// Executes a file with the content `text`.
 fn exec_file(sys: &dyn Sys, text: &[u8], mode: u32) -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("program");
     std::fs::write(&path, text).expect("a file");
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("its owner's");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("chmod");
     exec(sys, path.to_str().expect("a plain name"))
 }
 

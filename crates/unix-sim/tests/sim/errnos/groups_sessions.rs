@@ -1,4 +1,4 @@
-//! Process groups and sessions.
+//! Errors of calls on process groups and sessions.
 
 use tontine_unix::Errno;
 
@@ -12,14 +12,14 @@ use crate::errnos::signals::{THREADS_NUMBER, thread_as_process};
 
 pub(crate) const ROWS: &[Row] = &[
     // getpgid, getsid
-    refused("getpgid(process)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("getpgid(process)", "no process has the number", Errno::ESRCH, |sys| {
         sys.getpgid(NOBODY).map(drop)
     }),
     refused("getpgid(process)", "−1", Errno::ESRCH, |sys| sys.getpgid(MINUS_ONE).map(drop)),
     refused("getpgid(process)", "the lowest number", Errno::ESRCH, |sys| {
         sys.getpgid(LOWEST).map(drop)
     }),
-    refused("getpgid(process)", "it was waited for", Errno::ESRCH, |sys| {
+    refused("getpgid(process)", "already reaped", Errno::ESRCH, |sys| {
         sys.getpgid(reaped(sys)).map(drop)
     }),
     allowed("getpgid(process)", "a thread's number", |sys| {
@@ -31,18 +31,18 @@ pub(crate) const ROWS: &[Row] = &[
         sys.getpgid(thread_as_process(sys)).map(drop)
     })
     .on_virtual(THREADS_NUMBER),
-    refused("getsid(process)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("getsid(process)", "no process has the number", Errno::ESRCH, |sys| {
         sys.getsid(NOBODY).map(drop)
     }),
     refused("getsid(process)", "−1", Errno::ESRCH, |sys| sys.getsid(MINUS_ONE).map(drop)),
     refused("getsid(process)", "the lowest number", Errno::ESRCH, |sys| {
         sys.getsid(LOWEST).map(drop)
     }),
-    refused("getsid(process)", "it was waited for", Errno::ESRCH, |sys| {
+    refused("getsid(process)", "already reaped", Errno::ESRCH, |sys| {
         sys.getsid(reaped(sys)).map(drop)
     }),
     // setpgid
-    refused("setpgid(process)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("setpgid(process)", "no process has the number", Errno::ESRCH, |sys| {
         sys.setpgid(NOBODY, SELF)
     }),
     refused("setpgid(process)", "−1, into a group", Errno::ESRCH, |sys| {
@@ -62,7 +62,7 @@ pub(crate) const ROWS: &[Row] = &[
         let grandchild = grandchild(sys);
         sys.setpgid(grandchild, grandchild)
     }),
-    refused("setpgid(process)", "it was waited for", Errno::ESRCH, |sys| {
+    refused("setpgid(process)", "already reaped", Errno::ESRCH, |sys| {
         sys.setpgid(reaped(sys), SELF)
     }),
     refused("setpgid(process)", "a child that has executed", Errno::EACCES, |sys| {
@@ -71,7 +71,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("setpgid(process)", "a child of another session", Errno::EPERM, |sys| {
         sys.setpgid(foreigner(sys), sys.getpgrp())
     }),
-    refused("setpgid(process)", "who leads a session", Errno::EPERM, |sys| {
+    refused("setpgid(process)", "a session leader", Errno::EPERM, |sys| {
         in_child(sys, |sys| {
             sys.setsid().expect("it leads no group");
             sys.setpgid(SELF, SELF)
@@ -87,46 +87,46 @@ pub(crate) const ROWS: &[Row] = &[
     .on_virtual(THREADS_NUMBER),
     refused("setpgid(group)", "−1", Errno::EINVAL, |sys| sys.setpgid(SELF, MINUS_ONE)),
     refused("setpgid(group)", "the lowest number", Errno::EINVAL, |sys| sys.setpgid(SELF, LOWEST)),
-    refused("setpgid(group)", "−1, whoever is meant", Errno::EINVAL, |sys| {
+    refused("setpgid(group)", "−1, whichever process", Errno::EINVAL, |sys| {
         sys.setpgid(NOBODY, MINUS_ONE)
     }),
-    refused("setpgid(group)", "nobody has the number", Errno::EPERM, |sys| {
+    refused("setpgid(group)", "no process has the number", Errno::EPERM, |sys| {
         sys.setpgid(SELF, NOBODY)
     }),
-    refused("setpgid(group)", "a process that leads none", Errno::EPERM, |sys| {
+    refused("setpgid(group)", "a process that leads no group", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         sys.setpgid(SELF, child)
     }),
-    refused("setpgid(group)", "one of another session", Errno::EPERM, |sys| {
+    refused("setpgid(group)", "a group of another session", Errno::EPERM, |sys| {
         let stranger = foreigner(sys);
         sys.setpgid(SELF, stranger)
     }),
-    refused("setpgid(group)", "who was waited for", Errno::EPERM, |sys| {
+    refused("setpgid(group)", "an already reaped leader", Errno::EPERM, |sys| {
         let child = reaped(sys);
         sys.setpgid(SELF, child)
     }),
-    allowed("setpgid(group)", "where it is already", |sys| sys.setpgid(SELF, sys.getpgrp())),
+    allowed("setpgid(group)", "the current group", |sys| sys.setpgid(SELF, sys.getpgrp())),
     // setsid
-    refused("setsid()", "it leads a group", Errno::EPERM, |sys| {
+    refused("setsid()", "the caller leads a group", Errno::EPERM, |sys| {
         sys.setpgid(SELF, SELF).expect("it leads no session");
         sys.setsid().map(drop)
     }),
-    refused("setsid()", "it leads a session", Errno::EPERM, |sys| {
+    refused("setsid()", "the caller leads a session", Errno::EPERM, |sys| {
         sys.setsid().expect("it leads no group");
         sys.setsid().map(drop)
     }),
-    refused("setsid()", "a group has its number", Errno::EPERM, |sys| {
+    refused("setsid()", "a group has the caller's number", Errno::EPERM, |sys| {
         let before = sys.getpgrp();
-        sys.setpgid(SELF, SELF).expect("it leads no session");
+        sys.setpgid(SELF, SELF).expect("the caller leads no session");
         sleeper(sys);
-        sys.setpgid(SELF, before).expect("the group is there");
+        sys.setpgid(SELF, before).expect("the group exists");
         sys.setsid().map(drop)
     }),
-    allowed("setsid()", "it led a group that is gone", |sys| {
+    allowed("setsid()", "the group that the caller led has ended", |sys| {
         let before = sys.getpgrp();
-        sys.setpgid(SELF, leader(sys)).expect("the group is there");
+        sys.setpgid(SELF, leader(sys)).expect("the group exists");
         sys.setpgid(SELF, SELF).expect("it leads no session");
-        sys.setpgid(SELF, before).expect("the group is there");
+        sys.setpgid(SELF, before).expect("the group exists");
         sys.setsid().map(drop)
     }),
 ];

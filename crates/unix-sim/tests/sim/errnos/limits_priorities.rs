@@ -1,4 +1,4 @@
-//! Users, limits, priorities, processors.
+//! Errors of calls on users, limits, priorities, processors.
 
 use tontine_unix::{Errno, PriorityScope, Resource, Result, Rlimit, Sys};
 
@@ -8,30 +8,30 @@ use crate::errnos::scene::{
     LOWEST, MINUS_ONE, NOBODY, SELF, demote, leader, limit, reaped, sleeper,
 };
 
-/// A user whom no process has.
+/// A user without processes.
 const NO_USER: PriorityScope = PriorityScope::User(4_000_000_000);
-/// The nice value of whoever runs last.
+/// The nice value of the lowest priority.
 const LOWEST_PRIORITY: i32 = 19;
 
 pub(crate) const ROWS: &[Row] = &[
     // setuid
-    refused("setuid(uid)", "another, without privilege", Errno::EPERM, |sys| {
+    refused("setuid(uid)", "another user, without privilege", Errno::EPERM, |sys| {
         demote(sys);
         sys.setuid(54_321)
     })
     .as_root(),
-    refused("setuid(uid)", "the privileged one, without privilege", Errno::EPERM, |sys| {
+    refused("setuid(uid)", "the privileged user, without privilege", Errno::EPERM, |sys| {
         demote(sys);
         sys.setuid(0)
     })
     .as_root(),
-    allowed("setuid(uid)", "oneself, without privilege", |sys| {
+    allowed("setuid(uid)", "the own user, without privilege", |sys| {
         demote(sys);
         sys.setuid(sys.getuid())
     })
     .as_root(),
-    refused("setuid(uid)", "what stands for no user", Errno::EINVAL, |sys| sys.setuid(u32::MAX)),
-    refused("setuid(uid)", "what stands for no user, without privilege", Errno::EINVAL, |sys| {
+    refused("setuid(uid)", "an invalid user", Errno::EINVAL, |sys| sys.setuid(u32::MAX)),
+    refused("setuid(uid)", "an invalid user, without privilege", Errno::EINVAL, |sys| {
         demote(sys);
         sys.setuid(u32::MAX)
     })
@@ -52,7 +52,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.setrlimit(Resource::Processes, Rlimit { soft: 50, hard: 51 })
     })
     .as_root(),
-    refused("setrlimit(limit)", "hard taken away without privilege", Errno::EPERM, |sys| {
+    refused("setrlimit(limit)", "hard removed without privilege", Errno::EPERM, |sys| {
         limit(sys, Resource::PendingSignals, 50);
         demote(sys);
         sys.setrlimit(Resource::PendingSignals, Rlimit::INFINITY)
@@ -70,15 +70,15 @@ pub(crate) const ROWS: &[Row] = &[
         sys.setrlimit(Resource::Processes, Rlimit::of(50))
     })
     .as_root(),
-    refused("setrlimit(limit)", "more descriptors than anybody may have", Errno::EPERM, |sys| {
+    refused("setrlimit(limit)", "more descriptors than the system allows", Errno::EPERM, |sys| {
         sys.setrlimit(Resource::Descriptors, Rlimit::INFINITY)
     }),
-    allowed("setrlimit(limit)", "as it is", |sys| {
+    allowed("setrlimit(limit)", "the current limits", |sys| {
         let set = |resource: &Resource| sys.setrlimit(*resource, sys.getrlimit(*resource));
         Resource::ALL.iter().try_for_each(set)
     }),
     // getpriority
-    refused("getpriority(whose)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("getpriority(whose)", "no process has the number", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::Process(NOBODY)).map(drop)
     }),
     refused("getpriority(whose)", "−1", Errno::ESRCH, |sys| {
@@ -87,26 +87,26 @@ pub(crate) const ROWS: &[Row] = &[
     refused("getpriority(whose)", "the lowest number", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::Process(LOWEST)).map(drop)
     }),
-    refused("getpriority(whose)", "it was waited for", Errno::ESRCH, |sys| {
+    refused("getpriority(whose)", "already reaped", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::Process(reaped(sys))).map(drop)
     }),
-    refused("getpriority(whose)", "a group that is not there", Errno::ESRCH, |sys| {
+    refused("getpriority(whose)", "a missing group", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::Group(NOBODY)).map(drop)
     }),
-    refused("getpriority(whose)", "a group with no number", Errno::ESRCH, |sys| {
+    refused("getpriority(whose)", "an invalid group number", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::Group(MINUS_ONE)).map(drop)
     }),
-    refused("getpriority(whose)", "a group of a process that leads none", Errno::ESRCH, |sys| {
+    refused("getpriority(whose)", "a process that leads no group", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::Group(sleeper(sys))).map(drop)
     }),
     refused("getpriority(whose)", "a user without processes", Errno::ESRCH, |sys| {
         sys.getpriority(NO_USER).map(drop)
     }),
-    refused("getpriority(whose)", "what stands for no user", Errno::ESRCH, |sys| {
+    refused("getpriority(whose)", "an invalid user", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::User(u32::MAX)).map(drop)
     }),
     // setpriority
-    refused("setpriority(whose)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("setpriority(whose)", "no process has the number", Errno::ESRCH, |sys| {
         sys.setpriority(PriorityScope::Process(NOBODY), 1)
     }),
     refused("setpriority(whose)", "−1", Errno::ESRCH, |sys| {
@@ -115,55 +115,55 @@ pub(crate) const ROWS: &[Row] = &[
     refused("setpriority(whose)", "the lowest number", Errno::ESRCH, |sys| {
         sys.setpriority(PriorityScope::Process(LOWEST), 1)
     }),
-    refused("setpriority(whose)", "it was waited for", Errno::ESRCH, |sys| {
+    refused("setpriority(whose)", "already reaped", Errno::ESRCH, |sys| {
         sys.setpriority(PriorityScope::Process(reaped(sys)), 1)
     }),
-    refused("setpriority(whose)", "a group that is not there", Errno::ESRCH, |sys| {
+    refused("setpriority(whose)", "a missing group", Errno::ESRCH, |sys| {
         sys.setpriority(PriorityScope::Group(NOBODY), 1)
     }),
-    refused("setpriority(whose)", "a group with no number", Errno::ESRCH, |sys| {
+    refused("setpriority(whose)", "an invalid group number", Errno::ESRCH, |sys| {
         sys.setpriority(PriorityScope::Group(MINUS_ONE), 1)
     }),
     refused("setpriority(whose)", "a user without processes", Errno::ESRCH, |sys| {
         sys.setpriority(NO_USER, 1)
     }),
-    refused("setpriority(whose)", "what stands for no user", Errno::ESRCH, |sys| {
+    refused("setpriority(whose)", "an invalid user", Errno::ESRCH, |sys| {
         sys.setpriority(PriorityScope::User(u32::MAX), 1)
     }),
-    refused("setpriority(whose)", "another user's", Errno::EPERM, |sys| {
+    refused("setpriority(whose)", "a process of another user", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         demote(sys);
         sys.setpriority(PriorityScope::Process(child), 1)
     })
     .as_root(),
-    refused("setpriority(whose)", "a group of other users'", Errno::EPERM, |sys| {
+    refused("setpriority(whose)", "a group of other users' processes", Errno::EPERM, |sys| {
         let group = leader(sys);
         demote(sys);
         sys.setpriority(PriorityScope::Group(group), 1)
     })
     .as_root(),
-    // Whoever runs the tests has some priority: what is refused begins at the lowest one.
-    refused("setpriority(nice)", "less than it is, without privilege", Errno::EACCES, |sys| {
+    // The user who runs the tests has some priority, so the refusals begin at the lowest priority.
+    refused("setpriority(nice)", "lowered without privilege", Errno::EACCES, |sys| {
         demote(sys);
         sys.setpriority(PriorityScope::Process(SELF), LOWEST_PRIORITY)?;
         sys.setpriority(PriorityScope::Process(SELF), LOWEST_PRIORITY - 1)
     })
     .as_root(),
-    refused("setpriority(nice)", "less than a group has", Errno::EACCES, |sys| {
+    refused("setpriority(nice)", "lowered for a group", Errno::EACCES, |sys| {
         demote(sys);
         sys.setpgid(SELF, SELF)?;
         sys.setpriority(PriorityScope::Process(SELF), LOWEST_PRIORITY)?;
         sys.setpriority(PriorityScope::Group(SELF), LOWEST_PRIORITY - 1)
     })
     .as_root(),
-    refused("setpriority(nice)", "less, another user's", Errno::EPERM, |sys| {
+    refused("setpriority(nice)", "lowered for another user's process", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         sys.setpriority(PriorityScope::Process(child), LOWEST_PRIORITY)?;
         demote(sys);
         sys.setpriority(PriorityScope::Process(child), LOWEST_PRIORITY - 1)
     })
     .as_root(),
-    allowed("setpriority(nice)", "beyond what there is", |sys| {
+    allowed("setpriority(nice)", "beyond the range", |sys| {
         sys.setpriority(PriorityScope::Process(SELF), i32::MAX)?;
         assert_eq!(sys.getpriority(PriorityScope::Process(SELF))?, LOWEST_PRIORITY);
         sys.setpriority(PriorityScope::Process(SELF), i32::MIN)?;

@@ -1,11 +1,11 @@
-//! Every system call with every wrong argument: the errno that Linux gives.
+//! Every system call with every wrong argument, and the errno that Linux returns.
 //!
-//! Each file here is a table of one area. A row ([`row::Row`]) names a rule, plays it as a program
-//! and says the errno; [`place`] plays it on the real kernel and on the virtual one, in every mode.
-//! [`complete`] reads the trait and fails for an argument that has no row and no reason to have
-//! none.
+//! Each file here is a table of one area. A row ([`row::Row`]) names a rule, runs it as a program
+//! and states the errno; [`place`] runs it on the real kernel and on the virtual one, in every
+//! mode. [`complete`] reads the trait and fails for an argument that has neither a row nor a reason
+//! for having none.
 //!
-//! Calls that a signal interrupts, and what calls do that succeed, stand with the rules.
+//! Calls that a signal interrupts, and the effects of successful calls, are tested with the rules.
 
 mod complete;
 mod descriptors;

@@ -1,8 +1,8 @@
-//! Where rows are played: [`hold`].
+//! The kernels on which rows are run: [`hold`].
 //!
-//! The program of a row runs in a process of its own, the *player*. Its parent leads the session
-//! that both are in and inherits whoever the player leaves behind; on Linux that is the keeper
-//! ([`keep`]).
+//! The program of a row runs in a process of its own, the *player*. Its parent leads the session of
+//! both and inherits the processes that the player leaves behind; on Linux that parent is the
+//! keeper ([`keep`]).
 
 use tontine_unix::{Errno, Linux, Result, Sys, WaitOptions, WaitStatus};
 use tontine_unix_sim::{EndReason, Executor, LockingMode};
@@ -11,16 +11,16 @@ use crate::errnos::row::{On, Program, Row};
 use crate::keeper::keep;
 use crate::systems::{of, run, with_cat};
 
-/// What was answered, or why nothing was.
+/// The result of the call, or why there is none.
 type Answer = std::result::Result<Result<()>, String>;
 
-/// Plays each row wherever it can be played, and fails with all that were answered otherwise.
+/// Runs each row on every kernel that it fits, and fails with all results that differ.
 pub(crate) fn hold(rows: &[Row]) {
     let wrong: Vec<String> = rows.iter().flat_map(play).collect();
     assert!(wrong.is_empty(), "{} answers:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// How the answers to one row differ from what it says.
+/// Returns how the results of one row differ from its expectation.
 fn play(row: &Row) -> Vec<String> {
     let mut answers = Vec::new();
     match row.on {
@@ -48,10 +48,10 @@ fn play(row: &Row) -> Vec<String> {
 
 fn on_virtual(program: Program, mode: LockingMode, executor: Executor) -> Answer {
     let report = run(with_cat(of(mode, executor).pids(1000)), move |sys| {
-        sys.set_subreaper(true).expect("nothing is refused");
+        sys.set_subreaper(true).expect("always permitted");
         let player = sys.fork(move |sys| exit_status(program(sys))).expect("a process more");
         let waited = sys.waitpid(player.into(), WaitOptions::empty()).expect("it is a child");
-        waited.expect("it slept").status.exited().expect("nobody killed it")
+        waited.expect("the wait blocks").status.exited().expect("the player exits")
     });
     match report.status {
         Some(WaitStatus::Exited(status))
@@ -80,5 +80,5 @@ fn answer(status: i32) -> Answer {
 }
 
 fn failed() -> Answer {
-    Err("it failed before it made the call".to_owned())
+    Err("the player failed before the call".to_owned())
 }

@@ -1,4 +1,4 @@
-//! ptrace.
+//! Errors of `ptrace`.
 
 use tontine_unix::{Errno, Pid, Ptrace, Result, Signal, Sys, WaitOptions, WaitStatus};
 
@@ -9,98 +9,92 @@ use crate::errnos::scene::{
 };
 
 pub(crate) const ROWS: &[Row] = &[
-    // Traced by the parent
-    refused("ptrace(request)", "to be traced twice", Errno::EPERM, |sys| {
+    // TraceMe
+    refused("ptrace(request)", "TraceMe twice", Errno::EPERM, |sys| {
         in_child(sys, |sys| {
             sys.ptrace(Ptrace::TraceMe)?;
             sys.ptrace(Ptrace::TraceMe)
         })
     }),
     // Attach
-    refused("ptrace(request)", "to attach to nobody", Errno::ESRCH, |sys| attach(sys, NOBODY)),
-    refused("ptrace(request)", "to attach to 0", Errno::ESRCH, |sys| attach(sys, SELF)),
-    refused("ptrace(request)", "to attach to −1", Errno::ESRCH, |sys| attach(sys, MINUS_ONE)),
-    refused("ptrace(request)", "to attach to the lowest number", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "attach to a missing process", Errno::ESRCH, |sys| {
+        attach(sys, NOBODY)
+    }),
+    refused("ptrace(request)", "attach to 0", Errno::ESRCH, |sys| attach(sys, SELF)),
+    refused("ptrace(request)", "attach to −1", Errno::ESRCH, |sys| attach(sys, MINUS_ONE)),
+    refused("ptrace(request)", "attach to the lowest number", Errno::ESRCH, |sys| {
         attach(sys, LOWEST)
     }),
-    refused("ptrace(request)", "to attach to oneself", Errno::EPERM, |sys| {
-        attach(sys, sys.getpid())
-    }),
-    refused("ptrace(request)", "to attach to who was waited for", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "attach to oneself", Errno::EPERM, |sys| attach(sys, sys.getpid())),
+    refused("ptrace(request)", "attach to a reaped process", Errno::ESRCH, |sys| {
         attach(sys, reaped(sys))
     }),
-    refused("ptrace(request)", "to attach to who has ended", Errno::EPERM, |sys| {
-        attach(sys, zombie(sys))
-    }),
-    refused("ptrace(request)", "to attach to one's own tracee", Errno::EPERM, |sys| {
+    refused("ptrace(request)", "attach to a zombie", Errno::EPERM, |sys| attach(sys, zombie(sys))),
+    refused("ptrace(request)", "attach to one's own tracee", Errno::EPERM, |sys| {
         let child = stopped_tracee(sys);
         attach(sys, child)
     }),
-    refused("ptrace(request)", "to attach to another's tracee", Errno::EPERM, |sys| {
+    refused("ptrace(request)", "attach to another process's tracee", Errno::EPERM, |sys| {
         to_anothers_tracee(sys, attach)
     }),
-    refused("ptrace(request)", "to attach to another user's", Errno::EPERM, |sys| {
+    refused("ptrace(request)", "attach to another user's process", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         demote(sys);
         attach(sys, child)
     })
     .as_root(),
     // Continue
-    refused("ptrace(request)", "to continue nobody", Errno::ESRCH, |sys| resume(sys, NOBODY)),
-    refused("ptrace(request)", "to continue 0", Errno::ESRCH, |sys| resume(sys, SELF)),
-    refused("ptrace(request)", "to continue −1", Errno::ESRCH, |sys| resume(sys, MINUS_ONE)),
-    refused("ptrace(request)", "to continue oneself", Errno::ESRCH, |sys| {
-        resume(sys, sys.getpid())
+    refused("ptrace(request)", "continue a missing process", Errno::ESRCH, |sys| {
+        resume(sys, NOBODY)
     }),
-    refused("ptrace(request)", "to continue a child that is no tracee", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "continue 0", Errno::ESRCH, |sys| resume(sys, SELF)),
+    refused("ptrace(request)", "continue −1", Errno::ESRCH, |sys| resume(sys, MINUS_ONE)),
+    refused("ptrace(request)", "continue oneself", Errno::ESRCH, |sys| resume(sys, sys.getpid())),
+    refused("ptrace(request)", "continue an untraced child", Errno::ESRCH, |sys| {
         resume(sys, sleeper(sys))
     }),
-    refused("ptrace(request)", "to continue another's tracee", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "continue another process's tracee", Errno::ESRCH, |sys| {
         to_anothers_tracee(sys, resume)
     }),
-    refused("ptrace(request)", "to continue a tracee that runs", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "continue a running tracee", Errno::ESRCH, |sys| {
         to_a_tracee_that_runs(sys, resume)
     }),
-    refused("ptrace(request)", "to continue who was waited for", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "continue a reaped process", Errno::ESRCH, |sys| {
         resume(sys, reaped(sys))
     }),
-    refused("ptrace(request)", "to continue a tracee that has ended", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "continue a tracee that has ended", Errno::ESRCH, |sys| {
         resume(sys, ended_tracee(sys))
     }),
     // Kill
-    refused("ptrace(request)", "to kill nobody", Errno::ESRCH, |sys| kill(sys, NOBODY)),
-    refused("ptrace(request)", "to kill a child that is no tracee", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "kill a missing process", Errno::ESRCH, |sys| kill(sys, NOBODY)),
+    refused("ptrace(request)", "kill an untraced child", Errno::ESRCH, |sys| {
         kill(sys, sleeper(sys))
     }),
-    refused("ptrace(request)", "to kill another's tracee", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "kill another process's tracee", Errno::ESRCH, |sys| {
         to_anothers_tracee(sys, kill)
     }),
-    refused("ptrace(request)", "to kill who was waited for", Errno::ESRCH, |sys| {
-        kill(sys, reaped(sys))
-    }),
-    allowed("ptrace(request)", "to kill a tracee that runs", |sys| {
-        to_a_tracee_that_runs(sys, kill)
-    }),
-    allowed("ptrace(request)", "to kill a tracee that has ended", |sys| {
-        kill(sys, ended_tracee(sys))
-    }),
+    refused("ptrace(request)", "kill a reaped process", Errno::ESRCH, |sys| kill(sys, reaped(sys))),
+    allowed("ptrace(request)", "kill a running tracee", |sys| to_a_tracee_that_runs(sys, kill)),
+    allowed("ptrace(request)", "kill a tracee that has ended", |sys| kill(sys, ended_tracee(sys))),
     // Detach
-    refused("ptrace(request)", "to detach from nobody", Errno::ESRCH, |sys| detach(sys, NOBODY)),
-    refused("ptrace(request)", "to detach from a child that is none", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "detach from a missing process", Errno::ESRCH, |sys| {
+        detach(sys, NOBODY)
+    }),
+    refused("ptrace(request)", "detach from an untraced child", Errno::ESRCH, |sys| {
         detach(sys, sleeper(sys))
     }),
-    refused("ptrace(request)", "to detach from another's tracee", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "detach from another process's tracee", Errno::ESRCH, |sys| {
         to_anothers_tracee(sys, detach)
     }),
-    refused("ptrace(request)", "to detach from a tracee that runs", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "detach from a running tracee", Errno::ESRCH, |sys| {
         to_a_tracee_that_runs(sys, detach)
     }),
-    refused("ptrace(request)", "to detach twice", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "detach twice", Errno::ESRCH, |sys| {
         let child = stopped_tracee(sys);
         detach(sys, child)?;
         detach(sys, child)
     }),
-    refused("ptrace(request)", "to detach from who was waited for", Errno::ESRCH, |sys| {
+    refused("ptrace(request)", "detach from a reaped process", Errno::ESRCH, |sys| {
         detach(sys, reaped(sys))
     }),
 ];
@@ -121,23 +115,23 @@ fn detach(sys: &dyn Sys, pid: Pid) -> Result<()> {
     sys.ptrace(Ptrace::Detach(pid, None))
 }
 
-/// What a request about a tracee is answered that another traces.
+/// Returns the result of a request about another process's tracee.
 fn to_anothers_tracee(sys: &dyn Sys, request: fn(&dyn Sys, Pid) -> Result<()>) -> Result<()> {
     let child = bare(stopped_tracee(sys));
     in_child(sys, move |sys| request(sys, child))
 }
 
-/// What a request about a tracee is answered that has not stopped.
+/// Returns the result of a request about a tracee that has not stopped.
 fn to_a_tracee_that_runs(sys: &dyn Sys, request: fn(&dyn Sys, Pid) -> Result<()>) -> Result<()> {
     let child = stopped_tracee(sys);
     resume(sys, child)?;
     request(sys, child)
 }
 
-/// A child that the caller traces and that has stopped.
+/// Returns a stopped child that the caller traces.
 fn stopped_tracee(sys: &dyn Sys) -> Pid {
     let child = sys.fork(|sys| {
-        sys.ptrace(Ptrace::TraceMe).expect("nobody traces it");
+        sys.ptrace(Ptrace::TraceMe).expect("it has no tracer");
         sys.raise(Signal::USR1).expect("it is there");
         sleep_on(sys)
     });
@@ -147,7 +141,7 @@ fn stopped_tracee(sys: &dyn Sys) -> Pid {
     child
 }
 
-/// One that was killed and not waited for.
+/// Returns a tracee that was killed and not reaped.
 fn ended_tracee(sys: &dyn Sys) -> Pid {
     let child = stopped_tracee(sys);
     sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");

@@ -1,33 +1,34 @@
-//! One rule: [`Row`].
+//! A rule about one error: [`Row`].
 
 use tontine_unix::{Errno, Result, Sys};
 
-/// What somebody does wrong, and what it is told.
+/// A wrong call and its expected result.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
-    /// The call and the argument, as in `kill(target)`; `setsid()` where something else is wrong.
+    /// The call and the argument, as in `kill(target)`; `setsid()` if the mistake is elsewhere.
     pub(crate) of: &'static str,
-    /// What is wrong.
+    /// The mistake.
     pub(crate) rule: &'static str,
-    /// What Linux answers.
+    /// The result on Linux.
     pub(crate) answer: Result<()>,
     pub(crate) program: Program,
     pub(crate) on: On,
 }
 
-/// Sets the scene, makes the call and returns what it answered.
+/// Prepares the processes, makes the call and returns its result.
 pub(crate) type Program = fn(&dyn Sys) -> Result<()>;
 
-/// Where a row can be played.
+/// The kernels on which a row can run.
 #[derive(Clone, Copy)]
 pub(crate) enum On {
-    /// On both.
+    /// Both kernels.
     Both,
-    /// On both, on Linux by a privileged user only: it becomes another one.
+    /// Both kernels, but on Linux only for a privileged user, because the program becomes another
+    /// user.
     BothAsRoot,
-    /// On Linux only, for this reason.
+    /// Linux only, for this reason.
     Linux(&'static str),
-    /// On the virtual kernel only, for this reason; the errno is the manual page's.
+    /// The virtual kernel only, for this reason; the errno is the manual page's.
     Virtual(&'static str),
 }
 
@@ -41,23 +42,23 @@ pub(crate) const fn refused(
     Row { of, rule, answer: Err(errno), program, on: On::Both }
 }
 
-/// A call that looks wrong and is not.
+/// A call that looks wrong but is valid.
 pub(crate) const fn allowed(of: &'static str, rule: &'static str, program: Program) -> Row {
     Row { of, rule, answer: Ok(()), program, on: On::Both }
 }
 
 impl Row {
-    /// The program becomes another user.
+    /// Marks a program that becomes another user.
     pub(crate) const fn as_root(self) -> Self {
         Self { on: On::BothAsRoot, ..self }
     }
 
-    /// The virtual kernel has nothing of the kind.
+    /// Restricts the row to Linux because the virtual kernel lacks the feature.
     pub(crate) const fn on_linux(self, reason: &'static str) -> Self {
         Self { on: On::Linux(reason), ..self }
     }
 
-    /// The real kernel is not asked.
+    /// Restricts the row to the virtual kernel.
     pub(crate) const fn on_virtual(self, reason: &'static str) -> Self {
         Self { on: On::Virtual(reason), ..self }
     }

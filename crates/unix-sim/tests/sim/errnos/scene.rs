@@ -1,4 +1,4 @@
-//! Who is there when a row is played, and what rows do again and again.
+//! The processes that rows need, and calls that rows share.
 
 use tontine_unix::{
     Errno, Fd, Pid, Resource, Result, Rlimit, SigSet, Signal, SpawnRequest, Sys, Tid, WaitOptions,
@@ -7,14 +7,14 @@ use tontine_unix::{
 pub(crate) use crate::children::{SELF, bare, ignore, leader, sleep_on, sleeper};
 pub(crate) use crate::systems::CAT;
 
-/// A number that no process has: beyond the highest.
+/// A number that no process has: the highest.
 pub(crate) const NOBODY: Pid = Pid::number_only(i32::MAX);
 pub(crate) const MINUS_ONE: Pid = Pid::number_only(-1);
 pub(crate) const LOWEST: Pid = Pid::number_only(i32::MIN);
-/// A signal that is sent where it ought not to arrive.
+/// The signal of calls that ought to be refused.
 pub(crate) const TERM: Option<Signal> = Some(Signal::TERM);
 
-/// A sleeper that leads a session of its own.
+/// Returns a sleeper that leads a session of its own.
 pub(crate) fn foreigner(sys: &dyn Sys) -> Pid {
     let (told, tell) = sys.pipe().expect("two descriptors");
     let child = sys.fork(move |sys| {
@@ -26,15 +26,15 @@ pub(crate) fn foreigner(sys: &dyn Sys) -> Pid {
     child.expect("a process more")
 }
 
-/// A child that has executed.
+/// Returns a child that has executed a program.
 pub(crate) fn executed(sys: &dyn Sys) -> Pid {
     let (from, _to) = sys.pipe().expect("two descriptors");
     let mut spawn = SpawnRequest::new(CAT, &["cat"]);
     spawn.descriptors = vec![(from, Fd::STDIN)];
-    sys.spawn(&spawn).expect("it is there")
+    sys.spawn(&spawn).expect("the program exists")
 }
 
-/// A child that has ended and was not waited for.
+/// Returns a child that has ended and was not reaped.
 pub(crate) fn zombie(sys: &dyn Sys) -> Pid {
     let child = sys.fork(|_| 0).expect("a process more");
     let look = WaitOptions::EXITED | WaitOptions::NOWAIT;
@@ -42,14 +42,14 @@ pub(crate) fn zombie(sys: &dyn Sys) -> Pid {
     child
 }
 
-/// A child that was waited for.
+/// Returns a child that was reaped.
 pub(crate) fn reaped(sys: &dyn Sys) -> Pid {
     let child = zombie(sys);
     sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
     child
 }
 
-/// What a call answers in a child.
+/// Makes `call` in a child and returns its result.
 pub(crate) fn in_child(
     sys: &dyn Sys,
     call: impl FnOnce(&dyn Sys) -> Result<()> + Send + 'static,
@@ -57,13 +57,13 @@ pub(crate) fn in_child(
     let child = sys.fork(move |sys| call(sys).map_or_else(Errno::raw, |()| 0));
     let child = child.expect("a process more");
     let waited = sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
-    match waited.expect("it slept").status.exited().expect("nobody killed it") {
+    match waited.expect("it slept").status.exited().expect("the child exits") {
         0 => Ok(()),
         errno => Err(Errno::from_raw(errno)),
     }
 }
 
-/// The number of a grandchild that sleeps.
+/// Returns the number of a sleeping grandchild.
 pub(crate) fn grandchild(sys: &dyn Sys) -> Pid {
     let (told, tell) = sys.pipe().expect("two descriptors");
     let child = sys.fork(move |sys| {
@@ -77,7 +77,7 @@ pub(crate) fn grandchild(sys: &dyn Sys) -> Pid {
     Pid::number_only(i32::from_ne_bytes(number))
 }
 
-/// A thread that sleeps as long as the process lives.
+/// Returns a thread that sleeps while the process lives.
 pub(crate) fn sleeping_thread(sys: &dyn Sys) -> Tid {
     let (from, _to) = sys.pipe().expect("two descriptors");
     let body = move |sys: &dyn Sys| {
@@ -86,10 +86,10 @@ pub(crate) fn sleeping_thread(sys: &dyn Sys) -> Tid {
     sys.thread(body).expect("a thread more")
 }
 
-/// From now on the caller is a user without privileges whom no other process has.
+/// Makes the caller an unprivileged user that no other process has.
 pub(crate) fn demote(sys: &dyn Sys) {
     let uid = 100_000 + sys.getpid().number().unsigned_abs();
-    sys.setuid(uid).expect("it was privileged");
+    sys.setuid(uid).expect("a privileged caller");
 }
 
 /// Blocks a signal.
@@ -98,25 +98,25 @@ pub(crate) fn block(sys: &dyn Sys, signal: Signal) {
     sys.sigprocmask(Some((tontine_unix::SigmaskHow::Block, set))).expect("a mask");
 }
 
-/// Lowers a limit to this.
+/// Lowers a limit to `to`.
 pub(crate) fn limit(sys: &dyn Sys, resource: Resource, to: u64) {
-    sys.setrlimit(resource, Rlimit::of(to)).expect("it is lowered");
+    sys.setrlimit(resource, Rlimit::of(to)).expect("the limit is lowered");
 }
 
-/// No descriptor more can be made.
+/// Prevents any further descriptor.
 pub(crate) fn no_descriptor_more(sys: &dyn Sys) {
     limit(sys, Resource::Descriptors, 0);
 }
 
-/// Exactly one can be made.
+/// Permits exactly one further descriptor.
 pub(crate) fn one_descriptor_more(sys: &dyn Sys) {
-    // All numbers below the second one are taken, as the lowest free one is given out.
+    // The lowest free number is assigned first, so all numbers below the second one are in use.
     let (_, second) = sys.pipe().expect("two descriptors");
     sys.close(second).expect("it is open");
     limit(sys, Resource::Descriptors, second.0 as u64 + 1);
 }
 
-/// No signal with a value more can be sent to the caller; [`Signal::RTMIN`] is blocked.
+/// Prevents any further queued signal to the caller; blocks [`Signal::RTMIN`].
 pub(crate) fn no_signal_more(sys: &dyn Sys) {
     block(sys, Signal::RTMIN);
     limit(sys, Resource::PendingSignals, 0);

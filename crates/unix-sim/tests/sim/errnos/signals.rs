@@ -1,4 +1,4 @@
-//! Signals that are sent, and what is done about them.
+//! Errors of calls that send signals and set their actions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -15,13 +15,13 @@ use crate::errnos::scene::{
     sleeping_thread, zombie,
 };
 
-/// Why a row about a thread's number in the place of its process's has two answers.
+/// Reason why a thread id instead of a process id has two results.
 pub(crate) const THREADS_NUMBER: &str =
-    "Linux finds the process by it, which no manual page promises; Virtual finds nobody";
+    "Linux finds its process, which no manual page promises; Virtual finds none";
 
 pub(crate) const ROWS: &[Row] = &[
     // kill
-    refused("kill(target)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("kill(target)", "no process has the number", Errno::ESRCH, |sys| {
         sys.kill(SignalTarget::Process(NOBODY), TERM)
     }),
     refused("kill(target)", "no process has the number 0", Errno::ESRCH, |sys| {
@@ -33,84 +33,80 @@ pub(crate) const ROWS: &[Row] = &[
     refused("kill(target)", "no process has the lowest number", Errno::ESRCH, |sys| {
         sys.kill(SignalTarget::Process(LOWEST), None)
     }),
-    refused("kill(target)", "the lowest number stands for no group", Errno::ESRCH, |sys| {
+    refused("kill(target)", "the lowest number, which names no group", Errno::ESRCH, |sys| {
         sys.kill(SignalTarget::of(i32::MIN), None)
     }),
-    refused("kill(target)", "it was waited for", Errno::ESRCH, |sys| {
+    refused("kill(target)", "already reaped", Errno::ESRCH, |sys| {
         sys.kill(reaped(sys).into(), TERM)
     }),
-    refused("kill(target)", "it was waited for, by its number", Errno::ESRCH, |sys| {
+    refused("kill(target)", "already reaped, by number", Errno::ESRCH, |sys| {
         sys.kill(SignalTarget::of(reaped(sys).number()), None)
     }),
-    refused("kill(target)", "another user's", Errno::EPERM, |sys| {
+    refused("kill(target)", "a process of another user", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         demote(sys);
         sys.kill(child.into(), TERM)
     })
     .as_root(),
-    refused("kill(target)", "another user's, and only asked for", Errno::EPERM, |sys| {
+    refused("kill(target)", "another user's process, null signal", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         demote(sys);
         sys.kill(child.into(), None)
     })
     .as_root(),
-    allowed("kill(target)", "SIGCONT to another user's in the same session", |sys| {
+    allowed("kill(target)", "SIGCONT to another user's process in the session", |sys| {
         let child = sleeper(sys);
         demote(sys);
         sys.kill(child.into(), Some(Signal::CONT))
     })
     .as_root(),
-    refused("kill(target)", "a group that is not there", Errno::ESRCH, |sys| {
+    refused("kill(target)", "a missing group", Errno::ESRCH, |sys| {
         sys.kill(SignalTarget::Group(NOBODY), TERM)
     }),
-    refused("kill(target)", "a group of a process that leads none", Errno::ESRCH, |sys| {
+    refused("kill(target)", "a process that leads no group", Errno::ESRCH, |sys| {
         sys.kill(SignalTarget::Group(sleeper(sys)), TERM)
     }),
-    refused("kill(target)", "a group whose last member was waited for", Errno::ESRCH, |sys| {
+    refused("kill(target)", "a group whose last member was reaped", Errno::ESRCH, |sys| {
         let child = leader(sys);
         sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
         sys.wait().expect("it is a child");
         sys.kill(SignalTarget::Group(child), TERM)
     }),
-    refused("kill(target)", "a group with no number", Errno::EINVAL, |sys| {
+    refused("kill(target)", "an invalid group number", Errno::EINVAL, |sys| {
         sys.kill(SignalTarget::Group(MINUS_ONE), None)
     }),
-    refused("kill(target)", "a group of other users' alone", Errno::EPERM, |sys| {
+    refused("kill(target)", "a group of other users only", Errno::EPERM, |sys| {
         let group = leader(sys);
         demote(sys);
         sys.kill(SignalTarget::Group(group), TERM)
     })
     .as_root(),
-    allowed("kill(target)", "a group with one's own and other users'", |sys| {
+    allowed("kill(target)", "a group with own and other users' processes", |sys| {
         let group = leader(sys);
         sys.setpgid(SELF, group).expect("a group of the session");
         demote(sys);
         sys.kill(SignalTarget::Group(group), Some(Signal::URG))
     })
     .as_root(),
-    allowed("kill(target)", "who has ended and was not waited for", |sys| {
-        sys.kill(zombie(sys).into(), TERM)
-    }),
-    allowed("kill(target)", "a thread's number", |sys| {
-        sys.kill(thread_as_process(sys).into(), None)
-    }),
-    allowed("kill(target)", "everyone, none of whom one may signal", |sys| {
+    allowed("kill(target)", "a zombie", |sys| sys.kill(zombie(sys).into(), TERM)),
+    allowed("kill(target)", "a thread id", |sys| sys.kill(thread_as_process(sys).into(), None)),
+    allowed("kill(target)", "everyone, without permission for any", |sys| {
         demote(sys);
         sys.kill(SignalTarget::Everyone, TERM)
     })
-    .on_virtual("on Linux it would be for processes that the test has nothing to do with"),
+    .on_virtual("on Linux it would reach processes unrelated to the test"),
     allowed("kill(signal)", "beyond the limit, without a value", |sys| {
         no_signal_more(sys);
         sys.kill(sys.getpid().into(), Some(Signal::RTMIN))
     }),
     // killpg
-    refused("killpg(group)", "nobody is in it", Errno::ESRCH, |sys| sys.killpg(NOBODY, TERM)),
-    refused("killpg(group)", "no number", Errno::EINVAL, |sys| sys.killpg(MINUS_ONE, None)),
+    refused("killpg(group)", "a missing group", Errno::ESRCH, |sys| sys.killpg(NOBODY, TERM)),
+    refused("killpg(group)", "an invalid number", Errno::EINVAL, |sys| sys.killpg(MINUS_ONE, None)),
     refused("killpg(group)", "the lowest number", Errno::EINVAL, |sys| sys.killpg(LOWEST, None)),
-    refused("killpg(group)", "a process that leads none", Errno::ESRCH, |sys| {
+    refused("killpg(group)", "a process that leads no group", Errno::ESRCH, |sys| {
         sys.killpg(sleeper(sys), TERM)
     }),
-    refused("killpg(group)", "other users' alone", Errno::EPERM, |sys| {
+    refused("killpg(group)", "other users only", Errno::EPERM, |sys| {
         let group = leader(sys);
         demote(sys);
         sys.killpg(group, TERM)
@@ -124,17 +120,17 @@ pub(crate) const ROWS: &[Row] = &[
     refused("tgkill(process)", "the lowest number", Errno::EINVAL, |sys| {
         sys.tgkill(LOWEST, sys.gettid(), None)
     }),
-    refused("tgkill(process)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("tgkill(process)", "no process has the number", Errno::ESRCH, |sys| {
         sys.tgkill(NOBODY, sys.gettid(), TERM)
     }),
-    refused("tgkill(process)", "another process than the thread's", Errno::ESRCH, |sys| {
+    refused("tgkill(process)", "not the thread's process", Errno::ESRCH, |sys| {
         sys.tgkill(sleeper(sys), sys.gettid(), TERM)
     }),
-    refused("tgkill(process)", "it was waited for", Errno::ESRCH, |sys| {
+    refused("tgkill(process)", "already reaped", Errno::ESRCH, |sys| {
         let child = reaped(sys);
         sys.tgkill(child, Tid(child.number()), TERM)
     }),
-    refused("tgkill(process)", "another user's", Errno::EPERM, |sys| {
+    refused("tgkill(process)", "a process of another user", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         demote(sys);
         sys.tgkill(child, Tid(child.number()), TERM)
@@ -145,7 +141,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("tgkill(thread)", "the lowest number", Errno::EINVAL, |sys| {
         sys.tgkill(sys.getpid(), Tid(i32::MIN), None)
     }),
-    refused("tgkill(thread)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("tgkill(thread)", "no thread has the number", Errno::ESRCH, |sys| {
         sys.tgkill(sys.getpid(), Tid(i32::MAX), TERM)
     }),
     refused("tgkill(thread)", "a thread of another process", Errno::ESRCH, |sys| {
@@ -157,16 +153,16 @@ pub(crate) const ROWS: &[Row] = &[
         sys.join(thread).expect("it is there");
         sys.tgkill(sys.getpid(), thread, TERM)
     }),
-    refused("tgkill(signal)", "beyond the limit of those that queue", Errno::EAGAIN, |sys| {
+    refused("tgkill(signal)", "beyond the limit of queued signals", Errno::EAGAIN, |sys| {
         no_signal_more(sys);
         sys.tgkill(sys.getpid(), sys.gettid(), Some(Signal::RTMIN))
     }),
-    refused("raise(signal)", "beyond the limit of those that queue", Errno::EAGAIN, |sys| {
+    refused("raise(signal)", "beyond the limit of queued signals", Errno::EAGAIN, |sys| {
         no_signal_more(sys);
         sys.raise(Signal::RTMIN)
     }),
     // sigqueue
-    refused("sigqueue(process)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("sigqueue(process)", "no process has the number", Errno::ESRCH, |sys| {
         sys.sigqueue(NOBODY, TERM, 1)
     }),
     refused("sigqueue(process)", "0", Errno::ESRCH, |sys| sys.sigqueue(SELF, None, 1)),
@@ -174,16 +170,16 @@ pub(crate) const ROWS: &[Row] = &[
     refused("sigqueue(process)", "the lowest number", Errno::ESRCH, |sys| {
         sys.sigqueue(LOWEST, None, 1)
     }),
-    refused("sigqueue(process)", "it was waited for", Errno::ESRCH, |sys| {
+    refused("sigqueue(process)", "already reaped", Errno::ESRCH, |sys| {
         sys.sigqueue(reaped(sys), TERM, 1)
     }),
-    refused("sigqueue(process)", "another user's", Errno::EPERM, |sys| {
+    refused("sigqueue(process)", "a process of another user", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         demote(sys);
         sys.sigqueue(child, TERM, 1)
     })
     .as_root(),
-    refused("sigqueue(process)", "another user's, and only asked for", Errno::EPERM, |sys| {
+    refused("sigqueue(process)", "another user's process, null signal", Errno::EPERM, |sys| {
         let child = sleeper(sys);
         demote(sys);
         sys.sigqueue(child, None, 1)
@@ -193,21 +189,19 @@ pub(crate) const ROWS: &[Row] = &[
         no_signal_more(sys);
         sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1)
     }),
-    allowed("sigqueue(signal)", "beyond the limit, one that does not queue", |sys| {
+    allowed("sigqueue(signal)", "beyond the limit, a standard signal", |sys| {
         no_signal_more(sys);
         sys.sigqueue(sys.getpid(), Some(Signal::URG), 1)
     }),
-    allowed("sigqueue(signal)", "beyond the limit, and only asked for", |sys| {
+    allowed("sigqueue(signal)", "beyond the limit, null signal", |sys| {
         no_signal_more(sys);
         sys.sigqueue(sys.getpid(), None, 1)
     }),
     // fault
-    refused("fault(signal)", "SIGUSR1 is no fault", Errno::EINVAL, |sys| sys.fault(Signal::USR1)),
-    refused("fault(signal)", "SIGKILL is no fault", Errno::EINVAL, |sys| sys.fault(Signal::KILL)),
-    refused("fault(signal)", "SIGSTOP is no fault", Errno::EINVAL, |sys| sys.fault(Signal::STOP)),
-    refused("fault(signal)", "one that queues is no fault", Errno::EINVAL, |sys| {
-        sys.fault(Signal::RTMIN)
-    }),
+    refused("fault(signal)", "SIGUSR1", Errno::EINVAL, |sys| sys.fault(Signal::USR1)),
+    refused("fault(signal)", "SIGKILL", Errno::EINVAL, |sys| sys.fault(Signal::KILL)),
+    refused("fault(signal)", "SIGSTOP", Errno::EINVAL, |sys| sys.fault(Signal::STOP)),
+    refused("fault(signal)", "a real-time signal", Errno::EINVAL, |sys| sys.fault(Signal::RTMIN)),
     // sigaction, sigvec
     refused("sigaction(signal)", "SIGKILL caught", Errno::EINVAL, |sys| {
         sys.sigaction(Signal::KILL, Some(SigAction::handler(|_, _| {}))).map(drop)
@@ -227,11 +221,11 @@ pub(crate) const ROWS: &[Row] = &[
     refused("sigaction(signal)", "SIGSTOP set to its default", Errno::EINVAL, |sys| {
         sys.sigaction(Signal::STOP, Some(SigAction::DEFAULT)).map(drop)
     }),
-    allowed("sigaction(signal)", "SIGKILL and SIGSTOP, only asked for", |sys| {
+    allowed("sigaction(signal)", "SIGKILL and SIGSTOP, only queried", |sys| {
         sys.sigaction(Signal::KILL, None)?;
         sys.sigaction(Signal::STOP, None).map(drop)
     }),
-    allowed("sigaction(action)", "flags that nobody knows, and a mask of all", |sys| {
+    allowed("sigaction(action)", "unknown flags, and a full mask", |sys| {
         let action = SigAction::IGNORE.with_flags(ActionFlags::from_bits_retain(1 << 30));
         sys.sigaction(Signal::USR1, Some(action.with_mask(SigSet::ALL))).map(drop)
     }),
@@ -243,12 +237,12 @@ pub(crate) const ROWS: &[Row] = &[
         let action = SigAction::IGNORE;
         sys.sigvec(Signal::STOP, Some(SigVec { action })).map(drop)
     }),
-    allowed("sigvec(signal)", "SIGKILL and SIGSTOP, only asked for", |sys| {
+    allowed("sigvec(signal)", "SIGKILL and SIGSTOP, only queried", |sys| {
         sys.sigvec(Signal::KILL, None)?;
         sys.sigvec(Signal::STOP, None).map(drop)
     }),
     // Masks
-    allowed("sigprocmask(change)", "SIGKILL and SIGSTOP are not blocked, without a word", |sys| {
+    allowed("sigprocmask(change)", "SIGKILL and SIGSTOP are silently not blocked", |sys| {
         sys.sigprocmask(Some((SigmaskHow::Block, SigSet::ALL)))?;
         let blocked = sys.sigprocmask(None)?;
         assert!(blocked.intersection(SigSet::UNBLOCKABLE).is_empty());
@@ -257,7 +251,7 @@ pub(crate) const ROWS: &[Row] = &[
     // sigstack
     refused("sigstack(stack)", "one byte", Errno::ENOMEM, |sys| stack_of(sys, 1)),
     refused("sigstack(stack)", "less than MINSIGSTKSZ", Errno::ENOMEM, |sys| stack_of(sys, 2047)),
-    refused("sigstack(stack)", "more than there is memory", Errno::ENOMEM, |sys| {
+    refused("sigstack(stack)", "more than the available memory", Errno::ENOMEM, |sys| {
         stack_of(sys, usize::MAX)
     }),
     allowed("sigstack(stack)", "MINSIGSTKSZ", |sys| stack_of(sys, 2048)),
@@ -282,7 +276,7 @@ fn stack_of(sys: &dyn Sys, size: usize) -> Result<()> {
     sys.sigstack(Some(SigStack { size, on_stack: false })).map(drop)
 }
 
-/// A thread of the caller's that is not its first, as if it were a process.
+/// Returns the id of a second thread of the caller as if it named a process.
 pub(crate) fn thread_as_process(sys: &dyn Sys) -> Pid {
     Pid::number_only(sleeping_thread(sys).0)
 }
@@ -292,7 +286,7 @@ fn a_wrong_signal_or_target_is_refused_as_linux_refuses_it() {
     hold(ROWS);
 }
 
-/// What would be EINVAL for kill(2) and its kin cannot be said here.
+/// The type of signals excludes the numbers for which kill(2) and related calls return EINVAL.
 #[test]
 fn no_signal_has_a_wrong_number() {
     for wrong in [i32::MIN, -1, 0, 32, 33, 65, i32::MAX] {

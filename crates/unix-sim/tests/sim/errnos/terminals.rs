@@ -1,4 +1,4 @@
-//! Terminals and job control.
+//! Errors of calls on terminals and job control.
 
 use tontine_unix::{Errno, Fd, Modes, Result, Signal, Sys, Termios};
 
@@ -14,26 +14,33 @@ const CLOSED: Fd = Fd(77);
 
 pub(crate) const ROWS: &[Row] = &[
     // openpty, open_tty
-    refused("openpty()", "no room for a descriptor", Errno::EMFILE, |sys| {
+    refused("openpty()", "no free descriptor", Errno::EMFILE, |sys| {
         no_descriptor_more(sys);
         sys.openpty().map(drop)
     }),
-    refused("openpty()", "room for one of two descriptors", Errno::EMFILE, |sys| {
+    refused("openpty()", "one free descriptor of two", Errno::EMFILE, |sys| {
         one_descriptor_more(sys);
         sys.openpty().map(drop)
     }),
-    refused("open_tty()", "the session has none", Errno::ENXIO, |sys| sys.open_tty().map(drop)),
-    refused("open_tty()", "no room for a descriptor", Errno::EMFILE, |sys| {
+    refused("open_tty()", "a session without a terminal", Errno::ENXIO, |sys| {
+        sys.open_tty().map(drop)
+    }),
+    refused("open_tty()", "no free descriptor", Errno::EMFILE, |sys| {
         at_terminal(sys, |sys, _, _| {
             no_descriptor_more(sys);
             sys.open_tty().map(drop)
         })
     }),
-    refused("open_tty()", "no room comes before no terminal", Errno::EMFILE, |sys| {
-        no_descriptor_more(sys);
-        sys.open_tty().map(drop)
-    }),
-    refused("open_tty()", "the terminal is hung up", Errno::ENXIO, |sys| {
+    refused(
+        "open_tty()",
+        "a lack of descriptors precedes a missing terminal",
+        Errno::EMFILE,
+        |sys| {
+            no_descriptor_more(sys);
+            sys.open_tty().map(drop)
+        },
+    ),
+    refused("open_tty()", "a terminal that is hung up", Errno::ENXIO, |sys| {
         hung_up(sys, |sys, _| sys.open_tty().map(drop))
     }),
     // set_controlling
@@ -44,17 +51,17 @@ pub(crate) const ROWS: &[Row] = &[
     refused("set_controlling(terminal)", "a pipe", Errno::ENOTTY, |sys| {
         sys.set_controlling(pipe(sys))
     }),
-    refused("set_controlling(terminal)", "who leads no session", Errno::EPERM, |sys| {
+    refused("set_controlling(terminal)", "a caller that leads no session", Errno::EPERM, |sys| {
         let (_, terminal) = sys.openpty()?;
         sys.set_controlling(terminal)
     }),
-    refused("set_controlling(terminal)", "the session has one", Errno::EPERM, |sys| {
+    refused("set_controlling(terminal)", "a session with a terminal", Errno::EPERM, |sys| {
         at_terminal(sys, |sys, _, _| {
             let (_, second) = sys.openpty()?;
             sys.set_controlling(second)
         })
     }),
-    refused("set_controlling(terminal)", "another session's", Errno::EPERM, |sys| {
+    refused("set_controlling(terminal)", "the terminal of another session", Errno::EPERM, |sys| {
         at_terminal(sys, |sys, _, terminal| {
             in_child(sys, move |sys| {
                 sys.setsid().expect("it leads no group");
@@ -65,7 +72,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("set_controlling(terminal)", "hung up", Errno::EIO, |sys| {
         hung_up(sys, |sys, terminal| sys.set_controlling(terminal))
     }),
-    allowed("set_controlling(terminal)", "the session's already", |sys| {
+    allowed("set_controlling(terminal)", "the session's own terminal", |sys| {
         at_terminal(sys, |sys, _, terminal| sys.set_controlling(terminal))
     }),
     // tcgetpgrp
@@ -74,17 +81,17 @@ pub(crate) const ROWS: &[Row] = &[
     refused("tcgetpgrp(terminal)", "a pipe", Errno::ENOTTY, |sys| {
         sys.tcgetpgrp(pipe(sys)).map(drop)
     }),
-    refused("tcgetpgrp(terminal)", "nobody's", Errno::ENOTTY, |sys| {
+    refused("tcgetpgrp(terminal)", "without a session", Errno::ENOTTY, |sys| {
         let (_, terminal) = sys.openpty()?;
         sys.tcgetpgrp(terminal).map(drop)
     }),
-    refused("tcgetpgrp(terminal)", "another session's", Errno::ENOTTY, |sys| {
+    refused("tcgetpgrp(terminal)", "the terminal of another session", Errno::ENOTTY, |sys| {
         from_another_session(sys, |sys, terminal| sys.tcgetpgrp(terminal).map(drop))
     }),
     refused("tcgetpgrp(terminal)", "hung up", Errno::EIO, |sys| {
         hung_up(sys, |sys, terminal| sys.tcgetpgrp(terminal).map(drop))
     }),
-    allowed("tcgetpgrp(terminal)", "nobody's, from its controlling end", |sys| {
+    allowed("tcgetpgrp(terminal)", "without a session, from the controlling end", |sys| {
         let (controlling, _) = sys.openpty()?;
         assert_eq!(sys.tcgetpgrp(controlling)?, SELF);
         Ok(())
@@ -96,11 +103,11 @@ pub(crate) const ROWS: &[Row] = &[
     refused("tcsetpgrp(terminal)", "a pipe", Errno::ENOTTY, |sys| {
         sys.tcsetpgrp(pipe(sys), sys.getpgrp())
     }),
-    refused("tcsetpgrp(terminal)", "nobody's", Errno::ENOTTY, |sys| {
+    refused("tcsetpgrp(terminal)", "without a session", Errno::ENOTTY, |sys| {
         let (_, terminal) = sys.openpty()?;
         sys.tcsetpgrp(terminal, sys.getpgrp())
     }),
-    refused("tcsetpgrp(terminal)", "another session's", Errno::ENOTTY, |sys| {
+    refused("tcsetpgrp(terminal)", "the terminal of another session", Errno::ENOTTY, |sys| {
         from_another_session(sys, |sys, terminal| sys.tcsetpgrp(terminal, sys.getpgrp()))
     }),
     refused("tcsetpgrp(terminal)", "hung up", Errno::ENOTTY, |sys| {
@@ -109,7 +116,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("tcsetpgrp(terminal)", "from an orphaned background group", Errno::ENOTTY, |sys| {
         from_orphaned_background(sys, |sys, terminal| sys.tcsetpgrp(terminal, sys.getpgrp()))
     }),
-    refused("tcsetpgrp(group)", "nobody has the number", Errno::ESRCH, |sys| {
+    refused("tcsetpgrp(group)", "no group has the number", Errno::ESRCH, |sys| {
         at_terminal(sys, |sys, _, terminal| sys.tcsetpgrp(terminal, NOBODY))
     }),
     refused("tcsetpgrp(group)", "0", Errno::ESRCH, |sys| {
@@ -121,36 +128,41 @@ pub(crate) const ROWS: &[Row] = &[
     refused("tcsetpgrp(group)", "the lowest number", Errno::EINVAL, |sys| {
         at_terminal(sys, |sys, _, terminal| sys.tcsetpgrp(terminal, LOWEST))
     }),
-    refused("tcsetpgrp(group)", "−1, at a terminal that is nobody's", Errno::EINVAL, |sys| {
+    refused("tcsetpgrp(group)", "−1, at a terminal without a session", Errno::EINVAL, |sys| {
         let (_, terminal) = sys.openpty()?;
         sys.tcsetpgrp(terminal, MINUS_ONE)
     }),
-    refused("tcsetpgrp(group)", "one of another session", Errno::EPERM, |sys| {
+    refused("tcsetpgrp(group)", "a group of another session", Errno::EPERM, |sys| {
         at_terminal(sys, |sys, _, terminal| {
             let stranger = foreigner(sys);
             sys.tcsetpgrp(terminal, stranger)
         })
     }),
-    refused("tcsetpgrp(group)", "who was waited for", Errno::ESRCH, |sys| {
+    refused("tcsetpgrp(group)", "already reaped", Errno::ESRCH, |sys| {
         at_terminal(sys, |sys, _, terminal| {
             let gone = bare(reaped(sys));
             sys.tcsetpgrp(terminal, gone)
         })
     }),
-    // POSIX has EPERM.
-    allowed("tcsetpgrp(group)", "who leads none", to_who_leads_none),
+    // POSIX specifies EPERM.
+    allowed("tcsetpgrp(group)", "a process that leads no group", to_who_leads_none),
     // tcgetsid
     refused("tcgetsid(terminal)", "not open", Errno::EBADF, |sys| sys.tcgetsid(CLOSED).map(drop)),
     refused("tcgetsid(terminal)", "a pipe", Errno::ENOTTY, |sys| sys.tcgetsid(pipe(sys)).map(drop)),
-    refused("tcgetsid(terminal)", "nobody's", Errno::ENOTTY, |sys| {
+    refused("tcgetsid(terminal)", "without a session", Errno::ENOTTY, |sys| {
         let (_, terminal) = sys.openpty()?;
         sys.tcgetsid(terminal).map(drop)
     }),
-    refused("tcgetsid(terminal)", "nobody's, from its controlling end", Errno::ENOTTY, |sys| {
-        let (controlling, _) = sys.openpty()?;
-        sys.tcgetsid(controlling).map(drop)
-    }),
-    refused("tcgetsid(terminal)", "another session's", Errno::ENOTTY, |sys| {
+    refused(
+        "tcgetsid(terminal)",
+        "without a session, from the controlling end",
+        Errno::ENOTTY,
+        |sys| {
+            let (controlling, _) = sys.openpty()?;
+            sys.tcgetsid(controlling).map(drop)
+        },
+    ),
+    refused("tcgetsid(terminal)", "the terminal of another session", Errno::ENOTTY, |sys| {
         from_another_session(sys, |sys, terminal| sys.tcgetsid(terminal).map(drop))
     }),
     refused("tcgetsid(terminal)", "hung up", Errno::EIO, |sys| {
@@ -176,7 +188,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("tcsetattr(terminal)", "from an orphaned background group", Errno::EIO, |sys| {
         from_orphaned_background(sys, |sys, terminal| sys.tcsetattr(terminal, &Termios::default()))
     }),
-    allowed("tcsetattr(termios)", "modes that nobody knows, and any characters", |sys| {
+    allowed("tcsetattr(termios)", "unknown modes, and any characters", |sys| {
         let (_, terminal) = sys.openpty()?;
         let modes = Modes::from_bits_retain(u32::MAX);
         let all = 0xff;
@@ -207,7 +219,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("read(descriptor)", "a terminal, from an orphaned group", Errno::EIO, |sys| {
         from_orphaned_background(sys, |sys, terminal| sys.read(terminal, &mut [0]).map(drop))
     }),
-    refused("read(descriptor)", "the controlling end of nobody's", Errno::EIO, |sys| {
+    refused("read(descriptor)", "the controlling end, terminal closed", Errno::EIO, |sys| {
         let (controlling, terminal) = sys.openpty()?;
         sys.close(terminal)?;
         sys.read(controlling, &mut [0]).map(drop)
@@ -234,8 +246,8 @@ fn pipe(sys: &dyn Sys) -> Fd {
     sys.pipe().expect("two descriptors").0
 }
 
-/// What a call answers who leads a session at a terminal; it gets both ends, the controlling one
-/// first.
+/// Makes `call` in a session leader with a controlling terminal; passes both ends, the controlling
+/// end first.
 fn at_terminal(
     sys: &dyn Sys,
     call: impl FnOnce(&dyn Sys, Fd, Fd) -> Result<()> + Send + 'static,
@@ -243,14 +255,14 @@ fn at_terminal(
     in_child(sys, move |sys| {
         sys.setsid().expect("it leads no group");
         let (controlling, terminal) = sys.openpty().expect("two descriptors");
-        sys.set_controlling(terminal).expect("it is nobody's");
-        // The end of the session, and of the terminal.
+        sys.set_controlling(terminal).expect("a terminal without a session");
+        // SIGHUP arrives when the session and the terminal end.
         ignore(sys, Signal::HUP);
         call(sys, controlling, terminal)
     })
 }
 
-/// What a call answers whose session's terminal was hung up.
+/// Makes `call` in a session whose terminal was hung up.
 fn hung_up(
     sys: &dyn Sys,
     call: impl FnOnce(&dyn Sys, Fd) -> Result<()> + Send + 'static,
@@ -261,7 +273,7 @@ fn hung_up(
     })
 }
 
-/// What a call answers to whom another session's terminal was passed.
+/// Makes `call` in a process that was given another session's terminal.
 fn from_another_session(
     sys: &dyn Sys,
     call: impl FnOnce(&dyn Sys, Fd) -> Result<()> + Send + 'static,
@@ -274,7 +286,7 @@ fn from_another_session(
     })
 }
 
-/// What a call answers in the background.
+/// Makes `call` in a background group.
 fn from_background(
     sys: &dyn Sys,
     call: impl FnOnce(&dyn Sys, Fd) -> Result<()> + Send + 'static,
@@ -287,7 +299,7 @@ fn from_background(
     })
 }
 
-/// What a call answers in the background where nobody would continue a group that stops.
+/// Makes `call` in an orphaned background group, which no process could continue after a stop.
 fn from_orphaned_background(
     sys: &dyn Sys,
     call: impl FnOnce(&dyn Sys, Fd) -> Result<()> + Send + 'static,
@@ -302,7 +314,7 @@ fn from_orphaned_background(
                     sys.sched_yield();
                 }
                 let errno = call(sys, terminal).map_or_else(Errno::raw, |()| 0);
-                sys.write(tell, &errno.to_ne_bytes()).expect("somebody reads");
+                sys.write(tell, &errno.to_ne_bytes()).expect("the parent reads");
                 0
             });
             member.expect("a process more");

@@ -1,4 +1,4 @@
-//! Waiting with a time.
+//! Errors of calls with a timeout.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ const SOON: Option<Duration> = Some(Duration::from_millis(5));
 const USR1: SigSet = SigSet::of(&[Signal::USR1]);
 
 pub(crate) const ROWS: &[Row] = &[
-    refused("sigtimedwait(timeout)", "nothing is pending, and no time", Errno::EAGAIN, |sys| {
+    refused("sigtimedwait(timeout)", "nothing pending, zero timeout", Errno::EAGAIN, |sys| {
         accept(sys, USR1, NOW)
     }),
-    refused("sigtimedwait(timeout)", "nothing comes in time", Errno::EAGAIN, |sys| {
+    refused("sigtimedwait(timeout)", "nothing arrives in time", Errno::EAGAIN, |sys| {
         accept(sys, USR1, SOON)
     }),
-    allowed("sigtimedwait(timeout)", "longer than any clock runs", |sys| {
+    allowed("sigtimedwait(timeout)", "beyond the range of any clock", |sys| {
         block(sys, Signal::USR1);
         sys.raise(Signal::USR1)?;
         accept(sys, USR1, Some(Duration::MAX))
     }),
-    refused("sigtimedwait(set)", "no signal", Errno::EAGAIN, |sys| {
+    refused("sigtimedwait(set)", "an empty set", Errno::EAGAIN, |sys| {
         accept(sys, SigSet::EMPTY, SOON)
     }),
-    refused("sigtimedwait(set)", "only those that nobody waits for", Errno::EAGAIN, |sys| {
+    refused("sigtimedwait(set)", "only SIGKILL and SIGSTOP", Errno::EAGAIN, |sys| {
         accept(sys, SigSet::UNBLOCKABLE, SOON)
     }),
-    refused("sigtimedwait(set)", "another is pending", Errno::EAGAIN, |sys| {
+    refused("sigtimedwait(set)", "another signal is pending", Errno::EAGAIN, |sys| {
         block(sys, Signal::USR2);
         sys.raise(Signal::USR2)?;
         accept(sys, USR1, NOW)
     }),
-    refused("nanosleep(duration)", "longer than any clock runs", Errno::EINTR, |sys| {
+    refused("nanosleep(duration)", "beyond the range of any clock", Errno::EINTR, |sys| {
         sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {})))?;
         let me = bare(sys.getpid());
         let waker = sys.fork(move |sys| {
@@ -44,7 +44,7 @@ pub(crate) const ROWS: &[Row] = &[
             }
             0
         })?;
-        let (errno, left) = sys.nanosleep(Duration::MAX).expect_err("it never ends");
+        let (errno, left) = sys.nanosleep(Duration::MAX).expect_err("a sleep without end");
         sys.sigaction(Signal::USR1, Some(SigAction::IGNORE))?;
         sys.kill(waker.into(), Some(Signal::KILL))?;
         assert!(left > Duration::from_secs(1 << 32), "{left:?}");
