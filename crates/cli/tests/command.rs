@@ -119,8 +119,8 @@ fn status_of_signalled(command: &mut Command, mark: &Path, signal: Signal) -> Op
         .spawn()
         .expect("tontine runs");
     thread::sleep(Duration::from_secs(2));
-    kill_process(Pid::from_child(&run), signal).expect("it still runs");
-    run.wait().expect("it ends").code()
+    kill_process(Pid::from_child(&run), signal).expect("the process still runs");
+    run.wait().expect("the process ends").code()
 }
 
 #[test]

@@ -416,8 +416,8 @@ fn a_signal_ends_the_second_stage_and_what_was_settled_is_printed() {
         .spawn()
         .expect("tontine runs");
     thread::sleep(Duration::from_secs(2));
-    kill_process(Pid::from_child(&run), Signal::INT).expect("it still runs");
-    let output = run.wait_with_output().expect("it ends");
+    kill_process(Pid::from_child(&run), Signal::INT).expect("the process still runs");
+    let output = run.wait_with_output().expect("the process ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     let comparison: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
     assert_eq!(comparison["complete"], false);

@@ -101,7 +101,7 @@ fn two_containers_of_a_real_engine_answer_each_other_and_nothing_is_left() {
         .spawn()
         .expect("tontine runs");
     let pid = run.id();
-    let output = run.wait_with_output().expect("it ends");
+    let output = run.wait_with_output().expect("the process ends");
     assert!(output.status.success(), "{}", text(&output.stderr));
     for cell in cells(folder.path()) {
         assert_eq!(cell["status"], "ok", "{cell}");
@@ -134,7 +134,7 @@ fn what_a_killed_run_leaves_in_the_engine_the_next_one_removes() {
     // Image, network and server exist, and the client is being started.
     let there = || left_in_the_engine(pid).iter().any(|name| name.ends_with("-server"));
     await_that(there, "the server's container");
-    kill_process(Pid::from_child(&run), Signal::KILL).expect("it still runs");
+    kill_process(Pid::from_child(&run), Signal::KILL).expect("the process still runs");
     run.wait().expect("reaped");
     assert_eq!(left_behind(folder.path()), Vec::<String>::new());
     assert!(there(), "containers outlive the process that started them");
@@ -287,7 +287,7 @@ fn namespaces_vanish_with_a_run_that_is_killed() {
     for wait_ms in [300, 500, 700, 1_100] {
         let mut run = started(folder.path(), "container-netns", folder.path());
         thread::sleep(Duration::from_millis(wait_ms));
-        kill_process(Pid::from_child(&run), Signal::KILL).expect("it still runs");
+        kill_process(Pid::from_child(&run), Signal::KILL).expect("the process still runs");
         run.wait().expect("reaped");
         // A namespace without a process vanishes if no file holds it.
         assert_eq!(left_behind(folder.path()), Vec::<String>::new());

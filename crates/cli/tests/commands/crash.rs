@@ -97,8 +97,8 @@ fn a_target_without_pairs_says_so() {
 fn a_signal_ends_the_run_and_nothing_is_left() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut run = long_run();
-        kill_process(Pid::from_child(&run), signal).expect("it still runs");
-        assert_eq!(run.wait().expect("it ends").code(), Some(status));
+        kill_process(Pid::from_child(&run), signal).expect("the process still runs");
+        assert_eq!(run.wait().expect("the process ends").code(), Some(status));
         assert_eq!(left(run.id()), Vec::<String>::new());
     }
 }
@@ -106,8 +106,8 @@ fn a_signal_ends_the_run_and_nothing_is_left() {
 #[test]
 fn a_killed_explorer_s_processes_end_and_the_next_one_sweeps() {
     let mut run = long_run();
-    run.kill().expect("it still runs");
-    run.wait().expect("it ends");
+    run.kill().expect("the process still runs");
+    run.wait().expect("the process ends");
     let began = Instant::now();
     while processes(run.id()).next().is_some() {
         assert!(began.elapsed() < Duration::from_secs(5), "processes outlive their explorer");

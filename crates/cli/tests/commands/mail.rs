@@ -33,7 +33,7 @@ impl Run {
     }
 
     fn signal(&mut self, signal: Signal) {
-        kill_process(Pid::from_child(self.child()), signal).expect("it still runs");
+        kill_process(Pid::from_child(self.child()), signal).expect("the process still runs");
     }
 
     fn write(&mut self, text: &[u8]) {

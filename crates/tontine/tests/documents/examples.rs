@@ -15,34 +15,34 @@ mod typed;
 
 #[test]
 fn hello_runs() {
-    hello::main().expect("it ends well");
+    hello::main().expect("the example succeeds");
 }
 
 #[test]
 fn epoll_runs() {
-    epoll::main().expect("it ends well");
+    epoll::main().expect("the example succeeds");
 }
 
 #[test]
 fn typed_runs() {
-    typed::main().expect("it ends well");
+    typed::main().expect("the example succeeds");
 }
 
 #[test]
 fn reply_runs() {
-    reply::main().expect("it ends well");
+    reply::main().expect("the example succeeds");
 }
 
 /// Alone in its process, for it forks.
 #[test]
 fn index_runs() {
-    let mut program = crate::child::Child::fork(|_| index::main().expect("it ends well"));
+    let mut program = crate::child::Child::fork(|_| index::main().expect("the example succeeds"));
     assert_eq!(program.wait(), 0);
 }
 
 /// Alone in its process, as a program is when it begins.
 #[test]
 fn signals_runs() {
-    let mut program = crate::child::Child::fork(|_| signals::main().expect("it ends well"));
+    let mut program = crate::child::Child::fork(|_| signals::main().expect("the example succeeds"));
     assert_eq!(program.wait(), 0);
 }

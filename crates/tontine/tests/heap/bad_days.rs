@@ -46,7 +46,7 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
     alone!();
     let heap = heap(MIB);
     let me = std::process::id();
-    let handle = heap.alloc(1_000).expect("room").into_handle();
+    let handle = heap.alloc(1_000).expect("space is free").into_handle();
     let names = |error: HeapError, parts: &[&str]| {
         let text = error.to_string();
         for part in parts {
@@ -76,7 +76,7 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
         sleep_for_ever();
     });
     sent.take();
-    let parcel = heap.alloc(10).expect("room").hand_over(heap.member()).expect("we live");
+    let parcel = heap.alloc(10).expect("space is free").hand_over(heap.member()).expect("we live");
     let block = heap.take_back(parcel).expect("nobody has it");
     names(heap.accept(parcel).expect_err("taken back"), &["stale", &owner]);
     drop(block);
@@ -91,7 +91,7 @@ fn an_overrun_names_the_block_before_and_its_owner() {
     let done = Signal::new();
     let child = fork(|| {
         let heap = rejoin(&heap);
-        let mut blocks: Vec<_> = (0..2).map(|_| heap.alloc(100).expect("room")).collect();
+        let mut blocks: Vec<_> = (0..2).map(|_| heap.alloc(100).expect("space is free")).collect();
         blocks.sort_by_key(tontine::heap::shared::Block::offset);
         // SAFETY: within the mapping: into the neighbour, and its words stay as they are.
         unsafe { blocks[0].as_mut_ptr().write_bytes(0xee, 200) };
@@ -112,13 +112,14 @@ fn an_overrun_names_the_block_before_and_its_owner() {
 fn without_memory<T: Send>(mode: i32, body: impl FnOnce() -> T + Send) -> T {
     let is = SeccompCmpOp::Eq;
     let mode = u64::from(mode.cast_unsigned());
-    let condition = SeccompCondition::new(1, SeccompCmpArgLen::Dword, is, mode).expect("sound");
-    let rule = SeccompRule::new(vec![condition]).expect("sound");
+    let condition =
+        SeccompCondition::new(1, SeccompCmpArgLen::Dword, is, mode).expect("a valid filter");
+    let rule = SeccompRule::new(vec![condition]).expect("a valid filter");
     let rules = BTreeMap::from([(libc::SYS_fallocate, vec![rule])]);
     let fails = SeccompAction::Errno(libc::ENOSPC.cast_unsigned());
     let arch = std::env::consts::ARCH.try_into().expect("a known processor");
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, fails, arch);
-    let program: BpfProgram = filter.expect("a sound filter").try_into().expect("compiles");
+    let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
     thread::scope(|threads| {
         let thread = threads.spawn(|| {
             apply_filter(&program).expect("filters may be set");
@@ -151,7 +152,7 @@ fn without_memory_nothing_is_half_allocated() {
     assert_eq!(blocks.len(), 16);
     drop(blocks);
     // A block can be kept, though it cannot be sent.
-    let block = heap.alloc(10).expect("room");
+    let block = heap.alloc(10).expect("space is free");
     without_memory(0, || {
         let (error, block) = block.hand_over(heap.member()).expect_err("no room to say whither");
         assert!(lacks_memory::<()>(Err(error)));
@@ -167,12 +168,12 @@ fn without_memory_there_is_still_what_others_have_freed() {
     alone!();
     let heap = heap(MIB);
     let kept = thread::scope(|scope| {
-        scope.spawn(|| heap.alloc(1_000).expect("room")).join().expect("no panic")
+        scope.spawn(|| heap.alloc(1_000).expect("space is free")).join().expect("no panic")
     });
     let large = thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let _empty = heap.alloc(3 * SLAB).expect("room");
-            heap.alloc(2_000).expect("room")
+            let _empty = heap.alloc(3 * SLAB).expect("space is free");
+            heap.alloc(2_000).expect("space is free")
         });
         thread.join().expect("no panic")
     });
@@ -194,7 +195,7 @@ fn a_recovery_that_fails_is_somebody_elses() {
     let heap = heap(MIB);
     let child = fork(|| {
         let heap = rejoin(&heap);
-        heap.alloc(100).map(std::mem::forget).expect("room");
+        heap.alloc(100).map(std::mem::forget).expect("space is free");
         std::mem::forget(heap);
     });
     assert_eq!(reap(child), 0);
@@ -263,8 +264,12 @@ fn what_is_no_heap_is_refused() {
     }
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let regular: OwnedFd = tempfile::tempfile().expect("a file").into();
-    for file in [reader.into(), writer.into(), regular, File::open("/dev/null").expect("it").into()]
-    {
+    for file in [
+        reader.into(),
+        writer.into(),
+        regular,
+        File::open("/dev/null").expect("still present").into(),
+    ] {
         let text = refusal(file);
         assert!(text.contains("expected a memfd"), "{text}");
     }
@@ -275,7 +280,7 @@ fn what_is_no_heap_is_refused() {
     // What it should have been.
     // SAFETY: nobody else has it.
     let heap = unsafe { Heap::open(file) }.expect("a heap");
-    drop(heap.alloc(100).expect("room"));
+    drop(heap.alloc(100).expect("space is free"));
 }
 
 #[test]
@@ -320,7 +325,7 @@ fn a_heap_whose_maker_died_is_made_anew() {
 fn a_second_descriptor_leaves_the_first_ones_locks() {
     alone!();
     let heap = heap(MIB);
-    let mut block = heap.alloc(1_000).expect("room");
+    let mut block = heap.alloc(1_000).expect("space is free");
     block.fill(1);
     // SAFETY: not closed here but by the library, which is what is tested.
     let number = unsafe { heap.descriptor() }.as_raw_fd();
@@ -347,7 +352,7 @@ fn blocks_come_back_when_their_process_runs_another_program() {
     let pid = fork(|| {
         let heap = rejoin(&heap);
         for len in [100, 1_000, 100_000] {
-            heap.alloc(len).map(std::mem::forget).expect("room");
+            heap.alloc(len).map(std::mem::forget).expect("space is free");
         }
         std::mem::forget(heap);
         panic!("{}", Command::new("sleep").arg("60").exec());
@@ -365,11 +370,11 @@ fn blocks_come_back_when_their_process_runs_another_program() {
 fn forks_and_threads_that_end_take_nothing_along() {
     alone!();
     let heap = heap(MIB);
-    let mut block = heap.alloc(1_000).expect("room");
+    let mut block = heap.alloc(1_000).expect("space is free");
     block.fill(5);
     let block = thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let mut block = heap.alloc(2_000).expect("room");
+            let mut block = heap.alloc(2_000).expect("space is free");
             block.fill(6);
             block
         });
@@ -379,7 +384,7 @@ fn forks_and_threads_that_end_take_nothing_along() {
         // What the child inherits it neither reaches nor frees.
         let (one, two) = (block.0.offset(), block.1.offset());
         let own = rejoin(&heap);
-        let ours: Vec<_> = (0..100).map(|_| own.alloc(1_500).expect("room")).collect();
+        let ours: Vec<_> = (0..100).map(|_| own.alloc(1_500).expect("space is free")).collect();
         assert!(ours.iter().all(|block| block.offset() != one && block.offset() != two));
     });
     assert_eq!(reap(child), 0);
@@ -401,7 +406,7 @@ fn a_heap_has_512_members() {
                 let heap = rejoin(&heap);
                 let block = heap.alloc(64);
                 joined.give(i32::from(block.is_ok()));
-                go.0.read_exact(&mut [0]).expect("told");
+                go.0.read_exact(&mut [0]).expect("notified");
             })
         })
         .collect();
@@ -420,7 +425,7 @@ fn a_heap_has_512_members() {
     // Some are killed, the others leave in good order.
     let (some, others) = members.split_at(200);
     some.iter().for_each(|pid| kill(*pid));
-    go.1.write_all(&[0; 311]).expect("told");
+    go.1.write_all(&[0; 311]).expect("notified");
     assert!(others.iter().all(|pid| reap(*pid) == 0));
     let child = fork(|| drop(rejoin(&heap)));
     assert_eq!(reap(child), 0);
@@ -466,18 +471,19 @@ fn a_thread_uses_two_heaps() {
     let heaps = [heap(MIB), heap(MIB)];
     let mut blocks = Vec::new();
     for round in 0..200_u32 {
-        let mut block = heaps[round as usize % 2].alloc(500).expect("room");
+        let mut block = heaps[round as usize % 2].alloc(500).expect("space is free");
         block.fill(round as u8);
         blocks.push(block);
     }
-    let handle = heaps[0].alloc(10).expect("room").into_handle();
+    let handle = heaps[0].alloc(10).expect("space is free").into_handle();
     // The same offset there is another heap's block, or none.
     let other = heaps[1].free(Handle { generation: handle.generation + 7, ..handle });
     assert!(
         matches!(other, Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. })),
         "{other:?}"
     );
-    let parcel = heaps[0].alloc(10).expect("room").hand_over(heaps[0].member()).expect("alive");
+    let parcel =
+        heaps[0].alloc(10).expect("space is free").hand_over(heaps[0].member()).expect("alive");
     let wrong = Parcel::from_bytes([7; Parcel::SIZE]);
     assert!(heaps[0].accept(wrong).is_err());
     drop(heaps[0].accept(parcel).expect("ours"));

@@ -355,8 +355,10 @@ pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
     let heap = Heap::create(CAPACITY).expect("there is memory");
     let (seats, queues) = (seats(), std::array::from_fn::<_, SEATS, _>(|_| queue()));
     // Blocks of the survivor.
-    let mut own: Vec<_> =
-        [10, 100, 5_000, 70_000].map(|len| heap.alloc(len).expect("room")).into_iter().collect();
+    let mut own: Vec<_> = [10, 100, 5_000, 70_000]
+        .map(|len| heap.alloc(len).expect("space is free"))
+        .into_iter()
+        .collect();
     own.iter_mut().zip(1..).for_each(|(block, tag)| fill(block, tag));
     let own_bytes = heap.check().expect("not forked").in_use();
     let (mut done, mut in_recovery) = (0, 0);

@@ -108,7 +108,7 @@ fn fuse_files_hold_no_receiver() {
         let mut sender = Sender::connect(&path).expect("connects");
         let mut longest = serve_honest(&mut mailbox, &mut sender);
         let (descriptors, tasks) = (open_descriptors(), threads());
-        says.write_all(&[1]).expect("told");
+        says.write_all(&[1]).expect("notified");
         let mut refused = 0;
         while !is_readable(&over) {
             longest = longest.max(serve_honest(&mut mailbox, &mut sender));
@@ -126,7 +126,7 @@ fn fuse_files_hold_no_receiver() {
         assert!(now < descriptors + 80, "{now} descriptors, {descriptors} before");
         assert!(threads() <= tasks + 40, "{} threads, {tasks} before", threads());
         drop((mailbox, sender));
-        says.write_all(&[2]).expect("told");
+        says.write_all(&[2]).expect("notified");
     });
     said(&mut done);
     let attacker = attacker(&mount, |file| {
@@ -148,7 +148,7 @@ fn fuse_files_hold_no_receiver() {
                 }
             }
         }
-        attacked.write_all(&[1]).expect("told");
+        attacked.write_all(&[1]).expect("notified");
     });
     said(&mut done);
     // What the receiver's threads and the attacker hold is released with the server.
@@ -194,7 +194,7 @@ fn fuse_files_hold_no_sender() {
             println!("{count} descriptors: longest call {longest:?}");
             assert!(longest < AT_ONCE, "{count} descriptors: {longest:?}");
         }
-        says.write_all(&[1]).expect("told");
+        says.write_all(&[1]).expect("notified");
     });
     said(&mut done);
     drop((mount, listener));
@@ -219,7 +219,7 @@ fn stranger_is_refused_before_anything_is_received() {
         let mut sender = Sender::connect(address.as_str()).expect("connects");
         serve_honest(&mut mailbox, &mut sender);
         let before = open_descriptors();
-        says.write_all(&[1]).expect("told");
+        says.write_all(&[1]).expect("notified");
         let mut faults = Vec::new();
         until("both are refused", || {
             let took = timed(|| drop(mailbox.try_recv().map(drop)));
@@ -235,7 +235,7 @@ fn stranger_is_refused_before_anything_is_received() {
         // No thread is held: what was queued was in no table, and is not flushed.
         until("no thread is left", || threads() <= 2);
         drop((mailbox, sender));
-        says.write_all(&[2]).expect("told");
+        says.write_all(&[2]).expect("notified");
     });
     said(&mut done);
     let attacker = attacker(&mount, |file| {
@@ -305,7 +305,7 @@ fn passed_descriptors_drop_no_record_locks() {
         let file = File::create(&database).expect("a file");
         assert!(lock(&file));
         let mut mailbox = Mailbox::bind(&path).expect("binds");
-        tells.write_all(&[1]).expect("told");
+        tells.write_all(&[1]).expect("notified");
         while !is_readable(&go) {
             let _ = mailbox.recv_timeout(Duration::from_millis(1)).map(drop);
         }
@@ -332,7 +332,7 @@ fn passed_descriptors_drop_no_record_locks() {
     let taken = Mailbox::bind(&place.path).expect_err("it has a living owner");
     assert!(matches!(taken, Error::AddrInUse { .. }), "{taken}");
     assert!(!lock(&File::options().write(true).open(&database).expect("opens")));
-    goes.write_all(&[1]).expect("told");
+    goes.write_all(&[1]).expect("notified");
     assert_eq!(reap(receiver), 0);
 }
 

@@ -112,7 +112,7 @@ fn a_welcome_of_garbage_is_a_broken_protocol() {
         assert!(raw::send(&socket, &bytes, &fds));
         let error = sender.send(b"more").expect_err(name);
         assert_eq!(error.errno(), libc::EPROTO, "{name}: {error}");
-        assert_eq!(sender.take_unread().expect("it is over"), [b"unread"], "{name}");
+        assert_eq!(sender.take_unread().expect("the connection has ended"), [b"unread"], "{name}");
     }
 }
 
@@ -147,7 +147,11 @@ fn positions_that_cannot_be_are_not_believed() {
         lane.control.put(128, position);
         let error = lane.sender.wait_acked(Some(AMPLE)).expect_err("a lie");
         assert_eq!(error.errno(), libc::EPROTO, "{position}: {error}");
-        assert_eq!(lane.sender.take_unread().expect("it is over").len(), 8, "{position}");
+        assert_eq!(
+            lane.sender.take_unread().expect("the connection has ended").len(),
+            8,
+            "{position}"
+        );
     }
     // Word of room that cannot be.
     let mut lane = self::lane(&Options::new().lane_cap(8192));
@@ -219,7 +223,7 @@ fn a_bell_that_is_full_or_gone_holds_nobody() {
         }
         lane.page.half(128).store(1, Ordering::Relaxed);
         for _ in 0..50 {
-            lane.sender.try_send(b"wake up").expect("there is room");
+            lane.sender.try_send(b"wake up").expect("the lane has space");
         }
     }
 }

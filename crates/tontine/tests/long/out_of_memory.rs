@@ -216,7 +216,7 @@ fn member(heap: &Heap, go: &Signal, done: &Signal) {
     for block in blocks.spare_capacity_mut() {
         block.write(None);
     }
-    drop(heap.alloc(BLOCK).expect("room"));
+    drop(heap.alloc(BLOCK).expect("space is free"));
     done.give(0);
 
     go.take();
@@ -231,21 +231,21 @@ fn member(heap: &Heap, go: &Signal, done: &Signal) {
             }
         }
     }
-    done.give(i32::try_from(blocks.len()).expect("few"));
+    done.give(i32::try_from(blocks.len()).expect("a small number"));
 
     go.take();
     let freed = blocks.len() / 4;
     blocks.truncate(blocks.len() - freed);
     let found = heap.alloc(2 * LIMIT).map(drop);
     assert!(is_out_of_memory(&found), "{found:?}");
-    done.give(i32::try_from(freed).expect("few"));
+    done.give(i32::try_from(freed).expect("a small number"));
 
     go.take();
     let before = blocks.len();
     while let Ok(block) = heap.alloc(BLOCK) {
         blocks.push(Some(block));
     }
-    done.give(i32::try_from(blocks.len() - before).expect("few"));
+    done.give(i32::try_from(blocks.len() - before).expect("a small number"));
 
     go.take();
     let large = heap.alloc(4 * LIMIT).expect("there is memory again");

@@ -214,7 +214,7 @@ fn an_awaited_send_ends_with_its_reader() {
         let error = timeout(AMPLE, filling).await.expect("it ends");
         assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
         killing.await.expect("killed");
-        assert!(sender.get_mut().take_unread().expect("its mail").len() > 3);
+        assert!(sender.get_mut().take_unread().expect("the unread messages").len() > 3);
     });
 }
 

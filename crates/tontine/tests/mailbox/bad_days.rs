@@ -253,7 +253,7 @@ fn empty_messages_are_messages() {
         sender.send(b"").expect("sent");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
     }
-    sender.reserve(0).expect("room").commit().expect("sent");
+    sender.reserve(0).expect("space is free").commit().expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
 }
 

@@ -36,7 +36,7 @@ fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
     });
     assert!(matches!(error, Some(Error::OwnerDied { .. })), "{error:?}");
     signal(reader, 0);
-    assert!(!sender.take_unread().expect("its mail").is_empty());
+    assert!(!sender.take_unread().expect("the unread messages").is_empty());
     // The kernel marks the life a moment before it closes what exec closes, the lock with it.
     until("the name is free while the process lives", || Mailbox::bind(&place.path).is_ok());
     kill(reader);
@@ -115,7 +115,7 @@ fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
     until("all is sent", || place.path.with_extension("sent").exists());
     kill(sender);
     kill(reader);
-    let left = std::fs::read_dir(place.path.parent().expect("a folder")).expect("it");
+    let left = std::fs::read_dir(place.path.parent().expect("a folder")).expect("still present");
     let mut left: Vec<_> = left.map(|entry| entry.expect("one").file_name()).collect();
     left.sort();
     // The lock file was once called `mailbox.lock.lock`, since two modules named it.
@@ -141,7 +141,7 @@ fn a_reader_that_ends_by_itself_is_dead() {
     assert_eq!(reap(reader), 0);
     let error = sender.send(b"more").expect_err("dead");
     assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
-    assert_eq!(sender.take_unread().expect("its mail"), [b"go"]);
+    assert_eq!(sender.take_unread().expect("the unread messages"), [b"go"]);
 }
 
 /// Ends this process with a core dump, into `folder` where the system writes cores to where a
@@ -213,7 +213,10 @@ fn a_panicking_reader_leaves_the_message_in_hand() {
     }));
     assert!(panicked.is_err());
     assert!(matches!(sender.send(b"more"), Err(Error::Closed { .. })));
-    assert_eq!(sender.take_unread().expect("its mail"), [b"in hand".to_vec(), b"waiting".to_vec()]);
+    assert_eq!(
+        sender.take_unread().expect("the unread messages"),
+        [b"in hand".to_vec(), b"waiting".to_vec()]
+    );
 }
 
 /// So did a batch of which one message was too much, when the program went on with the next call.

@@ -260,7 +260,7 @@ fn send_after_service_reported_false_position_fails() {
     lane.control.put(128, 1 << 20);
     assert_eq!(lane.sender.service().map_err(|error| error.errno()), Err(libc::EPROTO));
     assert_all_fail(&mut lane.sender, libc::EPROTO);
-    assert_eq!(lane.sender.take_unread().expect("it is over"), [b"unread"]);
+    assert_eq!(lane.sender.take_unread().expect("the connection has ended"), [b"unread"]);
     assert_all_fail(&mut lane.sender, libc::EPROTO);
 }
 
@@ -293,5 +293,5 @@ fn sends_while_waiting_do_not_ring_old_receiver() {
     let mut byte = [0];
     let rung = rustix::net::recv(&lane.bell.0, &mut byte, rustix::net::RecvFlags::DONTWAIT);
     assert_eq!(rung.map(|(length, _)| length), Err(rustix::io::Errno::AGAIN));
-    assert_eq!(lane.sender.take_unread().expect("it is dead").len(), 3);
+    assert_eq!(lane.sender.take_unread().expect("the process has ended").len(), 3);
 }

@@ -51,7 +51,7 @@ fn room_for_more_than_there_can_be_is_refused() {
         sender.service().expect("welcome");
     }
     // Dropped or forgotten is the same: nothing was sent.
-    let _ = sender.reserve(10).expect("room");
+    let _ = sender.reserve(10).expect("space is free");
     sender.send(b"sent").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"sent");
 }
@@ -68,7 +68,7 @@ fn what_was_reserved_before_the_reader_closed_is_not_sent() {
     let _ = mailbox.recv_timeout(AMPLE).expect("it accepts");
     mailbox.requeue();
     sender.service().expect("welcome");
-    let mut room = sender.reserve(4).expect("room");
+    let mut room = sender.reserve(4).expect("space is free");
     room.copy_from_slice(b"late");
     mailbox.close();
     assert_eq!(room.commit().expect_err("closed").errno(), libc::EPIPE);
@@ -96,7 +96,7 @@ fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
     sender.send(&[1; 30_000]).expect("the lane grows");
     sender.wait_acked(Some(AMPLE)).expect("read");
     let written: Vec<u8> = (0..20_000).map(|n| (n % 251) as u8).collect();
-    let mut room = sender.reserve(written.len()).expect("room");
+    let mut room = sender.reserve(written.len()).expect("space is free");
     room.copy_from_slice(&written);
     thread::sleep(Duration::from_millis(700));
     kill(reader);
@@ -122,13 +122,13 @@ fn a_reader_that_closed_before_it_ended_has_closed() {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
         let child = fork(|| sleep_for_ever());
-        std::io::Write::write_all(&mut tell, &child.to_ne_bytes()).expect("told");
+        std::io::Write::write_all(&mut tell, &child.to_ne_bytes()).expect("notified");
         mailbox.close();
     });
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"read").expect("sent");
     let mut child = [0; 4];
-    std::io::Read::read_exact(&mut told, &mut child).expect("told");
+    std::io::Read::read_exact(&mut told, &mut child).expect("notified");
     assert_eq!(reap(reader), 0);
     let error = sender.send(b"late").expect_err("closed");
     // SAFETY: a process that the reader started and that nobody has reaped yet but its adopter.
@@ -194,8 +194,8 @@ fn a_sender_without_a_free_descriptor_waits_asleep() {
         while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&spare, 0) {
             held.push(copy);
         }
-        std::io::Write::write_all(&mut tell, &[1]).expect("told");
-        std::io::Read::read_exact(&mut go, &mut [0]).expect("told");
+        std::io::Write::write_all(&mut tell, &[1]).expect("notified");
+        std::io::Read::read_exact(&mut go, &mut [0]).expect("notified");
         let before = used();
         let waited = sender.send_timeout(&[7; 100_000], Duration::from_secs(1));
         assert_eq!(waited, Err(Error::TimedOut));
@@ -209,7 +209,7 @@ fn a_sender_without_a_free_descriptor_waits_asleep() {
         let _ = mailbox.try_recv();
         mailbox.sender_count() == 1
     });
-    std::io::Write::write_all(&mut ready, &[1]).expect("told");
+    std::io::Write::write_all(&mut ready, &[1]).expect("notified");
     assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 100_000);
     assert_eq!(reap(child), 0);
 }

@@ -30,7 +30,7 @@ fn a_full_lane_does_not_keep_another_waiting() {
         }
     }
     for _ in 0..50 {
-        modest.try_send(b"modest").expect("there is room");
+        modest.try_send(b"modest").expect("the lane has space");
     }
     let (mut between, mut longest, mut modest_ones) = (0, 0, 0);
     for _ in 0..60_050 {

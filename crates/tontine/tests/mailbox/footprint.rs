@@ -48,12 +48,12 @@ fn a_gibibyte_comes_and_the_memory_goes() {
         for _ in 0..PIECES {
             sender.try_send(&piece).expect("the lane grows");
         }
-        std::io::Write::write_all(&mut tell, &[1]).expect("told");
+        std::io::Write::write_all(&mut tell, &[1]).expect("notified");
         sender.wait_acked(Some(AMPLE)).expect("read");
         // Long enough to be asked for it; then once more.
         thread::sleep(Duration::from_millis(300));
         sender.send(b"small").expect("sent");
-        std::io::Write::write_all(&mut tell, &[2]).expect("told");
+        std::io::Write::write_all(&mut tell, &[2]).expect("notified");
         loop {
             thread::park();
         }
@@ -64,7 +64,7 @@ fn a_gibibyte_comes_and_the_memory_goes() {
         mailbox.sender_count() == 1
     });
     let (ours, theirs) = (resident(own_pid(), "tontine-chunk"), resident(child, "tontine-chunk"));
-    std::io::Write::write_all(&mut ready, &[1]).expect("told");
+    std::io::Write::write_all(&mut ready, &[1]).expect("notified");
     std::io::Read::read_exact(&mut told, &mut [0]).expect("all is sent");
     assert!(resident(child, "tontine-chunk") > PIECES as u64 * PIECE as u64, "it was there");
     for _ in 0..PIECES {
@@ -131,7 +131,7 @@ fn an_idle_lane_costs_three_pages_and_few_descriptors() {
         }
         // A connection, a doorbell, a pidfd.
         let each = (descriptors(own_pid()) - before) / LANES;
-        std::io::Write::write_all(&mut tell, &[each as u8]).expect("told");
+        std::io::Write::write_all(&mut tell, &[each as u8]).expect("notified");
         loop {
             thread::park();
         }

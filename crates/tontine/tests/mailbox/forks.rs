@@ -85,7 +85,7 @@ fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
         assert_eq!(sender.try_clone().expect_err("stale"), Error::Forked);
     });
     assert_eq!(reap(child), 0);
-    let mut reserved = Some(sender.reserve(3).expect("room"));
+    let mut reserved = Some(sender.reserve(3).expect("space is free"));
     let child = bare_fork(|| {
         let reserved = reserved.take().expect("the child's copy");
         assert_eq!(reserved.commit().expect_err("stale"), Error::Forked);
@@ -109,13 +109,15 @@ fn mailbox_handles_in_forked_child_change_nothing() {
     let place = place();
     let mut mailbox = Some(Mailbox::bind(&place.path).expect("binds"));
     let mut sender = Some(Options::new().lane_cap(8192).connect(&place.path).expect("connects"));
-    let (ours, theirs) = (mailbox.as_mut().expect("it"), sender.as_mut().expect("it"));
+    let (ours, theirs) =
+        (mailbox.as_mut().expect("still present"), sender.as_mut().expect("still present"));
     theirs.send(b"one").expect("sent");
     let id = ours.recv_timeout(AMPLE).expect("a message").sender();
     while theirs.try_send(&[1; 1000]).is_ok() {}
     assert!(theirs.arm(1000).expect("arms"), "expected a full lane");
     let child = bare_fork(|| {
-        let (mut mailbox, mut sender) = (mailbox.take().expect("it"), sender.take().expect("it"));
+        let (mut mailbox, mut sender) =
+            (mailbox.take().expect("still present"), sender.take().expect("still present"));
         let _ = format!("{mailbox:?} {sender:?}");
         let _ =
             (mailbox.sender_count(), mailbox.take_errors(), mailbox.is_alive(id), sender.peer());
@@ -140,7 +142,8 @@ fn mailbox_handles_in_forked_child_change_nothing() {
         mailbox.close();
     });
     assert_eq!(reap(child), 0);
-    let (mut mailbox, mut sender) = (mailbox.expect("it"), sender.expect("it"));
+    let (mut mailbox, mut sender) =
+        (mailbox.expect("still present"), sender.expect("still present"));
     let unread = sender.unread_bytes();
     assert!(unread > 1000, "{unread}");
     assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 1000);
@@ -160,23 +163,26 @@ fn heap_handles_in_forked_child_change_nothing() {
     let mut inbox = Some(heap.inbox(Mailbox::bind(&place.path).expect("binds")).expect("ours"));
     let lane = Sender::connect(&place.path).expect("connects");
     let mut outbox = Some(heap.outbox(lane, heap.member()).expect("ours"));
-    assert!(inbox.as_mut().expect("it").try_recv().is_err(), "nothing was sent");
+    assert!(inbox.as_mut().expect("still present").try_recv().is_err(), "nothing was sent");
     for _ in 0..2 {
-        let sent = outbox.as_mut().expect("it").send(heap.alloc(100).expect("room"));
+        let sent =
+            outbox.as_mut().expect("still present").send(heap.alloc(100).expect("space is free"));
         assert!(sent.is_ok());
     }
-    let (received, _) = inbox.as_mut().expect("it").recv().expect("a block");
-    let mut blocks = Some((received, heap.alloc(100_000).expect("room")));
-    let mut published = Some(heap.alloc(64).expect("room").publish().expect("sound"));
+    let (received, _) = inbox.as_mut().expect("still present").recv().expect("a block");
+    let mut blocks = Some((received, heap.alloc(100_000).expect("space is free")));
+    let mut published =
+        Some(heap.alloc(64).expect("space is free").publish().expect("a valid filter"));
     let child = bare_fork(|| {
         std::panic::set_hook(Box::new(|_| ()));
         let forked = |error: heap::HeapError| {
             let lanes = heap::HeapError::Mailbox(Error::Forked);
             assert!(error == heap::HeapError::Forked || error == lanes, "{error}");
         };
-        let (mut inbox, mut outbox) = (inbox.take().expect("it"), outbox.take().expect("it"));
+        let (mut inbox, mut outbox) =
+            (inbox.take().expect("still present"), outbox.take().expect("still present"));
         let (small, large) = blocks.take().expect("they");
-        let published = published.take().expect("it");
+        let published = published.take().expect("still present");
         let _ = format!("{heap:?} {inbox:?} {outbox:?} {small:?} {large:?} {published:?}");
         let _ = (inbox.sender_count(), inbox.take_errors(), inbox.skipped(), outbox.peer());
         let _ = (published.handle(), published.words(), large.offset());
@@ -198,7 +204,7 @@ fn heap_handles_in_forked_child_change_nothing() {
         let _ = large.into_handle();
     });
     assert_eq!(reap(child), 0);
-    let (other, _) = inbox.as_mut().expect("it").recv().expect("the other block");
+    let (other, _) = inbox.as_mut().expect("still present").recv().expect("the other block");
     drop((other, blocks, published));
     drop((outbox, inbox));
     let report = heap.check().expect("not forked");

@@ -46,13 +46,13 @@ fn forty_senders_send_a_large_message_in_turn_and_again() {
     let mut senders: Vec<Sender> = Vec::new();
     for _ in 0..40 {
         let mut sender = connect(&Options::new(), &place.path);
-        sender.send_timeout(&large, AMPLE).expect("there is room");
+        sender.send_timeout(&large, AMPLE).expect("the lane has space");
         sender.wait_acked(Some(AMPLE)).expect("read");
         senders.push(sender);
     }
     for sender in &mut senders {
-        sender.send(b"small again").expect("there is room");
-        sender.send_timeout(&large, AMPLE).expect("there is room");
+        sender.send(b"small again").expect("the lane has space");
+        sender.send_timeout(&large, AMPLE).expect("the lane has space");
         sender.wait_acked(Some(AMPLE)).expect("read");
     }
     kill(reader);

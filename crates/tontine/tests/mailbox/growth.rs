@@ -82,8 +82,8 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
         let open = std::fs::read_dir("/proc/self/fd").expect("a folder").count() as u64 - 1;
         let limit = Rlimit { current: Some(open), maximum: Some(open) };
         setrlimit(Resource::Nofile, limit).expect("lowered");
-        std::io::Write::write_all(&mut tell, &[1]).expect("told");
-        std::io::Read::read_exact(&mut go, &mut [0]).expect("told");
+        std::io::Write::write_all(&mut tell, &[1]).expect("notified");
+        std::io::Read::read_exact(&mut go, &mut [0]).expect("notified");
         let mut received = 0_u32;
         while received < 300 {
             match mailbox.recv_timeout(Duration::from_millis(2)) {
@@ -98,7 +98,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
         mailbox.ack();
         let faults = mailbox.take_errors();
         assert!(faults.iter().all(|fault| fault.errno() == libc::EMFILE), "{faults:?}");
-        std::io::Write::write_all(&mut tell, &[1]).expect("told");
+        std::io::Write::write_all(&mut tell, &[1]).expect("notified");
         loop {
             thread::park();
         }
@@ -112,7 +112,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     // Several chunks are passed to a reader that can take none.
     let waiting = rest.by_ref().take(20);
     waiting.for_each(|number| sender.try_send(&message(number)).expect("the lane grows"));
-    std::io::Write::write_all(&mut ready, &[1]).expect("told");
+    std::io::Write::write_all(&mut ready, &[1]).expect("notified");
     rest.for_each(|number| sender.send_timeout(&message(number), AMPLE).expect("sent"));
     sender.wait_acked(Some(AMPLE)).expect("read");
     std::io::Read::read_exact(&mut told, &mut [0]).expect("all were received, in order");
@@ -173,7 +173,7 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
         // Not by its own deadline, when it looks once more.
         assert!(started.elapsed() < AMPLE / 4, "it was not woken");
     }
-    std::io::Write::write_all(&mut hear, &[1]).expect("told");
+    std::io::Write::write_all(&mut hear, &[1]).expect("notified");
     assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 100_000);
     let _ = mailbox.recv_timeout(Duration::from_millis(100));
     assert_eq!(reap(child), 0);

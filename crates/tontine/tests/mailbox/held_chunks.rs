@@ -145,7 +145,7 @@ impl Hostile {
         self.sender.try_send(&longest).expect("there is space for the longest");
         self.acknowledge_all();
         for _ in 0..1000 {
-            self.sender.try_send(&[1; 1000]).expect("there is space");
+            self.sender.try_send(&[1; 1000]).expect("space is free");
             self.acknowledge_all();
         }
         self.listen();
@@ -276,7 +276,7 @@ fn forbid_inotify() {
     let arch = std::env::consts::ARCH.try_into().expect("a known processor");
     let errno = SeccompAction::Errno(libc::EMFILE.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch);
-    let program: BpfProgram = filter.expect("a sound filter").try_into().expect("compiles");
+    let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
     apply_filter(&program).expect("filters may be set");
 }
 

@@ -163,7 +163,7 @@ fn a_dead_reader_is_noticed_and_leaves_its_mail() {
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
     assert!(error.to_string().contains(&format!("pid {reader}")), "{error}");
     // The third was handed out and never acknowledged.
-    let unread = sender.take_unread().expect("it is dead");
+    let unread = sender.take_unread().expect("the process has ended");
     assert_eq!(unread, (2..10_u8).map(|number| vec![number; 5]).collect::<Vec<_>>());
 }
 
@@ -336,8 +336,8 @@ fn what_is_reserved_is_sent_when_committed() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
-    let _ = sender.reserve(100).expect("room");
-    let mut reserved = sender.reserve(5).expect("room");
+    let _ = sender.reserve(100).expect("space is free");
+    let mut reserved = sender.reserve(5).expect("space is free");
     reserved.copy_from_slice(b"later");
     reserved.commit().expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"later");

@@ -39,10 +39,10 @@ fn possible() -> bool {
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let child = fork(|| {
         let errno = unshare().err().and_then(|error| error.raw_os_error());
-        tell.write_all(&errno.unwrap_or(0).to_ne_bytes()).expect("told");
+        tell.write_all(&errno.unwrap_or(0).to_ne_bytes()).expect("notified");
     });
     let mut errno = [0; 4];
-    told.read_exact(&mut errno).expect("told");
+    told.read_exact(&mut errno).expect("notified");
     reap(child);
     match i32::from_ne_bytes(errno) {
         0 => true,
@@ -72,11 +72,11 @@ impl Container {
                 assert_eq!(std::process::id(), 1, "a PID namespace of its own");
                 body();
             });
-            tell.write_all(&inner.to_ne_bytes()).expect("told");
+            tell.write_all(&inner.to_ne_bytes()).expect("notified");
             reap(inner);
         });
         let mut inner = [0; 4];
-        told.read_exact(&mut inner).expect("told");
+        told.read_exact(&mut inner).expect("notified");
         Self { outer, inner: i32::from_ne_bytes(inner) }
     }
 
@@ -112,11 +112,11 @@ fn options() -> Options {
 }
 
 fn say(pipe: &mut PipeWriter) {
-    pipe.write_all(&[1]).expect("told");
+    pipe.write_all(&[1]).expect("notified");
 }
 
 fn hear(pipe: &mut PipeReader) {
-    pipe.read_exact(&mut [0]).expect("told");
+    pipe.read_exact(&mut [0]).expect("notified");
 }
 
 fn receive(mailbox: &mut Mailbox, numbers: std::ops::Range<u32>) {
@@ -231,7 +231,7 @@ fn one_passed_descriptor_is_enough() {
             }
         };
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
-        assert!(lane.take_unread().expect("it is dead").len() > 10);
+        assert!(lane.take_unread().expect("the process has ended").len() > 10);
         say(&mut tell);
     });
     hear(&mut told);

@@ -42,14 +42,15 @@ impl Lack {
     fn during<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
         let conditions = self.when.map(|(argument, bits)| {
             let has = SeccompCmpOp::MaskedEq(bits);
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, has, bits).expect("sound")
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, has, bits)
+                .expect("a valid filter")
         });
-        let rules = conditions.map(|one| SeccompRule::new(vec![one]).expect("sound"));
+        let rules = conditions.map(|one| SeccompRule::new(vec![one]).expect("a valid filter"));
         let rules = BTreeMap::from([(self.call, rules.into_iter().collect())]);
         let fails = SeccompAction::Errno(self.errno.cast_unsigned());
         let arch = std::env::consts::ARCH.try_into().expect("a known processor");
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, fails, arch);
-        let program: BpfProgram = filter.expect("a sound filter").try_into().expect("compiles");
+        let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
         thread::scope(|threads| {
             let thread = threads.spawn(|| {
                 apply_filter(&program).expect("filters may be set");
@@ -114,7 +115,7 @@ fn binding() {
         });
         let names: Vec<_> = names.filter(|name| name != "mailbox.lock").collect();
         assert_eq!(names, Vec::<String>::new(), "{}", lack.name);
-        Mailbox::bind(&place.path).expect("it was for then only");
+        Mailbox::bind(&place.path).expect("the failure was temporary");
     }
 }
 
@@ -144,7 +145,7 @@ fn connecting() {
         assert_eq!(open_descriptors(), before, "{}: the mailbox keeps something", lack.name);
     }
     assert_eq!(mailbox.take_errors(), []);
-    let mut second = Sender::connect(&place.path).expect("it was for then only");
+    let mut second = Sender::connect(&place.path).expect("the failure was temporary");
     second.send(b"second").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"second");
 }
@@ -213,7 +214,7 @@ fn growing() {
             sender.send(b"small").expect("what fits is sent");
         });
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
-        sender.try_send(&large).expect("it was for then only");
+        sender.try_send(&large).expect("the failure was temporary");
         assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), *large);
         mailbox.ack();
         sender.wait_acked(Some(AMPLE)).expect("read");

@@ -18,7 +18,7 @@ fn forbid_system_calls() {
     let rules = BTreeMap::from([(libc::SYS_exit_group, Vec::new())]);
     let arch = std::env::consts::ARCH.try_into().expect("a known processor");
     let filter = SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch);
-    let program: BpfProgram = filter.expect("a sound filter").try_into().expect("compiles");
+    let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
     apply_filter(&program).expect("filters may be set");
 }
 

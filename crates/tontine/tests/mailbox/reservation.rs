@@ -41,7 +41,7 @@ fn a_chunk_that_was_reserved_in_is_not_given_back() {
     for length in [200_000, 100] {
         let place = place();
         let (reader, mut sender) = idle_reader(&place, OnDeath::WaitForSuccessor);
-        let mut reserved = sender.reserve(length).expect("room");
+        let mut reserved = sender.reserve(length).expect("space is free");
         reserved.fill(7);
         thread::sleep(4 * IDLE);
         kill(reader);
@@ -60,13 +60,13 @@ fn nothing_is_committed_to_a_dead_reader() {
     alone!();
     let place = place();
     let (reader, mut sender) = idle_reader(&place, OnDeath::Fail);
-    let mut reserved = sender.reserve(200_000).expect("room");
+    let mut reserved = sender.reserve(200_000).expect("space is free");
     reserved.fill(7);
     thread::sleep(4 * IDLE);
     kill(reader);
     let error = reserved.commit().expect_err("dead");
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
-    assert_eq!(sender.take_unread().expect("it is dead"), Vec::<Vec<u8>>::new());
+    assert_eq!(sender.take_unread().expect("the process has ended"), Vec::<Vec<u8>>::new());
 }
 
 /// `commit` looked only whether the reader was alive: to one that had closed it said `Ok`.
@@ -81,7 +81,7 @@ fn nothing_is_committed_to_a_closed_mailbox() {
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
         mailbox.ack();
         sender.wait_acked(Some(AMPLE)).expect("read");
-        let mut reserved = sender.reserve(8).expect("room");
+        let mut reserved = sender.reserve(8).expect("space is free");
         reserved.fill(7);
         mailbox.close();
         let error = reserved.commit().expect_err("closed");
@@ -98,7 +98,7 @@ fn a_forked_child_panics_where_it_looks_at_its_parents_reservation() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
-    let mut reserved = sender.reserve(3).expect("room");
+    let mut reserved = sender.reserve(3).expect("space is free");
     let child = fork(|| {
         let reading = catch_unwind(AssertUnwindSafe(|| reserved[0])).expect_err("reads");
         let writing = catch_unwind(AssertUnwindSafe(|| reserved.fill(9))).expect_err("writes");

@@ -48,7 +48,7 @@ fn open_descriptors() -> usize {
 }
 
 fn say(pipe: &mut PipeWriter, byte: u8) {
-    pipe.write_all(&[byte]).expect("told");
+    pipe.write_all(&[byte]).expect("notified");
 }
 
 fn hear(pipe: &mut PipeReader) -> u8 {
@@ -56,7 +56,7 @@ fn hear(pipe: &mut PipeReader) -> u8 {
     let ready = poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&ample));
     assert_eq!(ready, Ok(1), "the other process has failed");
     let mut byte = [0];
-    pipe.read_exact(&mut byte).expect("told");
+    pipe.read_exact(&mut byte).expect("notified");
     byte[0]
 }
 
@@ -427,14 +427,14 @@ fn what_cannot_be_mapped_now_is_mapped_later() {
             let before = getrlimit(Resource::As);
             let (begin, begun) = std::sync::mpsc::channel();
             let raised = thread::Builder::new().stack_size(1 << 18).spawn(move || {
-                begun.recv().expect("told");
+                begun.recv().expect("notified");
                 thread::sleep(Duration::from_millis(300));
                 setrlimit(Resource::As, before).expect("raised");
             });
             limit_memory(2 << 20);
             say(&mut tell, round);
             hear(&mut go);
-            begin.send(()).expect("told");
+            begin.send(()).expect("notified");
             let started = Instant::now();
             assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), length);
             assert!(started.elapsed() < AMPLE / 2, "it slept beside its mail");

@@ -176,7 +176,7 @@ fn what_keeps_every_successor_away_is_told_and_the_mail_given_back() {
     });
     assert_eq!(told.map(|error| error.errno()), Some(libc::EPROTOTYPE));
     assert_eq!(sender.send(b"more").expect_err("for good").errno(), libc::EPROTOTYPE);
-    assert_eq!(sender.take_unread().expect("its mail"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("the unread messages"), [b"unread"]);
 }
 
 /// Being short of descriptors is no end: it is told when it lasts, and the lane goes on.
@@ -227,7 +227,7 @@ fn a_successor_without_room_is_waited_out() {
     let (mut full, _occupant) = full_mailbox(&place.path);
     let mut refused = Vec::new();
     until("it refuses", || {
-        sender.service().expect("no end");
+        sender.service().expect("the connection lives");
         let _ = full.recv_timeout(Duration::from_millis(1)).map(drop);
         refused.extend(full.take_errors());
         !refused.is_empty()
@@ -243,11 +243,11 @@ fn a_successor_without_room_is_waited_out() {
     let small = place.path.with_extension("b");
     let (mut full, _occupant) = full_mailbox(&small);
     until("it refuses", || {
-        sender.service().expect("no end");
+        sender.service().expect("the connection lives");
         let _ = full.recv_timeout(Duration::from_millis(1)).map(drop);
         !full.take_errors().is_empty()
     });
-    assert_eq!(sender.take_unread().expect("its mail"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("the unread messages"), [b"unread"]);
 }
 
 /// A refusal for another reason is one: it ends the lane, and the mail can be taken back.
@@ -269,7 +269,7 @@ fn a_successor_that_refuses_ends_the_lane() {
         assert!(raw::send(&socket, &refused, &[]));
         let error = sender.service().expect_err("refused");
         assert!(matches!(error, Error::Refused { .. } | Error::Denied { .. }), "{error:?}");
-        assert_eq!(sender.take_unread().expect("its mail"), [b"unread"]);
+        assert_eq!(sender.take_unread().expect("the unread messages"), [b"unread"]);
     }
 }
 

@@ -26,7 +26,7 @@ fn a_thread_delivers_each_and_ends_when_it_is_dropped() {
     in_a_process(|| {
         let blocked = Blocked::new([Signal::USR1, realtime(0)]).expect("blocked");
         let (say, said) = mpsc::channel();
-        let thread = blocked.thread(move |one| say.send(one).expect("said")).expect("a thread");
+        let thread = blocked.thread(move |one| say.send(one).expect("sent")).expect("a thread");
         kill_self(Signal::USR1);
         let one = said.recv_timeout(LONG).expect("delivered");
         assert_eq!((one.signal(), one.pid()), (Signal::USR1, Some(std::process::id())));
@@ -76,7 +76,7 @@ fn dropping_waits_for_the_delivery_and_leaves_the_rest_pending() {
         let done = Arc::new(AtomicU32::new(0));
         let its_done = Arc::clone(&done);
         let slow = move |_: SignalInfo| {
-            say.send(()).expect("said");
+            say.send(()).expect("sent");
             std::thread::sleep(SHORT * 4);
             its_done.fetch_add(1, Ordering::Relaxed);
         };
@@ -101,7 +101,7 @@ fn where_no_signal_may_be_queued_all_works_but_values() {
         for set in [signal::SignalSet::from(Signal::USR1), realtime(0).into()] {
             let blocked = Blocked::new(set).expect("blocked");
             let (say, said) = mpsc::channel();
-            let thread = blocked.thread(move |one| say.send(one).expect("said")).expect("made");
+            let thread = blocked.thread(move |one| say.send(one).expect("sent")).expect("made");
             if set.contains(Signal::USR1) {
                 kill_self(Signal::USR1);
                 let one = said.recv_timeout(LONG).expect("delivered");

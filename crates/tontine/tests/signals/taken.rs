@@ -25,7 +25,7 @@ fn thread(name: &str, first: impl FnOnce() + Send + 'static) -> (u32, mpsc::Send
     let body = move || {
         first();
         // SAFETY: takes nothing.
-        say.send(unsafe { libc::gettid() }.cast_unsigned()).expect("said");
+        say.send(unsafe { libc::gettid() }.cast_unsigned()).expect("sent");
         let _ = gone.recv();
     };
     std::thread::Builder::new().name(name.into()).spawn(body).expect("a thread");

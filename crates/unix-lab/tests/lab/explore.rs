@@ -120,9 +120,9 @@ fn who_goes_on_without_a_question_goes_on_as_with_one() {
 
 /// A program that believes that of two children the first ends first.
 fn believes(sys: &dyn Sys) -> i32 {
-    let first = sys.fork(|_| 0).expect("there is room");
-    sys.fork(|_| 0).expect("there is room");
-    i32::from(sys.wait().expect("there is a child").pid != first)
+    let first = sys.fork(|_| 0).expect("within the limits");
+    sys.fork(|_| 0).expect("within the limits");
+    i32::from(sys.wait().expect("a child exists").pid != first)
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn interleaving_names_threads_of_processes_with_several() {
 fn who_polls_and_yields_lets_the_others_come_to_their_end() {
     let outcome = Exploration::new(|| {
         |sys: &dyn Sys| {
-            let children = [(); 2].map(|()| sys.fork(|_| 0).expect("there is room"));
+            let children = [(); 2].map(|()| sys.fork(|_| 0).expect("within the limits"));
             for child in children {
                 let options = tontine_unix::WaitOptions::NOHANG;
                 while sys.waitpid(child.into(), options) == Ok(None) {

@@ -108,7 +108,7 @@ fn the_same_seed_is_the_same_run_and_others_are_others() {
     let (scenario, mut checker) = (scenario(text), checker());
     let mut with = |seed| {
         let options = CheckOptions { seed, ..CheckOptions::new() };
-        checker.on_linux(&scenario, &options).expect("it comes to an end")
+        checker.on_linux(&scenario, &options).expect("the check completes")
     };
     assert_eq!(with(7), with(7));
     let orders: Vec<Trace> = (0..8).map(with).collect();
@@ -179,7 +179,7 @@ fn who_computes_without_a_call_is_given_up_and_named() {
     }
     // The next one finds nobody left.
     let next = scenario("process main\n  kill everyone TERM\n  wait -> ECHILD\n");
-    let found = checker.check(&next, &CheckOptions::new()).expect("it comes to an end");
+    let found = checker.check(&next, &CheckOptions::new()).expect("the check completes");
     assert!(found.difference().is_none(), "{found:?}");
 }
 
@@ -221,9 +221,9 @@ fn everyone_is_everyone_inside() {
          wait -> killed TERM\n\nprocess other\n  default TERM\n  pause\n",
     );
     assert!(!events(&trace).contains(&"notes \"not me\""), "{trace:?}");
-    assert!(outside.try_wait().expect("it is a child").is_none(), "a signal went out");
+    assert!(outside.try_wait().expect("a child of the caller").is_none(), "a signal went out");
     outside.kill().expect("it is there");
-    outside.wait().expect("it is a child");
+    outside.wait().expect("a child of the caller");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn always_same(text: &str, seeds: u64) -> Trace {
     let mut last = None;
     for seed in 1..=seeds {
         let options = CheckOptions { seed, ..CheckOptions::new() };
-        let real = checker.on_linux(&scenario, &options).expect("it comes to an end");
+        let real = checker.on_linux(&scenario, &options).expect("the check completes");
         for mode in MODES {
             let options =
                 CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };

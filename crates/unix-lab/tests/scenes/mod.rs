@@ -86,13 +86,13 @@ fn pauses(sys: &dyn Sys) -> i32 {
 }
 
 fn wait_against_exit(sys: &dyn Sys) -> i32 {
-    let child = sys.fork(|_| 3).expect("there is room");
-    let waited = sys.wait().expect("there is a child");
+    let child = sys.fork(|_| 3).expect("within the limits");
+    let waited = sys.wait().expect("a child exists");
     i32::from(waited.pid != child || waited.status.exited() != Some(3))
 }
 
 fn two_waiters(sys: &dyn Sys) -> i32 {
-    sys.fork(|_| 7).expect("there is room");
+    sys.fork(|_| 7).expect("within the limits");
     let won = Arc::new(AtomicI32::new(0));
     let wins = won.clone();
     let waits = move |sys: &dyn Sys| {
@@ -100,21 +100,21 @@ fn two_waiters(sys: &dyn Sys) -> i32 {
             wins.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let other = sys.thread(waits.clone()).expect("there is room");
+    let other = sys.thread(waits.clone()).expect("within the limits");
     waits(sys);
-    sys.join(other).expect("it is mine");
+    sys.join(other).expect("a thread of the caller");
     i32::from(won.load(Ordering::Relaxed) != 1)
 }
 
 /// A child that is forked while its group is signalled dies of it, or is made by nobody.
 fn killpg_against_fork(sys: &dyn Sys) -> i32 {
-    sys.set_subreaper(true).expect("it may");
+    sys.set_subreaper(true).expect("permitted");
     let forker = sys.fork(|sys| {
-        sys.setpgid(OWN, OWN).expect("it may");
+        sys.setpgid(OWN, OWN).expect("permitted");
         let _ = sys.fork(pauses);
         pauses(sys)
     });
-    let forker = forker.expect("there is room");
+    let forker = forker.expect("within the limits");
     while sys.kill(SignalTarget::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
         sys.sched_yield();
     }
@@ -129,11 +129,11 @@ fn killpg_against_fork(sys: &dyn Sys) -> i32 {
 
 fn killpg_against_setpgid(sys: &dyn Sys) -> i32 {
     let term = SigSet::of(&[Signal::TERM]);
-    sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("permitted");
     let sent = Arc::new(AtomicBool::new(false));
     let seen = sent.clone();
     let mover = sys.fork(move |sys| {
-        sys.setpgid(OWN, OWN).expect("it may");
+        sys.setpgid(OWN, OWN).expect("permitted");
         let before = sys.sigpending().contains(Signal::TERM);
         while !seen.load(Ordering::Relaxed) {
             sys.sched_yield();
@@ -141,31 +141,31 @@ fn killpg_against_setpgid(sys: &dyn Sys) -> i32 {
         let after = sys.sigpending().contains(Signal::TERM);
         i32::from(after && !before)
     });
-    sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("I am there");
+    sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("the caller exists");
     sent.store(true, Ordering::Relaxed);
-    let waited = sys.waitpid(mover.expect("there is room").into(), Default::default());
-    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+    let waited = sys.waitpid(mover.expect("within the limits").into(), Default::default());
+    waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(1)
 }
 
 /// A group is signalled while its only member ends and is waited for: the signal does not reach who
 /// has its slot afterwards.
 fn killpg_against_exit(sys: &dyn Sys) -> i32 {
     let victim = sys.fork(|sys| {
-        sys.setpgid(OWN, OWN).expect("it may");
+        sys.setpgid(OWN, OWN).expect("permitted");
         0
     });
-    let victim = victim.expect("there is room");
+    let victim = victim.expect("within the limits");
     let _ = sys.setpgid(victim, victim);
     let kills = move |sys: &dyn Sys| {
         let _ = sys.kill(SignalTarget::Group(victim), Some(Signal::TERM));
         0
     };
-    let killer = sys.fork(kills).expect("there is room");
+    let killer = sys.fork(kills).expect("within the limits");
     let _ = sys.waitpid(victim.into(), Default::default());
-    let stranger = sys.fork(|_| 0).expect("there is room");
+    let stranger = sys.fork(|_| 0).expect("within the limits");
     let waited = sys.waitpid(stranger.into(), Default::default());
-    let status = waited.expect("it is my child").expect("it ended").status;
-    sys.waitpid(killer.into(), Default::default()).expect("it is my child");
+    let status = waited.expect("a child of the caller").expect("the wait blocks").status;
+    sys.waitpid(killer.into(), Default::default()).expect("a child of the caller");
     i32::from(status.exited() != Some(0))
 }
 
@@ -174,14 +174,14 @@ fn exec_against_fork(sys: &dyn Sys) -> i32 {
         let forks = |sys: &dyn Sys| {
             let _ = sys.fork(|_| 0);
         };
-        sys.thread(forks).expect("there is room");
+        sys.thread(forks).expect("within the limits");
         match sys.exec("counts", &[]) {
             Err(_) => 2,
             Ok(never) => match never {},
         }
     });
-    let waited = sys.waitpid(process.expect("there is room").into(), Default::default());
-    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(3)
+    let waited = sys.waitpid(process.expect("within the limits").into(), Default::default());
+    waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(3)
 }
 
 /// Whether a program that finds no child gets one after all.
@@ -196,23 +196,23 @@ fn counts(sys: &dyn Sys) -> i32 {
 
 fn two_setpgid(sys: &dyn Sys) -> i32 {
     let child = sys.fork(|sys| {
-        sys.setpgid(OWN, OWN).expect("it may");
+        sys.setpgid(OWN, OWN).expect("permitted");
         pauses(sys)
     });
-    let child = child.expect("there is room");
-    sys.setpgid(child, child).expect("it is my child");
-    sys.kill(SignalTarget::Group(child), Some(Signal::TERM)).expect("it is there");
+    let child = child.expect("within the limits");
+    sys.setpgid(child, child).expect("a child of the caller");
+    sys.kill(SignalTarget::Group(child), Some(Signal::TERM)).expect("the target exists");
     let waited = sys.waitpid(child.into(), Default::default());
-    let status = waited.expect("it is my child").expect("it ended").status;
+    let status = waited.expect("a child of the caller").expect("the wait blocks").status;
     i32::from(status.signaled() != Some(Signal::TERM))
 }
 
 fn children_coalesce(sys: &dyn Sys) -> i32 {
     let blocked = SigSet::of(&[Signal::CHLD]);
-    sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("it is allowed");
-    sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("permitted");
+    sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("permitted");
     for _ in 0..2 {
-        sys.fork(|_| 0).expect("there is room");
+        sys.fork(|_| 0).expect("within the limits");
     }
     let mut left = 2;
     while left > 0 {
@@ -226,12 +226,12 @@ fn children_coalesce(sys: &dyn Sys) -> i32 {
 
 fn signal_against_sigsuspend(sys: &dyn Sys) -> i32 {
     let user = SigSet::of(&[Signal::USR1]);
-    sys.sigprocmask(Some((SigmaskHow::Block, user))).expect("it is allowed");
-    sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, user))).expect("permitted");
+    sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("permitted");
     let me = sys.getpid();
     let child = sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));
     sys.sigsuspend(SigSet::EMPTY);
     let unchanged = sys.sigprocmask(None) == Ok(user);
-    let waited = sys.waitpid(child.expect("there is room").into(), Default::default());
+    let waited = sys.waitpid(child.expect("within the limits").into(), Default::default());
     i32::from(!unchanged || waited.is_err())
 }

@@ -7,7 +7,7 @@ pub(crate) const SELF: Pid = Pid::number_only(0);
 
 /// Returns a child that sleeps until a signal ends it.
 pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
-    sys.fork(sleep_on).expect("a process more")
+    sys.fork(sleep_on).expect("within the limits")
 }
 
 /// Sleeps until a signal ends the process, as a program that never returns.
@@ -46,7 +46,7 @@ pub(crate) fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
 fn changed(sys: &dyn Sys, child: Pid, options: WaitOptions) -> WaitStatus {
     loop {
         match sys.waitid(Children::One(child), options) {
-            Ok(found) => return found.expect("it slept").status,
+            Ok(found) => return found.expect("the wait blocks").status,
             Err(error) => assert_eq!(error, Errno::EINTR, "waiting for {child}"),
         }
     }

@@ -18,7 +18,7 @@ fn run<T: Send + 'static>(
         .costs(costs)
         .statistics(true)
         .build()
-        .expect("it goes together");
+        .expect("a valid configuration");
     let found = Arc::new(Mutex::new(None));
     let ours = Arc::clone(&found);
     let report = unix.run(move |sys| {
@@ -53,13 +53,13 @@ fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration +
                 }
                 0
             });
-            let receiver = receiver.expect("there is room");
+            let receiver = receiver.expect("within the limits");
             sys.place(Some((2 * pair + 1) % processors)).expect("a processor");
             sys.fork(move |sys| {
                 while sys.kill(receiver.into(), Some(Signal::USR1)).is_ok() {}
                 0
             })
-            .expect("there is room");
+            .expect("within the limits");
         }
         wait_for(sys, 2 * pairs);
         sys.now() - begun
@@ -93,7 +93,7 @@ fn processors_compute_at_the_same_time() {
                     sys.compute(work);
                     0
                 })
-                .expect("there is room");
+                .expect("within the limits");
             }
             wait_for(sys, 4);
             sys.now() - begun
@@ -109,7 +109,7 @@ fn a_sleep_takes_its_time_and_no_processor() {
         let begun = sys.now();
         for _ in 0..3 {
             sys.fork(|sys| i32::from(sys.nanosleep(Duration::from_secs(3600)).is_err()))
-                .expect("there is room");
+                .expect("within the limits");
         }
         let forked = sys.now() - begun;
         wait_for(sys, 3);
@@ -147,12 +147,12 @@ fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
                 sys.place(Some(number)).expect("a processor");
                 sys.fork(|sys| {
                     for _ in 0..100 {
-                        sys.fork(|_| 0).expect("there is room");
+                        sys.fork(|_| 0).expect("within the limits");
                         sys.wait().expect("a child exists");
                     }
                     0
                 })
-                .expect("there is room");
+                .expect("within the limits");
             }
             wait_for(sys, processors);
         });

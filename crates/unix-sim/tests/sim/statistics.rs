@@ -8,15 +8,15 @@ use tontine_unix_sim::{
 /// Calls that take locks of most kinds.
 fn busy(sys: &dyn Sys) -> i32 {
     for _ in 0..20 {
-        let child = sys.fork(|_| 0).expect("there is room");
-        sys.waitpid(child.into(), Default::default()).expect("it is my child");
+        let child = sys.fork(|_| 0).expect("within the limits");
+        sys.waitpid(child.into(), Default::default()).expect("a child of the caller");
     }
     0
 }
 
 fn run(mode: LockingMode, executor: Executor, change: fn(Builder) -> Builder) -> RunReport {
     let builder = Virtual::builder().mode(mode).executor(executor);
-    change(builder).build().expect("it goes together").run(busy)
+    change(builder).build().expect("a valid configuration").run(busy)
 }
 
 fn counted(mode: LockingMode, executor: Executor) -> LockStatistics {

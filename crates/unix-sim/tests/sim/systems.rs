@@ -51,7 +51,7 @@ pub(crate) fn run(
     builder: Builder,
     program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
 ) -> RunReport {
-    builder.build().expect("it goes together").run(program)
+    builder.build().expect("a valid configuration").run(program)
 }
 
 /// Asserts that the program and all other processes ended with status 0.

@@ -25,16 +25,16 @@ const NO_STATUS: i32 = 255;
 pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Option<i32> {
     let linux: &dyn Sys = &Linux::new().expect("pidfds and clone3");
     let keeper = linux.fork(move |linux| {
-        linux.setsid().expect("it leads no group");
+        linux.setsid().expect("the caller leads no group");
         linux.set_subreaper(true).expect("nothing is refused");
         as_after_login(linux);
-        let player = linux.fork(|sys| loudly(|| player(sys))).expect("a process more");
+        let player = linux.fork(|sys| loudly(|| player(sys))).expect("within the limits");
         let end = await_end(linux, player);
         reap_all(linux);
         end.and_then(WaitStatus::exited).unwrap_or(NO_STATUS)
     });
-    let waited = linux.waitpid(keeper.expect("a process more").into(), WaitOptions::empty());
-    let end = waited.expect("it is a child").expect("it slept").status;
+    let waited = linux.waitpid(keeper.expect("within the limits").into(), WaitOptions::empty());
+    let end = waited.expect("a child of the caller").expect("the wait blocks").status;
     end.exited().filter(|status| *status != NO_STATUS)
 }
 
@@ -66,7 +66,7 @@ fn await_end(linux: &dyn Sys, player: Pid) -> Option<WaitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         let looked = linux.waitpid(player.into(), WaitOptions::NOHANG);
-        if let Some(waited) = looked.expect("it is a child") {
+        if let Some(waited) = looked.expect("a child of the caller") {
             return Some(waited.status);
         }
         std::thread::sleep(Duration::from_micros(500));

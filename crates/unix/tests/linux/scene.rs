@@ -27,7 +27,7 @@ pub(crate) fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
 pub(crate) fn reap(sys: &dyn Sys, child: Pid) -> WaitedChild {
     loop {
         match sys.waitpid(child.into(), WaitOptions::empty()) {
-            Ok(found) => return found.expect("it slept"),
+            Ok(found) => return found.expect("the wait blocks"),
             Err(error) => assert_eq!(error, Errno::EINTR, "waiting for {child}"),
         }
     }
@@ -36,7 +36,7 @@ pub(crate) fn reap(sys: &dyn Sys, child: Pid) -> WaitedChild {
 /// Waits for it to stop, go on, or end.
 pub(crate) fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
-    sys.waitid(Children::One(child), options).expect("a child").expect("it slept").status
+    sys.waitid(Children::One(child), options).expect("a child").expect("the wait blocks").status
 }
 
 /// A child that sleeps until a signal ends it.

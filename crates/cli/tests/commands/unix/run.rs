@@ -226,7 +226,7 @@ fn a_second_signal_ends_the_command_at_once() {
             send(&child, signal);
             // Two signals that arrive together are merged.
             std::thread::sleep(Duration::from_millis(50));
-            if let Some(status) = child.try_wait().expect("it is mine") {
+            if let Some(status) = child.try_wait().expect("a thread of the caller") {
                 break status;
             }
         };
@@ -237,7 +237,7 @@ fn a_second_signal_ends_the_command_at_once() {
 /// Sends a signal to a child that has not been waited for.
 fn send(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
-        .expect("it is mine");
+        .expect("a thread of the caller");
 }
 
 /// Waits until a command has used processor time; before that it has no handlers, and a signal ends

@@ -143,7 +143,7 @@ pub(crate) const ROWS: &[Row] = &[
 fn unread(sys: &dyn Sys) -> Fd {
     ignore(sys, Signal::PIPE);
     let (from, to) = sys.pipe().expect("two descriptors");
-    sys.close(from).expect("it is open");
+    sys.close(from).expect("an open descriptor");
     to
 }
 

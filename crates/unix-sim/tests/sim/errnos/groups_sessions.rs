@@ -73,7 +73,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     refused("setpgid(process)", "a session leader", Errno::EPERM, |sys| {
         in_child(sys, |sys| {
-            sys.setsid().expect("it leads no group");
+            sys.setsid().expect("the caller leads no group");
             sys.setpgid(SELF, SELF)
         })
     }),
@@ -108,11 +108,11 @@ pub(crate) const ROWS: &[Row] = &[
     allowed("setpgid(group)", "the current group", |sys| sys.setpgid(SELF, sys.getpgrp())),
     // setsid
     refused("setsid()", "the caller leads a group", Errno::EPERM, |sys| {
-        sys.setpgid(SELF, SELF).expect("it leads no session");
+        sys.setpgid(SELF, SELF).expect("the caller leads no session");
         sys.setsid().map(drop)
     }),
     refused("setsid()", "the caller leads a session", Errno::EPERM, |sys| {
-        sys.setsid().expect("it leads no group");
+        sys.setsid().expect("the caller leads no group");
         sys.setsid().map(drop)
     }),
     refused("setsid()", "a group has the caller's number", Errno::EPERM, |sys| {
@@ -125,7 +125,7 @@ pub(crate) const ROWS: &[Row] = &[
     allowed("setsid()", "the group that the caller led has ended", |sys| {
         let before = sys.getpgrp();
         sys.setpgid(SELF, leader(sys)).expect("the group exists");
-        sys.setpgid(SELF, SELF).expect("it leads no session");
+        sys.setpgid(SELF, SELF).expect("the caller leads no session");
         sys.setpgid(SELF, before).expect("the group exists");
         sys.setsid().map(drop)
     }),

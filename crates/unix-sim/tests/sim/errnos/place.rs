@@ -49,8 +49,9 @@ fn play(row: &Row) -> Vec<String> {
 fn on_virtual(program: Program, mode: LockingMode, executor: Executor) -> Answer {
     let report = run(with_cat(of(mode, executor).pids(1000)), move |sys| {
         sys.set_subreaper(true).expect("always permitted");
-        let player = sys.fork(move |sys| exit_status(program(sys))).expect("a process more");
-        let waited = sys.waitpid(player.into(), WaitOptions::empty()).expect("it is a child");
+        let player = sys.fork(move |sys| exit_status(program(sys))).expect("within the limits");
+        let waited =
+            sys.waitpid(player.into(), WaitOptions::empty()).expect("a child of the caller");
         waited.expect("the wait blocks").status.exited().expect("the player exits")
     });
     match report.status {

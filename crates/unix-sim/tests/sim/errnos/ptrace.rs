@@ -132,22 +132,22 @@ fn to_a_tracee_that_runs(sys: &dyn Sys, request: fn(&dyn Sys, Pid) -> Result<()>
 fn stopped_tracee(sys: &dyn Sys) -> Pid {
     let child = sys.fork(|sys| {
         sys.ptrace(Ptrace::TraceMe).expect("it has no tracer");
-        sys.raise(Signal::USR1).expect("it is there");
+        sys.raise(Signal::USR1).expect("the target exists");
         sleep_on(sys)
     });
-    let child = child.expect("a process more");
-    let waited = sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
-    assert_eq!(waited.expect("it slept").status, WaitStatus::Trapped(Signal::USR1));
+    let child = child.expect("within the limits");
+    let waited = sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
+    assert_eq!(waited.expect("the wait blocks").status, WaitStatus::Trapped(Signal::USR1));
     child
 }
 
 /// Returns a tracee that was killed and not reaped.
 fn ended_tracee(sys: &dyn Sys) -> Pid {
     let child = stopped_tracee(sys);
-    sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+    sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
     let look = WaitOptions::EXITED | WaitOptions::NOWAIT;
-    let waited = sys.waitid(child.into(), look).expect("it is a child");
-    assert!(waited.expect("it slept").status.is_terminated());
+    let waited = sys.waitid(child.into(), look).expect("a child of the caller");
+    assert!(waited.expect("the wait blocks").status.is_terminated());
     child
 }
 

@@ -18,12 +18,12 @@ pub(crate) const TERM: Option<Signal> = Some(Signal::TERM);
 pub(crate) fn foreigner(sys: &dyn Sys) -> Pid {
     let (told, tell) = sys.pipe().expect("two descriptors");
     let child = sys.fork(move |sys| {
-        sys.setsid().expect("it leads no group");
+        sys.setsid().expect("the caller leads no group");
         sys.write(tell, b".").expect("the parent reads");
         sleep_on(sys)
     });
     assert_eq!(sys.read(told, &mut [0]), Ok(1));
-    child.expect("a process more")
+    child.expect("within the limits")
 }
 
 /// Returns a child that has executed a program.
@@ -36,16 +36,16 @@ pub(crate) fn executed(sys: &dyn Sys) -> Pid {
 
 /// Returns a child that has ended and was not reaped.
 pub(crate) fn zombie(sys: &dyn Sys) -> Pid {
-    let child = sys.fork(|_| 0).expect("a process more");
+    let child = sys.fork(|_| 0).expect("within the limits");
     let look = WaitOptions::EXITED | WaitOptions::NOWAIT;
-    sys.waitid(child.into(), look).expect("it is a child");
+    sys.waitid(child.into(), look).expect("a child of the caller");
     child
 }
 
 /// Returns a child that was reaped.
 pub(crate) fn reaped(sys: &dyn Sys) -> Pid {
     let child = zombie(sys);
-    sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
+    sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
     child
 }
 
@@ -55,9 +55,9 @@ pub(crate) fn in_child(
     call: impl FnOnce(&dyn Sys) -> Result<()> + Send + 'static,
 ) -> Result<()> {
     let child = sys.fork(move |sys| call(sys).map_or_else(Errno::raw, |()| 0));
-    let child = child.expect("a process more");
-    let waited = sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
-    match waited.expect("it slept").status.exited().expect("the child exits") {
+    let child = child.expect("within the limits");
+    let waited = sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
+    match waited.expect("the wait blocks").status.exited().expect("the child exits") {
         0 => Ok(()),
         errno => Err(Errno::from_raw(errno)),
     }
@@ -71,7 +71,7 @@ pub(crate) fn grandchild(sys: &dyn Sys) -> Pid {
         sys.write(tell, &number.to_ne_bytes()).expect("the parent reads");
         sleep_on(sys)
     });
-    child.expect("a process more");
+    child.expect("within the limits");
     let mut number = [0; 4];
     assert_eq!(sys.read(told, &mut number), Ok(4));
     Pid::number_only(i32::from_ne_bytes(number))
@@ -83,7 +83,7 @@ pub(crate) fn sleeping_thread(sys: &dyn Sys) -> Tid {
     let body = move |sys: &dyn Sys| {
         let _ = sys.read(from, &mut [0]);
     };
-    sys.thread(body).expect("a thread more")
+    sys.thread(body).expect("within the limits")
 }
 
 /// Makes the caller an unprivileged user that no other process has.
@@ -112,7 +112,7 @@ pub(crate) fn no_descriptor_more(sys: &dyn Sys) {
 pub(crate) fn one_descriptor_more(sys: &dyn Sys) {
     // The lowest free number is assigned first, so all numbers below the second one are in use.
     let (_, second) = sys.pipe().expect("two descriptors");
-    sys.close(second).expect("it is open");
+    sys.close(second).expect("an open descriptor");
     limit(sys, Resource::Descriptors, second.0 as u64 + 1);
 }
 

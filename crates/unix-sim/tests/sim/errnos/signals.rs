@@ -68,8 +68,8 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     refused("kill(target)", "a group whose last member was reaped", Errno::ESRCH, |sys| {
         let child = leader(sys);
-        sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
-        sys.wait().expect("it is a child");
+        sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
+        sys.wait().expect("a child of the caller");
         sys.kill(SignalTarget::Group(child), TERM)
     }),
     refused("kill(target)", "an invalid group number", Errno::EINVAL, |sys| {
@@ -149,7 +149,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.tgkill(sys.getpid(), other, TERM)
     }),
     refused("tgkill(thread)", "a thread that has ended", Errno::ESRCH, |sys| {
-        let thread = sys.thread(|_| {}).expect("a thread more");
+        let thread = sys.thread(|_| {}).expect("within the limits");
         sys.join(thread).expect("it is there");
         sys.tgkill(sys.getpid(), thread, TERM)
     }),

@@ -64,7 +64,7 @@ pub(crate) const ROWS: &[Row] = &[
     refused("set_controlling(terminal)", "the terminal of another session", Errno::EPERM, |sys| {
         at_terminal(sys, |sys, _, terminal| {
             in_child(sys, move |sys| {
-                sys.setsid().expect("it leads no group");
+                sys.setsid().expect("the caller leads no group");
                 sys.set_controlling(terminal)
             })
         })
@@ -253,7 +253,7 @@ fn at_terminal(
     call: impl FnOnce(&dyn Sys, Fd, Fd) -> Result<()> + Send + 'static,
 ) -> Result<()> {
     in_child(sys, move |sys| {
-        sys.setsid().expect("it leads no group");
+        sys.setsid().expect("the caller leads no group");
         let (controlling, terminal) = sys.openpty().expect("two descriptors");
         sys.set_controlling(terminal).expect("a terminal without a session");
         // SIGHUP arrives when the session and the terminal end.
@@ -268,7 +268,7 @@ fn hung_up(
     call: impl FnOnce(&dyn Sys, Fd) -> Result<()> + Send + 'static,
 ) -> Result<()> {
     at_terminal(sys, |sys, controlling, terminal| {
-        sys.close(controlling).expect("it is open");
+        sys.close(controlling).expect("an open descriptor");
         call(sys, terminal)
     })
 }
@@ -280,7 +280,7 @@ fn from_another_session(
 ) -> Result<()> {
     at_terminal(sys, |sys, _, terminal| {
         in_child(sys, move |sys| {
-            sys.setsid().expect("it leads no group");
+            sys.setsid().expect("the caller leads no group");
             call(sys, terminal)
         })
     })
@@ -293,7 +293,7 @@ fn from_background(
 ) -> Result<()> {
     at_terminal(sys, |sys, _, terminal| {
         in_child(sys, move |sys| {
-            sys.setpgid(SELF, SELF).expect("it leads no session");
+            sys.setpgid(SELF, SELF).expect("the caller leads no session");
             call(sys, terminal)
         })
     })
@@ -307,7 +307,7 @@ fn from_orphaned_background(
     at_terminal(sys, |sys, _, terminal| {
         let (told, tell) = sys.pipe().expect("two descriptors");
         let between = sys.fork(move |sys| {
-            sys.setpgid(SELF, SELF).expect("it leads no session");
+            sys.setpgid(SELF, SELF).expect("the caller leads no session");
             let parent = sys.getpid();
             let member = sys.fork(move |sys| {
                 while sys.getppid() == parent {
@@ -317,11 +317,11 @@ fn from_orphaned_background(
                 sys.write(tell, &errno.to_ne_bytes()).expect("the parent reads");
                 0
             });
-            member.expect("a process more");
+            member.expect("within the limits");
             0
         });
-        between.expect("a process more");
-        sys.wait().expect("it is a child");
+        between.expect("within the limits");
+        sys.wait().expect("a child of the caller");
         let mut errno = [0; 4];
         assert_eq!(sys.read(told, &mut errno), Ok(4));
         match i32::from_ne_bytes(errno) {

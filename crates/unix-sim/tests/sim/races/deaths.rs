@@ -19,8 +19,8 @@ use crate::systems::{assert_success, everywhere, of, run};
 /// How a child ended.
 fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     sys.waitpid(child.into(), WaitOptions::empty())
-        .expect("it is my child")
-        .expect("it ended")
+        .expect("a child of the caller")
+        .expect("the wait blocks")
         .status
 }
 
@@ -43,8 +43,8 @@ fn a_panic_ends_its_process_as_by_sigabrt_and_harms_nobody() {
                 3
             });
             let ill = sys.fork(|_| panic!("on purpose"));
-            assert_eq!(end(sys, ill.expect("there is room")), ABORTED);
-            assert_eq!(end(sys, healthy.expect("there is room")), WaitStatus::Exited(3));
+            assert_eq!(end(sys, ill.expect("within the limits")), ABORTED);
+            assert_eq!(end(sys, healthy.expect("within the limits")), WaitStatus::Exited(3));
             0
         });
         assert_success(&on, &report);
@@ -71,14 +71,14 @@ fn a_stack_overflow_ends_its_process_as_by_sigsegv_and_harms_nobody() {
                 let sleeper = sys.thread(|sys| {
                     let _ = sys.pause();
                 });
-                sleeper.expect("there is room");
+                sleeper.expect("within the limits");
                 descend(0) as i32
             });
             assert_eq!(
-                end(sys, ill.expect("there is room")),
+                end(sys, ill.expect("within the limits")),
                 WaitStatus::Signaled(Signal::SEGV, true)
             );
-            assert_eq!(end(sys, healthy.expect("there is room")), WaitStatus::Exited(3));
+            assert_eq!(end(sys, healthy.expect("within the limits")), WaitStatus::Exited(3));
             0
         });
         assert_success(&on, &report);
@@ -92,11 +92,11 @@ fn a_panic_in_a_handler_is_its_programs() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {
                 let panics = SigAction::handler(|_, _| panic!("on purpose"));
-                sys.sigaction(Signal::USR1, Some(panics)).expect("it is allowed");
-                sys.raise(Signal::USR1).expect("I am there");
+                sys.sigaction(Signal::USR1, Some(panics)).expect("permitted");
+                sys.raise(Signal::USR1).expect("the caller exists");
                 0
             });
-            i32::from(end(sys, child.expect("there is room")) != ABORTED)
+            i32::from(end(sys, child.expect("within the limits")) != ABORTED)
         });
         assert_success(&on, &report);
         assert_eq!(report.panicked.len(), 1, "{on}");
@@ -115,9 +115,9 @@ fn a_program_that_catches_its_unwinding_is_abandoned_and_ends_all_the_same() {
                     let _ = catch_unwind(AssertUnwindSafe(|| sys.pause()));
                 }
             });
-            let child = child.expect("there is room");
+            let child = child.expect("within the limits");
             await_set(sys, &ready);
-            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
             i32::from(end(sys, child) != KILLED)
         });
         assert_success(&on, &report);
@@ -164,11 +164,11 @@ fn destructors_of_a_killed_program_are_refused_their_calls() {
                     sys.pause();
                     0
                 });
-                let child = child.expect("there is room");
+                let child = child.expect("within the limits");
                 sys.sched_yield();
                 if !panics {
                     while seen.load(Ordering::Relaxed) == 0 {
-                        sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                        sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                         match sys.waitpid(child.into(), WaitOptions::NOHANG) {
                             Ok(None) => {}
                             // It was killed before it began.
@@ -236,15 +236,15 @@ const SLEEPS: [(&str, Sleep); 9] = [
             sys.pause();
             0
         };
-        sys.fork(sleeps).expect("there is room");
+        sys.fork(sleeps).expect("within the limits");
         let _ = sys.wait();
     }),
     ("read", |sys| {
-        let (reader, _writer) = sys.pipe().expect("there is room");
+        let (reader, _writer) = sys.pipe().expect("within the limits");
         let _ = sys.read(reader, &mut [0]);
     }),
     ("write", |sys| {
-        let (_reader, writer) = sys.pipe().expect("there is room");
+        let (_reader, writer) = sys.pipe().expect("within the limits");
         let _ = sys.write(writer, &[0; 100_000]);
     }),
     ("nanosleep", |sys| {
@@ -255,13 +255,13 @@ const SLEEPS: [(&str, Sleep); 9] = [
             .thread(|sys| {
                 let _ = sys.pause();
             })
-            .expect("there is room");
+            .expect("within the limits");
         let _ = sys.join(thread);
     }),
     ("sigtimedwait", |sys| {
         let _ = sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None);
     }),
-    ("stopped", |sys| sys.raise(Signal::STOP).expect("I am there")),
+    ("stopped", |sys| sys.raise(Signal::STOP).expect("the caller exists")),
 ];
 
 #[test]
@@ -269,7 +269,7 @@ fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
     for (name, sleep) in SLEEPS {
         for (on, system) in everywhere() {
             let report = run(system, move |sys| {
-                sys.set_subreaper(true).expect("it may");
+                sys.set_subreaper(true).expect("permitted");
                 let ready = Arc::new(AtomicBool::new(false));
                 let says = ready.clone();
                 let child = sys.fork(move |sys| {
@@ -277,11 +277,11 @@ fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
                     sleep(sys);
                     sys.exit(9);
                 });
-                let child = child.expect("there is room");
+                let child = child.expect("within the limits");
                 await_set(sys, &ready);
                 (0..20).for_each(|_| sys.sched_yield());
                 let before = sys.now();
-                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 assert_eq!(end(sys, child), KILLED);
                 assert!(sys.now() - before < Duration::from_secs(60));
                 // What it forked is still asleep.
@@ -302,13 +302,13 @@ fn process_that_is_killed_while_it_stops_makes_no_further_call() {
                 let says = ready.clone();
                 let child = sys.fork(move |sys| {
                     says.store(true, Ordering::Relaxed);
-                    sys.raise(Signal::STOP).expect("I am there");
+                    sys.raise(Signal::STOP).expect("the caller exists");
                     9
                 });
-                let child = child.expect("there is room");
+                let child = child.expect("within the limits");
                 await_set(sys, &ready);
                 (0..round % 32).for_each(|_| sys.sched_yield());
-                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 assert_eq!(end(sys, child), KILLED, "round {round}");
             }
             0
@@ -327,20 +327,20 @@ fn handler_of_sigcont_runs_before_the_stopped_call_returns() {
                 let count = SigAction::handler(move |_, _| {
                     counter.fetch_add(1, Ordering::Relaxed);
                 });
-                sys.sigaction(Signal::CONT, Some(count)).expect("it is allowed");
+                sys.sigaction(Signal::CONT, Some(count)).expect("permitted");
                 for round in 0..5000 {
                     let before = handled.load(Ordering::Relaxed);
-                    sys.raise(Signal::STOP).expect("I am there");
+                    sys.raise(Signal::STOP).expect("the caller exists");
                     assert_ne!(handled.load(Ordering::Relaxed), before, "round {round}");
                 }
                 0
             });
-            let child = child.expect("there is room");
+            let child = child.expect("within the limits");
             let news = WaitOptions::STOPPED | WaitOptions::NOHANG;
             loop {
-                match sys.waitpid(child.into(), news).expect("it is my child") {
+                match sys.waitpid(child.into(), news).expect("a child of the caller") {
                     Some(WaitedChild { status: WaitStatus::Stopped(_), .. }) => {
-                        sys.kill(child.into(), Some(Signal::CONT)).expect("it is there");
+                        sys.kill(child.into(), Some(Signal::CONT)).expect("the target exists");
                     }
                     Some(ended) => return i32::from(ended.status != WaitStatus::Exited(0)),
                     None => sys.sched_yield(),
@@ -356,13 +356,13 @@ fn a_stopped_tracee_dies_when_it_is_killed() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {
-                sys.ptrace(Ptrace::TraceMe).expect("it may");
-                sys.raise(Signal::USR1).expect("I am there");
+                sys.ptrace(Ptrace::TraceMe).expect("permitted");
+                sys.raise(Signal::USR1).expect("the caller exists");
                 9
             });
-            let child = child.expect("there is room");
+            let child = child.expect("within the limits");
             assert_eq!(end(sys, child), WaitStatus::Trapped(Signal::USR1));
-            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
             i32::from(end(sys, child) != KILLED)
         });
         assert_success(&on, &report);
@@ -377,19 +377,19 @@ fn exit_ends_many_threads_wherever_they_are() {
                 for (nth, (_, sleep)) in SLEEPS.iter().enumerate() {
                     // A thread that stopped would stop them all.
                     if nth != SLEEPS.len() - 1 {
-                        sys.thread(sleep).expect("there is room");
+                        sys.thread(sleep).expect("within the limits");
                     }
                     sys.thread(|sys| {
                         loop {
                             sys.sched_yield();
                         }
                     })
-                    .expect("there is room");
+                    .expect("within the limits");
                 }
                 (0..5).for_each(|_| sys.sched_yield());
                 sys.exit(5)
             });
-            i32::from(end(sys, child.expect("there is room")) != WaitStatus::Exited(5))
+            i32::from(end(sys, child.expect("within the limits")) != WaitStatus::Exited(5))
         });
         assert_success(&on, &report);
         assert_eq!(report.abandoned, 0, "{on}");
@@ -411,13 +411,13 @@ fn exec_from_a_second_thread_ends_the_first() {
                 sys.thread(move |sys| {
                     let _ = sys.exec("alone", &[&me]);
                 })
-                .expect("there is room");
-                sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL))).expect("it is allowed");
+                .expect("within the limits");
+                sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL))).expect("permitted");
                 loop {
                     sys.pause();
                 }
             });
-            i32::from(end(sys, child.expect("there is room")) != WaitStatus::Exited(6))
+            i32::from(end(sys, child.expect("within the limits")) != WaitStatus::Exited(6))
         });
         assert_success(&on, &report);
         assert_eq!(report.abandoned, 0, "{on}");

@@ -39,12 +39,12 @@ fn children(sys: &dyn Sys) -> i32 {
                     sys.sched_yield();
                     1
                 })
-                .expect("there is room");
+                .expect("within the limits");
             }
             let _ = sys.wait();
             nth
         });
-        child.expect("there is room");
+        child.expect("within the limits");
     }
     let mut sum = 0;
     while let Ok(waited) = sys.wait() {
@@ -61,17 +61,17 @@ fn signals(sys: &dyn Sys) -> i32 {
         counts.fetch_add(1, Ordering::Relaxed);
     });
     for signal in [Signal::USR1, Signal::ALRM, Signal::RTMIN] {
-        sys.sigaction(signal, Some(handler.clone())).expect("it is allowed");
+        sys.sigaction(signal, Some(handler.clone())).expect("permitted");
     }
-    sys.sigprocmask(Some((SigmaskHow::Block, SigSet::ALL))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, SigSet::ALL))).expect("permitted");
     let me = sys.getpid();
     for nth in 0..3 {
         sys.fork(move |sys| {
-            sys.kill(me.into(), Some(Signal::USR1)).expect("it is there");
-            sys.sigqueue(me, Some(Signal::RTMIN), nth).expect("it is there");
+            sys.kill(me.into(), Some(Signal::USR1)).expect("the target exists");
+            sys.sigqueue(me, Some(Signal::RTMIN), nth).expect("the target exists");
             0
         })
-        .expect("there is room");
+        .expect("within the limits");
     }
     sys.alarm(1);
     while sys.wait() != Err(Errno::ECHILD) {}
@@ -99,38 +99,38 @@ fn threads(sys: &dyn Sys) -> i32 {
                 sys.sched_yield();
             }
         })
-        .expect("there is room");
-        sys.join(before.expect("there is room")).expect("it is mine");
+        .expect("within the limits");
+        sys.join(before.expect("within the limits")).expect("a thread of the caller");
         7
     });
-    let waited = sys.waitpid(child.expect("there is room").into(), WaitOptions::empty());
-    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(100)
+    let waited = sys.waitpid(child.expect("within the limits").into(), WaitOptions::empty());
+    waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(100)
 }
 
 /// A pipeline that is stopped, continued and killed as a group.
 fn jobs(sys: &dyn Sys) -> i32 {
-    let (reader, writer) = sys.pipe().expect("there is room");
+    let (reader, writer) = sys.pipe().expect("within the limits");
     let first = sys
         .fork(move |sys| {
-            sys.setpgid(OWN, OWN).expect("it may");
+            sys.setpgid(OWN, OWN).expect("permitted");
             while sys.write(writer, b"line").is_ok() {}
             1
         })
-        .expect("there is room");
+        .expect("within the limits");
     let _ = sys.setpgid(first, first);
     let second = sys.fork(move |sys| {
         loop {
             sys.read(reader, &mut [0; 3]).expect("somebody writes");
         }
     });
-    let second = second.expect("there is room");
-    sys.setpgid(second, first).expect("it is my child");
+    let second = second.expect("within the limits");
+    sys.setpgid(second, first).expect("a child of the caller");
     let all = WaitOptions::STOPPED | WaitOptions::CONTINUED;
     let mut changes = 0;
     for signal in [Signal::STOP, Signal::CONT, Signal::TERM] {
         sys.kill(SignalTarget::Group(first), Some(signal)).expect("they are there");
         for child in [first, second] {
-            sys.waitpid(child.into(), all).expect("it is my child");
+            sys.waitpid(child.into(), all).expect("a child of the caller");
             changes += 1;
         }
     }
@@ -140,14 +140,14 @@ fn jobs(sys: &dyn Sys) -> i32 {
 /// Two readers of each other's pipes.
 fn deadlock(sys: &dyn Sys) -> i32 {
     sys.setrlimit(Resource::Descriptors, Rlimit { soft: 8, hard: 8 }).expect("it is lowered");
-    let pipes = [sys.pipe().expect("there is room"), sys.pipe().expect("there is room")];
+    let pipes = [sys.pipe().expect("within the limits"), sys.pipe().expect("within the limits")];
     for nth in 0..2 {
         sys.fork(move |sys| {
-            sys.read(pipes[nth].0, &mut [0]).expect("it is open");
-            sys.write(pipes[1 - nth].1, &[0]).expect("it is open");
+            sys.read(pipes[nth].0, &mut [0]).expect("an open descriptor");
+            sys.write(pipes[1 - nth].1, &[0]).expect("an open descriptor");
             0
         })
-        .expect("there is room");
+        .expect("within the limits");
     }
     while sys.wait().is_ok() {}
     0
@@ -200,7 +200,8 @@ fn a_seed_gives_the_golden_run() {
         for mode in LockingMode::ALL {
             for seed in 1..4 {
                 let report = simulate(program, mode, seed);
-                write!(text, "{mode}, seed {seed}: {}", essence(&report)).expect("there is room");
+                write!(text, "{mode}, seed {seed}: {}", essence(&report))
+                    .expect("within the limits");
             }
         }
         let path = directory.join(name).with_extension("txt");

@@ -18,15 +18,20 @@ const EXEC_AGAINST_FORK: Race = Race {
             };
             let process = sys
                 .fork(move |sys| {
-                    sys.thread(forker).expect("there is room");
+                    sys.thread(forker).expect("within the limits");
                     match sys.exec("counts", &[]) {
                         Err(_) => 2,
                         Ok(never) => match never {},
                     }
                 })
-                .expect("there is room");
+                .expect("within the limits");
             let waited = sys.waitpid(process.into(), Default::default());
-            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(3)
+            waited
+                .expect("a child of the caller")
+                .expect("the wait blocks")
+                .status
+                .exited()
+                .unwrap_or(3)
         })
     },
     with: |builder| {
@@ -47,7 +52,7 @@ const EXIT_AGAINST_FORK: Race = Race {
     scene: || {
         let born = Arc::new(AtomicI32::new(0));
         Arc::new(move |sys| {
-            sys.set_subreaper(true).expect("it may");
+            sys.set_subreaper(true).expect("permitted");
             let (born, counts) = (born.clone(), born.clone());
             sys.fork(move |sys| {
                 let forks = move |sys: &dyn Sys| {
@@ -57,10 +62,10 @@ const EXIT_AGAINST_FORK: Race = Race {
                         0
                     });
                 };
-                sys.thread(forks).expect("there is room");
+                sys.thread(forks).expect("within the limits");
                 0
             })
-            .expect("there is room");
+            .expect("within the limits");
             let mut waited = 0;
             while sys.wait().is_ok() {
                 waited += 1;
@@ -79,19 +84,20 @@ const SPAWN_AGAINST_KILL: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let term = SigSet::of(&[Signal::TERM]);
-            sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("it is allowed");
+            sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("permitted");
             let killer = sys.fork(|sys| {
                 (0..3).for_each(|_| {
-                    sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("I am")
+                    sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("the caller exists")
                 });
                 0
             });
             let mut spawn = SpawnRequest::new("counts", &[]);
             spawn.mask = Some(SigSet::EMPTY);
-            let spawned = sys.spawn(&spawn).expect("there is room");
-            for child in [killer.expect("there is room"), spawned] {
+            let spawned = sys.spawn(&spawn).expect("within the limits");
+            for child in [killer.expect("within the limits"), spawned] {
                 let waited = sys.waitpid(child.into(), Default::default());
-                let status = waited.expect("it is my child").expect("it ended").status;
+                let status =
+                    waited.expect("a child of the caller").expect("the wait blocks").status;
                 if status.exited() != Some(0) && status.signaled() != Some(Signal::TERM) {
                     return 1;
                 }
@@ -108,17 +114,23 @@ const EXIT_AGAINST_THREAD: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let process = sys.fork(|sys| {
-                let (reader, _writer) = sys.pipe().expect("there is room");
+                let (reader, _writer) = sys.pipe().expect("within the limits");
                 let makes = move |sys: &dyn Sys| {
                     let _ = sys.thread(move |sys| {
                         let _ = sys.read(reader, &mut [0]);
                     });
                 };
-                sys.thread(makes).expect("there is room");
+                sys.thread(makes).expect("within the limits");
                 0
             });
-            let waited = sys.waitpid(process.expect("there is room").into(), Default::default());
-            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+            let waited =
+                sys.waitpid(process.expect("within the limits").into(), Default::default());
+            waited
+                .expect("a child of the caller")
+                .expect("the wait blocks")
+                .status
+                .exited()
+                .unwrap_or(1)
         })
     },
     with: |builder| builder,

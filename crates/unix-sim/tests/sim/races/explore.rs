@@ -54,7 +54,7 @@ impl Race {
 
     fn run(&self, builder: Builder) -> RunReport {
         let scene = (self.scene)();
-        builder.build().expect("it goes together").run(move |sys| scene(sys))
+        builder.build().expect("a valid configuration").run(move |sys| scene(sys))
     }
 
     /// The invariant holds at every seed, in every mode, and on real processors.

@@ -16,10 +16,10 @@ const OWN: Pid = Pid::number_only(0);
 const KILLPG_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            sys.set_subreaper(true).expect("it may");
+            sys.set_subreaper(true).expect("permitted");
             let forker = sys
                 .fork(|sys| {
-                    sys.setpgid(OWN, OWN).expect("it may");
+                    sys.setpgid(OWN, OWN).expect("permitted");
                     loop {
                         let child = sys.fork(|sys| {
                             sys.pause();
@@ -30,7 +30,7 @@ const KILLPG_AGAINST_FORK: Race = Race {
                         }
                     }
                 })
-                .expect("there is room");
+                .expect("within the limits");
             while sys.kill(SignalTarget::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
                 sys.sched_yield();
             }
@@ -45,14 +45,14 @@ const KILLPG_AGAINST_FORK: Race = Race {
 /// one that sleeps, and the one that forks has to know of it.
 fn killpg_against_a_second_thread(signal: Signal) -> Scene {
     Arc::new(move |sys| {
-        sys.set_subreaper(true).expect("it may");
+        sys.set_subreaper(true).expect("permitted");
         let forker = sys
             .fork(|sys| {
-                sys.setpgid(OWN, OWN).expect("it may");
-                sys.thread(|sys| while sys.fork(pauses).is_ok() {}).expect("there is room");
+                sys.setpgid(OWN, OWN).expect("permitted");
+                sys.thread(|sys| while sys.fork(pauses).is_ok() {}).expect("within the limits");
                 pauses(sys)
             })
-            .expect("there is room");
+            .expect("within the limits");
         while sys.kill(SignalTarget::Group(forker), Some(signal)) == Err(Errno::ESRCH) {
             sys.sched_yield();
         }
@@ -78,16 +78,16 @@ const KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST: Race = Race {
 const KILL_EVERYONE_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            sys.set_subreaper(true).expect("it may");
+            sys.set_subreaper(true).expect("permitted");
             let below: Vec<_> = (0..4).map(|_| sys.fork(|_| 0)).collect();
             let forks = |sys: &dyn Sys| {
                 while sys.fork(pauses).is_ok() {}
                 pauses(sys)
             };
-            sys.fork(forks).expect("there is room");
+            sys.fork(forks).expect("within the limits");
             for child in below {
-                let child = child.expect("there is room");
-                sys.waitpid(child.into(), Default::default()).expect("it is my child");
+                let child = child.expect("within the limits");
+                sys.waitpid(child.into(), Default::default()).expect("a child of the caller");
             }
             sys.kill(SignalTarget::Everyone, Some(Signal::KILL)).expect("they are there");
             all_end_of(sys, Signal::KILL)
@@ -118,12 +118,12 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let term = SigSet::of(&[Signal::TERM]);
-            sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("it is allowed");
+            sys.sigprocmask(Some((SigmaskHow::Block, term))).expect("permitted");
             let sent = Arc::new(AtomicBool::new(false));
             let seen = sent.clone();
             let mover = sys
                 .fork(move |sys| {
-                    sys.setpgid(OWN, OWN).expect("it may");
+                    sys.setpgid(OWN, OWN).expect("permitted");
                     let before = sys.sigpending().contains(Signal::TERM);
                     while !seen.load(Ordering::Relaxed) {
                         sys.sched_yield();
@@ -131,11 +131,16 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
                     let after = sys.sigpending().contains(Signal::TERM);
                     i32::from(after && !before)
                 })
-                .expect("there is room");
-            sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("I am there");
+                .expect("within the limits");
+            sys.kill(SignalTarget::OwnGroup, Some(Signal::TERM)).expect("the caller exists");
             sent.store(true, Ordering::Relaxed);
             let waited = sys.waitpid(mover.into(), Default::default());
-            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+            waited
+                .expect("a child of the caller")
+                .expect("the wait blocks")
+                .status
+                .exited()
+                .unwrap_or(1)
         })
     },
     with: |builder| builder,
@@ -156,17 +161,18 @@ fn run_pipeline(sys: &dyn Sys) -> i32 {
         0
     };
     let leads = move |sys: &dyn Sys| {
-        sys.setpgid(OWN, OWN).expect("it may");
+        sys.setpgid(OWN, OWN).expect("permitted");
         sleeps(sys)
     };
-    let first = sys.fork(leads).expect("there is room");
-    let second = sys.fork(sleeps).expect("there is room");
-    sys.setpgid(first, first).expect("it is my child");
-    sys.setpgid(second, first).expect("it is my child");
+    let first = sys.fork(leads).expect("within the limits");
+    let second = sys.fork(sleeps).expect("within the limits");
+    sys.setpgid(first, first).expect("a child of the caller");
+    sys.setpgid(second, first).expect("a child of the caller");
     sys.kill(SignalTarget::Group(first), Some(Signal::TERM)).expect("both are there");
     let ended = |child: Pid| {
         let waited = sys.waitpid(child.into(), Default::default());
-        waited.expect("it is my child").expect("it ended").status.signaled() == Some(Signal::TERM)
+        waited.expect("a child of the caller").expect("the wait blocks").status.signaled()
+            == Some(Signal::TERM)
     };
     i32::from(![first, second].into_iter().all(ended))
 }
@@ -179,11 +185,11 @@ const SETPGID_AGAINST_WAIT: Race = Race {
         Arc::new(|sys| {
             let mine = sys.getpgid(OWN).expect("it has one");
             for _ in 0..4 {
-                let child = sys.fork(|_| 0).expect("there is room");
+                let child = sys.fork(|_| 0).expect("within the limits");
                 let waits = move |sys: &dyn Sys| {
                     sys.waitpid(child.into(), WaitOptions::empty()).map(drop).expect("its child");
                 };
-                let waiter = sys.thread(waits).expect("there is room");
+                let waiter = sys.thread(waits).expect("within the limits");
                 while sys.setpgid(child, child).and_then(|()| sys.setpgid(child, mine)).is_ok() {}
                 sys.join(waiter).expect("it ends");
             }

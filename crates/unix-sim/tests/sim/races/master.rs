@@ -41,7 +41,7 @@ fn sleeping_calls_do_not_use_the_master_up() {
                             let _ = sys.sigsuspend(SigSet::EMPTY);
                         }
                         2 => {
-                            let (reader, _writer) = sys.pipe().expect("there is room");
+                            let (reader, _writer) = sys.pipe().expect("within the limits");
                             let _ = sys.read(reader, &mut [0]);
                         }
                         _ => {
@@ -49,22 +49,23 @@ fn sleeping_calls_do_not_use_the_master_up() {
                                 sys.pause();
                                 0
                             })
-                            .expect("there is room");
+                            .expect("within the limits");
                             let _ = sys.wait();
                         }
                     }
                     9
                 });
-                children.push(child.expect("there is room"));
+                children.push(child.expect("within the limits"));
             }
             while asleep.load(Ordering::Relaxed) < 60 {
                 sys.sched_yield();
             }
             assert_eq!(sys.processor(), 1);
             for child in children {
-                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 let waited = sys.waitpid(child.into(), WaitOptions::empty());
-                let status = waited.expect("it is my child").expect("it ended").status;
+                let status =
+                    waited.expect("a child of the caller").expect("the wait blocks").status;
                 assert_eq!(status.signaled(), Some(Signal::KILL));
             }
             0
@@ -83,8 +84,8 @@ fn handlers_run_where_their_program_does() {
             let handler = SigAction::handler(move |sys, _| {
                 says.store(sys.processor() as i32, Ordering::Relaxed);
             });
-            sys.sigaction(Signal::USR1, Some(handler)).expect("it is allowed");
-            sys.raise(Signal::USR1).expect("I am there");
+            sys.sigaction(Signal::USR1, Some(handler)).expect("permitted");
+            sys.raise(Signal::USR1).expect("the caller exists");
             i32::from(place.load(Ordering::Relaxed) != 1)
         });
         assert_success(&format!("{executor:?}"), &report);

@@ -45,7 +45,7 @@ fn forks_without_wait_meet_the_users_limit_again_and_again() {
     for (on, system) in everywhere() {
         let limit = Rlimit { soft: 50, hard: 50 };
         let report = run(system.limit(Resource::Processes, limit), |sys| {
-            sys.setuid(7).expect("it may");
+            sys.setuid(7).expect("permitted");
             for _ in 0..5 {
                 assert_eq!(fork_all(sys), (49, Errno::EAGAIN));
                 assert_eq!(sys.thread(|_| {}), Err(Errno::EAGAIN));
@@ -81,10 +81,10 @@ fn forks_without_wait_fill_the_table_again_and_again() {
 fn numbers_wrap_and_a_stale_handle_reaches_nobody() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            let stale = sys.fork(|_| 0).expect("there is room");
+            let stale = sys.fork(|_| 0).expect("within the limits");
             assert_eq!(sys.wait().map(|waited| waited.pid), Ok(stale));
             let first = loop {
-                let child = sys.fork(|_| 0).expect("there is room");
+                let child = sys.fork(|_| 0).expect("within the limits");
                 assert_eq!(sys.wait().map(|waited| waited.pid), Ok(child));
                 if child.number() == 350 {
                     break child;
@@ -96,13 +96,13 @@ fn numbers_wrap_and_a_stale_handle_reaches_nobody() {
                     sys.pause();
                     0
                 });
-                let child = child.expect("there is room");
+                let child = child.expect("within the limits");
                 if child.number() == first.number() {
                     break child;
                 }
                 assert!(child.number() >= 300, "{child}");
                 assert!(numbers.insert(child.number()), "{child} is given out twice");
-                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 assert_eq!(sys.wait().map(|waited| waited.pid), Ok(child));
             };
             assert_ne!(first, second);
@@ -113,7 +113,7 @@ fn numbers_wrap_and_a_stale_handle_reaches_nobody() {
                 let waited = sys.waitpid(gone.into(), WaitOptions::NOHANG);
                 assert_eq!(waited, Err(Errno::ECHILD));
             }
-            sys.kill(second.into(), Some(Signal::KILL)).expect("it is there");
+            sys.kill(second.into(), Some(Signal::KILL)).expect("the target exists");
             i32::from(sys.wait().map(|waited| waited.pid) != Ok(second))
         });
         assert_success(&on, &report);
@@ -130,21 +130,21 @@ fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
             };
             // A session whose leader is gone and waited for, and whose group lives on in a child.
             let leader = sys.fork(move |sys| {
-                sys.setsid().expect("it leads no group");
-                sys.fork(sleeps).expect("there is room");
+                sys.setsid().expect("the caller leads no group");
+                sys.fork(sleeps).expect("within the limits");
                 0
             });
-            let leader = leader.expect("there is room");
-            sys.waitpid(leader.into(), WaitOptions::empty()).expect("it is my child");
+            let leader = leader.expect("within the limits");
+            sys.waitpid(leader.into(), WaitOptions::empty()).expect("a child of the caller");
             let thread = sys
                 .thread(|sys| {
                     let _ = sys.pause();
                 })
-                .expect("there is room");
+                .expect("within the limits");
             for _ in 0..500 {
-                let child = sys.fork(|_| 0).expect("there is room");
+                let child = sys.fork(|_| 0).expect("within the limits");
                 let waited = sys.waitpid(child.into(), WaitOptions::empty());
-                waited.expect("it is my child");
+                waited.expect("a child of the caller");
                 assert!(![leader.number(), thread.0].contains(&child.number()), "{child}");
             }
             sys.kill(SignalTarget::Group(leader), Some(Signal::KILL)).expect("one is there");
@@ -157,25 +157,25 @@ fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
 /// A session whose leader is waited for, and whose one other group, and that alone, lives on in a
 /// child of the caller: the leader's number, and the child.
 fn session_of_one(sys: &dyn Sys) -> (i32, Pid) {
-    sys.set_subreaper(true).expect("it may");
+    sys.set_subreaper(true).expect("permitted");
     let orphan = Arc::new(AtomicI32::new(0));
     let tells = orphan.clone();
     let leader = sys.fork(move |sys| {
-        sys.setsid().expect("it leads no group");
-        let child = sys.fork(pauses).expect("there is room");
-        sys.setpgid(child, child).expect("it is my child");
+        sys.setsid().expect("the caller leads no group");
+        let child = sys.fork(pauses).expect("within the limits");
+        sys.setpgid(child, child).expect("a child of the caller");
         tells.store(child.number(), Ordering::Relaxed);
         0
     });
-    let leader = leader.expect("there is room");
-    sys.waitpid(leader.into(), WaitOptions::empty()).expect("it is my child");
+    let leader = leader.expect("within the limits");
+    sys.waitpid(leader.into(), WaitOptions::empty()).expect("a child of the caller");
     (leader.number(), Pid::number_only(orphan.load(Ordering::Relaxed)))
 }
 
 /// The number of a child that ends at once.
 fn next_number(sys: &dyn Sys) -> i32 {
-    let child = sys.fork(|_| 0).expect("there is room");
-    sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+    let child = sys.fork(|_| 0).expect("within the limits");
+    sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
     child.number()
 }
 
@@ -188,7 +188,7 @@ fn a_sessions_number_is_given_out_when_its_last_group_has_gone_and_not_before() 
             let (session, orphan) = session_of_one(sys);
             assert_eq!(sys.getsid(orphan).map(Pid::number), Ok(session));
             assert!((0..300).all(|_| next_number(sys) != session), "the session is there");
-            sys.kill(orphan.into(), Some(Signal::KILL)).expect("it is there");
+            sys.kill(orphan.into(), Some(Signal::KILL)).expect("the target exists");
             sys.waitpid(orphan.into(), WaitOptions::empty()).expect("I have inherited it");
             i32::from(!(0..300).any(|_| next_number(sys) == session))
         });
@@ -199,14 +199,14 @@ fn a_sessions_number_is_given_out_when_its_last_group_has_gone_and_not_before() 
 /// Two children, one after the other, with one number.
 fn namesakes(sys: &dyn Sys) -> (Pid, Pid) {
     let first = loop {
-        let child = sys.fork(|_| 0).expect("there is room");
-        sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+        let child = sys.fork(|_| 0).expect("within the limits");
+        sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
         if child.number() == 350 {
             break child;
         }
     };
     while next_number(sys) != first.number() - 1 {}
-    let second = sys.fork(pauses).expect("there is room");
+    let second = sys.fork(pauses).expect("within the limits");
     assert_eq!(second.number(), first.number());
     (first, second)
 }
@@ -241,7 +241,7 @@ fn no_call_takes_a_stale_handle_for_who_has_the_number_now() {
             assert_eq!(sys.getpriority(PriorityScope::Process(child)), Ok(0));
             let waited = sys.waitpid(child.into(), WaitOptions::NOHANG);
             assert_eq!(waited, Ok(None), "nothing has happened to it");
-            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
             i32::from(sys.wait().map(|waited| waited.pid) != Ok(child))
         });
         assert_success(&on, &report);
@@ -253,14 +253,14 @@ fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let (stale, child) = namesakes(sys);
-            sys.setpgid(child, child).expect("it is my child");
+            sys.setpgid(child, child).expect("a child of the caller");
             let usr1 = Some(Signal::USR1);
             let refused = Err(Errno::ESRCH);
             assert_eq!(sys.kill(SignalTarget::Group(stale), usr1), refused);
             assert_eq!(sys.killpg(stale, usr1), refused);
             assert_eq!(sys.getpriority(PriorityScope::Group(stale)).map(drop), refused);
             assert_eq!(sys.setpriority(PriorityScope::Group(stale), 5), refused);
-            let other = sys.fork(pauses).expect("there is room");
+            let other = sys.fork(pauses).expect("within the limits");
             assert_eq!(sys.setpgid(other, stale), Err(Errno::EPERM));
             assert_eq!(sys.setpgid(child, stale), Err(Errno::EPERM));
             let waited = sys.waitpid(Children::Group(stale), WaitOptions::NOHANG);
@@ -269,7 +269,7 @@ fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
             sys.killpg(child, Some(Signal::KILL)).expect("they are there");
             for _ in 0..2 {
                 let waited = sys.waitpid(Children::Group(child), WaitOptions::empty());
-                waited.expect("a child").expect("it slept");
+                waited.expect("a child").expect("the wait blocks");
             }
             i32::from(sys.wait() != Err(Errno::ECHILD))
         });
@@ -283,34 +283,41 @@ fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it
         let report = run(system, |sys| {
             // From 300 on numbers come again.
             for _ in 0..300 {
-                sys.fork(|_| 0).expect("there is room");
-                sys.wait().expect("it is my child");
+                sys.fork(|_| 0).expect("within the limits");
+                sys.wait().expect("a child of the caller");
             }
             let shell = sys.fork(|sys| {
-                sys.setsid().expect("it leads no group");
-                let (_user, terminal) = sys.openpty().expect("there is room");
-                sys.set_controlling(terminal).expect("it leads a session");
-                let job = sys.fork(pauses).expect("there is room");
-                sys.setpgid(job, job).expect("it is my child");
+                sys.setsid().expect("the caller leads no group");
+                let (_user, terminal) = sys.openpty().expect("within the limits");
+                sys.set_controlling(terminal).expect("the caller leads a session");
+                let job = sys.fork(pauses).expect("within the limits");
+                sys.setpgid(job, job).expect("a child of the caller");
                 sys.tcsetpgrp(terminal, job).expect("it is in my session");
-                sys.kill(job.into(), Some(Signal::KILL)).expect("it is there");
-                sys.wait().expect("it is my child");
+                sys.kill(job.into(), Some(Signal::KILL)).expect("the target exists");
+                sys.wait().expect("a child of the caller");
                 let reborn = |times| {
                     (0..times).any(|_| {
-                        let child = sys.fork(|_| 0).expect("there is room");
-                        sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+                        let child = sys.fork(|_| 0).expect("within the limits");
+                        sys.waitpid(child.into(), WaitOptions::empty())
+                            .expect("a child of the caller");
                         child.number() == job.number()
                     })
                 };
                 // More than there are numbers.
                 assert!(!reborn(500), "{job} still has the terminal");
                 assert_eq!(sys.tcgetpgrp(terminal).map(Pid::number), Ok(job.number()));
-                sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("it is allowed");
+                sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("permitted");
                 sys.tcsetpgrp(terminal, sys.getpid()).expect("it ignores SIGTTOU");
                 i32::from(!reborn(500))
             });
-            let waited = sys.waitpid(shell.expect("there is room").into(), WaitOptions::empty());
-            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+            let waited =
+                sys.waitpid(shell.expect("within the limits").into(), WaitOptions::empty());
+            waited
+                .expect("a child of the caller")
+                .expect("the wait blocks")
+                .status
+                .exited()
+                .unwrap_or(1)
         });
         assert_success(&on, &report);
     }
@@ -322,7 +329,7 @@ fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
         let limit = Rlimit { soft: 300, hard: 300 };
         let system = system.max_stacks(256).pids(3000).limit(Resource::Processes, limit);
         let report = run(system, |sys| {
-            sys.setuid(7).expect("it may");
+            sys.setuid(7).expect("permitted");
             // More refusals than there are numbers, and than the user may have processes.
             let mut refused = 0;
             while refused < 3500 {
@@ -336,11 +343,11 @@ fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
                 }
                 assert!((20..256).contains(&children.len()), "{}", children.len());
                 for child in children {
-                    sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                    sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 }
                 reap_all(sys);
             }
-            sys.fork(|_| 0).expect("there is room");
+            sys.fork(|_| 0).expect("within the limits");
             i32::from(reap_all(sys) != 1)
         });
         assert_success(&on, &report);
@@ -353,16 +360,16 @@ fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
 fn a_child_that_cannot_begin_keeps_no_descriptor() {
     for (on, system) in everywhere() {
         let report = run(system.max_stacks(64).pids(3000), |sys| {
-            let (reader, writer) = sys.pipe().expect("there is room");
+            let (reader, writer) = sys.pipe().expect("within the limits");
             let mut children = Vec::new();
             while let Ok(child) = sys.fork(pauses) {
                 children.push(child);
             }
             for child in children {
-                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
             }
             reap_all(sys);
-            sys.close(writer).expect("it is open");
+            sys.close(writer).expect("an open descriptor");
             i32::from(sys.read(reader, &mut [0]) != Ok(0))
         });
         assert_success(&on, &report);
@@ -381,7 +388,7 @@ fn threads_give_their_numbers_back_however_they_end() {
                         1 => drop(sys.exec("true", &[])),
                         _ => {}
                     });
-                    other.expect("there is room");
+                    other.expect("within the limits");
                     if nth % 3 == 2 {
                         return 0;
                     }
@@ -389,8 +396,8 @@ fn threads_give_their_numbers_back_however_they_end() {
                         sys.pause();
                     }
                 });
-                child.expect("there is room");
-                let waited = sys.wait().expect("it is my child");
+                child.expect("within the limits");
+                let waited = sys.wait().expect("a child of the caller");
                 assert_eq!(waited.status.exited(), Some(0));
             }
             // All numbers but the program's are free.
@@ -409,7 +416,7 @@ fn a_million_forks_without_wait_are_made_or_refused() {
     let system = of(LockingMode::Parallel, Executor::Parallel).pids(4_194_304);
     let allowed = Rlimit { soft: ALLOWED as u64, hard: ALLOWED as u64 };
     let report = run(system.limit(Resource::Processes, allowed), |sys| {
-        sys.setuid(7).expect("it may");
+        sys.setuid(7).expect("permitted");
         let made = (0..TRIED).filter(|_| match sys.fork(|_| 0) {
             Ok(_) => true,
             Err(errno) => {
@@ -419,7 +426,7 @@ fn a_million_forks_without_wait_are_made_or_refused() {
         });
         assert_eq!(made.count() as i32, ALLOWED - 1);
         assert_eq!(reap_all(sys), ALLOWED - 1);
-        sys.fork(|_| 0).expect("there is room");
+        sys.fork(|_| 0).expect("within the limits");
         i32::from(reap_all(sys) != 1)
     });
     assert_success("parallel", &report);
@@ -457,11 +464,11 @@ fn a_program_that_overflows_the_last_stack_dies_of_it_alone() {
                 assert_eq!(sys.write(to, b"."), Ok(1));
                 let ended = sys.waitpid(recurses.into(), WaitOptions::empty()).expect("a child");
                 assert_eq!(
-                    ended.expect("it slept").status,
+                    ended.expect("the wait blocks").status,
                     WaitStatus::Signaled(Signal::SEGV, true)
                 );
-                sys.close(from).expect("it is open");
-                sys.close(to).expect("it is open");
+                sys.close(from).expect("an open descriptor");
+                sys.close(to).expect("an open descriptor");
                 sys.kill(SignalTarget::Everyone, Some(Signal::KILL)).expect("there are some");
                 assert_eq!(reap_all(sys), others);
             }

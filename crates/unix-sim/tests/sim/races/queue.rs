@@ -40,12 +40,12 @@ fn every_alarm_rings_though_the_event_queue_is_full() {
                 }
                 0
             };
-            sys.fork(busy).expect("there is room");
+            sys.fork(busy).expect("within the limits");
         }
         let rung = sleepers.into_iter().filter(|sleeper| {
-            let sleeper = sleeper.expect("there is room");
+            let sleeper = sleeper.expect("within the limits");
             let waited = sys.waitpid(sleeper.into(), WaitOptions::empty());
-            let status = waited.expect("it is my child").expect("it ended").status;
+            let status = waited.expect("a child of the caller").expect("the wait blocks").status;
             status.signaled() == Some(Signal::ALRM)
         });
         let all = rung.count() == ALARMS;

@@ -13,14 +13,14 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let user = SigSet::of(&[Signal::USR1]);
-            sys.sigprocmask(Some((SigmaskHow::Block, user))).expect("it is allowed");
+            sys.sigprocmask(Some((SigmaskHow::Block, user))).expect("permitted");
             sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("allowed");
             let me = sys.getpid();
             let child =
                 sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));
             sys.sigsuspend(SigSet::EMPTY);
             let unchanged = sys.sigprocmask(None) == Ok(user);
-            let waited = sys.waitpid(child.expect("there is room").into(), Default::default());
+            let waited = sys.waitpid(child.expect("within the limits").into(), Default::default());
             i32::from(!unchanged || waited.is_err())
         })
     },
@@ -40,18 +40,18 @@ fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) ->
             }
             0
         })
-        .expect("there is room");
-    sys.waitpid(victim.into(), Default::default()).expect("it is my child");
+        .expect("within the limits");
+    sys.waitpid(victim.into(), Default::default()).expect("a child of the caller");
     let stranger = sys
         .fork(|sys| {
             (0..30).for_each(|_| sys.sched_yield());
             0
         })
-        .expect("there is room");
+        .expect("within the limits");
     let stranger = sys.waitpid(stranger.into(), Default::default());
     over.store(true, Ordering::Relaxed);
-    sys.waitpid(killer.into(), Default::default()).expect("it is my child");
-    let status = stranger.expect("it is my child").expect("it ended").status;
+    sys.waitpid(killer.into(), Default::default()).expect("a child of the caller");
+    let status = stranger.expect("a child of the caller").expect("the wait blocks").status;
     i32::from(status.exited() != Some(0))
 }
 
@@ -59,7 +59,7 @@ fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) ->
 const REFERENCE_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            let victim = sys.fork(|_| 0).expect("there is room");
+            let victim = sys.fork(|_| 0).expect("within the limits");
             signal_as_it_is_replaced(sys, victim, victim.into())
         })
     },
@@ -76,12 +76,12 @@ const GROUP_AGAINST_EXIT: Race = Race {
             let leads = ready.clone();
             let victim = sys
                 .fork(move |sys| {
-                    sys.setpgid(own, own).expect("it may");
+                    sys.setpgid(own, own).expect("permitted");
                     leads.store(1, Ordering::Relaxed);
                     (0..5).for_each(|_| sys.sched_yield());
                     0
                 })
-                .expect("there is room");
+                .expect("within the limits");
             while ready.load(Ordering::Relaxed) == 0 {
                 sys.sched_yield();
             }
@@ -102,20 +102,21 @@ const ALARM_AGAINST_EXIT: Race = Race {
                 .fork(move |sys| {
                     let start = sys.now();
                     let alarm = SigSet::of(&[Signal::ALRM]);
-                    sys.sigprocmask(Some((SigmaskHow::Block, alarm))).expect("it is allowed");
+                    sys.sigprocmask(Some((SigmaskHow::Block, alarm))).expect("permitted");
                     sys.alarm(1);
                     let shortly = start + second - Duration::from_micros(3) - sys.now();
                     let _ = sys.nanosleep(shortly);
                     0
                 })
-                .expect("there is room");
-            sys.waitpid(victim.into(), Default::default()).expect("it is my child");
+                .expect("within the limits");
+            sys.waitpid(victim.into(), Default::default()).expect("a child of the caller");
             let stranger = sys.fork(|sys| {
                 (0..30).for_each(|_| sys.sched_yield());
                 0
             });
-            let stranger = sys.waitpid(stranger.expect("room").into(), Default::default());
-            let status = stranger.expect("it is my child").expect("it ended").status;
+            let stranger =
+                sys.waitpid(stranger.expect("within the limits").into(), Default::default());
+            let status = stranger.expect("a child of the caller").expect("the wait blocks").status;
             i32::from(status.exited() != Some(0))
         })
     },
@@ -135,13 +136,18 @@ const CONTINUE_AGAINST_STOP: Race = Race {
                 }
                 0
             });
-            let child = child.expect("there is room");
-            sys.kill(child.into(), Some(Signal::STOP)).expect("it is there");
+            let child = child.expect("within the limits");
+            sys.kill(child.into(), Some(Signal::STOP)).expect("the target exists");
             (0..2).for_each(|_| sys.sched_yield());
-            sys.kill(child.into(), Some(Signal::CONT)).expect("it is there");
+            sys.kill(child.into(), Some(Signal::CONT)).expect("the target exists");
             over.store(true, Ordering::Relaxed);
             let waited = sys.waitpid(child.into(), Default::default());
-            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+            waited
+                .expect("a child of the caller")
+                .expect("the wait blocks")
+                .status
+                .exited()
+                .unwrap_or(1)
         })
     },
     with: |builder| builder,
@@ -181,7 +187,7 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
         Arc::new(|sys| {
             let higher = Signal::realtime(1).expect("there are thirty");
             let (both, one) = (SigSet::of(&[Signal::RTMIN, higher]), SigSet::of(&[higher]));
-            sys.sigprocmask(Some((SigmaskHow::Block, both))).expect("it is allowed");
+            sys.sigprocmask(Some((SigmaskHow::Block, both))).expect("permitted");
             let taken = Arc::new(AtomicI32::new(0));
             let threads = [both, one].map(|awaited| {
                 let taken = Arc::clone(&taken);
@@ -189,7 +195,7 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
                     let had = sys.sigtimedwait(awaited, None).expect("it comes").signal;
                     if had == higher && awaited == both {
                         // It came alone; the other thread still waits for one.
-                        sys.kill(sys.getpid().into(), Some(had)).expect("I am there");
+                        sys.kill(sys.getpid().into(), Some(had)).expect("the caller exists");
                     }
                     taken.fetch_add(1, Ordering::Relaxed);
                     // A thread that ends tells the others what it leaves.
@@ -197,13 +203,15 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
                         sys.sched_yield();
                     }
                 };
-                sys.thread(waits).expect("there is room")
+                sys.thread(waits).expect("within the limits")
             });
             (0..3).for_each(|_| sys.sched_yield());
             for signal in [higher, Signal::RTMIN] {
-                sys.kill(sys.getpid().into(), Some(signal)).expect("I am there");
+                sys.kill(sys.getpid().into(), Some(signal)).expect("the caller exists");
             }
-            threads.into_iter().for_each(|thread| sys.join(thread).expect("it is mine"));
+            threads
+                .into_iter()
+                .for_each(|thread| sys.join(thread).expect("a thread of the caller"));
             0
         })
     },

@@ -10,30 +10,29 @@ use crate::systems::{everywhere, of, run};
 
 /// Threads that sleep for ever, each in another call.
 fn all_asleep(sys: &dyn Sys) -> i32 {
-    let (reader, _writer) = sys.pipe().expect("there is room");
+    let (reader, _writer) = sys.pipe().expect("within the limits");
     sys.thread(move |sys| {
         let _ = sys.read(reader, &mut [0]);
     })
-    .expect("there is room");
+    .expect("within the limits");
     sys.thread(|sys| {
         let _ = sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None);
     })
-    .expect("room");
+    .expect("within the limits");
     let joined = sys.thread(|sys| {
         let _ = sys.sigsuspend(SigSet::of(&[Signal::TERM]));
     });
-    let joined = joined.expect("there is room");
+    let joined = joined.expect("within the limits");
     sys.thread(move |sys| {
         let _ = sys.join(joined);
     })
-    .expect("there is room");
+    .expect("within the limits");
     let child = sys.fork(|sys| {
-        sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::INT]))))
-            .expect("it is allowed");
+        sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::INT])))).expect("permitted");
         sys.pause();
         0
     });
-    let child = child.expect("there is room");
+    let child = child.expect("within the limits");
     let _ = sys.waitpid(child.into(), Default::default());
     0
 }
@@ -61,28 +60,28 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
 /// A reader that did not close its own end to write, and a writer whose pipe is full and has a
 /// reader that sleeps.
 fn forgotten_ends(sys: &dyn Sys) -> i32 {
-    let (reader, writer) = sys.pipe().expect("there is room");
+    let (reader, writer) = sys.pipe().expect("within the limits");
     let forgets = sys.fork(move |sys| {
         SystemState::name_caller("forgets");
         sys.read(reader, &mut [0]).map_or(1, |_| 0)
     });
-    let forgets = forgets.expect("there is room");
-    sys.close(writer).expect("it is open");
+    let forgets = forgets.expect("within the limits");
+    sys.close(writer).expect("an open descriptor");
     let fills = sys.fork(|sys| {
         SystemState::name_caller("fills");
-        let (_, writer) = sys.pipe().expect("there is room");
+        let (_, writer) = sys.pipe().expect("within the limits");
         sys.fork(move |sys| {
             SystemState::name_caller("idle");
-            sys.close(writer).expect("it is open");
+            sys.close(writer).expect("an open descriptor");
             sys.pause();
             0
         })
-        .expect("there is room");
+        .expect("within the limits");
         loop {
             let _ = sys.write(writer, &[0; 4096]);
         }
     });
-    fills.expect("there is room");
+    fills.expect("within the limits");
     sys.waitpid(forgets.into(), Default::default()).map_or(1, |_| 0)
 }
 
@@ -113,7 +112,7 @@ fn two_threads_that_join_each_other_are_a_deadlock() {
                 .thread(move |sys| {
                     let _ = sys.join(me);
                 })
-                .expect("there is room");
+                .expect("within the limits");
             let _ = sys.join(other);
             0
         });
@@ -133,8 +132,8 @@ fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
             let system = of(mode, Executor::Simulated { seed: step });
             let report = run(system.stop_at(step), move |sys| {
                 loop {
-                    let child = sys.fork(|_| 0).expect("there is room");
-                    sys.waitpid(child.into(), Default::default()).expect("it is my child");
+                    let child = sys.fork(|_| 0).expect("within the limits");
+                    sys.waitpid(child.into(), Default::default()).expect("a child of the caller");
                     counts.fetch_add(1, Ordering::Relaxed);
                 }
             });

@@ -19,15 +19,15 @@ fn row(report: &RunReport, name: &str) -> LockRow {
 fn families(sys: &dyn Sys, rounds: usize) -> i32 {
     let family = move |sys: &dyn Sys| {
         for _ in 0..rounds {
-            sys.fork(|_| 0).expect("there is room");
-            sys.kill(SignalTarget::OwnGroup, Some(Signal::CHLD)).expect("I am there");
-            sys.wait().expect("there is a child");
+            sys.fork(|_| 0).expect("within the limits");
+            sys.kill(SignalTarget::OwnGroup, Some(Signal::CHLD)).expect("the caller exists");
+            sys.wait().expect("a child exists");
         }
         0
     };
     for processor in [0, 1, 0, 1] {
         sys.place(Some(processor)).expect("there are two");
-        sys.fork(family).expect("there is room");
+        sys.fork(family).expect("within the limits");
     }
     while sys.wait().is_ok() {}
     0
@@ -37,7 +37,7 @@ fn families(sys: &dyn Sys, rounds: usize) -> i32 {
 fn nothing_is_counted_that_nobody_asked_for() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            sys.fork(|_| 0).expect("there is room");
+            sys.fork(|_| 0).expect("within the limits");
             i32::from(sys.wait().is_err())
         });
         assert_success(&on, &report);
@@ -49,7 +49,7 @@ fn nothing_is_counted_that_nobody_asked_for() {
 fn what_is_counted_adds_up() {
     for (on, system) in everywhere() {
         let report = run(system.statistics(true), |sys| {
-            sys.fork(|_| 0).expect("there is room");
+            sys.fork(|_| 0).expect("within the limits");
             i32::from(sys.wait().is_err())
         });
         assert_success(&on, &report);
@@ -72,7 +72,7 @@ fn a_lock_that_the_mode_leaves_out_is_not_counted_unless_it_is_kept() {
     for keep in [false, true] {
         let system = of(LockingMode::Uniprocessor, Executor::Simulated { seed: 1 });
         let report = run(system.statistics(true).keep_locks(keep), |sys| {
-            sys.fork(|_| 0).expect("there is room");
+            sys.fork(|_| 0).expect("within the limits");
             i32::from(sys.wait().is_err())
         });
         assert_eq!(row(&report, "p_lock").acquisitions > 0, keep);

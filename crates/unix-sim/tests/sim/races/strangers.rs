@@ -23,7 +23,7 @@ fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
 /// Waits for a child; its exit status, if it has one.
 fn exited(sys: &dyn Sys, child: Pid) -> Option<i32> {
     let waited = sys.waitpid(child.into(), WaitOptions::empty());
-    waited.expect("it is my child").expect("it ended").status.exited()
+    waited.expect("a child of the caller").expect("the wait blocks").status.exited()
 }
 
 /// A process ends while the one that is to inherit its child does, and is waited for; who is in its
@@ -34,7 +34,7 @@ const ORPHANS_AGAINST_REAPER: Race = Race {
             let ending = Arc::new(AtomicBool::new(false));
             let reaper = sys
                 .fork(move |sys| {
-                    sys.set_subreaper(true).expect("it may");
+                    sys.set_subreaper(true).expect("permitted");
                     let ends = ending.clone();
                     let parent = sys.fork(move |sys| {
                         let orphan = sys.fork(|sys| {
@@ -47,8 +47,8 @@ const ORPHANS_AGAINST_REAPER: Race = Race {
                     await_set(sys, &ending);
                     i32::from(parent.is_err())
                 })
-                .expect("there is room");
-            sys.waitpid(reaper.into(), WaitOptions::empty()).expect("it is my child");
+                .expect("within the limits");
+            sys.waitpid(reaper.into(), WaitOptions::empty()).expect("a child of the caller");
             let stranger = sys.fork(|sys| {
                 let childless = |_: &u32| {
                     sys.sched_yield();
@@ -57,7 +57,7 @@ const ORPHANS_AGAINST_REAPER: Race = Race {
                 };
                 i32::from((0..40).filter(childless).count() != 40)
             });
-            i32::from(exited(sys, stranger.expect("there is room")) != Some(0))
+            i32::from(exited(sys, stranger.expect("within the limits")) != Some(0))
         })
     },
     with: |builder| builder,
@@ -72,20 +72,20 @@ const STRANGERS: u32 = 4;
 const HANG_UP_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            sys.sigaction(Signal::CHLD, Some(SigAction::IGNORE)).expect("it is allowed");
-            let (user, terminal) = sys.openpty().expect("there is room");
+            sys.sigaction(Signal::CHLD, Some(SigAction::IGNORE)).expect("permitted");
+            let (user, terminal) = sys.openpty().expect("within the limits");
             let ready = Arc::new(AtomicBool::new(false));
             let leads = ready.clone();
             let leader = sys.fork(move |sys| {
-                sys.setsid().expect("it leads no group");
-                sys.set_controlling(terminal).expect("it leads a session");
-                sys.close(user).expect("it is open");
+                sys.setsid().expect("the caller leads no group");
+                sys.set_controlling(terminal).expect("the caller leads a session");
+                sys.close(user).expect("an open descriptor");
                 leads.store(true, Ordering::Relaxed);
                 0
             });
-            leader.expect("there is room");
+            leader.expect("within the limits");
             await_set(sys, &ready);
-            let closer = sys.thread(move |sys| sys.close(user).expect("it is open"));
+            let closer = sys.thread(move |sys| sys.close(user).expect("an open descriptor"));
             let lived = Arc::new(AtomicU32::new(0));
             for _ in 0..STRANGERS {
                 let lives = lived.clone();
@@ -94,9 +94,9 @@ const HANG_UP_AGAINST_EXIT: Race = Race {
                     lives.fetch_add(1, Ordering::Relaxed);
                     0
                 });
-                stranger.expect("there is room");
+                stranger.expect("within the limits");
             }
-            sys.join(closer.expect("there is room")).expect("it is mine");
+            sys.join(closer.expect("within the limits")).expect("a thread of the caller");
             let none = sys.wait() == Err(Errno::ECHILD);
             i32::from(!none || lived.load(Ordering::Relaxed) != STRANGERS)
         })
@@ -125,13 +125,13 @@ const GETPPID_AGAINST_EXIT: Race = Race {
                     });
                     i32::from(child.is_err())
                 })
-                .expect("there is room");
-            sys.waitpid(parent.into(), WaitOptions::empty()).expect("it is my child");
+                .expect("within the limits");
+            sys.waitpid(parent.into(), WaitOptions::empty()).expect("a child of the caller");
             let stranger = sys.fork(|sys| {
                 yields(sys, 10);
                 0
             });
-            exited(sys, stranger.expect("there is room"));
+            exited(sys, stranger.expect("within the limits"));
             over.store(true, Ordering::Relaxed);
             await_set(sys, &done);
             i32::from(strange.load(Ordering::Relaxed))
@@ -160,12 +160,12 @@ fn a_parent_is_never_a_stranger() {
 const CHAIN: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            sys.set_subreaper(true).expect("it may");
+            sys.set_subreaper(true).expect("permitted");
             let parent = sys.fork(|sys| {
                 let child = sys.fork(|sys| i32::from(sys.fork(|_| 0).is_err()));
                 i32::from(child.is_err())
             });
-            parent.expect("there is room");
+            parent.expect("within the limits");
             let ended = (0..3).filter(|_| sys.wait().is_ok()).count();
             i32::from(ended != 3 || sys.wait() != Err(Errno::ECHILD))
         })
@@ -191,8 +191,8 @@ fn of_a_long_chain_everybody_is_inherited() {
         for _ in 0..10 {
             let unix = Virtual::builder().mode(mode).processors(2).build().expect("it goes");
             let report = unix.run(|sys| {
-                sys.set_subreaper(true).expect("it may");
-                sys.fork(|sys| link(sys, LINKS - 1)).expect("there is room");
+                sys.set_subreaper(true).expect("permitted");
+                sys.fork(|sys| link(sys, LINKS - 1)).expect("within the limits");
                 let ended = (0..LINKS).filter(|_| sys.wait().is_ok()).count();
                 i32::from(ended != LINKS as usize || sys.wait() != Err(Errno::ECHILD))
             });

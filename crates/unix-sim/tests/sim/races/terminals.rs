@@ -18,41 +18,46 @@ const OWN: Pid = Pid::number_only(0);
 fn hand_over(careful: bool) -> Scene {
     Arc::new(move |sys| {
         let shell = sys.fork(move |sys| {
-            sys.setsid().expect("it leads no group");
-            let (user, terminal) = sys.openpty().expect("there is room");
-            sys.set_controlling(terminal).expect("it leads a session");
-            sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("it is allowed");
-            sys.write(user, b"line\n").expect("there is room");
+            sys.setsid().expect("the caller leads no group");
+            let (user, terminal) = sys.openpty().expect("within the limits");
+            sys.set_controlling(terminal).expect("the caller leads a session");
+            sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("permitted");
+            sys.write(user, b"line\n").expect("within the limits");
             run_job(sys, terminal, careful)
         });
-        let waited = sys.waitpid(shell.expect("there is room").into(), WaitOptions::empty());
-        waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(9)
+        let waited = sys.waitpid(shell.expect("within the limits").into(), WaitOptions::empty());
+        waited
+            .expect("a child of the caller")
+            .expect("the wait blocks")
+            .status
+            .exited()
+            .unwrap_or(9)
     })
 }
 
 fn run_job(sys: &dyn Sys, terminal: Fd, careful: bool) -> i32 {
     let job = sys.fork(move |sys| {
         if careful {
-            sys.setpgid(OWN, OWN).expect("it may");
-            sys.tcsetpgrp(terminal, sys.getpid()).expect("it may");
+            sys.setpgid(OWN, OWN).expect("permitted");
+            sys.tcsetpgrp(terminal, sys.getpid()).expect("permitted");
         }
-        sys.sigaction(Signal::TTOU, Some(SigAction::DEFAULT)).expect("it is allowed");
+        sys.sigaction(Signal::TTOU, Some(SigAction::DEFAULT)).expect("permitted");
         let mut line = [0; 9];
         i32::from(sys.read(terminal, &mut line) != Ok(5) || &line[..5] != b"line\n")
     });
-    let job = job.expect("there is room");
+    let job = job.expect("within the limits");
     // A job that has ended has no group any more.
     let _ = sys.setpgid(job, job);
     let _ = sys.tcsetpgrp(terminal, job);
     let waited = sys.waitpid(job.into(), WaitOptions::STOPPED);
-    let status = waited.expect("it is my child").expect("it changed").status;
+    let status = waited.expect("a child of the caller").expect("the wait blocks").status;
     sys.tcsetpgrp(terminal, sys.getpid()).expect("it ignores SIGTTOU");
     let back = sys.tcgetpgrp(terminal).map(Pid::number) == Ok(sys.getpid().number());
     match status {
         WaitStatus::Exited(0) if back => 0,
         WaitStatus::Stopped(_) => {
-            sys.kill(job.into(), Some(Signal::KILL)).expect("it is there");
-            sys.wait().expect("it is my child");
+            sys.kill(job.into(), Some(Signal::KILL)).expect("the target exists");
+            sys.wait().expect("a child of the caller");
             2
         }
         _ => 3,
@@ -62,7 +67,7 @@ fn run_job(sys: &dyn Sys, terminal: Fd, careful: bool) -> i32 {
 /// How a child ended, by its exit status.
 fn status_of(sys: &dyn Sys, child: Pid) -> i32 {
     let waited = sys.waitpid(child.into(), WaitOptions::empty());
-    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(9)
+    waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(9)
 }
 
 /// Two sessions' leaders want the same terminal: one has it, and the other is told that it has not.
@@ -70,10 +75,10 @@ const TWO_LEADERS: Race = Race {
     scene: || {
         let tried = Arc::new(AtomicI32::new(0));
         Arc::new(move |sys| {
-            let (_user, terminal) = sys.openpty().expect("there is room");
+            let (_user, terminal) = sys.openpty().expect("within the limits");
             let leader = |tried: Arc<AtomicI32>| {
                 move |sys: &dyn Sys| {
-                    let session = sys.setsid().expect("it leads no group");
+                    let session = sys.setsid().expect("the caller leads no group");
                     let taken = sys.set_controlling(terminal);
                     tried.fetch_add(1, Ordering::Relaxed);
                     // Who goes frees the terminal.
@@ -87,7 +92,8 @@ const TWO_LEADERS: Race = Race {
                     }
                 }
             };
-            let leaders = [(); 2].map(|()| sys.fork(leader(tried.clone())).expect("there is room"));
+            let leaders =
+                [(); 2].map(|()| sys.fork(leader(tried.clone())).expect("within the limits"));
             let results: i32 = leaders.map(|leader| status_of(sys, leader)).iter().sum();
             i32::from(results != 1 + 2)
         })
@@ -102,13 +108,13 @@ const READ_AGAINST_SETPGID: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let shell = sys.fork(|sys| {
-                sys.setsid().expect("it leads no group");
-                let (user, terminal) = sys.openpty().expect("there is room");
-                sys.set_controlling(terminal).expect("it leads a session");
-                sys.write(user, b"line\n").expect("there is room");
+                sys.setsid().expect("the caller leads no group");
+                let (user, terminal) = sys.openpty().expect("within the limits");
+                sys.set_controlling(terminal).expect("the caller leads a session");
+                sys.write(user, b"line\n").expect("within the limits");
                 read_while_moved(sys, terminal)
             });
-            status_of(sys, shell.expect("there is room"))
+            status_of(sys, shell.expect("within the limits"))
         })
     },
     with: |builder| builder,
@@ -119,16 +125,16 @@ fn read_while_moved(sys: &dyn Sys, terminal: Fd) -> i32 {
     let ttin = SigSet::of(&[Signal::TTIN]);
     let over = Arc::new(AtomicBool::new(false));
     let seen = over.clone();
-    sys.sigprocmask(Some((SigmaskHow::Block, ttin))).expect("it is allowed");
+    sys.sigprocmask(Some((SigmaskHow::Block, ttin))).expect("permitted");
     let friend = sys.fork(move |sys| {
         while !seen.load(Ordering::Relaxed) {
             sys.sched_yield();
         }
         i32::from(sys.sigpending().contains(Signal::TTIN))
     });
-    let friend = friend.expect("there is room");
-    sys.setpgid(friend, friend).expect("it is my child");
-    sys.sigprocmask(Some((SigmaskHow::Unblock, ttin))).expect("it is allowed");
+    let friend = friend.expect("within the limits");
+    sys.setpgid(friend, friend).expect("a child of the caller");
+    sys.sigprocmask(Some((SigmaskHow::Unblock, ttin))).expect("permitted");
     let foreground = sys.getpgrp();
     let reader = sys.fork(move |sys| {
         let signalled = Arc::new(AtomicI32::new(0));
@@ -136,14 +142,14 @@ fn read_while_moved(sys: &dyn Sys, terminal: Fd) -> i32 {
         let action = SigAction::handler(move |_, _| {
             counts.fetch_add(1, Ordering::Relaxed);
         });
-        sys.sigaction(Signal::TTIN, Some(action)).expect("it is allowed");
+        sys.sigaction(Signal::TTIN, Some(action)).expect("permitted");
         sys.setpgid(OWN, friend).expect("it is there");
         sys.thread(move |sys| sys.setpgid(OWN, foreground).expect("it is there"))
-            .expect("there is room");
+            .expect("within the limits");
         let _ = sys.read(terminal, &mut [0; 9]);
         signalled.load(Ordering::Relaxed)
     });
-    let reader_signalled = status_of(sys, reader.expect("there is room"));
+    let reader_signalled = status_of(sys, reader.expect("within the limits"));
     over.store(true, Ordering::Relaxed);
     let group_signalled = status_of(sys, friend);
     i32::from(group_signalled > reader_signalled)

@@ -20,7 +20,7 @@ fn pauses(sys: &dyn Sys) -> i32 {
 fn end(sys: &dyn Sys, pid: Pid) -> Result<WaitStatus, Errno> {
     loop {
         let found = sys.waitpid(pid.into(), WaitOptions::empty())?;
-        let status = found.expect("it slept").status;
+        let status = found.expect("the wait blocks").status;
         if status.is_terminated() {
             return Ok(status);
         }
@@ -38,13 +38,13 @@ fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
 /// such child.
 fn both_wait(tracer_waits: bool) -> Scene {
     Arc::new(move |sys| {
-        let child = sys.fork(pauses).expect("there is room");
+        let child = sys.fork(pauses).expect("within the limits");
         let attached = Arc::new(AtomicBool::new(false));
         let says = attached.clone();
         let tracer = sys.fork(move |sys| {
-            sys.ptrace(Ptrace::Attach(child)).expect("it may");
+            sys.ptrace(Ptrace::Attach(child)).expect("permitted");
             says.store(true, Ordering::Relaxed);
-            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
             if !tracer_waits {
                 return 0;
             }
@@ -54,7 +54,7 @@ fn both_wait(tracer_waits: bool) -> Scene {
                 other_lost.store(end(sys, child) == Err(Errno::ECHILD), Ordering::Relaxed);
             });
             let mine = end(sys, child);
-            sys.join(other.expect("there is room")).expect("it is mine");
+            sys.join(other.expect("within the limits")).expect("a thread of the caller");
             let other_lost = lost.load(Ordering::Relaxed);
             i32::from(match mine {
                 Ok(status) => status != KILLED || !other_lost,
@@ -68,7 +68,7 @@ fn both_wait(tracer_waits: bool) -> Scene {
                 other => break other.map(|found| found.map(|waited| waited.status)),
             }
         };
-        let tracers = end(sys, tracer.expect("there is room"));
+        let tracers = end(sys, tracer.expect("within the limits"));
         let alone = sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD);
         i32::from((seen, tracers, alone) != (Ok(Some(KILLED)), Ok(WaitStatus::Exited(0)), true))
     })
@@ -78,19 +78,19 @@ fn both_wait(tracer_waits: bool) -> Scene {
 /// that inherits it waits for it when the tracer has.
 fn parent_dies(tracer_waits: bool) -> Scene {
     Arc::new(move |sys| {
-        sys.set_subreaper(true).expect("it may");
+        sys.set_subreaper(true).expect("permitted");
         let ended = Arc::new(AtomicBool::new(false));
         let (says, sees) = (ended.clone(), ended);
         sys.fork(move |sys| {
-            let child = sys.fork(pauses).expect("there is room");
+            let child = sys.fork(pauses).expect("within the limits");
             sys.fork(move |sys| {
-                sys.ptrace(Ptrace::Attach(child)).expect("it may");
-                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                sys.ptrace(Ptrace::Attach(child)).expect("permitted");
+                sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 let looks = WaitOptions::EXITED | WaitOptions::NOWAIT;
                 while !sys
                     .waitid(child.into(), looks)
                     .expect("it is my tracee")
-                    .expect("it slept")
+                    .expect("the wait blocks")
                     .status
                     .is_terminated()
                 {
@@ -99,11 +99,11 @@ fn parent_dies(tracer_waits: bool) -> Scene {
                 says.store(true, Ordering::Relaxed);
                 i32::from(tracer_waits && end(sys, child) != Ok(KILLED))
             })
-            .expect("there is room");
+            .expect("within the limits");
             await_set(sys, &sees);
             0
         })
-        .expect("there is room");
+        .expect("within the limits");
         let mut ends = Vec::new();
         while let Ok(waited) = sys.wait() {
             ends.push(waited.status);
@@ -153,16 +153,16 @@ fn polls(sys: &dyn Sys, child: Pid) -> bool {
 const TRACER_AGAINST_PARENT: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            sys.setuid(7).expect("it may");
-            let tracee = sys.fork(pauses).expect("there is room");
+            sys.setuid(7).expect("permitted");
+            let tracee = sys.fork(pauses).expect("within the limits");
             let tracer = sys
                 .fork(move |sys| {
-                    sys.ptrace(Ptrace::Attach(tracee)).expect("it may");
-                    sys.kill(tracee.into(), Some(Signal::KILL)).expect("it is there");
+                    sys.ptrace(Ptrace::Attach(tracee)).expect("permitted");
+                    sys.kill(tracee.into(), Some(Signal::KILL)).expect("the target exists");
                     (0..5).for_each(|_| sys.sched_yield());
                     0
                 })
-                .expect("there is room");
+                .expect("within the limits");
             let both = polls(sys, tracee) && polls(sys, tracer);
             let alone = sys.wait() == Err(Errno::ECHILD);
             sys.setrlimit(Resource::Processes, Rlimit { soft: 1, hard: 1 }).expect("lowered");

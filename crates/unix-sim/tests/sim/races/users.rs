@@ -11,22 +11,27 @@ use crate::races::explore::{PARALLEL, Race, Scene};
 fn counted(makes: fn(&dyn Sys)) -> Scene {
     Arc::new(move |sys| {
         let program = sys.fork(move |sys| {
-            let changes = sys.thread(|sys| sys.setuid(7).expect("it may"));
+            let changes = sys.thread(|sys| sys.setuid(7).expect("permitted"));
             makes(sys);
-            sys.join(changes.expect("there is room")).expect("it is mine");
+            sys.join(changes.expect("within the limits")).expect("a thread of the caller");
             sys.setrlimit(Resource::Processes, Rlimit { soft: 1, hard: 1 }).expect("lowered");
             i32::from(sys.fork(|_| 0) != Err(Errno::EAGAIN))
         });
-        let waited = sys.waitpid(program.expect("there is room").into(), WaitOptions::empty());
-        waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(9)
+        let waited = sys.waitpid(program.expect("within the limits").into(), WaitOptions::empty());
+        waited
+            .expect("a child of the caller")
+            .expect("the wait blocks")
+            .status
+            .exited()
+            .unwrap_or(9)
     })
 }
 
 const SETUID_AGAINST_FORK: Race = Race {
     scene: || {
         counted(|sys| {
-            let child = sys.fork(|_| 0).expect("there is room");
-            sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+            let child = sys.fork(|_| 0).expect("within the limits");
+            sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
         })
     },
     with: |builder| builder,
@@ -36,8 +41,8 @@ const SETUID_AGAINST_FORK: Race = Race {
 const SETUID_AGAINST_THREAD: Race = Race {
     scene: || {
         counted(|sys| {
-            let thread = sys.thread(|_| {}).expect("there is room");
-            sys.join(thread).expect("it is mine");
+            let thread = sys.thread(|_| {}).expect("within the limits");
+            sys.join(thread).expect("a thread of the caller");
         })
     },
     with: |builder| builder,

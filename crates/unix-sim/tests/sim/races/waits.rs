@@ -14,8 +14,8 @@ const WAIT_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
             for status in 1..4 {
-                let child = sys.fork(move |_| status).expect("there is room");
-                let waited = sys.wait().expect("there is a child");
+                let child = sys.fork(move |_| status).expect("within the limits");
+                let waited = sys.wait().expect("a child exists");
                 if waited.pid != child || waited.status.exited() != Some(status) {
                     return 1;
                 }
@@ -32,9 +32,9 @@ const UNWANTED_AGAINST_KILL: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let ignore = SigAction { disposition: Disposition::Ignore, ..SigAction::default() };
-            sys.sigaction(Signal::CHLD, Some(ignore)).expect("it is allowed");
+            sys.sigaction(Signal::CHLD, Some(ignore)).expect("permitted");
             for _ in 0..3 {
-                let child = sys.fork(|_| 0).expect("there is room");
+                let child = sys.fork(|_| 0).expect("within the limits");
                 while sys.waitpid(child.into(), WaitOptions::NOHANG) != Err(Errno::ECHILD) {
                     sys.sched_yield();
                 }
@@ -72,7 +72,7 @@ const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
             let nothing = SpawnRequest::new("nothing", &["nothing"]);
             let failed = (0..3).all(|_| sys.spawn(&nothing) == Err(Errno::ENOENT));
             over.store(true, Ordering::Relaxed);
-            sys.join(waiter.expect("there is room")).expect("it is mine");
+            sys.join(waiter.expect("within the limits")).expect("a thread of the caller");
             i32::from(!failed || met.load(Ordering::Relaxed))
         })
     },
@@ -92,7 +92,7 @@ const TWO_WAITERS: Race = Race {
         let won = Arc::new(AtomicI32::new(0));
         let lost = Arc::new(AtomicI32::new(0));
         Arc::new(move |sys| {
-            sys.fork(|_| 7).expect("there is room");
+            sys.fork(|_| 7).expect("within the limits");
             let wait = |won: Arc<AtomicI32>, lost: Arc<AtomicI32>| {
                 move |sys: &dyn tontine_unix::Sys| {
                     match sys.wait() {
@@ -101,9 +101,9 @@ const TWO_WAITERS: Race = Race {
                     };
                 }
             };
-            let other = sys.thread(wait(won.clone(), lost.clone())).expect("there is room");
+            let other = sys.thread(wait(won.clone(), lost.clone())).expect("within the limits");
             wait(won.clone(), lost.clone())(sys);
-            sys.join(other).expect("it is mine");
+            sys.join(other).expect("a thread of the caller");
             let results = (won.load(Ordering::Relaxed), lost.load(Ordering::Relaxed));
             i32::from(results != (1, 1))
         })
@@ -116,10 +116,10 @@ const TWO_WAITERS: Race = Race {
 fn reaps_by_signal(most: usize) -> Scene {
     Arc::new(move |sys| {
         let blocked = SigSet::of(&[Signal::CHLD]);
-        sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("it is allowed");
-        sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
+        sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("permitted");
+        sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("permitted");
         for _ in 0..3 {
-            sys.fork(|_| 0).expect("there is room");
+            sys.fork(|_| 0).expect("within the limits");
         }
         let mut left = 3;
         while left > 0 {

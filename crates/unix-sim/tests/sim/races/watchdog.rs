@@ -40,7 +40,7 @@ fn computes(sys: &dyn Sys, told: &Arc<Told>, begun: &Arc<Mutex<Option<(i32, Inst
             std::hint::spin_loop();
         }
     });
-    i32::from(sys.join(thread.expect("there is room")).is_err())
+    i32::from(sys.join(thread.expect("within the limits")).is_err())
 }
 
 /// Makes calls until somebody was named: sleeps, lets others run, computes and polls.
@@ -70,14 +70,14 @@ fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
         let pid = Arc::new(Mutex::new(0));
         let spawned = Arc::clone(&pid);
         let report = run(system, move |sys| {
-            let polite = sys.spawn(&SpawnRequest::new("behaves", &[])).expect("there is room");
+            let polite = sys.spawn(&SpawnRequest::new("behaves", &[])).expect("within the limits");
             // Processor 0 is the master's in that mode.
             sys.place(Some(1)).expect("there are two");
-            let busy = sys.spawn(&SpawnRequest::new("computes", &[])).expect("there is room");
+            let busy = sys.spawn(&SpawnRequest::new("computes", &[])).expect("within the limits");
             *spawned.lock().expect("no panic") = busy.number();
             let ends = [polite, busy].map(|child| {
                 let waited = sys.waitpid(child.into(), WaitOptions::empty());
-                waited.expect("it is my child").expect("it slept").status.exited()
+                waited.expect("a child of the caller").expect("the wait blocks").status.exited()
             });
             i32::from(ends != [Some(0); 2])
         });

@@ -67,11 +67,12 @@ fn refusal(path: &str, user: u32) -> Option<Errno> {
 #[test]
 fn what_cannot_be_executed_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("one's own");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755))
+        .expect("the caller's own file");
     let file = |name: &str, mode: u32| {
         let path = folder.path().join(name);
         File::create(&path).expect("a file");
-        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("one's own");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("the caller's own file");
         path.to_str().expect("text").to_owned()
     };
     let empty = file("empty", 0o755);
@@ -79,8 +80,8 @@ fn what_cannot_be_executed_says_why() {
     fs::copy(TRUE, &written).expect("a program");
     let private = file("private", 0o700);
     fs::copy(TRUE, &private).expect("a program");
-    fs::set_permissions(&private, Permissions::from_mode(0o700)).expect("one's own");
-    let writer = OpenOptions::new().write(true).open(&written).expect("one's own");
+    fs::set_permissions(&private, Permissions::from_mode(0o700)).expect("the caller's own file");
+    let writer = OpenOptions::new().write(true).open(&written).expect("the caller's own file");
     let cases = [
         ("/".to_owned() + &"x".repeat(300), 0, Errno::ENAMETOOLONG),
         (folder.path().join("nothing").to_str().unwrap().to_owned(), 0, Errno::ENOENT),

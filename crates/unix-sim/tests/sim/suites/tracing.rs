@@ -6,7 +6,7 @@ const STOPPED: WaitOptions = WaitOptions::STOPPED;
 
 /// What becomes of a tracee next.
 fn next(sys: &dyn Sys, tracee: Pid) -> WaitStatus {
-    sys.waitpid(tracee.into(), WaitOptions::empty()).unwrap().expect("it slept").status
+    sys.waitpid(tracee.into(), WaitOptions::empty()).unwrap().expect("the wait blocks").status
 }
 
 /// Attaches, sees the stop, and lets go.

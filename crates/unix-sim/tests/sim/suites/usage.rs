@@ -18,7 +18,7 @@ fn compute(sys: &dyn Sys, work: Duration) {
 }
 
 fn waited(sys: &dyn Sys, child: Pid) -> WaitedChild {
-    sys.waitpid(child.into(), WaitOptions::empty()).unwrap().expect("it slept")
+    sys.waitpid(child.into(), WaitOptions::empty()).unwrap().expect("the wait blocks")
 }
 
 #[test]
