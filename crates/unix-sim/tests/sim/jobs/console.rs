@@ -1,4 +1,4 @@
-//! A console: a terminal whose controlling end is outside of the system.
+//! A console: a terminal whose controlling end is outside the system.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tontine_unix_sim::{Console, Virtual};
 
 use crate::jobs::scene::{CAT, Gate, SELF, change, end, fork, ignore, rest, sleep_on, with};
 
-/// Looks until `text` has been shown, and forgets what came before its end.
+/// Reads output until `text` appears, and discards everything up to its end.
 fn await_text(console: &Console, seen: &mut Vec<u8>, place: &str, text: &[u8]) {
     for _ in 0..200 {
         seen.extend(console.output(Duration::from_millis(100)));
@@ -118,7 +118,7 @@ fn who_writes_more_than_anybody_looks_at_waits() {
 
 #[test]
 fn what_nobody_looked_at_before_the_end_is_there_after_it() {
-    // A little more than a console keeps: the terminal has the rest when the program ends.
+    // Slightly more than the console's buffer: the terminal holds the rest when the program ends.
     const WRITTEN: usize = (1 << 16) + 1100;
     let console = Console::new();
     let unix = Virtual::builder().console(&console).build().unwrap();

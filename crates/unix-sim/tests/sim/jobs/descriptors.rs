@@ -1,4 +1,4 @@
-//! Descriptors: their numbers, their limit, and who inherits them.
+//! Descriptors: their numbers, their limit, and their inheritance.
 
 use tontine_unix::{Errno, Fd, Resource, Rlimit, SpawnRequest, WaitStatus};
 
@@ -33,8 +33,9 @@ fn a_new_descriptor_has_the_lowest_free_number() {
     });
 }
 
-/// Without a console 0 to 2 were closed. The first pipe got them, so that `dup2(w, 1); close(w)`
-/// closed the descriptor that it had just created, and written bytes were lost without an error.
+/// Regression: without a console, descriptors 0 to 2 were closed. The first pipe received them, so
+/// that `dup2(w, 1); close(w)` closed the descriptor that it had just created, and written bytes
+/// were lost without an error.
 #[test]
 fn standard_descriptors_are_a_null_device_without_a_console() {
     everywhere(|sys| {
@@ -51,7 +52,7 @@ fn standard_descriptors_are_a_null_device_without_a_console() {
         assert_eq!(end(sys, child), WaitStatus::Exited(0));
         let mut heard = [0; 8];
         assert_eq!(sys.read(from, &mut heard), Ok(5));
-        // A copy is the device too, and closing one leaves the others.
+        // A copy is the device too, and closing one copy leaves the others open.
         sys.dup2(Fd::STDERR, Fd(9)).unwrap();
         sys.close(Fd::STDERR).unwrap();
         assert_eq!(sys.write(Fd::STDERR, b"x"), Err(Errno::EBADF));
@@ -82,16 +83,16 @@ fn no_number_at_or_above_the_limit() {
     everywhere(|sys| {
         sys.setrlimit(Resource::Descriptors, Rlimit::of(6)).unwrap();
         let (from, to) = sys.pipe().unwrap();
-        assert_eq!(sys.pipe(), Err(Errno::EMFILE), "room for one of two");
+        assert_eq!(sys.pipe(), Err(Errno::EMFILE), "one free descriptor of two");
         assert_eq!(sys.openpty(), Err(Errno::EMFILE));
         assert_eq!(sys.dup2(from, Fd(6)), Err(Errno::EBADF));
         sys.dup2(from, Fd(5)).unwrap();
         sys.close(from).unwrap();
         assert_eq!(sys.read(Fd(5), &mut []), Ok(0));
         sys.close(Fd(5)).unwrap();
-        assert_eq!(sys.pipe(), Ok((Fd(3), Fd(5))), "what failed left nothing behind");
+        assert_eq!(sys.pipe(), Ok((Fd(3), Fd(5))), "a failed call leaves no descriptor open");
         sys.close(to).unwrap();
-        // Descriptors that are open already stay open, whatever the limit.
+        // Open descriptors stay open, whatever the limit.
         sys.setrlimit(Resource::Descriptors, Rlimit::of(0)).unwrap();
         assert_eq!(sys.write(Fd::STDOUT, b"x"), Ok(1));
         sys.close(Fd::STDOUT).unwrap();
@@ -127,7 +128,7 @@ fn a_child_inherits_descriptors_and_closes_only_its_own() {
 #[test]
 fn exec_closes_new_descriptors_and_keeps_copies() {
     everywhere_and_on_linux(|sys| {
-        // Whatever comes after these has a number that is none of the standard ones.
+        // All later descriptors get numbers above the standard ones.
         let _low = (sys.pipe(), sys.pipe());
         let (input, type_in) = sys.pipe().unwrap();
         let (see, output) = sys.pipe().unwrap();
@@ -139,7 +140,7 @@ fn exec_closes_new_descriptors_and_keeps_copies() {
         sys.close(input).unwrap();
         sys.close(output).unwrap();
         sys.write(type_in, b"through").unwrap();
-        // The end would never come if the child still had what `type_in` is.
+        // The end of input would never arrive if the child still held `type_in`.
         sys.close(type_in).unwrap();
         let mut seen = [0; 16];
         assert_eq!(sys.read(see, &mut seen), Ok(7));
@@ -154,7 +155,7 @@ fn spawn_moves_descriptors_all_at_once() {
         let _low = (sys.pipe(), sys.pipe());
         let (input, type_in) = sys.pipe().unwrap();
         let (see, output) = sys.pipe().unwrap();
-        // Crossed on purpose: each is moved to where the other one was.
+        // Crossed on purpose: each descriptor moves to the other's number.
         sys.dup2(input, Fd(40)).unwrap();
         sys.dup2(output, Fd(41)).unwrap();
         let mut spawn = SpawnRequest::new(CAT, &["cat"]);
@@ -178,6 +179,6 @@ fn spawn_with_a_descriptor_that_is_not_open_ebadf() {
         let mut spawn = SpawnRequest::new(CAT, &["cat"]);
         spawn.descriptors = vec![(Fd(77), Fd::STDIN)];
         assert_eq!(sys.spawn(&spawn), Err(Errno::EBADF));
-        assert_eq!(sys.wait(), Err(Errno::ECHILD), "nothing is left");
+        assert_eq!(sys.wait(), Err(Errno::ECHILD), "the failed spawn left no child");
     });
 }

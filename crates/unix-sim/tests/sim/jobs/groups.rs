@@ -1,4 +1,4 @@
-//! Process groups: setpgid and getpgid, killpg, how long a group lives.
+//! Process groups: setpgid and getpgid, killpg, the lifetime of a group.
 
 use tontine_unix::{Errno, Pid, Signal, SignalTarget, Sys, WaitOptions, WaitStatus};
 
@@ -40,7 +40,7 @@ fn a_child_joins_a_group_that_there_is() {
         assert_eq!(sys.getpgid(two), Ok(one));
         sys.setpgid(two, sys.getpgrp()).unwrap();
         assert_eq!(sys.getpgid(two), Ok(sys.getpgrp()));
-        // To where it is already is no mistake.
+        // A move into the current group is permitted.
         sys.setpgid(two, sys.getpgrp()).unwrap();
         kill(sys, one);
         kill(sys, two);
@@ -63,7 +63,11 @@ fn setpgid_einval_a_negative_group() {
     everywhere_and_on_linux(|sys| {
         assert_eq!(sys.setpgid(SELF, Pid::number_only(-1)), Err(Errno::EINVAL));
         assert_eq!(sys.setpgid(NOBODY, Pid::number_only(-1)), Err(Errno::EINVAL));
-        assert_eq!(sys.setpgid(Pid::number_only(-1), SELF), Err(Errno::EINVAL), "of its own");
+        assert_eq!(
+            sys.setpgid(Pid::number_only(-1), SELF),
+            Err(Errno::EINVAL),
+            "the process's own group"
+        );
     });
 }
 
@@ -82,12 +86,12 @@ fn setpgid_esrch_neither_the_caller_nor_a_child() {
         assert_eq!(sys.setpgid(grand, grand), Err(Errno::ESRCH), "a grandchild");
         grandchild.open(sys);
         assert_eq!(end(sys, child), WaitStatus::Exited(0));
-        assert_eq!(sys.setpgid(child, SELF), Err(Errno::ESRCH), "who was waited for");
-        assert_eq!(sys.setpgid(NOBODY, SELF), Err(Errno::ESRCH), "nobody");
+        assert_eq!(sys.setpgid(child, SELF), Err(Errno::ESRCH), "a reaped child");
+        assert_eq!(sys.setpgid(NOBODY, SELF), Err(Errno::ESRCH), "a missing process");
         assert_eq!(
             sys.setpgid(Pid::number_only(-1), sys.getpgrp()),
             Err(Errno::ESRCH),
-            "no number"
+            "an invalid number"
         );
     });
 }
@@ -125,7 +129,7 @@ fn setpgid_eperm_a_child_or_a_group_of_another_session() {
 fn setpgid_eperm_a_group_that_does_not_exist() {
     everywhere_and_on_linux(|sys| {
         let (one, two) = (sleeper(sys), sleeper(sys));
-        assert_eq!(sys.setpgid(one, two), Err(Errno::EPERM), "a process that leads none");
+        assert_eq!(sys.setpgid(one, two), Err(Errno::EPERM), "a process that leads no group");
         assert_eq!(sys.setpgid(one, NOBODY), Err(Errno::EPERM));
         kill(sys, one);
         kill(sys, two);
@@ -142,7 +146,7 @@ fn a_zombie_is_still_in_its_group_and_may_be_moved() {
         assert_eq!(sys.getsid(child), sys.getsid(SELF));
         sys.setpgid(child, child).unwrap();
         assert_eq!(sys.getpgid(child), Ok(child));
-        assert_eq!(sys.killpg(child, Some(Signal::TERM)), Ok(()), "its group is there");
+        assert_eq!(sys.killpg(child, Some(Signal::TERM)), Ok(()), "its group exists");
         assert_eq!(end(sys, child), WaitStatus::Exited(0));
         assert_eq!(sys.getpgid(child), Err(Errno::ESRCH));
         assert_eq!(sys.getsid(child), Err(Errno::ESRCH));
@@ -200,13 +204,17 @@ fn a_group_outlives_its_leader_and_keeps_the_number() {
         |builder| builder.pids(330),
         |_| {},
         |sys| {
-            // Beyond those that are given out once.
+            // Above the numbers that are assigned only once.
             while fork_and_reap(sys).number() < 305 {}
             let (first, member) = (leader(sys), sleeper(sys));
             sys.setpgid(member, first).unwrap();
             kill(sys, first);
             assert_eq!(sys.getpgid(member), Ok(first));
-            assert_eq!(sys.kill(first.into(), None), Err(Errno::ESRCH), "it has no process");
+            assert_eq!(
+                sys.kill(first.into(), None),
+                Err(Errno::ESRCH),
+                "no process has the number"
+            );
             for _ in 0..60 {
                 assert_ne!(fork_and_reap(sys).number(), first.number());
             }
@@ -222,8 +230,8 @@ fn fork_and_reap(sys: &dyn Sys) -> Pid {
     child
 }
 
-/// The child is a member before the walk, or is forked after the signal was delivered: never
-/// neither.
+/// The child is a member before the walk over the group, or is forked after the delivery of the
+/// signal; no third case exists.
 #[test]
 fn a_group_signal_finds_the_children_of_a_concurrent_fork() {
     everywhere(|sys| {
@@ -243,7 +251,7 @@ fn a_group_signal_finds_the_children_of_a_concurrent_fork() {
                 sys.sched_yield();
             }
             sys.killpg(first, Some(Signal::TERM)).unwrap();
-            // Who missed it would sleep for ever.
+            // A child that missed the signal would sleep indefinitely.
             while sys.wait().is_ok() {}
         }
     });

@@ -1,4 +1,5 @@
-//! Job control at a terminal: who may read, write and change it, and what it sends to whom.
+//! Job control at a terminal: which processes may read, write and change it, and the signals that
+//! it sends.
 
 use tontine_unix::{Errno, Fd, Modes, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitStatus};
 
@@ -10,7 +11,7 @@ use crate::jobs::scene::{
 const TTIN: SigSet = SigSet::of(&[Signal::TTIN]);
 const TTOU: SigSet = SigSet::of(&[Signal::TTOU]);
 
-/// A child in a background group that does `body`.
+/// Returns a child in a background group that runs `body`.
 fn background(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) + Send + 'static) -> Pid {
     let child = fork(sys, move |sys| {
         sys.setpgid(SELF, SELF).unwrap();
@@ -20,7 +21,7 @@ fn background(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) + Send + 'static) -> Pi
     child
 }
 
-/// Puts a group into the foreground and lets it go on.
+/// Moves a group into the foreground and continues it.
 fn foreground(sys: &dyn Sys, terminal: Fd, group: Pid) {
     ignore(sys, Signal::TTOU);
     sys.tcsetpgrp(terminal, group).unwrap();
@@ -269,9 +270,9 @@ fn a_signal_from_the_terminal_flushes_what_was_typed_unless_noflsh() {
     });
 }
 
-/// §7.2.3: a thread changes the group of its process while another reads from the background.
-/// Whoever reads gets SIGTTIN whatever its group is by then, and never sleeps on as if it were in
-/// the foreground.
+/// §7.2.3: a thread changes the group of its process while another thread reads from the
+/// background. The reader gets SIGTTIN whatever its group is by then, and never continues to sleep
+/// as if it were in the foreground.
 #[test]
 fn who_reads_gets_sigttin_though_another_thread_changes_its_group() {
     everywhere(|sys| {
@@ -280,7 +281,7 @@ fn who_reads_gets_sigttin_though_another_thread_changes_its_group() {
                 let reader = fork(sys, move |sys| {
                     let home = sys.getpgrp();
                     sys.setpgid(SELF, SELF).unwrap();
-                    // Not the foreground group: that one is its parent's.
+                    // Not the foreground group, which is that of the parent.
                     let friend = leader(sys);
                     let mover = sys.thread(move |sys| {
                         for _ in 0..20 {

@@ -1,6 +1,6 @@
-//! Groups, sessions, job control, terminals, pipes and tracing, rule by rule: each test is named
-//! after one and holds in every mode, on both executors ([`scene::everywhere`]), and on Linux where
-//! a test says so.
+//! Groups, sessions, job control, terminals, pipes and tracing, rule by rule. Each test is named
+//! after its rule and runs in every mode, on both executors ([`scene::everywhere`]), and also on
+//! Linux if the test requests it.
 
 mod console;
 mod descriptors;

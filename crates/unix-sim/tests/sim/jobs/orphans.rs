@@ -1,4 +1,4 @@
-//! Orphaned groups: nobody outside, in their session, would continue them.
+//! Orphaned groups: no process outside, in their session, could continue them.
 
 use tontine_unix::{Errno, Pid, SigSet, Signal, WaitStatus};
 
@@ -136,7 +136,7 @@ fn a_group_is_not_orphaned_while_another_member_has_a_parent_outside() {
             assert_eq!(end(sys, between), WaitStatus::Exited(0));
             rest(sys);
             assert_eq!(news(sys, mine), None);
-            // Now it has nobody.
+            // Now the group has no parent outside.
             stop(sys, mine);
         });
         let child = tell.ask_pid(sys);
@@ -155,7 +155,7 @@ fn a_group_that_setpgid_orphans_is_not_told() {
                 stop(sys, child);
                 sys.setpgid(SELF, child).unwrap();
                 rest(sys);
-                assert_eq!(news(sys, child), None, "it stays as it is");
+                assert_eq!(news(sys, child), None, "the group stays stopped");
                 sys.setpgid(SELF, SELF).unwrap();
                 kill(sys, child);
             });

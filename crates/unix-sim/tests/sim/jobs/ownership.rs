@@ -1,4 +1,4 @@
-//! Whose a terminal is, and which group has its foreground, from the session's beginning to its
+//! The session and the foreground group of a terminal, from the beginning of the session to its
 //! end.
 
 use tontine_unix::{Errno, SigSet, Signal, WaitStatus};
@@ -43,7 +43,11 @@ fn the_foreground_is_given_and_taken_back() {
         with_terminal(sys, |sys, _, terminal| {
             ignore(sys, Signal::TTOU);
             let me = sys.getpgrp();
-            assert_eq!(sys.tcsetpgrp(terminal, me), Ok(()), "it has it already");
+            assert_eq!(
+                sys.tcsetpgrp(terminal, me),
+                Ok(()),
+                "the group is in the foreground already"
+            );
             let child = leader(sys);
             assert_eq!(sys.tcsetpgrp(terminal, child), Ok(()));
             assert_eq!(sys.tcgetpgrp(terminal), Ok(child));

@@ -1,4 +1,4 @@
-//! Pipes: who waits for whom, what stays together, and how they end.
+//! Pipes: blocking reads and writes, atomic writes, and the end of a pipe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -12,9 +12,9 @@ use crate::jobs::scene::{
     Gate, end, everywhere_and_on_linux, fork, ignore, kill, news, pester, rest, sleeper,
 };
 
-/// Bytes that a pipe holds.
+/// Capacity of a pipe in bytes.
 const SIZE: usize = 65_536;
-/// Bytes that are written together.
+/// Maximum bytes of an atomic write.
 const ATOMIC: usize = 4096;
 
 #[test]
@@ -65,11 +65,11 @@ fn the_end_comes_when_the_last_writer_is_gone_by_close_exit_or_dup2() {
         });
         sys.close(to).unwrap();
         rest(sys);
-        assert_eq!(news(sys, reader), None, "a copy and a child have it");
-        // dup2 closes what the number was.
+        assert_eq!(news(sys, reader), None, "a copy and a child hold the write end");
+        // dup2 closes the previous descriptor of the number.
         sys.dup2(from, Fd(40)).unwrap();
         rest(sys);
-        assert_eq!(news(sys, reader), None, "a child has it");
+        assert_eq!(news(sys, reader), None, "a child holds the write end");
         go.open(sys);
         assert_eq!(end(sys, writer), WaitStatus::Exited(0));
         assert_eq!(end(sys, reader), WaitStatus::Exited(0));
@@ -140,7 +140,7 @@ fn a_writer_that_loses_its_reader_gets_the_count_of_what_was_written_and_sigpipe
             assert_eq!(sys.write(to, &[7; 3 * SIZE]), Ok(SIZE));
             assert_eq!(caught.load(Ordering::Relaxed), 1);
         });
-        // Long enough for the writer to fill the pipe, on a busy machine too.
+        // Long enough for the writer to fill the pipe, even on a busy machine.
         (0..50).for_each(|_| rest(sys));
         sys.close(from).unwrap();
         assert_eq!(end(sys, writer), WaitStatus::Exited(0));
@@ -155,7 +155,7 @@ fn the_last_readers_end_wakes_a_writer() {
             sys.close(from).unwrap();
             ignore(sys, Signal::PIPE);
             let wrote = sys.write(to, &[7; 3 * SIZE]);
-            // What was written before; on a slow machine that is nothing.
+            // The count written before the close; on a slow machine it may be zero, which is EPIPE.
             assert!(matches!(wrote, Ok(SIZE) | Err(Errno::EPIPE)), "{wrote:?}");
             assert_eq!(sys.write(to, b"x"), Err(Errno::EPIPE));
         });
@@ -239,7 +239,7 @@ fn a_reader_that_wants_nothing_gets_nothing() {
         let (from, to) = sys.pipe().unwrap();
         assert_eq!(sys.read(from, &mut []), Ok(0));
         assert_eq!(sys.write(to, &[]), Ok(0));
-        assert_eq!(sys.read(to, &mut [0; 1]), Err(Errno::EBADF), "the end to write to");
-        assert_eq!(sys.write(from, b"x"), Err(Errno::EBADF), "the end to read from");
+        assert_eq!(sys.read(to, &mut [0; 1]), Err(Errno::EBADF), "the write end");
+        assert_eq!(sys.write(from, b"x"), Err(Errno::EBADF), "the read end");
     });
 }

@@ -1,4 +1,4 @@
-//! Where a rule is played, and what tests do again and again there.
+//! The systems on which a rule runs, and helpers that its tests share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::keeper::keep;
 pub(crate) use crate::systems::CAT;
 use crate::systems::{assert_held, of, with_cat};
 
-/// Nobody.
+/// A process that does not exist.
 pub(crate) const NOBODY: Pid = Pid::number_only(4_000_000);
 const SEEDS: [u64; 4] = [1, 7, 42, 1991];
 
-/// Runs `program` in every mode, simulated with several seeds and on real processors; says in which
-/// combination it failed.
+/// Runs `program` in every mode, simulated with several seeds and on real processors; a failure
+/// names the combination.
 pub(crate) fn everywhere(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
     with(|builder| builder, |_| {}, program);
 }
 
-/// As [`everywhere`], on systems that `shape` changes; `beside` plays outside while one runs.
+/// Like [`everywhere`], on systems that `shape` changes; `beside` runs outside meanwhile.
 pub(crate) fn with(
     shape: impl Fn(Builder) -> Builder,
     beside: impl Fn(&str) + Sync,
@@ -45,13 +45,13 @@ pub(crate) fn with(
                     })
                 })
             }));
-            let Ok(report) = played else { panic!("{place}: the system broke") };
+            let Ok(report) = played else { panic!("{place}: the system panicked") };
             assert_held(&place, &report);
         }
     }
 }
 
-/// As [`everywhere`], and in a forked process on Linux.
+/// Like [`everywhere`], and in a forked process on Linux.
 pub(crate) fn everywhere_and_on_linux(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
     on_linux(program.clone());
     everywhere(program);
@@ -66,7 +66,7 @@ pub(crate) fn on_linux(program: impl Fn(&dyn Sys) + Send + 'static) {
     assert_eq!(status, Some(0), "on Linux");
 }
 
-/// [`CAT`], and the pipe that ends it when it is closed.
+/// Spawns [`CAT`]; returns it and the write end of its input, whose close ends it.
 pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut SpawnRequest)) -> (Pid, Fd) {
     let (from, to) = sys.pipe().unwrap();
     let mut spawn = SpawnRequest::new(CAT, &["cat"]);
@@ -77,7 +77,7 @@ pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut SpawnRequest)) -
     (child, to)
 }
 
-/// How somebody ends whom the caller inherits.
+/// Waits until a process that the caller is to inherit has ended, and returns its status.
 pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     while sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT) == Err(Errno::ECHILD)
     {
@@ -86,15 +86,15 @@ pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     end(sys, child)
 }
 
-/// A change of it that has happened already.
+/// Returns a change of the child that has already happened.
 pub(crate) fn news(sys: &dyn Sys, child: Pid) -> Option<WaitStatus> {
     let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
     let found = sys.waitid(Children::One(child), options | WaitOptions::NOHANG);
     found.expect("a child").map(|waited| waited.status)
 }
 
-/// Signals a child again and again until it ends: one that comes before the call that it is to
-/// interrupt is not the last.
+/// Sends a child a signal repeatedly until it ends, because a signal that arrives before the call
+/// that it is to interrupt has no effect.
 pub(crate) fn pester(sys: &dyn Sys, child: Pid, signal: Signal) -> WaitStatus {
     loop {
         sys.kill(child.into(), Some(signal)).unwrap();
@@ -105,7 +105,7 @@ pub(crate) fn pester(sys: &dyn Sys, child: Pid, signal: Signal) -> WaitStatus {
     }
 }
 
-/// A child that does `body`, and then nothing until a signal ends it.
+/// Returns a child that runs `body` and exits with status 0.
 pub(crate) fn fork(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) + Send + 'static) -> Pid {
     let child = sys.fork(move |sys| {
         body(sys);
@@ -120,18 +120,18 @@ pub(crate) fn kill(sys: &dyn Sys, child: Pid) {
     assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::KILL, false));
 }
 
-/// Stops a child, and sees that it has stopped.
+/// Stops a child and waits until it has stopped.
 pub(crate) fn stop(sys: &dyn Sys, child: Pid) {
     sys.kill(child.into(), Some(Signal::STOP)).unwrap();
     assert_eq!(change(sys, child), WaitStatus::Stopped(Signal::STOP));
 }
 
-/// Sleeps a moment: simulated, until all others sleep; elsewhere they had time to.
+/// Sleeps briefly: simulated, until all others sleep; elsewhere, long enough for others to run.
 pub(crate) fn rest(sys: &dyn Sys) {
     let _ = sys.nanosleep(Duration::from_millis(3));
 }
 
-/// One byte from one process to another.
+/// Passes one byte from one process to another.
 #[derive(Clone, Copy)]
 pub(crate) struct Gate(Fd, Fd);
 
@@ -141,12 +141,12 @@ impl Gate {
         Self(from, to)
     }
 
-    /// Lets one through that comes to [`Gate::pass`].
+    /// Releases one process at [`Gate::pass`].
     pub(crate) fn open(self, sys: &dyn Sys) {
         assert_eq!(sys.write(self.1, b"."), Ok(1));
     }
 
-    /// Sleeps until somebody opened it.
+    /// Sleeps until a process opens the gate.
     pub(crate) fn pass(self, sys: &dyn Sys) {
         let mut byte = [0];
         loop {
@@ -157,31 +157,31 @@ impl Gate {
         }
     }
 
-    /// Returns `true` if no process has opened the gate. The caller's end that opens it is closed.
+    /// Returns `true` if no process has opened the gate. Closes the caller's write end.
     pub(crate) fn is_shut(self, sys: &dyn Sys) -> bool {
         sys.close(self.1).unwrap();
         sys.read(self.0, &mut [0]) == Ok(0)
     }
 
-    /// Tells a number.
+    /// Sends a number.
     pub(crate) fn tell(self, sys: &dyn Sys, number: i32) {
         assert_eq!(sys.write(self.1, &number.to_ne_bytes()), Ok(4));
     }
 
-    /// Sleeps until one was told.
+    /// Sleeps until a number arrives.
     pub(crate) fn ask(self, sys: &dyn Sys) -> i32 {
         let mut bytes = [0; 4];
         assert_eq!(sys.read(self.0, &mut bytes), Ok(4));
         i32::from_ne_bytes(bytes)
     }
 
-    /// Sleeps until a process was told of, by its number.
+    /// Sleeps until the number of a process arrives.
     pub(crate) fn ask_pid(self, sys: &dyn Sys) -> Pid {
         Pid::number_only(self.ask(sys))
     }
 }
 
-/// Writes a byte, the signal's number, for each signal of `set` that comes.
+/// Writes a byte, the signal's number, for each signal of `set` that arrives.
 pub(crate) fn report(sys: &dyn Sys, to: Gate, set: SigSet) {
     for signal in set.iter() {
         let action = SigAction::handler(move |sys, info| {
@@ -191,28 +191,29 @@ pub(crate) fn report(sys: &dyn Sys, to: Gate, set: SigSet) {
     }
 }
 
-/// The next signal that was reported.
+/// Returns the next reported signal.
 pub(crate) fn reported(sys: &dyn Sys, from: Gate) -> Signal {
     let mut byte = [0];
     assert_eq!(sys.read(from.0, &mut byte), Ok(1));
     Signal::new(byte[0].into()).expect("a signal")
 }
 
-/// Plays `body` in a child that leads a session with a terminal of its own; it gets both ends, the
-/// controlling one first.
+/// Runs `body` in a child that leads a session with a terminal of its own; passes both ends, the
+/// controlling end first.
 pub(crate) fn with_terminal(sys: &dyn Sys, body: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static) {
     let leader = fork(sys, move |sys| {
         sys.setsid().unwrap();
         let (controlling, terminal) = sys.openpty().unwrap();
         sys.set_controlling(terminal).unwrap();
         body(sys, controlling, terminal);
-        // The end of the session hangs up its foreground group, which may be this process's.
+        // The end of the session sends SIGHUP to its foreground group, which may be that of this
+        // process.
         ignore(sys, Signal::HUP);
     });
-    assert_eq!(end(sys, leader), WaitStatus::Exited(0), "the session's leader");
+    assert_eq!(end(sys, leader), WaitStatus::Exited(0), "the session leader");
 }
 
-/// A sleeper that leads a group of its own, in the foreground.
+/// Returns a sleeper that leads a group of its own, in the foreground.
 pub(crate) fn foreground_sleeper(sys: &dyn Sys, terminal: Fd) -> Pid {
     ignore(sys, Signal::TTOU);
     let child = leader(sys);

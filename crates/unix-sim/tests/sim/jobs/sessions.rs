@@ -1,4 +1,4 @@
-//! Sessions: setsid, and who belongs to one.
+//! Sessions: setsid, and the members of a session.
 
 use tontine_unix::{Errno, SpawnGroup, WaitStatus};
 

@@ -1,4 +1,4 @@
-//! A terminal: whose it is, its errors, its two ends, and how it ends.
+//! A terminal: its session, its errors, its two ends, and its hang-up.
 
 use tontine_unix::{Errno, Fd, Modes, Pid, SigSet, Signal, Sys, Termios, WaitStatus};
 
@@ -8,7 +8,7 @@ use crate::jobs::scene::{
     with_terminal,
 };
 
-/// Reads all that is to be seen, up to `ending`.
+/// Reads all output up to `ending`.
 fn see(sys: &dyn Sys, controlling: Fd, ending: &[u8]) -> Vec<u8> {
     let mut seen = Vec::new();
     while !seen.ends_with(ending) {
@@ -32,11 +32,15 @@ fn a_session_leader_makes_a_terminal_its_sessions() {
             sys.set_controlling(terminal).unwrap();
             let me = sys.getpid();
             assert_eq!((sys.tcgetpgrp(terminal), sys.tcgetsid(terminal)), (Ok(me), Ok(me)));
-            assert_eq!(sys.tcgetpgrp(controlling), Ok(me), "from the other end");
+            assert_eq!(sys.tcgetpgrp(controlling), Ok(me), "through the other end");
             let tty = sys.open_tty().unwrap();
             assert_eq!(sys.tcgetsid(tty), Ok(me));
             let (_, second) = sys.openpty().unwrap();
-            assert_eq!(sys.set_controlling(second), Err(Errno::EPERM), "it has one");
+            assert_eq!(
+                sys.set_controlling(second),
+                Err(Errno::EPERM),
+                "the session has a terminal"
+            );
             ignore(sys, Signal::HUP);
         });
         assert_eq!(end(sys, leader), WaitStatus::Exited(0));
@@ -143,7 +147,7 @@ fn one_read_gives_one_line_and_the_end_of_input_gives_nothing() {
             assert_eq!(sys.read(terminal, &mut line[..2]), Ok(2));
             assert_eq!(sys.read(terminal, &mut line), Ok(2));
             assert_eq!(sys.read(terminal, &mut line), Ok(0), "the end of input");
-            assert_eq!(sys.read(terminal, &mut line), Ok(2), "and no newline");
+            assert_eq!(sys.read(terminal, &mut line), Ok(2), "a line without a newline");
             assert_eq!(&line[..2], b"ab");
         });
     });
@@ -169,7 +173,7 @@ fn the_leaders_exit_frees_the_terminal_and_hangs_the_foreground_group_up() {
         rest(sys);
         assert_eq!(news(sys, bystander), None);
         kill(sys, bystander);
-        assert_eq!(sys.tcgetpgrp(controlling), Ok(SELF), "nobody is in the foreground");
+        assert_eq!(sys.tcgetpgrp(controlling), Ok(SELF), "no group is in the foreground");
         let second = fork(sys, move |sys| {
             sys.setsid().unwrap();
             sys.set_controlling(terminal).unwrap();
@@ -205,7 +209,7 @@ fn a_stopped_foreground_group_that_is_cared_for_is_hung_up_and_not_continued() {
                 tell.tell(sys, 1);
                 go.pass(sys);
                 rest(sys);
-                assert_eq!(news(sys, member), None, "it is stopped still");
+                assert_eq!(news(sys, member), None, "still stopped");
                 sys.kill(member.into(), Some(Signal::CONT)).unwrap();
                 assert_eq!(change(sys, member), WaitStatus::Continued);
                 assert_eq!(reported(sys, told), Signal::HUP);
@@ -245,7 +249,7 @@ fn a_hang_up_signals_the_leader_and_the_foreground_group_when_the_leader_exits()
             let both = SigSet::from_iter([reported(sys, told), reported(sys, told)]);
             assert_eq!(both, SigSet::of(&[Signal::HUP, Signal::CONT]));
             rest(sys);
-            assert_eq!(news(sys, member), None, "not yet");
+            assert_eq!(news(sys, member), None, "no signal before the leader exits");
             tell.tell(sys, member.number());
         });
         let member = tell_member(sys, first, tell);
@@ -265,7 +269,7 @@ fn a_terminal_that_is_hung_up_reads_as_its_end_and_refuses_the_rest() {
             ignore(sys, Signal::HUP);
             let reader = fork(sys, move |sys| {
                 sys.close(controlling).unwrap();
-                // On Linux one that sleeps just then is told otherwise.
+                // On Linux, a read that sleeps at that moment returns EIO instead.
                 let read = sys.read(terminal, &mut [0; 8]);
                 assert!(matches!(read, Ok(0) | Err(Errno::EIO)), "{read:?}");
             });

@@ -1,7 +1,7 @@
-//! Tracees among families and groups: who waits for one that has ended when its parent or its
-//! tracer dies, what becomes of one whose group stops, and tracees of process 1.
+//! Tracees among families and groups: who waits for an ended tracee when its parent or its tracer
+//! dies, a tracee whose group stops, and tracees of process 1.
 
-#![allow(unsafe_code, reason = "a namespace of numbers is unshared")]
+#![allow(unsafe_code, reason = "a PID namespace is unshared")]
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::jobs::scene::{
 };
 use crate::jobs::tracing::{TRAPPED, traced_by_another};
 
-/// Blocks SIGCHLD, to look at it when it comes.
+/// Blocks SIGCHLD, so that the test can take it when it arrives.
 fn hold_sigchld(sys: &dyn Sys) {
     sys.sigprocmask(Some((SigmaskHow::Block, SIGCHLD))).unwrap();
     sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).unwrap();
 }
 
-/// Of whom the SIGCHLD tells that is pending, if one is.
+/// Returns the process that a pending SIGCHLD reports, if one is pending.
 fn told_of(sys: &dyn Sys) -> Option<i32> {
     let taken = sys.sigtimedwait(SIGCHLD, Some(Duration::ZERO));
     taken.map(|info| info.pid).ok()
@@ -31,7 +31,8 @@ fn told_of(sys: &dyn Sys) -> Option<i32> {
 
 const SIGCHLD: SigSet = SigSet::of(&[Signal::CHLD]);
 
-/// A process whose parent is about to die, when the gate is opened; the caller will inherit it.
+/// Returns a grandchild that the caller will inherit, its parent, and the gate that lets the parent
+/// exit.
 fn grandchild(sys: &dyn Sys) -> (Pid, Pid, Gate) {
     sys.set_subreaper(true).unwrap();
     let (tell, go) = (Gate::new(sys), Gate::new(sys));
@@ -42,11 +43,11 @@ fn grandchild(sys: &dyn Sys) -> (Pid, Pid, Gate) {
     (tell.ask_pid(sys), parent, go)
 }
 
-/// Kills a tracee, and sees that it has ended without waiting for it.
+/// Kills a tracee and waits, without reaping, until it has ended.
 fn kill_unwaited(sys: &dyn Sys, tracee: Pid) {
     sys.kill(tracee.into(), Some(Signal::KILL)).unwrap();
     let look = || sys.waitid(tracee.into(), WaitOptions::EXITED | WaitOptions::NOWAIT);
-    // That it has stopped may be seen first.
+    // Its stop may be reported first.
     while look().unwrap().unwrap().status != KILLED {
         rest(sys);
     }
@@ -64,20 +65,20 @@ fn a_tracee_that_ended_stays_its_tracers_when_its_parent_dies_and_is_inherited_t
             kill_unwaited(sys, child);
             ended.open(sys);
             look.pass(sys);
-            assert_eq!(end(sys, child), KILLED, "it has waited for nobody");
+            assert_eq!(end(sys, child), KILLED, "the tracer has waited for no process");
             looked.open(sys);
             sleep_on(sys);
         });
         ended.pass(sys);
-        assert_eq!(told_of(sys), None, "its parent is another");
+        assert_eq!(told_of(sys), None, "the caller is not the parent yet");
         go.open(sys);
         assert_eq!(end(sys, parent), WaitStatus::Exited(0));
-        assert_eq!(told_of(sys), Some(parent.number()), "and not of the tracee");
-        assert_eq!(news(sys, child), None, "its tracer comes first");
+        assert_eq!(told_of(sys), Some(parent.number()), "only the exit of the parent is reported");
+        assert_eq!(news(sys, child), None, "the tracer reaps first");
         assert_eq!(told_of(sys), None);
         look.open(sys);
         looked.pass(sys);
-        assert_eq!(told_of(sys), Some(child.number()), "now it is told");
+        assert_eq!(told_of(sys), Some(child.number()), "the heir is notified after the tracer");
         assert_eq!(end(sys, child), KILLED);
         kill(sys, tracer);
     });
@@ -116,9 +117,13 @@ fn a_tracee_that_ended_and_that_nobody_else_wants_is_its_tracers_all_the_same() 
         kill_unwaited(sys, child);
         go.open(sys);
         assert_eq!(end(sys, parent), WaitStatus::Exited(0));
-        assert_eq!(sys.kill(child.into(), None), Ok(()), "it is still there");
+        assert_eq!(sys.kill(child.into(), None), Ok(()), "the zombie still exists");
         assert_eq!(end(sys, child), KILLED);
-        assert_eq!(sys.kill(child.into(), None), Err(Errno::ESRCH), "nobody inherits it");
+        assert_eq!(
+            sys.kill(child.into(), None),
+            Err(Errno::ESRCH),
+            "no process inherits the zombie"
+        );
     });
 }
 
@@ -129,11 +134,11 @@ fn a_tracer_that_inherits_its_tracees_end_is_told_once_and_waits_once() {
         hold_sigchld(sys);
         sys.ptrace(Ptrace::Attach(child)).unwrap();
         kill_unwaited(sys, child);
-        assert_eq!(told_of(sys), Some(child.number()), "as its tracer");
+        assert_eq!(told_of(sys), Some(child.number()), "notified as its tracer");
         go.open(sys);
         assert_eq!(end(sys, parent), WaitStatus::Exited(0));
         assert_eq!(told_of(sys), Some(parent.number()));
-        assert_eq!(told_of(sys), None, "it knows");
+        assert_eq!(told_of(sys), None, "not notified again");
         let waited = sys.waitpid(Children::Any, WaitOptions::empty()).unwrap().unwrap();
         assert_eq!((waited.pid.number(), waited.status), (child.number(), KILLED));
         assert_eq!(sys.waitpid(Children::Any, WaitOptions::NOHANG), Err(Errno::ECHILD));
@@ -153,12 +158,12 @@ fn a_tracee_whose_parent_traces_it_is_waited_for_though_sigchld_is_ignored() {
         assert_eq!(end(sys, child), WaitStatus::Exited(0));
         let child = fork(sys, |_| {});
         let waited = sys.waitpid(child.into(), WaitOptions::empty());
-        assert_eq!(waited, Err(Errno::ECHILD), "others vanish");
+        assert_eq!(waited, Err(Errno::ECHILD), "other children vanish");
     });
 }
 
-/// A stop of a group reaches the tracee among its members as any signal does: it stops with the
-/// others when its tracer has let it have the signal. It goes on when its tracer lets it, whoever
+/// A stop of a group reaches a traced member like any signal: the tracee stops with the others once
+/// its tracer has passed the signal on, and continues once its tracer lets it, whichever process
 /// continues the group.
 #[test]
 fn a_group_that_stops_has_its_tracee_stopped_when_the_tracer_lets_it() {
@@ -184,10 +189,10 @@ fn a_group_that_stops_has_its_tracee_stopped_when_the_tracer_lets_it() {
         sys.kill(SignalTarget::Group(child), Some(Signal::STOP)).unwrap();
         assert_eq!(change(sys, other), WaitStatus::Stopped(Signal::STOP));
         stopped.pass(sys);
-        assert_eq!(news(sys, child), None, "it has not stopped yet");
+        assert_eq!(news(sys, child), None, "not stopped yet");
         go.open(sys);
         stopped.pass(sys);
-        assert_eq!(change(sys, child), WaitStatus::Stopped(Signal::STOP), "now it has");
+        assert_eq!(change(sys, child), WaitStatus::Stopped(Signal::STOP), "stopped by its tracer");
         sys.kill(SignalTarget::Group(child), Some(Signal::CONT)).unwrap();
         assert_eq!(change(sys, other), WaitStatus::Continued);
         assert_eq!(change(sys, child), WaitStatus::Continued);
@@ -209,7 +214,7 @@ fn who_waits_for_a_group_finds_the_tracee_in_it() {
             sys.ptrace(Ptrace::Continue(child, None)).unwrap();
             let group = |of: Pid| Children::Group(Pid::number_only(of.number()));
             let none = sys.waitpid(group(other), WaitOptions::NOHANG);
-            assert_eq!(none, Err(Errno::ECHILD), "it has nobody there");
+            assert_eq!(none, Err(Errno::ECHILD), "the tracer has no process in that group");
             assert_eq!(sys.waitpid(group(child), WaitOptions::NOHANG), Ok(None));
             sys.kill(child.into(), Some(Signal::USR1)).unwrap();
             let waited = sys.waitpid(group(child), WaitOptions::empty()).unwrap().unwrap();
@@ -220,7 +225,7 @@ fn who_waits_for_a_group_finds_the_tracee_in_it() {
             assert_eq!(waited.status, WaitStatus::Signaled(Signal::USR1, false));
             done.open(sys);
         });
-        // The parent too waits for the group, and sees its end when the tracer has.
+        // The parent also waits for the group; the end is reported to it after the tracer.
         let waited = sys.waitpid(Children::Group(child), WaitOptions::empty()).unwrap().unwrap();
         assert_eq!(waited.status, WaitStatus::Signaled(Signal::USR1, false));
         assert_eq!(waited.pid, child);
@@ -230,14 +235,14 @@ fn who_waits_for_a_group_finds_the_tracee_in_it() {
     });
 }
 
-/// Runs `program` in a child of process 1: everywhere, and on Linux in a namespace of its own,
-/// whose process 1 reaps its children.
+/// Runs `program` in a child of process 1: in every mode, and on Linux in a PID namespace of its
+/// own, whose process 1 reaps its children.
 fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
     let on_linux_too = program.clone();
     on_linux(move |sys| {
         // SAFETY: the call changes the namespace of later children, and no descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
-            // Without privilege there is no process 1 but the machine's.
+            // Without privilege, the only process 1 is the machine's.
             return;
         }
         let program = on_linux_too.clone();
@@ -255,8 +260,8 @@ fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'sta
     everywhere(program);
 }
 
-/// A child of process 1 asked to be traced and was refused. Linux permits it, and the child ends as
-/// any other.
+/// Regression: a child of process 1 that asked to be traced was refused. Linux permits it, and the
+/// child ends like any other.
 #[test]
 fn child_of_process_1_asks_to_be_traced_and_ends() {
     in_child_of_process_1(|sys| {
@@ -294,6 +299,6 @@ fn tracee_of_process_1_stays_stopped_until_it_is_killed() {
         while sys.kill(child.into(), None).is_ok() {
             rest(sys);
         }
-        assert!(went_on.is_shut(sys), "it did not go on");
+        assert!(went_on.is_shut(sys), "the tracee ran again");
     });
 }

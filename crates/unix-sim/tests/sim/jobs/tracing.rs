@@ -1,4 +1,4 @@
-//! ptrace: what a tracer learns of its tracee and does to it, and what the parent sees.
+//! ptrace: the reports that a tracer receives, its requests, and the view of the parent.
 
 use tontine_unix::{Errno, Pid, Ptrace, Signal, Sys, WaitOptions, WaitStatus};
 
@@ -24,8 +24,8 @@ fn a_tracee_stops_for_each_signal_and_gets_what_its_tracer_says() {
         });
         assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR1));
         sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::CHLD), "ignored ones too");
-        assert_eq!(news(sys, child), None, "it is told once");
+        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::CHLD), "ignored signals too");
+        assert_eq!(news(sys, child), None, "a stop is reported once");
         sys.ptrace(Ptrace::Continue(child, Some(Signal::CHLD))).unwrap();
         assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR2));
         sys.ptrace(Ptrace::Continue(child, Some(Signal::TERM))).unwrap();
@@ -52,11 +52,15 @@ fn a_stop_is_told_even_to_who_waits_for_ends_alone() {
 fn a_process_is_attached_and_detached() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
-        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "no tracee");
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "not a tracee");
         attach(sys, child);
-        assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "traced already");
+        assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "already traced");
         sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "it runs");
+        assert_eq!(
+            sys.ptrace(Ptrace::Continue(child, None)),
+            Err(Errno::ESRCH),
+            "the tracee is running"
+        );
         sys.kill(child.into(), Some(Signal::USR1)).unwrap();
         assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR1));
         sys.ptrace(Ptrace::Detach(child, Some(Signal::USR2))).unwrap();
@@ -116,8 +120,8 @@ fn a_traced_exec_stops_with_sigtrap() {
     });
 }
 
-/// A child, and another process that has attached to it; the gates make that one do what comes
-/// next.
+/// Attaches another process to a child; that process then runs `then`. Returns it once it has
+/// attached.
 pub(crate) fn traced_by_another(
     sys: &dyn Sys,
     child: Pid,
@@ -136,7 +140,7 @@ pub(crate) fn traced_by_another(
     tracer
 }
 
-/// As one is that was just attached to.
+/// The status of a tracee that was just attached.
 pub(crate) const TRAPPED: WaitStatus = WaitStatus::Trapped(Signal::STOP);
 
 #[test]
@@ -152,12 +156,12 @@ fn the_parent_stays_the_parent_while_another_traces() {
         let tracer = traced_by_another(sys, child, move |sys, child| {
             sys.ptrace(Ptrace::Continue(child, None)).unwrap();
             let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
-            assert_eq!(waited.status, WaitStatus::Exited(5), "first the tracer");
+            assert_eq!(waited.status, WaitStatus::Exited(5), "reported to the tracer first");
             go.open(sys);
         });
-        assert_eq!(news(sys, child), None, "its traps are not the parent's");
+        assert_eq!(news(sys, child), None, "traps are not reported to the parent");
         asked.open(sys);
-        assert_eq!(end(sys, child), WaitStatus::Exited(5), "then the parent");
+        assert_eq!(end(sys, child), WaitStatus::Exited(5), "then reported to the parent");
         go.pass(sys);
         assert_eq!(end(sys, tracer), WaitStatus::Exited(0));
     });
@@ -175,7 +179,7 @@ fn the_tracers_death_lets_tracees_go() {
         assert_eq!(
             news(sys, child),
             None,
-            "it goes on, without the signal of which the tracer knew"
+            "the tracee continues without the signal that the tracer saw"
         );
         sys.kill(child.into(), Some(Signal::USR1)).unwrap();
         assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::USR1, false));
@@ -191,7 +195,7 @@ fn a_tracee_that_ended_is_its_parents_when_the_tracer_dies() {
         });
         sys.kill(child.into(), Some(Signal::KILL)).unwrap();
         rest(sys);
-        assert_eq!(news(sys, child), None, "the tracer has not waited for it");
+        assert_eq!(news(sys, child), None, "the tracer has not reaped it");
         kill(sys, tracer);
         assert_eq!(end(sys, child), WaitStatus::Signaled(Signal::KILL, false));
     });
@@ -213,7 +217,7 @@ fn a_tracee_whose_parent_dies_is_inherited() {
         });
         go.open(sys);
         assert_eq!(end(sys, parent), WaitStatus::Exited(0));
-        assert_eq!(news(sys, child), None, "inherited, and alive");
+        assert_eq!(news(sys, child), None, "inherited and alive");
         kill(sys, tracer);
         kill(sys, child);
     });

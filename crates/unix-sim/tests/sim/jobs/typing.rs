@@ -1,20 +1,20 @@
-//! What passes through a terminal in both directions: any byte, overlong lines, nothing at all.
+//! Input and output of a terminal: any byte, overlong lines, empty writes.
 
 use tontine_unix::{Fd, Modes, Sys, WaitStatus};
 
 use crate::jobs::scene::{end, everywhere_and_on_linux, fork, with_terminal};
 
-/// Bytes of an overlong line that a reader gets, its newline included.
+/// Maximum bytes of a line that a reader gets, including its newline.
 const LONGEST: usize = 4096;
 
-/// Switches modes off.
+/// Clears `modes`.
 fn without(sys: &dyn Sys, terminal: Fd, modes: Modes) {
     let mut termios = sys.tcgetattr(terminal).unwrap();
     termios.modes -= modes;
     sys.tcsetattr(terminal, &termios).unwrap();
 }
 
-/// Reads exactly so many bytes.
+/// Reads exactly `bytes` bytes.
 fn read(sys: &dyn Sys, descriptor: Fd, bytes: usize) -> Vec<u8> {
     let mut found = vec![0; bytes];
     let mut read = 0;

@@ -1,4 +1,5 @@
-//! Alarms: what they interrupt, whom they ring, and what is told of them.
+//! Alarms: the calls that they interrupt, the process and thread that they signal, and their
+//! remaining time.
 
 use super::seconds::{in_computed_seconds, in_seconds};
 use crate::rules::harness::*;
@@ -14,7 +15,7 @@ fn an_alarm_rings_in_its_own_process_alone() {
         let seen = log.clone();
         let child = sys
             .fork(move |sys| {
-                assert_eq!(sys.alarm(1), 0, "the parent's is its own");
+                assert_eq!(sys.alarm(1), 0, "the parent's alarm is not inherited");
                 assert_eq!(sys.pause(), Errno::EINTR);
                 i32::from(seen.all() == [sys.getpid().number()])
             })
@@ -34,7 +35,7 @@ fn an_alarm_interrupts_a_read_or_lets_it_go_on() {
             let bell = Bell::new(sys);
             sys.alarm(1);
             let rung = log.clone();
-            // Another thread ends a read that goes on.
+            // Another thread ends a read that restarts.
             let other = sys
                 .thread(move |sys| {
                     block(sys, &[Signal::ALRM]);

@@ -1,4 +1,4 @@
-//! Many at once: threads, children, groups and readers, and numbers for all of them.
+//! Large numbers of threads, children, groups and readers, and their process numbers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -185,7 +185,8 @@ fn many_children_share_a_descriptor() {
             })
             .unwrap()
         });
-        let mut parts = children.map(|child| end_of(sys, child).exited().expect("it read"));
+        let mut parts =
+            children.map(|child| end_of(sys, child).exited().expect("the child has read"));
         parts.sort_unstable();
         assert_eq!(parts, std::array::from_fn(|nth| 8 * nth as i32));
         sys.close(to).unwrap();
@@ -210,8 +211,8 @@ fn a_child_closes_every_descriptor_there_can_be() {
             };
             assert_eq!(refused, Errno::EMFILE);
             assert_eq!(pipes.len() as i32, (MOST - open) / 2);
-            // A fork needs one on Linux.
-            let (from, to) = pipes.pop().expect("there is one");
+            // On Linux, a fork needs a free descriptor.
+            let (from, to) = pipes.pop().expect("a pipe is open");
             sys.close(from).and(sys.close(to)).unwrap();
             let inherited = pipes.clone();
             let end = end_as(sys, move |sys| {
@@ -225,7 +226,7 @@ fn a_child_closes_every_descriptor_there_can_be() {
             });
             assert_eq!(end, WaitStatus::Exited(0));
             for (from, to) in pipes {
-                assert_eq!(sys.write(to, b"x"), Ok(1), "the parent's are open");
+                assert_eq!(sys.write(to, b"x"), Ok(1), "the parent's descriptors are open");
                 assert_eq!(sys.read(from, &mut [0]), Ok(1));
             }
             0
@@ -237,7 +238,7 @@ fn a_child_closes_every_descriptor_there_can_be() {
 
 #[test]
 fn after_an_exit_no_thread_goes_on() {
-    // Memory that parent and child share there is on `Virtual` alone.
+    // Only on `Virtual` do parent and child share this memory.
     everywhere(|sys| {
         let count = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&count);

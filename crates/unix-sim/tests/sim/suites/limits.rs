@@ -1,4 +1,4 @@
-//! Priorities, as other suites set and read them.
+//! Priorities, in the cases of other test suites.
 
 use crate::rules::harness::*;
 
@@ -7,7 +7,7 @@ const MINE: PriorityScope = PriorityScope::Group(Pid::number_only(0));
 
 #[test]
 fn everybody_begins_with_priority_zero() {
-    // On Linux whoever runs the tests decides.
+    // On Linux, the priority is that of the user who runs the tests.
     everywhere(|sys| {
         for whose in [ME, MINE, PriorityScope::User(0)] {
             assert_eq!(sys.getpriority(whose), Ok(0));
@@ -21,7 +21,7 @@ fn a_nice_value_is_set_and_read_by_number() {
         let by_number = PriorityScope::Process(Pid::number_only(sys.getpid().number()));
         let before = sys.getpriority(by_number).unwrap();
         assert_eq!(sys.setpriority(by_number, before), Ok(()));
-        assert_eq!(sys.getpriority(ME), Ok(before), "nothing was added");
+        assert_eq!(sys.getpriority(ME), Ok(before), "setting the same value changed it");
         for nice in [16, 12, -12] {
             assert_eq!(sys.setpriority(by_number, nice), Ok(()));
             assert_eq!(sys.getpriority(by_number), Ok(nice));

@@ -1,10 +1,9 @@
-//! What other suites of tests ask of a Unix and the rules do not show yet, by topic: the cases of
-//! gVisor and of the Linux Test Project. `crates/unix-lab/tests/lab/conformance` says which test
-//! shows which.
-//! Where and how a test runs is the rules' harness's business: every mode, both executors, and
-//! Linux where no memory is shared between processes.
+//! The cases of other test suites, gVisor's and the Linux Test Project's, that the rules do not
+//! cover, by topic. `crates/unix-lab/tests/lab/conformance` maps each case to its test. The harness
+//! of the rules runs them: in every mode, on both executors, and on Linux unless memory is shared
+//! between processes.
 
-#![allow(clippy::disallowed_types, reason = "some rules are about real time")]
+#![allow(clippy::disallowed_types, reason = "some rules concern real time")]
 
 mod alarms;
 mod crowds;

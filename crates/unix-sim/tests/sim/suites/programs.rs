@@ -1,12 +1,11 @@
-//! Executing: what a program keeps of the one before it, what cannot be executed; groups and
-//! subreapers.
+//! Exec: the state that a program keeps, the errors of exec; groups and subreapers.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::rules::harness::*;
 
-/// A program of both backends that does nothing.
+/// A program of both backends that exits at once.
 const TRUE: &str = "/bin/true";
 const ITSELF: Pid = Pid::number_only(0);
 
@@ -49,7 +48,7 @@ fn exec_keeps_priority_and_group() {
     );
 }
 
-/// With what error a child cannot execute this, as this user.
+/// Returns the error with which a child of `user` cannot execute `path`, if it cannot.
 fn refusal(path: &str, user: u32) -> Option<Errno> {
     let linux = Linux::new().expect("a kernel with pidfds");
     let sys: &dyn Sys = &linux;
@@ -96,7 +95,7 @@ fn what_cannot_be_executed_says_why() {
         assert_eq!(refusal(&path, user), Some(errno), "{path}");
     }
     drop(writer);
-    assert_eq!(refusal(&written, 0), None, "nobody writes it any longer");
+    assert_eq!(refusal(&written, 0), None, "the writer has closed the file");
 }
 
 #[test]
@@ -173,7 +172,7 @@ fn a_process_stays_in_its_group_or_makes_its_own() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let (me, before) = (sys.getpid(), sys.getpgrp());
-            assert_ne!(before.number(), me.number(), "it leads none");
+            assert_ne!(before.number(), me.number(), "the caller leads no group");
             assert_eq!(sys.setpgid(me, before), Ok(()));
             assert_eq!(sys.getpgrp(), before);
             assert_eq!(sys.setpgid(ITSELF, ITSELF), Ok(()));

@@ -1,11 +1,11 @@
-//! Rules in which seconds pass: [`in_seconds`], and [`in_computed_seconds`] where somebody computes
-//! meanwhile. Each runs once in real time on processors and once on Linux, and not in every mode.
+//! Rules that take seconds: [`in_seconds`], and [`in_computed_seconds`] for rules that compute
+//! meanwhile. Each runs once in real time on processors and once on Linux, not in every mode.
 
 use crate::rules::harness::*;
 use crate::systems::{assert_held, of, run};
 
-/// Runs a rule in every mode by the simulated clock, where sleeping takes no time, and once in real
-/// time.
+/// Runs a rule in every mode by the simulated clock, with which sleeping takes no real time, and
+/// once in real time.
 pub(crate) fn in_seconds(rule: fn(&dyn Sys)) {
     for mode in LockingMode::ALL {
         virtually(mode, Executor::Simulated { seed: 1 }, rule);
@@ -13,7 +13,7 @@ pub(crate) fn in_seconds(rule: fn(&dyn Sys)) {
     in_computed_seconds(rule);
 }
 
-/// Runs a rule in real time alone: to compute for seconds takes the simulated clock too many steps.
+/// Runs a rule in real time only, because seconds of computation take too many simulated steps.
 pub(crate) fn in_computed_seconds(rule: fn(&dyn Sys)) {
     virtually(LockingMode::Parallel, Executor::Parallel, rule);
     let linux = Linux::new().expect("a kernel with pidfds");

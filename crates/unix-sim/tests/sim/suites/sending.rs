@@ -1,4 +1,4 @@
-//! Sending signals: whom a number names, and what the receiver learns.
+//! Sending signals: the target of a number, and the information that the receiver gets.
 
 use crate::rules::harness::*;
 
@@ -55,7 +55,7 @@ fn a_group_is_there_from_its_making_to_the_end_of_its_last_member() {
 #[test]
 fn sigkill_to_the_own_group_ends_the_caller_too() {
     everywhere(|sys| {
-        // Whoever has ended is a member until somebody waits for it.
+        // A process that has ended stays a member until it is reaped.
         sys.set_subreaper(true).unwrap();
         let bell = Bell::new(sys);
         let leader = sys
@@ -118,7 +118,7 @@ fn a_real_time_signal_to_a_thread_tells_who_sent_it() {
 #[test]
 fn a_signal_to_a_thread_beyond_the_limit_is_refused() {
     everywhere(|sys| {
-        // The limit is of all that the user has pending.
+        // The limit counts all signals pending for the user.
         let end = end_as(sys, |sys| {
             sys.setuid(nobody_else(sys)).unwrap();
             let bell = Bell::new(sys);

@@ -1,8 +1,8 @@
-//! All signals, one by one: which there are, caught, ignored, held and released.
+//! Each signal in turn: its number, and how it is caught, ignored, held and released.
 
 use crate::rules::harness::*;
 
-/// Those that a program may catch and block.
+/// The signals that a program may catch and block.
 fn catchable() -> impl Iterator<Item = Signal> {
     Signal::all().filter(|signal| !SigSet::UNBLOCKABLE.contains(*signal))
 }
@@ -24,7 +24,7 @@ fn every_signal_but_two_is_held_until_it_is_released() {
     everywhere(|sys| {
         let log = Log::default();
         let held: Vec<Signal> = catchable().collect();
-        // A log takes 32 notes.
+        // A log holds 32 notes.
         for some in held.chunks(31) {
             let log = Log::default();
             let before = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL))).unwrap();
@@ -35,7 +35,7 @@ fn every_signal_but_two_is_held_until_it_is_released() {
             }
             for signal in some {
                 act(sys, *signal, log.signals().with_mask(SigSet::ALL));
-                // Continue takes stops back and they it.
+                // SIGCONT and the stop signals cancel each other while pending.
                 if signal.default_action() != DefaultAction::Stop {
                     kill(sys, sys.getpid(), *signal);
                     assert!(sys.sigpending().contains(*signal));
@@ -99,7 +99,7 @@ fn each_signal_is_caught_ignored_and_set_to_its_default_again() {
         for signal in catchable() {
             let log = Log::default();
             let caught = log.signals();
-            // On Linux Rust's own library has a hand in some.
+            // On Linux, the Rust runtime changes the actions of some signals.
             act(sys, signal, SigAction::DEFAULT);
             assert_eq!(sys.sigaction(signal, Some(caught.clone())), Ok(SigAction::DEFAULT));
             kill(sys, sys.getpid(), signal);
@@ -150,14 +150,14 @@ fn who_ignores_all_dies_of_sigkill_alone() {
     .and_on_linux();
 }
 
-/// Those that end who neither catches nor ignores them.
+/// The signals whose default action ends the process.
 fn fatal() -> impl Iterator<Item = Signal> {
     Signal::all().filter(|signal| {
         matches!(signal.default_action(), DefaultAction::Terminate | DefaultAction::Core)
     })
 }
 
-/// Undoes what Rust's own library does about some signals on Linux.
+/// Restores the default of signals that the Rust runtime changes on Linux.
 fn default_action(sys: &dyn Sys, signal: Signal) {
     if signal != Signal::KILL {
         act(sys, signal, SigAction::DEFAULT);
@@ -173,7 +173,7 @@ fn a_signal_that_a_process_sends_itself_ends_it() {
                 let _ = sys.kill(sys.getpid().into(), Some(signal));
                 1
             });
-            // Whether there is a core on Linux its limit decides.
+            // On Linux, the core limit decides whether there is a core.
             assert_eq!(end.signaled(), Some(signal), "{signal}");
         }
     })

@@ -5,7 +5,7 @@ use crate::rules::harness::*;
 const USR1: SigSet = SigSet::of(&[Signal::USR1]);
 const NO_TIME: Option<Duration> = Some(Duration::ZERO);
 
-/// A child that sends its parent a signal again and again until it is killed.
+/// Returns a child that sends its parent a signal repeatedly until it is killed.
 fn pester(sys: &dyn Sys, signal: Signal) -> Pid {
     let parent = sys.getpid();
     sys.fork(move |sys| {
@@ -96,7 +96,7 @@ fn a_signal_is_taken_with_its_sender_blocked_or_not() {
     everywhere(|sys| {
         let log = Log::default();
         for blocked in [false, true] {
-            // One that is not blocked may come before it is waited for, and is handled then.
+            // An unblocked signal may arrive before the wait, and is then handled.
             act(sys, Signal::USR1, SigAction::handler(|_, _| {}));
             if blocked {
                 act(sys, Signal::USR1, log.signals());
@@ -107,7 +107,7 @@ fn a_signal_is_taken_with_its_sender_blocked_or_not() {
             let info = sys.sigtimedwait(USR1, None).unwrap();
             assert_eq!((info.signal, info.code), (Signal::USR1, SigCode::User));
             assert_eq!((info.pid, info.uid), (child.number(), sys.getuid()));
-            assert_eq!(sys.sigwait(USR1), Ok(Signal::USR1), "asking nothing more");
+            assert_eq!(sys.sigwait(USR1), Ok(Signal::USR1), "sigwait without information");
             assert_eq!(sys.sigprocmask(None), Ok(mask));
             silence(sys, child);
             let _ = sys.sigtimedwait(USR1, NO_TIME);

@@ -1,22 +1,22 @@
-//! ptrace: who may trace whom, and what stops a tracee.
+//! ptrace: permission to trace, and the stops of a tracee.
 
 use crate::rules::harness::*;
 
 const STOPPED: WaitOptions = WaitOptions::STOPPED;
 
-/// What becomes of a tracee next.
+/// Waits for the next change of a tracee.
 fn next(sys: &dyn Sys, tracee: Pid) -> WaitStatus {
     sys.waitpid(tracee.into(), WaitOptions::empty()).unwrap().expect("the wait blocks").status
 }
 
-/// Attaches, sees the stop, and lets go.
+/// Attaches to a process, waits for the stop, and detaches.
 fn visit(sys: &dyn Sys, tracee: Pid) {
     sys.ptrace(Ptrace::Attach(tracee)).unwrap();
     assert_eq!(next(sys, tracee), WaitStatus::Trapped(Signal::STOP));
     sys.ptrace(Ptrace::Detach(tracee, None)).unwrap();
 }
 
-/// A child that is traced and then does `body`.
+/// Returns a traced child that runs `body`.
 fn traced(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Pid {
     sys.fork(move |sys| {
         sys.ptrace(Ptrace::TraceMe).unwrap();
@@ -151,11 +151,15 @@ fn who_was_stopped_before_goes_on_as_its_tracer_says_or_dies() {
                 assert_eq!(
                     next(sys, child),
                     WaitStatus::Trapped(Signal::STOP),
-                    "the attaching's own"
+                    "the stop of the attachment itself"
                 );
                 sys.ptrace(Ptrace::Continue(child, None)).unwrap();
                 kill(sys, child, Signal::USR1);
-                assert_eq!(next(sys, child), WaitStatus::Trapped(Signal::USR1), "it runs");
+                assert_eq!(
+                    next(sys, child),
+                    WaitStatus::Trapped(Signal::USR1),
+                    "the tracee has run"
+                );
             }
             kill(sys, child, Signal::KILL);
             assert_eq!(next(sys, child), WaitStatus::Signaled(Signal::KILL, false));
@@ -203,7 +207,7 @@ fn many_attach_and_detach_before_an_exec() {
                                 sys.ptrace(Ptrace::Detach(named, None)).unwrap();
                                 visits += 1;
                             }
-                            Err(errno) => assert_eq!(errno, Errno::EPERM, "somebody's already"),
+                            Err(errno) => assert_eq!(errno, Errno::EPERM, "already traced"),
                         }
                     }
                     visits
@@ -212,7 +216,7 @@ fn many_attach_and_detach_before_an_exec() {
             });
             let mut visits = 0;
             for tracer in tracers {
-                visits += end_of(sys, tracer).exited().expect("nothing broke");
+                visits += end_of(sys, tracer).exited().expect("no tracer failed");
             }
             assert!(visits > 0);
             bell.ring(sys);

@@ -1,16 +1,16 @@
-//! Time that is used: whose it counts for, and its limit.
+//! Used processor time: the process it counts for, and its limit.
 
 use super::seconds::in_computed_seconds;
 use crate::rules::harness::*;
 
-/// What is computed: some ticks.
+/// Amount of computation: some ticks.
 const WORK: Duration = Duration::from_millis(50);
 
 fn used(usage: Usage) -> Duration {
     usage.user + usage.system
 }
 
-/// Computes until it has used this much itself.
+/// Computes until the calling process has used `work` itself.
 fn compute(sys: &dyn Sys, work: Duration) {
     while used(sys.getrusage()) < work {
         sys.poll();
@@ -31,7 +31,7 @@ fn what_was_waited_for_counts_and_what_was_not_does_not() {
         let child = sys.fork(worker).unwrap();
         let found = waited(sys, child);
         assert_eq!(found.status, WaitStatus::Exited(21));
-        assert!(used(found.usage) >= WORK, "the child's own");
+        assert!(used(found.usage) >= WORK, "the child's own time");
         for ignored in [false, true] {
             let child = sys
                 .fork(move |sys| {
@@ -44,7 +44,7 @@ fn what_was_waited_for_counts_and_what_was_not_does_not() {
                 .unwrap();
             let found = waited(sys, child);
             assert_eq!(found.status, WaitStatus::Exited(ignored.into()));
-            assert_eq!(used(found.usage) < WORK, ignored, "the grandchild's");
+            assert_eq!(used(found.usage) < WORK, ignored, "the grandchild's time");
         }
     })
     .and_on_linux();
@@ -70,7 +70,7 @@ fn sigxcpu_comes_again_and_sigkill_at_the_hard_limit() {
         sys.close(to).unwrap();
         let found = waited(sys, child);
         assert_eq!(found.status, WaitStatus::Signaled(Signal::KILL, false));
-        // Linux leaves time that the machine had stolen out of this figure alone.
+        // Linux excludes only the time that the hypervisor stole from this figure.
         assert!(used(found.usage) > Duration::from_secs(2), "{:?}", found.usage);
         assert_eq!(sys.read(from, &mut [0; 8]), Ok(2), "after one second and after two");
     });

@@ -1,11 +1,11 @@
-//! Waiting for children: who is found, when, and what is said of whom there is not.
+//! Waiting for children: which child is reported, when, and the errors for missing children.
 
 use crate::rules::harness::*;
 
 const NOHANG: WaitOptions = WaitOptions::NOHANG;
 const STOPPED: WaitOptions = WaitOptions::STOPPED;
 
-/// Waits for some child's end or, with `STOPPED`, its stop; `None` when there is none left.
+/// Waits for the end of a child or, with `STOPPED`, its stop; returns `None` when no child is left.
 fn next(sys: &dyn Sys, children: Children, options: WaitOptions) -> Option<WaitedChild> {
     loop {
         match sys.waitpid(children, options) {
@@ -133,8 +133,8 @@ fn a_neighbouring_number_is_no_child() {
     .and_on_linux();
 }
 
-/// Eight children that wait for the bell, four of them in the caller's group and four in another,
-/// which is returned with them. Each stops itself first if asked to.
+/// Creates eight children that wait for the bell, four in the caller's group and four in another
+/// group, which is returned with them. Each stops itself first if `stop` is set.
 fn eight(sys: &dyn Sys, bell: Bell, stop: bool) -> ([Pid; 4], Pid, Vec<Pid>) {
     let mut other = None;
     let mut make = |elsewhere: bool| {
@@ -154,10 +154,10 @@ fn eight(sys: &dyn Sys, bell: Bell, stop: bool) -> ([Pid; 4], Pid, Vec<Pid>) {
     };
     let mine = [false; 4].map(&mut make);
     let others = [true; 4].map(make).to_vec();
-    (mine, other.expect("there are four"), others)
+    (mine, other.expect("four children"), others)
 }
 
-/// All that `children` finds, each continued if it stops first.
+/// Returns all children that `children` reports, each continued if it stops first.
 fn all(sys: &dyn Sys, children: Children, options: WaitOptions, stop: bool) -> Vec<Pid> {
     let (mut ended, mut stopped) = (Vec::new(), Vec::new());
     while let Some(waited) = next(sys, children, options) {
@@ -178,7 +178,7 @@ fn all(sys: &dyn Sys, children: Children, options: WaitOptions, stop: bool) -> V
     ended
 }
 
-/// Plays with eight children: nothing is found before the bell, and everybody after it.
+/// Runs eight children: none is reported before the bell, and all after it.
 fn play_eight(sys: &dyn Sys, options: WaitOptions, stop: bool) {
     for by_group in [false, true] {
         let bell = Bell::new(sys);
