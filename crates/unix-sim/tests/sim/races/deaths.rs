@@ -1,5 +1,5 @@
-//! How programs die: by a panic, in a handler, unwilling to unwind, asleep in each kind of call,
-//! and with many threads.
+//! The deaths of programs: by a panic, in a handler, during refused unwinding, asleep in each kind
+//! of call, and with many threads.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ use tontine_unix_sim::{Executor, LockingMode, Virtual};
 
 use crate::systems::{assert_success, everywhere, of, run};
 
-/// How a child ended.
+/// Waits until a child has ended and returns its status.
 fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     sys.waitpid(child.into(), WaitOptions::empty())
         .expect("a child of the caller")
@@ -24,7 +24,7 @@ fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
         .status
 }
 
-/// Lets others run until somebody has set `flag`.
+/// Yields until another thread has set `flag`.
 fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
     while !flag.load(Ordering::Relaxed) {
         sys.sched_yield();
@@ -52,7 +52,7 @@ fn a_panic_ends_its_process_as_by_sigabrt_and_harms_nobody() {
     }
 }
 
-/// Takes a stack's room, and as much again, without end.
+/// Recurses without end; each call takes more of the stack.
 #[inline(never)]
 fn descend(depth: u64) -> u64 {
     let room = std::hint::black_box([depth; 64]);
@@ -125,7 +125,7 @@ fn a_program_that_catches_its_unwinding_is_abandoned_and_ends_all_the_same() {
     }
 }
 
-/// Makes system calls when it is dropped.
+/// Makes system calls when dropped.
 struct Calls<'a>(&'a dyn Sys, Arc<AtomicI32>);
 
 impl Drop for Calls<'_> {
@@ -171,7 +171,7 @@ fn destructors_of_a_killed_program_are_refused_their_calls() {
                         sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                         match sys.waitpid(child.into(), WaitOptions::NOHANG) {
                             Ok(None) => {}
-                            // It was killed before it began.
+                            // The child was killed before it began.
                             _ => break,
                         }
                     }
@@ -186,10 +186,10 @@ fn destructors_of_a_killed_program_are_refused_their_calls() {
     }
 }
 
-/// In the environment of a test that ends by aborting.
+/// Environment variable of a test that ends by aborting.
 const ABORTS: &str = "TONTINE_DEATH_ABORTS";
 
-/// Exits when it is dropped.
+/// Exits when dropped.
 struct Exits<'a>(&'a dyn Sys);
 
 impl Drop for Exits<'_> {
@@ -198,7 +198,8 @@ impl Drop for Exits<'_> {
     }
 }
 
-/// Nothing else can become of it: it may not return, and nothing unwinds out of a destructor.
+/// An abort is the only possible outcome: the destructor may not return, and nothing unwinds out of
+/// it.
 #[test]
 fn exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so() {
     if std::env::var_os(ABORTS).is_some() {
@@ -211,11 +212,11 @@ fn exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so() {
         return;
     }
     let test = "races::deaths::exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so";
-    let output = Command::new(std::env::current_exe().expect("a test has a file"))
+    let output = Command::new(std::env::current_exe().expect("the test has an executable"))
         .args([test, "--exact", "--nocapture"])
         .env(ABORTS, "1")
         .output()
-        .expect("a test can be started");
+        .expect("the test can be started");
     assert_eq!(output.status.signal(), Some(Signal::ABRT.number()));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("process 2: exit in a destructor"), "{said}");
@@ -223,7 +224,7 @@ fn exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so() {
 
 type Sleep = fn(&dyn Sys);
 
-/// Kinds of sleep, each for ever.
+/// Kinds of sleep, each without end.
 const SLEEPS: [(&str, Sleep); 9] = [
     ("sigsuspend", |sys| {
         let _ = sys.sigsuspend(SigSet::ALL);
@@ -284,7 +285,7 @@ fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
                 sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 assert_eq!(end(sys, child), KILLED);
                 assert!(sys.now() - before < Duration::from_secs(60));
-                // What it forked is still asleep.
+                // The child that it forked is still asleep.
                 0
             });
             assert_success(&format!("{name}: {on}"), &report);

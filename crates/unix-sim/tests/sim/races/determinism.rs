@@ -1,8 +1,8 @@
-//! The same seed gives the same run: in two runs, in two processes, on every machine.
+//! Determinism: equal seeds give equal runs, in two runs, in two processes, on every machine.
 //!
-//! `golden/*.txt` keep what runs of a small corpus are: a change of them is a change of what the
-//! kernel does or of where it can be interrupted. `WRITE_GOLDEN=1 cargo test -p tontine-unix-sim
-//! --test sim golden` writes them.
+//! `golden/*.txt` hold the runs of a small corpus. They change when the kernel's behaviour or its
+//! interruption points change. `WRITE_GOLDEN=1 cargo test -p tontine-unix-sim --test sim golden`
+//! writes them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -30,7 +30,7 @@ const CORPUS: Corpus = [
     ("deadlock", deadlock),
 ];
 
-/// Generations of children, some of which nobody waits for.
+/// Generations of children, some of which are never reaped.
 fn children(sys: &dyn Sys) -> i32 {
     for nth in 0..4 {
         let child = sys.fork(move |sys| {
@@ -120,7 +120,7 @@ fn jobs(sys: &dyn Sys) -> i32 {
     let _ = sys.setpgid(first, first);
     let second = sys.fork(move |sys| {
         loop {
-            sys.read(reader, &mut [0; 3]).expect("somebody writes");
+            sys.read(reader, &mut [0; 3]).expect("the pipe has a writer");
         }
     });
     let second = second.expect("within the limits");
@@ -128,7 +128,7 @@ fn jobs(sys: &dyn Sys) -> i32 {
     let all = WaitOptions::STOPPED | WaitOptions::CONTINUED;
     let mut changes = 0;
     for signal in [Signal::STOP, Signal::CONT, Signal::TERM] {
-        sys.kill(SignalTarget::Group(first), Some(signal)).expect("they are there");
+        sys.kill(SignalTarget::Group(first), Some(signal)).expect("the group exists");
         for child in [first, second] {
             sys.waitpid(child.into(), all).expect("a child of the caller");
             changes += 1;
@@ -139,7 +139,8 @@ fn jobs(sys: &dyn Sys) -> i32 {
 
 /// Two readers of each other's pipes.
 fn deadlock(sys: &dyn Sys) -> i32 {
-    sys.setrlimit(Resource::Descriptors, Rlimit { soft: 8, hard: 8 }).expect("it is lowered");
+    sys.setrlimit(Resource::Descriptors, Rlimit { soft: 8, hard: 8 })
+        .expect("the limit is lowered");
     let pipes = [sys.pipe().expect("within the limits"), sys.pipe().expect("within the limits")];
     for nth in 0..2 {
         sys.fork(move |sys| {
@@ -157,11 +158,11 @@ fn simulate(program: fn(&dyn Sys) -> i32, mode: LockingMode, seed: u64) -> RunRe
     run(of(mode, Executor::Simulated { seed }), program)
 }
 
-/// What must be the same of two runs.
+/// Returns the part of the report that must be equal in two runs.
 fn essence(report: &RunReport) -> String {
     let RunReport { status, ending, panicked, abandoned, state, steps, digest, elapsed, .. } =
         report;
-    // Where locks are held depends on the build; who is where does not.
+    // The places where locks are held depend on the build; the owners do not.
     let state = state.as_ref().map(ToString::to_string).unwrap_or_default();
     let lines = state.lines().map(|line| line.split(", has ").next().unwrap_or(line));
     format!(
@@ -200,18 +201,17 @@ fn a_seed_gives_the_golden_run() {
         for mode in LockingMode::ALL {
             for seed in 1..4 {
                 let report = simulate(program, mode, seed);
-                write!(text, "{mode}, seed {seed}: {}", essence(&report))
-                    .expect("within the limits");
+                write!(text, "{mode}, seed {seed}: {}", essence(&report)).expect("a string grows");
             }
         }
         let path = directory.join(name).with_extension("txt");
         if std::env::var_os("WRITE_GOLDEN").is_some() {
-            std::fs::write(&path, &text).expect("it can be written");
+            std::fs::write(&path, &text).expect("the golden file is written");
         }
         let golden = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             text == golden,
-            "{name} is not as it was: WRITE_GOLDEN=1 writes it anew, if that is meant"
+            "the run of {name} changed; if intended, set WRITE_GOLDEN=1 to update it"
         );
     }
 }

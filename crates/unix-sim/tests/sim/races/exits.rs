@@ -1,4 +1,4 @@
-//! `exec` and `exit` against `fork` by another thread (§6.2).
+//! `exec` and `exit` against `fork` in another thread (§6.2).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -9,7 +9,7 @@ use tontine_unix::{
 
 use crate::races::explore::{PARALLEL, Race};
 
-/// A program that was executed has those children that its process had, and gets no others unasked.
+/// An executed program has the children that its process had, and gains no others unless it forks.
 const EXEC_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -47,7 +47,7 @@ const EXEC_AGAINST_FORK: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A child that is forked as its process ends has a parent all the same, and is waited for.
+/// A child that is forked while its process ends still has a parent, and is reaped.
 const EXIT_AGAINST_FORK: Race = Race {
     scene: || {
         let born = Arc::new(AtomicI32::new(0));
@@ -78,7 +78,7 @@ const EXIT_AGAINST_FORK: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A child that is killed before it has executed: who spawned it sleeps until it knows, and not
+/// A child is killed before it has executed: its spawner sleeps until it is notified, and no
 /// longer.
 const SPAWN_AGAINST_KILL: Race = Race {
     scene: || {
@@ -109,7 +109,7 @@ const SPAWN_AGAINST_KILL: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A thread that is made while its process exits ends with it, asleep as it is.
+/// A thread that is created while its process exits ends with it, even while asleep.
 const EXIT_AGAINST_THREAD: Race = Race {
     scene: || {
         Arc::new(|sys| {

@@ -1,4 +1,4 @@
-//! Runs a scene over many seeds: [`Race`].
+//! Runs a race over many seeds: [`Race`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,39 +6,39 @@ use std::sync::Arc;
 use tontine_unix::{Sys, WaitStatus};
 use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
 
-/// A program whose exit status is 0 if what the race endangers has held.
+/// A program whose exit status is 0 if the endangered invariant has held.
 pub(crate) type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
 
-/// A race, and what keeps it right.
+/// A race and the configuration of its runs.
 pub(crate) struct Race {
-    /// Makes the scene anew for each run.
+    /// Creates the scene for each run.
     pub(crate) scene: fn() -> Scene,
-    /// What the system has beside: programs, limits.
+    /// Additions to the system: programs, limits.
     pub(crate) with: fn(Builder) -> Builder,
-    /// How often it is run on real processors, in each mode.
+    /// Number of runs on real processors, per mode.
     pub(crate) parallel: usize,
 }
 
-/// Seeds that are tried for each mode.
+/// Returns the number of seeds per mode.
 fn seeds() -> u64 {
     let asked = std::env::var("RACE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
     asked.unwrap_or(if cfg!(debug_assertions) { 300 } else { 2000 })
 }
 
-/// Modes that are tried: all, or the one that `RACE_MODE` names.
+/// Returns the modes to run: all, or the one that `RACE_MODE` names.
 fn modes() -> Vec<LockingMode> {
     let Ok(name) = std::env::var("RACE_MODE") else { return LockingMode::ALL.to_vec() };
     let named = LockingMode::ALL.into_iter().find(|mode| mode.to_string() == name);
-    vec![named.unwrap_or_else(|| panic!("RACE_MODE={name} names no mode"))]
+    vec![named.unwrap_or_else(|| panic!("RACE_MODE={name} is not a mode"))]
 }
 
-/// Seeds that are tried at most until one shows what is to be seen.
+/// Maximum seeds to search for one that shows a race.
 const MOST_SEEDS: u64 = 10_000;
 
-/// Runs of each mode on the parallel executor, for a race that takes no real time.
+/// Default runs on the parallel executor, per mode, for a race that takes no real time.
 pub(crate) const PARALLEL: usize = 4;
 
-/// A scene that takes longer goes round in circles.
+/// Maximum steps of a scene; more mean an endless loop.
 const MOST_STEPS: u64 = 200_000;
 
 impl Race {
@@ -57,15 +57,15 @@ impl Race {
         builder.build().expect("a valid configuration").run(move |sys| scene(sys))
     }
 
-    /// The invariant holds at every seed, in every mode, and on real processors.
+    /// Asserts that the invariant holds at every seed, in every mode, and on real processors.
     pub(crate) fn holds(&self) {
         for mode in modes() {
             for seed in 0..seeds() {
                 let violation = || self.violation(self.simulation(mode, seed));
                 if let Some(seen) = violation() {
                     let same = violation().as_ref() == Some(&seen);
-                    let again = if same { "shows it again" } else { "does not show it again" };
-                    panic!("{mode}, seed {seed}, which {again}: {seen}");
+                    let again = if same { "reproducible" } else { "not reproducible" };
+                    panic!("{mode}, seed {seed}, {again}: {seen}");
                 }
             }
             for _ in 0..self.parallel {
@@ -75,18 +75,18 @@ impl Race {
         }
     }
 
-    /// The program itself has a race: in every mode a seed shows it, and shows it again.
+    /// Asserts that the program itself has a race: in every mode a seed shows it reproducibly.
     pub(crate) fn fails(&self) {
         for mode in LockingMode::ALL {
             let violated = |seed| self.violation(self.simulation(mode, seed));
             let found = (0..MOST_SEEDS).find_map(|seed| Some((seed, violated(seed)?)));
             let (seed, seen) = found.unwrap_or_else(|| panic!("{mode}: no seed shows the race"));
             println!("{mode}: seed {seed}: {seen}");
-            assert_eq!(violated(seed), Some(seen), "{mode}, seed {seed}: the same run");
+            assert_eq!(violated(seed), Some(seen), "{mode}, seed {seed}: not reproducible");
         }
     }
 
-    /// What is seen of a violation: how the run ended, or which check of the kernel's own found it.
+    /// Describes a violation: the end of the run, or the kernel's own check that failed.
     fn violation(&self, builder: Builder) -> Option<String> {
         match catch_unwind(AssertUnwindSafe(|| self.run(builder))) {
             Ok(report) if held(&report) => None,

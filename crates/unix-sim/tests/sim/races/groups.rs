@@ -1,4 +1,4 @@
-//! `killpg` against `fork` and `setpgid` (§5.1), and two `setpgid` against each other.
+//! `killpg` against `fork` and `setpgid` (§5.1), and two concurrent calls of `setpgid`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +10,9 @@ use crate::races::explore::{PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
-/// Somebody forks while its group is signalled: the child is a member before the walk, or is made
-/// after the signal was delivered, which is never. A point lies before the kernel too, so that the
-/// race is there in every mode.
+/// A process forks while its group is signalled: the child is either a member before the walk, or
+/// would be created after the delivery of the signal, and then is never created. A scheduling point
+/// also lies before the kernel, so that the race exists in every mode.
 const KILLPG_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -41,8 +41,8 @@ const KILLPG_AGAINST_FORK: Race = Race {
     parallel: PARALLEL,
 };
 
-/// The same of a program whose first thread sleeps while a second one forks: the signal finds the
-/// one that sleeps, and the one that forks has to know of it.
+/// Like [`KILLPG_AGAINST_FORK`], but the first thread of the program sleeps while a second thread
+/// forks: the signal goes to the sleeping thread, and the forking thread must notice it.
 fn killpg_against_a_second_thread(signal: Signal) -> Scene {
     Arc::new(move |sys| {
         sys.set_subreaper(true).expect("permitted");
@@ -66,15 +66,16 @@ const KILLPG_AGAINST_FORK_OF_A_THREAD: Race = Race {
     parallel: PARALLEL,
 };
 
-/// What no thread can handle ends the program also where the oldest thread delivers all else.
+/// A signal that no thread can handle ends the program even when the oldest thread delivers all
+/// others.
 const KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST: Race = Race {
     scene: || killpg_against_a_second_thread(Signal::KILL),
     with: |builder| builder.delivery(Delivery::Oldest),
     parallel: PARALLEL,
 };
 
-/// A program forks into slots below its own while everybody is killed: its children are in the
-/// walk, or are never made.
+/// A program forks into slots below its own while all processes are killed: the walk reaches its
+/// children, or they are never created.
 const KILL_EVERYONE_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -89,7 +90,7 @@ const KILL_EVERYONE_AGAINST_FORK: Race = Race {
                 let child = child.expect("within the limits");
                 sys.waitpid(child.into(), Default::default()).expect("a child of the caller");
             }
-            sys.kill(SignalTarget::Everyone, Some(Signal::KILL)).expect("they are there");
+            sys.kill(SignalTarget::Everyone, Some(Signal::KILL)).expect("processes exist");
             all_end_of(sys, Signal::KILL)
         })
     },
@@ -102,7 +103,7 @@ fn pauses(sys: &dyn Sys) -> i32 {
     0
 }
 
-/// Waits for all children; 0 if this signal ended each.
+/// Waits for all children; returns 0 if `signal` ended each.
 fn all_end_of(sys: &dyn Sys, signal: Signal) -> i32 {
     loop {
         match sys.wait() {
@@ -113,7 +114,7 @@ fn all_end_of(sys: &dyn Sys, signal: Signal) -> i32 {
     }
 }
 
-/// What is sent to the old group does not come any more once `setpgid` has returned.
+/// A signal to the old group no longer arrives once `setpgid` has returned.
 const KILLPG_AGAINST_SETPGID: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -147,8 +148,8 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A shell's pipelines of two: the first process leads a group, which it and the shell both see to,
-/// and the second is put into it. There is one such group, and it has both.
+/// A shell's pipelines of two processes: the first process leads a group, which both it and the
+/// shell create, and the second is moved into it. There is one such group, and it has both.
 const TWO_SETPGID: Race = Race {
     scene: || Arc::new(|sys| (0..3).map(|_| run_pipeline(sys)).max().unwrap_or(0)),
     with: |builder| builder,
@@ -168,7 +169,7 @@ fn run_pipeline(sys: &dyn Sys) -> i32 {
     let second = sys.fork(sleeps).expect("within the limits");
     sys.setpgid(first, first).expect("a child of the caller");
     sys.setpgid(second, first).expect("a child of the caller");
-    sys.kill(SignalTarget::Group(first), Some(Signal::TERM)).expect("both are there");
+    sys.kill(SignalTarget::Group(first), Some(Signal::TERM)).expect("both exist");
     let ended = |child: Pid| {
         let waited = sys.waitpid(child.into(), Default::default());
         waited.expect("a child of the caller").expect("the wait blocks").status.signaled()
@@ -177,21 +178,23 @@ fn run_pipeline(sys: &dyn Sys) -> i32 {
     i32::from(![first, second].into_iter().all(ended))
 }
 
-/// One thread waits for a child while another one moves it to and fro between two groups, until it
-/// is not there any more: it leaves the group that it is in by then. It once left the one that it
-/// had been in a moment before, which did not know it any more.
+/// Regression: one thread waits for a child while another thread moves the child between two groups
+/// until the child is reaped. The child must leave the group it is in at that time; it once left
+/// its previous group, which no longer held it.
 const SETPGID_AGAINST_WAIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            let mine = sys.getpgid(OWN).expect("it has one");
+            let mine = sys.getpgid(OWN).expect("every process has a group");
             for _ in 0..4 {
                 let child = sys.fork(|_| 0).expect("within the limits");
                 let waits = move |sys: &dyn Sys| {
-                    sys.waitpid(child.into(), WaitOptions::empty()).map(drop).expect("its child");
+                    sys.waitpid(child.into(), WaitOptions::empty())
+                        .map(drop)
+                        .expect("a child of the caller");
                 };
                 let waiter = sys.thread(waits).expect("within the limits");
                 while sys.setpgid(child, child).and_then(|()| sys.setpgid(child, mine)).is_ok() {}
-                sys.join(waiter).expect("it ends");
+                sys.join(waiter).expect("the waiter ends");
             }
             0
         })

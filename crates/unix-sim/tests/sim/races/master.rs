@@ -1,4 +1,5 @@
-//! Mode `Master`: every call but `exec` runs on processor 0, and sleeping calls do not use it up.
+//! Mode `Master`: every call except `exec` runs on processor 0, and sleeping calls do not occupy
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -19,8 +20,8 @@ fn on_master(
     run(of(LockingMode::Master, executor).processors(4).first_on(1), program)
 }
 
-/// Children on each processor but the master sleep in calls of all kinds at once; their parent, on
-/// another, goes on to make calls, and ends them.
+/// Children on each processor except the master sleep in calls of all kinds at once; their parent,
+/// on another processor, continues to make calls, and then ends them.
 #[test]
 fn sleeping_calls_do_not_use_the_master_up() {
     for executor in executors() {
@@ -28,7 +29,7 @@ fn sleeping_calls_do_not_use_the_master_up() {
             let mut children = Vec::new();
             let asleep = Arc::new(AtomicI32::new(0));
             for nth in 0..60 {
-                sys.place(Some(1 + nth % 3)).expect("it is there");
+                sys.place(Some(1 + nth % 3)).expect("the processor exists");
                 let asleep = asleep.clone();
                 let child = sys.fork(move |sys| {
                     assert_eq!(sys.processor(), 1 + nth % 3);
@@ -74,7 +75,7 @@ fn sleeping_calls_do_not_use_the_master_up() {
     }
 }
 
-/// A handler is the program's own code: it runs where that does, not on the master.
+/// A handler is the program's own code: it runs on the program's processor, not on the master.
 #[test]
 fn handlers_run_where_their_program_does() {
     for executor in executors() {

@@ -1,8 +1,8 @@
-//! What lies between two steps of a system call: docs/races.md, as tests.
+//! Interleavings between the steps of a system call: the races of docs/races.md, as tests.
 //!
-//! Each race runs over many seeds of the simulated executor, in every mode: its invariant holds.
-//! `cargo xtask mutants` takes the protection out of a copy of the kernel and runs the same test in
-//! each mode in which the race can happen: a seed violates the invariant, and does so again.
+//! Each race runs over many seeds of the simulated executor, in every mode, and its invariant must
+//! hold. `cargo xtask mutants` removes the protection from a copy of the kernel and runs the same
+//! test in each mode in which the race can happen: a seed must violate the invariant, reproducibly.
 
 mod deaths;
 mod determinism;

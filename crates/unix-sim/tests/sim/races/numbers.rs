@@ -1,5 +1,5 @@
-//! Process numbers and what else runs out: `EAGAIN`, and everything is given back; numbers wrap,
-//! and a stale handle reaches nobody.
+//! Exhaustion of process numbers and other resources returns `EAGAIN`, and everything is released
+//! again; numbers wrap around, and a stale handle never reaches a process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::systems::{assert_success, everywhere, of, run};
 
 const OWN: Pid = Pid::number_only(0);
 
-/// Forks until it is refused; how many there are now.
+/// Forks until a fork is refused; returns the number of new children and the error.
 fn fork_all(sys: &dyn Sys) -> (i32, Errno) {
     let mut made = 0;
     loop {
@@ -31,7 +31,7 @@ fn pauses(sys: &dyn Sys) -> i32 {
     0
 }
 
-/// Waits until no child is left; how many there were.
+/// Waits until no child is left; returns the number of children reaped.
 fn reap_all(sys: &dyn Sys) -> i32 {
     let mut reaped = 0;
     while sys.wait().is_ok() {
@@ -61,8 +61,8 @@ fn forks_without_wait_meet_the_users_limit_again_and_again() {
 fn forks_without_wait_fill_the_table_again_and_again() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            // 400 numbers, of which the first processes and the reserved ones below 300 are given
-            // out once only.
+            // 400 numbers; those of the first processes and the reserved ones below 300 are
+            // assigned only once.
             let (first, errno) = fork_all(sys);
             assert_eq!((first, errno), (398, Errno::EAGAIN));
             assert_eq!(reap_all(sys), first);
@@ -101,7 +101,7 @@ fn numbers_wrap_and_a_stale_handle_reaches_nobody() {
                     break child;
                 }
                 assert!(child.number() >= 300, "{child}");
-                assert!(numbers.insert(child.number()), "{child} is given out twice");
+                assert!(numbers.insert(child.number()), "{child} was assigned twice");
                 sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 assert_eq!(sys.wait().map(|waited| waited.pid), Ok(child));
             };
@@ -128,7 +128,7 @@ fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
                 sys.pause();
                 0
             };
-            // A session whose leader is gone and waited for, and whose group lives on in a child.
+            // A session whose leader has been reaped and whose group lives on in a child.
             let leader = sys.fork(move |sys| {
                 sys.setsid().expect("the caller leads no group");
                 sys.fork(sleeps).expect("within the limits");
@@ -147,15 +147,15 @@ fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
                 waited.expect("a child of the caller");
                 assert!(![leader.number(), thread.0].contains(&child.number()), "{child}");
             }
-            sys.kill(SignalTarget::Group(leader), Some(Signal::KILL)).expect("one is there");
+            sys.kill(SignalTarget::Group(leader), Some(Signal::KILL)).expect("a member exists");
             0
         });
         assert_success(&on, &report);
     }
 }
 
-/// A session whose leader is waited for, and whose one other group, and that alone, lives on in a
-/// child of the caller: the leader's number, and the child.
+/// Creates a session whose leader has been reaped, and whose only remaining group has one member, a
+/// child of the caller; returns the leader's number and that child.
 fn session_of_one(sys: &dyn Sys) -> (i32, Pid) {
     sys.set_subreaper(true).expect("permitted");
     let orphan = Arc::new(AtomicI32::new(0));
@@ -172,7 +172,7 @@ fn session_of_one(sys: &dyn Sys) -> (i32, Pid) {
     (leader.number(), Pid::number_only(orphan.load(Ordering::Relaxed)))
 }
 
-/// The number of a child that ends at once.
+/// Returns the number of a child that exits at once.
 fn next_number(sys: &dyn Sys) -> i32 {
     let child = sys.fork(|_| 0).expect("within the limits");
     sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
@@ -183,20 +183,20 @@ fn next_number(sys: &dyn Sys) -> i32 {
 fn a_sessions_number_is_given_out_when_its_last_group_has_gone_and_not_before() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            // Lower ones are given out once only.
+            // Lower numbers are assigned only once.
             while next_number(sys) < 320 {}
             let (session, orphan) = session_of_one(sys);
             assert_eq!(sys.getsid(orphan).map(Pid::number), Ok(session));
-            assert!((0..300).all(|_| next_number(sys) != session), "the session is there");
+            assert!((0..300).all(|_| next_number(sys) != session), "the session still exists");
             sys.kill(orphan.into(), Some(Signal::KILL)).expect("the target exists");
-            sys.waitpid(orphan.into(), WaitOptions::empty()).expect("I have inherited it");
+            sys.waitpid(orphan.into(), WaitOptions::empty()).expect("inherited by the caller");
             i32::from(!(0..300).any(|_| next_number(sys) == session))
         });
         assert_success(&on, &report);
     }
 }
 
-/// Two children, one after the other, with one number.
+/// Returns two successive children with the same number.
 fn namesakes(sys: &dyn Sys) -> (Pid, Pid) {
     let first = loop {
         let child = sys.fork(|_| 0).expect("within the limits");
@@ -240,7 +240,7 @@ fn no_call_takes_a_stale_handle_for_who_has_the_number_now() {
             assert_eq!(waited, Err(Errno::ECHILD));
             assert_eq!(sys.getpriority(PriorityScope::Process(child)), Ok(0));
             let waited = sys.waitpid(child.into(), WaitOptions::NOHANG);
-            assert_eq!(waited, Ok(None), "nothing has happened to it");
+            assert_eq!(waited, Ok(None), "the current process is untouched");
             sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
             i32::from(sys.wait().map(|waited| waited.pid) != Ok(child))
         });
@@ -265,8 +265,8 @@ fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
             assert_eq!(sys.setpgid(child, stale), Err(Errno::EPERM));
             let waited = sys.waitpid(Children::Group(stale), WaitOptions::NOHANG);
             assert_eq!(waited, Err(Errno::ECHILD));
-            sys.setpgid(other, child).expect("that one is there");
-            sys.killpg(child, Some(Signal::KILL)).expect("they are there");
+            sys.setpgid(other, child).expect("the group exists");
+            sys.killpg(child, Some(Signal::KILL)).expect("the group exists");
             for _ in 0..2 {
                 let waited = sys.waitpid(Children::Group(child), WaitOptions::empty());
                 waited.expect("a child").expect("the wait blocks");
@@ -281,7 +281,7 @@ fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
 fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            // From 300 on numbers come again.
+            // Numbers from 300 upwards are reused.
             for _ in 0..300 {
                 sys.fork(|_| 0).expect("within the limits");
                 sys.wait().expect("a child of the caller");
@@ -292,7 +292,7 @@ fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it
                 sys.set_controlling(terminal).expect("the caller leads a session");
                 let job = sys.fork(pauses).expect("within the limits");
                 sys.setpgid(job, job).expect("a child of the caller");
-                sys.tcsetpgrp(terminal, job).expect("it is in my session");
+                sys.tcsetpgrp(terminal, job).expect("a group of the caller's session");
                 sys.kill(job.into(), Some(Signal::KILL)).expect("the target exists");
                 sys.wait().expect("a child of the caller");
                 let reborn = |times| {
@@ -303,11 +303,11 @@ fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it
                         child.number() == job.number()
                     })
                 };
-                // More than there are numbers.
-                assert!(!reborn(500), "{job} still has the terminal");
+                // More forks than there are numbers.
+                assert!(!reborn(500), "{job} still owns the terminal");
                 assert_eq!(sys.tcgetpgrp(terminal).map(Pid::number), Ok(job.number()));
                 sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("permitted");
-                sys.tcsetpgrp(terminal, sys.getpid()).expect("it ignores SIGTTOU");
+                sys.tcsetpgrp(terminal, sys.getpid()).expect("the caller ignores SIGTTOU");
                 i32::from(!reborn(500))
             });
             let waited =
@@ -330,7 +330,7 @@ fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
         let system = system.max_stacks(256).pids(3000).limit(Resource::Processes, limit);
         let report = run(system, |sys| {
             sys.setuid(7).expect("permitted");
-            // More refusals than there are numbers, and than the user may have processes.
+            // More refusals than there are numbers, and more than the user's process limit.
             let mut refused = 0;
             while refused < 3500 {
                 let mut children = Vec::new();
@@ -354,8 +354,8 @@ fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
     }
 }
 
-/// A child that could not begin kept its copies of the descriptors until another process had its
-/// slot: the reader of a pipe whose writers were gone waited for ever.
+/// Regression: a child that could not start kept its copies of the descriptors until another
+/// process received its slot, so that the reader of a pipe without writers waited indefinitely.
 #[test]
 fn a_child_that_cannot_begin_keeps_no_descriptor() {
     for (on, system) in everywhere() {
@@ -400,14 +400,14 @@ fn threads_give_their_numbers_back_however_they_end() {
                 let waited = sys.wait().expect("a child of the caller");
                 assert_eq!(waited.status.exited(), Some(0));
             }
-            // All numbers but the program's are free.
+            // All numbers except the program's are free.
             i32::from(fork_all(sys) != (101, Errno::EAGAIN))
         });
         assert_success(&on, &report);
     }
 }
 
-/// Forks that are tried, and processes that a user may have, in one run.
+/// Attempted forks, and permitted processes per user, in one run.
 const TRIED: i32 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
 const ALLOWED: i32 = TRIED / 5;
 
@@ -453,7 +453,7 @@ fn a_program_that_overflows_the_last_stack_dies_of_it_alone() {
                     });
                     match child {
                         Ok(child) => break child,
-                        // Those that ended are about to leave their stacks.
+                        // Ended processes have yet to release their stacks.
                         Err(_) => sys.sched_yield(),
                     }
                 };
@@ -469,7 +469,7 @@ fn a_program_that_overflows_the_last_stack_dies_of_it_alone() {
                 );
                 sys.close(from).expect("an open descriptor");
                 sys.close(to).expect("an open descriptor");
-                sys.kill(SignalTarget::Everyone, Some(Signal::KILL)).expect("there are some");
+                sys.kill(SignalTarget::Everyone, Some(Signal::KILL)).expect("processes exist");
                 assert_eq!(reap_all(sys), others);
             }
             0

@@ -1,4 +1,4 @@
-//! More is deferred at once than the event queue holds.
+//! More deferred events at once than the event queue holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use tontine_unix_sim::{Executor, LockingMode};
 
 use crate::systems::{assert_success, of, run};
 
-/// More than there is room for in the queue.
+/// More alarms than the queue has space for.
 const ALARMS: usize = 1200;
-/// Processes that keep the signal thread from its turn.
+/// Processes that delay the signal thread.
 const BUSY: usize = 32;
 
-/// An alarm that found the queue full was lost, and the reference to its process that nobody gave
-/// back kept that from ever ending.
+/// Regression: an alarm that found the queue full was lost, and the reference to its process, which
+/// was never released, kept the process from ending.
 #[test]
 fn every_alarm_rings_though_the_event_queue_is_full() {
     let system =

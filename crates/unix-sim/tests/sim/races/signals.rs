@@ -1,4 +1,4 @@
-//! A signal against whoever is about to sleep, and against whoever is about to end.
+//! A signal against a process that is about to sleep, and against one that is about to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -8,13 +8,13 @@ use tontine_unix::{Pid, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys
 
 use crate::races::explore::{PARALLEL, Race};
 
-/// `sigsuspend` lets a signal in that comes as it falls asleep.
+/// `sigsuspend` admits a signal that arrives as it falls asleep.
 const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
     scene: || {
         Arc::new(|sys| {
             let user = SigSet::of(&[Signal::USR1]);
             sys.sigprocmask(Some((SigmaskHow::Block, user))).expect("permitted");
-            sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("allowed");
+            sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("permitted");
             let me = sys.getpid();
             let child =
                 sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));
@@ -28,8 +28,8 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
     parallel: PARALLEL,
 };
 
-/// Signals `target`, which stands for the child `victim`, without end, while that is waited for and
-/// a stranger gets its slot; 1 if the signal has ended the stranger.
+/// Signals `target`, which names the child `victim`, repeatedly while the child is reaped and
+/// another process gets its slot; returns 1 if the signal ended that other process.
 fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) -> i32 {
     let over = Arc::new(AtomicBool::new(false));
     let seen = over.clone();
@@ -55,7 +55,8 @@ fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) ->
     i32::from(status.exited() != Some(0))
 }
 
-/// A process ends, is waited for, and another one gets its slot, while somebody signals the first.
+/// A process ends, is reaped, and another process gets its slot, while the first is being
+/// signalled.
 const REFERENCE_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -67,7 +68,7 @@ const REFERENCE_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// As above, but the group of the first is signalled.
+/// Like [`REFERENCE_AGAINST_EXIT`], but the group of the first process is signalled.
 const GROUP_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -92,8 +93,8 @@ const GROUP_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// An alarm rings as its process ends, and its slot is another's when the signal thread comes to
-/// it.
+/// An alarm expires as its process ends, and another process has the slot when the signal thread
+/// handles the alarm.
 const ALARM_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -124,7 +125,7 @@ const ALARM_AGAINST_EXIT: Race = Race {
     parallel: 0,
 };
 
-/// A process is stopped and continued, and then asked to end: it is not left stopped.
+/// A process is stopped and continued, and then asked to end: it does not stay stopped.
 const CONTINUE_AGAINST_STOP: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -175,30 +176,30 @@ fn a_signal_never_reaches_who_has_the_slot_afterwards() {
 }
 
 #[test]
-#[ignore = "uses up the process table"]
+#[ignore = "exhausts the process table"]
 fn a_signal_to_a_group_never_reaches_who_has_the_slot_afterwards() {
     GROUP_AGAINST_EXIT.holds();
 }
 
-/// One thread waits for two signals, another one for the second of them, which comes first. The
-/// first thread is chosen for both, and takes the lower one.
+/// One thread waits for two signals, another thread for the second of them, which arrives first.
+/// The first thread is chosen for both, and takes the lower one.
 const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            let higher = Signal::realtime(1).expect("there are thirty");
+            let higher = Signal::realtime(1).expect("a real-time signal");
             let (both, one) = (SigSet::of(&[Signal::RTMIN, higher]), SigSet::of(&[higher]));
             sys.sigprocmask(Some((SigmaskHow::Block, both))).expect("permitted");
             let taken = Arc::new(AtomicI32::new(0));
             let threads = [both, one].map(|awaited| {
                 let taken = Arc::clone(&taken);
                 let waits = move |sys: &dyn Sys| {
-                    let had = sys.sigtimedwait(awaited, None).expect("it comes").signal;
+                    let had = sys.sigtimedwait(awaited, None).expect("a signal arrives").signal;
                     if had == higher && awaited == both {
-                        // It came alone; the other thread still waits for one.
+                        // The signal came alone; the other thread still waits for one.
                         sys.kill(sys.getpid().into(), Some(had)).expect("the caller exists");
                     }
                     taken.fetch_add(1, Ordering::Relaxed);
-                    // A thread that ends tells the others what it leaves.
+                    // A thread that ends notifies the others of the signals that it leaves.
                     while taken.load(Ordering::Relaxed) < 2 {
                         sys.sched_yield();
                     }

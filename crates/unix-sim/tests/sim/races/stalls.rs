@@ -1,4 +1,4 @@
-//! Everybody waits for ever: that is found, and printed.
+//! Deadlocks and stopped runs: their detection and the printed state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -8,7 +8,7 @@ use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, SystemState};
 
 use crate::systems::{everywhere, of, run};
 
-/// Threads that sleep for ever, each in another call.
+/// Threads that sleep without end, each in a different call.
 fn all_asleep(sys: &dyn Sys) -> i32 {
     let (reader, _writer) = sys.pipe().expect("within the limits");
     sys.thread(move |sys| {
@@ -42,7 +42,7 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
     for (on, system) in everywhere() {
         let report = run(system, all_asleep);
         assert_eq!((report.ending, report.status), (EndReason::Deadlocked, None), "{on}");
-        let state = report.state.expect("it has not ended").to_string();
+        let state = report.state.expect("the run has not ended").to_string();
         for line in [
             "sleeps in read for pipe 5\n",
             " written by itself, 7 (program)\n",
@@ -52,13 +52,13 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
             "sleeps in wait for child 7 (program)",
             "sleeps in pause, blocked {SIGINT}",
         ] {
-            assert!(state.contains(line), "{on}: no line says `{line}`:\n{state}");
+            assert!(state.contains(line), "{on}: no line with `{line}`:\n{state}");
         }
     }
 }
 
-/// A reader that did not close its own end to write, and a writer whose pipe is full and has a
-/// reader that sleeps.
+/// A reader that did not close its own write end, and a writer whose pipe is full and whose reader
+/// sleeps.
 fn forgotten_ends(sys: &dyn Sys) -> i32 {
     let (reader, writer) = sys.pipe().expect("within the limits");
     let forgets = sys.fork(move |sys| {
@@ -90,13 +90,16 @@ fn who_has_the_other_end_of_a_pipe_is_named() {
     for (on, system) in everywhere() {
         let report = run(system, forgotten_ends);
         assert_eq!(report.ending, EndReason::Deadlocked, "{on}");
-        let state = report.state.expect("it has not ended").to_string();
+        let state = report.state.expect("the run has not ended").to_string();
         let lines: Vec<&str> = state.lines().map(str::trim).collect();
         let said = |call: &str, owners: &str| {
             lines.windows(2).any(|two| two[0].contains(call) && two[1] == owners)
         };
         assert!(said("sleeps in read for pipe ", "written by itself alone"), "{on}:\n{state}");
-        let idle = lines.iter().find(|line| line.ends_with(" idle")).expect("it sleeps");
+        let idle = lines
+            .iter()
+            .find(|line| line.ends_with(" idle"))
+            .expect("the line of the idle process");
         let idle = idle.split_whitespace().next().expect("a number");
         let readers = format!("read by itself, {idle} (idle)");
         assert!(said("sleeps in write for pipe ", &readers), "{on}:\n{state}");
@@ -117,7 +120,7 @@ fn two_threads_that_join_each_other_are_a_deadlock() {
             0
         });
         assert_eq!(report.ending, EndReason::Deadlocked, "{on}");
-        let state = report.state.expect("it has not ended").to_string();
+        let state = report.state.expect("the run has not ended").to_string();
         assert!(state.contains("join for thread 2"), "{on}:\n{state}");
         assert!(state.contains("join for thread 3"), "{on}:\n{state}");
     }
@@ -139,7 +142,7 @@ fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
             });
             assert_eq!(report.ending, EndReason::Stopped, "{mode}, step {step}");
             assert_eq!(report.steps, step, "{mode}");
-            let state = report.state.expect("it has not ended").to_string();
+            let state = report.state.expect("the run has not ended").to_string();
             assert!(state.contains("program"), "{mode}, step {step}:\n{state}");
         }
     }
@@ -165,7 +168,7 @@ fn locks_are_said(noted: fn(Builder) -> Builder) {
                 let _ = sys.kill(SignalTarget::OwnGroup, None);
             }
         });
-        let state = report.state.expect("it has not ended").to_string();
+        let state = report.state.expect("the run has not ended").to_string();
         held += i32::from(state.contains(", has pg_lock "));
     }
     assert!(held > 10, "{held} of 199 states show a lock");

@@ -1,21 +1,21 @@
-//! What is counted of locks, and that nothing is unless it was asked for.
+//! The lock statistics, which are off unless requested.
 
 use tontine_unix::{Signal, SignalTarget, Sys};
 use tontine_unix_sim::{Executor, LockRow, LockStatistics, LockingMode, RunReport};
 
 use crate::systems::{assert_success, everywhere, of, run};
 
-/// The relations' lock of a mode, for which those that fork and wait compete.
+/// Returns the relation lock of a mode, for which forking and waiting processes compete.
 fn relations(mode: LockingMode) -> &'static str {
     if mode == LockingMode::PerProcess { "p_family_lock" } else { "proc_relation_lock" }
 }
 
 fn row(report: &RunReport, name: &str) -> LockRow {
-    let LockStatistics { rows } = report.locks.as_ref().expect("they were asked for");
+    let LockStatistics { rows } = report.locks.as_ref().expect("statistics were requested");
     rows.iter().find(|row| row.name == name).expect("each class has a row").clone()
 }
 
-/// Processes that fork, signal their group and wait, all at once.
+/// Processes that fork, signal their group and wait, concurrently.
 fn families(sys: &dyn Sys, rounds: usize) -> i32 {
     let family = move |sys: &dyn Sys| {
         for _ in 0..rounds {
@@ -26,7 +26,7 @@ fn families(sys: &dyn Sys, rounds: usize) -> i32 {
         0
     };
     for processor in [0, 1, 0, 1] {
-        sys.place(Some(processor)).expect("there are two");
+        sys.place(Some(processor)).expect("the processor exists");
         sys.fork(family).expect("within the limits");
     }
     while sys.wait().is_ok() {}
@@ -53,9 +53,10 @@ fn what_is_counted_adds_up() {
             i32::from(sys.wait().is_err())
         });
         assert_success(&on, &report);
-        let locks = report.locks.expect("they were asked for");
-        // A tick takes it in every mode, and so does each fork.
-        let times = locks.rows.iter().find(|row| row.name == "u_time_lock").expect("it exists");
+        let locks = report.locks.expect("statistics were requested");
+        // A tick takes this lock in every mode, and so does each fork.
+        let times =
+            locks.rows.iter().find(|row| row.name == "u_time_lock").expect("the class exists");
         assert!(times.acquisitions >= 2, "{on}: {times:?}");
         for row in &locks.rows {
             assert!(row.blocked <= row.waited && row.waited <= row.acquisitions, "{on}: {row:?}");
@@ -91,7 +92,7 @@ fn a_simulated_run_counts_the_same_twice() {
         };
         let (one, all) = counted(7);
         assert!(one.waited > 0 && one.held_mean_ns() > Some(0.0), "{mode}: {one:?}");
-        assert!((0..100).any(|seed| counted(seed).0.blocked > 0), "{mode}: nobody is blocked");
+        assert!((0..100).any(|seed| counted(seed).0.blocked > 0), "{mode}: no acquisition blocks");
         assert_eq!(counted(7).1, all, "{mode}");
         assert_ne!(counted(8).1, all, "{mode}");
     }
@@ -99,7 +100,7 @@ fn a_simulated_run_counts_the_same_twice() {
 
 #[test]
 fn on_two_processors_a_lock_that_both_want_is_waited_for() {
-    // Whether two meet is chance; that they never do in so many runs is none.
+    // Contention in one run is a matter of chance; its absence in so many runs is not.
     const RUNS: usize = 1000;
     let contended = (0..RUNS).any(|_| {
         let system = of(LockingMode::Parallel, Executor::Parallel).statistics(true);
@@ -109,5 +110,5 @@ fn on_two_processors_a_lock_that_both_want_is_waited_for() {
         assert!(row.acquisitions >= 2 * 4 * 500, "{row:?}");
         row.waited_percent() > Some(0.0)
     });
-    assert!(contended, "nobody waits for proc_relation_lock in {RUNS} runs");
+    assert!(contended, "no wait for proc_relation_lock in {RUNS} runs");
 }

@@ -1,5 +1,5 @@
-//! Whoever is in a slot after another process had it is nobody to those that knew the other: to its
-//! children, to its terminal, to those that it was the parent of.
+//! A process that gets the slot of an ended process must not be taken for it: not by the ended
+//! process's children, nor its terminal, nor the processes whose parent it was.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,14 +20,14 @@ fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
     }
 }
 
-/// Waits for a child; its exit status, if it has one.
+/// Waits for a child; returns its exit status, if it has one.
 fn exited(sys: &dyn Sys, child: Pid) -> Option<i32> {
     let waited = sys.waitpid(child.into(), WaitOptions::empty());
     waited.expect("a child of the caller").expect("the wait blocks").status.exited()
 }
 
-/// A process ends while the one that is to inherit its child does, and is waited for; who is in its
-/// slot then has no child.
+/// A process ends while the process that is to inherit its child ends too and is reaped; the next
+/// process in that slot then has no child.
 const ORPHANS_AGAINST_REAPER: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -64,11 +64,11 @@ const ORPHANS_AGAINST_REAPER: Race = Race {
     parallel: PARALLEL,
 };
 
-/// One of them gets the slot.
+/// Number of new processes, one of which gets the slot.
 const STRANGERS: u32 = 4;
 
-/// A terminal is hung up as the leader of its session ends, of whom nothing is left; who has the
-/// leader's slot afterwards lives on.
+/// A terminal is hung up as the leader of its session ends and is auto-reaped; the next process in
+/// the leader's slot survives.
 const HANG_UP_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -105,8 +105,8 @@ const HANG_UP_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A process asks who its parent is while that ends, is waited for, and another process gets its
-/// slot: it is the parent or the first process.
+/// A process queries its parent while the parent ends, is reaped, and another process gets its
+/// slot: the answer is the parent or the first process.
 const GETPPID_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -156,7 +156,7 @@ fn a_parent_is_never_a_stranger() {
     GETPPID_AGAINST_EXIT.holds();
 }
 
-/// Parent and child end together: whoever inherits the child finds both, each once.
+/// Parent and child end together: the process that inherits the child reaps both, each once.
 const CHAIN: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -179,8 +179,9 @@ fn a_process_that_ends_with_its_parent_is_inherited() {
     CHAIN.holds();
 }
 
-/// The same on real processors, where what is between two steps is not only where a simulation
-/// switches: a long chain, each of which ends as soon as it has made the next.
+/// Like [`CHAIN`], but on real processors, where interleavings are not limited to the switch points
+/// of the simulation: a long chain of processes, each of which ends as soon as it has forked the
+/// next.
 #[test]
 fn of_a_long_chain_everybody_is_inherited() {
     const LINKS: u32 = 1000;
@@ -189,7 +190,8 @@ fn of_a_long_chain_everybody_is_inherited() {
     }
     for mode in [LockingMode::Parallel, LockingMode::PerProcess] {
         for _ in 0..10 {
-            let unix = Virtual::builder().mode(mode).processors(2).build().expect("it goes");
+            let unix =
+                Virtual::builder().mode(mode).processors(2).build().expect("a valid configuration");
             let report = unix.run(|sys| {
                 sys.set_subreaper(true).expect("permitted");
                 sys.fork(|sys| link(sys, LINKS - 1)).expect("within the limits");

@@ -1,6 +1,6 @@
-//! A shell and its job both see to it that the job has the terminal, as with `setpgid`: whoever is
-//! late finds it done. Two leaders want one terminal. A reader's group is changed by another thread
-//! (§7.2.3).
+//! Races for a terminal: a shell and its job both give the job the terminal, as with `setpgid`, and
+//! the later call has no effect; two session leaders compete for one terminal; a reader's group is
+//! changed by another thread (§7.2.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -13,8 +13,8 @@ use crate::races::explore::{PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
-/// A shell with a terminal gives it to a job that reads a line, and takes it back. A job that is
-/// not `careful` leaves all to the shell.
+/// A shell with a terminal gives the terminal to a job that reads a line, and takes it back. A job
+/// that is not `careful` leaves the setup to the shell.
 fn hand_over(careful: bool) -> Scene {
     Arc::new(move |sys| {
         let shell = sys.fork(move |sys| {
@@ -22,7 +22,7 @@ fn hand_over(careful: bool) -> Scene {
             let (user, terminal) = sys.openpty().expect("within the limits");
             sys.set_controlling(terminal).expect("the caller leads a session");
             sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("permitted");
-            sys.write(user, b"line\n").expect("within the limits");
+            sys.write(user, b"line\n").expect("the terminal has space");
             run_job(sys, terminal, careful)
         });
         let waited = sys.waitpid(shell.expect("within the limits").into(), WaitOptions::empty());
@@ -46,12 +46,12 @@ fn run_job(sys: &dyn Sys, terminal: Fd, careful: bool) -> i32 {
         i32::from(sys.read(terminal, &mut line) != Ok(5) || &line[..5] != b"line\n")
     });
     let job = job.expect("within the limits");
-    // A job that has ended has no group any more.
+    // A job that has ended no longer has a group.
     let _ = sys.setpgid(job, job);
     let _ = sys.tcsetpgrp(terminal, job);
     let waited = sys.waitpid(job.into(), WaitOptions::STOPPED);
     let status = waited.expect("a child of the caller").expect("the wait blocks").status;
-    sys.tcsetpgrp(terminal, sys.getpid()).expect("it ignores SIGTTOU");
+    sys.tcsetpgrp(terminal, sys.getpid()).expect("the caller ignores SIGTTOU");
     let back = sys.tcgetpgrp(terminal).map(Pid::number) == Ok(sys.getpid().number());
     match status {
         WaitStatus::Exited(0) if back => 0,
@@ -64,13 +64,13 @@ fn run_job(sys: &dyn Sys, terminal: Fd, careful: bool) -> i32 {
     }
 }
 
-/// How a child ended, by its exit status.
+/// Waits for a child and returns its exit status, or 9.
 fn status_of(sys: &dyn Sys, child: Pid) -> i32 {
     let waited = sys.waitpid(child.into(), WaitOptions::empty());
     waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(9)
 }
 
-/// Two sessions' leaders want the same terminal: one has it, and the other is told that it has not.
+/// Two session leaders compete for the same terminal: one gets it, and the other gets an error.
 const TWO_LEADERS: Race = Race {
     scene: || {
         let tried = Arc::new(AtomicI32::new(0));
@@ -81,7 +81,7 @@ const TWO_LEADERS: Race = Race {
                     let session = sys.setsid().expect("the caller leads no group");
                     let taken = sys.set_controlling(terminal);
                     tried.fetch_add(1, Ordering::Relaxed);
-                    // Who goes frees the terminal.
+                    // The exit of the owner would free the terminal.
                     while tried.load(Ordering::Relaxed) < 2 {
                         sys.sched_yield();
                     }
@@ -102,8 +102,8 @@ const TWO_LEADERS: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A process reads from a background group and is moved to the foreground by another thread. If its
-/// old group is signalled for that, so is the process, wherever it is by then.
+/// A process reads from a background group while another thread moves it to the foreground. If its
+/// old group is signalled for the read, so is the process, whichever group it is in by then.
 const READ_AGAINST_SETPGID: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -111,7 +111,7 @@ const READ_AGAINST_SETPGID: Race = Race {
                 sys.setsid().expect("the caller leads no group");
                 let (user, terminal) = sys.openpty().expect("within the limits");
                 sys.set_controlling(terminal).expect("the caller leads a session");
-                sys.write(user, b"line\n").expect("within the limits");
+                sys.write(user, b"line\n").expect("the terminal has space");
                 read_while_moved(sys, terminal)
             });
             status_of(sys, shell.expect("within the limits"))
@@ -143,8 +143,8 @@ fn read_while_moved(sys: &dyn Sys, terminal: Fd) -> i32 {
             counts.fetch_add(1, Ordering::Relaxed);
         });
         sys.sigaction(Signal::TTIN, Some(action)).expect("permitted");
-        sys.setpgid(OWN, friend).expect("it is there");
-        sys.thread(move |sys| sys.setpgid(OWN, foreground).expect("it is there"))
+        sys.setpgid(OWN, friend).expect("the group exists");
+        sys.thread(move |sys| sys.setpgid(OWN, foreground).expect("the group exists"))
             .expect("within the limits");
         let _ = sys.read(terminal, &mut [0; 9]);
         signalled.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! A tracer waits for its tracee, or dies, while the tracee's parent does the same.
+//! A tracer waits for its tracee, or dies, while the tracee's parent waits or dies too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ fn pauses(sys: &dyn Sys) -> i32 {
     0
 }
 
-/// How a child or a tracee ended.
+/// Waits until a child or a tracee has ended and returns its status.
 fn end(sys: &dyn Sys, pid: Pid) -> Result<WaitStatus, Errno> {
     loop {
         let found = sys.waitpid(pid.into(), WaitOptions::empty())?;
@@ -33,9 +33,9 @@ fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
     }
 }
 
-/// A tracee ends. Its tracer, of whose threads two wait for it, and its parent each learn of it
-/// once, the parent when the tracer has or has died; and the parent is never told that it has no
-/// such child.
+/// A tracee ends. Its tracer, two of whose threads wait for it, and its parent are each notified
+/// once, the parent after the tracer has waited or died; and the parent's wait never fails with
+/// `ECHILD` meanwhile.
 fn both_wait(tracer_waits: bool) -> Scene {
     Arc::new(move |sys| {
         let child = sys.fork(pauses).expect("within the limits");
@@ -74,8 +74,8 @@ fn both_wait(tracer_waits: bool) -> Scene {
     })
 }
 
-/// A tracee has ended. Its parent dies while its tracer waits for it, or dies too; the subreaper
-/// that inherits it waits for it when the tracer has.
+/// A tracee has ended. Its parent dies while its tracer waits for it or dies too; the subreaper
+/// that inherits the tracee reaps it after the tracer.
 fn parent_dies(tracer_waits: bool) -> Scene {
     Arc::new(move |sys| {
         sys.set_subreaper(true).expect("permitted");
@@ -89,7 +89,7 @@ fn parent_dies(tracer_waits: bool) -> Scene {
                 let looks = WaitOptions::EXITED | WaitOptions::NOWAIT;
                 while !sys
                     .waitid(child.into(), looks)
-                    .expect("it is my tracee")
+                    .expect("a tracee of the caller")
                     .expect("the wait blocks")
                     .status
                     .is_terminated()
@@ -138,7 +138,7 @@ fn an_end_is_inherited_once_while_the_tracer_dies() {
     race(|| parent_dies(false)).holds();
 }
 
-/// Looks again and again whether a child has ended; false if there is no such child.
+/// Polls until a child has ended; returns `false` if there is no such child.
 fn polls(sys: &dyn Sys, child: Pid) -> bool {
     loop {
         match sys.waitpid(child.into(), WaitOptions::NOHANG) {
@@ -148,8 +148,8 @@ fn polls(sys: &dyn Sys, child: Pid) -> bool {
     }
 }
 
-/// A tracer kills its tracee and ends; the parent of both polls for the tracee. It ends once: its
-/// user has as many processes afterwards as there are.
+/// A tracer kills its tracee and exits; the parent of both polls for the tracee. The tracee ends
+/// once: its user's process count is correct afterwards.
 const TRACER_AGAINST_PARENT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -165,7 +165,8 @@ const TRACER_AGAINST_PARENT: Race = Race {
                 .expect("within the limits");
             let both = polls(sys, tracee) && polls(sys, tracer);
             let alone = sys.wait() == Err(Errno::ECHILD);
-            sys.setrlimit(Resource::Processes, Rlimit { soft: 1, hard: 1 }).expect("lowered");
+            sys.setrlimit(Resource::Processes, Rlimit { soft: 1, hard: 1 })
+                .expect("the limit is lowered");
             let full = sys.fork(|_| 0) == Err(Errno::EAGAIN);
             i32::from(!(both && alone && full))
         })

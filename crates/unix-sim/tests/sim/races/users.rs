@@ -1,4 +1,5 @@
-//! `setuid` of one thread while another makes a process or a thread: what a user has is counted.
+//! `setuid` in one thread while another creates a process or a thread: the user's process count
+//! must be correct.
 
 use std::sync::Arc;
 
@@ -6,15 +7,16 @@ use tontine_unix::{Errno, Resource, Rlimit, Sys, WaitOptions};
 
 use crate::races::explore::{PARALLEL, Race, Scene};
 
-/// A program becomes another user's while it makes something that ends. The new user has one
-/// process then, and may have no other if its limit is one.
+/// A program changes its user while it creates a process or thread that ends. The new user then has
+/// one process, and with a limit of one may have no other.
 fn counted(makes: fn(&dyn Sys)) -> Scene {
     Arc::new(move |sys| {
         let program = sys.fork(move |sys| {
             let changes = sys.thread(|sys| sys.setuid(7).expect("permitted"));
             makes(sys);
             sys.join(changes.expect("within the limits")).expect("a thread of the caller");
-            sys.setrlimit(Resource::Processes, Rlimit { soft: 1, hard: 1 }).expect("lowered");
+            sys.setrlimit(Resource::Processes, Rlimit { soft: 1, hard: 1 })
+                .expect("the limit is lowered");
             i32::from(sys.fork(|_| 0) != Err(Errno::EAGAIN))
         });
         let waited = sys.waitpid(program.expect("within the limits").into(), WaitOptions::empty());

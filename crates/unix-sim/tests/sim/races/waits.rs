@@ -9,7 +9,7 @@ use tontine_unix::{
 
 use crate::races::explore::{PARALLEL, Race, Scene};
 
-/// A parent that looks, finds nothing and falls asleep, while its child ends.
+/// A parent finds no ended child and falls asleep while its child ends.
 const WAIT_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -27,7 +27,7 @@ const WAIT_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A child that nobody wants: where `wait` says that there is none, its number is nobody's.
+/// A child that is auto-reaped: once `wait` returns `ECHILD`, no process has its number.
 const UNWANTED_AGAINST_KILL: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -54,8 +54,8 @@ fn an_unwanted_child_is_gone_for_kill_where_it_is_gone_for_wait() {
     UNWANTED_AGAINST_KILL.holds();
 }
 
-/// A thread waits for any child while another one spawns what there is not: it is told that there
-/// is none, and never of an end.
+/// A thread waits for any child while another thread spawns a program that does not exist: the wait
+/// returns `ECHILD`, and never reports an end.
 const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -85,8 +85,7 @@ fn nobody_waits_for_what_could_not_be_spawned() {
     FAILED_SPAWN_AGAINST_WAIT.holds();
 }
 
-/// Two threads wait for the one child that there is: one gets it, the other is told that there is
-/// none.
+/// Two threads wait for the only child: one reaps it, the other gets `ECHILD`.
 const TWO_WAITERS: Race = Race {
     scene: || {
         let won = Arc::new(AtomicI32::new(0));
@@ -112,7 +111,7 @@ const TWO_WAITERS: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A parent that sleeps until SIGCHLD comes and then waits, `most` times for each signal.
+/// A parent that sleeps until SIGCHLD arrives and then calls `wait` up to `most` times per signal.
 fn reaps_by_signal(most: usize) -> Scene {
     Arc::new(move |sys| {
         let blocked = SigSet::of(&[Signal::CHLD]);
@@ -135,7 +134,7 @@ fn reaps_by_signal(most: usize) -> Scene {
     })
 }
 
-/// SIGCHLD coalesces: after one of them as many children may be waited for as have ended.
+/// SIGCHLD coalesces: after one signal, as many children can be reaped as have ended.
 const CHILDREN_COALESCE: Race =
     Race { scene: || reaps_by_signal(usize::MAX), with: |builder| builder, parallel: PARALLEL };
 
@@ -154,8 +153,8 @@ fn who_waits_until_there_is_none_loses_no_child_to_coalescing() {
     CHILDREN_COALESCE.holds();
 }
 
-/// The race is the program's own: of the children that end before it is scheduled again it sees
-/// one.
+/// The race is the program's own: it reaps one of the children that end before it is scheduled
+/// again.
 #[test]
 fn who_waits_once_a_signal_loses_children_in_every_mode() {
     let naive = Race { scene: || reaps_by_signal(1), with: |builder| builder, parallel: 0 };

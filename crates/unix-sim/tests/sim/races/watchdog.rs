@@ -1,4 +1,4 @@
-//! A program that never makes a system call is named, and no other is.
+//! The watchdog names a program that never makes a system call, and no other.
 
 #![allow(clippy::disallowed_types, reason = "the watchdog's clock is the wall clock")]
 
@@ -11,12 +11,12 @@ use tontine_unix_sim::{BusyThread, Executor, LockingMode};
 
 use crate::systems::{assert_success, of, run};
 
-/// Long enough that no processor takes so long to come back to a thread that makes calls.
+/// Longer than any processor takes to return to a thread that makes calls.
 const LIMIT: Duration = Duration::from_secs(2);
-/// It is told by then, or never.
+/// Maximum wait for the watchdog's report.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who was named, and when first.
+/// The threads that were reported, and the times of the reports.
 #[derive(Default)]
 struct Told {
     named: Mutex<Vec<(BusyThread, Instant)>>,
@@ -30,7 +30,7 @@ impl Told {
     }
 }
 
-/// Computes in a second thread, with no system call, until somebody was named.
+/// Computes in a second thread, without a system call, until a report arrives.
 fn computes(sys: &dyn Sys, told: &Arc<Told>, begun: &Arc<Mutex<Option<(i32, Instant)>>>) -> i32 {
     let (told, begun) = (Arc::clone(told), Arc::clone(begun));
     let thread = sys.thread(move |sys| {
@@ -43,7 +43,7 @@ fn computes(sys: &dyn Sys, told: &Arc<Told>, begun: &Arc<Mutex<Option<(i32, Inst
     i32::from(sys.join(thread.expect("within the limits")).is_err())
 }
 
-/// Makes calls until somebody was named: sleeps, lets others run, computes and polls.
+/// Makes calls until a report arrives: sleeps, yields, computes and polls.
 fn behaves(sys: &dyn Sys, told: &Told) -> i32 {
     while !told.any.load(Ordering::Relaxed) {
         let _ = sys.nanosleep(Duration::from_millis(1));
@@ -71,8 +71,8 @@ fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
         let spawned = Arc::clone(&pid);
         let report = run(system, move |sys| {
             let polite = sys.spawn(&SpawnRequest::new("behaves", &[])).expect("within the limits");
-            // Processor 0 is the master's in that mode.
-            sys.place(Some(1)).expect("there are two");
+            // In that mode, processor 0 is the master's.
+            sys.place(Some(1)).expect("the processor exists");
             let busy = sys.spawn(&SpawnRequest::new("computes", &[])).expect("within the limits");
             *spawned.lock().expect("no panic") = busy.number();
             let ends = [polite, busy].map(|child| {
@@ -82,7 +82,7 @@ fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
             i32::from(ends != [Some(0); 2])
         });
         assert_success(&mode.to_string(), &report);
-        let (tid, start) = begun.lock().expect("no panic").expect("it has begun");
+        let (tid, start) = begun.lock().expect("no panic").expect("the thread has started");
         let pid = *pid.lock().expect("no panic");
         let named = told.named.lock().expect("no panic");
         let [(busy, when)] = &named[..] else { panic!("{mode}: {:?} were named", named.len()) };
